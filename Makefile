@@ -1,0 +1,79 @@
+# make demo    sets up what it needs and runs the main job: a spiking network with its own kernels
+# make test    sets up what it needs and runs every test: C under sanitizers, Python on two JAX versions
+# make check   format, lint, types
+# make bench   per-call cost and threads, against a floor and against peers
+# make gpu     everything that a machine with a GPU runs (no network needed; uses its own Python)
+
+PYTHON      ?= python3
+OLDEST_JAX  ?= 0.8.0
+JOBS        ?= 2
+PYTEST_ARGS ?=
+BUILD       := build
+VENV        := $(BUILD)/venv
+OLDEST      := $(BUILD)/venv-oldest
+DIST        := $(BUILD)/dist
+SITE        := $(BUILD)/site
+
+SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
+           $(shell find src include python -type f -not -name '*.pyc')
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test test-core test-newest test-oldest check bench gpu clean
+
+demo: $(VENV)/demo.stamp
+	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
+
+test: test-core test-oldest test-newest
+
+test-core: $(VENV)/test.stamp
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" \
+	  tests/core/run
+
+test-newest: $(VENV)/test.stamp
+	$(VENV)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+test-oldest: $(OLDEST)/test.stamp
+	$(OLDEST)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+check: $(VENV)/check.stamp
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	tests/core/lint
+
+bench: $(VENV)/demo.stamp
+	$(VENV)/bin/python benchmarks/per_call.py
+	$(VENV)/bin/python benchmarks/threads.py
+
+gpu:
+	PYTHON="$(PYTHON)" SITE="$(SITE)" tests/gpu/run
+
+clean:
+	rm -rf $(BUILD)
+
+# One wheel serves every Python from 3.11 on and every jaxlib from 0.8 on.
+$(DIST)/wheel.stamp: $(SOURCES) | $(VENV)/python.stamp
+	rm -rf $(DIST)
+	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(DIST) .
+	touch $@
+
+$(VENV)/python.stamp $(OLDEST)/python.stamp: %/python.stamp:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kernbridge needs Python 3.11 or later; set PYTHON=")'
+	$(PYTHON) -m venv $*
+	$*/bin/python -m pip install --quiet --upgrade pip
+	touch $@
+
+# Dependencies are installed once per change of pyproject.toml, the wheel at every change of a source.
+$(VENV)/%.deps: pyproject.toml $(DIST)/wheel.stamp
+	$(VENV)/bin/python -m pip install --quiet "$$(echo $(DIST)/*.whl)[$*]"
+	touch $@
+
+$(VENV)/%.stamp: $(VENV)/%.deps $(DIST)/wheel.stamp
+	$(VENV)/bin/python -m pip install --quiet --no-deps --force-reinstall $(DIST)/*.whl
+	touch $@
+
+$(OLDEST)/test.stamp: $(DIST)/wheel.stamp $(OLDEST)/python.stamp
+	$(OLDEST)/bin/python -m pip install --quiet "$$(echo $(DIST)/*.whl)[test]" \
+	  jax==$(OLDEST_JAX) jaxlib==$(OLDEST_JAX)
+	$(OLDEST)/bin/python -m pip install --quiet --no-deps --force-reinstall $(DIST)/*.whl
+	touch $@
