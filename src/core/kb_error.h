@@ -1,0 +1,44 @@
+/* Status codes and the message that goes with them. The caller owns the kb_error; nothing here
+ * allocates, so an error can always be told. Any thread may enter. */
+#ifndef KB_ERROR_H
+#define KB_ERROR_H
+
+#include <stddef.h>
+
+/* Name and number are those of XLA's (absl's) codes, so that a status crosses unchanged. */
+#define KB_STATUS_LIST(X)                                                                          \
+    X(OK, 0)                                                                                       \
+    X(INVALID_ARGUMENT, 3)                                                                         \
+    X(NOT_FOUND, 5)                                                                                \
+    X(ALREADY_EXISTS, 6)                                                                           \
+    X(RESOURCE_EXHAUSTED, 8)                                                                       \
+    X(FAILED_PRECONDITION, 9)                                                                      \
+    X(UNIMPLEMENTED, 12)                                                                           \
+    X(INTERNAL, 13)
+
+typedef enum kb_status {
+#define KB_STATUS_ENTRY(name, number) KB_##name = (number),
+    KB_STATUS_LIST(KB_STATUS_ENTRY)
+#undef KB_STATUS_ENTRY
+} kb_status;
+
+enum { KB_ERROR_CAPACITY = 2048 };
+
+/* `message` is meaningful only after a function returned something other than KB_OK. */
+typedef struct kb_error {
+    kb_status status;
+    char message[KB_ERROR_CAPACITY];
+} kb_error;
+
+/* Writes the message (cut at the capacity) and returns `status`, so that a check is one line:
+ *     return kb_error_set(err, KB_NOT_FOUND, "no kernel %s", name); */
+kb_status kb_error_set(kb_error *err, kb_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Appends to the message that is there; the status stays. */
+void kb_error_append(kb_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "INVALID_ARGUMENT" for KB_INVALID_ARGUMENT; "UNKNOWN" for a number that is no status. */
+const char *kb_status_name(kb_status status);
+
+#endif

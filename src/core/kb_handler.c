@@ -1,0 +1,163 @@
+/* Owns the way from XLA's call frame to a plan and back to XLA's error. */
+#include "core/kb_handler.h"
+
+#include "core/kb_attrs.h"
+#include "core/kb_batch.h"
+#include "core/kb_dtype.h"
+#include "core/kb_frame.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+static _Atomic(kb_registry *) registry;
+static _Atomic(kb_handler_resolver *) resolver;
+
+kb_registry *kb_handler_registry(void)
+{
+    kb_registry *there = atomic_load_explicit(&registry, memory_order_acquire);
+    if (there)
+        return there;
+    kb_registry *made = kb_registry_new();
+    if (!made || atomic_compare_exchange_strong(&registry, &there, made))
+        return made;
+    kb_registry_free(made);
+    return there;
+}
+
+void kb_handler_set_resolver(kb_handler_resolver *fn)
+{
+    atomic_store(&resolver, fn);
+}
+
+static int lesser(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* XLA asks for metadata at registration, through an extension, and takes API versions from 0.1 up
+ * to its own. Before 0.2 the query has no API table. */
+static bool answer_metadata(kb_xla_frame *frame, uint32_t traits)
+{
+    for (kb_xla_extension *e = frame->extension_start; e; e = e->next) {
+        if (e->type != KB_XLA_EXTENSION_METADATA)
+            continue;
+        kb_xla_metadata *metadata = ((kb_xla_metadata_extension *)e)->metadata;
+        int theirs = frame->api ? frame->api->api_version.minor_version : 1;
+        metadata->api_version.major_version = KB_XLA_API_MAJOR;
+        metadata->api_version.minor_version = lesser(theirs, KB_XLA_API_MINOR);
+        metadata->traits = traits;
+        return true;
+    }
+    return false;
+}
+
+static kb_xla_error *fail(const kb_xla_frame *frame, const kb_error *err)
+{
+    kb_xla_error_create args = {
+        .struct_size = KB_XLA_SIZE(kb_xla_error_create, code),
+        .message = err->message,
+        .code = err->status,
+    };
+    return frame->api->error_create(&args);
+}
+
+static kb_status read_digest(const kb_xla_frame *frame, const uint8_t **digest, kb_error *err)
+{
+    const kb_xla_array *array = KB_ATTRS_FIND(&frame->attrs, "digest", KB_XLA_ATTR_ARRAY);
+    if (!array || array->dtype != KB_DTYPE_U8 || array->size != KB_DIGEST_SIZE)
+        return kb_error_set(
+            err, KB_INVALID_ARGUMENT,
+            "a kernbridge call without a digest of %d bytes: the program is damaged, "
+            "or of another version of kernbridge",
+            KB_DIGEST_SIZE);
+    *digest = array->data;
+    return KB_OK;
+}
+
+static const kb_xla_array *find_call(const kb_xla_frame *frame, kb_error *err)
+{
+    const kb_xla_array *call = KB_ATTRS_FIND(&frame->attrs, "call", KB_XLA_ATTR_ARRAY);
+    if (call && call->dtype == KB_DTYPE_S64 && call->size > 0)
+        return call;
+    kb_error_set(err, KB_INVALID_ARGUMENT,
+                 "a kernbridge call without its key: the program is damaged, or of another version "
+                 "of kernbridge");
+    return NULL;
+}
+
+static int64_t key_of(const kb_xla_array *call)
+{
+    return *(const int64_t *)call->data;
+}
+
+static kb_status resolve(const kb_xla_frame *frame, const uint8_t *digest, kb_error *err)
+{
+    kb_handler_resolver *fn = atomic_load(&resolver);
+    const kb_xla_bytes *origin = KB_ATTRS_FIND(&frame->attrs, "origin", KB_XLA_ATTR_STRING);
+    if (!fn || !origin)
+        return kb_error_set(err, KB_NOT_FOUND,
+                            "the kernel of this kernbridge call is not registered in this process");
+    return fn(digest, *origin, err);
+}
+
+static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
+{
+    kb_registry *kernels = kb_handler_registry();
+    if (!kernels)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the registry of kernels");
+    const uint8_t *digest = NULL;
+    kb_status s = read_digest(frame, &digest, err);
+    if (s != KB_OK)
+        return s;
+    const kb_xla_array *call = find_call(frame, err);
+    if (!call)
+        return err->status;
+    if (key_of(call) != kb_digest_key(digest))
+        return kb_error_set(
+            err, KB_INVALID_ARGUMENT,
+            "the key of a kernbridge call does not belong to its digest: the program "
+            "is damaged");
+
+    const kb_kernel *kernel;
+    s = kb_registry_match(kernels, digest, &kernel, err);
+    if (s != KB_NOT_FOUND)
+        return s;
+    s = resolve(frame, digest, err);
+    return s == KB_OK ? kb_registry_match(kernels, digest, &kernel, err) : s;
+}
+
+kb_xla_error *kb_handler_host_instantiate(kb_xla_frame *frame)
+{
+    if (frame->extension_start && answer_metadata(frame, 0))
+        return NULL;
+    kb_error err;
+    return instantiate(frame, &err) == KB_OK ? NULL : fail(frame, &err);
+}
+
+static kb_status execute(const kb_xla_frame *xla, kb_error *err)
+{
+    const kb_xla_array *call = find_call(xla, err);
+    if (!call)
+        return err->status;
+    const kb_registry *kernels = atomic_load_explicit(&registry, memory_order_acquire);
+    const kb_kernel *kernel = kernels ? kb_registry_find(kernels, key_of(call)) : NULL;
+    if (!kernel)
+        return kb_error_set(err, KB_NOT_FOUND,
+                            "the kernel of this kernbridge call is not registered in this process");
+
+    kb_frame frame;
+    kb_status s = kb_frame_open(&frame, kernel, xla, call, err);
+    if (s != KB_OK)
+        return s;
+    s = kb_batch_run(&frame, err);
+    kb_frame_close(&frame);
+    return s;
+}
+
+kb_xla_error *kb_handler_host_execute(kb_xla_frame *frame)
+{
+    if (__builtin_expect(frame->extension_start != NULL, 0) && answer_metadata(frame, 0))
+        return NULL;
+    kb_error err;
+    return execute(frame, &err) == KB_OK ? NULL : fail(frame, &err);
+}

@@ -1,0 +1,90 @@
+/* Owns the call into native host code: the lock and the thread count around parallel kernels, and
+ * the turning of its status into an error. */
+#include "core/kb_host.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static _Atomic(kb_host_decoder *) decoder;
+static atomic_int num_threads;
+static pthread_mutex_t exclusive_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static _Atomic(int (*)(void)) get_pool_threads;
+static _Atomic(void (*)(int)) set_pool_threads;
+static atomic_bool pool_is_exclusive;
+
+void kb_host_set_decoder(kb_host_decoder *fn)
+{
+    atomic_store(&decoder, fn);
+}
+
+void kb_host_set_threading(const kb_host_threading *how)
+{
+    atomic_store(&get_pool_threads, how->get_num_threads);
+    atomic_store(&set_pool_threads, how->set_num_threads);
+    atomic_store(&pool_is_exclusive, how->exclusive);
+}
+
+void kb_host_set_num_threads(int n)
+{
+    atomic_store(&num_threads, n);
+}
+
+int kb_host_num_threads(void)
+{
+    return atomic_load(&num_threads);
+}
+
+static int32_t call_with_threads(const kb_host_step *step, void **result, void **exception,
+                                 const kb_buffer *buffers)
+{
+    int chosen = atomic_load_explicit(&num_threads, memory_order_relaxed);
+    int wanted = chosen > 0 ? chosen : step->num_threads;
+    int (*get)(void) = atomic_load(&get_pool_threads);
+    void (*set)(int) = atomic_load(&set_pool_threads);
+    if (wanted <= 0 || !get || !set)
+        return step->entry(result, exception, buffers);
+
+    int before = get();
+    set(wanted);
+    int32_t status = step->entry(result, exception, buffers);
+    set(before);
+    return status;
+}
+
+static int32_t call_parallel(const kb_host_step *step, void **result, void **exception,
+                             const kb_buffer *buffers)
+{
+    if (!atomic_load(&pool_is_exclusive))
+        return call_with_threads(step, result, exception, buffers);
+    pthread_mutex_lock(&exclusive_lock);
+    int32_t status = call_with_threads(step, result, exception, buffers);
+    pthread_mutex_unlock(&exclusive_lock);
+    return status;
+}
+
+static kb_status describe_failure(const kb_frame *frame, int32_t status, void *exception,
+                                  kb_error *err)
+{
+    kb_host_decoder *decode = atomic_load(&decoder);
+    kb_error_set(err, KB_INTERNAL, "%s: ", frame->kernel->name);
+    if (!decode) {
+        kb_error_append(err, "the kernel failed with status %d", (int)status);
+        return KB_INTERNAL;
+    }
+    size_t length = strlen(err->message);
+    decode(status, exception, frame->kernel->source, err->message + length,
+           KB_ERROR_CAPACITY - length);
+    return KB_INTERNAL;
+}
+
+kb_status kb_host_run(const kb_host_step *step, const kb_frame *frame, kb_error *err)
+{
+    void *result = NULL, *exception = NULL;
+    int32_t status = step->parallel ? call_parallel(step, &result, &exception, frame->buffers)
+                                    : step->entry(&result, &exception, frame->buffers);
+    if (status == KB_NUMBA_OK)
+        return KB_OK;
+    return describe_failure(frame, status, exception, err);
+}

@@ -1,0 +1,54 @@
+/* A kernel: the immutable description that a call is checked against, and the plan that it runs.
+ * Made by a front end, handed to the registry, never changed or freed afterwards. */
+#ifndef KB_KERNEL_H
+#define KB_KERNEL_H
+
+#include "core/kb_error.h"
+#include "core/kb_plan.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    KB_DIGEST_SIZE = 32,
+    KB_BUFFERS_MAX = 1024, /* operands and results of one call */
+    KB_RANK_MAX = 64,
+};
+
+/* What one operand or result must be, before any batch axes. */
+typedef struct kb_buffer_spec {
+    int32_t dtype; /* XLA's code, see kb_dtype.h */
+    int32_t rank;
+    const char *name; /* the kernel's parameter, for messages */
+} kb_buffer_spec;
+
+typedef struct kb_kernel {
+    int64_t key; /* the first eight bytes of `digest`, little-endian */
+    uint8_t digest[KB_DIGEST_SIZE];
+    const char *name;   /* the operation as messages call it, e.g. "numba_kernel 'relu'" */
+    const char *source; /* where the kernel is defined, e.g. "relu.py:12" */
+    uint32_t n_inputs;
+    uint32_t n_outputs;            /* results that the kernel sees */
+    uint32_t n_hidden;             /* results behind those, which only hold copies of operands */
+    const kb_buffer_spec *buffers; /* inputs, outputs, hidden */
+    kb_plan plan;
+    size_t bytes; /* of this descriptor and all that it owns */
+} kb_kernel;
+
+/* Copies the description `from` (key, bytes and the slot counts of host steps are derived) into one
+ * block that kb_kernel_free releases. KB_INVALID_ARGUMENT if a count, rank or dtype is out of
+ * range. */
+kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err);
+
+void kb_kernel_free(kb_kernel *kernel);
+
+/* Operands and results together. */
+static inline uint32_t kb_kernel_n_buffers(const kb_kernel *kernel)
+{
+    return kernel->n_inputs + kernel->n_outputs + kernel->n_hidden;
+}
+
+/* The key of a digest: its first eight bytes, little-endian, as a signed number. */
+int64_t kb_digest_key(const uint8_t digest[KB_DIGEST_SIZE]);
+
+#endif

@@ -1,0 +1,25 @@
+/* Owns the count-down with which tests make an allocation fail; otherwise the C library's heap. */
+#include "core/kb_memory.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static atomic_long fail_countdown;
+
+void *kb_calloc(size_t count, size_t size)
+{
+    if (atomic_load_explicit(&fail_countdown, memory_order_relaxed) > 0 &&
+        atomic_fetch_sub(&fail_countdown, 1) == 1)
+        return NULL;
+    return calloc(count, size);
+}
+
+void kb_free(void *memory)
+{
+    free(memory);
+}
+
+void kb_memory_fail_nth(long n)
+{
+    atomic_store(&fail_countdown, n);
+}

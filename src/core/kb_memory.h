@@ -1,0 +1,17 @@
+/* The one way in which the core takes memory, so that tests can make each allocation fail in turn.
+ * Any thread may enter. */
+#ifndef KB_MEMORY_H
+#define KB_MEMORY_H
+
+#include <stddef.h>
+
+/* Zeroed memory for `count` elements of `size` bytes; NULL when there is none or the product
+ * overflows. Freed with kb_free. */
+void *kb_calloc(size_t count, size_t size);
+
+void kb_free(void *memory);
+
+/* Tests only: the n-th allocation from now on (1 is the next) fails, once; 0 switches it off. */
+void kb_memory_fail_nth(long n);
+
+#endif

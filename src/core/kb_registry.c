@@ -1,0 +1,172 @@
+/* Owns the table of kernels: open addressing over atomic pointers. A full table is replaced by one
+ * of twice the size; readers may still hold the old one, so it is retired, not freed (all retired
+ * tables together are smaller than the current one). */
+#include "core/kb_registry.h"
+
+#include "core/kb_memory.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { FIRST_CAPACITY = 64 };
+
+typedef const kb_kernel *_Atomic table_entry;
+
+typedef struct table {
+    struct table *retired;
+    size_t capacity; /* a power of two */
+    table_entry entries[];
+} table;
+
+struct kb_registry {
+    _Atomic(table *) current;
+    pthread_mutex_t lock; /* held by writers */
+    kb_registry_stats stats;
+};
+
+static size_t table_bytes(size_t capacity)
+{
+    return sizeof(table) + capacity * sizeof(table_entry);
+}
+
+static table *table_new(size_t capacity)
+{
+    table *t = kb_calloc(1, table_bytes(capacity));
+    if (t)
+        t->capacity = capacity;
+    return t;
+}
+
+/* The entry of `key`, or the empty one where it belongs. There always is an empty one. */
+static table_entry *table_seek(table *t, int64_t key)
+{
+    size_t mask = t->capacity - 1;
+    for (size_t i = (size_t)key & mask;; i = (i + 1) & mask) {
+        const kb_kernel *kernel = atomic_load_explicit(&t->entries[i], memory_order_acquire);
+        if (!kernel || kernel->key == key)
+            return &t->entries[i];
+    }
+}
+
+kb_registry *kb_registry_new(void)
+{
+    kb_registry *registry = kb_calloc(1, sizeof *registry);
+    table *first = table_new(FIRST_CAPACITY);
+    if (!registry || !first || pthread_mutex_init(&registry->lock, NULL) != 0) {
+        kb_free(registry);
+        kb_free(first);
+        return NULL;
+    }
+    registry->stats.bytes = sizeof *registry + table_bytes(FIRST_CAPACITY);
+    atomic_store(&registry->current, first);
+    return registry;
+}
+
+void kb_registry_free(kb_registry *registry)
+{
+    table *t = atomic_load(&registry->current);
+    for (size_t i = 0; i < t->capacity; i++)
+        kb_kernel_free((kb_kernel *)atomic_load(&t->entries[i]));
+    while (t) {
+        table *retired = t->retired;
+        kb_free(t);
+        t = retired;
+    }
+    pthread_mutex_destroy(&registry->lock);
+    kb_free(registry);
+}
+
+/* Called with the lock held. */
+static kb_status grow(kb_registry *registry, kb_error *err)
+{
+    table *old = atomic_load(&registry->current);
+    if (2 * (registry->stats.kernels + 1) <= old->capacity)
+        return KB_OK;
+    table *t = table_new(2 * old->capacity);
+    if (!t)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
+                            "no memory to register more than %zu kernels", registry->stats.kernels);
+    for (size_t i = 0; i < old->capacity; i++) {
+        const kb_kernel *kernel = atomic_load(&old->entries[i]);
+        if (kernel)
+            atomic_store_explicit(table_seek(t, kernel->key), kernel, memory_order_relaxed);
+    }
+    t->retired = old;
+    registry->stats.bytes += table_bytes(t->capacity);
+    atomic_store_explicit(&registry->current, t, memory_order_release);
+    return KB_OK;
+}
+
+static kb_status refuse_collision(const kb_kernel *there, const char *name, kb_error *err)
+{
+    return kb_error_set(
+        err, KB_ALREADY_EXISTS,
+        "%s has the key %016llx of %s, but another digest; rename a variable in one "
+        "of the two kernels to give it another key",
+        name, (unsigned long long)there->key, there->name);
+}
+
+/* Called with the lock held. */
+static kb_status insert(kb_registry *registry, const kb_kernel *kernel, bool *inserted,
+                        kb_error *err)
+{
+    int64_t key = kb_digest_key(kernel->digest);
+    const kb_kernel *there = kb_registry_find(registry, key);
+    if (there && memcmp(there->digest, kernel->digest, KB_DIGEST_SIZE) != 0)
+        return refuse_collision(there, kernel->name, err);
+    if (there)
+        return KB_OK;
+
+    kb_kernel *copy;
+    kb_status s = grow(registry, err);
+    if (s == KB_OK)
+        s = kb_kernel_copy(kernel, &copy, err);
+    if (s != KB_OK)
+        return s;
+    atomic_store_explicit(table_seek(atomic_load(&registry->current), key), copy,
+                          memory_order_release);
+    registry->stats.kernels++;
+    registry->stats.bytes += copy->bytes;
+    *inserted = true;
+    return KB_OK;
+}
+
+kb_status kb_registry_add(kb_registry *registry, const kb_kernel *kernel, bool *inserted,
+                          kb_error *err)
+{
+    *inserted = false;
+    pthread_mutex_lock(&registry->lock);
+    kb_status s = insert(registry, kernel, inserted, err);
+    pthread_mutex_unlock(&registry->lock);
+    return s;
+}
+
+const kb_kernel *kb_registry_find(const kb_registry *registry, int64_t key)
+{
+    table *t = atomic_load_explicit(&registry->current, memory_order_acquire);
+    const kb_kernel *kernel = atomic_load_explicit(table_seek(t, key), memory_order_acquire);
+    /* An entry that was empty may have become another kernel's since. */
+    return kernel && kernel->key == key ? kernel : NULL;
+}
+
+kb_status kb_registry_match(const kb_registry *registry, const uint8_t digest[KB_DIGEST_SIZE],
+                            const kb_kernel **kernel, kb_error *err)
+{
+    int64_t key = kb_digest_key(digest);
+    *kernel = kb_registry_find(registry, key);
+    if (!*kernel)
+        return kb_error_set(err, KB_NOT_FOUND, "no kernel with the key %016llx is registered",
+                            (unsigned long long)key);
+    if (memcmp((*kernel)->digest, digest, KB_DIGEST_SIZE) != 0)
+        return refuse_collision(*kernel, "the kernel of this program", err);
+    return KB_OK;
+}
+
+kb_registry_stats kb_registry_count(kb_registry *registry)
+{
+    pthread_mutex_lock(&registry->lock);
+    kb_registry_stats stats = registry->stats;
+    pthread_mutex_unlock(&registry->lock);
+    return stats;
+}
