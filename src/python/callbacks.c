@@ -1,0 +1,160 @@
+/* Owns the calls from the core into Python. They arrive on any thread, without the GIL, and take
+ * it. The callables are kept for the life of the process. */
+#include "python/callbacks.h"
+
+#include "abi/kb_numba.h"
+#include "core/kb_handler.h"
+#include "core/kb_host.h"
+
+#include <stdio.h>
+
+enum { NUMBA_HASH_SIZE = 20 };
+
+static PyObject *describe_exception; /* see kb_python_set_decoder_doc */
+static PyObject *resolve_kernel;     /* (digest, origin) -> None, or raises */
+static void (*numba_free)(void *);
+
+/* Copies str(object), or a stand-in if that fails. Steals nothing, leaves no error set. */
+static void copy_text(PyObject *object, char *text, size_t capacity)
+{
+    PyObject *string = object ? PyObject_Str(object) : NULL;
+    Py_ssize_t size;
+    const char *utf8 = string ? PyUnicode_AsUTF8AndSize(string, &size) : NULL;
+    snprintf(text, capacity, "%s", utf8 ? utf8 : "an exception that could not be put into words");
+    Py_XDECREF(string);
+    PyErr_Clear();
+}
+
+/* The exception that is set on this thread, cleared from it; NULL if there is none. */
+static PyObject *take_exception(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
+static void copy_exception(char *text, size_t capacity)
+{
+    PyObject *exception = take_exception();
+    copy_text(exception, text, capacity);
+    Py_XDECREF(exception);
+}
+
+static PyObject *describe_raised(const char *source)
+{
+    PyObject *exception = take_exception();
+    PyObject *text =
+        PyObject_CallFunction(describe_exception, "sOKOOO", source, exception ? exception : Py_None,
+                              0ULL, Py_None, Py_None, Py_None);
+    Py_XDECREF(exception);
+    return text;
+}
+
+static PyObject *describe_record(const char *source, kb_numba_exception *record)
+{
+    unsigned long long address = (uintptr_t)record->pickle;
+    if (record->dynamic <= 0)
+        return PyObject_CallFunction(describe_exception, "sOKy#y#O", source, Py_None, address,
+                                     record->pickle, (Py_ssize_t)record->pickle_size,
+                                     record->payload, (Py_ssize_t)NUMBA_HASH_SIZE, Py_None);
+
+    PyObject *(*unwrap)(void *) = (PyObject * (*)(void *))(uintptr_t)record->unwrap;
+    PyObject *arguments = unwrap(record->payload);
+    PyObject *text =
+        arguments ? PyObject_CallFunction(describe_exception, "sOKy#OO", source, Py_None, address,
+                                          record->pickle, (Py_ssize_t)record->pickle_size, Py_None,
+                                          arguments)
+                  : NULL;
+    Py_XDECREF(arguments);
+    numba_free(record);
+    return text;
+}
+
+static void decode(int32_t status, void *exception, const char *source, char *text, size_t capacity)
+{
+    if (!Py_IsInitialized()) {
+        snprintf(text, capacity, "the kernel failed with status %d", (int)status);
+        return;
+    }
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *description = NULL;
+    if (status == KB_NUMBA_PYTHON_EXCEPTION)
+        description = describe_raised(source);
+    else if (status >= KB_NUMBA_USER_EXCEPTION && exception)
+        description = describe_record(source, exception);
+    if (description)
+        copy_text(description, text, capacity);
+    else if (PyErr_Occurred())
+        copy_exception(text, capacity);
+    else
+        snprintf(text, capacity, "the kernel failed with status %d", (int)status);
+    Py_XDECREF(description);
+    PyGILState_Release(gil);
+}
+
+static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes origin, kb_error *err)
+{
+    if (!Py_IsInitialized())
+        return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *done =
+        PyObject_CallFunction(resolve_kernel, "y#s#", (const char *)digest,
+                              (Py_ssize_t)KB_DIGEST_SIZE, origin.data, (Py_ssize_t)origin.size);
+    kb_status s = KB_OK;
+    if (!done) {
+        s = kb_error_set(err, KB_NOT_FOUND, "%s", "");
+        copy_exception(err->message, sizeof err->message);
+    }
+    Py_XDECREF(done);
+    PyGILState_Release(gil);
+    return s;
+}
+
+static int keep(PyObject **slot, PyObject *callable)
+{
+    if (!PyCallable_Check(callable)) {
+        PyErr_SetString(PyExc_TypeError, "expected a callable");
+        return -1;
+    }
+    PyObject *before = *slot;
+    Py_INCREF(callable);
+    *slot = callable;
+    Py_XDECREF(before);
+    return 0;
+}
+
+const char kb_python_set_decoder_doc[] = "set_decoder(describe, numba_free)\n--\n\n"
+                                         "describe(source, exception, address, pickle, hash, "
+                                         "arguments) -> str puts a failed kernel into words;\n"
+                                         "numba_free is the address of Numba's own free.";
+
+PyObject *kb_python_set_decoder(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *callable;
+    unsigned long long address;
+    if (!PyArg_ParseTuple(args, "OK:set_decoder", &callable, &address) ||
+        keep(&describe_exception, callable) != 0)
+        return NULL;
+    numba_free = (void (*)(void *))(uintptr_t)address;
+    kb_host_set_decoder(decode);
+    Py_RETURN_NONE;
+}
+
+const char kb_python_set_resolver_doc[] =
+    "set_resolver(resolve)\n--\n\n"
+    "resolve(digest, origin) must register the kernel of that digest, or raise what is missing.";
+
+PyObject *kb_python_set_resolver(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *callable;
+    if (!PyArg_ParseTuple(args, "O:set_resolver", &callable) ||
+        keep(&resolve_kernel, callable) != 0)
+        return NULL;
+    kb_handler_set_resolver(resolve);
+    Py_RETURN_NONE;
+}

@@ -1,0 +1,244 @@
+/* The extension `kernbridge._core`: converts arguments between Python and the core, and nothing
+ * else. Its functions are entered with the GIL. Limited API of CPython 3.11. */
+#include "python/callbacks.h"
+
+#include "core/kb_dtype.h"
+#include "core/kb_handler.h"
+#include "core/kb_host.h"
+#include "core/kb_memory.h"
+
+#include <string.h>
+
+static PyObject *raise(const kb_error *err)
+{
+    PyObject *type = err->status == KB_RESOURCE_EXHAUSTED ? PyExc_MemoryError : PyExc_ValueError;
+    PyErr_SetString(type, err->message);
+    return NULL;
+}
+
+static kb_registry *get_registry(void)
+{
+    kb_registry *registry = kb_handler_registry();
+    if (!registry)
+        PyErr_NoMemory();
+    return registry;
+}
+
+/* Reads a sequence of (dtype code, rank, name). The names are borrowed from `sequence`. */
+static kb_buffer_spec *read_buffers(PyObject *sequence, Py_ssize_t n)
+{
+    kb_buffer_spec *buffers = kb_calloc((size_t)n + 1, sizeof *buffers);
+    if (!buffers) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PyTuple_GetItem(sequence, i);
+        int dtype, rank;
+        if (!item || !PyArg_ParseTuple(item, "iis", &dtype, &rank, &buffers[i].name)) {
+            kb_free(buffers);
+            return NULL;
+        }
+        buffers[i].dtype = dtype;
+        buffers[i].rank = rank;
+    }
+    return buffers;
+}
+
+PyDoc_STRVAR(register_host_doc,
+             "register_host(digest, name, source, n_inputs, n_outputs, buffers, entry, parallel, "
+             "num_threads)\n"
+             "--\n\n"
+             "Register native code; True if it is new, False if this digest was there already.\n"
+             "`buffers` is a tuple of (dtype code, rank, name): inputs, outputs, hidden results.");
+
+static PyObject *register_host(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *digest, *name, *source;
+    Py_ssize_t digest_size;
+    unsigned int n_inputs, n_outputs;
+    PyObject *sequence;
+    unsigned long long entry;
+    int parallel, num_threads;
+    if (!PyArg_ParseTuple(args, "y#ssIIO!Kpi:register_host", &digest, &digest_size, &name, &source,
+                          &n_inputs, &n_outputs, &PyTuple_Type, &sequence, &entry, &parallel,
+                          &num_threads))
+        return NULL;
+    Py_ssize_t n_buffers = PyTuple_Size(sequence);
+    if (digest_size != KB_DIGEST_SIZE || entry == 0 ||
+        (unsigned long long)n_inputs + n_outputs > (unsigned long long)n_buffers) {
+        PyErr_Format(PyExc_ValueError,
+                     "register_host: expected a digest of %d bytes, an entry address, and at least "
+                     "n_inputs + n_outputs buffers",
+                     KB_DIGEST_SIZE);
+        return NULL;
+    }
+    kb_registry *registry = get_registry();
+    kb_buffer_spec *buffers = registry ? read_buffers(sequence, n_buffers) : NULL;
+    if (!buffers)
+        return NULL;
+
+    kb_step step = {
+        .kind = KB_STEP_HOST,
+        .host = {.entry = (kb_numba_entry *)(uintptr_t)entry,
+                 .parallel = parallel != 0,
+                 .num_threads = num_threads},
+    };
+    kb_kernel kernel = {
+        .name = name,
+        .source = source,
+        .n_inputs = n_inputs,
+        .n_outputs = n_outputs,
+        .n_hidden = (uint32_t)(n_buffers - n_inputs - n_outputs),
+        .buffers = buffers,
+        .plan = {.n_steps = 1, .steps = &step},
+    };
+    memcpy(kernel.digest, digest, KB_DIGEST_SIZE);
+    bool inserted;
+    kb_error err;
+    kb_status s = kb_registry_add(registry, &kernel, &inserted, &err);
+    kb_free(buffers);
+    return s == KB_OK ? PyBool_FromLong(inserted) : raise(&err);
+}
+
+PyDoc_STRVAR(is_registered_doc, "is_registered(digest)\n--\n\n"
+                                "True if a kernel of exactly this digest is registered.");
+
+static PyObject *is_registered(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *digest;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "y#:is_registered", &digest, &size))
+        return NULL;
+    if (size != KB_DIGEST_SIZE) {
+        PyErr_Format(PyExc_ValueError, "is_registered: expected %d bytes, got %zd", KB_DIGEST_SIZE,
+                     size);
+        return NULL;
+    }
+    kb_registry *registry = get_registry();
+    if (!registry)
+        return NULL;
+    const kb_kernel *kernel;
+    kb_error err;
+    kb_status s = kb_registry_match(registry, (const uint8_t *)digest, &kernel, &err);
+    if (s == KB_OK || s == KB_NOT_FOUND)
+        return PyBool_FromLong(s == KB_OK);
+    return raise(&err);
+}
+
+PyDoc_STRVAR(registry_stats_doc, "registry_stats()\n--\n\n"
+                                 "(kernels, bytes) of the process's registry.");
+
+static PyObject *registry_stats(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    kb_registry *registry = get_registry();
+    if (!registry)
+        return NULL;
+    kb_registry_stats stats = kb_registry_count(registry);
+    return Py_BuildValue("nn", (Py_ssize_t)stats.kernels, (Py_ssize_t)stats.bytes);
+}
+
+PyDoc_STRVAR(host_handlers_doc, "host_handlers()\n--\n\n"
+                                "{stage: capsule} of the target kernbridge.host.");
+
+static PyObject *host_handlers(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return Py_BuildValue("{sNsN}", "instantiate",
+                         PyCapsule_New((void *)(uintptr_t)kb_handler_host_instantiate, NULL, NULL),
+                         "execute",
+                         PyCapsule_New((void *)(uintptr_t)kb_handler_host_execute, NULL, NULL));
+}
+
+PyDoc_STRVAR(dtypes_doc, "dtypes()\n--\n\n"
+                         "{name: (code, bits)} of every element type that XLA can hand over.");
+
+static PyObject *dtypes(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return Py_BuildValue("{"
+#define KB_DTYPE_FORMAT(NAME, code, bits, name) "s(ii)"
+                         KB_DTYPE_LIST(KB_DTYPE_FORMAT)
+#undef KB_DTYPE_FORMAT
+                             "}"
+#define KB_DTYPE_VALUE(NAME, code, bits, name) , name, code, bits
+                         KB_DTYPE_LIST(KB_DTYPE_VALUE)
+#undef KB_DTYPE_VALUE
+    );
+}
+
+PyDoc_STRVAR(
+    set_threading_doc,
+    "set_threading(get_num_threads, set_num_threads, exclusive)\n--\n\n"
+    "Addresses of Numba's thread-count functions; whether parallel kernels run one at a time.");
+
+static PyObject *set_threading(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned long long get, set;
+    int exclusive;
+    if (!PyArg_ParseTuple(args, "KKp:set_threading", &get, &set, &exclusive))
+        return NULL;
+    kb_host_threading threading = {
+        .get_num_threads = (int (*)(void))(uintptr_t)get,
+        .set_num_threads = (void (*)(int))(uintptr_t)set,
+        .exclusive = exclusive != 0,
+    };
+    kb_host_set_threading(&threading);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(set_num_threads_doc,
+             "set_num_threads(n)\n--\n\n"
+             "Threads of parallel kernels from the next call on; 0: their own.");
+
+static PyObject *set_num_threads(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int n;
+    if (!PyArg_ParseTuple(args, "i:set_num_threads", &n))
+        return NULL;
+    kb_host_set_num_threads(n);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(get_num_threads_doc,
+             "get_num_threads()\n--\n\nWhat set_num_threads was given last, or 0.");
+
+static PyObject *get_num_threads(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyLong_FromLong(kb_host_num_threads());
+}
+
+static PyMethodDef methods[] = {
+    {"register_host", register_host, METH_VARARGS, register_host_doc},
+    {"is_registered", is_registered, METH_VARARGS, is_registered_doc},
+    {"registry_stats", registry_stats, METH_NOARGS, registry_stats_doc},
+    {"host_handlers", host_handlers, METH_NOARGS, host_handlers_doc},
+    {"dtypes", dtypes, METH_NOARGS, dtypes_doc},
+    {"set_threading", set_threading, METH_VARARGS, set_threading_doc},
+    {"set_num_threads", set_num_threads, METH_VARARGS, set_num_threads_doc},
+    {"get_num_threads", get_num_threads, METH_NOARGS, get_num_threads_doc},
+    {"set_decoder", kb_python_set_decoder, METH_VARARGS, kb_python_set_decoder_doc},
+    {"set_resolver", kb_python_set_resolver, METH_VARARGS, kb_python_set_resolver_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "kernbridge._core",
+    .m_doc = "The C core of kernbridge.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}
