@@ -1,0 +1,258 @@
+"""kernbridge's JAX primitive: abstract evaluation, lowering, batching, derivatives refused in words.
+
+The one module that touches names which JAX does not promise. They sit behind one guarded import;
+where a future JAX lacks one, varying-axes types or effects are given up with a warning, and the rest
+works.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jax.sharding import PartitionSpec
+
+from kernbridge import _core
+from kernbridge._errors import KernbridgeWarning, KernelNotAvailableError
+from kernbridge._spec import ArrayType, Call, Dim
+
+BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
+
+try:
+    from jax._src import core as _jax_core
+    from jax._src import effects as _jax_effects
+
+    _standard_vma_rule = _jax_core.standard_vma_rule
+    _current_mesh_sharding = _jax_core.get_cur_mesh_sharding
+    _match_varying_axes = (
+        getattr(_jax_core, "auto_insert_reshard", None) or _jax_core.standard_insert_pvary
+    )
+
+    class _KernelEffect(_jax_effects.Effect):
+        """Keeps a call whose outputs nobody reads."""
+
+        def __str__(self) -> str:
+            return "kernbridge"
+
+    for _set in (
+        _jax_effects.lowerable_effects,
+        _jax_effects.control_flow_allowed_effects,
+        _jax_effects.custom_derivatives_allowed_effects,
+        _jax_effects.remat_allowed_effects,
+    ):
+        _set.add_type(_KernelEffect)
+    _kernel_effect = _KernelEffect()
+    HAS_INSIDES = True
+except (ImportError, AttributeError) as _missing:
+    HAS_INSIDES = False
+    warnings.warn(
+        f"kernbridge does not know this JAX ({jax.__version__}): {_missing}. Operations work; "
+        "has_side_effect= and the checks of shard_map (check_vma) do not. "
+        "Look for a newer kernbridge.",
+        KernbridgeWarning,
+        stacklevel=2,
+    )
+
+
+class NativeCall(NamedTuple):
+    """What a front end gives for one call on one platform."""
+
+    target: str
+    digest: bytes  # identity of the kernel; its first eight bytes are the key
+    key: int
+    origin: str  # where a fresh process finds the kernel
+    copied: tuple[int, ...]  # operands that the kernel may write to, though the caller did not say so
+    portable: str  # empty, or why this call cannot be exported
+
+
+class Frontend(Protocol):
+    """A kernel of some language, as the primitive sees it. Hashed by identity."""
+
+    label: str
+    platforms: tuple[str, ...]
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        """Compile and register; `operands` are without batch axes."""
+        ...
+
+
+call_p = Primitive("kernbridge_call")
+call_p.multiple_results = True
+
+
+def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Array]:
+    """Apply a kernel to operands (tracers or arrays)."""
+    if HAS_INSIDES:
+        operands = _match_varying_axes(*operands) if operands else operands
+    return call_p.bind(*operands, frontend=frontend, call=call)
+
+
+@call_p.def_impl
+def _apply(*operands: Any, **params: Any) -> Any:
+    with jax.disable_jit(False):  # the one compiled call that jax.disable_jit leaves
+        return _jitted_bind(tuple(sorted(params.items())))(*operands)
+
+
+@functools.lru_cache(maxsize=256)
+def _jitted_bind(params: tuple[tuple[str, Any], ...]) -> Any:
+    return jax.jit(functools.partial(call_p.bind, **dict(params)))
+
+
+def _abstract_eval(*operands: Any, frontend: Frontend, call: Call) -> Any:
+    avals = [ShapedArray((*call.batch_shape, *t.shape), t.dtype) for t in call.outs]
+    if not HAS_INSIDES:
+        return avals
+    varying = _standard_vma_rule(frontend.label, *operands)
+    if varying:
+        avals = [_varying_over(aval, varying) for aval in avals]
+    return avals, {_kernel_effect} if call.has_side_effect else set()
+
+
+def _varying_over(aval: Any, axes: frozenset[Any]) -> Any:
+    sharding = _current_mesh_sharding(PartitionSpec(*[None] * aval.ndim))
+    if hasattr(_jax_core, "ManualAxisType"):
+        manual = _jax_core.ManualAxisType(varying=axes)
+        return aval.update(sharding=sharding, manual_axis_type=manual)
+    return aval.update(sharding=sharding, vma=axes)
+
+
+if HAS_INSIDES:
+    call_p.def_effectful_abstract_eval(_abstract_eval)
+else:
+    call_p.def_abstract_eval(_abstract_eval)
+
+
+def _levels(mask: int) -> int:
+    return mask.bit_count()
+
+
+def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
+    types = [
+        ArrayType(aval.shape[_levels(call.mask_of(i)) :], np.dtype(aval.dtype))
+        for i, aval in enumerate(ctx.avals_in)
+    ]
+    native = frontend.lower(platform, types, call)
+    if native.portable and ctx.module_context.lowering_parameters.for_export:
+        raise ValueError(f"{frontend.label} cannot be exported: {native.portable}")
+
+    operands_in, avals_in, masks = list(operands), list(ctx.avals_in), [*call.masks]
+    for i in native.copied:
+        operands_in[i], avals_in[i] = _with_all_levels(ctx, operands[i], avals_in[i], call, i)
+        if call.batch:
+            masks[i] = call.full_mask
+    aliases = dict(call.aliases)
+    aliases.update({i: len(call.outs) + j for j, i in enumerate(native.copied)})
+    batch = [len(call.batch), *masks] if call.batch else []
+    attributes = {  # see src/core/kb_handler.h
+        "call": np.array([native.key, *batch], np.int64),
+        "digest": np.frombuffer(native.digest, np.uint8),
+        "origin": native.origin,
+    }
+    rule = jax.ffi.ffi_lowering(
+        native.target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect
+    )
+    hidden = [avals_in[i] for i in native.copied]
+    wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden])
+    return rule(wide, *operands_in, **attributes)[: len(call.outs)]
+
+
+def _with_all_levels(ctx: Any, operand: Any, aval: Any, call: Call, index: int) -> tuple[Any, Any]:
+    """The operand broadcast to every level of the batch: each slice gets a copy of its own."""
+    mask = call.mask_of(index)
+    if mask == call.full_mask:
+        return operand, aval
+    own = aval.shape[_levels(mask) :]
+    wide = aval.update(shape=(*call.batch_shape, *own))
+
+    def spread(x: Any) -> Any:
+        missing = [len(call.batch) - 1 - k for k in range(len(call.batch)) if not mask >> k & 1]
+        return jnp.broadcast_to(jnp.expand_dims(x, tuple(missing)), wide.shape)
+
+    inner = ctx.replace(avals_in=[aval], avals_out=[wide])
+    (result,) = mlir.lower_fun(spread, multiple_results=False)(inner, operand)
+    return result, wide
+
+
+def _lower_elsewhere(ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
+    platform = ", ".join(ctx.module_context.platforms)
+    raise KernelNotAvailableError(
+        f"{frontend.label} has a kernel for {', '.join(frontend.platforms)}, and was lowered for "
+        f"{platform}. Commit its inputs to the CPU, jax.device_put(x, jax.devices('cpu')[0]), or run "
+        "the program under jax.default_device(jax.devices('cpu')[0])."
+    )
+
+
+mlir.register_lowering(call_p, functools.partial(_lower, "cpu"), platform="cpu")
+mlir.register_lowering(call_p, _lower_elsewhere)
+
+
+def _batch(operands: Sequence[Any], dims: Sequence[Any], *, frontend: Frontend, call: Call) -> Any:
+    mapped = [d is not None for d in dims]
+    size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
+    front = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
+    for i, _ in call.aliases:  # its memory becomes the output's, which has a slice of its own each
+        if not mapped[i]:
+            front[i] = jnp.broadcast_to(front[i], (size, *front[i].shape))
+            mapped[i] = True
+    if call.vmap_method in (None, "sequential", "sequential_unrolled"):
+        outs = _batch_by_loop(frontend, call, size, front, mapped)
+    else:
+        outs = _batch_by_rank(frontend, call, size, front, mapped)
+    return outs, [0] * len(outs)
+
+
+def _batch_by_loop(
+    frontend: Frontend, call: Call, size: Dim, front: list[Any], mapped: list[bool]
+) -> Any:
+    """One call in the program; the core runs the kernel slice by slice."""
+    if len(call.batch) == BATCH_LEVELS_MAX:
+        raise NotImplementedError(
+            f"{frontend.label} is inside {BATCH_LEVELS_MAX + 1} nested vmaps, at most "
+            f"{BATCH_LEVELS_MAX} are possible; merge some axes before the call"
+        )
+    return bind(frontend, call.with_level(size, mapped), front)
+
+
+def _batch_by_rank(
+    frontend: Frontend, call: Call, size: Dim, front: list[Any], mapped: list[bool]
+) -> Any:
+    """The kernel sees the batch as one more leading axis, as JAX's named methods say."""
+    n_arrays = len(front) - len(call.scalars)
+    for i, name in enumerate(call.scalars, start=n_arrays):
+        if mapped[i]:
+            raise ValueError(
+                f"{frontend.label}: the keyword scalar {name!r} is mapped, and vmap_method="
+                f"{call.vmap_method!r} would hand the kernel an array for it; leave vmap_method "
+                "unset, or pass it as a positional input"
+            )
+    new_axis = {"expand_dims": 1, "broadcast_all": size}.get(call.vmap_method or "")
+    for i in range(n_arrays):
+        if not mapped[i] and new_axis is not None:
+            front[i] = jnp.broadcast_to(front[i], (new_axis, *front[i].shape))
+    return bind(frontend, call.with_output_axis(size), front)
+
+
+batching.primitive_batchers[call_p] = _batch
+
+
+def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
+    raise NotImplementedError(
+        f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Give it a rule with "
+        "jax.custom_vjp (reverse mode) or jax.custom_jvp (both modes) around the call, or cut it out "
+        "with jax.lax.stop_gradient."
+    )
+
+
+ad.primitive_jvps[call_p] = _no_derivative
+ad.primitive_transposes[call_p] = _no_derivative
+
+for _name, _handlers in {"kernbridge.host": _core.host_handlers()}.items():
+    jax.ffi.register_ffi_target(_name, _handlers, platform="cpu")

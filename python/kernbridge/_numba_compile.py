@@ -1,0 +1,236 @@
+"""From a Numba kernel and a signature to registered native code, once per process and content."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernbridge import _core, _fingerprint, _numba_errors
+from kernbridge._errors import KernbridgeWarning, KernelCompilationError
+from kernbridge._jax import NativeCall
+from kernbridge._numba_params import Assignment, KernelParameters
+
+if TYPE_CHECKING:
+    from kernbridge._numba_entry import Overload
+
+TARGET = "kernbridge.host"
+_DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
+_AS_BITS = {"bfloat16": "uint16", "float16": "uint16"}
+
+ArraySignature = tuple[str, int]  # dtype name, rank
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What machine code is made for: everything about a call but its shapes."""
+
+    inputs: tuple[ArraySignature, ...]
+    scalars: tuple[tuple[str, str], ...]  # (name, dtype name), sorted
+    outputs: tuple[ArraySignature, ...]
+    aliased: tuple[int, ...]  # inputs that share memory with an output, hence are writable
+
+    @property
+    def buffers(self) -> tuple[ArraySignature, ...]:
+        return (*self.inputs, *((dtype, 0) for _, dtype in self.scalars), *self.outputs)
+
+    @property
+    def n_operands(self) -> int:
+        return len(self.inputs) + len(self.scalars)
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """Registered code."""
+
+    digest: bytes
+    copied: tuple[int, ...]  # inputs that the kernel may write without being allowed to
+    keep: Any  # owners of the machine code
+
+
+_registered: dict[bytes, Native] = {}
+_lock = threading.RLock()
+
+
+class Compiler:
+    """Compiles one kernel for one signature after the other."""
+
+    def __init__(self, kernel: Any, label: str) -> None:
+        self.kernel = kernel
+        self.label = label
+        self.parameters = KernelParameters(label, kernel.py_func)
+        self._native: dict[Signature, Native] = {}
+
+    def digest(self, signature: Signature) -> bytes:
+        """Identity of the kernel for this signature."""
+        return _fingerprint.combine(
+            _fingerprint.of_dispatcher(self.kernel),
+            "numba.cpu",
+            signature.inputs,
+            signature.scalars,
+            signature.outputs,
+            signature.aliased,
+        )
+
+    def why_not_portable(self) -> str:
+        """Empty, or what keeps other processes from recognising the kernel."""
+        opaque = _fingerprint.of_dispatcher(self.kernel).opaque
+        if not opaque:
+            return ""
+        return f"it reads {', '.join(opaque)}, whose value has no name outside this process"
+
+    def native(self, signature: Signature) -> Native:
+        """Compile and register, unless this process already did for a kernel of equal content."""
+        with _lock:
+            native = self._native.get(signature)
+            if native is None:
+                digest = self.digest(signature)
+                native = _registered.get(digest)
+                if native is None:
+                    native = _registered[digest] = self._compile(digest, signature)
+                self._native[signature] = native
+            return native
+
+    def return_type(self, signature: Signature) -> Any:
+        """What Numba says the kernel returns; compiles it."""
+        assignment = self._assign(signature)
+        overload, _ = self._find_overload(signature, assignment)
+        return overload.result
+
+    def _assign(self, signature: Signature) -> Assignment:
+        return self.parameters.assign(
+            len(signature.inputs), [name for name, _ in signature.scalars], len(signature.outputs)
+        )
+
+    def _compile(self, digest: bytes, signature: Signature) -> Native:
+        from kernbridge import _numba_entry
+
+        _numba_errors.install()
+        assignment = self._assign(signature)
+        overload, copied = self._find_overload(signature, assignment)
+        self.refuse_result(overload.result)
+        if copied:
+            self._warn_of_copies(copied, assignment)
+        entry = _numba_entry.build_entry(overload, self._entry_parameters(signature, assignment))
+        if entry.parallel:
+            _core.set_threading(*_numba_entry.pool_functions())
+        code = self.kernel.py_func.__code__
+        hidden = tuple((*signature.inputs[i], assignment.names[i]) for i in copied)
+        _core.register_host(
+            digest,
+            self.label,
+            f"{code.co_filename}:{code.co_firstlineno}",
+            signature.n_operands,
+            len(signature.outputs),
+            tuple(
+                (_DTYPE_CODES[dtype], rank, name)
+                for dtype, rank, name in (*self._named_buffers(signature, assignment), *hidden)
+            ),
+            entry.address,
+            entry.parallel,
+            _numba_entry.num_threads() if entry.parallel else 0,
+        )
+        return Native(digest, copied, entry)
+
+    def _named_buffers(
+        self, signature: Signature, assignment: Assignment
+    ) -> Iterator[tuple[str, int, str]]:
+        for (dtype, rank), name in zip(signature.buffers, assignment.names, strict=True):
+            yield dtype, rank, name
+
+    def refuse_result(self, result: Any) -> None:
+        """A kernel's results are its output arrays."""
+        from numba.core import types
+
+        if result != types.none:
+            raise TypeError(
+                f"{self.label}: the kernel returns {result}, expected nothing; "
+                "write results into the output arrays, which come after the inputs"
+            )
+
+    def _types(self, signature: Signature, writable: frozenset[int]) -> list[Any]:
+        """Numba types of the buffers; inputs outside `writable` are read-only."""
+        import numba
+        from numba.core import types
+
+        n_inputs = len(signature.inputs)
+        result = []
+        for i, (dtype, rank) in enumerate(signature.buffers):
+            item = numba.from_dtype(np.dtype(_AS_BITS.get(dtype, dtype)))
+            if n_inputs <= i < signature.n_operands:
+                result.append(item)
+            else:
+                read_only = i < n_inputs and i not in writable
+                result.append(types.Array(item, rank, "C", readonly=read_only))
+        return result
+
+    def _find_overload(
+        self, signature: Signature, assignment: Assignment
+    ) -> tuple[Overload, tuple[int, ...]]:
+        """Compile with inputs as protected as the kernel allows; which ones had to be opened."""
+        from kernbridge import _numba_entry, _numba_readonly
+
+        aliased = frozenset(signature.aliased)
+        others = [i for i in range(len(signature.inputs)) if i not in aliased]
+        choices = [(), *((i,) for i in others), tuple(others)] if others else [()]
+        failure: Exception | None = None
+        for opened in dict.fromkeys(choices):
+            buffer_types = self._types(signature, aliased | frozenset(opened))
+            try:
+                overload = _numba_entry.compile_kernel(
+                    self.kernel,
+                    [buffer_types[b] for b in assignment.positional],
+                    {name: buffer_types[b] for name, b in assignment.named},
+                )
+            except Exception as e:  # Numba's own, and what its typing of read-only arrays trips over
+                failure = e
+                continue
+            if len(opened) == len(others) or not _numba_readonly.may_write(overload):
+                return overload, opened
+        raise KernelCompilationError(
+            f"{self.label}: Numba cannot compile the kernel for "
+            f"{', '.join(f'{n}: {d}[{r}d]' for d, r, n in self._named_buffers(signature, assignment))}"
+            f"\n{failure}"
+        ) from failure
+
+    def _entry_parameters(self, signature: Signature, assignment: Assignment) -> list[Any]:
+        """For each of the kernel's parameters its buffer; None for a default."""
+        from kernbridge._numba_entry import Parameter
+
+        aliased = frozenset(signature.aliased)
+        by_buffer = [Parameter(i, t) for i, t in enumerate(self._types(signature, aliased))]
+        named = dict(assignment.named)
+        n_leading = min(len(assignment.positional), len(self.parameters.names))
+        leading = [by_buffer[b] for b in assignment.positional[:n_leading]]
+        middle = [
+            by_buffer[named[name]] if name in named else None
+            for name in self.parameters.names[n_leading:]
+        ]
+        return [*leading, *middle, *(by_buffer[b] for b in assignment.positional[n_leading:])]
+
+    def _warn_of_copies(self, copied: tuple[int, ...], assignment: Assignment) -> None:
+        names = ", ".join(f"input {i} ({assignment.names[i]})" for i in copied)
+        warnings.warn(
+            f"{self.label}: the kernel may write to {names}, which JAX does not allow; it gets a copy "
+            "each time. To save the copy, write to a local array instead, declare the parameter "
+            "read-only in an explicit signature, or alias it to an output with "
+            "input_output_aliases.",
+            KernbridgeWarning,
+            stacklevel=2,
+        )
+
+
+def native_call(native: Native, origin: str, portable: str) -> NativeCall:
+    """What the lowering needs of registered code."""
+    return NativeCall(
+        target=TARGET,
+        digest=native.digest,
+        key=_fingerprint.key_of(native.digest),
+        origin=origin,
+        copied=native.copied,
+        portable=portable,
+    )

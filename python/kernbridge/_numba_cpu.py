@@ -1,0 +1,238 @@
+"""Numba kernels on the CPU: `numba_kernel` and its front end."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kernbridge import _numba_origin
+from kernbridge._jax import NativeCall
+from kernbridge._numba_compile import Compiler, Signature, native_call
+from kernbridge._operation import Operation
+from kernbridge._spec import ArrayType, Call, OperationSpec, Outputs
+
+NATIVE_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split()
+)
+HALF_DTYPES = frozenset(("bfloat16", "float16"))
+OPERATIONS_KEPT = 64  # specifications remembered for one kernel
+
+
+def numba_kernel(
+    kernel: Any,
+    outs: Any,
+    *,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    half_as_bits: bool = False,
+) -> Operation:
+    """Make a JAX operation of a Numba CPU kernel.
+
+    The kernel works on XLA's buffers in place: it is called with one C-ordered array per input,
+    then one per output, and writes its results into the latter. It runs without Python and
+    without the GIL. Nothing is compiled before the operation is first lowered; then once for each
+    combination of dtypes and ranks, whatever the shapes.
+
+    Parameters
+    ----------
+    kernel : numba.njit dispatcher
+        Takes the inputs in order, then the outputs; returns nothing. Must write every element of
+        its outputs, which are not zeroed. Inputs are read-only to it, unless they are aliased: a
+        kernel that writes to one anyway gets a copy of it, and a warning says so once.
+    outs : pytree of jax.ShapeDtypeStruct, or a function
+        Shape and dtype of each output; the operation returns the same pytree of arrays. A function
+        is called at trace time with one ShapeDtypeStruct per input, and one by name per keyword
+        scalar, and returns that pytree, so that one operation serves every shape.
+    vmap_method : str, optional
+        How `jax.vmap` treats the call. By default the kernel is called once per slice, in a loop
+        in C, and always sees its declared ranks, however deeply vmaps are nested. "sequential" and
+        "sequential_unrolled" mean the same. "expand_dims", "broadcast_all" and
+        "legacy_vectorized" add the batch to the kernel's arrays as a leading axis, as
+        `jax.ffi.ffi_call` does.
+    input_output_aliases : dict of int to int, optional
+        From the index of an input to that of an output of the same shape and dtype: both are then
+        the same memory, and the input may be written. Donate the input (`jax.jit(...,
+        donate_argnums=...)`) to save the copy of it.
+    has_side_effect : bool, optional
+        Run the kernel even if nothing reads its outputs. Without it JAX takes the operation as
+        pure: it may run it twice, or not at all. Implied by `outs` without any output.
+    half_as_bits : bool, optional
+        Hand bfloat16 and float16 arrays to the kernel as uint16 arrays of their bits, instead of
+        refusing them: Numba has neither type on CPUs.
+
+    Returns
+    -------
+    Operation
+        Called as ``op(*inputs, **scalars)``. Inputs are arrays; scalars among them arrive as 0-d
+        arrays. Keywords are scalars for the kernel's parameters of those names, which are then
+        skipped in the order of inputs and outputs; their values may change from call to call
+        without a new compile.
+
+    Raises
+    ------
+    ImportError
+        If Numba is not installed.
+    TypeError
+        If `kernel` is not a numba.njit dispatcher or returns a value; when called, if the number
+        of inputs and outputs is not the kernel's, or an argument is neither array nor scalar.
+    ValueError
+        If `vmap_method` or an alias is unknown or does not fit; when called, if Numba has no type
+        for a dtype.
+    KernelCompilationError
+        When first lowered, if Numba cannot compile the kernel for the given dtypes and ranks.
+
+    Notes
+    -----
+    An exception that the kernel raises becomes a JAX error with its type, message, file and line.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, numba, kernbridge
+    >>> @numba.njit
+    ... def add(x, y, out):
+    ...     for i in range(out.size):
+    ...         out[i] = x[i] + y[i]
+    >>> op = kernbridge.numba_kernel(add, jax.ShapeDtypeStruct((3,), jnp.float32))
+    >>> op(jnp.arange(3.0), jnp.ones(3))
+    Array([1., 2., 3.], dtype=float32)
+    """
+    frontend = NumbaCpu.of(kernel, half_as_bits)
+    spec = OperationSpec.of(
+        frontend.label, outs, vmap_method, input_output_aliases, has_side_effect
+    )
+    return frontend.operation(spec)
+
+
+class NumbaCpu:
+    """A Numba kernel as a front end. One per dispatcher and option, kept by the dispatcher."""
+
+    platforms = ("cpu",)
+    _lock = threading.RLock()
+
+    def __init__(self, kernel: Any, half_as_bits: bool) -> None:
+        self.name: str = kernel.py_func.__name__
+        self.label = f"numba_kernel {self.name!r}"
+        self.half_as_bits = half_as_bits
+        self.compiler = Compiler(kernel, self.label)
+        self._home = _numba_origin.remember(kernel)
+        self._operations: OrderedDict[OperationSpec, Operation] = OrderedDict()
+        self._seems_to_return = _seems_to_return(kernel.py_func)
+
+    @classmethod
+    def of(cls, kernel: Any, half_as_bits: bool) -> NumbaCpu:
+        """The front end of this dispatcher; the same one for the same dispatcher."""
+        _check_dispatcher(kernel)
+        with cls._lock:
+            kept = kernel.__dict__.setdefault("_kernbridge_frontends", {})
+            if half_as_bits not in kept:
+                kept[half_as_bits] = cls(kernel, half_as_bits)
+            return kept[half_as_bits]
+
+    def operation(self, spec: OperationSpec) -> Operation:
+        """The operation of this kernel and specification; the same one while it is remembered."""
+        if isinstance(spec.outs, Outputs):
+            self.compiler.parameters.check_outputs(len(spec.outs.types))
+        with self._lock:
+            operation = self._operations.pop(spec, None) or Operation(spec, frontend=self)
+            self._operations[spec] = operation  # the most recently used is last
+            if len(self._operations) > OPERATIONS_KEPT:
+                self._operations.popitem(last=False)
+            return operation
+
+    def check(
+        self,
+        inputs: Sequence[ArrayType],
+        scalars: Mapping[str, ArrayType],
+        outs: Sequence[ArrayType],
+    ) -> None:
+        """Refuse what the kernel cannot take; compiles nothing, unless it seems to return a value."""
+        names = sorted(scalars)
+        assignment = self.compiler.parameters.assign(len(inputs), names, len(outs))
+        kinds = ["input"] * len(inputs) + ["keyword"] * len(names) + ["output"] * len(outs)
+        arrays = (*inputs, *(scalars[name] for name in names), *outs)
+        for i, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
+            self._check_dtype(f"{kind} {assignment.names[i]!r}", array.dtype.name)
+        if self._seems_to_return:
+            signature = self._signature(inputs, [scalars[n] for n in names], names, outs, ())
+            self.compiler.refuse_result(self.compiler.return_type(signature))
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        """Compile the kernel for these operands, or find it compiled."""
+        n_inputs = len(operands) - len(call.scalars)
+        aliased = tuple(i for i, _ in call.aliases)
+        signature = self._signature(
+            operands[:n_inputs], operands[n_inputs:], call.scalars, call.outs, aliased
+        )
+        native = self.compiler.native(signature)
+        origin = _numba_origin.write(self._home, self.half_as_bits, signature)
+        return native_call(native, origin, self.compiler.why_not_portable())
+
+    @staticmethod
+    def _signature(
+        inputs: Sequence[ArrayType],
+        scalars: Sequence[ArrayType],
+        names: Sequence[str],
+        outs: Sequence[ArrayType],
+        aliased: tuple[int, ...],
+    ) -> Signature:
+        return Signature(
+            inputs=tuple((t.dtype.name, len(t.shape)) for t in inputs),
+            scalars=tuple((n, t.dtype.name) for n, t in zip(names, scalars, strict=True)),
+            outputs=tuple((t.dtype.name, len(t.shape)) for t in outs),
+            aliased=aliased,
+        )
+
+    def _check_dtype(self, place: str, dtype: str) -> None:
+        if dtype in NATIVE_DTYPES or (self.half_as_bits and dtype in HALF_DTYPES):
+            return
+        remedy = (
+            "pass half_as_bits=True to get the bits as uint16, or convert to float32"
+            if dtype in HALF_DTYPES
+            else "convert it before the call, or pass its bits as an integer array"
+        )
+        raise ValueError(
+            f"{self.label}: {place} is {dtype}, which Numba has no type for on CPUs; {remedy}. "
+            f"Supported: {', '.join(sorted(NATIVE_DTYPES))}"
+        )
+
+
+def _check_dispatcher(kernel: Any) -> None:
+    try:
+        from numba.core.registry import CPUDispatcher
+    except ImportError as e:
+        raise ImportError(
+            "numba_kernel needs Numba, which cannot be imported: pip install numba"
+        ) from e
+    if isinstance(kernel, CPUDispatcher):
+        return
+    hint = "decorate it with @numba.njit"
+    if "CUDADispatcher" in type(kernel).__name__:
+        hint = "a numba.cuda.jit kernel belongs to numba_cuda_kernel"
+    elif callable(kernel) and sys.modules["numba"].config.DISABLE_JIT:
+        hint = "NUMBA_DISABLE_JIT is set, which turns numba.njit off"
+    raise TypeError(
+        f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a numba.njit "
+        f"function; {hint}"
+    )
+
+
+def _seems_to_return(function: Callable[..., Any]) -> bool:
+    """Whether the bytecode has a `return` of anything but the constant None.
+
+    It may still be None, as in ``return helper(x, out)``; only Numba's type inference knows.
+    """
+    before = None
+    for instruction in dis.get_instructions(function):
+        if instruction.opname == "RETURN_CONST" and instruction.argval is not None:
+            return True
+        if instruction.opname == "RETURN_VALUE" and (
+            before is None or before.opname != "LOAD_CONST" or before.argval is not None
+        ):
+            return True
+        before = instruction
+    return False

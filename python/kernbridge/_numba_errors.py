@@ -1,0 +1,57 @@
+"""Puts exceptions of Numba kernels into words: type, message, file and line.
+
+The core calls `describe` when a kernel failed, on whatever thread it ran, with the GIL taken for it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from kernbridge import _core
+
+
+def describe(
+    source: str,
+    exception: BaseException | None,
+    address: int,
+    pickle: bytes | None,
+    digest: bytes | None,
+    arguments: tuple[Any, ...] | None,
+) -> str:
+    """The text of one exception.
+
+    Either `exception` is a Python exception (from an object-mode block), or `pickle` is Numba's
+    record at `address`, whose `arguments` were computed at run time if they are not None. `source`
+    is where the kernel is defined, for an exception that Numba gives no place of its own.
+    """
+    if exception is not None:
+        return f"{type(exception).__name__}: {exception} (in the kernel at {source})"
+    from numba.core import serialize
+
+    if arguments is not None:
+        kind, args, place = serialize.runtime_build_excinfo_struct(pickle, arguments)
+    else:
+        kind, args, place = serialize._numba_unpickle(address, pickle, digest)
+    return _words(kind, args, place, source)
+
+
+def _words(kind: Any, args: Any, place: Any, source: str) -> str:
+    name = kind.__name__ if isinstance(kind, type) else str(kind)
+    try:
+        message = str(kind(*(args or ())))
+    except Exception:  # the exception's own constructor; its arguments still say something
+        message = ", ".join(map(str, args or ()))
+    text = f"{name}: {message}" if message else name
+    if place is None:
+        return f"{text} (in the kernel at {source})"
+    function, file, line = place
+    return f"{text} (in {function} at {file}:{line})"
+
+
+@functools.cache
+def install() -> None:
+    """Give the decoder to the core; once, when the first kernel is compiled."""
+    from numba.core.runtime import _nrt_python
+
+    _core.set_decoder(describe, _nrt_python.c_helpers["Free"])

@@ -1,0 +1,95 @@
+"""Which of a kernel's parameters are inputs, scalars and outputs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_VARIADIC = inspect.Parameter.VAR_POSITIONAL
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The parameters of one call: for each, by name, the buffer that it stands for.
+
+    Buffers are counted inputs first, then scalars sorted by name, then outputs. `positional` are
+    passed in order; `named` follow a parameter that was left to its default.
+    """
+
+    positional: tuple[int, ...]
+    named: tuple[tuple[str, int], ...]
+    names: tuple[str, ...]  # of the parameter of each buffer
+
+
+class KernelParameters:
+    """The signature of a kernel's Python function."""
+
+    def __init__(self, label: str, function: Callable[..., Any]) -> None:
+        self.label = label
+        parameters = list(inspect.signature(function).parameters.values())
+        self.variadic = next((p.name for p in parameters if p.kind is _VARIADIC), None)
+        self.names = tuple(p.name for p in parameters if p.kind is not _VARIADIC)
+        self._optional = frozenset(p.name for p in parameters if p.default is not p.empty)
+
+    def __str__(self) -> str:
+        star = (f"*{self.variadic}",) if self.variadic else ()
+        return f"({', '.join(self.names + star)})"
+
+    def check_outputs(self, n_outputs: int) -> None:
+        """What can be said before inputs are known."""
+        if not self.variadic and n_outputs > len(self.names):
+            raise TypeError(
+                f"{self.label}: `outs` has {n_outputs} outputs, and the kernel {self} takes "
+                f"{len(self.names)} parameters; it takes the inputs and then one array per output"
+            )
+
+    def assign(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Assignment:
+        """Give inputs and then outputs to the parameters that no scalar names.
+
+        Raises
+        ------
+        TypeError
+            If a scalar names no parameter, or the numbers do not fit.
+        """
+        for name in scalars:
+            if name not in self.names:
+                raise TypeError(
+                    f"{self.label}: the kernel {self} has no parameter {name!r}, "
+                    "which the call names as a keyword"
+                )
+        free = [name for name in self.names if name not in scalars]
+        n_arrays = n_inputs + n_outputs
+        self._check_count(free, n_inputs, n_outputs)
+
+        n_scalars = len(scalars)
+        buffers = [*range(n_inputs), *range(n_inputs + n_scalars, n_arrays + n_scalars)]
+        buffer_of = dict(zip(free, buffers, strict=False))
+        buffer_of.update({name: n_inputs + i for i, name in enumerate(scalars)})
+        names = {buffer: name for name, buffer in buffer_of.items()}
+        for i, buffer in enumerate(buffers[len(free) :]):
+            names[buffer] = f"{self.variadic}[{i}]"
+
+        given = [buffer_of.get(name) for name in self.names]
+        cut = given.index(None) if None in given else len(given)
+        positional = [b for b in given[:cut] if b is not None]
+        named = [(n, b) for n, b in zip(self.names[cut:], given[cut:], strict=True) if b is not None]
+        return Assignment(
+            positional=(*positional, *buffers[len(free) :]),
+            named=tuple(named),
+            names=tuple(names[b] for b in range(n_arrays + n_scalars)),
+        )
+
+    def _check_count(self, free: list[str], n_inputs: int, n_outputs: int) -> None:
+        n_arrays = n_inputs + n_outputs
+        missing = [name for name in free[n_arrays:] if name not in self._optional]
+        if not missing and (n_arrays <= len(free) or self.variadic):
+            return
+        left = f"; {', '.join(missing)} would get nothing" if missing else ""
+        raise TypeError(
+            f"{self.label}: the call has {n_inputs} inputs and {n_outputs} outputs, {n_arrays} arrays, "
+            f"and the kernel {self} has {len(free)} parameters for them{left}. A kernel takes the "
+            "inputs and then one array per output; a call passes scalars by keyword, by the name of "
+            "their parameter"
+        )

@@ -1,0 +1,214 @@
+"""What an operation promises before anything is compiled: outputs, aliases, batching, effects.
+
+Everything here runs when a kernel is wrapped or traced, never when the operation runs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+VMAP_METHODS = (
+    None,
+    "sequential",
+    "sequential_unrolled",
+    "expand_dims",
+    "broadcast_all",
+    "legacy_vectorized",
+)
+
+Dim = Any  # an int, or a symbolic dimension of jax.export
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """Shape and dtype of one array, hashable."""
+
+    shape: tuple[Dim, ...]
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The outputs of one call: array types and the pytree that they form."""
+
+    types: tuple[ArrayType, ...]
+    tree: Any
+
+    @staticmethod
+    def of(label: str, outs: Any) -> Outputs:
+        """Read `outs`, a pytree of objects with a shape and a dtype."""
+        leaves, tree = jax.tree.flatten(outs, is_leaf=_has_type)
+        return Outputs(tuple(_read_type(label, i, leaf) for i, leaf in enumerate(leaves)), tree)
+
+    def canonical(self, label: str) -> Outputs:
+        """These outputs with the dtypes that JAX can hold now; warns about each that it cannot."""
+        return replace(self, types=tuple(_canonical(label, i, t) for i, t in enumerate(self.types)))
+
+
+def _has_type(value: object) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
+    if not _has_type(leaf):
+        raise TypeError(
+            f"{label}: output {index} in `outs` is {leaf!r} of type {type(leaf).__name__}, expected "
+            "an object with a shape and a dtype; use jax.ShapeDtypeStruct(shape, dtype)"
+        )
+    shape = tuple(leaf.shape)
+    for d in shape:
+        if isinstance(d, (int, np.integer)) and d < 0:
+            raise ValueError(f"{label}: output {index} in `outs` has the negative extent {d}")
+    return ArrayType(shape, np.dtype(leaf.dtype))
+
+
+def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
+    dtype = np.dtype(jax.dtypes.canonicalize_dtype(out.dtype))
+    if dtype == out.dtype:
+        return out
+    warnings.warn(
+        f"{label}: output {index} asks for {out.dtype.name}, which JAX does not hold now; the kernel "
+        f"writes {dtype.name} instead. Set jax.config.update('jax_enable_x64', True) (or the "
+        "environment variable JAX_ENABLE_X64=1) for 64-bit types.",
+        UserWarning,
+        stacklevel=2,
+    )
+    return ArrayType(out.shape, dtype)
+
+
+@dataclass(frozen=True)
+class OperationSpec:
+    """What `numba_kernel` and its siblings take beside the kernel; hashable if `outs` is."""
+
+    label: str
+    outs: Outputs | Callable[..., Any]
+    vmap_method: str | None
+    aliases: tuple[tuple[int, int], ...]
+    has_side_effect: bool
+
+    @staticmethod
+    def of(
+        label: str,
+        outs: Any,
+        vmap_method: str | None,
+        input_output_aliases: Mapping[int, int] | None,
+        has_side_effect: bool,
+    ) -> OperationSpec:
+        """Check the arguments as far as they can be without inputs."""
+        if vmap_method not in VMAP_METHODS:
+            raise ValueError(
+                f"{label}: vmap_method is {vmap_method!r}, expected one of {VMAP_METHODS}"
+            )
+        outputs = outs if callable(outs) and not _has_type(outs) else Outputs.of(label, outs)
+        aliases = _read_aliases(label, input_output_aliases or {})
+        if isinstance(outputs, Outputs):
+            _check_output_indices(label, aliases, len(outputs.types))
+        return OperationSpec(label, outputs, vmap_method, aliases, bool(has_side_effect))
+
+    def outputs_for(
+        self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]
+    ) -> Outputs:
+        """The outputs of a call with these inputs; calls `outs` if it is a function."""
+        if isinstance(self.outs, Outputs):
+            return self.outs.canonical(self.label)
+        outs = self.outs(
+            *(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs),
+            **{name: jax.ShapeDtypeStruct(t.shape, t.dtype) for name, t in scalars.items()},
+        )
+        outputs = Outputs.of(self.label, outs).canonical(self.label)
+        _check_output_indices(self.label, self.aliases, len(outputs.types))
+        return outputs
+
+    def check_aliases(self, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
+        """An aliased pair must be the same kind of array."""
+        for i, o in self.aliases:
+            if i >= len(inputs):
+                raise ValueError(
+                    f"{self.label}: input_output_aliases names input {i}, "
+                    f"but the call has {len(inputs)} inputs"
+                )
+            if inputs[i] != outputs[o]:
+                raise ValueError(
+                    f"{self.label}: input_output_aliases maps input {i}, {inputs[i]}, to output {o}, "
+                    f"{outputs[o]}; both must have the same shape and dtype"
+                )
+
+
+def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    pairs = tuple(sorted((_read_index(label, i), _read_index(label, o)) for i, o in aliases.items()))
+    outputs = [o for _, o in pairs]
+    for o in set(outputs):
+        if outputs.count(o) > 1:
+            raise ValueError(
+                f"{label}: input_output_aliases maps several inputs to output {o}; "
+                "an output can take the memory of one input"
+            )
+    return pairs
+
+
+def _read_index(label: str, index: Any) -> int:
+    if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+        raise TypeError(
+            f"{label}: input_output_aliases holds {index!r}, expected the index of an input or output"
+        )
+    if index < 0:
+        raise ValueError(f"{label}: input_output_aliases holds the negative index {index}")
+    return int(index)
+
+
+def _check_output_indices(label: str, aliases: Iterable[tuple[int, int]], n_outputs: int) -> None:
+    for i, o in aliases:
+        if o >= n_outputs:
+            raise ValueError(
+                f"{label}: input_output_aliases maps input {i} to output {o}, "
+                f"but there are {n_outputs} outputs"
+            )
+
+
+@dataclass(frozen=True)
+class Call:
+    """One traced call: all that is static about it. A parameter of the JAX primitive.
+
+    Operands are the positional inputs and then the keyword scalars, sorted by name. Level 0 of the
+    batch is the innermost `vmap`; bit k of `masks[i]` says that operand i has an axis for level k.
+    Batch axes come before an array's own, the outermost level first.
+    """
+
+    outs: tuple[ArrayType, ...]
+    scalars: tuple[str, ...]
+    aliases: tuple[tuple[int, int], ...]
+    vmap_method: str | None
+    has_side_effect: bool
+    batch: tuple[Dim, ...] = ()
+    masks: tuple[int, ...] = ()
+
+    @property
+    def full_mask(self) -> int:
+        return (1 << len(self.batch)) - 1
+
+    @property
+    def batch_shape(self) -> tuple[Dim, ...]:
+        """Extents of the batch axes of an array that has every level."""
+        return self.batch[::-1]
+
+    def mask_of(self, operand: int) -> int:
+        return self.masks[operand] if self.batch else 0
+
+    def with_level(self, size: Dim, mapped: Sequence[bool]) -> Call:
+        """This call inside one more `vmap`, which gave the operands in `mapped` a leading axis."""
+        bit = 1 << len(self.batch)
+        masks = tuple(self.mask_of(i) | (bit if m else 0) for i, m in enumerate(mapped))
+        return replace(self, batch=(*self.batch, size), masks=masks)
+
+    def with_output_axis(self, size: Dim) -> Call:
+        """This call with one more leading axis on every output, which the kernel sees."""
+        return replace(self, outs=tuple(ArrayType((size, *t.shape), t.dtype) for t in self.outs))
