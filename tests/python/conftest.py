@@ -1,0 +1,48 @@
+"""Every test runs on the CPU, with four virtual devices for sharding."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+)
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def x64():
+    """JAX holds 64-bit types."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.fixture
+def run_python(tmp_path):
+    """Run a program in a fresh process; gives what it printed. Its folder is this one."""
+
+    def run(source: str, *, check: bool = True, **environment: str) -> str:
+        script = tmp_path / "program.py"
+        script.write_text(source)
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            env={**os.environ, "PYTHONPATH": str(HERE), **environment},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        if check:
+            assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout if check else done.stdout + done.stderr
+
+    return run

@@ -1,0 +1,268 @@
+"""Bad input: the earliest moment, the right type, and the words that help."""
+
+import functools
+import sys
+
+import jax
+import jax.numpy as jnp
+import numba
+import numpy as np
+import pytest
+from kernels import add, raise_if_negative, scale
+
+import kernbridge
+from kernbridge import numba_kernel
+
+S = jax.ShapeDtypeStruct
+OUT = S((4,), jnp.float32)
+x = jnp.arange(4, dtype=jnp.float32)
+
+
+# --- when the kernel is wrapped
+
+
+@pytest.mark.parametrize(
+    "kernel", [lambda x, out: None, np.add, 3, None, "add", functools.partial(add, 1)],
+    ids=["lambda", "ufunc", "int", "None", "str", "partial"],
+)
+def test_kernel_that_is_no_dispatcher(kernel):
+    with pytest.raises(TypeError, match=r"expected a numba\.njit function"):
+        numba_kernel(kernel, OUT)
+
+
+def test_vmap_method_unknown():
+    with pytest.raises(ValueError, match="vmap_method is 'fast', expected one of"):
+        numba_kernel(add, OUT, vmap_method="fast")
+
+
+@pytest.mark.parametrize(
+    ("outs", "error", "words"),
+    [
+        ([OUT, 3], TypeError, "output 1 in `outs` is 3 of type int.*ShapeDtypeStruct"),
+        ("float32", TypeError, "output 0 in `outs` is 'float32'"),
+        ([OUT] * 4, TypeError, r"`outs` has 4 outputs, and the kernel \(x, y, out\) takes 3"),
+    ],
+    ids=repr,
+)
+def test_outs_that_are_none(outs, error, words):
+    with pytest.raises(error, match=words):
+        numba_kernel(add, outs)
+
+
+@pytest.mark.parametrize(
+    ("aliases", "error", "words"),
+    [
+        ({0: 1}, ValueError, "maps input 0 to output 1, but there are 1 outputs"),
+        ({-1: 0}, ValueError, "negative index -1"),
+        ({0: 0, 1: 0}, ValueError, "several inputs to output 0"),
+        ({"x": 0}, TypeError, "holds 'x', expected the index"),
+    ],
+    ids=repr,
+)
+def test_wrong_alias_at_wrap_time(aliases, error, words):
+    with pytest.raises(error, match=words):
+        numba_kernel(add, OUT, input_output_aliases=aliases)
+
+
+# --- when the call is traced: no value is needed, nothing is compiled
+
+
+@pytest.mark.parametrize(
+    ("aliases", "words"),
+    [
+        ({2: 0}, "names input 2, but the call has 2 inputs"),
+        ({0: 0}, r"maps input 0, float32\[3\], to output 0, float32\[4\]"),
+        ({1: 0}, r"maps input 1, int32\[4\], to output 0, float32\[4\]"),
+    ],
+)
+def test_wrong_alias_at_trace_time(aliases, words):
+    op = numba_kernel(add, OUT, input_output_aliases=aliases)
+    with pytest.raises(ValueError, match=words):
+        jax.eval_shape(op, S((3,), jnp.float32), S((4,), jnp.int32))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda op: op(x), r"1 inputs and 1 outputs, 2 arrays.*\(x, y, out\) has 3.*out would get"),
+        (lambda op: op(x, x, x), "3 inputs and 1 outputs, 4 arrays"),
+        (lambda op: op(x, x, gamma=1.0), "no parameter 'gamma'"),
+    ],
+)
+def test_wrong_arity(call, words):
+    with pytest.raises(TypeError, match=words):
+        jax.eval_shape(lambda: call(numba_kernel(add, OUT)))
+
+
+@pytest.mark.parametrize("value", ["a", None, [1.0, 2.0], (x,), {"x": x}, object(), b"x"],
+    ids=["str", "None", "list", "tuple", "dict", "object", "bytes"],
+)
+def test_argument_that_is_neither_array_nor_scalar(value):
+    op = numba_kernel(add, OUT)
+    with pytest.raises(TypeError, match=r"numba_kernel 'add': input 1 is .* expected an array or"):
+        op(x, value)
+    with pytest.raises(TypeError, match=r"keyword 'alpha' is .* expected an array or a scalar"):
+        numba_kernel(scale, OUT)(x, alpha=value)
+
+
+def test_keyword_that_is_an_array():
+    with pytest.raises(ValueError, match=r"keyword 'alpha' is an array, float32\[4\]"):
+        numba_kernel(scale, OUT)(x, alpha=x)
+
+
+def test_kernel_that_returns_a_value():
+    @numba.njit
+    def total(x, out):
+        return x.sum()
+
+    with pytest.raises(TypeError, match="the kernel returns float32, expected nothing"):
+        jax.eval_shape(numba_kernel(total, OUT), x)
+
+
+def test_kernel_that_returns_what_a_helper_returns_nothing():
+    @numba.njit
+    def helper(x, out):
+        out[:] = x + 1
+
+    @numba.njit
+    def kernel(x, out):
+        if x.size == 0:
+            return None
+        return helper(x, out)
+
+    np.testing.assert_array_equal(numba_kernel(kernel, OUT)(x), np.asarray(x) + 1)
+
+
+def test_kernel_that_numba_cannot_compile():
+    @numba.njit
+    def wrong(x, out):
+        out[:] = x.no_such_method()
+
+    op = numba_kernel(wrong, OUT)
+    with pytest.raises(
+        kernbridge.KernelCompilationError, match=r"numba_kernel 'wrong'.*x: float32\[1d\]"
+    ) as e:
+        op(x)
+    assert "no_such_method" in str(e.value)
+    chain = [e.value]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    assert any(isinstance(link, numba.core.errors.NumbaError) for link in chain)
+
+
+def test_derivative_without_a_rule():
+    op = numba_kernel(scale, OUT)
+    loss = lambda x: op(x, alpha=2.0).sum()  # noqa: E731
+    for transform in (jax.grad, jax.linearize):
+        with pytest.raises(NotImplementedError, match=r"'scale' has no derivative.*custom_vjp"):
+            transform(loss)(x) if transform is jax.grad else transform(loss, x)
+    with pytest.raises(NotImplementedError, match="custom_jvp"):
+        jax.jvp(loss, (x,), (x,))
+
+
+def test_other_platform_says_how_to_stay_on_the_cpu():
+    op = numba_kernel(add, OUT)
+    with pytest.raises(
+        kernbridge.KernelNotAvailableError,
+        match=r"numba_kernel 'add' has a kernel for cpu, and was lowered for cuda.*device_put",
+    ):
+        jax.export.export(jax.jit(op), platforms=["cuda"])(x, x)
+
+
+# --- when the kernel runs
+
+
+def raised(op, *args):
+    with pytest.raises(jax.errors.JaxRuntimeError) as e:
+        jax.block_until_ready(op(*args))
+    return str(e.value)
+
+
+def test_exception_names_operation_type_message_file_and_line():
+    op = numba_kernel(raise_if_negative, OUT)
+    line = raise_if_negative.py_func.__code__.co_firstlineno + 4
+    message = raised(op, jnp.array([4.0, 1, -1, 0]))
+    assert "numba_kernel 'raise_if_negative': ValueError: ('negative value', 2)" in message
+    assert f"kernels.py:{line})" in message
+    np.testing.assert_array_equal(op(x), np.sqrt(x))  # later calls are unharmed
+
+
+def test_exception_without_a_place_names_the_kernels():
+    @numba.njit
+    def divide(x, out):
+        out[0] = 1 // x[0]
+
+    message = raised(numba_kernel(divide, S((1,), jnp.int32)), jnp.zeros(1, jnp.int32))
+    line = divide.py_func.__code__.co_firstlineno
+    assert "ZeroDivisionError" in message
+    assert f"test_errors.py:{line})" in message
+
+
+class Odd(Exception):
+    def __init__(self, a, b, c=3):
+        super().__init__(f"{a}-{b}-{c}")
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("raise ValueError('static text')", "ValueError: static text"),
+        ("raise KeyError", "KeyError"),
+        ("raise Odd(1, 2)", "Odd: 1-2-3"),
+        ("raise IndexError('i', x[0], x.size)", "IndexError: ('i', 1.5, 1)"),
+        ("assert x[0] == 0, 'must be zero'", "AssertionError: must be zero"),
+        ("np.empty(3).reshape(2, 2)", "ValueError"),
+        ("np.linalg.inv(np.zeros((2, 2)))", "LinAlgError"),
+    ],
+)
+def test_exceptions_of_many_kinds(statement, words):
+    scope = {"Odd": Odd, "np": np}
+    exec(f"def kernel(x, out):\n    {statement}\n    out[0] = x[0]\n", scope)
+    op = numba_kernel(numba.njit(scope["kernel"]), S((1,), jnp.float32))
+    for _ in range(3):
+        assert words in raised(op, jnp.full(1, 1.5, jnp.float32))
+
+
+def test_exception_in_object_mode():
+    def python_side(value):
+        raise RuntimeError(f"from Python: {value}")
+
+    @numba.njit
+    def kernel(x, out):
+        with numba.objmode():
+            python_side(x[0])
+        out[0] = 1
+
+    op = numba_kernel(kernel, S((1,), jnp.float32))
+    assert "RuntimeError: from Python: 2.0" in raised(op, jnp.full(1, 2.0, jnp.float32))
+    assert sys.exc_info() == (None, None, None)
+    int("3")  # no Python error is left behind
+
+
+def test_exception_in_a_batch_names_the_slice():
+    op = jax.vmap(numba_kernel(raise_if_negative, OUT))
+    batch = jnp.ones((5, 4)).at[3, 1].set(-1)
+    assert "[slice 3 of a batch of 5]" in raised(op, batch)
+
+
+def test_a_failed_call_inside_a_loop_ends_it():
+    op = numba_kernel(raise_if_negative, OUT)
+    message = raised(jax.jit(lambda x: jax.lax.fori_loop(0, 9, lambda i, y: op(y - 1), x)), x)
+    assert "ValueError" in message
+
+
+def test_ten_thousand_exceptions_leak_nothing():
+    import psutil
+
+    op = numba_kernel(raise_if_negative, OUT)
+    bad = jnp.array([4.0, 1, -1, 0])
+
+    def fail(n):
+        for _ in range(n):
+            with pytest.raises(jax.errors.JaxRuntimeError):
+                op(bad)
+
+    fail(1000)
+    before = psutil.Process().memory_info().rss
+    fail(9000)
+    assert psutil.Process().memory_info().rss - before < 20 * 2**20
