@@ -1,8 +1,8 @@
-"""kernbridge's JAX primitive: abstract evaluation, lowering, batching, derivatives refused in words.
+"""kernbridge's JAX primitive: abstract evaluation, lowering, batching, no derivatives.
 
 The one module that touches names which JAX does not promise. They sit behind one guarded import;
-where a future JAX lacks one, varying-axes types or effects are given up with a warning, and the rest
-works.
+where a future JAX lacks one, varying-axes types and effects are given up with a warning, and the
+rest works.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
-from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import PartitionSpec
 
@@ -30,6 +29,7 @@ try:
     from jax._src import core as _jax_core
     from jax._src import effects as _jax_effects
 
+    Primitive = _jax_core.Primitive
     _standard_vma_rule = _jax_core.standard_vma_rule
     _current_mesh_sharding = _jax_core.get_cur_mesh_sharding
     _match_varying_axes = (
@@ -52,6 +52,8 @@ try:
     _kernel_effect = _KernelEffect()
     HAS_INSIDES = True
 except (ImportError, AttributeError) as _missing:
+    from jax.extend.core import Primitive  # type: ignore[no-redef]  # takes 30 ms to import
+
     HAS_INSIDES = False
     warnings.warn(
         f"kernbridge does not know this JAX ({jax.__version__}): {_missing}. Operations work; "
@@ -69,7 +71,9 @@ class NativeCall(NamedTuple):
     digest: bytes  # identity of the kernel; its first eight bytes are the key
     key: int
     origin: str  # where a fresh process finds the kernel
-    copied: tuple[int, ...]  # operands that the kernel may write to, though the caller did not say so
+    copied: tuple[
+        int, ...
+    ]  # operands that the kernel may write to, though the caller did not say so
     portable: str  # empty, or why this call cannot be exported
 
 
@@ -111,13 +115,15 @@ def _abstract_eval(*operands: Any, frontend: Frontend, call: Call) -> Any:
     if not HAS_INSIDES:
         return avals
     varying = _standard_vma_rule(frontend.label, *operands)
-    if varying:
-        avals = [_varying_over(aval, varying) for aval in avals]
-    return avals, {_kernel_effect} if call.has_side_effect else set()
+    effects = {_kernel_effect} if call.has_side_effect else set()
+    return [_on_mesh(aval, varying) for aval in avals], effects
 
 
-def _varying_over(aval: Any, axes: frozenset[Any]) -> Any:
+def _on_mesh(aval: Any, axes: frozenset[Any]) -> Any:
+    """The output as the mesh in use sees it: whole on every device, varying over manual `axes`."""
     sharding = _current_mesh_sharding(PartitionSpec(*[None] * aval.ndim))
+    if not axes:
+        return aval.update(sharding=sharding)
     if hasattr(_jax_core, "ManualAxisType"):
         manual = _jax_core.ManualAxisType(varying=axes)
         return aval.update(sharding=sharding, manual_axis_type=manual)
@@ -185,8 +191,8 @@ def _lower_elsewhere(ctx: Any, *operands: Any, frontend: Frontend, call: Call) -
     platform = ", ".join(ctx.module_context.platforms)
     raise KernelNotAvailableError(
         f"{frontend.label} has a kernel for {', '.join(frontend.platforms)}, and was lowered for "
-        f"{platform}. Commit its inputs to the CPU, jax.device_put(x, jax.devices('cpu')[0]), or run "
-        "the program under jax.default_device(jax.devices('cpu')[0])."
+        f"{platform}. Commit its inputs to the CPU, jax.device_put(x, jax.devices('cpu')[0]), or "
+        "run the program under jax.default_device(jax.devices('cpu')[0])."
     )
 
 
@@ -246,8 +252,8 @@ batching.primitive_batchers[call_p] = _batch
 def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
     raise NotImplementedError(
         f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Give it a rule with "
-        "jax.custom_vjp (reverse mode) or jax.custom_jvp (both modes) around the call, or cut it out "
-        "with jax.lax.stop_gradient."
+        "jax.custom_vjp (reverse mode) or jax.custom_jvp (both modes) around the call, or cut it "
+        "out with jax.lax.stop_gradient."
     )
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernbridge import _core, _fingerprint, _numba_errors
+from kernbridge import _core
 from kernbridge._errors import KernbridgeWarning, KernelCompilationError
 from kernbridge._jax import NativeCall
 from kernbridge._numba_params import Assignment, KernelParameters
 
 if TYPE_CHECKING:
+    from kernbridge._fingerprint import Fingerprint
     from kernbridge._numba_entry import Overload
 
 TARGET = "kernbridge.host"
@@ -64,24 +65,38 @@ class Compiler:
         self.label = label
         self.parameters = KernelParameters(label, kernel.py_func)
         self._native: dict[Signature, Native] = {}
+        self._identities: dict[Signature, tuple[bytes, Fingerprint]] = {}
 
     def digest(self, signature: Signature) -> bytes:
-        """Identity of the kernel for this signature."""
-        return _fingerprint.combine(
-            _fingerprint.of_dispatcher(self.kernel),
-            "numba.cpu",
-            signature.inputs,
-            signature.scalars,
-            signature.outputs,
-            signature.aliased,
-        )
+        """Identity of the kernel for this signature; taken once, when it is first asked for.
 
-    def why_not_portable(self) -> str:
+        Numba reads globals anew for every signature that it compiles, so each has its own.
+        """
+        return self._identity(signature)[0]
+
+    def why_not_portable(self, signature: Signature) -> str:
         """Empty, or what keeps other processes from recognising the kernel."""
-        opaque = _fingerprint.of_dispatcher(self.kernel).opaque
+        opaque = self._identity(signature)[1].opaque
         if not opaque:
             return ""
         return f"it reads {', '.join(opaque)}, whose value has no name outside this process"
+
+    def _identity(self, signature: Signature) -> tuple[bytes, Fingerprint]:
+        from kernbridge import _fingerprint
+
+        with _lock:
+            if signature not in self._identities:
+                fingerprint = _fingerprint.take(self.kernel)
+                digest = _fingerprint.combine(
+                    fingerprint,
+                    "numba.cpu",
+                    signature.inputs,
+                    signature.scalars,
+                    signature.outputs,
+                    signature.aliased,
+                )
+                self._identities[signature] = digest, fingerprint
+            return self._identities[signature]
 
     def native(self, signature: Signature) -> Native:
         """Compile and register, unless this process already did for a kernel of equal content."""
@@ -107,7 +122,7 @@ class Compiler:
         )
 
     def _compile(self, digest: bytes, signature: Signature) -> Native:
-        from kernbridge import _numba_entry
+        from kernbridge import _numba_entry, _numba_errors
 
         _numba_errors.install()
         assignment = self._assign(signature)
@@ -186,15 +201,17 @@ class Compiler:
                     [buffer_types[b] for b in assignment.positional],
                     {name: buffer_types[b] for name, b in assignment.named},
                 )
-            except Exception as e:  # Numba's own, and what its typing of read-only arrays trips over
+            except (
+                Exception
+            ) as e:  # Numba's own, and what its typing of read-only arrays trips over
                 failure = e
                 continue
             if len(opened) == len(others) or not _numba_readonly.may_write(overload):
                 return overload, opened
+        named = self._named_buffers(signature, assignment)
+        buffers = ", ".join(f"{name}: {dtype}[{rank}d]" for dtype, rank, name in named)
         raise KernelCompilationError(
-            f"{self.label}: Numba cannot compile the kernel for "
-            f"{', '.join(f'{n}: {d}[{r}d]' for d, r, n in self._named_buffers(signature, assignment))}"
-            f"\n{failure}"
+            f"{self.label}: Numba cannot compile the kernel for {buffers}\n{failure}"
         ) from failure
 
     def _entry_parameters(self, signature: Signature, assignment: Assignment) -> list[Any]:
@@ -202,7 +219,11 @@ class Compiler:
         from kernbridge._numba_entry import Parameter
 
         aliased = frozenset(signature.aliased)
-        by_buffer = [Parameter(i, t) for i, t in enumerate(self._types(signature, aliased))]
+        n = signature.n_operands
+        by_buffer = [
+            Parameter(is_output=i >= n, index=i - n if i >= n else i, type=t)
+            for i, t in enumerate(self._types(signature, aliased))
+        ]
         named = dict(assignment.named)
         n_leading = min(len(assignment.positional), len(self.parameters.names))
         leading = [by_buffer[b] for b in assignment.positional[:n_leading]]
@@ -215,9 +236,9 @@ class Compiler:
     def _warn_of_copies(self, copied: tuple[int, ...], assignment: Assignment) -> None:
         names = ", ".join(f"input {i} ({assignment.names[i]})" for i in copied)
         warnings.warn(
-            f"{self.label}: the kernel may write to {names}, which JAX does not allow; it gets a copy "
-            "each time. To save the copy, write to a local array instead, declare the parameter "
-            "read-only in an explicit signature, or alias it to an output with "
+            f"{self.label}: the kernel may write to {names}, which JAX does not allow; it gets a "
+            "copy each time. To save the copy, write to a local array instead, declare the "
+            "parameter read-only in an explicit signature, or alias it to an output with "
             "input_output_aliases.",
             KernbridgeWarning,
             stacklevel=2,
@@ -226,10 +247,12 @@ class Compiler:
 
 def native_call(native: Native, origin: str, portable: str) -> NativeCall:
     """What the lowering needs of registered code."""
+    from kernbridge._fingerprint import key_of
+
     return NativeCall(
         target=TARGET,
         digest=native.digest,
-        key=_fingerprint.key_of(native.digest),
+        key=key_of(native.digest),
         origin=origin,
         copied=native.copied,
         portable=portable,

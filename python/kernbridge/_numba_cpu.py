@@ -16,7 +16,8 @@ from kernbridge._operation import Operation
 from kernbridge._spec import ArrayType, Call, OperationSpec, Outputs
 
 NATIVE_DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split()
+    ["bool", "float32", "float64", "complex64", "complex128"]
+    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 )
 HALF_DTYPES = frozenset(("bfloat16", "float16"))
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
@@ -111,7 +112,7 @@ def numba_kernel(
 class NumbaCpu:
     """A Numba kernel as a front end. One per dispatcher and option, kept by the dispatcher."""
 
-    platforms = ("cpu",)
+    platforms: tuple[str, ...] = ("cpu",)
     _lock = threading.RLock()
 
     def __init__(self, kernel: Any, half_as_bits: bool) -> None:
@@ -150,7 +151,7 @@ class NumbaCpu:
         scalars: Mapping[str, ArrayType],
         outs: Sequence[ArrayType],
     ) -> None:
-        """Refuse what the kernel cannot take; compiles nothing, unless it seems to return a value."""
+        """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
         names = sorted(scalars)
         assignment = self.compiler.parameters.assign(len(inputs), names, len(outs))
         kinds = ["input"] * len(inputs) + ["keyword"] * len(names) + ["output"] * len(outs)
@@ -170,7 +171,7 @@ class NumbaCpu:
         )
         native = self.compiler.native(signature)
         origin = _numba_origin.write(self._home, self.half_as_bits, signature)
-        return native_call(native, origin, self.compiler.why_not_portable())
+        return native_call(native, origin, self.compiler.why_not_portable(signature))
 
     @staticmethod
     def _signature(
@@ -216,8 +217,8 @@ def _check_dispatcher(kernel: Any) -> None:
     elif callable(kernel) and sys.modules["numba"].config.DISABLE_JIT:
         hint = "NUMBA_DISABLE_JIT is set, which turns numba.njit off"
     raise TypeError(
-        f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a numba.njit "
-        f"function; {hint}"
+        f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
+        f"numba.njit function; {hint}"
     )
 
 

@@ -1,11 +1,11 @@
 """A native entry for a Numba kernel, built as LLVM IR: one function of C type
 
-    int32 entry(void **result, void **exception, const kb_buffer *buffers)
+    int32 entry(void **result, void **exception, void *const *inputs, void *const *outputs)
 
-that reads addresses and extents from `buffers` (src/abi/kb_numba.h) and calls the kernel with Numba's
-own convention. It is compiled in one library with the kernel, in place of the wrappers that Numba makes
-for Python and for C, so that the optimiser sees both at once: a first call costs less than Numba's own.
-Imported only when a kernel is compiled, since it imports Numba.
+that reads addresses and extents from XLA's buffers (src/abi/kb_numba.h) and calls the kernel with
+Numba's own convention. It is compiled in one library with the kernel, in place of the wrappers that
+Numba makes for Python and for C, so that the optimiser sees both at once: a first call costs less
+than Numba's own. Imported only when a kernel is compiled, since it imports Numba.
 """
 
 from __future__ import annotations
@@ -23,16 +23,20 @@ from numba.core.compiler_lock import global_compiler_lock
 
 _INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)
-_BUFFER = ir.LiteralStructType((ir.IntType(8).as_pointer(), _INT64.as_pointer()))
+_POINTER = ir.IntType(8).as_pointer()
+# kb_xla_buffer: size, extensions, dtype, data, rank, dims
+_BUFFER = ir.LiteralStructType((_INT64, _POINTER, _INT32, _POINTER, _INT64, _INT64.as_pointer()))
+_DATA, _DIMS = 3, 5
 _serial = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What one kernel parameter is filled from: the index of a buffer, and its Numba type."""
+    """What one kernel parameter is filled from: an input or output of the call, by its index."""
 
-    buffer: int
-    type: Any  # a C-ordered types.Array, or a scalar type
+    is_output: bool
+    index: int
+    type: Any  # of Numba: a C-ordered types.Array, or a scalar type
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +72,28 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
     numba.core.errors.NumbaError
         If it cannot be compiled for them, or no declared signature takes them.
     """
-    if _compiles_apart(kernel):
-        _, arguments = kernel._compiler.fold_argument_types(tuple(positional), dict(named))
-        return Overload(kernel, tuple(arguments), _lower(kernel, arguments), finished=False)
-    signature = types.Dispatcher(kernel).get_call_type(
-        kernel.typingctx, tuple(positional), dict(named)
-    )
-    if signature is None:
-        raise errors.TypingError(f"no declared signature of the kernel takes {tuple(positional)}")
-    return Overload(kernel, signature.args, kernel.overloads[signature.args], finished=True)
+    apart = _compiles_apart(kernel)
+    if apart and kernel._can_compile:
+        _, folded = kernel._compiler.fold_argument_types(tuple(positional), dict(named))
+        arguments = tuple(folded)
+    else:
+        signature = types.Dispatcher(kernel).get_call_type(
+            kernel.typingctx, tuple(positional), dict(named)
+        )
+        if signature is None:
+            raise errors.TypingError(f"no declared signature of the kernel takes {positional}")
+        arguments = signature.args
+    if apart:
+        return Overload(kernel, arguments, _lower(kernel, arguments), finished=False)
+    return Overload(kernel, arguments, kernel.overloads[arguments], finished=True)
 
 
 def _compiles_apart(kernel: Any) -> bool:
-    """Whether kernel and entry can share a library. Not so for declared signatures and Numba's cache
-    on disk, whose code exists already, nor for `with` blocks, which Numba lifts out to functions."""
+    """Whether kernel and entry can share a library. Not so for code from Numba's cache on disk,
+    nor for `with` blocks, which Numba lifts out to functions of their own."""
     with_blocks = {"BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"}
     lifts = any(i.opname in with_blocks for i in dis.get_instructions(kernel.py_func))
-    return kernel._can_compile and isinstance(kernel._cache, NullCache) and not lifts
+    return isinstance(kernel._cache, NullCache) and not lifts
 
 
 def _lower(kernel: Any, arguments: Sequence[Any]) -> Any:
@@ -118,11 +127,12 @@ def build_entry(overload: Overload, parameters: Sequence[Parameter | None]) -> E
     module = library.create_ir_module(name)
     kernel_type = context.call_conv.get_function_type(overload.result, overload.arguments)
     result, exception, *argument_types = kernel_type.args
-    entry_type = ir.FunctionType(_INT32, [result, exception, _BUFFER.as_pointer()])
+    lists = [_BUFFER.as_pointer().as_pointer()] * 2
+    entry_type = ir.FunctionType(_INT32, [result, exception, *lists])
     entry = ir.Function(module, entry_type, name)
     builder = ir.IRBuilder(entry.append_basic_block())
 
-    arguments = list(_arguments(context, builder, entry.args[2], overload, parameters))
+    arguments = list(_arguments(context, builder, entry.args[2:], overload, parameters))
     got, expected = [a.type for a in arguments], list(argument_types)
     if got != expected:
         raise AssertionError(f"Numba passes {expected}, the entry was built for {got}")
@@ -137,9 +147,7 @@ def build_entry(overload: Overload, parameters: Sequence[Parameter | None]) -> E
     library.add_ir_module(module)
     library.finalize()
     if not overload.finished:
-        library.codegen.set_env(
-            context.get_env_name(compiled.fndesc), compiled.environment
-        )
+        library.codegen.set_env(context.get_env_name(compiled.fndesc), compiled.environment)
     return Entry(
         address=library.get_pointer_to_function(name),
         parallel="numba_parallel_for" in compiled.library.get_llvm_str(),
@@ -164,13 +172,24 @@ def _arguments(
                 yield from _scalar(context, builder, buffers, parameter, member)
 
 
+def _field(builder: Any, buffers: Any, parameter: Parameter, field: int) -> Any:
+    inputs_or_outputs = buffers[parameter.is_output]
+    buffer = builder.load(builder.gep(inputs_or_outputs, [_INT32(parameter.index)]))
+    return builder.load(builder.gep(buffer, [_INT32(0), _INT32(field)]))
+
+
 def _address(builder: Any, buffers: Any, parameter: Parameter, item: Any) -> Any:
-    data = builder.load(builder.gep(buffers, [_INT32(parameter.buffer), _INT32(0)]))
-    return builder.bitcast(data, item.as_pointer())
+    """Where the data is; never NULL, which XLA may give for an array without elements."""
+    data = _field(builder, buffers, parameter, _DATA)
+    nowhere = builder.inttoptr(_INT64(64), _POINTER)
+    is_null = builder.icmp_unsigned("==", data, _POINTER(None))
+    return builder.bitcast(builder.select(is_null, nowhere, data), item.as_pointer())
 
 
 def _extents(builder: Any, buffers: Any, parameter: Parameter) -> list[Any]:
-    dims = builder.load(builder.gep(buffers, [_INT32(parameter.buffer), _INT32(1)]))
+    if parameter.type.ndim == 0:
+        return []
+    dims = _field(builder, buffers, parameter, _DIMS)
     return [builder.load(builder.gep(dims, [_INT64(d)])) for d in range(parameter.type.ndim)]
 
 

@@ -1,6 +1,6 @@
 """Puts exceptions of Numba kernels into words: type, message, file and line.
 
-The core calls `describe` when a kernel failed, on whatever thread it ran, with the GIL taken for it.
+The core calls `describe` when a kernel failed, on the thread where it ran, with the GIL taken.
 """
 
 from __future__ import annotations

@@ -92,8 +92,9 @@ def _register(digest: bytes, name: tuple[str, str], half_as_bits: bool, signatur
             return
     if found:
         raise KernelError(
-            f"the kernel {place} in this process is not the one that the program was made with: its "
-            "code, a value that it captures, or an option of numba.njit differs; make the program anew"
+            f"the kernel {place} in this process is not the one that the program was made with: "
+            "its code, a value that it captures, or an option of numba.njit differs; make the "
+            "program anew"
         )
     raise KernelError(
         f"the program needs the kernel {place}, which is not to be found here: {failure}. A kernel "

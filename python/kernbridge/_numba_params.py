@@ -74,7 +74,9 @@ class KernelParameters:
         given = [buffer_of.get(name) for name in self.names]
         cut = given.index(None) if None in given else len(given)
         positional = [b for b in given[:cut] if b is not None]
-        named = [(n, b) for n, b in zip(self.names[cut:], given[cut:], strict=True) if b is not None]
+        named = [
+            (n, b) for n, b in zip(self.names[cut:], given[cut:], strict=True) if b is not None
+        ]
         return Assignment(
             positional=(*positional, *buffers[len(free) :]),
             named=tuple(named),
@@ -88,8 +90,8 @@ class KernelParameters:
             return
         left = f"; {', '.join(missing)} would get nothing" if missing else ""
         raise TypeError(
-            f"{self.label}: the call has {n_inputs} inputs and {n_outputs} outputs, {n_arrays} arrays, "
-            f"and the kernel {self} has {len(free)} parameters for them{left}. A kernel takes the "
-            "inputs and then one array per output; a call passes scalars by keyword, by the name of "
-            "their parameter"
+            f"{self.label}: the call has {n_inputs} inputs and {n_outputs} outputs, {n_arrays} "
+            f"arrays, and the kernel {self} has {len(free)} parameters for them{left}. A kernel "
+            "takes the inputs and then one array per output; a call passes scalars by keyword, by "
+            "the name of their parameter"
         )

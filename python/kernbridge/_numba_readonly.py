@@ -1,9 +1,9 @@
 """Finds the ways in which Numba lets code write through a read-only array.
 
 Numba refuses `x[i] = v`, `x.fill(v)` and most others while it infers types. These it lets through
-(0.60 to 0.68): assignment through `x.flat` and `np.nditer`, `np.ascontiguousarray(x)` (which returns
-x itself, typed writable), `np.fill_diagonal(x, v)`, an `out` argument of `np.dot`, and C pointers.
-Imported only when a kernel is compiled, since it imports Numba.
+(0.60 to 0.68): assignment through `x.flat` and `np.nditer`, `np.ascontiguousarray(x)` (which
+returns x itself, typed writable), `np.fill_diagonal(x, v)`, an `out` argument of `np.dot`, and C
+pointers. Imported only when a kernel is compiled, since it imports Numba.
 """
 
 from __future__ import annotations

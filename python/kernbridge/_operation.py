@@ -102,7 +102,7 @@ def _type_of(label: str, index: int, operand: Any) -> ArrayType:
 
 def _is_operand(value: object) -> bool:
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
-        return getattr(value, "dtype", None) != object
+        return not (isinstance(value, np.ndarray) and value.dtype.hasobject)
     return isinstance(value, (bool, int, float, complex)) or hasattr(value, "__jax_array__")
 
 
@@ -112,8 +112,8 @@ def _refuse_non_arrays(label: str, inputs: Sequence[Any], scalars: Mapping[str, 
     for place, value in named:
         if not _is_operand(value):
             raise TypeError(
-                f"{label}: {place} is {value!r} of type {type(value).__name__}, expected an array or "
-                "a scalar; convert it with jnp.asarray"
+                f"{label}: {place} is {value!r} of type {type(value).__name__}, expected an array "
+                "or a scalar; convert it with jnp.asarray"
             )
 
 

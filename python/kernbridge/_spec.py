@@ -61,8 +61,8 @@ def _has_type(value: object) -> bool:
 def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
     if not _has_type(leaf):
         raise TypeError(
-            f"{label}: output {index} in `outs` is {leaf!r} of type {type(leaf).__name__}, expected "
-            "an object with a shape and a dtype; use jax.ShapeDtypeStruct(shape, dtype)"
+            f"{label}: output {index} in `outs` is {leaf!r} of type {type(leaf).__name__}, "
+            "expected an object with a shape and a dtype; use jax.ShapeDtypeStruct(shape, dtype)"
         )
     shape = tuple(leaf.shape)
     for d in shape:
@@ -76,9 +76,9 @@ def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
     if dtype == out.dtype:
         return out
     warnings.warn(
-        f"{label}: output {index} asks for {out.dtype.name}, which JAX does not hold now; the kernel "
-        f"writes {dtype.name} instead. Set jax.config.update('jax_enable_x64', True) (or the "
-        "environment variable JAX_ENABLE_X64=1) for 64-bit types.",
+        f"{label}: output {index} asks for {out.dtype.name}, which JAX does not hold now; the "
+        f"kernel writes {dtype.name} instead. Set jax.config.update('jax_enable_x64', True), or the "
+        "environment variable JAX_ENABLE_X64=1, for 64-bit types.",
         UserWarning,
         stacklevel=2,
     )
@@ -114,9 +114,7 @@ class OperationSpec:
             _check_output_indices(label, aliases, len(outputs.types))
         return OperationSpec(label, outputs, vmap_method, aliases, bool(has_side_effect))
 
-    def outputs_for(
-        self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]
-    ) -> Outputs:
+    def outputs_for(self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]) -> Outputs:
         """The outputs of a call with these inputs; calls `outs` if it is a function."""
         if isinstance(self.outs, Outputs):
             return self.outs.canonical(self.label)
@@ -138,13 +136,15 @@ class OperationSpec:
                 )
             if inputs[i] != outputs[o]:
                 raise ValueError(
-                    f"{self.label}: input_output_aliases maps input {i}, {inputs[i]}, to output {o}, "
-                    f"{outputs[o]}; both must have the same shape and dtype"
+                    f"{self.label}: input_output_aliases maps input {i}, {inputs[i]}, to output "
+                    f"{o}, {outputs[o]}; both must have the same shape and dtype"
                 )
 
 
 def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    pairs = tuple(sorted((_read_index(label, i), _read_index(label, o)) for i, o in aliases.items()))
+    pairs = tuple(
+        sorted((_read_index(label, i), _read_index(label, o)) for i, o in aliases.items())
+    )
     outputs = [o for _, o in pairs]
     for o in set(outputs):
         if outputs.count(o) > 1:
@@ -158,7 +158,8 @@ def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, in
 def _read_index(label: str, index: Any) -> int:
     if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
         raise TypeError(
-            f"{label}: input_output_aliases holds {index!r}, expected the index of an input or output"
+            f"{label}: input_output_aliases holds {index!r}, expected the index of an input or "
+            "output"
         )
     if index < 0:
         raise ValueError(f"{label}: input_output_aliases holds the negative index {index}")

@@ -1,23 +1,18 @@
 /* What crosses between kernbridge and native code that Numba made for a CPU.
  *
  * An entry is a function that we generate around the user's kernel
- * (python/kernbridge/_numba_entry.py). `slots` holds, for each parameter in order, its data address
- * and then its extents; a scalar parameter is an address alone. The entry returns Numba's status;
- * on a user exception `*exception` points to Numba's description of it, which the decoder in
- * src/python turns into text.
+ * (python/kernbridge/_numba_entry.py). It reads the address and the extents of each of its
+ * parameters from XLA's own buffers, and returns Numba's status; on a user exception `*exception`
+ * points to Numba's description of it, which the decoder in src/python turns into text.
  */
 #ifndef KB_NUMBA_H
 #define KB_NUMBA_H
 
 #include <stdint.h>
 
-/* One array: where it begins (never NULL), and its extents. Generated code reads this layout. */
-typedef struct kb_buffer {
-    char *data;
-    const int64_t *dims;
-} kb_buffer;
-
-typedef int32_t kb_numba_entry(void **result, void **exception, const kb_buffer *buffers);
+/* `inputs` and `outputs` hold pointers to kb_xla_buffer, in the order of the call. */
+typedef int32_t kb_numba_entry(void **result, void **exception, void *const *inputs,
+                               void *const *outputs);
 
 enum {
     KB_NUMBA_OK = 0,

@@ -1,5 +1,5 @@
-/* Look-up of a call's attributes by name and type. Linear: a call of ours has three. Inline, so that
- * the comparison with a literal is one instruction. Any thread may enter. */
+/* Look-up of a call's attributes by name and type. Linear: a call of ours has three. Inline, so
+ * that the comparison with a literal is one instruction. Any thread may enter. */
 #ifndef KB_ATTRS_H
 #define KB_ATTRS_H
 

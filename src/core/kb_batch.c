@@ -8,15 +8,20 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { INLINE_STRIDES = 64 };
+enum { INLINE_BUFFERS = 16, INLINE_STRIDES = 64 }; /* beyond these, one allocation */
 
 typedef struct batch {
     uint32_t n_levels;
     uint32_t n_buffers;
     int64_t size[KB_BATCH_LEVELS_MAX];
     int64_t n_slices;
-    int64_t *strides; /* [level][buffer], bytes */
+    int64_t *strides;      /* [level][buffer], bytes */
+    kb_xla_buffer *slices; /* what the kernel sees: its own axes, the data of one slice */
+    void **pointers;       /* to them */
+    void *allocated;
     int64_t inline_strides[INLINE_STRIDES];
+    kb_xla_buffer inline_slices[INLINE_BUFFERS];
+    void *inline_pointers[INLINE_BUFFERS];
 } batch;
 
 /* Takes the extent of every level from the buffers that have it; they must agree. */
@@ -66,7 +71,7 @@ static kb_status read_strides(batch *b, const kb_frame *frame, kb_error *err)
         int64_t stride = kb_dtype_bits(spec->dtype) / 8;
         bool overflow = stride == 0; /* packed: a slice need not begin at a byte */
         for (int32_t d = 0; d < spec->rank; d++) {
-            int64_t dim = frame->buffers[i].dims[d];
+            int64_t dim = b->slices[i].dims[d];
             overflow |= dim < 0 || __builtin_mul_overflow(stride, dim, &stride);
         }
         uint32_t mask = kb_frame_mask(frame, i);
@@ -83,63 +88,87 @@ static kb_status read_strides(batch *b, const kb_frame *frame, kb_error *err)
     return KB_OK;
 }
 
+static kb_status take_memory(batch *b, const kb_frame *frame, kb_error *err)
+{
+    size_t n_strides = (size_t)b->n_levels * b->n_buffers;
+    b->strides = b->inline_strides;
+    b->slices = b->inline_slices;
+    b->pointers = b->inline_pointers;
+    b->allocated = NULL;
+    if (n_strides <= INLINE_STRIDES && b->n_buffers <= INLINE_BUFFERS)
+        return KB_OK;
+    size_t slices = b->n_buffers * sizeof *b->slices, strides = n_strides * sizeof *b->strides;
+    b->allocated = kb_calloc(1, slices + strides + b->n_buffers * sizeof *b->pointers);
+    if (!b->allocated)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
+                            "%s: no memory for a batch of %u levels over %u buffers",
+                            frame->kernel->name, b->n_levels, b->n_buffers);
+    b->slices = b->allocated;
+    b->strides = (int64_t *)((char *)b->allocated + slices);
+    b->pointers = (void **)((char *)b->allocated + slices + strides);
+    return KB_OK;
+}
+
+static void take_slices(batch *b, const kb_frame *frame)
+{
+    for (uint32_t i = 0; i < b->n_buffers; i++) {
+        int batch_rank = __builtin_popcount(kb_frame_mask(frame, i));
+        b->pointers[i] = &b->slices[i];
+        b->slices[i] = *kb_frame_raw(frame, i);
+        b->slices[i].rank -= batch_rank;
+        if (batch_rank)
+            b->slices[i].dims += batch_rank;
+    }
+}
+
 static kb_status batch_open(batch *b, const kb_frame *frame, kb_error *err)
 {
     b->n_levels = frame->n_levels;
     b->n_buffers = kb_kernel_n_buffers(frame->kernel);
-    b->strides = b->inline_strides;
-    kb_status s = read_sizes(b, frame, err);
+    kb_status s = take_memory(b, frame, err);
+    if (s == KB_OK)
+        s = read_sizes(b, frame, err);
     if (s == KB_OK)
         s = count_slices(b, frame, err);
     if (s != KB_OK)
         return s;
-
-    size_t n_strides = (size_t)b->n_levels * b->n_buffers;
-    if (n_strides > INLINE_STRIDES) {
-        b->strides = kb_calloc(n_strides, sizeof *b->strides);
-        if (!b->strides)
-            return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
-                                "%s: no memory for a batch of %u levels", frame->kernel->name,
-                                b->n_levels);
-    }
+    take_slices(b, frame);
     return read_strides(b, frame, err);
 }
 
-static void batch_close(batch *b)
+/* Points every buffer at slice `index`; level 0 runs fastest. A buffer without an address has no
+ * elements, and keeps none. */
+static void seek(batch *b, const kb_frame *frame, int64_t index)
 {
-    if (b->strides != b->inline_strides)
-        kb_free(b->strides);
-}
-
-/* Points every buffer of the frame at slice `index`; level 0 runs fastest. A buffer without an
- * address has no elements, and stays where kb_frame_open put it. */
-static void seek(kb_frame *frame, const batch *b, int64_t index)
-{
-    for (uint32_t i = 0; i < b->n_buffers; i++)
-        if (kb_frame_raw(frame, i)->data)
-            frame->buffers[i].data = kb_frame_raw(frame, i)->data;
-    for (uint32_t level = 0; level < b->n_levels; level++) {
-        int64_t at = index % b->size[level];
-        index /= b->size[level];
-        for (uint32_t i = 0; i < b->n_buffers; i++)
-            frame->buffers[i].data += at * b->strides[level * b->n_buffers + i];
+    for (uint32_t i = 0; i < b->n_buffers; i++) {
+        char *data = kb_frame_raw(frame, i)->data;
+        int64_t left = index;
+        for (uint32_t level = 0; data && level < b->n_levels; level++) {
+            data += left % b->size[level] * b->strides[level * b->n_buffers + i];
+            left /= b->size[level];
+        }
+        b->slices[i].data = data;
     }
 }
 
-static void advance(kb_frame *frame, const batch *b)
+static void advance(batch *b)
 {
     for (uint32_t i = 0; i < b->n_buffers; i++)
-        frame->buffers[i].data += b->strides[i];
+        if (b->slices[i].data)
+            b->slices[i].data = (char *)b->slices[i].data + b->strides[i];
 }
 
-static kb_status run_slices(kb_frame *frame, const batch *b, kb_error *err)
+static kb_status run_slices(batch *b, const kb_frame *frame, kb_error *err)
 {
+    kb_frame slice_frame = *frame;
+    slice_frame.inputs = b->pointers;
+    slice_frame.outputs = b->pointers + frame->kernel->n_inputs;
     for (int64_t slice = 0; slice < b->n_slices; slice++) {
         if (slice % b->size[0] == 0)
-            seek(frame, b, slice);
+            seek(b, frame, slice);
         else
-            advance(frame, b);
-        kb_status s = kb_plan_run(&frame->kernel->plan, frame, err);
+            advance(b);
+        kb_status s = kb_plan_run(&frame->kernel->plan, &slice_frame, err);
         if (s != KB_OK) {
             kb_error_append(err, " [slice %lld of a batch of %lld]", (long long)slice,
                             (long long)b->n_slices);
@@ -149,15 +178,18 @@ static kb_status run_slices(kb_frame *frame, const batch *b, kb_error *err)
     return KB_OK;
 }
 
-kb_status kb_batch_run(kb_frame *frame, kb_error *err)
+static __attribute__((noinline)) kb_status run_batch(const kb_frame *frame, kb_error *err)
 {
-    if (frame->n_levels == 0)
-        return kb_plan_run(&frame->kernel->plan, frame, err);
-
     batch b;
     kb_status s = batch_open(&b, frame, err);
     if (s == KB_OK)
-        s = run_slices(frame, &b, err);
-    batch_close(&b);
+        s = run_slices(&b, frame, err);
+    kb_free(b.allocated);
     return s;
+}
+
+kb_status kb_batch_run(const kb_frame *frame, kb_error *err)
+{
+    return frame->n_levels == 0 ? kb_plan_run(&frame->kernel->plan, frame, err)
+                                : run_batch(frame, err);
 }

@@ -1,10 +1,10 @@
 /* A batch: the same plan over every slice of operands that vmap gave more axes.
  *
- * The batch attribute holds 1 + n_inputs words: the number of levels L, then for each operand a
- * mask of the levels it has. Level 0 is the innermost vmap. A buffer's batch axes come before its
- * own, the outermost level first; results have all of them. An operand without a level is the same
- * in every slice of it. Extents are read from the call, so that one program serves every batch
- * size. */
+ * Behind its key, the attribute `call` holds nothing, or 1 + n_inputs words: the number of levels,
+ * then for each operand a mask of the levels that it has. Level 0 is the innermost vmap. A buffer's
+ * batch axes come before its own, the outermost level first; results have all of them. An operand
+ * without a level is the same in every slice of it. Extents are read from the call, so that one
+ * program serves every batch size. */
 #ifndef KB_BATCH_H
 #define KB_BATCH_H
 
@@ -12,8 +12,7 @@
 #include "core/kb_frame.h"
 
 /* Runs the plan of the frame's kernel once, or once per slice if the frame has batch levels. Stops
- * at the first failure, whose message then names the slice. The frame's buffers are used as a
- * cursor. */
-kb_status kb_batch_run(kb_frame *frame, kb_error *err);
+ * at the first failure, whose message then names the slice. */
+kb_status kb_batch_run(const kb_frame *frame, kb_error *err);
 
 #endif

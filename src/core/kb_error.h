@@ -30,9 +30,12 @@ typedef struct kb_error {
     char message[KB_ERROR_CAPACITY];
 } kb_error;
 
+/* Off the path of a call that succeeds: the compiler keeps such code out of its way. */
+#define KB_COLD __attribute__((cold, noinline))
+
 /* Writes the message (cut at the capacity) and returns `status`, so that a check is one line:
  *     return kb_error_set(err, KB_NOT_FOUND, "no kernel %s", name); */
-kb_status kb_error_set(kb_error *err, kb_status status, const char *format, ...)
+KB_COLD kb_status kb_error_set(kb_error *err, kb_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Appends to the message that is there; the status stays. */

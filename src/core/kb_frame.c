@@ -3,7 +3,6 @@
 #include "core/kb_frame.h"
 
 #include "core/kb_dtype.h"
-#include "core/kb_memory.h"
 
 const kb_xla_buffer *kb_frame_raw(const kb_frame *frame, uint32_t i)
 {
@@ -30,7 +29,7 @@ static uint32_t index_in_role(const kb_kernel *kernel, uint32_t i)
     return i < kernel->n_inputs ? i : i - kernel->n_inputs;
 }
 
-static kb_status describe_mismatch(const kb_frame *frame, kb_error *err)
+static KB_COLD kb_status describe_mismatch(const kb_frame *frame, kb_error *err)
 {
     const kb_kernel *kernel = frame->kernel;
     for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++) {
@@ -51,7 +50,7 @@ static kb_status describe_mismatch(const kb_frame *frame, kb_error *err)
                         kernel->name);
 }
 
-static kb_status describe_counts(const kb_frame *frame, kb_error *err)
+static KB_COLD kb_status describe_counts(const kb_frame *frame, kb_error *err)
 {
     const kb_kernel *kernel = frame->kernel;
     return kb_error_set(err, KB_INVALID_ARGUMENT,
@@ -60,7 +59,8 @@ static kb_status describe_counts(const kb_frame *frame, kb_error *err)
                         kernel->n_inputs, kernel->n_outputs + kernel->n_hidden);
 }
 
-static kb_status read_batch(kb_frame *frame, const int64_t *words, size_t n_words, kb_error *err)
+static KB_COLD kb_status read_batch(kb_frame *frame, const int64_t *words, size_t n_words,
+                                    kb_error *err)
 {
     const kb_kernel *kernel = frame->kernel;
     if (n_words != 1 + (size_t)kernel->n_inputs)
@@ -81,75 +81,58 @@ static kb_status read_batch(kb_frame *frame, const int64_t *words, size_t n_word
     return KB_OK;
 }
 
-/* Stands in where XLA hands over no address: an array without elements. */
-static _Alignas(64) char nothing[64];
-
-/* Returns 0 if the buffer is what the kernel expects, anything else if not. */
-static inline uint64_t decode(kb_buffer *buffer, const kb_xla_buffer *raw,
-                              const kb_buffer_spec *spec, int batch_rank)
+/* Compares `n` operands or results with what the kernel expects; 0 if nothing differs. */
+static inline uint64_t compare(const kb_xla_buffers *list, const kb_buffer_spec *spec, uint32_t n)
 {
-    buffer->data = raw->data ? raw->data : nothing;
-    buffer->dims = raw->dims + batch_rank;
-    return (uint64_t)(uint32_t)(raw->dtype ^ spec->dtype) |
-           (uint64_t)(raw->rank ^ (spec->rank + batch_rank));
-}
-
-/* Decodes `n` operands or results, of which the first is buffer `first` of the frame. */
-static inline uint64_t decode_all(kb_frame *frame, const kb_xla_buffers *raw, uint32_t n,
-                                  uint32_t first)
-{
-    kb_buffer *buffer = frame->buffers + first;
-    const kb_buffer_spec *spec = frame->kernel->buffers + first;
-    void *const *item = raw->buffers;
-    const int32_t *type = raw->types;
+    void *const *item = list->buffers, *const *end = item + n;
+    const int32_t *type = list->types;
     uint64_t differs = 0;
-    if (frame->n_levels == 0) {
-        for (void *const *end = item + n; item != end; item++, type++, buffer++, spec++)
-            differs |= decode(buffer, *item, spec, 0) | (uint32_t)(*type ^ KB_XLA_BUFFER);
-        return differs;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        int batch_rank = __builtin_popcount(kb_frame_mask(frame, first + i));
-        differs |= decode(&buffer[i], item[i], &spec[i], batch_rank);
-        differs |= (uint32_t)(type[i] ^ KB_XLA_BUFFER);
+    for (; item != end; item++, type++, spec++) {
+        const kb_xla_buffer *raw = *item;
+        differs |= (uint32_t)(raw->dtype ^ spec->dtype) | (uint32_t)(*type ^ KB_XLA_BUFFER) |
+                   (uint64_t)(raw->rank ^ spec->rank);
     }
     return differs;
 }
 
-kb_status kb_frame_open(kb_frame *frame, const kb_kernel *kernel, const kb_xla_frame *xla,
+/* The same where buffers have batch axes as well. */
+static KB_COLD uint64_t compare_batched(const kb_frame *frame)
+{
+    const kb_kernel *kernel = frame->kernel;
+    uint64_t differs = 0;
+    for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++) {
+        const kb_xla_buffer *raw = kb_frame_raw(frame, i);
+        const kb_buffer_spec *spec = &kernel->buffers[i];
+        int64_t rank = spec->rank + __builtin_popcount(kb_frame_mask(frame, i));
+        const kb_xla_buffers *list = i < kernel->n_inputs ? &frame->xla->args : &frame->xla->rets;
+        int32_t type = list->types[index_in_role(kernel, i)];
+        differs |= (uint32_t)(raw->dtype ^ spec->dtype) | (uint32_t)(type ^ KB_XLA_BUFFER) |
+                   (uint64_t)(raw->rank ^ rank);
+    }
+    return differs;
+}
+
+kb_status kb_frame_read(kb_frame *frame, const kb_kernel *kernel, const kb_xla_frame *xla,
                         const kb_xla_array *call, kb_error *err)
 {
     frame->kernel = kernel;
     frame->xla = xla;
+    frame->inputs = xla->args.buffers;
+    frame->outputs = xla->rets.buffers;
     frame->n_levels = 0;
-    frame->buffers = frame->inline_buffers;
     uint32_t n_inputs = kernel->n_inputs, n_results = kernel->n_outputs + kernel->n_hidden;
     if (xla->args.size != n_inputs || xla->rets.size != n_results)
         return describe_counts(frame, err);
 
-    if (call->size > 1) {
+    uint64_t differs;
+    if (call->size == 1) {
+        differs = compare(&xla->args, kernel->buffers, n_inputs) |
+                  compare(&xla->rets, kernel->buffers + n_inputs, n_results);
+    } else {
         kb_status s = read_batch(frame, (const int64_t *)call->data + 1, call->size - 1, err);
         if (s != KB_OK)
             return s;
+        differs = compare_batched(frame);
     }
-    if (n_inputs + n_results > KB_FRAME_INLINE) {
-        frame->buffers = kb_calloc(n_inputs + n_results, sizeof *frame->buffers);
-        if (!frame->buffers)
-            return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
-                                "%s: no memory for a call of %u buffers", kernel->name,
-                                n_inputs + n_results);
-    }
-    uint64_t differs = decode_all(frame, &xla->args, n_inputs, 0);
-    differs |= decode_all(frame, &xla->rets, n_results, n_inputs);
-    if (differs == 0)
-        return KB_OK;
-    kb_status s = describe_mismatch(frame, err);
-    kb_frame_close(frame);
-    return s;
-}
-
-void kb_frame_close(kb_frame *frame)
-{
-    if (frame->buffers != frame->inline_buffers)
-        kb_free(frame->buffers);
+    return differs == 0 ? KB_OK : describe_mismatch(frame, err);
 }

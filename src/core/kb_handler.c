@@ -36,7 +36,7 @@ static int lesser(int a, int b)
 
 /* XLA asks for metadata at registration, through an extension, and takes API versions from 0.1 up
  * to its own. Before 0.2 the query has no API table. */
-static bool answer_metadata(kb_xla_frame *frame, uint32_t traits)
+static KB_COLD bool answer_metadata(kb_xla_frame *frame, uint32_t traits)
 {
     for (kb_xla_extension *e = frame->extension_start; e; e = e->next) {
         if (e->type != KB_XLA_EXTENSION_METADATA)
@@ -51,7 +51,7 @@ static bool answer_metadata(kb_xla_frame *frame, uint32_t traits)
     return false;
 }
 
-static kb_xla_error *fail(const kb_xla_frame *frame, const kb_error *err)
+static KB_COLD kb_xla_error *fail(const kb_xla_frame *frame, const kb_error *err)
 {
     kb_xla_error_create args = {
         .struct_size = KB_XLA_SIZE(kb_xla_error_create, code),
@@ -146,12 +146,8 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
                             "the kernel of this kernbridge call is not registered in this process");
 
     kb_frame frame;
-    kb_status s = kb_frame_open(&frame, kernel, xla, call, err);
-    if (s != KB_OK)
-        return s;
-    s = kb_batch_run(&frame, err);
-    kb_frame_close(&frame);
-    return s;
+    kb_status s = kb_frame_read(&frame, kernel, xla, call, err);
+    return s == KB_OK ? kb_batch_run(&frame, err) : s;
 }
 
 kb_xla_error *kb_handler_host_execute(kb_xla_frame *frame)

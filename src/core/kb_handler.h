@@ -2,10 +2,13 @@
  * attributes, from the process's one registry. Any thread may enter, without Python.
  *
  * Attributes of a call:
- *   call    array of int64   the key (the digest's first eight bytes), looked up at every call;
- * then the batch, see kb_batch.h digest  array of uint8   identity of the kernel, all 32 bytes;
- * compared at instantiation origin  string           where a fresh process finds the kernel; read
- * by the resolver alone
+ *
+ * - call, array of int64: the key (the digest's first eight bytes), looked up at every call; then
+ * the batch, see kb_batch.h
+ *
+ * - digest, array of uint8: identity of the kernel, all 32 bytes; compared at instantiation
+ *
+ * - origin, string: where a fresh process finds the kernel; read by the resolver alone
  */
 #ifndef KB_HANDLER_H
 #define KB_HANDLER_H
@@ -22,7 +25,7 @@ kb_registry *kb_handler_registry(void);
 typedef kb_status kb_handler_resolver(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes origin,
                                       kb_error *err);
 
-void kb_handler_set_resolver(kb_handler_resolver *resolver);
+void kb_handler_set_resolver(kb_handler_resolver *fn);
 
 /* Target `kernbridge.host`. Instantiate finds the kernel or fails while XLA compiles. */
 kb_xla_error *kb_handler_host_instantiate(kb_xla_frame *frame);

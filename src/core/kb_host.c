@@ -37,35 +37,35 @@ int kb_host_num_threads(void)
 }
 
 static int32_t call_with_threads(const kb_host_step *step, void **result, void **exception,
-                                 const kb_buffer *buffers)
+                                 const kb_frame *frame)
 {
     int chosen = atomic_load_explicit(&num_threads, memory_order_relaxed);
     int wanted = chosen > 0 ? chosen : step->num_threads;
     int (*get)(void) = atomic_load(&get_pool_threads);
     void (*set)(int) = atomic_load(&set_pool_threads);
     if (wanted <= 0 || !get || !set)
-        return step->entry(result, exception, buffers);
+        return step->entry(result, exception, frame->inputs, frame->outputs);
 
     int before = get();
     set(wanted);
-    int32_t status = step->entry(result, exception, buffers);
+    int32_t status = step->entry(result, exception, frame->inputs, frame->outputs);
     set(before);
     return status;
 }
 
-static int32_t call_parallel(const kb_host_step *step, void **result, void **exception,
-                             const kb_buffer *buffers)
+static KB_COLD int32_t call_parallel(const kb_host_step *step, void **result, void **exception,
+                                     const kb_frame *frame)
 {
     if (!atomic_load(&pool_is_exclusive))
-        return call_with_threads(step, result, exception, buffers);
+        return call_with_threads(step, result, exception, frame);
     pthread_mutex_lock(&exclusive_lock);
-    int32_t status = call_with_threads(step, result, exception, buffers);
+    int32_t status = call_with_threads(step, result, exception, frame);
     pthread_mutex_unlock(&exclusive_lock);
     return status;
 }
 
-static kb_status describe_failure(const kb_frame *frame, int32_t status, void *exception,
-                                  kb_error *err)
+static KB_COLD kb_status describe_failure(const kb_frame *frame, int32_t status, void *exception,
+                                          kb_error *err)
 {
     kb_host_decoder *decode = atomic_load(&decoder);
     kb_error_set(err, KB_INTERNAL, "%s: ", frame->kernel->name);
@@ -82,8 +82,9 @@ static kb_status describe_failure(const kb_frame *frame, int32_t status, void *e
 kb_status kb_host_run(const kb_host_step *step, const kb_frame *frame, kb_error *err)
 {
     void *result = NULL, *exception = NULL;
-    int32_t status = step->parallel ? call_parallel(step, &result, &exception, frame->buffers)
-                                    : step->entry(&result, &exception, frame->buffers);
+    int32_t status = step->parallel
+                         ? call_parallel(step, &result, &exception, frame)
+                         : step->entry(&result, &exception, frame->inputs, frame->outputs);
     if (status == KB_NUMBA_OK)
         return KB_OK;
     return describe_failure(frame, status, exception, err);

@@ -16,7 +16,7 @@ typedef void kb_host_decoder(int32_t status, void *exception, const char *source
                              size_t capacity);
 
 /* Until one is set, messages hold the status alone. The decoder stays for the process's life. */
-void kb_host_set_decoder(kb_host_decoder *decoder);
+void kb_host_set_decoder(kb_host_decoder *fn);
 
 /* How kernels with Numba's `parallel=True` run. The number of threads is per thread in Numba, so it
  * is set around each call and put back. */
@@ -27,7 +27,7 @@ typedef struct kb_host_threading {
 } kb_host_threading;
 
 /* Copied; set before the first parallel kernel runs. */
-void kb_host_set_threading(const kb_host_threading *threading);
+void kb_host_set_threading(const kb_host_threading *how);
 
 /* Threads of every parallel kernel from the next call on; 0: each kernel's own number. */
 void kb_host_set_num_threads(int n);

@@ -1,4 +1,4 @@
-"""Kernels that several tests share. At the top level of a module, so that a fresh process finds them."""
+"""Kernels that several tests share, at the top level of a module, for fresh processes to find."""
 
 import numba
 import numpy as np

@@ -4,13 +4,12 @@ import warnings
 
 import jax
 import jax.numpy as jnp
+import kernbridge
 import numba
 import numpy as np
 import pytest
-from kernels import scale
-
-import kernbridge
 from kernbridge import _core, numba_kernel
+from kernels import scale
 
 S = jax.ShapeDtypeStruct
 x = jnp.arange(5, dtype=jnp.float32)
@@ -47,7 +46,13 @@ def test_keyword_may_be_traced_and_mapped():
 
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("bool", True), ("int8", -3), ("uint64", 2**63 + 1), ("float64", 1 / 3), ("complex64", 1 + 2j)],
+    [
+        ("bool", True),
+        ("int8", -3),
+        ("uint64", 2**63 + 1),
+        ("float64", 1 / 3),
+        ("complex64", 1 + 2j),
+    ],
 )
 def test_keyword_of_every_kind(x64, dtype, value):
     @numba.njit
@@ -197,3 +202,17 @@ def test_64_bit_output_with_x64_does_not_warn(x64):
         result = numba_kernel(third, S((2,), jnp.float64))()
     assert result.dtype == np.float64
     np.testing.assert_array_equal(result, np.float64(1) / 3)
+
+
+def test_arrays_without_elements_have_an_address_and_their_extents():
+    @numba.njit
+    def kernel(x, empty, out):
+        out[0] = x.ctypes.data != 0
+        out[1] = x.shape[0] * 10 + x.shape[1]
+        out[2] = empty.size
+
+    op = numba_kernel(kernel, [S((0, 4), jnp.float32), S((3,), jnp.int32)])
+    with pytest.warns(kernbridge.KernbridgeWarning):  # it takes the address of x
+        empty, out = op(jnp.zeros((2, 0)))
+    assert empty.shape == (0, 4)
+    np.testing.assert_array_equal(out, [1, 20, 0])

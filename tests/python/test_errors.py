@@ -5,13 +5,12 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import kernbridge
 import numba
 import numpy as np
 import pytest
-from kernels import add, raise_if_negative, scale
-
-import kernbridge
 from kernbridge import numba_kernel
+from kernels import add, raise_if_negative, scale
 
 S = jax.ShapeDtypeStruct
 OUT = S((4,), jnp.float32)
@@ -22,7 +21,8 @@ x = jnp.arange(4, dtype=jnp.float32)
 
 
 @pytest.mark.parametrize(
-    "kernel", [lambda x, out: None, np.add, 3, None, "add", functools.partial(add, 1)],
+    "kernel",
+    [lambda x, out: None, np.add, 3, None, "add", functools.partial(add, 1)],
     ids=["lambda", "ufunc", "int", "None", "str", "partial"],
 )
 def test_kernel_that_is_no_dispatcher(kernel):
@@ -94,7 +94,9 @@ def test_wrong_arity(call, words):
         jax.eval_shape(lambda: call(numba_kernel(add, OUT)))
 
 
-@pytest.mark.parametrize("value", ["a", None, [1.0, 2.0], (x,), {"x": x}, object(), b"x"],
+@pytest.mark.parametrize(
+    "value",
+    ["a", None, [1.0, 2.0], (x,), {"x": x}, object(), b"x"],
     ids=["str", "None", "list", "tuple", "dict", "object", "bytes"],
 )
 def test_argument_that_is_neither_array_nor_scalar(value):

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numba
 import numpy as np
 import pytest
-
 from kernbridge import numba_kernel
 
 a = jnp.arange(64, dtype=jnp.float32)

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numba
 import numpy as np
 import pytest
-from kernels import add, row_sum, scale
-
 from kernbridge import numba_kernel
+from kernels import add, row_sum, scale
 
 S = jax.ShapeDtypeStruct
 rng = np.random.default_rng(0)
@@ -62,7 +61,9 @@ def test_nested_with_every_combination_of_mapped_operands(levels):
             if axes[1] is not None:
                 w_shape = (k + 2, *w_shape)
         x, w = array(*x_shape), array(*w_shape)
-        np.testing.assert_allclose(jax.jit(f)(x, w), g(x, w), rtol=1e-5, atol=1e-5, err_msg=str(combination))
+        np.testing.assert_allclose(
+            jax.jit(f)(x, w), g(x, w), rtol=1e-5, atol=1e-5, err_msg=str(combination)
+        )
 
 
 def test_too_many_levels_are_refused_in_words():

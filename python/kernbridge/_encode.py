@@ -1,0 +1,162 @@
+"""Plain values as bytes for a digest, and objects by name: the alphabet of `_fingerprint`.
+
+Every value is written with its type and length, so that no two different ones are written alike.
+Holds no state; any thread may enter. Imports neither Numba nor JAX.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import itertools
+import os
+import re
+import struct
+import sys
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+# Functions of these are known by name; their Python source is not walked.
+_LIBRARY = re.compile(
+    r"(builtins|c?math|_?operator|random|time|heapq|bisect|functools|itertools|collections"
+    r"|numpy|numba|numba_cuda|llvmlite|scipy)(\.|$)"
+)
+# Where a library object is looked for that does not know its own name, such as `random.random`.
+_NAMESPACES = (
+    *("numpy", "random", "numpy.random", "scipy.special"),
+    *("numba", "numba.cuda", "numba.extending"),
+)
+HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
+
+
+def put(h: Any, tag: str, data: bytes) -> None:
+    h.update(f"{tag}:{len(data)}:".encode())
+    h.update(data)
+
+
+def put_plain(h: Any, value: Any) -> bool:
+    """Add a value that has no parts; False, and nothing added, if it is not one."""
+    kind = type(value)
+    if value is None or value is Ellipsis or kind is bool:
+        put(h, "singleton", repr(value).encode())
+    elif kind is int:
+        put(h, "int", hex(value).encode())
+    elif kind is float:
+        put(h, "float", b"nan" if value != value else struct.pack("<d", value))
+    elif kind is complex:
+        put_parts(h, ("complex", value.real, value.imag))
+    elif kind is str:
+        put(h, "str", value.encode("utf-8", "surrogatepass"))
+    elif kind is bytes:
+        put(h, "bytes", value)
+    elif isinstance(value, np.dtype):
+        scalar = f"{value.type.__module__}.{value.type.__qualname__}"
+        put_parts(h, ("dtype", value.str, scalar, value.itemsize, value.isalignedstruct))
+        put_parts(h, (value.names, value.subdtype))
+        for name in value.names or ():
+            put_parts(h, tuple(value.fields[name][:2]))  # type: ignore[index]
+    else:
+        return False
+    return True
+
+
+def put_parts(h: Any, parts: tuple[Any, ...]) -> None:
+    put(h, "tuple", str(len(parts)).encode())
+    for part in parts:
+        if type(part) is tuple:
+            put_parts(h, part)
+        elif not put_plain(h, part):
+            raise TypeError(f"expected a plain value or a tuple, got {type(part).__name__}")
+
+
+def put_array(h: Any, array: Any) -> bool:
+    """Add type, layout and contents; False if the contents have addresses or undefined bits."""
+    dtype, flags = array.dtype, array.flags
+    if dtype.hasobject or dtype.char in "gG":
+        return False
+    layout = (flags.c_contiguous, flags.f_contiguous, flags.aligned, flags.writeable)
+    put_parts(h, ("array", dtype, array.shape, layout))
+    if dtype.names is None:
+        put(h, "contents", array.tobytes())
+        return True
+    return all(put_array(h, array[name]) for name in dtype.names)  # padding has no meaning
+
+
+def is_library(name: object) -> bool:
+    return isinstance(name, str) and _LIBRARY.match(name) is not None
+
+
+def is_dispatcher(value: Any) -> bool:
+    made_by = {c.__module__.partition(".")[0] for c in type(value).__mro__}
+    return not made_by.isdisjoint(("numba", "numba_cuda")) and (
+        hasattr(value, "py_func") and hasattr(value, "targetoptions")
+    )
+
+
+def name_of(value: Any, owner: types.ModuleType | None) -> str | None:
+    """`module:qualname`, if that gives this very object, and says enough about it."""
+    anywhere = isinstance(value, type | types.BuiltinFunctionType)
+    if not (anywhere or is_library(type(value).__module__) or hasattr(value, "__code__")):
+        return None
+    module = getattr(value, "__module__", None)
+    if hasattr(value, "class_type") or not (anywhere or module is None or is_library(module)):
+        return None  # a jitclass, or what a user wrote
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    try:
+        if functools.reduce(getattr, str(name).split("."), sys.modules[str(module)]) is value:
+            return f"{module}:{name}"
+    except (AttributeError, KeyError):
+        pass
+    spaces = [sys.modules[n] for n in _NAMESPACES if n in sys.modules]
+    for space in [owner, *spaces] if owner and is_library(owner.__name__) else spaces:
+        for name, other in list(vars(space).items()):
+            if other is value:
+                return f"{space.__name__}:{name}"
+    return None
+
+
+def overloads(function: Any) -> list[Any]:
+    """What `numba.extending.overload` says that this function means in compiled code."""
+    registry = getattr(sys.modules.get("numba.core.typing.templates"), "builtin_registry", None)
+    found = [typ for value, typ in getattr(registry, "globals", ()) if value is function]
+    return [getattr(t, "_overload_func", t) for typ in found for t in getattr(typ, "templates", ())]
+
+
+def has_safe_key(value: Any) -> bool:
+    """Whether a Numba type's key says all, without an address."""
+    kind = type(value)
+    if not is_library(kind.__module__) or re.match("Deferred|Class", kind.__name__):
+        return False
+    return not (kind.__module__.endswith(".functions") or re.search("#|0x", str(value.key)))
+
+
+def link(item: Any) -> Any:
+    """A file that CUDA links, by its contents."""
+    if not (isinstance(item, str | os.PathLike) and os.path.isfile(item)):
+        return item
+    with open(item, "rb") as file:
+        return (os.path.splitext(item)[1], file.read())
+
+
+def loads(steps: list[dis.Instruction], cells: Mapping[str, Any]) -> set[tuple[str, ...]]:
+    """Chains such as ("global", "np", "linalg", "norm"), as far as attributes follow directly."""
+    found = set()
+    for i, step in enumerate(steps):
+        if not step.opname.startswith("LOAD_") or step.opname == "LOAD_CLOSURE":
+            continue
+        if step.opcode in _HAS_NAME and ("GLOBAL" in step.opname or step.opname == "LOAD_NAME"):
+            chain = ["global", step.argval]
+        elif step.opcode in _HAS_FREE and step.argval in cells:
+            chain = ["cell", step.argval]
+        else:
+            continue
+        for after in itertools.islice(steps, i + 1, None):
+            if after.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                chain.append(after.argval)
+            elif after.opname != "EXTENDED_ARG":
+                break
+        found.add(tuple(chain))
+    return found

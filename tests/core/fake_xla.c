@@ -1,0 +1,154 @@
+/* Owns the fake API table, its errors and its thread pool. */
+#include "fake_xla.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MINORS = 10, TASKS_MAX = 256 };
+
+static atomic_long errors_alive;
+
+static struct {
+    pthread_mutex_t lock;
+    int64_t num_threads;
+    bool refuse;
+    int n_tasks;
+    pthread_t tasks[TASKS_MAX];
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .num_threads = 4};
+
+/* The C library's, which must not fail here: a test that has no memory proves nothing. */
+static void *checked(void *memory)
+{
+    if (!memory) {
+        fputs("fake_xla: no memory\n", stderr);
+        abort();
+    }
+    return memory;
+}
+
+static kb_xla_error *error_new(int32_t code, const char *message)
+{
+    kb_xla_error *error = checked(malloc(sizeof *error));
+    size_t size = strlen(message) + 1;
+    error->code = code;
+    error->message = memcpy(checked(malloc(size)), message, size);
+    atomic_fetch_add(&errors_alive, 1);
+    return error;
+}
+
+static kb_xla_error *error_create(kb_xla_error_create *args)
+{
+    if (args->struct_size != KB_XLA_SIZE(kb_xla_error_create, code))
+        return error_new(13, "error_create: wrong struct_size");
+    return error_new(args->code, args->message);
+}
+
+static void error_destroy(kb_xla_error_destroy *args)
+{
+    fake_error_destroy(args->error);
+}
+
+void fake_error_destroy(kb_xla_error *error)
+{
+    if (!error)
+        return;
+    free(error->message);
+    free(error);
+    atomic_fetch_sub(&errors_alive, 1);
+}
+
+long fake_errors_alive(void)
+{
+    return atomic_load(&errors_alive);
+}
+
+typedef struct task {
+    kb_xla_task *run;
+    void *data;
+} task;
+
+static void *run_task(void *memory)
+{
+    task t = *(task *)memory;
+    free(memory);
+    t.run(t.data);
+    return NULL;
+}
+
+static kb_xla_error *schedule(kb_xla_schedule *args)
+{
+    if (args->struct_size != KB_XLA_SIZE(kb_xla_schedule, data))
+        return error_new(13, "thread_pool_schedule: wrong struct_size");
+    kb_xla_error *error = NULL;
+    pthread_mutex_lock(&pool.lock);
+    if (pool.refuse || pool.n_tasks == TASKS_MAX) {
+        error = error_new(12, "no thread pool");
+    } else {
+        task *t = checked(malloc(sizeof *t));
+        *t = (task){args->task, args->data};
+        if (pthread_create(&pool.tasks[pool.n_tasks], NULL, run_task, t) == 0) {
+            pool.n_tasks++;
+        } else {
+            free(t);
+            error = error_new(13, "no thread");
+        }
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return error;
+}
+
+static kb_xla_error *num_threads(kb_xla_num_threads *args)
+{
+    if (args->struct_size != KB_XLA_SIZE(kb_xla_num_threads, num_threads))
+        return error_new(13, "thread_pool_num_threads: wrong struct_size");
+    pthread_mutex_lock(&pool.lock);
+    *args->num_threads = pool.num_threads;
+    kb_xla_error *error = pool.refuse ? error_new(12, "no thread pool") : NULL;
+    pthread_mutex_unlock(&pool.lock);
+    return error;
+}
+
+void fake_pool_set(int64_t n, bool refuse)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.num_threads = n;
+    pool.refuse = refuse;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void fake_pool_join(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    int n = pool.n_tasks;
+    pool.n_tasks = 0;
+    pthread_mutex_unlock(&pool.lock);
+    for (int i = 0; i < n; i++)
+        pthread_join(pool.tasks[i], NULL);
+}
+
+static kb_xla_api tables[MINORS];
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+
+static void fill_tables(void)
+{
+    for (int minor = 0; minor < MINORS; minor++)
+        tables[minor] = (kb_xla_api){
+            .struct_size = sizeof(kb_xla_api),
+            .api_version = {.struct_size = KB_XLA_SIZE(kb_xla_api_version, minor_version),
+                            .major_version = KB_XLA_API_MAJOR,
+                            .minor_version = minor},
+            .error_create = error_create,
+            .error_destroy = error_destroy,
+            .thread_pool_schedule = schedule,
+            .thread_pool_num_threads = num_threads,
+        };
+}
+
+const kb_xla_api *fake_api(int minor)
+{
+    pthread_once(&tables_once, fill_tables);
+    return &tables[minor];
+}

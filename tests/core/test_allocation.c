@@ -1,0 +1,217 @@
+/* Proves that every allocation of the core may fail: an error comes back, nothing leaks (which
+ * AddressSanitizer's leak checker watches), and the same thing done again succeeds. */
+#include "core/kb_batch.h"
+#include "core/kb_handler.h"
+#include "core/kb_memory.h"
+#include "kb_test.h"
+#include "sample.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Does a scenario from scratch, with the failure that is armed, then again without one. */
+typedef bool scenario(void); /* false: an error came back, as it may for want of memory */
+
+/* True if the armed n-th allocation has not come yet; disarms it. */
+static bool still_armed(long n)
+{
+    bool armed = false;
+    for (long i = 0; i < n && !armed; i++) {
+        void *probe = kb_calloc(1, 1);
+        armed = !probe;
+        kb_free(probe);
+    }
+    kb_memory_fail_nth(0);
+    return armed;
+}
+
+/* Fails the first, the second, ... allocation until the scenario has no more. */
+static void each_allocation(const char *name, scenario *run, long at_least)
+{
+    long injected = 0;
+    for (long n = 1; n < 1000; n++) {
+        kb_memory_fail_nth(n);
+        bool ok = run();
+        if (still_armed(n)) {
+            CHECK(ok);
+            break;
+        }
+        injected++;
+        if (!CHECK(!ok))
+            fprintf(stderr, "%s: allocation %ld failed, and nobody noticed\n", name, n);
+        CHECK(run());
+    }
+    if (!CHECK(injected >= at_least && injected < 999))
+        fprintf(stderr, "%s: %ld failures injected\n", name, injected);
+}
+
+/* The status of a step that may only fail for want of memory. */
+static bool had_memory(kb_status s, const kb_error *err)
+{
+    if (s == KB_OK)
+        return true;
+    CHECK_INT(s, KB_RESOURCE_EXHAUSTED);
+    CHECK_INT(err->status, KB_RESOURCE_EXHAUSTED);
+    CHECK_HAS(err->message, "no memory");
+    return false;
+}
+
+static bool make_registry(void)
+{
+    kb_registry *registry = kb_registry_new();
+    if (!registry)
+        return false;
+    kb_registry_free(registry);
+    return true;
+}
+
+/* Far enough that the table doubles twice. A refused kernel must be possible to add again. */
+static bool add_many(void)
+{
+    enum { N = 100 };
+    kb_registry *registry = kb_registry_new();
+    if (!registry)
+        return false;
+    bool ok = true;
+    for (uint64_t id = 0; id < N; id++) {
+        sample s;
+        kb_error err;
+        bool inserted = false;
+        sample_init(&s, id, sample_record);
+        sample_input(&s, KB_DTYPE_F32, 1, "x");
+        size_t before = kb_registry_count(registry).kernels;
+        if (had_memory(kb_registry_add(registry, &s.kernel, &inserted, &err), &err)) {
+            CHECK(inserted);
+            continue;
+        }
+        ok = false;
+        CHECK(!inserted);
+        CHECK_INT(kb_registry_count(registry).kernels, (long long)before);
+        CHECK_PTR(kb_registry_find(registry, s.kernel.key), NULL);
+        CHECK_INT(kb_registry_add(registry, &s.kernel, &inserted, &err), KB_OK);
+        CHECK(inserted);
+    }
+    for (uint64_t id = 0; id < N; id++) {
+        uint8_t digest[KB_DIGEST_SIZE];
+        sample_digest(digest, id);
+        CHECK(kb_registry_find(registry, kb_digest_key(digest)) != NULL);
+    }
+    kb_registry_free(registry);
+    return ok;
+}
+
+static bool call(uint32_t n_buffers, int n_levels)
+{
+    static char memory[1 << 10];
+    sample s;
+    fake_frame f;
+    kb_error err;
+    int64_t dims[KB_BATCH_LEVELS_MAX + 1], all = (1 << n_levels) - 1;
+    for (int d = 0; d <= n_levels; d++)
+        dims[d] = d < 2 ? 2 : 1;
+    sample_init(&s, 1, sample_record);
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    sample_input(&s, KB_DTYPE_U8, 1, "x");
+    fake_arg(&f, KB_DTYPE_U8, memory, n_levels + 1, dims);
+    for (uint32_t i = 1; i < n_buffers; i++) {
+        sample_output(&s, KB_DTYPE_U8, 1, "out");
+        fake_ret(&f, KB_DTYPE_U8, memory, n_levels + 1, dims);
+    }
+    sample_recorder_reset(&s.kernel);
+
+    kb_frame frame;
+    bool ok = had_memory(kb_frame_read(&frame, &s.kernel, &f.frame,
+                                       sample_call(&f, &s.kernel, n_levels, &all), &err),
+                         &err);
+    if (ok)
+        ok = had_memory(kb_batch_run(&frame, &err), &err);
+    CHECK_INT(recorder.n_calls, !ok ? 0 : n_levels > 1 ? 4 : 1);
+    fake_frame_free(&f);
+    return ok;
+}
+
+static bool call_few_buffers(void)
+{
+    return call(16, 0);
+}
+
+static bool call_many_buffers(void)
+{
+    return call(40, 0);
+}
+
+static bool call_many_levels(void)
+{
+    return call(5, KB_BATCH_LEVELS_MAX);
+}
+
+static bool call_many_of_both(void)
+{
+    return call(40, KB_BATCH_LEVELS_MAX);
+}
+
+static sample offered;
+
+static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes origin, kb_error *err)
+{
+    (void)digest, (void)origin;
+    bool inserted;
+    return kb_registry_add(kb_handler_registry(), &offered.kernel, &inserted, err);
+}
+
+static bool instantiate(void)
+{
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_INSTANTIATE);
+    sample_attrs(&f, &offered.kernel);
+    kb_xla_error *error = kb_handler_host_instantiate(&f.frame);
+    bool ok = !error;
+    if (error) {
+        CHECK_INT(error->code, KB_RESOURCE_EXHAUSTED);
+        CHECK_HAS(error->message, "no memory");
+    }
+    fake_error_destroy(error);
+    fake_frame_free(&f);
+    return ok;
+}
+
+/* The handlers' registry is made once a process, so each failure has a process of its own. */
+static void test_instantiate(void)
+{
+    enum { INJECTED = 40, NOT_INJECTED = 41 };
+    sample_init(&offered, 1, sample_record);
+    kb_handler_set_resolver(resolve);
+    long injected = 0;
+    for (long n = 1; n < 100; n++) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            kb_memory_fail_nth(n);
+            bool ok = instantiate();
+            bool armed = still_armed(n);
+            CHECK(ok == armed);
+            CHECK(instantiate()); /* exit runs the leak checker, which changes the status */
+            exit(atomic_load(&kb_test_failures) ? KB_TEST_FAIL : armed ? NOT_INJECTED : INJECTED);
+        }
+        if (!CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)))
+            return;
+        if (WEXITSTATUS(status) == NOT_INJECTED)
+            break;
+        CHECK_INT(WEXITSTATUS(status), INJECTED);
+        injected++;
+    }
+    CHECK_INT(injected, 3); /* the registry, its table, the kernel */
+}
+
+int main(void)
+{
+    test_instantiate(); /* first: this process must not have a registry yet */
+    each_allocation("registry", make_registry, 2);
+    each_allocation("add", add_many, 2 + 100 + 2);
+    each_allocation("few buffers", call_few_buffers, 0);
+    each_allocation("many buffers", call_many_buffers, 0);
+    each_allocation("many levels", call_many_levels, 1);
+    each_allocation("many buffers and levels", call_many_of_both, 1);
+    return kb_test_end("test_allocation");
+}

@@ -1,0 +1,93 @@
+/* Proves that messages are formatted, appended and cut without leaving their buffer, and that every
+ * status has its name and XLA's number. */
+#include "core/kb_error.h"
+#include "kb_test.h"
+
+static void test_set(void)
+{
+    kb_error err;
+    CHECK_INT(kb_error_set(&err, KB_NOT_FOUND, "no %s, %d of %llu", "kernel", -3, 7ull),
+              KB_NOT_FOUND);
+    CHECK_INT(err.status, KB_NOT_FOUND);
+    CHECK_TEXT(err.message, "no kernel, -3 of 7");
+    kb_error_set(&err, KB_INTERNAL, "%s", "");
+    CHECK_INT(err.status, KB_INTERNAL);
+    CHECK_TEXT(err.message, "");
+}
+
+static void test_append(void)
+{
+    kb_error err;
+    kb_error_set(&err, KB_INVALID_ARGUMENT, "a");
+    kb_error_append(&err, "%d", 12);
+    kb_error_append(&err, "%s", "");
+    kb_error_append(&err, " [%s]", "end");
+    CHECK_TEXT(err.message, "a12 [end]");
+    CHECK_INT(err.status, KB_INVALID_ARGUMENT);
+}
+
+/* The error lies between guards: a byte too many changes one. */
+struct guarded {
+    kb_error err;
+    char after[64];
+};
+
+static void fill(char *text, size_t length)
+{
+    memset(text, 'x', length);
+    text[length] = '\0';
+}
+
+static void test_truncation(void)
+{
+    static struct guarded g;
+    static char text[3 * KB_ERROR_CAPACITY];
+    const int lengths[] = {KB_ERROR_CAPACITY - 2, KB_ERROR_CAPACITY - 1, KB_ERROR_CAPACITY,
+                           KB_ERROR_CAPACITY + 1, 2 * KB_ERROR_CAPACITY};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        int length = lengths[i], kept = length < KB_ERROR_CAPACITY ? length : KB_ERROR_CAPACITY - 1;
+        memset(&g, '#', sizeof g);
+        fill(text, (size_t)length);
+        kb_error_set(&g.err, KB_INTERNAL, "%s", text);
+        CHECK_INT(strlen(g.err.message), kept);
+        CHECK(memchr(g.after, 'x', sizeof g.after) == NULL && g.after[0] == '#');
+    }
+}
+
+static void test_append_to_the_brim(void)
+{
+    static struct guarded g;
+    static char text[KB_ERROR_CAPACITY];
+    for (int room = 0; room < 5; room++) {
+        memset(&g, '#', sizeof g);
+        fill(text, (size_t)(KB_ERROR_CAPACITY - 1 - room));
+        kb_error_set(&g.err, KB_INTERNAL, "%s", text);
+        kb_error_append(&g.err, "%s", "abc");
+        kb_error_append(&g.err, "%s", "d");
+        CHECK_INT(strlen(g.err.message), KB_ERROR_CAPACITY - 1 - room + (room < 4 ? room : 4));
+        CHECK_INT(strncmp(g.err.message + KB_ERROR_CAPACITY - 1 - room, "abcd", (size_t)room), 0);
+        CHECK_INT(g.after[0], '#');
+    }
+}
+
+static void test_names(void)
+{
+#define CHECK_NAME(name, number)                                                                   \
+    CHECK_TEXT(kb_status_name(KB_##name), #name);                                                  \
+    CHECK_INT(KB_##name, number);
+    KB_STATUS_LIST(CHECK_NAME)
+#undef CHECK_NAME
+    CHECK_TEXT(kb_status_name((kb_status)1), "UNKNOWN");
+    CHECK_TEXT(kb_status_name((kb_status)77), "UNKNOWN");
+    CHECK_TEXT(kb_status_name((kb_status)-1), "UNKNOWN");
+}
+
+int main(void)
+{
+    test_set();
+    test_append();
+    test_truncation();
+    test_append_to_the_brim();
+    test_names();
+    return kb_test_end("test_error");
+}

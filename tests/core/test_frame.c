@@ -1,0 +1,248 @@
+/* Proves that a call is decoded where it is right, and refused with the operation, the argument,
+ * what was expected and what came where it is not. */
+#include "core/kb_frame.h"
+#include "kb_test.h"
+#include "sample.h"
+
+static char memory[4][64];
+static const int64_t dims23[] = {2, 3}, dims5[] = {5}, dims7[] = {7};
+
+/* op6(x: f32[:, :], n: i32) -> (out: f64[:]; x again: hidden i8[:]) and a call of it. */
+typedef struct scene {
+    sample s;
+    fake_frame f;
+    kb_xla_buffer *x, *n, *out, *hidden;
+    kb_xla_array *call;
+    kb_frame frame;
+    kb_error err;
+} scene;
+
+static void set(scene *c)
+{
+    sample_init(&c->s, 6, sample_record);
+    sample_input(&c->s, KB_DTYPE_F32, 2, "x");
+    sample_input(&c->s, KB_DTYPE_S32, 0, "n");
+    sample_output(&c->s, KB_DTYPE_F64, 1, "out");
+    sample_hidden(&c->s, KB_DTYPE_S8, 1, "x again");
+    fake_frame_init(&c->f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    c->x = fake_arg(&c->f, KB_DTYPE_F32, memory[0], 2, dims23);
+    c->n = fake_arg(&c->f, KB_DTYPE_S32, memory[1], 0, NULL);
+    c->out = fake_ret(&c->f, KB_DTYPE_F64, memory[2], 1, dims5);
+    c->hidden = fake_ret(&c->f, KB_DTYPE_S8, memory[3], 1, dims7);
+    c->call = sample_call(&c->f, &c->s.kernel, 0, NULL);
+}
+
+static kb_status open_frame(scene *c)
+{
+    return kb_frame_read(&c->frame, &c->s.kernel, &c->f.frame, c->call, &c->err);
+}
+
+/* Closes the scene. The message must have all of the parts. */
+static void refused(scene *c, const char *part, const char *other)
+{
+    if (CHECK_INT(open_frame(c), KB_INVALID_ARGUMENT)) {
+        CHECK_INT(c->err.status, KB_INVALID_ARGUMENT);
+        CHECK_HAS(c->err.message, "op6: ");
+        CHECK_HAS(c->err.message, part);
+        CHECK_HAS(c->err.message, other);
+    }
+    fake_frame_free(&c->f);
+}
+
+static void test_right(void)
+{
+    scene c;
+    set(&c);
+    if (CHECK_INT(open_frame(&c), KB_OK)) {
+        CHECK_INT(c.frame.n_levels, 0);
+        for (uint32_t i = 0; i < 4; i++) {
+            CHECK_PTR(sample_buffer(&c.s.kernel, c.frame.inputs, c.frame.outputs, i)->data,
+                      memory[i]);
+            CHECK_INT(kb_frame_mask(&c.frame, i), 0);
+        }
+        CHECK_PTR(c.frame.inputs[0], c.x);
+        CHECK_PTR(c.frame.outputs[0], c.out);
+        CHECK_PTR(kb_frame_raw(&c.frame, 1), c.n);
+        CHECK_PTR(kb_frame_raw(&c.frame, 3), c.hidden);
+    }
+    fake_frame_free(&c.f);
+}
+
+static void test_dtype(void)
+{
+    scene c;
+    set(&c);
+    c.x->dtype = KB_DTYPE_F64;
+    refused(&c, "input 0 (x) is float64", "expected float32");
+    set(&c);
+    c.n->dtype = 99;
+    refused(&c, "input 1 (n) is unknown dtype", "expected int32");
+    set(&c);
+    c.n->dtype = -KB_DTYPE_S32;
+    refused(&c, "input 1 (n) is unknown dtype", "expected int32");
+    set(&c);
+    c.out->dtype = KB_DTYPE_S64;
+    refused(&c, "output 0 (out) is int64", "expected float64");
+    set(&c);
+    c.hidden->dtype = KB_DTYPE_U8;
+    refused(&c, "output 1 (x again) is uint8", "expected int8");
+}
+
+static void test_rank(void)
+{
+    scene c;
+    set(&c);
+    c.x->rank = 1;
+    refused(&c, "input 0 (x) has rank 1", "expected 2");
+    set(&c);
+    c.n->rank = -1;
+    refused(&c, "input 1 (n) has rank -1", "expected 0");
+    set(&c);
+    c.out->rank = 1 + (INT64_C(1) << 32); /* equal in its low half */
+    refused(&c, "output 0 (out) has rank 4294967297", "expected 1");
+    set(&c);
+    c.hidden->rank = 2;
+    refused(&c, "output 1 (x again) has rank 2", "expected 1");
+}
+
+static void test_type(void)
+{
+    scene c;
+    set(&c);
+    c.f.frame.args.types[1] = 2;
+    refused(&c, "not a buffer", "operand");
+    set(&c);
+    c.f.frame.rets.types[0] = 0;
+    refused(&c, "not a buffer", "result");
+}
+
+static void test_counts(void)
+{
+    scene c;
+    const char expected[] = "expected 2 and 2";
+    set(&c);
+    c.f.frame.args.size = 1;
+    refused(&c, "1 operands and 2 results", expected);
+    set(&c);
+    fake_arg(&c.f, KB_DTYPE_S32, memory[1], 0, NULL);
+    refused(&c, "3 operands and 2 results", expected);
+    set(&c);
+    fake_ret(&c.f, KB_DTYPE_S32, memory[1], 0, NULL);
+    refused(&c, "2 operands and 3 results", expected);
+    set(&c);
+    c.f.frame.rets.size = 0;
+    refused(&c, "2 operands and 0 results", expected);
+    set(&c);
+    c.f.frame.args.size = -1;
+    refused(&c, "-1 operands", expected);
+    set(&c);
+    c.f.frame.args.size = 2 + (INT64_C(1) << 32);
+    refused(&c, "4294967298 operands", expected);
+}
+
+static void test_batch(void)
+{
+    const int64_t x_dims[] = {4, 2, 3}, out_dims[] = {9, 4, 5}, hidden_dims[] = {9, 4, 7};
+    scene c;
+    set(&c);
+    fake_frame_free(&c.f);
+    fake_frame_init(&c.f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    c.x = fake_arg(&c.f, KB_DTYPE_F32, memory[0], 3, x_dims);
+    c.n = fake_arg(&c.f, KB_DTYPE_S32, memory[1], 1, out_dims);
+    c.out = fake_ret(&c.f, KB_DTYPE_F64, memory[2], 3, out_dims);
+    c.hidden = fake_ret(&c.f, KB_DTYPE_S8, memory[3], 3, hidden_dims);
+    c.call = sample_call(&c.f, &c.s.kernel, 2, (const int64_t[]){1, 2});
+    if (CHECK_INT(open_frame(&c), KB_OK)) {
+        const uint32_t masks[] = {1, 2, 3, 3};
+        CHECK_INT(c.frame.n_levels, 2);
+        for (uint32_t i = 0; i < 4; i++)
+            CHECK_INT(kb_frame_mask(&c.frame, i), masks[i]);
+    }
+    c.out->rank = 2;
+    refused(&c, "output 0 (out) has rank 2", "expected 3");
+}
+
+/* The words after the key: the levels, then a mask for each input. */
+static void test_damaged_batch(void)
+{
+    static const struct {
+        size_t size;
+        int64_t words[5];
+        const char *part, *other;
+    } cases[] = {
+        {2, {0, 1}, "in 1 words", "expected 3"},
+        {3, {0, 1, 1}, "in 2 words", "expected 3"},
+        {5, {0, 1, 1, 1, 1}, "in 4 words", "expected 3"},
+        {4, {0, -1, 0, 0}, "batch of -1 nested levels", "0 to 16"},
+        {4, {0, 17, 0, 0}, "batch of 17 nested levels", "0 to 16"},
+        {4, {0, INT64_MAX, 0, 0}, "nested levels", "0 to 16"},
+        {4, {0, INT64_MIN, 0, 0}, "nested levels", "0 to 16"},
+        {4, {0, (INT64_C(1) << 32) + 1, 1, 1}, "batch of 4294967297", "0 to 16"},
+        {4, {0, 1, 2, 0}, "input 0 (x)", "batch levels that do not exist"},
+        {4, {0, 1, 0, 3}, "input 1 (n)", "batch levels that do not exist"},
+        {4, {0, 1, 0, -1}, "input 1 (n)", "batch levels that do not exist"},
+        {4, {0, 0, 1, 0}, "input 0 (x)", "batch levels that do not exist"},
+        {4, {0, 2, 0, INT64_C(1) << 32}, "input 1 (n)", "batch levels that do not exist"},
+        {4, {0, 1, INT64_MIN, 0}, "input 0 (x)", "batch levels that do not exist"},
+        {4, {0, 1, 0, 0}, "output 0 (out) has rank 1", "expected 2"},
+        {4, {0, 1, 0, 1}, "input 1 (n) has rank 0", "expected 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        scene c;
+        set(&c);
+        c.call = fake_attr_array(&c.f, "call", KB_DTYPE_S64, cases[i].size, cases[i].words,
+                                 cases[i].size * sizeof(int64_t));
+        refused(&c, cases[i].part, cases[i].other);
+    }
+    scene c;
+    set(&c); /* a batch of no levels is none */
+    const int64_t none[] = {0, 0, 0, 0};
+    c.call = fake_attr_array(&c.f, "call", KB_DTYPE_S64, 4, none, sizeof none);
+    if (CHECK_INT(open_frame(&c), KB_OK))
+        CHECK_INT(c.frame.n_levels, 0);
+    fake_frame_free(&c.f);
+}
+
+static void test_many_buffers(void)
+{
+    static char bytes[SAMPLE_BUFFERS];
+    for (uint32_t n = 15; n < SAMPLE_BUFFERS; n += n < 20 ? 1 : 11) {
+        scene c;
+        sample_init(&c.s, 6, sample_record);
+        fake_frame_init(&c.f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+        for (uint32_t i = 0; i < n; i++) {
+            int64_t dim = i;
+            if (i < n / 2)
+                sample_input(&c.s, KB_DTYPE_U8, 1, "in");
+            else
+                sample_output(&c.s, KB_DTYPE_U8, 1, "out");
+            (i < n / 2 ? fake_arg : fake_ret)(&c.f, KB_DTYPE_U8, &bytes[i], 1, &dim);
+        }
+        c.call = sample_call(&c.f, &c.s.kernel, 0, NULL);
+        if (CHECK_INT(open_frame(&c), KB_OK)) {
+            for (uint32_t i = 0; i < n; i++) {
+                const kb_xla_buffer *b =
+                    sample_buffer(&c.s.kernel, c.frame.inputs, c.frame.outputs, i);
+                CHECK_PTR(b->data, &bytes[i]);
+                CHECK_INT(b->dims[0], i);
+            }
+        }
+        ((kb_xla_buffer *)c.f.frame.rets.buffers[n - n / 2 - 1])->dtype = KB_DTYPE_S8;
+        char last[32];
+        snprintf(last, sizeof last, "output %u (out) is int8", n - n / 2 - 1);
+        refused(&c, last, "expected uint8");
+    }
+}
+
+int main(void)
+{
+    test_right();
+    test_dtype();
+    test_rank();
+    test_type();
+    test_counts();
+    test_batch();
+    test_damaged_batch();
+    test_many_buffers();
+    return kb_test_end("test_frame");
+}

@@ -1,0 +1,204 @@
+/* Proves what XLA gets back from the handlers: metadata for each version of its API, success by
+ * value, and every failure as an error with its code and text. */
+#include "core/kb_handler.h"
+#include "kb_test.h"
+#include "sample.h"
+
+/* op1(x: f32[:]) -> out: f32[:], twice x. */
+static sample twice;
+
+static int32_t twice_entry(void **result, void **exception, void *const *inputs,
+                           void *const *outputs)
+{
+    (void)result, (void)exception;
+    const kb_xla_buffer *x = inputs[0], *out = outputs[0];
+    for (int64_t i = 0; i < x->dims[0]; i++)
+        ((float *)out->data)[i] = 2 * ((float *)x->data)[i];
+    return KB_NUMBA_OK;
+}
+
+/* A failure with this code and text; destroys it. NULL text: success. */
+static void expect(kb_xla_error *error, int32_t code, const char *text)
+{
+    if (!text) {
+        CHECK_TEXT(error ? error->message : "", "");
+    } else if (CHECK(error != NULL)) {
+        CHECK_INT(error->code, code);
+        CHECK_HAS(error->message, text);
+    }
+    fake_error_destroy(error);
+    CHECK_INT(fake_errors_alive(), 0);
+}
+
+static void frame_for(fake_frame *f, int32_t stage)
+{
+    fake_frame_init(f, fake_api(3), stage);
+    sample_attrs(f, &twice.kernel);
+}
+
+static void test_before_anything(void)
+{
+    fake_frame f;
+    frame_for(&f, KB_XLA_STAGE_EXECUTE);
+    expect(kb_handler_host_execute(&f.frame), KB_NOT_FOUND, "not registered in this process");
+    expect(kb_handler_host_instantiate(&f.frame), KB_NOT_FOUND, "not registered in this process");
+    expect(kb_handler_host_execute(&f.frame), KB_NOT_FOUND, "not registered in this process");
+    fake_frame_free(&f);
+}
+
+static void test_metadata(void)
+{
+    kb_xla_handler *const handlers[] = {kb_handler_host_instantiate, kb_handler_host_execute};
+    const struct {
+        int theirs, answer;
+    } cases[] = {{-1, 1}, {1, 1}, {2, 2}, {3, 3}, {4, KB_XLA_API_MINOR}, {9, KB_XLA_API_MINOR}};
+    for (size_t h = 0; h < 2; h++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            fake_frame f;
+            const kb_xla_api *api = cases[i].theirs < 0 ? NULL : fake_api(cases[i].theirs);
+            fake_frame_init(&f, api, KB_XLA_STAGE_EXECUTE);
+            fake_ask_metadata(&f);
+            CHECK_PTR(handlers[h](&f.frame), NULL);
+            CHECK_INT(f.metadata.api_version.major_version, 0);
+            CHECK_INT(f.metadata.api_version.minor_version, cases[i].answer);
+            CHECK_INT(f.metadata.traits, 0);
+            CHECK_INT(f.metadata.struct_size, KB_XLA_SIZE(kb_xla_metadata, traits));
+            fake_frame_free(&f);
+        }
+}
+
+/* Extensions that we do not know are passed over, before a question and in a call. */
+static void test_other_extensions(void)
+{
+    fake_frame f;
+    frame_for(&f, KB_XLA_STAGE_EXECUTE);
+    kb_xla_extension second = {.struct_size = sizeof second, .type = 99};
+    kb_xla_extension first = {.struct_size = sizeof first, .type = 77, .next = &second};
+    f.frame.extension_start = &first;
+    expect(kb_handler_host_execute(&f.frame), KB_NOT_FOUND, "not registered");
+    expect(kb_handler_host_instantiate(&f.frame), KB_NOT_FOUND, "not registered");
+    fake_ask_metadata(&f);
+    second.next = f.frame.extension_start;
+    f.frame.extension_start = &first;
+    CHECK_PTR(kb_handler_host_execute(&f.frame), NULL);
+    CHECK_INT(f.metadata.api_version.minor_version, 3);
+    fake_frame_free(&f);
+}
+
+static void add_twice(void)
+{
+    kb_error err;
+    bool inserted;
+    kb_registry *registry = kb_handler_registry();
+    CHECK(registry != NULL);
+    CHECK_PTR(kb_handler_registry(), registry);
+    CHECK_INT(kb_registry_add(registry, &twice.kernel, &inserted, &err), KB_OK);
+}
+
+static void test_execute(void)
+{
+    float x[5] = {1, 2, 3, 4, 5}, out[5] = {0};
+    const int64_t dims[] = {5}, batch_dims[] = {3, 1};
+    fake_frame f;
+    frame_for(&f, KB_XLA_STAGE_EXECUTE);
+    kb_xla_buffer *arg = fake_arg(&f, KB_DTYPE_F32, x, 1, dims);
+    fake_ret(&f, KB_DTYPE_F32, out, 1, dims);
+    expect(kb_handler_host_instantiate(&f.frame), 0, NULL);
+    expect(kb_handler_host_execute(&f.frame), 0, NULL);
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(out[i], 2 * (i + 1));
+    arg->dtype = KB_DTYPE_S32;
+    expect(kb_handler_host_execute(&f.frame), KB_INVALID_ARGUMENT,
+           "op1: input 0 (x) is int32, expected float32");
+    fake_frame_free(&f);
+
+    memset(out, 0, sizeof out);
+    frame_for(&f, KB_XLA_STAGE_EXECUTE);
+    sample_call(&f, &twice.kernel, 1, (const int64_t[]){1});
+    fake_arg(&f, KB_DTYPE_F32, x, 2, batch_dims);
+    fake_ret(&f, KB_DTYPE_F32, out, 2, batch_dims);
+    expect(kb_handler_host_execute(&f.frame), 0, NULL);
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(out[i], i < 3 ? 2 * (i + 1) : 0);
+    fake_frame_free(&f);
+}
+
+static void test_failing_kernel(void)
+{
+    sample s;
+    kb_error err;
+    bool inserted;
+    sample_init(&s, 2, sample_record);
+    sample_recorder_reset(&s.kernel);
+    recorder.fail_at = 0;
+    recorder.status = 5;
+    CHECK_INT(kb_registry_add(kb_handler_registry(), &s.kernel, &inserted, &err), KB_OK);
+    fake_frame f;
+    fake_frame_init(&f, fake_api(1), KB_XLA_STAGE_EXECUTE);
+    sample_attrs(&f, &s.kernel);
+    expect(kb_handler_host_execute(&f.frame), KB_INTERNAL, "op2: the kernel failed with status 5");
+    expect(kb_handler_host_execute(&f.frame), 0, NULL);
+    fake_frame_free(&f);
+}
+
+/* The call attribute in every wrong form; both handlers say so. */
+static void test_damaged_call(void)
+{
+    const char text[] = "without its key";
+    kb_xla_handler *const handlers[] = {kb_handler_host_instantiate, kb_handler_host_execute};
+    for (size_t h = 0; h < 2; h++) {
+        int64_t key = twice.kernel.key;
+        fake_frame f;
+        frame_for(&f, KB_XLA_STAGE_EXECUTE);
+        fake_attr_remove(&f, "call");
+        expect(handlers[h](&f.frame), KB_INVALID_ARGUMENT, text);
+        fake_attr_array(&f, "call", KB_DTYPE_S64, 0, NULL, 0);
+        expect(handlers[h](&f.frame), KB_INVALID_ARGUMENT, text);
+        fake_attr_array(&f, "call", KB_DTYPE_U64, 1, &key, sizeof key);
+        expect(handlers[h](&f.frame), KB_INVALID_ARGUMENT, text);
+        fake_attr_array(&f, "call", KB_DTYPE_S32, 2, &key, sizeof key);
+        expect(handlers[h](&f.frame), KB_INVALID_ARGUMENT, text);
+        fake_attr_scalar(&f, "call", KB_DTYPE_S64, &key, sizeof key);
+        expect(handlers[h](&f.frame), KB_INVALID_ARGUMENT, text);
+        fake_attr_string(&f, "call", "call", 4);
+        expect(handlers[h](&f.frame), KB_INVALID_ARGUMENT, text);
+        fake_frame_free(&f);
+    }
+}
+
+static void test_damaged_digest(void)
+{
+    const char text[] = "without a digest of 32 bytes";
+    const size_t sizes[] = {0, 8, 31, 33};
+    uint8_t digest[KB_DIGEST_SIZE + 1] = {0};
+    memcpy(digest, twice.kernel.digest, KB_DIGEST_SIZE);
+    fake_frame f;
+    frame_for(&f, KB_XLA_STAGE_INSTANTIATE);
+    fake_attr_remove(&f, "digest");
+    expect(kb_handler_host_instantiate(&f.frame), KB_INVALID_ARGUMENT, text);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        fake_attr_array(&f, "digest", KB_DTYPE_U8, sizes[i], digest, sizes[i]);
+        expect(kb_handler_host_instantiate(&f.frame), KB_INVALID_ARGUMENT, text);
+    }
+    fake_attr_array(&f, "digest", KB_DTYPE_S8, KB_DIGEST_SIZE, digest, KB_DIGEST_SIZE);
+    expect(kb_handler_host_instantiate(&f.frame), KB_INVALID_ARGUMENT, text);
+    fake_attr_string(&f, "digest", (const char *)digest, KB_DIGEST_SIZE);
+    expect(kb_handler_host_instantiate(&f.frame), KB_INVALID_ARGUMENT, text);
+    fake_frame_free(&f);
+}
+
+int main(void)
+{
+    sample_init(&twice, 1, twice_entry);
+    sample_input(&twice, KB_DTYPE_F32, 1, "x");
+    sample_output(&twice, KB_DTYPE_F32, 1, "out");
+    test_before_anything();
+    test_metadata();
+    test_other_extensions();
+    add_twice();
+    test_execute();
+    test_failing_kernel();
+    test_damaged_call();
+    test_damaged_digest();
+    return kb_test_end("test_handler");
+}

@@ -1,0 +1,278 @@
+"""The key in a program: what a kernel means, and nothing else. Its walk: test_fingerprint."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import numba
+import numpy as np
+import pytest
+from kernbridge import _core, _fingerprint, _numba_cpu, numba_kernel
+from kernbridge._numba_compile import Signature
+from kernels import add
+
+S = jax.ShapeDtypeStruct
+x = jnp.arange(3, dtype=jnp.float32)
+F, D = ("float32", 1), ("float64", 1)
+
+
+def digest(kernel=add, **changes):
+    fields = {"inputs": (F, F), "scalars": (), "outputs": (F,), "aliased": (), **changes}
+    return _numba_cpu.NumbaCpu.of(kernel, False).compiler.digest(Signature(**fields))
+
+
+def test_dtype_rank_output_scalar_and_alias_each_change_the_key():
+    digests = [
+        digest(),
+        digest(inputs=(F, D)),
+        digest(inputs=(F, ("float32", 2))),
+        digest(outputs=(D,)),
+        digest(outputs=(F, F)),
+        digest(scalars=(("y", "float32"),)),
+        digest(scalars=(("y", "int32"),)),
+        digest(aliased=(0,)),
+    ]
+    assert len(set(digests)) == len(digests)
+    assert len({_fingerprint.key_of(d) for d in digests}) == len(digests)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"error_model": "numpy"}, {"fastmath": True}, {"boundscheck": True}, {"parallel": True}],
+)
+def test_options_are_told_apart_in_one_process(options):
+    def divide(x, out):
+        for i in range(x.size):
+            out[i] = 1 / x[i]
+
+    plain, other = numba.njit(divide), numba.njit(divide, **options)
+    assert digest(plain, inputs=(F,)) != digest(other, inputs=(F,))
+    before = _core.registry_stats()[0]
+    out = S((2,), jnp.float32)
+    two = jnp.full(2, 2.0)
+    for kernel in (plain, other):
+        np.testing.assert_array_equal(numba_kernel(kernel, out)(two), [0.5, 0.5])
+    assert _core.registry_stats()[0] - before >= 1
+    if "error_model" in options:
+        np.testing.assert_array_equal(numba_kernel(other, out)(jnp.zeros(2)), [np.inf, np.inf])
+        with pytest.raises(jax.errors.JaxRuntimeError, match="ZeroDivisionError"):
+            jax.block_until_ready(numba_kernel(plain, out)(jnp.zeros(2)))
+
+
+def test_a_captured_constant_that_changed_gives_new_numbers():
+    def make(constant):
+        @numba.njit
+        def kernel(x, out):
+            for i in range(out.size):
+                out[i] = x[i] + constant
+
+        return numba_kernel(kernel, S((3,), jnp.float32))
+
+    for constant in (1, 2, 1.0, 3):
+        np.testing.assert_array_equal(make(constant)(x), np.asarray(x) + constant)
+
+
+CONSTANTS = types.ModuleType("constants")
+
+
+def test_a_global_is_frozen_when_a_signature_is_compiled():
+    """As in Numba; and no other dispatcher ever gets code of another value under its key."""
+    CONSTANTS.A = 1
+
+    def function(x, out):
+        for i in range(out.size):
+            out.flat[i] = x.flat[i] + CONSTANTS.A
+
+    old = numba_kernel(numba.njit(function), lambda x: S(x.shape, x.dtype))
+    vector, matrix = jnp.zeros(3), jnp.zeros((2, 2))
+    assert old(vector)[0] == 1
+    CONSTANTS.A = 2
+    new = numba_kernel(numba.njit(function), lambda x: S(x.shape, x.dtype))
+    for _ in range(2):
+        assert old(vector)[0] == 1
+        assert old(matrix)[0, 0] == 2  # compiled now
+        assert new(vector)[0] == 2
+        assert new(matrix)[0, 0] == 2
+        jax.clear_caches()
+    CONSTANTS.A = 1
+    again = numba_kernel(numba.njit(function), lambda x: S(x.shape, x.dtype))
+    assert again(matrix)[0, 0] == 1
+
+
+def native():
+    """A native entry that does nothing."""
+
+    @numba.cfunc("int32(voidptr, voidptr, voidptr)")
+    def succeed(result, exception, buffers):
+        return 0
+
+    return succeed
+
+
+def register(digest, entry):
+    return _core.register_host(digest, "a test", "here:1", 0, 0, (), entry.address, False, 0)
+
+
+@pytest.mark.parametrize("top", [0x00, 0x7F, 0x80, 0xFF])
+def test_a_key_with_the_top_bit_set_works(top):
+    entry = native()
+    d = bytes([1, 2, 3, 4, 5, 6, 7, top]) + bytes(24)
+    assert register(d, entry) is True
+    assert register(d, entry) is False
+    assert _core.is_registered(d)
+    call = {
+        "call": np.array([_fingerprint.key_of(d)], np.int64),
+        "digest": np.frombuffer(d, np.uint8),
+        "origin": "{}",
+    }
+    f = jax.jit(lambda: jax.ffi.ffi_call("kernbridge.host", [], has_side_effect=True)(**call))
+    jax.block_until_ready(f())
+    assert (_fingerprint.key_of(d) < 0) == (top >= 0x80)
+
+
+def test_an_equal_key_with_another_digest_is_refused():
+    entry = native()
+    first, second = bytes(range(40, 72)), bytes(range(40, 71)) + b"\0"
+    register(first, entry)
+    with pytest.raises(ValueError, match="another digest"):
+        register(second, entry)
+    with pytest.raises(ValueError, match="another digest"):
+        _core.is_registered(second)
+    assert not _core.is_registered(bytes(32))
+
+
+def test_a_damaged_program_is_an_error():
+    d = bytes(range(100, 132))
+    register(d, native())
+    good = {"call": np.array([_fingerprint.key_of(d)]), "digest": np.frombuffer(d, np.uint8)}
+    damaged = [
+        ({}, "without a digest"),
+        ({**good, "digest": good["digest"][:31]}, "without a digest"),
+        ({**good, "digest": good["digest"].astype(np.int8)}, "without a digest"),
+        ({"digest": good["digest"]}, "without its key"),
+        ({**good, "call": np.array([3])}, "does not belong to its digest"),
+    ]
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        for attributes, words in damaged:
+            call = jax.ffi.ffi_call("kernbridge.host", [], has_side_effect=True)
+            with pytest.raises(jax.errors.JaxRuntimeError, match=words):
+                jax.jit(lambda: call(**attributes))()  # noqa: B023
+
+
+# --- kernels that a fresh process must find
+
+
+EXPORTING = """
+import sys, jax, jax.numpy as jnp, numba, numpy as np, kernbridge
+from jax import export
+{definition}
+op = kernbridge.numba_kernel({name}, jax.ShapeDtypeStruct((3,), jnp.float32))
+x = jnp.ones(3)
+check = export.DisabledSafetyCheck.custom_call("kernbridge.host")
+open({path!r}, "wb").write(export.export(jax.jit(op), disabled_checks=[check])(x).serialize())
+"""
+LOADING = """
+import sys, jax, jax.numpy as jnp, numba, kernbridge
+from jax import export
+{before}
+ex = export.deserialize(bytearray(open({path!r}, "rb").read()))
+try:
+    print("result", ex.call(jnp.ones(3)).tolist())
+except Exception as e:
+    print("error", type(e).__name__, e)
+"""
+MODULE = """
+import numba
+FACTOR = {factor}
+@numba.njit
+def triple(x, out):
+    for i in range(out.size):
+        out[i] = x[i] * FACTOR
+"""
+
+
+@pytest.fixture
+def program(tmp_path, run_python):
+    """Export a kernel in one process and run the result in another; gives what that one prints."""
+    path = str(tmp_path / "program.bin")
+    module = tmp_path / "travelling.py"
+
+    def run(definition="from travelling import triple", name="triple", before="", then=None):
+        module.write_text(MODULE.format(factor=3))
+        run_python(EXPORTING.format(definition=definition, name=name, path=path))
+        if then is not None:
+            module.unlink() if then == "remove" else module.write_text(then)
+        return run_python(LOADING.format(path=path, before=before))
+
+    return run
+
+
+LOCAL = MODULE.format(factor=5).replace("triple", "local")
+
+
+def test_a_kernel_of_a_module_is_imported_and_compiled(program):
+    assert program() == "result [3.0, 3.0, 3.0]\n"
+
+
+def test_a_missing_import_is_named(program):
+    got = program(then="remove")
+    assert "error JaxRuntimeError" in got
+    assert "travelling:triple" in got
+    assert "No module named 'travelling'" in got
+
+
+def test_a_missing_name_is_named(program):
+    got = program(then="x = 1")
+    assert "travelling:triple" in got
+    assert "has no attribute 'triple'" in got
+
+
+def test_a_kernel_that_changed_is_refused(program):
+    got = program(then=MODULE.format(factor=4))
+    assert "is not the one that the program was made with" in got
+
+
+def test_a_kernel_of_main_must_be_wrapped_first(program):
+    got = program(definition=LOCAL, name="local")
+    assert "needs the kernel __main__:local, which is not to be found here" in got
+    wrapped = (
+        LOCAL + "\nop = kernbridge.numba_kernel(local, jax.ShapeDtypeStruct((3,), jnp.float32))"
+    )
+    got = program(definition=LOCAL, name="local", before=wrapped)
+    assert got == "result [5.0, 5.0, 5.0]\n"
+
+
+def test_a_kernel_without_a_name_outside_the_process_is_not_exported():
+    pointer = numba.cfunc("float64(float64)")(lambda x: x).ctypes
+
+    @numba.njit
+    def kernel(x, out):
+        out[0] = pointer(x[0])
+
+    op = numba_kernel(kernel, S((1,), jnp.float32))
+    y = jnp.full(1, 2.5)
+    assert op(y)[0] == 2.5
+    check = jax.export.DisabledSafetyCheck.custom_call("kernbridge.host")
+    with pytest.raises(ValueError, match=r"numba_kernel 'kernel' cannot be exported: .*pointer"):
+        jax.export.export(jax.jit(op), disabled_checks=[check])(y)
+
+
+def test_jaxs_compilation_cache_serves_a_second_process(tmp_path, run_python):
+    (tmp_path / "travelling.py").write_text(MODULE.format(factor=3))
+    source = (
+        "import jax, jax.numpy as jnp, kernbridge\n"
+        "from travelling import triple\n"
+        f"jax.config.update('jax_compilation_cache_dir', {str(tmp_path / 'cache')!r})\n"
+        "jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)\n"
+        "jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)\n"
+        "op = kernbridge.numba_kernel(triple, jax.ShapeDtypeStruct((3,), jnp.float32))\n"
+        "print(jax.jit(lambda x: op(x) + 1)(jnp.ones(3)).tolist())\n"
+    )
+    for _ in range(2):
+        assert run_python(source).splitlines()[-1] == "[4.0, 4.0, 4.0]"
+    assert any((tmp_path / "cache").iterdir())
+
+
+def test_public_names():
+    assert set(kernbridge.__all__) <= set(dir(kernbridge))

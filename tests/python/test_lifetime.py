@@ -1,0 +1,89 @@
+"""Wrapping again and again registers once, compiles once, and leaks nothing."""
+
+import gc
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numba
+import numpy as np
+import psutil
+from kernbridge import _core, numba_kernel
+
+S = jax.ShapeDtypeStruct
+x = jnp.arange(4, dtype=jnp.float32)
+
+
+def test_ten_thousand_wraps_of_one_kernel():
+    @numba.njit
+    def kernel(x, out):
+        for i in range(out.size):
+            out[i] = x[i] + 17
+
+    def wrap_and_call(n):
+        for _ in range(n):
+            numba_kernel(kernel, S((4,), jnp.float32))(x)
+
+    before = _core.registry_stats()[0]
+    wrap_and_call(500)
+    gc.collect()
+    resident = psutil.Process().memory_info().rss
+    objects = len(gc.get_objects())
+    wrap_and_call(9_500)
+    gc.collect()
+    assert _core.registry_stats()[0] == before + 1
+    assert len(gc.get_objects()) - objects < 200
+    assert psutil.Process().memory_info().rss - resident < 8 * 2**20
+    assert numba_kernel(kernel, S((4,), jnp.float32)) is numba_kernel(kernel, S((4,), jnp.float32))
+
+
+def test_outs_made_anew_each_time_do_not_pile_up():
+    @numba.njit
+    def kernel(x, out):
+        out[:] = x
+
+    for _ in range(300):
+        numba_kernel(kernel, lambda x: S(x.shape, x.dtype))
+    (frontend,) = kernel._kernbridge_frontends.values()
+    assert len(frontend._operations) <= 64
+
+
+def test_equal_kernels_made_anew_share_their_machine_code():
+    def make():
+        @numba.njit
+        def kernel(x, out):
+            for i in range(out.size):
+                out[i] = x[i] + 18
+
+        return kernel
+
+    before = _core.registry_stats()[0]
+    for _ in range(20):
+        np.testing.assert_array_equal(numba_kernel(make(), S((4,), jnp.float32))(x), x + 18)
+    assert _core.registry_stats()[0] == before + 1
+
+
+def test_a_kernel_that_nobody_holds_goes_away():
+    @numba.njit
+    def kernel(x, out):
+        out[:] = x
+
+    numba_kernel(kernel, S((4,), jnp.float32))
+    alive = weakref.ref(kernel)
+    del kernel
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_compiled_program_outlives_its_operation():
+    @numba.njit
+    def kernel(x, out):
+        for i in range(out.size):
+            out[i] = x[i] + 19
+
+    f = jax.jit(numba_kernel(kernel, S((4,), jnp.float32))).lower(x).compile()
+    del kernel
+    gc.collect()
+    jax.clear_caches()
+    gc.collect()
+    np.testing.assert_array_equal(f(x), np.asarray(x) + 19)
