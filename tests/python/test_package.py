@@ -1,0 +1,105 @@
+"""The package as a whole: what leaves the library, what an import costs, documents that run."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernbridge import _core
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+ARGUMENTS = {"coba.py": ["--neurons", "400", "--seconds", "0.05"]}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
+def test_examples_run(example, tmp_path):
+    command = [sys.executable, str(example), *ARGUMENTS.get(example.name, [])]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip()
+    if example.name == "coba.py":
+        assert (tmp_path / "coba_raster.png").read_bytes().startswith(b"\x89PNG")
+        assert "Exact" in done.stdout
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+def test_code_in_documents_runs(document, run_python):
+    blocks = re.findall(r"^```python\n(.*?)^```", document.read_text(), re.M | re.S)
+    if document.name in ("README.md", "numba-kernels.md"):
+        assert blocks
+    if blocks:
+        run_python("\n".join(blocks))
+
+
+def test_the_docstring_example_runs(run_python):
+    source = "import doctest, kernbridge._numba_cpu as m, kernbridge.config as c\n"
+    source += "r = [doctest.testmod(x) for x in (m, c)]\n"
+    source += "print(sum(x.attempted for x in r), sum(x.failed for x in r))\n"
+    attempted, failed = map(int, run_python(source).split()[-2:])
+    assert attempted >= 4
+    assert failed == 0
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="binutils' nm is not installed")
+def test_only_the_modules_entry_leaves_the_library():
+    command = ["nm", "--dynamic", "--defined-only", _core.__file__]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert [line.split()[-1] for line in listing.splitlines()] == ["PyInit__core"]
+
+
+def test_numba_is_imported_only_when_it_is_used(run_python):
+    program = "import sys, kernbridge\nprint('numba' in sys.modules, 'jax.extend' in sys.modules)\n"
+    assert run_python(program) == "False False\n"
+
+
+def test_an_unknown_jax_warns_and_works(run_python):
+    program = """
+import warnings
+import jax, jax.numpy as jnp, numba, numpy as np
+import jax._src.core
+hidden = jax._src.core.get_cur_mesh_sharding
+del jax._src.core.get_cur_mesh_sharding
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import kernbridge
+jax._src.core.get_cur_mesh_sharding = hidden
+assert any("does not know this JAX" in str(w.message) for w in caught), caught
+
+@numba.njit
+def add(x, y, out):
+    for i in range(out.size):
+        out[i] = x[i] + y[i]
+
+op = kernbridge.numba_kernel(add, lambda x, y: jax.ShapeDtypeStruct(x.shape, x.dtype))
+x = jnp.arange(4.0)
+assert (op(x, x) == 2 * x).all()
+assert (jax.jit(jax.vmap(op, (0, None)))(jnp.stack([x, x]), x) == 2 * x).all()
+assert jax.lax.fori_loop(0, 3, lambda i, y: op(y, y), x)[1] == 8
+print("works")
+"""
+    assert run_python(program).endswith("works\n")
+
+
+def test_numba_missing_is_said(run_python):
+    program = """
+import sys
+sys.modules["numba"] = None
+import kernbridge
+try:
+    kernbridge.numba_kernel(lambda x, out: None, [])
+except ImportError as e:
+    print(e)
+"""
+    assert "pip install numba" in run_python(program)
+
+
+def test_every_dtype_of_xla_is_known():
+    names = _core.dtypes()
+    assert len(names) == len({code for code, _ in names.values()}) == 31
+    assert names["float32"] == (11, 32)
+    assert names["int4"] == (21, 4)
