@@ -2,11 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+import kernbridge
 import numba
 import numpy as np
 import pytest
-
-import kernbridge
 
 try:
     jax.devices("gpu")

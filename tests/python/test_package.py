@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from kernbridge import _core
 
 ROOT = Path(__file__).parents[2]
