@@ -77,8 +77,8 @@ def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
         return out
     warnings.warn(
         f"{label}: output {index} asks for {out.dtype.name}, which JAX does not hold now; the "
-        f"kernel writes {dtype.name} instead. Set jax.config.update('jax_enable_x64', True), or the "
-        "environment variable JAX_ENABLE_X64=1, for 64-bit types.",
+        f"kernel writes {dtype.name} instead. Set jax.config.update('jax_enable_x64', True), or "
+        "the environment variable JAX_ENABLE_X64=1, for 64-bit types.",
         UserWarning,
         stacklevel=2,
     )

@@ -8,12 +8,8 @@
 
 #include <stdio.h>
 
-/* API 0.5 gave the list of extensions another name. */
-#if XLA_FFI_API_MINOR >= 5
-typedef XLA_FFI_InternalExtension xla_extension;
-#else
-typedef XLA_FFI_Extension_Base xla_extension;
-#endif
+/* Its name changed between API 0.3 and 0.5. */
+typedef __typeof__(((XLA_FFI_Metadata_Extension *)0)->extension_base) xla_extension;
 
 #define SAME(ours, theirs, what) _Static_assert((long long)(ours) == (long long)(theirs), what)
 
