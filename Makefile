@@ -15,7 +15,7 @@ DIST        := $(BUILD)/dist
 SITE        := $(BUILD)/site
 
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
-           $(shell find src include python -type f -not -name '*.pyc')
+           $(shell find src $(wildcard include) python -type f -not -name '*.pyc')
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test test-core test-newest test-oldest check bench gpu clean
