@@ -17,6 +17,11 @@ import pytest
 HERE = Path(__file__).parent
 
 
+def path_with(folder: Path) -> str:
+    """PYTHONPATH with one more folder in front."""
+    return os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))
+
+
 @pytest.fixture
 def x64():
     """JAX holds 64-bit types."""
@@ -35,7 +40,7 @@ def run_python(tmp_path):
         script.write_text(source)
         done = subprocess.run(
             [sys.executable, str(script)],
-            env={**os.environ, "PYTHONPATH": str(HERE), **environment},
+            env={**os.environ, "PYTHONPATH": path_with(HERE), **environment},
             cwd=tmp_path,
             capture_output=True,
             text=True,

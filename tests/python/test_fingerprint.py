@@ -18,6 +18,7 @@ from threading import Barrier
 import numba
 import numpy as np
 import pytest
+from conftest import path_with
 from kernbridge import _fingerprint
 from numba import njit
 from numba.core.cpu_options import FastMathOptions, ParallelOptions
@@ -292,7 +293,7 @@ def run_process(folder, first="", last=PRINT, state="None", seed=0):
     (folder / "kernel.py").write_text("\n" * seed + KERNEL % state)
     (folder / "settings.py").write_text("A = 3.0\n")
     program = PROGRAM.format(first=first, last=last, path=_fingerprint.__file__)
-    env = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(folder)}
+    env = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": path_with(folder)}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=folder, env=env, text=True, capture_output=True
     )
