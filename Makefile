@@ -18,6 +18,7 @@ SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
            $(shell find src $(wildcard include) python -type f -not -name '*.pyc')
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+.SECONDARY: # keep the stamps of intermediate steps
 .PHONY: demo test test-core test-newest test-oldest check bench gpu clean
 
 demo: $(VENV)/demo.stamp

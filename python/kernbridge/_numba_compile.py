@@ -134,11 +134,12 @@ class Compiler:
         if entry.parallel:
             _core.set_threading(*_numba_entry.pool_functions())
         code = self.kernel.py_func.__code__
+        place = f"{code.co_filename}:{code.co_firstlineno}"
         hidden = tuple((*signature.inputs[i], assignment.names[i]) for i in copied)
         _core.register_host(
             digest,
             self.label,
-            f"{code.co_filename}:{code.co_firstlineno}",
+            place.encode("utf-8", "backslashreplace").decode(),  # file names may hold any bytes
             signature.n_operands,
             len(signature.outputs),
             tuple(

@@ -29,6 +29,21 @@ void kb_error_append(kb_error *err, const char *format, ...)
     va_end(args);
 }
 
+static size_t utf8_size(unsigned char lead)
+{
+    return lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+}
+
+const char *kb_error_text(kb_error *err)
+{
+    size_t length = strlen(err->message), start = length;
+    while (start > 0 && ((unsigned char)err->message[start - 1] & 0xC0) == 0x80)
+        start--;
+    if (start > 0 && length - (start - 1) < utf8_size((unsigned char)err->message[start - 1]))
+        err->message[start - 1] = '\0';
+    return err->message;
+}
+
 const char *kb_status_name(kb_status status)
 {
     switch (status) {

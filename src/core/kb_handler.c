@@ -51,11 +51,11 @@ static KB_COLD bool answer_metadata(kb_xla_frame *frame, uint32_t traits)
     return false;
 }
 
-static KB_COLD kb_xla_error *fail(const kb_xla_frame *frame, const kb_error *err)
+static KB_COLD kb_xla_error *fail(const kb_xla_frame *frame, kb_error *err)
 {
     kb_xla_error_create args = {
         .struct_size = KB_XLA_SIZE(kb_xla_error_create, code),
-        .message = err->message,
+        .message = kb_error_text(err),
         .code = err->status,
     };
     return frame->api->error_create(&args);

@@ -9,10 +9,10 @@
 
 #include <string.h>
 
-static PyObject *raise(const kb_error *err)
+static PyObject *raise(kb_error *err)
 {
     PyObject *type = err->status == KB_RESOURCE_EXHAUSTED ? PyExc_MemoryError : PyExc_ValueError;
-    PyErr_SetString(type, err->message);
+    PyErr_SetString(type, kb_error_text(err));
     return NULL;
 }
 

@@ -82,8 +82,32 @@ static void test_names(void)
     CHECK_TEXT(kb_status_name((kb_status)-1), "UNKNOWN");
 }
 
+/* A message that was cut inside a character loses the half; a whole one stays. */
+static void test_cut_characters(void)
+{
+    static const char *const characters[] = {"x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    for (size_t width = 1; width <= 4; width++) {
+        for (size_t before = 0; before < 4; before++) {
+            char text[2 * KB_ERROR_CAPACITY] = "";
+            memset(text, 'a', before);
+            for (size_t at = before; at + width < sizeof text; at += width)
+                memcpy(text + at, characters[width - 1], width);
+            kb_error err;
+            kb_error_set(&err, KB_INTERNAL, "%s", text);
+            size_t room = KB_ERROR_CAPACITY - 1 - before;
+            CHECK_INT(strlen(kb_error_text(&err)), before + room / width * width);
+            kb_error_set(&err, KB_INTERNAL, "%s", characters[width - 1]);
+            CHECK_TEXT(kb_error_text(&err), characters[width - 1]);
+        }
+    }
+    kb_error err;
+    kb_error_set(&err, KB_INTERNAL, "%s", "");
+    CHECK_TEXT(kb_error_text(&err), "");
+}
+
 int main(void)
 {
+    test_cut_characters();
     test_set();
     test_append();
     test_truncation();

@@ -200,6 +200,14 @@ def test_exception_without_a_place_names_the_kernels():
     assert f"test_errors.py:{line})" in message
 
 
+def test_a_long_message_is_cut_at_a_character():
+    @numba.njit
+    def kernel(x, out):
+        raise ValueError("é" * 5000)
+
+    assert "ValueError: éééé" in raised(numba_kernel(kernel, OUT), x)
+
+
 class Odd(Exception):
     def __init__(self, a, b, c=3):
         super().__init__(f"{a}-{b}-{c}")

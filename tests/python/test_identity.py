@@ -41,6 +41,7 @@ def test_dtype_rank_output_scalar_and_alias_each_change_the_key():
     "options",
     [{"error_model": "numpy"}, {"fastmath": True}, {"boundscheck": True}, {"parallel": True}],
 )
+@pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
 def test_options_are_told_apart_in_one_process(options):
     def divide(x, out):
         for i in range(x.size):
