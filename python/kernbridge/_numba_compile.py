@@ -65,6 +65,7 @@ class Compiler:
         self.label = label
         self.parameters = KernelParameters(label, kernel.py_func)
         self._native: dict[Signature, Native] = {}
+        self._returning_nothing: set[Signature] = set()
         self._identities: dict[Signature, tuple[bytes, Fingerprint]] = {}
 
     def digest(self, signature: Signature) -> bytes:
@@ -110,11 +111,13 @@ class Compiler:
                 self._native[signature] = native
             return native
 
-    def return_type(self, signature: Signature) -> Any:
-        """What Numba says the kernel returns; compiles it."""
-        assignment = self._assign(signature)
-        overload, _ = self._find_overload(signature, assignment)
-        return overload.result
+    def check_result(self, signature: Signature) -> None:
+        """Refuse a kernel that returns a value; compiles it, once."""
+        with _lock:
+            if signature not in self._returning_nothing:
+                overload, _ = self._find_overload(signature, self._assign(signature))
+                self._refuse_result(overload.result)
+                self._returning_nothing.add(signature)
 
     def _assign(self, signature: Signature) -> Assignment:
         return self.parameters.assign(
@@ -127,7 +130,7 @@ class Compiler:
         _numba_errors.install()
         assignment = self._assign(signature)
         overload, copied = self._find_overload(signature, assignment)
-        self.refuse_result(overload.result)
+        self._refuse_result(overload.result)
         if copied:
             self._warn_of_copies(copied, assignment)
         entry = _numba_entry.build_entry(overload, self._entry_parameters(signature, assignment))
@@ -158,7 +161,7 @@ class Compiler:
         for (dtype, rank), name in zip(signature.buffers, assignment.names, strict=True):
             yield dtype, rank, name
 
-    def refuse_result(self, result: Any) -> None:
+    def _refuse_result(self, result: Any) -> None:
         """A kernel's results are its output arrays."""
         from numba.core import types
 

@@ -160,7 +160,7 @@ class NumbaCpu:
             self._check_dtype(f"{kind} {assignment.names[i]!r}", array.dtype.name)
         if self._seems_to_return:
             signature = self._signature(inputs, [scalars[n] for n in names], names, outs, ())
-            self.compiler.refuse_result(self.compiler.return_type(signature))
+            self.compiler.check_result(signature)
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile the kernel for these operands, or find it compiled."""

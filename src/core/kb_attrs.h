@@ -5,7 +5,13 @@
 
 #include "abi/kb_xla.h"
 
+#include <stdbool.h>
 #include <string.h>
+
+static inline bool kb_attrs_named(const kb_xla_bytes *span, const char *name, size_t name_size)
+{
+    return span->size == name_size && memcmp(span->data, name, name_size) == 0;
+}
 
 /* The value (a kb_xla_scalar, kb_xla_array, ... by `type`), or NULL when there is no attribute of
  * that name, or it has another type. */
@@ -13,8 +19,7 @@ static inline const void *kb_attrs_find(const kb_xla_attrs *attrs, const char *n
                                         size_t name_size, int32_t type)
 {
     for (int64_t i = 0; i < attrs->size; i++) {
-        const kb_xla_bytes *span = attrs->names[i];
-        if (span->size == name_size && memcmp(span->data, name, name_size) == 0)
+        if (kb_attrs_named(attrs->names[i], name, name_size))
             return attrs->types[i] == type ? attrs->values[i] : NULL;
     }
     return NULL;

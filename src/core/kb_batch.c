@@ -190,6 +190,6 @@ static __attribute__((noinline)) kb_status run_batch(const kb_frame *frame, kb_e
 
 kb_status kb_batch_run(const kb_frame *frame, kb_error *err)
 {
-    return frame->n_levels == 0 ? kb_plan_run(&frame->kernel->plan, frame, err)
-                                : run_batch(frame, err);
+    return KB_LIKELY(frame->n_levels == 0) ? kb_plan_run(&frame->kernel->plan, frame, err)
+                                           : run_batch(frame, err);
 }

@@ -30,8 +30,10 @@ typedef struct kb_error {
     char message[KB_ERROR_CAPACITY];
 } kb_error;
 
-/* Off the path of a call that succeeds: the compiler keeps such code out of its way. */
-#define KB_COLD __attribute__((cold, noinline))
+/* Off the path of a call that succeeds: the compiler keeps such code out of its way. KB_LIKELY
+ * marks the branches where it would guess wrong. */
+#define KB_COLD      __attribute__((cold, noinline))
+#define KB_LIKELY(x) __builtin_expect(!!(x), 1)
 
 /* Writes the message (cut at the capacity) and returns `status`, so that a check is one line:
  *     return kb_error_set(err, KB_NOT_FOUND, "no kernel %s", name); */

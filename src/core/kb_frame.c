@@ -84,13 +84,12 @@ static KB_COLD kb_status read_batch(kb_frame *frame, const int64_t *words, size_
 /* Compares `n` operands or results with what the kernel expects; 0 if nothing differs. */
 static inline uint64_t compare(const kb_xla_buffers *list, const kb_buffer_spec *spec, uint32_t n)
 {
-    void *const *item = list->buffers, *const *end = item + n;
-    const int32_t *type = list->types;
     uint64_t differs = 0;
-    for (; item != end; item++, type++, spec++) {
-        const kb_xla_buffer *raw = *item;
-        differs |= (uint32_t)(raw->dtype ^ spec->dtype) | (uint32_t)(*type ^ KB_XLA_BUFFER) |
-                   (uint64_t)(raw->rank ^ spec->rank);
+    for (uint32_t i = 0; i < n; i++) {
+        const kb_xla_buffer *raw = list->buffers[i];
+        differs |= (uint32_t)(raw->dtype ^ spec[i].dtype) |
+                   (uint32_t)(list->types[i] ^ KB_XLA_BUFFER) |
+                   (uint64_t)(raw->rank ^ spec[i].rank);
     }
     return differs;
 }
@@ -125,7 +124,7 @@ kb_status kb_frame_read(kb_frame *frame, const kb_kernel *kernel, const kb_xla_f
         return describe_counts(frame, err);
 
     uint64_t differs;
-    if (call->size == 1) {
+    if (KB_LIKELY(call->size == 1)) {
         differs = compare(&xla->args, kernel->buffers, n_inputs) |
                   compare(&xla->rets, kernel->buffers + n_inputs, n_results);
     } else {
@@ -134,5 +133,5 @@ kb_status kb_frame_read(kb_frame *frame, const kb_kernel *kernel, const kb_xla_f
             return s;
         differs = compare_batched(frame);
     }
-    return differs == 0 ? KB_OK : describe_mismatch(frame, err);
+    return KB_LIKELY(differs == 0) ? KB_OK : describe_mismatch(frame, err);
 }

@@ -74,15 +74,23 @@ static kb_status read_digest(const kb_xla_frame *frame, const uint8_t **digest, 
     return KB_OK;
 }
 
-static const kb_xla_array *find_call(const kb_xla_frame *frame, kb_error *err)
+static KB_COLD const kb_xla_array *refuse_call(kb_error *err)
 {
-    const kb_xla_array *call = KB_ATTRS_FIND(&frame->attrs, "call", KB_XLA_ATTR_ARRAY);
-    if (call && call->dtype == KB_DTYPE_S64 && call->size > 0)
-        return call;
     kb_error_set(err, KB_INVALID_ARGUMENT,
                  "a kernbridge call without its key: the program is damaged, or of another version "
                  "of kernbridge");
     return NULL;
+}
+
+/* Attributes are sorted by name, and no name of ours comes before "call": it is the first. */
+static inline const kb_xla_array *find_call(const kb_xla_frame *frame, kb_error *err)
+{
+    const kb_xla_attrs *attrs = &frame->attrs;
+    if (attrs->size == 0 || attrs->types[0] != KB_XLA_ATTR_ARRAY ||
+        !kb_attrs_named(attrs->names[0], "call", 4))
+        return refuse_call(err);
+    const kb_xla_array *call = attrs->values[0];
+    return call->dtype == KB_DTYPE_S64 && call->size > 0 ? call : refuse_call(err);
 }
 
 static int64_t key_of(const kb_xla_array *call)
@@ -147,13 +155,13 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
 
     kb_frame frame;
     kb_status s = kb_frame_read(&frame, kernel, xla, call, err);
-    return s == KB_OK ? kb_batch_run(&frame, err) : s;
+    return KB_LIKELY(s == KB_OK) ? kb_batch_run(&frame, err) : s;
 }
 
 kb_xla_error *kb_handler_host_execute(kb_xla_frame *frame)
 {
-    if (__builtin_expect(frame->extension_start != NULL, 0) && answer_metadata(frame, 0))
+    if (frame->extension_start && answer_metadata(frame, 0))
         return NULL;
     kb_error err;
-    return execute(frame, &err) == KB_OK ? NULL : fail(frame, &err);
+    return KB_LIKELY(execute(frame, &err) == KB_OK) ? NULL : fail(frame, &err);
 }

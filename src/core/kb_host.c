@@ -85,7 +85,6 @@ kb_status kb_host_run(const kb_host_step *step, const kb_frame *frame, kb_error 
     int32_t status = step->parallel
                          ? call_parallel(step, &result, &exception, frame)
                          : step->entry(&result, &exception, frame->inputs, frame->outputs);
-    if (status == KB_NUMBA_OK)
-        return KB_OK;
-    return describe_failure(frame, status, exception, err);
+    return KB_LIKELY(status == KB_NUMBA_OK) ? KB_OK
+                                            : describe_failure(frame, status, exception, err);
 }

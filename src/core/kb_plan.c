@@ -17,7 +17,7 @@ kb_status kb_plan_run(const kb_plan *plan, const struct kb_frame *frame, kb_erro
 {
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         kb_status s = run_step(&plan->steps[i], frame, err);
-        if (s != KB_OK)
+        if (!KB_LIKELY(s == KB_OK))
             return s;
     }
     return KB_OK;

@@ -38,15 +38,26 @@ static table *table_new(size_t capacity)
     return t;
 }
 
-/* The entry of `key`, or the empty one where it belongs. There always is an empty one. */
-static table_entry *table_seek(table *t, int64_t key)
+/* The kernel of `key`, or NULL; `at` is the entry where it is, or belongs. Each entry is read once:
+ * an empty one may become any kernel's at any time. There always is an empty one. */
+static inline const kb_kernel *table_seek(table *t, int64_t key, size_t *at)
 {
     size_t mask = t->capacity - 1;
     for (size_t i = (size_t)key & mask;; i = (i + 1) & mask) {
         const kb_kernel *kernel = atomic_load_explicit(&t->entries[i], memory_order_acquire);
-        if (!kernel || kernel->key == key)
-            return &t->entries[i];
+        if (kernel && kernel->key != key)
+            continue;
+        *at = i;
+        return kernel;
     }
+}
+
+/* Called with the lock held, or before anybody else knows the table. */
+static void table_put(table *t, const kb_kernel *kernel)
+{
+    size_t at;
+    table_seek(t, kernel->key, &at);
+    atomic_store_explicit(&t->entries[at], kernel, memory_order_release);
 }
 
 kb_registry *kb_registry_new(void)
@@ -90,7 +101,7 @@ static kb_status grow(kb_registry *registry, kb_error *err)
     for (size_t i = 0; i < old->capacity; i++) {
         const kb_kernel *kernel = atomic_load(&old->entries[i]);
         if (kernel)
-            atomic_store_explicit(table_seek(t, kernel->key), kernel, memory_order_relaxed);
+            table_put(t, kernel);
     }
     t->retired = old;
     registry->stats.bytes += table_bytes(t->capacity);
@@ -124,8 +135,7 @@ static kb_status insert(kb_registry *registry, const kb_kernel *kernel, bool *in
         s = kb_kernel_copy(kernel, &copy, err);
     if (s != KB_OK)
         return s;
-    atomic_store_explicit(table_seek(atomic_load(&registry->current), key), copy,
-                          memory_order_release);
+    table_put(atomic_load(&registry->current), copy);
     registry->stats.kernels++;
     registry->stats.bytes += copy->bytes;
     *inserted = true;
@@ -144,10 +154,8 @@ kb_status kb_registry_add(kb_registry *registry, const kb_kernel *kernel, bool *
 
 const kb_kernel *kb_registry_find(const kb_registry *registry, int64_t key)
 {
-    table *t = atomic_load_explicit(&registry->current, memory_order_acquire);
-    const kb_kernel *kernel = atomic_load_explicit(table_seek(t, key), memory_order_acquire);
-    /* An entry that was empty may have become another kernel's since. */
-    return kernel && kernel->key == key ? kernel : NULL;
+    size_t at;
+    return table_seek(atomic_load_explicit(&registry->current, memory_order_acquire), key, &at);
 }
 
 kb_status kb_registry_match(const kb_registry *registry, const uint8_t digest[KB_DIGEST_SIZE],
