@@ -191,32 +191,45 @@ class Compiler:
         self, signature: Signature, assignment: Assignment
     ) -> tuple[Overload, tuple[int, ...]]:
         """Compile with inputs as protected as the kernel allows; which ones had to be opened."""
+        overload = self._compile_protected(signature, assignment, frozenset())
+        if not isinstance(overload, Exception):
+            return overload, ()
+        unaliased = frozenset(range(len(signature.inputs))) - frozenset(signature.aliased)
+        opened, found = unaliased, self._compile_protected(signature, assignment, unaliased)
+        if isinstance(found, Exception):
+            named = self._named_buffers(signature, assignment)
+            buffers = ", ".join(f"{name}: {dtype}[{rank}d]" for dtype, rank, name in named)
+            raise KernelCompilationError(
+                f"{self.label}: Numba cannot compile the kernel for {buffers}\n{found}"
+            ) from found
+        for i in sorted(unaliased) if len(unaliased) > 1 else ():  # close what need not be open
+            overload = self._compile_protected(signature, assignment, opened - {i})
+            if not isinstance(overload, Exception):
+                opened, found = opened - {i}, overload
+        return found, tuple(sorted(opened))
+
+    def _compile_protected(
+        self, signature: Signature, assignment: Assignment, opened: frozenset[int]
+    ) -> Overload | Exception:
+        """Compile with all inputs read-only but the aliased and the opened ones; or why not.
+
+        Whatever Numba raises counts: its typing of read-only arrays trips over errors of many
+        kinds.
+        """
         from kernbridge import _numba_entry, _numba_readonly
 
-        aliased = frozenset(signature.aliased)
-        others = [i for i in range(len(signature.inputs)) if i not in aliased]
-        choices = [(), *((i,) for i in others), tuple(others)] if others else [()]
-        failure: Exception | None = None
-        for opened in dict.fromkeys(choices):
-            buffer_types = self._types(signature, aliased | frozenset(opened))
-            try:
-                overload = _numba_entry.compile_kernel(
-                    self.kernel,
-                    [buffer_types[b] for b in assignment.positional],
-                    {name: buffer_types[b] for name, b in assignment.named},
-                )
-            except (
-                Exception
-            ) as e:  # Numba's own, and what its typing of read-only arrays trips over
-                failure = e
-                continue
-            if len(opened) == len(others) or not _numba_readonly.may_write(overload):
-                return overload, opened
-        named = self._named_buffers(signature, assignment)
-        buffers = ", ".join(f"{name}: {dtype}[{rank}d]" for dtype, rank, name in named)
-        raise KernelCompilationError(
-            f"{self.label}: Numba cannot compile the kernel for {buffers}\n{failure}"
-        ) from failure
+        buffer_types = self._types(signature, opened | frozenset(signature.aliased))
+        try:
+            overload = _numba_entry.compile_kernel(
+                self.kernel,
+                [buffer_types[b] for b in assignment.positional],
+                {name: buffer_types[b] for name, b in assignment.named},
+            )
+        except Exception as e:
+            return e
+        if _numba_readonly.may_write(overload):
+            return TypeError("the kernel may write to a read-only input")
+        return overload
 
     def _entry_parameters(self, signature: Signature, assignment: Assignment) -> list[Any]:
         """For each of the kernel's parameters its buffer; None for a default."""

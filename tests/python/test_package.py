@@ -1,5 +1,6 @@
 """The package as a whole: what leaves the library, what an import costs, documents that run."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -102,3 +103,20 @@ def test_every_dtype_of_xla_is_known():
     assert len(names) == len({code for code, _ in names.values()}) == 31
     assert names["float32"] == (11, 32)
     assert names["int4"] == (21, 4)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler for the floor")
+def test_benchmarks_run_and_save_their_figures(tmp_path):
+    for script, arguments in (
+        ("per_call.py", ["--only", "Python", "--rounds", "1"]),
+        ("threads.py", ["--rounds", "1"]),
+    ):
+        saved = tmp_path / f"{script}.json"
+        command = [sys.executable, str(ROOT / "benchmarks" / script), *arguments]
+        done = subprocess.run(
+            [*command, "--json", str(saved)], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        (rows,) = json.loads(saved.read_text())["results"].values()
+        assert "kernbridge" in [row["name"] for row in rows]
+        assert all(row["median"] > 0 for row in rows)

@@ -126,6 +126,24 @@ def test_explicit_signatures(signature, copied):
     assert copied is None or copied in said[0]
 
 
+def test_only_what_is_written_is_copied():
+    @numba.njit
+    def kernel(a, b, c, d, out):
+        b[0] = 1
+        d.flat[0] = 1
+        out[:] = a + b + c + d
+
+    x = jnp.zeros(4)
+    op = numba_kernel(kernel, OUT)
+    with pytest.warns(
+        kernbridge.KernbridgeWarning, match=r"write to input 1 \(b\), input 3 \(d\), w"
+    ):
+        np.testing.assert_array_equal(op(x, x, x, x), [2, 0, 0, 0])
+    np.testing.assert_array_equal(x, np.zeros(4))
+    text = jax.jit(op).lower(x, x, x, x).as_text()
+    assert text.count("output_operand_alias<") == 2
+
+
 def test_copies_are_separate_for_each_slice_of_a_batch():
     @numba.njit
     def scratch(x, y, out):

@@ -79,7 +79,7 @@ def test_eight_threads_compile_a_kernel_once(monkeypatch):
     assert _core.registry_stats()[0] == before + 1
 
 
-def test_two_calls_can_wait_for_each_other():
+def test_two_calls_can_wait_for_each_other(x64):
     """Each kernel ends only once the other has begun: impossible if one held the GIL or a lock."""
     flags = np.zeros(2, np.int64)
 
@@ -93,8 +93,6 @@ def test_two_calls_can_wait_for_each_other():
                 return
         out[0] = 0
 
-    with_x64 = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
     op = jax.jit(lambda w, me: numba_kernel(meet, S((1,), jnp.int32))(w, me=me))
     where = jnp.array([flags.ctypes.data])
     flags[:] = 1
@@ -105,10 +103,7 @@ def test_two_calls_can_wait_for_each_other():
     def work(i):
         met[i] = int(op(where, i)[0])
 
-    try:
-        together(2, work)
-    finally:
-        jax.config.update("jax_enable_x64", with_x64)
+    together(2, work)
     assert met == {0: 1, 1: 1}
 
 

@@ -97,13 +97,6 @@ def test_aliased_operand(axes, nested):
 
 
 def test_batch_of_a_kernel_without_outputs():
-    seen = np.zeros(3, np.float32)
-    address = seen.ctypes.data
-
-    @numba.njit
-    def record(x, i):
-        numba.carray(numba.np.unsafe.ndarray.address_as_void_pointer(address), 3)[i[()]] = x[0]
-
     @numba.njit
     def count(x):
         if x[0] < 0:
