@@ -5,6 +5,7 @@ Everything here runs when a kernel is wrapped or traced, never when the operatio
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -118,13 +119,28 @@ class OperationSpec:
         """The outputs of a call with these inputs; calls `outs` if it is a function."""
         if isinstance(self.outs, Outputs):
             return self.outs.canonical(self.label)
-        outs = self.outs(
-            *(jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs),
-            **{name: jax.ShapeDtypeStruct(t.shape, t.dtype) for name, t in scalars.items()},
-        )
+        given = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs]
+        named = {name: jax.ShapeDtypeStruct(t.shape, t.dtype) for name, t in scalars.items()}
+        self._check_arguments_of_outs(given, named)
+        outs = self.outs(*given, **named)
         outputs = Outputs.of(self.label, outs).canonical(self.label)
         _check_output_indices(self.label, self.aliases, len(outputs.types))
         return outputs
+
+    def _check_arguments_of_outs(self, given: Sequence[Any], named: Mapping[str, Any]) -> None:
+        try:
+            signature = inspect.signature(self.outs)  # type: ignore[arg-type]
+        except (TypeError, ValueError):  # a callable that does not tell
+            return
+        try:
+            signature.bind(*given, **named)
+        except TypeError as e:
+            keywords = ", ".join(named) or "no keywords"
+            raise TypeError(
+                f"{self.label}: `outs` is a function of {signature}, and the call has {len(given)} "
+                f"inputs and {keywords}: {e}. It is called with one ShapeDtypeStruct per input, "
+                "and one by name per keyword"
+            ) from None
 
     def check_aliases(self, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
         """An aliased pair must be the same kind of array."""
