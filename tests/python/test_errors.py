@@ -107,6 +107,16 @@ def test_argument_that_is_neither_array_nor_scalar(value):
         numba_kernel(scale, OUT)(x, alpha=value)
 
 
+def test_call_that_outs_cannot_take():
+    op = numba_kernel(scale, lambda x, alpha: OUT)
+    with pytest.raises(
+        TypeError, match=r"'scale': `outs` is a function of \(x, alpha\), and the call has 1 inputs"
+    ):
+        op(x)
+    with pytest.raises(TypeError, match=r"1 inputs and beta: .*'(alpha|beta)'"):
+        op(x, beta=1.0)
+
+
 def test_keyword_that_is_an_array():
     with pytest.raises(ValueError, match=r"keyword 'alpha' is an array, float32\[4\]"):
         numba_kernel(scale, OUT)(x, alpha=x)
