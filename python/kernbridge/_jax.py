@@ -74,7 +74,7 @@ class NativeCall(NamedTuple):
     copied: tuple[
         int, ...
     ]  # operands that the kernel may write to, though the caller did not say so
-    portable: str  # empty, or why this call cannot be exported
+    why_not_portable: str  # empty, or why this call cannot be exported
 
 
 class Frontend(Protocol):
@@ -146,8 +146,8 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
         for i, aval in enumerate(ctx.avals_in)
     ]
     native = frontend.lower(platform, types, call)
-    if native.portable and ctx.module_context.lowering_parameters.for_export:
-        raise ValueError(f"{frontend.label} cannot be exported: {native.portable}")
+    if native.why_not_portable and ctx.module_context.lowering_parameters.for_export:
+        raise ValueError(f"{frontend.label} cannot be exported: {native.why_not_portable}")
 
     operands_in, avals_in, masks = list(operands), list(ctx.avals_in), [*call.masks]
     for i in native.copied:

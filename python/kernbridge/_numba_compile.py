@@ -262,7 +262,7 @@ class Compiler:
         )
 
 
-def native_call(native: Native, origin: str, portable: str) -> NativeCall:
+def native_call(native: Native, origin: str, why_not_portable: str) -> NativeCall:
     """What the lowering needs of registered code."""
     from kernbridge._fingerprint import key_of
 
@@ -272,5 +272,5 @@ def native_call(native: Native, origin: str, portable: str) -> NativeCall:
         key=key_of(native.digest),
         origin=origin,
         copied=native.copied,
-        portable=portable,
+        why_not_portable=why_not_portable,
     )

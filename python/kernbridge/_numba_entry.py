@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 from llvmlite import binding, ir
 from numba.core import compiler, errors, types
 from numba.core.caching import NullCache
@@ -161,8 +162,8 @@ def _arguments(
     """The kernel's arguments as Numba flattens them; a default value takes none."""
     flat = iter(parameters)
     for compiled_type in overload.arguments:
-        members = list(compiled_type) if isinstance(compiled_type, types.BaseTuple) else None
-        for member in members if members is not None else [compiled_type]:
+        is_tuple = isinstance(compiled_type, types.BaseTuple)  # of the kernel's *args
+        for member in compiled_type if is_tuple else (compiled_type,):
             parameter = next(flat)
             if parameter is None:
                 continue
@@ -197,7 +198,7 @@ def _array(context: Any, builder: Any, buffers: Any, parameter: Parameter) -> It
     """meminfo, parent, number of items, item size, data, extents, strides in bytes."""
     array = parameter.type
     item = context.get_data_type(array.dtype)
-    null = ir.IntType(8).as_pointer()(None)
+    null = _POINTER(None)
     size = _INT64(context.get_abi_sizeof(item))
     extents = _extents(builder, buffers, parameter)
     strides, inside = [], size
@@ -231,16 +232,12 @@ def _flatten(value: Any) -> Iterator[Any]:
 
 def num_threads() -> int:
     """Threads that Numba would use for a parallel kernel on this thread."""
-    import numba
-
     return numba.get_num_threads()
 
 
 def pool_functions() -> tuple[int, int, bool]:
     """Addresses of Numba's get_num_threads and set_num_threads, and whether the threading layer
     takes one caller at a time. Starts the layer."""
-    import numba
-
     numba.get_num_threads()  # starts it
     return (
         binding.address_of_symbol("get_num_threads") or 0,

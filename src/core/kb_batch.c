@@ -6,7 +6,6 @@
 #include "core/kb_plan.h"
 
 #include <stdbool.h>
-#include <string.h>
 
 enum { INLINE_BUFFERS = 16, INLINE_STRIDES = 64 }; /* beyond these, one allocation */
 

@@ -29,13 +29,19 @@ static uint32_t index_in_role(const kb_kernel *kernel, uint32_t i)
     return i < kernel->n_inputs ? i : i - kernel->n_inputs;
 }
 
+/* The rank that buffer i must have: its own, and its batch axes. */
+static int64_t rank_in_call(const kb_frame *frame, uint32_t i)
+{
+    return frame->kernel->buffers[i].rank + __builtin_popcount(kb_frame_mask(frame, i));
+}
+
 static KB_COLD kb_status describe_mismatch(const kb_frame *frame, kb_error *err)
 {
     const kb_kernel *kernel = frame->kernel;
     for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++) {
         const kb_xla_buffer *raw = kb_frame_raw(frame, i);
         const kb_buffer_spec *spec = &kernel->buffers[i];
-        int64_t rank = spec->rank + __builtin_popcount(kb_frame_mask(frame, i));
+        int64_t rank = rank_in_call(frame, i);
         if (raw->dtype != spec->dtype)
             return kb_error_set(err, KB_INVALID_ARGUMENT, "%s: %s %u (%s) is %s, expected %s",
                                 kernel->name, role(kernel, i), index_in_role(kernel, i), spec->name,
@@ -59,8 +65,8 @@ static KB_COLD kb_status describe_counts(const kb_frame *frame, kb_error *err)
                         kernel->n_inputs, kernel->n_outputs + kernel->n_hidden);
 }
 
-static KB_COLD kb_status read_batch(kb_frame *frame, const int64_t *words, size_t n_words,
-                                    kb_error *err)
+static __attribute__((noinline)) kb_status read_batch(kb_frame *frame, const int64_t *words,
+                                                      size_t n_words, kb_error *err)
 {
     const kb_kernel *kernel = frame->kernel;
     if (n_words != 1 + (size_t)kernel->n_inputs)
@@ -81,32 +87,33 @@ static KB_COLD kb_status read_batch(kb_frame *frame, const int64_t *words, size_
     return KB_OK;
 }
 
+/* 0 if the buffer is what the kernel expects, with `rank` axes; anything else if not. */
+static inline uint64_t difference(const kb_xla_buffer *raw, int32_t type,
+                                  const kb_buffer_spec *spec, int64_t rank)
+{
+    return (uint32_t)(raw->dtype ^ spec->dtype) | (uint32_t)(type ^ KB_XLA_BUFFER) |
+           (uint64_t)(raw->rank ^ rank);
+}
+
 /* Compares `n` operands or results with what the kernel expects; 0 if nothing differs. */
 static inline uint64_t compare(const kb_xla_buffers *list, const kb_buffer_spec *spec, uint32_t n)
 {
     uint64_t differs = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const kb_xla_buffer *raw = list->buffers[i];
-        differs |= (uint32_t)(raw->dtype ^ spec[i].dtype) |
-                   (uint32_t)(list->types[i] ^ KB_XLA_BUFFER) |
-                   (uint64_t)(raw->rank ^ spec[i].rank);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        differs |= difference(list->buffers[i], list->types[i], &spec[i], spec[i].rank);
     return differs;
 }
 
 /* The same where buffers have batch axes as well. */
-static KB_COLD uint64_t compare_batched(const kb_frame *frame)
+static __attribute__((noinline)) uint64_t compare_batched(const kb_frame *frame)
 {
     const kb_kernel *kernel = frame->kernel;
     uint64_t differs = 0;
     for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++) {
-        const kb_xla_buffer *raw = kb_frame_raw(frame, i);
-        const kb_buffer_spec *spec = &kernel->buffers[i];
-        int64_t rank = spec->rank + __builtin_popcount(kb_frame_mask(frame, i));
         const kb_xla_buffers *list = i < kernel->n_inputs ? &frame->xla->args : &frame->xla->rets;
         int32_t type = list->types[index_in_role(kernel, i)];
-        differs |= (uint32_t)(raw->dtype ^ spec->dtype) | (uint32_t)(type ^ KB_XLA_BUFFER) |
-                   (uint64_t)(raw->rank ^ rank);
+        differs |=
+            difference(kb_frame_raw(frame, i), type, &kernel->buffers[i], rank_in_call(frame, i));
     }
     return differs;
 }

@@ -98,13 +98,18 @@ static int64_t key_of(const kb_xla_array *call)
     return *(const int64_t *)call->data;
 }
 
+static KB_COLD kb_status refuse_unregistered(kb_error *err)
+{
+    return kb_error_set(err, KB_NOT_FOUND,
+                        "the kernel of this kernbridge call is not registered in this process");
+}
+
 static kb_status resolve(const kb_xla_frame *frame, const uint8_t *digest, kb_error *err)
 {
     kb_handler_resolver *fn = atomic_load(&resolver);
     const kb_xla_bytes *origin = KB_ATTRS_FIND(&frame->attrs, "origin", KB_XLA_ATTR_STRING);
     if (!fn || !origin)
-        return kb_error_set(err, KB_NOT_FOUND,
-                            "the kernel of this kernbridge call is not registered in this process");
+        return refuse_unregistered(err);
     return fn(digest, *origin, err);
 }
 
@@ -150,8 +155,7 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
     const kb_registry *kernels = atomic_load_explicit(&registry, memory_order_acquire);
     const kb_kernel *kernel = kernels ? kb_registry_find(kernels, key_of(call)) : NULL;
     if (!kernel)
-        return kb_error_set(err, KB_NOT_FOUND,
-                            "the kernel of this kernbridge call is not registered in this process");
+        return refuse_unregistered(err);
 
     kb_frame frame;
     kb_status s = kb_frame_read(&frame, kernel, xla, call, err);
