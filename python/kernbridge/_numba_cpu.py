@@ -6,7 +6,7 @@ import dis
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from kernbridge import _numba_origin
@@ -138,6 +138,8 @@ class NumbaCpu:
         """The operation of this kernel and specification; the same one while it is remembered."""
         if isinstance(spec.outs, Outputs):
             self.compiler.parameters.check_outputs(len(spec.outs.types))
+        if not isinstance(spec.outs, Hashable):  # an object that is called and compared by value
+            return Operation(spec, frontend=self)
         with self._lock:
             operation = self._operations.pop(spec, None) or Operation(spec, frontend=self)
             self._operations[spec] = operation  # the most recently used is last

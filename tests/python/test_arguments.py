@@ -1,5 +1,6 @@
 """Keyword scalars, positional scalars, outputs as a function, dtypes that Numba lacks."""
 
+import dataclasses
 import warnings
 
 import jax
@@ -141,6 +142,24 @@ def test_outs_as_function_serves_every_shape():
     assert all(isinstance(t, S) for call in seen for t in call)
     assert [call[0].shape for call in seen] == [(3,), (0,), (11,)]
     assert seen[0][2].shape == ()
+
+
+def test_outs_may_be_an_object_that_cannot_be_hashed():
+    @dataclasses.dataclass
+    class Repeated:
+        times: int
+
+        def __call__(self, x):
+            return S((self.times * x.size,), x.dtype)
+
+    @numba.njit
+    def repeat(x, out):
+        for i in range(out.size):
+            out[i] = x[i % x.size]
+
+    for times in (2, 3):
+        op = numba_kernel(repeat, Repeated(times))
+        np.testing.assert_array_equal(op(x), np.tile(x, times))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
