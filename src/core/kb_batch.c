@@ -56,7 +56,7 @@ static kb_status count_slices(batch *b, const kb_frame *frame, kb_error *err)
         if (b->size[level] < 0 || __builtin_mul_overflow(b->n_slices, b->size[level], &b->n_slices))
             return kb_error_set(
                 err, KB_INVALID_ARGUMENT,
-                "%s: batch level %u belongs to no buffer, or there are too many slices",
+                "%s: batch level %u belongs to no buffer, or its extent is too large",
                 frame->kernel->name, level);
     return KB_OK;
 }
