@@ -1,4 +1,4 @@
-"""BrainEvent: a ctypes callback into Python for every call."""
+"""BrainEvent: a ctypes callback into Python for every call of a Numba kernel."""
 
 from __future__ import annotations
 
@@ -17,3 +17,12 @@ def wrap(kernel: Any, outs: Any) -> Callable[..., Any]:
     import brainevent
 
     return brainevent.numba_kernel(kernel, outs=outs)
+
+
+def wrap_cuda(kernel: Any, outs: Any) -> Callable[..., Any]:
+    import brainevent
+
+    return brainevent.numba_cuda_kernel(kernel, outs=outs, launch_dims=outs.shape[0])
+
+
+CUDA = {"BrainEvent numba_cuda_kernel": wrap_cuda}

@@ -12,6 +12,8 @@ from kernbridge._errors import (
     KernelNotAvailableError,
 )
 from kernbridge._numba_cpu import numba_kernel
+from kernbridge._numba_cuda import numba_cuda_kernel
+from kernbridge._numba_cuda_callable import numba_cuda_callable
 from kernbridge._operation import Operation
 
 __version__ = "0.1.0.dev0"
@@ -24,5 +26,7 @@ __all__ = [
     "KernelNotAvailableError",
     "Operation",
     "__version__",
+    "numba_cuda_callable",
+    "numba_cuda_kernel",
     "numba_kernel",
 ]

@@ -19,11 +19,13 @@ from jax.core import ShapedArray
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import PartitionSpec
 
-from kernbridge import _core
+from kernbridge import _core, _debug
+from kernbridge._cuda_toolchain import has_fake_driver
 from kernbridge._errors import KernbridgeWarning, KernelNotAvailableError
 from kernbridge._spec import ArrayType, Call, Dim
 
 BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
+PROGRAM_CARRIED_MAX = 64 * 1024  # larger ones only travel in exported programs
 
 try:
     from jax._src import core as _jax_core
@@ -70,11 +72,11 @@ class NativeCall(NamedTuple):
     target: str
     digest: bytes  # identity of the kernel; its first eight bytes are the key
     key: int
-    origin: str  # where a fresh process finds the kernel
-    copied: tuple[
-        int, ...
-    ]  # operands that the kernel may write to, though the caller did not say so
+    origin: str  # where a fresh process finds the kernel; empty if the program is the kernel
+    copied: tuple[int, ...]  # operands that the kernel may write to, without leave of the caller
     why_not_portable: str  # empty, or why this call cannot be exported
+    temporaries: tuple[ArrayType, ...] = ()  # results that only the kernel sees, for each slice
+    program: bytes = b""  # what a fresh process makes the kernel of
 
 
 class Frontend(Protocol):
@@ -141,12 +143,15 @@ def _levels(mask: int) -> int:
 
 
 def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
+    if platform not in frontend.platforms:
+        _refuse_platform(ctx, frontend)
+    for_export = ctx.module_context.lowering_parameters.for_export
     types = [
         ArrayType(aval.shape[_levels(call.mask_of(i)) :], np.dtype(aval.dtype))
         for i, aval in enumerate(ctx.avals_in)
     ]
     native = frontend.lower(platform, types, call)
-    if native.why_not_portable and ctx.module_context.lowering_parameters.for_export:
+    if native.why_not_portable and for_export:
         raise ValueError(f"{frontend.label} cannot be exported: {native.why_not_portable}")
 
     operands_in, avals_in, masks = list(operands), list(ctx.avals_in), [*call.masks]
@@ -162,10 +167,13 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
         "digest": np.frombuffer(native.digest, np.uint8),
         "origin": native.origin,
     }
+    if native.program and (for_export or len(native.program) <= PROGRAM_CARRIED_MAX):
+        attributes["program"] = np.frombuffer(native.program, np.uint8)
     rule = jax.ffi.ffi_lowering(
         native.target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect
     )
     hidden = [avals_in[i] for i in native.copied]
+    hidden += [ShapedArray((*call.batch_shape, *t.shape), t.dtype) for t in native.temporaries]
     wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden])
     return rule(wide, *operands_in, **attributes)[: len(call.outs)]
 
@@ -187,16 +195,27 @@ def _with_all_levels(ctx: Any, operand: Any, aval: Any, call: Call, index: int) 
     return result, wide
 
 
-def _lower_elsewhere(ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
+def _refuse_platform(ctx: Any, frontend: Frontend) -> None:
     platform = ", ".join(ctx.module_context.platforms)
+    where = " or ".join(frontend.platforms)
+    remedy = (
+        "Commit its inputs to the CPU, jax.device_put(x, jax.devices('cpu')[0]), or run the "
+        "program under jax.default_device(jax.devices('cpu')[0])"
+        if "cpu" in frontend.platforms
+        else "Run the program where JAX sees a GPU (pip install 'jax[cuda13]'; jax.devices() "
+        "lists them), or commit its inputs to one, jax.device_put(x, jax.devices('cuda')[0])"
+    )
     raise KernelNotAvailableError(
-        f"{frontend.label} has a kernel for {', '.join(frontend.platforms)}, and was lowered for "
-        f"{platform}. Commit its inputs to the CPU, jax.device_put(x, jax.devices('cpu')[0]), or "
-        "run the program under jax.default_device(jax.devices('cpu')[0])."
+        f"{frontend.label} has a kernel for {where}, and was lowered for {platform}. {remedy}."
     )
 
 
-mlir.register_lowering(call_p, functools.partial(_lower, "cpu"), platform="cpu")
+def _lower_elsewhere(ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
+    _refuse_platform(ctx, frontend)
+
+
+for _platform in ("cpu", "cuda"):
+    mlir.register_lowering(call_p, functools.partial(_lower, _platform), platform=_platform)
 mlir.register_lowering(call_p, _lower_elsewhere)
 
 
@@ -260,5 +279,9 @@ def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
 ad.primitive_jvps[call_p] = _no_derivative
 ad.primitive_transposes[call_p] = _no_derivative
 
-for _name, _handlers in {"kernbridge.host": _core.host_handlers()}.items():
-    jax.ffi.register_ffi_target(_name, _handlers, platform="cpu")
+jax.ffi.register_ffi_target("kernbridge.host", _core.host_handlers(), platform="cpu")
+for _name, _handlers in _core.cuda_handlers().items():
+    jax.ffi.register_ffi_target(_name, _handlers, platform="CUDA")
+    if has_fake_driver():
+        jax.ffi.register_ffi_target(_name, _handlers, platform="cpu")
+_debug.install(has_fake_driver())

@@ -3,7 +3,8 @@
 Numba refuses `x[i] = v`, `x.fill(v)` and most others while it infers types. These it lets through
 (0.60 to 0.68): assignment through `x.flat` and `np.nditer`, `np.ascontiguousarray(x)` (which
 returns x itself, typed writable), `np.fill_diagonal(x, v)`, an `out` argument of `np.dot`, and C
-pointers. Imported only when a kernel is compiled, since it imports Numba.
+pointers. Numba-CUDA lets all of `cuda.atomic` through besides. Imported only when a kernel is
+compiled, since it imports Numba.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import Any
 import numpy as np
 from numba.core import ir, types
 
+try:
+    from numba.cuda.core import ir as cuda_ir
+except ImportError:  # without Numba-CUDA, or with one that shares Numba's own
+    cuda_ir = ir
+
 _ALIASING = (np.ascontiguousarray, np.asfortranarray, np.fill_diagonal)
+_SET_ITEM = (ir.SetItem, ir.StaticSetItem, cuda_ir.SetItem, cuda_ir.StaticSetItem)
+_EXPR = (ir.Expr, cuda_ir.Expr)
 _SUSPECT_NAMES = frozenset(
     ("flat", "nditer", "ascontiguousarray", "asfortranarray", "fill_diagonal", "ctypes", "dot")
 )
@@ -23,6 +31,11 @@ _SUSPECT_NAMES = frozenset(
 def may_write(overload: Any) -> bool:
     """Whether this compiled kernel, or one that it calls, may write to a read-only argument."""
     return _may_write(overload.kernel, overload.arguments, overload.compiled, set())
+
+
+def may_write_on_gpu(device: Any, overload: Any) -> bool:
+    """The same of a compiled device function."""
+    return _may_write(device, overload.signature.args, overload, set())
 
 
 def _may_write(kernel: Any, arguments: Any, compiled: Any, seen: set[Any]) -> bool:
@@ -44,7 +57,7 @@ def _may_write(kernel: Any, arguments: Any, compiled: Any, seen: set[Any]) -> bo
     return any(
         _call_may_write(typemap.get(expr.func.name), signature, seen)
         for expr, signature in annotation.calltypes.items()
-        if isinstance(expr, ir.Expr) and expr.op == "call" and signature is not None
+        if isinstance(expr, _EXPR) and expr.op == "call" and signature is not None
     )
 
 
@@ -55,7 +68,7 @@ def _is_read_only(t: Any) -> bool:
 
 
 def _assigns_through(statement: Any, typemap: Any, iterates: bool) -> bool:
-    if not isinstance(statement, (ir.SetItem, ir.StaticSetItem)):
+    if not isinstance(statement, _SET_ITEM):
         return False
     target = typemap.get(statement.target.name)
     if isinstance(target, types.NumpyFlatType):
@@ -70,7 +83,14 @@ def _call_may_write(function: Any, signature: Any, seen: set[Any]) -> bool:
     key = getattr(function, "typing_key", None)
     if key is np.dot:
         return len(signature.args) > 2 and _is_read_only(signature.args[2])
+    if _is_atomic(key) or getattr(key, "__name__", "") == "from_buffer":
+        return any(_is_read_only(a) for a in signature.args)
     return key in _ALIASING and any(_is_read_only(a) for a in signature.args)
+
+
+def _is_atomic(key: Any) -> bool:
+    module, name = getattr(key, "__module__", ""), getattr(key, "__qualname__", "")
+    return module == "numba.cuda.stubs" and name.startswith("atomic")
 
 
 def _statements(blocks: Iterable[Any]) -> Iterator[Any]:

@@ -49,3 +49,35 @@ def set_numba_num_threads(n: int | None) -> None:
 def get_numba_num_threads() -> int | None:
     """What `set_numba_num_threads` chose, or None."""
     return _core.get_num_threads() or None
+
+
+_architectures: tuple[tuple[int, int], ...] | None = None
+
+
+def set_cuda_architectures(architectures: str | None) -> None:
+    """Choose the GPUs that kernels are compiled for from now on.
+
+    By default these are the GPUs of this machine, or, where it has none, one of each generation
+    that CUDA 13 compiles for. The environment variable KERNBRIDGE_CUDA_ARCHS does the same.
+
+    Parameters
+    ----------
+    architectures : str or None
+        Compute capabilities, as in "8.0, 9.0" or "sm_90"; None returns to the default.
+
+    Raises
+    ------
+    ValueError
+        If `architectures` names none.
+    """
+    from kernbridge import _cuda_toolchain
+
+    global _architectures
+    _architectures = (
+        None if architectures is None else _cuda_toolchain.read_architectures(architectures)
+    )
+
+
+def get_cuda_architectures() -> tuple[tuple[int, int], ...] | None:
+    """What `set_cuda_architectures` chose, as (major, minor), or None."""
+    return _architectures

@@ -140,6 +140,13 @@ typedef struct kb_xla_error_destroy {
     kb_xla_error *error;
 } kb_xla_error_destroy;
 
+typedef struct kb_xla_stream_get {
+    size_t struct_size;
+    kb_xla_extension *extension_start;
+    kb_xla_context *context;
+    void *stream; /* out: of CUDA, a CUstream */
+} kb_xla_stream_get;
+
 typedef void kb_xla_task(void *data);
 
 typedef struct kb_xla_schedule {
@@ -172,7 +179,7 @@ struct kb_xla_api {
     kb_xla_unused *error_get_message;
     void (*error_destroy)(kb_xla_error_destroy *args);
     kb_xla_unused *handler_register;
-    kb_xla_unused *stream_get;
+    kb_xla_error *(*stream_get)(kb_xla_stream_get *args);
     kb_xla_unused *type_register;
     kb_xla_unused *execution_context_get;
     kb_xla_unused *state_set;

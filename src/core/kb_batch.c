@@ -134,14 +134,49 @@ static kb_status batch_open(batch *b, const kb_frame *frame, kb_error *err)
     return read_strides(b, frame, err);
 }
 
-/* Points every buffer at slice `index`; level 0 runs fastest. A buffer without an address has no
- * elements, and keeps none. */
-static void seek(batch *b, const kb_frame *frame, int64_t index)
+/* Neighbouring levels that every buffer has either all or none of: one axis, to those who can use
+ * it. */
+typedef struct group {
+    uint32_t first;
+    uint32_t end;
+    int64_t n_slices;
+} group;
+
+static bool mergeable(const batch *b, const kb_frame *frame, uint32_t level)
+{
+    for (uint32_t i = 0; i < b->n_buffers; i++) {
+        uint32_t mask = kb_frame_mask(frame, i);
+        if ((mask >> level & 1) != (mask >> (level + 1) & 1))
+            return false;
+    }
+    return true;
+}
+
+/* The group with most slices. */
+static group choose_group(const batch *b, const kb_frame *frame)
+{
+    group best = {0, 0, 0};
+    for (uint32_t first = 0; first < b->n_levels;) {
+        group g = {first, first + 1, b->size[first]};
+        while (g.end < b->n_levels && mergeable(b, frame, g.end - 1))
+            g.n_slices *= b->size[g.end++];
+        if (g.n_slices > best.n_slices)
+            best = g;
+        first = g.end;
+    }
+    return best;
+}
+
+/* Points every buffer at slice `index` of the levels outside `inner`; the lowest runs fastest. A
+ * buffer without an address has no elements, and keeps none. */
+static void seek(batch *b, const kb_frame *frame, const group *inner, int64_t index)
 {
     for (uint32_t i = 0; i < b->n_buffers; i++) {
         char *data = kb_frame_raw(frame, i)->data;
         int64_t left = index;
         for (uint32_t level = 0; data && level < b->n_levels; level++) {
+            if (level >= inner->first && level < inner->end)
+                continue;
             data += left % b->size[level] * b->strides[level * b->n_buffers + i];
             left /= b->size[level];
         }
@@ -156,17 +191,19 @@ static void advance(batch *b)
             b->slices[i].data = (char *)b->slices[i].data + b->strides[i];
 }
 
-static kb_status run_slices(batch *b, const kb_frame *frame, kb_error *err)
+/* Runs a step that serves one slice at a time. */
+static kb_status run_narrow(batch *b, const kb_frame *frame, kb_frame *slice_frame,
+                            const kb_step *step, kb_error *err)
 {
-    kb_frame slice_frame = *frame;
-    slice_frame.inputs = b->pointers;
-    slice_frame.outputs = b->pointers + frame->kernel->n_inputs;
+    const group none = {0, 0, 1};
+    slice_frame->n_slices = 1;
+    slice_frame->strides = NULL;
     for (int64_t slice = 0; slice < b->n_slices; slice++) {
         if (slice % b->size[0] == 0)
-            seek(b, frame, slice);
+            seek(b, frame, &none, slice);
         else
             advance(b);
-        kb_status s = kb_plan_run(&frame->kernel->plan, &slice_frame, err);
+        kb_status s = kb_plan_step(step, slice_frame, err);
         if (s != KB_OK) {
             kb_error_append(err, " [slice %lld of a batch of %lld]", (long long)slice,
                             (long long)b->n_slices);
@@ -176,12 +213,47 @@ static kb_status run_slices(batch *b, const kb_frame *frame, kb_error *err)
     return KB_OK;
 }
 
+/* Runs a step that serves all slices of a group at once. */
+static kb_status run_wide(batch *b, const kb_frame *frame, kb_frame *slice_frame,
+                          const kb_step *step, kb_error *err)
+{
+    group inner = choose_group(b, frame);
+    slice_frame->n_slices = inner.n_slices;
+    slice_frame->strides = b->strides + (size_t)inner.first * b->n_buffers;
+    for (int64_t outer = 0; outer < b->n_slices / inner.n_slices; outer++) {
+        seek(b, frame, &inner, outer);
+        kb_status s = kb_plan_step(step, slice_frame, err);
+        if (s != KB_OK) {
+            kb_error_append(err, " [a batch of %lld]", (long long)b->n_slices);
+            return s;
+        }
+    }
+    return KB_OK;
+}
+
+/* Step by step, each for all slices: slices know nothing of each other. */
+static kb_status run_steps(batch *b, const kb_frame *frame, kb_error *err)
+{
+    const kb_plan *plan = &frame->kernel->plan;
+    kb_frame slice_frame = *frame;
+    slice_frame.inputs = b->pointers;
+    slice_frame.outputs = b->pointers + frame->kernel->n_inputs;
+    for (uint32_t i = 0; b->n_slices > 0 && i < plan->n_steps; i++) {
+        const kb_step *step = &plan->steps[i];
+        kb_status s = step->wide ? run_wide(b, frame, &slice_frame, step, err)
+                                 : run_narrow(b, frame, &slice_frame, step, err);
+        if (s != KB_OK)
+            return s;
+    }
+    return KB_OK;
+}
+
 static __attribute__((noinline)) kb_status run_batch(const kb_frame *frame, kb_error *err)
 {
     batch b;
     kb_status s = batch_open(&b, frame, err);
     if (s == KB_OK)
-        s = run_slices(&b, frame, err);
+        s = run_steps(&b, frame, err);
     kb_free(b.allocated);
     return s;
 }

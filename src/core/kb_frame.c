@@ -19,6 +19,15 @@ uint32_t kb_frame_mask(const kb_frame *frame, uint32_t i)
     return (1u << frame->n_levels) - 1; /* results have every level */
 }
 
+int64_t kb_buffer_count(const kb_xla_buffer *buffer)
+{
+    int64_t count = 1;
+    for (int64_t d = 0; d < buffer->rank; d++)
+        if (buffer->dims[d] < 0 || __builtin_mul_overflow(count, buffer->dims[d], &count))
+            return -1;
+    return count;
+}
+
 static const char *role(const kb_kernel *kernel, uint32_t i)
 {
     return i < kernel->n_inputs ? "input" : "output";
@@ -126,6 +135,8 @@ kb_status kb_frame_read(kb_frame *frame, const kb_kernel *kernel, const kb_xla_f
     frame->inputs = xla->args.buffers;
     frame->outputs = xla->rets.buffers;
     frame->n_levels = 0;
+    frame->n_slices = 1;
+    frame->strides = NULL;
     uint32_t n_inputs = kernel->n_inputs, n_results = kernel->n_outputs + kernel->n_hidden;
     if (xla->args.size != n_inputs || xla->rets.size != n_results)
         return describe_counts(frame, err);

@@ -16,7 +16,21 @@ typedef struct kb_frame {
     void *const *outputs; /* visible results, then hidden ones */
     const int64_t *masks; /* of the operands; unused without a batch */
     uint32_t n_levels;    /* of the batch; 0 without one */
+    void *stream;         /* GPU: where steps are enqueued */
+    int device;           /* GPU: ordinal */
+    int64_t n_slices;     /* that a wide step must serve; 1 without a batch */
+    const int64_t *strides; /* of each buffer, in bytes, from one such slice to the next; NULL if 1 */
 } kb_frame;
+
+/* Buffer i (inputs, outputs, hidden) as a step sees it: in a batch, one slice. */
+static inline const kb_xla_buffer *kb_frame_buffer(const kb_frame *frame, uint32_t i)
+{
+    uint32_t n_inputs = frame->kernel->n_inputs;
+    return i < n_inputs ? frame->inputs[i] : frame->outputs[i - n_inputs];
+}
+
+/* Elements of a buffer; -1 if an extent is negative or the product overflows. */
+int64_t kb_buffer_count(const kb_xla_buffer *buffer);
 
 /* Fills `frame` from XLA's. `call` is the attribute of that name, see kb_handler.h. Checks the
  * number, dtype and rank of every buffer. Allocates nothing. */

@@ -36,7 +36,7 @@ static int lesser(int a, int b)
 
 /* XLA asks for metadata at registration, through an extension, and takes API versions from 0.1 up
  * to its own. Before 0.2 the query has no API table. */
-static KB_COLD bool answer_metadata(kb_xla_frame *frame, uint32_t traits)
+KB_COLD bool kb_handler_answer(kb_xla_frame *frame, uint32_t traits)
 {
     for (kb_xla_extension *e = frame->extension_start; e; e = e->next) {
         if (e->type != KB_XLA_EXTENSION_METADATA)
@@ -51,7 +51,7 @@ static KB_COLD bool answer_metadata(kb_xla_frame *frame, uint32_t traits)
     return false;
 }
 
-static KB_COLD kb_xla_error *fail(const kb_xla_frame *frame, kb_error *err)
+KB_COLD kb_xla_error *kb_handler_fail(const kb_xla_frame *frame, kb_error *err)
 {
     kb_xla_error_create args = {
         .struct_size = KB_XLA_SIZE(kb_xla_error_create, code),
@@ -113,7 +113,7 @@ static kb_status resolve(const kb_xla_frame *frame, const uint8_t *digest, kb_er
     return fn(digest, *origin, err);
 }
 
-static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
+kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *load, kb_error *err)
 {
     kb_registry *kernels = kb_handler_registry();
     if (!kernels)
@@ -135,37 +135,47 @@ static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
     s = kb_registry_match(kernels, digest, &kernel, err);
     if (s != KB_NOT_FOUND)
         return s;
-    s = resolve(frame, digest, err);
+    s = load ? load(frame, digest, err) : KB_NOT_FOUND;
+    if (s == KB_NOT_FOUND)
+        s = resolve(frame, digest, err);
     return s == KB_OK ? kb_registry_match(kernels, digest, &kernel, err) : s;
 }
 
 kb_xla_error *kb_handler_host_instantiate(kb_xla_frame *frame)
 {
-    if (frame->extension_start && answer_metadata(frame, 0))
+    if (frame->extension_start && kb_handler_answer(frame, 0))
         return NULL;
     kb_error err;
-    return instantiate(frame, &err) == KB_OK ? NULL : fail(frame, &err);
+    return kb_handler_instantiate(frame, NULL, &err) == KB_OK ? NULL : kb_handler_fail(frame, &err);
+}
+
+kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
+                          const kb_xla_array **call, kb_error *err)
+{
+    *call = find_call(frame, err);
+    if (!*call)
+        return err->status;
+    const kb_registry *kernels = atomic_load_explicit(&registry, memory_order_acquire);
+    *kernel = kernels ? kb_registry_find(kernels, key_of(*call)) : NULL;
+    return KB_LIKELY(*kernel != NULL) ? KB_OK : refuse_unregistered(err);
 }
 
 static kb_status execute(const kb_xla_frame *xla, kb_error *err)
 {
-    const kb_xla_array *call = find_call(xla, err);
-    if (!call)
-        return err->status;
-    const kb_registry *kernels = atomic_load_explicit(&registry, memory_order_acquire);
-    const kb_kernel *kernel = kernels ? kb_registry_find(kernels, key_of(call)) : NULL;
-    if (!kernel)
-        return refuse_unregistered(err);
-
+    const kb_kernel *kernel;
+    const kb_xla_array *call;
+    kb_status s = kb_handler_find(xla, &kernel, &call, err);
+    if (!KB_LIKELY(s == KB_OK))
+        return s;
     kb_frame frame;
-    kb_status s = kb_frame_read(&frame, kernel, xla, call, err);
+    s = kb_frame_read(&frame, kernel, xla, call, err);
     return KB_LIKELY(s == KB_OK) ? kb_batch_run(&frame, err) : s;
 }
 
 kb_xla_error *kb_handler_host_execute(kb_xla_frame *frame)
 {
-    if (frame->extension_start && answer_metadata(frame, 0))
+    if (frame->extension_start && kb_handler_answer(frame, 0))
         return NULL;
     kb_error err;
-    return KB_LIKELY(execute(frame, &err) == KB_OK) ? NULL : fail(frame, &err);
+    return KB_LIKELY(execute(frame, &err) == KB_OK) ? NULL : kb_handler_fail(frame, &err);
 }

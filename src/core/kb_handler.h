@@ -17,6 +17,8 @@
 #include "core/kb_error.h"
 #include "core/kb_registry.h"
 
+#include <stdbool.h>
+
 /* The registry that the handlers look into; made at the first call, NULL without memory. */
 kb_registry *kb_handler_registry(void);
 
@@ -26,6 +28,26 @@ typedef kb_status kb_handler_resolver(const uint8_t digest[KB_DIGEST_SIZE], kb_x
                                       kb_error *err);
 
 void kb_handler_set_resolver(kb_handler_resolver *fn);
+
+/* Registers the kernel that the call itself carries; KB_NOT_FOUND if it carries none. */
+typedef kb_status kb_handler_loader(const kb_xla_frame *frame,
+                                    const uint8_t digest[KB_DIGEST_SIZE], kb_error *err);
+
+/* What the stages of a target are made of. */
+
+/* Answers XLA's query for metadata, if the frame is one; false for a call. */
+bool kb_handler_answer(kb_xla_frame *frame, uint32_t traits);
+
+/* Finds the kernel that the call names, in the registry, then by `load` (may be NULL), then by the
+ * resolver. */
+kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *load, kb_error *err);
+
+/* The kernel that the call names, and the call's attribute of that name. */
+kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
+                          const kb_xla_array **call, kb_error *err);
+
+/* XLA's error for ours. */
+KB_COLD kb_xla_error *kb_handler_fail(const kb_xla_frame *frame, kb_error *err);
 
 /* Target `kernbridge.host`. Instantiate finds the kernel or fails while XLA compiles. */
 kb_xla_error *kb_handler_host_instantiate(kb_xla_frame *frame);

@@ -85,5 +85,7 @@ kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err)
 
 void kb_kernel_free(kb_kernel *kernel)
 {
+    if (kernel && kernel->owner)
+        kernel->free_owner(kernel->owner);
     kb_free(kernel);
 }

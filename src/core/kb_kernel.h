@@ -32,11 +32,13 @@ typedef struct kb_kernel {
     uint32_t n_hidden;             /* results behind those, which only hold copies of operands */
     const kb_buffer_spec *buffers; /* inputs, outputs, hidden */
     kb_plan plan;
+    void *owner; /* of what its steps point to, or NULL */
+    void (*free_owner)(void *owner);
     size_t bytes; /* of this descriptor and all that it owns */
 } kb_kernel;
 
-/* Copies the description `from` (key, bytes and the slot counts of host steps are derived) into one
- * block that kb_kernel_free releases. KB_INVALID_ARGUMENT if a count, rank or dtype is out of
+/* Copies the description `from` (key and bytes are derived) into one block that kb_kernel_free
+ * releases; the copy has the same owner, which kb_kernel_free releases too. KB_INVALID_ARGUMENT if a count, rank or dtype is out of
  * range. */
 kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err);
 

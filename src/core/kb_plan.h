@@ -12,7 +12,12 @@
 struct kb_frame;
 
 typedef enum kb_step_kind {
-    KB_STEP_HOST, /* call a native function on this thread */
+    KB_STEP_HOST,     /* call a native function on this thread */
+    KB_STEP_LAUNCH,   /* enqueue a GPU kernel */
+    KB_STEP_FILL,     /* enqueue a fill of GPU memory */
+    KB_STEP_COPY,     /* enqueue a copy within GPU memory */
+    KB_STEP_CALLBACK, /* call Python */
+    KB_STEP_KINDS,
 } kb_step_kind;
 
 typedef struct kb_host_step {
@@ -23,8 +28,10 @@ typedef struct kb_host_step {
 
 typedef struct kb_step {
     kb_step_kind kind;
+    bool wide; /* serves all slices of the frame's group at once, see kb_batch.h */
     union {
         kb_host_step host;
+        const void *other; /* of the other kinds; belongs to the kernel's owner */
     };
 } kb_step;
 
@@ -33,7 +40,16 @@ typedef struct kb_plan {
     const kb_step *steps;
 } kb_plan;
 
-/* Runs every step on the buffers of `frame`, in order; stops at the first failure. */
+/* What runs the steps of one kind other than KB_STEP_HOST; `step` is their `other`. */
+typedef kb_status kb_step_runner(const void *step, const struct kb_frame *frame, kb_error *err);
+
+/* Set before the first plan with such a step is registered. */
+void kb_plan_set_runner(kb_step_kind kind, kb_step_runner *runner);
+
+/* Runs one step on the buffers of `frame`. */
+kb_status kb_plan_step(const kb_step *step, const struct kb_frame *frame, kb_error *err);
+
+/* Runs every step, in order; stops at the first failure. */
 kb_status kb_plan_run(const kb_plan *plan, const struct kb_frame *frame, kb_error *err);
 
 #endif

@@ -6,13 +6,28 @@
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 enum { NUMBA_HASH_SIZE = 20 };
 
 static PyObject *describe_exception; /* see kb_python_set_decoder_doc */
 static PyObject *resolve_kernel;     /* (digest, origin) -> None, or raises */
+static PyObject *call_function;      /* see kb_python_set_caller_doc */
 static void (*numba_free)(void *);
+static _Atomic(long) n_entries;
+
+/* Takes the GIL for a call into Python. */
+static PyGILState_STATE enter(void)
+{
+    atomic_fetch_add(&n_entries, 1);
+    return PyGILState_Ensure();
+}
+
+long kb_python_entries(void)
+{
+    return atomic_load(&n_entries);
+}
 
 /* Copies str(object), or a stand-in if that fails. Steals nothing, leaves no error set. */
 static void copy_text(PyObject *object, char *text, size_t capacity)
@@ -79,7 +94,7 @@ static void decode(int32_t status, void *exception, const char *source, char *te
         snprintf(text, capacity, "the kernel failed with status %d", (int)status);
         return;
     }
-    PyGILState_STATE gil = PyGILState_Ensure();
+    PyGILState_STATE gil = enter();
     PyObject *description = NULL;
     if (status == KB_NUMBA_PYTHON_EXCEPTION)
         description = describe_raised(source);
@@ -99,7 +114,7 @@ static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes orig
 {
     if (!Py_IsInitialized())
         return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
-    PyGILState_STATE gil = PyGILState_Ensure();
+    PyGILState_STATE gil = enter();
     PyObject *done =
         PyObject_CallFunction(resolve_kernel, "y#s#", (const char *)digest,
                               (Py_ssize_t)KB_DIGEST_SIZE, origin.data, (Py_ssize_t)origin.size);
@@ -109,6 +124,59 @@ static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes orig
         copy_exception(err->message, sizeof err->message);
     }
     Py_XDECREF(done);
+    PyGILState_Release(gil);
+    return s;
+}
+
+/* (address, shape, dtype code) of one buffer. */
+static PyObject *describe_buffer(const kb_xla_buffer *buffer)
+{
+    PyObject *shape = PyTuple_New((Py_ssize_t)buffer->rank);
+    for (int64_t d = 0; shape && d < buffer->rank; d++) {
+        PyObject *extent = PyLong_FromLongLong(buffer->dims[d]);
+        if (!extent || PyTuple_SetItem(shape, (Py_ssize_t)d, extent) != 0) {
+            Py_DECREF(shape);
+            return NULL;
+        }
+    }
+    unsigned long long address = (uintptr_t)buffer->data;
+    return shape ? Py_BuildValue("KNi", address, shape, (int)buffer->dtype) : NULL;
+}
+
+static PyObject *describe_buffers(const kb_frame *frame)
+{
+    uint32_t n = frame->kernel->n_inputs + frame->kernel->n_outputs;
+    PyObject *buffers = PyTuple_New((Py_ssize_t)n);
+    for (uint32_t i = 0; buffers && i < n; i++) {
+        PyObject *item = describe_buffer(kb_frame_buffer(frame, i));
+        if (!item || PyTuple_SetItem(buffers, (Py_ssize_t)i, item) != 0) {
+            Py_DECREF(buffers);
+            return NULL;
+        }
+    }
+    return buffers;
+}
+
+/* Runner of steps of kind KB_STEP_CALLBACK. */
+static kb_status run_callback(const void *step, const kb_frame *frame, kb_error *err)
+{
+    const int64_t *handle = step;
+    if (!Py_IsInitialized())
+        return kb_error_set(err, KB_INTERNAL, "%s: Python has ended", frame->kernel->name);
+    PyGILState_STATE gil = enter();
+    PyObject *buffers = describe_buffers(frame);
+    unsigned long long stream = (uintptr_t)frame->stream;
+    PyObject *done = buffers ? PyObject_CallFunction(call_function, "LOKi", (long long)*handle,
+                                                     buffers, stream, frame->device)
+                             : NULL;
+    kb_status s = KB_OK;
+    if (!done) {
+        char text[KB_ERROR_CAPACITY];
+        copy_exception(text, sizeof text);
+        s = kb_error_set(err, KB_INTERNAL, "%s: %s", frame->kernel->name, text);
+    }
+    Py_XDECREF(done);
+    Py_XDECREF(buffers);
     PyGILState_Release(gil);
     return s;
 }
@@ -156,5 +224,20 @@ PyObject *kb_python_set_resolver(PyObject *self, PyObject *args)
         keep(&resolve_kernel, callable) != 0)
         return NULL;
     kb_handler_set_resolver(resolve);
+    Py_RETURN_NONE;
+}
+
+const char kb_python_set_caller_doc[] =
+    "set_caller(call)\n--\n\n"
+    "call(handle, buffers, stream, device) runs the Python function of that handle on buffers, each "
+    "(address, shape, dtype code): inputs, then outputs.";
+
+PyObject *kb_python_set_caller(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *callable;
+    if (!PyArg_ParseTuple(args, "O:set_caller", &callable) || keep(&call_function, callable) != 0)
+        return NULL;
+    kb_plan_set_runner(KB_STEP_CALLBACK, run_callback);
     Py_RETURN_NONE;
 }

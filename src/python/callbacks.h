@@ -1,6 +1,7 @@
-/* The two places where the core asks Python: for the text of an exception that a Numba kernel
- * raised, and for a kernel that a program names but this process has not registered. Both are off
- * the execute path of a call that succeeds. */
+/* The places where the core asks Python: for the text of an exception that a Numba kernel raised,
+ * for a kernel that a program names but this process has not registered, and for a function that
+ * launches GPU kernels and could not be recorded. Only the last is on the path of a call that
+ * succeeds. */
 #ifndef KB_PYTHON_CALLBACKS_H
 #define KB_PYTHON_CALLBACKS_H
 
@@ -9,8 +10,13 @@
 
 extern const char kb_python_set_decoder_doc[];
 extern const char kb_python_set_resolver_doc[];
+extern const char kb_python_set_caller_doc[];
 
 PyObject *kb_python_set_decoder(PyObject *self, PyObject *args);
 PyObject *kb_python_set_resolver(PyObject *self, PyObject *args);
+PyObject *kb_python_set_caller(PyObject *self, PyObject *args);
+
+/* How often the core entered Python so far. */
+long kb_python_entries(void);
 
 #endif

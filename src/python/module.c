@@ -1,6 +1,7 @@
 /* The extension `kernbridge._core`: converts arguments between Python and the core, and nothing
  * else. Its functions are entered with the GIL. Limited API of CPython 3.11. */
 #include "python/callbacks.h"
+#include "python/cuda.h"
 
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
@@ -214,6 +215,15 @@ static PyObject *get_num_threads(PyObject *self, PyObject *unused)
     return PyLong_FromLong(kb_host_num_threads());
 }
 
+PyDoc_STRVAR(python_entries_doc,
+             "python_entries()\n--\n\nHow often the core entered Python so far.");
+
+static PyObject *python_entries(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyLong_FromLong(kb_python_entries());
+}
+
 static PyMethodDef methods[] = {
     {"register_host", register_host, METH_VARARGS, register_host_doc},
     {"is_registered", is_registered, METH_VARARGS, is_registered_doc},
@@ -225,10 +235,15 @@ static PyMethodDef methods[] = {
     {"get_num_threads", get_num_threads, METH_NOARGS, get_num_threads_doc},
     {"set_decoder", kb_python_set_decoder, METH_VARARGS, kb_python_set_decoder_doc},
     {"set_resolver", kb_python_set_resolver, METH_VARARGS, kb_python_set_resolver_doc},
+    {"set_caller", kb_python_set_caller, METH_VARARGS, kb_python_set_caller_doc},
+    {"python_entries", python_entries, METH_NOARGS, python_entries_doc},
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_cuda},
+    {0, NULL},
+};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

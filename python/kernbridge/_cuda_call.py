@@ -1,0 +1,109 @@
+"""What the front ends of GPU kernels share: checks, buffers and words, and registration."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kernbridge import _core, _cuda_program
+from kernbridge._cuda_program import Buffer, Program, Word
+from kernbridge._errors import KernbridgeWarning
+from kernbridge._jax import NativeCall
+from kernbridge._spec import ArrayType
+
+if TYPE_CHECKING:
+    from kernbridge._cuda_entry import Parameter
+
+DTYPES = frozenset(
+    ["bool", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
+    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+)
+
+
+def check_dispatcher(entry_point: str, kernel: Any) -> None:
+    """Refuse what is not a kernel of `numba.cuda.jit`."""
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    hint = "decorate it with @numba.cuda.jit"
+    if isinstance(kernel, CUDADispatcher):
+        if not kernel.targetoptions.get("device"):
+            return
+        hint = "a device function is called by kernels; decorate it without device=True"
+    elif "CPUDispatcher" in type(kernel).__name__:
+        hint = "a numba.njit function belongs to numba_kernel"
+    elif "FakeCUDAKernel" in type(kernel).__name__:
+        hint = "NUMBA_ENABLE_CUDASIM is set, which puts a simulator in place of numba.cuda"
+    raise TypeError(
+        f"{entry_point}: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
+        f"numba.cuda.jit kernel; {hint}"
+    )
+
+
+def check_dtype(label: str, place: str, dtype: str) -> None:
+    """Refuse element types that no kernel can take."""
+    if dtype in DTYPES:
+        return
+    raise ValueError(
+        f"{label}: {place} is {dtype}, which Numba-CUDA has no type for; convert it before the "
+        f"call, or pass its bits as an integer array. Supported: {', '.join(sorted(DTYPES))}"
+    )
+
+
+def words_of(parameter: Parameter, buffer: int, batched: bool) -> list[Word]:
+    """The words of a parameter that is a whole buffer."""
+    words = [Word("address", buffer=buffer)]
+    if batched:
+        words.append(Word("stride", buffer=buffer))
+    return words + [Word("extent", buffer=buffer, dim=d) for d in range(parameter.ndim)]
+
+
+def name_buffers(arrays: Sequence[ArrayType], names: Sequence[str]) -> list[Buffer]:
+    """Buffers of a program."""
+    return [Buffer(t.dtype.name, len(t.shape), n) for t, n in zip(arrays, names, strict=False)]
+
+
+def place_of(function: Any) -> str:
+    """Where a function is defined."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(type(function))
+
+
+def warn_of_copies(label: str, copied: Sequence[tuple[int, str]]) -> None:
+    """Say which inputs are copied at every call."""
+    names = ", ".join(f"input {i} ({name})" for i, name in copied)
+    warnings.warn(
+        f"{label}: the kernel may write to {names}, which JAX does not allow; it gets a copy each "
+        "time. To save the copy, write to an output instead, or alias the input to an output with "
+        "input_output_aliases.",
+        KernbridgeWarning,
+        stacklevel=2,
+    )
+
+
+def native_call(
+    program: Program,
+    copied: Sequence[int],
+    why_not_portable: str,
+    in_order: bool = False,
+    temporaries: Sequence[ArrayType] = (),
+) -> NativeCall:
+    """Register a program; what the lowering needs of it."""
+    from kernbridge import _debug
+    from kernbridge._fingerprint import key_of
+
+    digest = program.digest()
+    callbacks = any(isinstance(step, _cuda_program.Callback) for step in program.steps)
+    if not _core.is_registered(digest):
+        _core.register_program(digest, program.write(), callbacks)
+    graph = not (callbacks or in_order or _debug.waits())
+    return NativeCall(
+        target="kernbridge.cuda.graph" if graph else "kernbridge.cuda",
+        digest=digest,
+        key=key_of(digest),
+        origin="",
+        copied=tuple(copied),
+        why_not_portable=why_not_portable,
+        temporaries=tuple(temporaries),
+        program=b"" if callbacks else program.write(),
+    )

@@ -1,0 +1,195 @@
+"""GPU functions that only Python can run: the slow path.
+
+The core calls `_call` on XLA's thread, with the GIL, and hands over the addresses of one slice.
+What the function raises becomes an XLA error. Such a call is in no CUDA graph, and is not exported.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernbridge import _core
+from kernbridge._cuda_call import name_buffers, native_call, place_of
+from kernbridge._cuda_program import DTYPE_CODES, Buffer, Callback, Program
+from kernbridge._errors import KernbridgeWarning
+from kernbridge._record import line_of
+
+if TYPE_CHECKING:
+    from kernbridge._cuda_launch import Launch
+    from kernbridge._jax import NativeCall
+    from kernbridge._numba_cuda import NumbaCuda
+    from kernbridge._numba_params import Assignment
+    from kernbridge._spec import ArrayType, Call
+
+_NAMES = {code: name for name, code in DTYPE_CODES.items()}
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A Python function, and how it takes its arguments."""
+
+    function: Callable[..., Any]
+    order: Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
+    scalars: range  # buffers whose value the function gets
+
+
+_callees: dict[int, Callee] = {}
+_handles: weakref.WeakKeyDictionary[Any, dict[Any, int]] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def handle_of(owner: Any, key: Any, callee: Callee) -> int:
+    """A number by which the core names a function; the same for the same owner and key."""
+    with _lock:
+        try:
+            known = _handles.setdefault(owner, {})
+        except TypeError:  # not to be referred to weakly
+            known = {}
+        if key not in known:
+            known[key] = secrets.randbits(63)
+            _callees[known[key]] = callee
+        return known[key]
+
+
+def _call(
+    handle: int,
+    buffers: tuple[tuple[int, tuple[int, ...], int], ...],
+    stream: int,
+    device: int,
+) -> None:
+    from numba import cuda
+
+    callee = _callees[handle]
+    with cuda.gpus[device]:
+        on = cuda.external_stream(stream)
+        arrays = [_array(*b) for b in buffers]
+        for i in callee.scalars:
+            arrays[i] = _value(arrays[i], on)
+        positional, named = callee.order(arrays, on)
+        try:
+            callee.function(*positional, **named)
+        except Exception as e:
+            where = line_of(e, callee.function)
+            raise RuntimeError(f"{type(e).__name__}: {e} at {where}") from None
+
+
+class _Memory:
+    """XLA's memory, as Numba takes it."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": dtype.str,
+            "data": (address, False),
+            "version": 3,
+        }
+
+
+def _array(address: int, shape: tuple[int, ...], code: int) -> Any:
+    from numba import cuda
+
+    dtype = np.dtype(_NAMES[code])
+    if 0 in shape:
+        return cuda.device_array(shape, dtype)
+    return cuda.as_cuda_array(_Memory(address, shape, dtype), sync=False)
+
+
+def _value(array: Any, stream: Any) -> Any:
+    """The scalar in an array of rank 0; waits for it."""
+    host = array.reshape(1).copy_to_host(stream=stream)
+    stream.synchronize()
+    return host[0]
+
+
+_core.set_caller(_call)
+
+
+def lower(
+    label: str,
+    source: str,
+    handle: int,
+    names: Sequence[str],
+    operands: Sequence[ArrayType],
+    call: Call,
+) -> tuple[NativeCall, Program]:
+    """A call of Python. Inputs that are not aliased are copied: Numba would let them be written."""
+    for i, t in enumerate((*operands, *call.outs)):
+        if t.dtype.name in ("bfloat16", "float16"):
+            raise ValueError(
+                f"{label}: {names[i]!r} is {t.dtype.name}, which Numba-CUDA's own arrays cannot "
+                "hold; functions that cannot be recorded take float32 instead"
+            )
+    n_inputs = len(operands) - len(call.scalars)
+    aliased = {i for i, _ in call.aliases}
+    copied = [i for i in range(n_inputs) if i not in aliased]
+    arrays = (*operands, *call.outs)
+    buffers = name_buffers(arrays, names)
+    program = Program(
+        name=label,
+        source=source,
+        n_inputs=len(operands),
+        n_outputs=len(call.outs),
+        buffers=(*buffers, *(Buffer(buffers[i].dtype, buffers[i].rank, names[i]) for i in copied)),
+        steps=(Callback(handle),),
+    )
+    why = "it runs as Python, which no program can carry"
+    return native_call(program, copied, why), program
+
+
+def lower_kernel(
+    frontend: NumbaCuda,
+    why: str,
+    assignment: Assignment,
+    launch: Launch,
+    operands: Sequence[ArrayType],
+    call: Call,
+) -> tuple[NativeCall, Program]:
+    """A kernel that only Numba's own launcher can launch."""
+    kernel, rule = frontend.kernel, frontend.rule
+    if kernel not in _warned:
+        _warned.add(kernel)
+        warnings.warn(
+            f"{frontend.label}: a kernel with {why} is launched by Numba, through Python, at every "
+            "call; without it C launches the kernel, and XLA may put it into a CUDA graph",
+            KernbridgeWarning,
+            stacklevel=2,
+        )
+    if launch.auto_block or rule.cluster or rule.pdl or frontend.views or frontend.zero_outputs:
+        raise ValueError(
+            f"{frontend.label}: a kernel with {why} is launched by Numba, which has no "
+            'threads_per_block="auto", cluster=, pdl=, view= or zero_outputs='
+        )
+    grid, block = tuple(v.constant for v in launch.grid), launch.block
+
+    def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+        return [*(arrays[b] for b in assignment.positional), stream], {}
+
+    callee = Callee(
+        _launcher(kernel, grid, block, rule.shared_mem), order, scalars_of(operands, call)
+    )
+    handle = handle_of(kernel, (grid, block, rule.shared_mem, assignment), callee)
+    names = assignment.names
+    return lower(frontend.label, place_of(kernel.py_func), handle, names, operands, call)
+
+
+def scalars_of(operands: Sequence[ArrayType], call: Call) -> range:
+    """Which operands are keyword scalars."""
+    return range(len(operands) - len(call.scalars), len(operands))
+
+
+def _launcher(kernel: Any, grid: Any, block: Any, shared: int) -> Callable[..., None]:
+    def launch(*arguments: Any) -> None:
+        *arrays, stream = arguments
+        if 0 not in grid:
+            kernel[grid, block, stream, shared](*arrays)
+
+    return launch

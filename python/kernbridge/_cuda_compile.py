@@ -1,0 +1,332 @@
+"""From a Numba-CUDA kernel and the kinds of its parameters to machine code (cubins).
+
+Needs no GPU. What was compiled before, by content, is found in the process or on disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kernbridge import _cache, _cuda_toolchain
+from kernbridge._errors import KernelCompilationError
+
+if TYPE_CHECKING:
+    from kernbridge._cuda_entry import Parameter
+    from kernbridge._fingerprint import Fingerprint
+
+CACHE_KIND = "numba_cuda"
+FORMAT = 2  # of the generated code and of what is kept of it: part of the key in the cache
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """Machine code of one kernel for one list of parameters. Compared by object: one per identity.
+
+    `opened` are the parameters that the kernel may write to though they were to be read-only.
+    """
+
+    identity: bytes  # of its meaning
+    name: str
+    entry: str
+    n_words: int
+    images: tuple[tuple[int, bytes], ...]  # (10 major + minor, cubin)
+    opened: tuple[int, ...]
+    uses_z: bool
+    cooperative: bool
+    why_not_portable: str
+    parameters: tuple[Parameter, ...]
+    auto_shared: int = 0  # dynamic shared memory to reckon with when a block size is chosen
+
+
+_functions: dict[tuple[bytes, tuple[tuple[int, int], ...]], Function] = {}
+_fingerprints: dict[int, tuple[Any, dict[Any, Fingerprint]]] = {}
+_lock = threading.RLock()
+
+
+def why_not_native(kernel: Any) -> str:
+    """Empty, or the option of `cuda.jit` that only Numba's own launcher serves."""
+    options = kernel.targetoptions
+    if options.get("debug"):
+        return "debug=True"
+    if options.get("extensions"):
+        return "extensions="
+    for item in options.get("link") or ():
+        if getattr(item, "setup_callback", None) or getattr(item, "teardown_callback", None):
+            return "a link= item with callbacks"
+    return ""
+
+
+def compile_kernel(
+    label: str, kernel: Any, parameters: Sequence[Parameter], batched: bool = False
+) -> Function:
+    """Machine code for these parameters, compiled at most once per content and architectures.
+
+    Raises
+    ------
+    KernelCompilationError
+        If Numba refuses the kernel.
+    TypeError
+        If the kernel returns a value.
+    """
+    wanted = tuple(parameters)
+    architectures = _cuda_toolchain.architectures()
+    with _lock:
+        fingerprint = _fingerprint_of(kernel, (wanted, batched))
+        identity = _identity(fingerprint, wanted, batched)
+        function = _functions.get((identity, architectures))
+        if function is None:
+            function = _find(label, kernel, wanted, batched, identity, fingerprint, architectures)
+            _functions[identity, architectures] = function
+        return function
+
+
+def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
+    """Taken once per kernel and signature: Numba reads globals anew for each that it compiles."""
+    from kernbridge import _fingerprint
+
+    taken = kernel.__dict__.setdefault("_kernbridge_fingerprints", {})
+    if signature not in taken:
+        taken[signature] = _fingerprint.take(kernel)
+    return taken[signature]
+
+
+def _identity(fingerprint: Fingerprint, parameters: Sequence[Parameter], batched: bool) -> bytes:
+    from kernbridge import _fingerprint
+
+    kinds = tuple((p.kind, p.dtype, p.ndim, p.layout, p.read_only, p.keyword) for p in parameters)
+    return _fingerprint.combine(fingerprint, "numba.cuda", kinds, batched)
+
+
+def _find(
+    label: str,
+    kernel: Any,
+    parameters: tuple[Parameter, ...],
+    batched: bool,
+    identity: bytes,
+    fingerprint: Fingerprint,
+    architectures: tuple[tuple[int, int], ...],
+) -> Function:
+    import hashlib
+
+    made_of = (FORMAT, identity.hex(), architectures, _cuda_toolchain.versions())
+    key = hashlib.sha256(repr(made_of).encode()).digest()
+    opaque = fingerprint.opaque
+    found = None if opaque else _cache.load(CACHE_KIND, key)
+    if found is None:
+        found = _compile(label, kernel, parameters, batched, architectures)
+        if not opaque:
+            _cache.store(CACHE_KIND, key, found)
+    meta = found.meta
+    return Function(
+        identity=identity,
+        name=kernel.py_func.__name__,
+        entry=meta["entry"],
+        n_words=sum(p.n_words(batched) for p in parameters),
+        images=tuple(zip(meta["architectures"], found.blobs, strict=True)),
+        opened=tuple(meta["opened"]),
+        uses_z=meta["uses_z"],
+        cooperative=meta["cooperative"],
+        why_not_portable=(
+            f"it reads {', '.join(opaque)}, whose value has no name outside this process"
+            if opaque
+            else ""
+        ),
+        parameters=parameters,
+    )
+
+
+def _compile(
+    label: str,
+    kernel: Any,
+    parameters: tuple[Parameter, ...],
+    batched: bool,
+    architectures: tuple[tuple[int, int], ...],
+) -> _cache.Artefact:
+    compiled, opened = _compile_protected(label, kernel, parameters, batched, architectures[0])
+    library = compiled._codelibrary
+    cubins = []
+    for major, minor in architectures:
+        try:
+            cubin = library.get_cubin(cc=_compiler_cc(major, minor))
+        except Exception as e:
+            raise _refusal(label, parameters, e) from e
+        cubins.append(getattr(cubin, "code", cubin))
+    _check_layout(label, cubins, compiled.entry_name, sum(p.n_words(batched) for p in parameters))
+    assembly = library.get_asm_str(cc=_compiler_cc(*architectures[0]))
+    return _cache.Artefact(
+        meta={
+            "entry": compiled.entry_name,
+            "architectures": [10 * major + minor for major, minor in architectures],
+            "opened": list(opened),
+            "uses_z": any(f"%{r}.z" in assembly for r in ("tid", "ntid", "ctaid", "nctaid")),
+            "cooperative": bool(compiled.cooperative),
+        },
+        blobs=tuple(bytes(cubin) for cubin in cubins),
+    )
+
+
+def _check_layout(label: str, cubins: Sequence[bytes], entry: str, n_words: int) -> None:
+    from kernbridge import _cubin
+
+    expected = tuple((8 * i, 8) for i in range(n_words))
+    for cubin in cubins:
+        found = _cubin.read(bytes(cubin), entry).parameters
+        if found != expected:
+            raise KernelCompilationError(
+                f"{label}: the compiled entry takes parameters at (offset, size) {found}, expected "
+                f"{n_words} words of 8 bytes; this Numba-CUDA lays them out in a way that "
+                "kernbridge does not know"
+            )
+
+
+def _compile_protected(
+    label: str,
+    kernel: Any,
+    parameters: tuple[Parameter, ...],
+    batched: bool,
+    architecture: tuple[int, int],
+) -> tuple[Any, tuple[int, ...]]:
+    """Compile with inputs as protected as the kernel allows; which ones had to be opened."""
+
+    def attempt(opened: frozenset[int]) -> Any:
+        given = tuple(
+            replace(p, read_only=p.read_only and i not in opened) for i, p in enumerate(parameters)
+        )
+        try:
+            return _compile_once(label, kernel, given, batched, architecture)
+        except _ReturnsValue:
+            raise
+        except Exception as e:
+            return e
+
+    protected = frozenset(i for i, p in enumerate(parameters) if p.read_only)
+    found = attempt(frozenset())
+    if not isinstance(found, Exception):
+        return found, ()
+    first = found
+    opened = protected
+    found = attempt(opened) if protected else first
+    if isinstance(found, Exception):
+        raise _refusal(label, parameters, found) from found
+    for i in sorted(protected) if len(protected) > 1 else ():
+        closed = attempt(opened - {i})
+        if not isinstance(closed, Exception):
+            opened, found = opened - {i}, closed
+    return found, tuple(sorted(opened))
+
+
+class _MayWrite(Exception):
+    """The kernel may write to a read-only parameter in a way that Numba lets through."""
+
+
+class _ReturnsValue(TypeError):
+    """Kernels return nothing."""
+
+
+def _compile_once(
+    label: str,
+    kernel: Any,
+    parameters: tuple[Parameter, ...],
+    batched: bool,
+    architecture: tuple[int, int],
+) -> Any:
+    from numba import cuda
+    from numba.core import types
+
+    from kernbridge import _cuda_entry, _lift_imports, _numba_readonly
+
+    options = dict(kernel.targetoptions)
+    function = _lift_imports.lift(kernel.py_func, label)
+    device_options = {k: v for k, v in options.items() if k in ("fastmath", "lineinfo", "opt")}
+    if "forceinline" in options:
+        device_options["forceinline"] = True
+    device = cuda.jit(device=True, **device_options)(function)
+    entry, words = _cuda_entry.build_entry(device, parameters, batched)
+    entry.__name__ = entry.__qualname__ = kernel.py_func.__name__
+    entry.__module__ = "kernbridge"
+    with _compiling_for(architecture):
+        compiled = _kernel_class()(entry, words, **options)
+    (overload,) = device.overloads.values()
+    if overload.signature.return_type != types.none:
+        raise _ReturnsValue(
+            f"{label}: the kernel returns {overload.signature.return_type}, expected nothing; "
+            "write results into the output arrays, which come after the inputs"
+        )
+    if _numba_readonly.may_write_on_gpu(device, overload):
+        raise _MayWrite("the kernel may write to a read-only input")
+    return compiled
+
+
+def _kernel_class() -> Any:
+    from numba.cuda import dispatcher
+
+    return dispatcher._Kernel
+
+
+def _compiler_cc(major: int, minor: int) -> Any:
+    """A compute capability as this Numba-CUDA's code library takes it."""
+    import inspect
+
+    from numba.cuda.cudadrv import nvrtc
+
+    takes_suffix = len(inspect.signature(nvrtc.get_arch_option).parameters) > 2
+    return (major, minor, "") if takes_suffix else (major, minor)
+
+
+class _Device:
+    """Answers the one question that Numba asks of the current device while it compiles."""
+
+    id = 0
+
+    def __init__(self, architecture: tuple[int, int]) -> None:
+        self.compute_capability = architecture
+
+
+@contextmanager
+def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
+    """Let Numba compile for this architecture, whatever GPU there is, or none."""
+    from numba.cuda import codegen, dispatcher
+
+    from kernbridge import _cuda_ranges
+
+    try:
+        from numba.cuda.core.compiler_lock import global_compiler_lock
+    except ImportError:
+        from numba.core.compiler_lock import global_compiler_lock
+
+    library = codegen.CUDACodeLibrary
+    with global_compiler_lock:
+        device, ensure, assemble = (
+            dispatcher.get_current_device,
+            library._ensure_cc,
+            library.get_asm_str,
+        )
+        cc = _compiler_cc(*architecture)
+
+        def assemble_annotated(self: Any, *args: Any, **kwargs: Any) -> Any:
+            _cuda_ranges.annotate(self)
+            return assemble(self, *args, **kwargs)
+
+        dispatcher.get_current_device = lambda: _Device(architecture)
+        library._ensure_cc = lambda self, given: cc if given is None else given
+        library.get_asm_str = assemble_annotated
+        try:
+            yield
+        finally:
+            dispatcher.get_current_device = device
+            library._ensure_cc, library.get_asm_str = ensure, assemble
+
+
+def _refusal(label: str, parameters: Sequence[Parameter], error: Exception) -> Exception:
+    if isinstance(error, KernelCompilationError):
+        return error
+    remedy = _cuda_toolchain.explain(error)
+    what = ", ".join(p.describe() for p in parameters)
+    return KernelCompilationError(
+        f"{label}: Numba-CUDA cannot compile the kernel for ({what})\n{error}"
+        + (f"\n{remedy}" if remedy else "")
+    )

@@ -1,0 +1,261 @@
+"""A GPU plan as Python values, and the bytes that the core reads (src/cuda/kb_program.h).
+
+Buffers are numbered inputs (keyword scalars last), outputs, copies of inputs, temporaries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kernbridge import _core
+
+if TYPE_CHECKING:
+    from kernbridge._cuda_compile import Function
+
+MAGIC = b"KBCU"
+VERSION = 1
+DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
+
+_VALUE_KINDS = {"constant": 0, "extent": 1, "count": 2}
+_WORD_KINDS = {"constant": 0, "address": 1, "extent": 2, "stride": 3}
+_LAUNCH, _FILL, _COPY, _CALLBACK = 1, 2, 3, 4
+_COOPERATES, _OVERLAPS, _CLUSTERS, _AUTO_BLOCK, _ZEROES = 1, 2, 4, 8, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A number: ceil(x / divisor), x a constant, an extent or an element count of a buffer."""
+
+    kind: str = "constant"
+    constant: int = 0
+    buffer: int = 0
+    dim: int = 0
+    divisor: int = 1
+
+    def __str__(self) -> str:
+        if self.kind == "constant":
+            return str(-(-self.constant // self.divisor))
+        what = (
+            f"b{self.buffer}.shape[{self.dim}]" if self.kind == "extent" else f"b{self.buffer}.size"
+        )
+        return what if self.divisor == 1 else f"ceil({what} / {self.divisor})"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Eight bytes of a launch's parameters.
+
+    `value` is the constant, or the byte offset of an address; `reach` the bytes from there that
+    the kernel may touch, 0 for the whole buffer.
+    """
+
+    kind: str
+    value: int = 0
+    buffer: int = 0
+    dim: int = 0
+    reach: int = 0
+
+    def __str__(self) -> str:
+        if self.kind == "constant":
+            return f"{self.value:#x}" if abs(self.value) > 1 << 20 else str(self.value)
+        if self.kind == "address":
+            return f"&b{self.buffer}" + (f"+{self.value}" if self.value else "")
+        return (
+            f"b{self.buffer}.shape[{self.dim}]" if self.kind == "extent" else f"b{self.buffer}.step"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch."""
+
+    function: Function
+    grid: tuple[Value, Value, Value]
+    block: tuple[int, int, int]
+    shared: int
+    words: tuple[Word, ...]
+    cluster: tuple[int, int, int] | None = None
+    cooperative: bool = False
+    pdl: bool = False
+    auto_block: bool = False
+    zeroed: tuple[int, ...] | None = None  # outputs that a grid of zero fills
+    wide: bool = False
+
+    def __str__(self) -> str:
+        block = "auto" if self.auto_block else _triple(self.block)
+        more = f", {self.shared} B shared" if self.shared else ""
+        more += ", cooperative" if self.cooperative else ""
+        more += ", pdl" if self.pdl else ""
+        more += f", cluster {_triple(self.cluster)}" if self.cluster else ""
+        more += ", batch in z" if self.wide else ""
+        words = ", ".join(map(str, self.words))
+        return f"launch {self.function.name}[{_triple(self.grid)}, {block}{more}]({words})"
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Elements of one buffer set to a bit pattern."""
+
+    buffer: int
+    offset: int
+    item_size: int
+    count: int | Value
+    pattern: int
+    wide: bool = True
+
+    def __str__(self) -> str:
+        return (
+            f"fill b{self.buffer}+{self.offset}: {self.count} x {self.item_size} B "
+            f"of {self.pattern:#x}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Bytes copied between buffers."""
+
+    to_buffer: int
+    to_offset: int
+    from_buffer: int
+    from_offset: int
+    size: int
+    wide: bool = True
+
+    def __str__(self) -> str:
+        return (
+            f"copy {self.size} B: b{self.to_buffer}+{self.to_offset} "
+            f"<- b{self.from_buffer}+{self.from_offset}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """A Python function, called by the core under the GIL."""
+
+    handle: int
+
+    def __str__(self) -> str:
+        return "call Python"
+
+
+Step = Launch | Fill | Copy | Callback
+
+
+def _triple(values: Sequence[object]) -> str:
+    return f"({', '.join(map(str, values))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """An operand or result without its batch axes."""
+
+    dtype: str
+    rank: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All that the core needs to know of one operation."""
+
+    name: str
+    source: str
+    n_inputs: int
+    n_outputs: int
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+    _bytes: list[bytes] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions that it launches, each once."""
+        launched = (s.function for s in self.steps if isinstance(s, Launch))
+        return tuple(dict.fromkeys(launched))
+
+    def digest(self) -> bytes:
+        """Identity: of meaning, so the same in every process, whatever the machine code is."""
+        h = hashlib.sha256(b"kernbridge.cuda")
+        h.update(self._write(with_images=False))
+        for function in self.functions:
+            h.update(function.identity)
+        return h.digest()
+
+    def write(self) -> bytes:
+        """The bytes that the core reads."""
+        if not self._bytes:
+            self._bytes.append(self._write(with_images=True))
+        return self._bytes[0]
+
+    def _write(self, with_images: bool) -> bytes:
+        n_hidden = len(self.buffers) - self.n_inputs - self.n_outputs
+        out = [MAGIC, _u32(VERSION), _text(self.name), _text(self.source)]
+        out.append(_u32(self.n_inputs, self.n_outputs, n_hidden))
+        for buffer in self.buffers:
+            out += [struct.pack("<ii", DTYPE_CODES[buffer.dtype], buffer.rank), _text(buffer.name)]
+        functions = {f: i for i, f in enumerate(self.functions)}
+        out.append(_u32(len(functions)))
+        out += [_function(f) for f in functions if with_images]
+        out.append(_u32(len(self.steps)))
+        out += [_step(step, functions) for step in self.steps]
+        return b"".join(out)
+
+
+def _u32(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}I", *values)
+
+
+def _text(text: str) -> bytes:
+    data = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "backslashreplace")
+    return _u32(len(data)) + data
+
+
+def _value(value: int | Value) -> bytes:
+    v = Value(constant=value) if isinstance(value, int) else value
+    return struct.pack("<IIIIq", _VALUE_KINDS[v.kind], v.buffer, v.dim, v.divisor, v.constant)
+
+
+def _function(f: Function) -> bytes:
+    images = [_u32(cc, len(image)) + image for cc, image in f.images]
+    content = b"".join((_text(f.entry), _u32(f.n_words, f.auto_shared, len(images)), *images))
+    return hashlib.sha256(content).digest() + content
+
+
+def _step(step: Step, functions: dict[Function, int]) -> bytes:
+    if isinstance(step, Launch):
+        return _launch(step, functions[step.function])
+    if isinstance(step, Fill):
+        pattern = step.pattern.to_bytes(16, "little")
+        head = struct.pack("<IIIIq", _FILL, step.wide, step.buffer, step.item_size, step.offset)
+        return head + _value(step.count) + pattern
+    if isinstance(step, Copy):
+        head = struct.pack("<IIII", _COPY, step.wide, step.to_buffer, step.from_buffer)
+        return head + struct.pack("<qq", step.to_offset, step.from_offset) + _value(step.size)
+    return struct.pack("<IIq", _CALLBACK, False, step.handle)
+
+
+def _launch(step: Launch, function: int) -> bytes:
+    flags = (
+        _COOPERATES * step.cooperative
+        | _OVERLAPS * step.pdl
+        | _CLUSTERS * (step.cluster is not None)
+        | _AUTO_BLOCK * step.auto_block
+        | _ZEROES * (step.zeroed is not None)
+    )
+    words = [
+        struct.pack("<IIIqq", _WORD_KINDS[w.kind], w.buffer, w.dim, w.value, w.reach)
+        for w in step.words
+    ]
+    zeroed = step.zeroed or ()
+    return b"".join(
+        (
+            _u32(_LAUNCH, step.wide, function),
+            *map(_value, step.grid),
+            _u32(*step.block, *(step.cluster or (1, 1, 1)), step.shared, flags, len(words)),
+            *words,
+            _u32(len(zeroed), *zeroed),
+        )
+    )

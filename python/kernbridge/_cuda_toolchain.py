@@ -1,0 +1,124 @@
+"""Whether there is CUDA, which GPUs to compile for, and what is wrong when Numba-CUDA fails."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import sys
+
+from kernbridge import _core, config
+
+ALL_MAJOR = ((8, 0), (9, 0), (10, 0), (12, 0))
+
+Capability = tuple[int, int]
+
+
+def has_fake_driver() -> bool:
+    """Whether GPU calls run on the CPU platform, against a driver that the tests bring."""
+    return os.environ.get("KERNBRIDGE_TEST_CUDA") == "1"
+
+
+def require(label: str) -> None:
+    """Refuse to wrap a GPU kernel where nothing could ever run or compile it.
+
+    Raises
+    ------
+    ImportError
+        If Numba-CUDA is missing, or there is neither a GPU nor an architecture to compile for.
+    """
+    if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numba_cuda") is None:
+        raise ImportError(f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda]'")
+    count, why = _core.device_count()
+    if count == 0 and not chosen_architectures():
+        raise ImportError(
+            f"{label} needs a GPU: {why}. To compile and export on a machine without one, name "
+            "the compute capability of the GPU that will run it: "
+            "kernbridge.config.set_cuda_architectures('9.0') or KERNBRIDGE_CUDA_ARCHS=9.0"
+        )
+
+
+def read_architectures(text: str) -> tuple[Capability, ...]:
+    """Read "8.0, 9.0" or "sm_90".
+
+    Raises
+    ------
+    ValueError
+        If a part is no compute capability.
+    """
+    found = []
+    for part in re.split(r"[,;\s]+", text.strip()):
+        match = re.fullmatch(r"(?:sm_|compute_)?(\d+?)\.?(\d)[af]?", part)
+        if match is None or int(match[1]) < 5:
+            raise ValueError(
+                f"cuda architecture {part!r}: expected a compute capability such as '9.0' or "
+                "'sm_90', several separated by commas"
+            )
+        found.append((int(match[1]), int(match[2])))
+    return tuple(sorted(set(found)))
+
+
+def chosen_architectures() -> tuple[Capability, ...]:
+    """What `config.set_cuda_architectures` or the environment names; empty if neither does."""
+    chosen = config.get_cuda_architectures()
+    if chosen is not None:
+        return chosen
+    text = os.environ.get("KERNBRIDGE_CUDA_ARCHS", "")
+    return read_architectures(text) if text.strip() else ()
+
+
+def architectures() -> tuple[Capability, ...]:
+    """Compute capabilities to compile for: those chosen, else of this machine's GPUs, else all."""
+    return chosen_architectures() or _of_this_machine() or ALL_MAJOR
+
+
+@functools.cache
+def _of_this_machine() -> tuple[Capability, ...]:
+    count, _ = _core.device_count()
+    return tuple(sorted({_core.compute_capability(i) for i in range(count)}))
+
+
+def versions() -> tuple[str, ...]:
+    """Of everything that machine code depends on beside its source."""
+    return (f"python {sys.version_info[0]}.{sys.version_info[1]}", *_package_versions())
+
+
+@functools.cache
+def _package_versions() -> tuple[str, ...]:
+    from importlib import metadata
+
+    found = []
+    names = ("numba", "numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
+    for name in names:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    for variable in ("CUDA_HOME", "CUDA_PATH", "NUMBA_OPT"):
+        found.append(f"{variable} {os.environ.get(variable, '')}")
+    return tuple(found)
+
+
+def explain(error: BaseException) -> str:
+    """A remedy for failures of Numba-CUDA that are not the kernel's; empty if there is none."""
+    import numpy as np
+
+    text = str(error)
+    if "row_stack" in text:
+        from importlib import metadata
+
+        return (
+            f"numba-cuda {metadata.version('numba-cuda')} does not work with NumPy "
+            f"{np.__version__}, which no longer has numpy.row_stack: pip install 'numpy<2.5', or "
+            "a newer numba-cuda"
+        )
+    if "IMPORT_NAME" in text:
+        return "Numba-CUDA takes no `import` inside a device function: move it to module level"
+    missing = ("libnvvm", "nvJitLink", "nvjitlink", "libNVVM", "nvrtc")
+    if any(name in text for name in missing) or type(error).__name__ == "NvvmSupportError":
+        return (
+            "a part of the CUDA toolkit that Numba-CUDA needs was not found: pip install "
+            "'numba-cuda[cu13]' (or [cu12]), or set CUDA_HOME to a toolkit"
+        )
+    return ""

@@ -1,0 +1,47 @@
+"""What the environment variable KERNBRIDGE_DEBUG switches on, read when kernbridge is imported.
+
+A comma-separated list of: "sync", wait for every GPU launch, so that a fault is told by the launch
+that made it; "poison", run every GPU call over two fill patterns, and report output elements that
+no thread wrote; "verify", run recorded functions unrecorded as well, and compare; "nodes", count
+the graph nodes that calls add (for tests).
+"""
+
+from __future__ import annotations
+
+import os
+
+from kernbridge import _core
+
+_BITS = {"sync": 1, "poison": 2, "nodes": 4}
+_KNOWN = (*_BITS, "verify")
+_DEFAULT_STREAM = 8
+
+
+def _read() -> frozenset[str]:
+    names = frozenset(filter(None, os.environ.get("KERNBRIDGE_DEBUG", "").split(",")))
+    for name in names:
+        if name not in _KNOWN:
+            raise ValueError(
+                f"KERNBRIDGE_DEBUG names {name!r}, expected some of {', '.join(_KNOWN)}, "
+                "separated by commas"
+            )
+    return names
+
+
+_names = _read()
+
+
+def waits() -> bool:
+    """Whether calls wait for the GPU, which keeps them out of graphs."""
+    return bool(_names & {"sync", "poison"})
+
+
+def verifies() -> bool:
+    """Whether recorded functions run unrecorded as well."""
+    return "verify" in _names
+
+
+def install(fake_driver: bool) -> None:
+    """Tell the core."""
+    bits = sum(bit for name, bit in _BITS.items() if name in _names)
+    _core.set_debug(bits | (_DEFAULT_STREAM if fake_driver else 0))

@@ -1,0 +1,316 @@
+"""Recording of a Python function that launches Numba-CUDA kernels: its steps become a plan.
+
+The function runs once, when it is lowered, on stand-ins for its arrays: `DeviceArray` knows shape,
+dtype and strides, and which bytes of which buffer it is, but has no elements. What asks for
+elements, or hands an array to other libraries, cannot be recorded and says so. While a thread
+records, the names of `numba.cuda` that act on a device act on the recording; other threads see no
+difference.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kernbridge import _cuda_compile, _cuda_launch
+from kernbridge._cuda_program import Copy, Fill, Launch, Step, Value, Word
+from kernbridge._record_arrays import (
+    DeviceArray,
+    NotRecordable,
+    Scalar,
+    Stream,
+    host_like,
+    reach_of,
+    refuse,
+    typed_scalar,
+    with_stride,
+)
+from kernbridge._spec import ArrayType
+
+AFTER_RECORDING: Callable[[list[Step]], None] | None = None
+"""Tests: changes the steps of every recording before it is made a plan."""
+
+
+_thread = threading.local()
+
+
+def _recording() -> Recording | None:
+    return getattr(_thread, "recording", None)
+
+
+@dataclass
+class Recording:
+    """Steps and temporaries, as they come."""
+
+    label: str
+    n_buffers: int  # inputs, scalars and outputs; temporaries are numbered from here
+    read_only: frozenset[int]  # buffers that belong to JAX
+    batched: bool = False  # launches serve all slices of a batch where they can
+    steps: list[Step] = field(default_factory=list)
+    temporaries: list[ArrayType] = field(default_factory=list)
+    opened: set[int] = field(default_factory=set)  # read-only buffers that a kernel may write to
+    why_not_portable: str = ""
+
+    def temporary(
+        self, shape: Any, dtype: Any, strides: Any = None, order: str = "C"
+    ) -> DeviceArray:
+        """Memory that only the plan sees."""
+        if strides is not None:
+            refuse("cuda.device_array with strides")
+        shape = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list)) else (int(shape),)
+        found = ArrayType(shape, np.dtype(dtype))
+        self.temporaries.append(found)
+        buffer = self.n_buffers + len(self.temporaries) - 1
+        host = host_like(shape, found.dtype)
+        if order == "F":
+            host = host_like(shape[::-1], found.dtype).T
+        return DeviceArray(self, buffer, 0, host)
+
+    def launch(
+        self, kernel: Any, grid: Any, block: Any, shared: Any, arguments: Sequence[Any]
+    ) -> None:
+        """Add a launch; compiles the kernel for these arguments."""
+        name = kernel.py_func.__name__
+        why = _cuda_compile.why_not_native(kernel)
+        if why:
+            refuse(f"a launch of {name}, which has {why}")
+        auto = block == "auto"
+        label = f"{self.label}: launch of {name!r}"
+        blocks = _cuda_launch.read_grid(label, grid)
+        threads = (1, 1, 1) if auto else _cuda_launch.read_block(label, block)
+        size = _cuda_launch.read_int(label, "sharedmem", shared, 0, _cuda_launch.SHARED_MAX)
+        parameters, words = (
+            zip(*map(self._argument, arguments), strict=True) if arguments else ((), ())
+        )
+        function = _cuda_compile.compile_kernel(label, kernel, parameters)
+        self.opened |= {words[i][0].buffer for i in function.opened}
+        self.why_not_portable = self.why_not_portable or function.why_not_portable
+        if 0 in blocks or 0 in threads:
+            return
+        x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
+        wide = self.batched and not function.uses_z and not function.cooperative
+        wide = wide and z.constant == 1
+        if wide:
+            function = _cuda_compile.compile_kernel(label, kernel, parameters, batched=True)
+        step = Launch(
+            function=replace(function, auto_shared=size) if auto else function,
+            grid=(x, y, z),
+            block=threads,
+            shared=size,
+            words=tuple(w for own in words for w in (with_stride(own) if wide else own)),
+            cooperative=function.cooperative,
+            auto_block=auto,
+            wide=wide,
+        )
+        self.steps.append(step)
+
+    def _argument(self, value: Any) -> tuple[Any, list[Word]]:
+        from kernbridge._cuda_entry import Parameter
+
+        if isinstance(value, DeviceArray):
+            host = value.host
+            layout = "C" if host.flags.c_contiguous else "F" if host.flags.f_contiguous else "A"
+            read_only = value.buffer in self.read_only
+            parameter = Parameter("array", host.dtype, host.ndim, layout, read_only)
+            numbers = host.shape if layout == "C" else (*host.shape, *host.strides)
+            reach = reach_of(value)
+            address = Word("address", value.offset if reach else 0, value.buffer, reach=reach)
+            return parameter, [address, *(Word("constant", int(n)) for n in numbers)]
+        if isinstance(value, Scalar):
+            return Parameter("loaded", value.dtype), [Word("address", 0, value.buffer)]
+        scalar = typed_scalar(value)
+        if scalar is None:
+            refuse(f"a kernel argument of type {type(value).__name__}")
+        data = scalar.tobytes().ljust(16 if scalar.itemsize > 8 else 8, b"\0")
+        bits = np.frombuffer(data, np.int64)
+        return Parameter("scalar", scalar.dtype), [Word("constant", int(n)) for n in bits]
+
+    def fill(self, array: DeviceArray, value: Any) -> None:
+        """Add a fill of a contiguous array."""
+        self._written(array)
+        if not array.host.flags.c_contiguous and not array.host.flags.f_contiguous:
+            refuse("filling an array that is not contiguous")
+        if array.size == 0:
+            return
+        pattern = int.from_bytes(np.asarray(value).astype(array.dtype).tobytes(), "little")
+        self.steps.append(Fill(array.buffer, array.offset, array.itemsize, array.size, pattern))
+
+    def copy(self, to: DeviceArray, source: DeviceArray) -> None:
+        """Add a copy between contiguous arrays of one kind."""
+        self._written(to)
+        if to.shape != source.shape or to.dtype != source.dtype:
+            refuse(f"copying {source.describe()} into {to.describe()}")
+        if to.strides != source.strides or not (
+            to.host.flags.c_contiguous or to.host.flags.f_contiguous
+        ):
+            refuse("copying between arrays that are not contiguous")
+        if to.size:
+            step = Copy(to.buffer, to.offset, source.buffer, source.offset, to.nbytes)
+            self.steps.append(step)
+
+    def _written(self, array: DeviceArray) -> None:
+        if array.buffer in self.read_only:
+            self.opened.add(array.buffer)
+
+
+class _Configured:
+    """`kernel[grid, block, stream, shared]` while recording."""
+
+    def __init__(
+        self, kernel: Any, grid: Any, block: Any, stream: Any = 0, shared: Any = 0
+    ) -> None:
+        self._given = kernel, grid, block, shared
+
+    def __call__(self, *arguments: Any) -> None:
+        recording = _recording()
+        if recording is None:
+            refuse("a launch after the recording ended")
+        kernel, grid, block, shared = self._given
+        recording.launch(kernel, grid, block, shared, arguments)
+
+
+def _forall(kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: Any = 0) -> Any:
+    """As `kernel.forall`: by default the block size with the best occupancy."""
+    if n == 0:
+        return _Configured(kernel, 0, 1, stream, sharedmem)
+    if tpb:
+        return _Configured(kernel, -(-n // tpb), tpb, stream, sharedmem)
+    return _Configured(kernel, n, "auto", stream, sharedmem)
+
+
+_FORBIDDEN = (
+    "to_device", "pinned_array", "pinned_array_like", "mapped_array", "mapped_array_like",
+    "managed_array", "pinned", "stream", "event", "external_stream", "as_cuda_array",
+    "from_cuda_array_interface", "current_context", "open_ipc_array",
+)  # fmt: skip
+
+
+@functools.cache
+def _install() -> None:
+    """Put the recording between `numba.cuda` and those who use it, once."""
+    from numba import cuda
+    from numba.cuda.cudadrv import driver
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    def instead(owner: Any, name: str, recorded: Callable[..., Any]) -> None:
+        original = getattr(owner, name, None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def dispatch(*args: Any, **kwargs: Any) -> Any:
+            recording = _recording()
+            return (
+                original(*args, **kwargs)
+                if recording is None
+                else recorded(recording, *args, **kwargs)
+            )
+
+        setattr(owner, name, dispatch)
+
+    instead(CUDADispatcher, "__getitem__", lambda r, kernel, args: _Configured(kernel, *args))
+    instead(CUDADispatcher, "configure", lambda r, kernel, *a, **k: _configure(kernel, *a, **k))
+    instead(CUDADispatcher, "forall", lambda r, kernel, *a, **k: _forall(kernel, *a, **k))
+    instead(CUDADispatcher, "__call__", lambda r, *a, **k: refuse("a call without [grid, block]"))
+    instead(cuda, "device_array", _device_array)
+    instead(cuda, "device_array_like", _device_array_like)
+    instead(cuda, "synchronize", lambda r: None)
+    instead(cuda, "default_stream", lambda r: Stream())
+    instead(driver, "device_memset", _device_memset)
+    instead(driver, "device_to_device", lambda r, *a, **k: refuse("driver.device_to_device"))
+    for name in _FORBIDDEN:
+        instead(cuda, name, lambda r, *a, _name=name, **k: refuse(f"cuda.{_name}"))
+
+
+def _configure(
+    kernel: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: Any = 0
+) -> Any:
+    return _Configured(kernel, griddim, blockdim, stream, sharedmem)
+
+
+def _device_array(
+    recording: Recording,
+    shape: Any,
+    dtype: Any = np.float64,
+    strides: Any = None,
+    order: str = "C",
+    stream: Any = 0,
+) -> DeviceArray:
+    return recording.temporary(shape, dtype, strides, order)
+
+
+def _device_array_like(recording: Recording, ary: Any, stream: Any = 0) -> DeviceArray:
+    if not hasattr(ary, "shape") or not hasattr(ary, "dtype"):
+        refuse(f"cuda.device_array_like of a {type(ary).__name__}")
+    fortran = isinstance(ary, DeviceArray) and ary.ndim > 1 and not ary.is_c_contiguous()
+    order = "F" if fortran and ary.is_f_contiguous() else "C"
+    return recording.temporary(ary.shape, ary.dtype, order=order)
+
+
+def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: Any = 0) -> None:
+    if not isinstance(dst, DeviceArray) or not dst.is_c_contiguous():
+        refuse("device_memset of something else than a contiguous device array")
+    recording._written(dst)
+    if not 0 <= size <= dst.nbytes:
+        raise ValueError(f"device_memset of {size} bytes of {dst.describe()}")
+    if size:
+        recording.steps.append(Fill(dst.buffer, dst.offset, 1, int(size), int(val) & 0xFF))
+
+
+def record(
+    label: str,
+    function: Callable[..., Any],
+    inputs: Sequence[ArrayType],
+    scalars: Sequence[tuple[str, np.dtype[Any]]],
+    outputs: Sequence[ArrayType],
+    order: Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]],
+    read_only: frozenset[int],
+    batched: bool,
+) -> Recording:
+    """Run `function` on stand-ins; `order` puts operands and stream into its parameters.
+
+    Raises
+    ------
+    NotRecordable
+        With the reason, and the line of the function where it arose.
+    """
+    _install()
+    n_buffers = len(inputs) + len(scalars) + len(outputs)
+    recording = Recording(label, n_buffers, read_only, batched)
+    operands: list[Any] = []
+    for t in inputs:
+        operands.append(DeviceArray(recording, len(operands), 0, host_like(t.shape, t.dtype)))
+    for name, dtype in scalars:
+        operands.append(Scalar(len(operands), name, dtype))
+    for t in outputs:
+        operands.append(DeviceArray(recording, len(operands), 0, host_like(t.shape, t.dtype)))
+    positional, named = order(operands, Stream())
+    before = _recording()
+    _thread.recording = recording
+    try:
+        function(*positional, **named)
+    except NotRecordable as e:
+        raise NotRecordable(f"{e} at {line_of(e, function)}") from None
+    finally:
+        _thread.recording = before
+    if AFTER_RECORDING is not None:
+        AFTER_RECORDING(recording.steps)
+    return recording
+
+
+def line_of(error: BaseException, function: Callable[..., Any]) -> str:
+    """File and line of the innermost frame that is the user's."""
+    ours = __file__.rsplit("/", 1)[0]
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [f for f in frames if not f.filename.startswith(ours)]
+    libraries = ("/numba", "/numpy/", "<__array_function__")
+    best = [f for f in users if not any(part in f.filename for part in libraries)] or users
+    if not best:
+        return "an unknown line"
+    return f"{best[-1].filename}:{best[-1].lineno} ({(best[-1].line or '').strip()})"

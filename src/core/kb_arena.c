@@ -1,0 +1,73 @@
+/* Owns chunks of memory and the cursor into the newest. */
+#include "core/kb_arena.h"
+
+#include "core/kb_memory.h"
+
+#include <stdalign.h>
+#include <stdint.h>
+
+enum { CHUNK = 2048 };
+
+typedef struct chunk {
+    struct chunk *before;
+    size_t size;
+    size_t used;
+    alignas(max_align_t) char bytes[];
+} chunk;
+
+struct kb_arena {
+    chunk *newest;
+    size_t bytes;
+};
+
+kb_arena *kb_arena_new(void)
+{
+    return kb_calloc(1, sizeof(kb_arena));
+}
+
+static chunk *add_chunk(kb_arena *arena, size_t size)
+{
+    size_t room = size > CHUNK ? size : CHUNK;
+    if (room > SIZE_MAX - sizeof(chunk))
+        return NULL;
+    chunk *c = kb_calloc(1, sizeof(chunk) + room);
+    if (!c)
+        return NULL;
+    c->before = arena->newest;
+    c->size = room;
+    arena->newest = c;
+    arena->bytes += sizeof(chunk) + room;
+    return c;
+}
+
+void *kb_arena_take(kb_arena *arena, size_t count, size_t size)
+{
+    enum { ALIGN = alignof(max_align_t) };
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - ALIGN)
+        return NULL;
+    bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    chunk *c = arena->newest;
+    if (!c || c->size - c->used < bytes)
+        c = add_chunk(arena, bytes);
+    if (!c)
+        return NULL;
+    void *memory = c->bytes + c->used;
+    c->used += bytes;
+    return memory;
+}
+
+size_t kb_arena_bytes(const kb_arena *arena)
+{
+    return arena->bytes;
+}
+
+void kb_arena_free(kb_arena *arena)
+{
+    for (chunk *c = arena->newest; c;) {
+        chunk *before = c->before;
+        kb_free(c);
+        c = before;
+    }
+    kb_free(arena);
+}

@@ -1,0 +1,255 @@
+/* Owns the loading of images into the driver. */
+#include "cuda/kb_function.h"
+
+#include "core/kb_memory.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static kb_function *functions; /* under the lock */
+static size_t n_loads;         /* under the lock */
+static size_t n_bytes;         /* under the lock */
+
+static kb_function *find(const uint8_t digest[KB_DIGEST_SIZE])
+{
+    for (kb_function *f = functions; f; f = f->next)
+        if (memcmp(f->digest, digest, KB_DIGEST_SIZE) == 0)
+            return f;
+    return NULL;
+}
+
+/* One block: the function, its images' table, their bytes (aligned as cubins want), the entry. */
+static kb_function *copy(const kb_function *from, size_t *bytes)
+{
+    enum { ALIGN = 16 };
+    size_t table = from->n_images * sizeof(kb_image);
+    size_t size = sizeof(kb_function) + table + ALIGN;
+    for (uint32_t i = 0; i < from->n_images; i++)
+        size += from->images[i].size + ALIGN;
+    size += strlen(from->entry) + 1;
+    kb_function *f = kb_calloc(1, size);
+    if (!f)
+        return NULL;
+    memcpy(f->digest, from->digest, KB_DIGEST_SIZE);
+    f->n_words = from->n_words;
+    f->shared = from->shared;
+    f->n_images = from->n_images;
+    kb_image *images = (kb_image *)(f + 1);
+    char *at = (char *)images + table;
+    for (uint32_t i = 0; i < from->n_images; i++) {
+        at += -(uintptr_t)at % ALIGN;
+        images[i] = from->images[i];
+        images[i].bytes = memcpy(at, from->images[i].bytes, from->images[i].size);
+        at += from->images[i].size;
+    }
+    f->images = images;
+    f->entry = strcpy(at, from->entry);
+    *bytes = size;
+    return f;
+}
+
+static bool equal(const kb_function *a, const kb_function *b)
+{
+    bool same = a->n_words == b->n_words && a->shared == b->shared && a->n_images == b->n_images &&
+                strcmp(a->entry, b->entry) == 0;
+    for (uint32_t i = 0; same && i < a->n_images; i++)
+        same = a->images[i].cc == b->images[i].cc && a->images[i].size == b->images[i].size &&
+               memcmp(a->images[i].bytes, b->images[i].bytes, a->images[i].size) == 0;
+    return same;
+}
+
+kb_status kb_function_get(const kb_function *from, kb_function **function, kb_error *err)
+{
+    pthread_mutex_lock(&lock);
+    kb_function *f = find(from->digest);
+    bool differs = f && !equal(f, from);
+    size_t bytes = 0;
+    if (!f && (f = copy(from, &bytes))) {
+        f->next = functions;
+        functions = f;
+        n_bytes += bytes;
+    }
+    pthread_mutex_unlock(&lock);
+    *function = f;
+    if (differs)
+        return kb_error_set(err, KB_ALREADY_EXISTS,
+                            "the image of %s differs from one of the same digest: the program is "
+                            "damaged",
+                            from->entry);
+    return f ? KB_OK
+             : kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the image of %s",
+                            from->entry);
+}
+
+/* The newest image that a device of this capability runs: of its major version, not above it. */
+static int choose_image(const kb_function *f, uint32_t cc)
+{
+    int best = -1;
+    for (uint32_t i = 0; i < f->n_images; i++)
+        if (f->images[i].cc / 10 == cc / 10 && f->images[i].cc <= cc &&
+            (best < 0 || f->images[i].cc > f->images[best].cc))
+            best = (int)i;
+    return best;
+}
+
+static kb_status choose(const kb_function *f, const kb_driver *cu, kb_cu_device device,
+                        const char *what, int *image, kb_error *err)
+{
+    int major = 0, minor = 0;
+    kb_cu_result code = cu->cuDeviceGetAttribute(&major, KB_CU_DEVICE_CC_MAJOR, device);
+    if (code == KB_CU_SUCCESS)
+        code = cu->cuDeviceGetAttribute(&minor, KB_CU_DEVICE_CC_MINOR, device);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuDeviceGetAttribute", what);
+    *image = choose_image(f, (uint32_t)(10 * major + minor));
+    if (*image >= 0)
+        return KB_OK;
+    char there[KB_IMAGES_MAX * 8] = "";
+    for (uint32_t i = 0, n = 0; i < f->n_images && n < sizeof there - 8; i++)
+        n += (uint32_t)snprintf(there + n, sizeof there - n, "%s%u.%u", i ? ", " : "",
+                                f->images[i].cc / 10 % 100, f->images[i].cc % 10);
+    return kb_error_set(err, KB_FAILED_PRECONDITION,
+                        "%s: compiled for compute capability %s, and GPU %d has %d.%d; lower the "
+                        "program anew on this machine, or name its architecture with "
+                        "kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS",
+                        what, there, device, major, minor);
+}
+
+/* Every parameter must be a word, one behind the other: what launches hand over. */
+static kb_status check_layout(const kb_function *f, const kb_driver *cu, kb_cu_kernel kernel,
+                              const char *what, kb_error *err)
+{
+    size_t offset, size;
+    if (!cu->cuKernelGetParamInfo)
+        return KB_OK;
+    for (uint32_t i = 0; i < f->n_words; i++)
+        if (cu->cuKernelGetParamInfo(kernel, i, &offset, &size) != KB_CU_SUCCESS ||
+            size != KB_WORD_SIZE || offset != (size_t)KB_WORD_SIZE * i)
+            return kb_error_set(err, KB_INTERNAL,
+                                "%s: parameter %u of %s is not the word that was expected: the "
+                                "image is damaged, or of another version of kernbridge",
+                                what, i, f->entry);
+    if (cu->cuKernelGetParamInfo(kernel, f->n_words, &offset, &size) == KB_CU_SUCCESS)
+        return kb_error_set(err, KB_INTERNAL, "%s: %s takes more than the %u parameters expected",
+                            what, f->entry, f->n_words);
+    return KB_OK;
+}
+
+static kb_status load_library(kb_function *f, const kb_driver *cu, int image, const char *what,
+                              kb_error *err)
+{
+    if (f->libraries[image])
+        return KB_OK;
+    kb_cu_result code = cu->cuLibraryLoadData(&f->libraries[image], f->images[image].bytes, NULL,
+                                              NULL, 0, NULL, NULL, 0);
+    if (code == KB_CU_SUCCESS)
+        return KB_OK;
+    f->libraries[image] = NULL;
+    return kb_driver_fail(err, cu, code, "cuLibraryLoadData", what);
+}
+
+/* Loads under the lock. Getting the function of the current context makes the driver load the code
+ * now, and not at the first launch, which may be inside a capture. */
+static kb_status load(kb_function *f, const kb_driver *cu, kb_cu_device device, const char *what,
+                      kb_error *err)
+{
+    int image;
+    kb_status s = choose(f, cu, device, what, &image, err);
+    if (s == KB_OK)
+        s = load_library(f, cu, image, what, err);
+    if (s != KB_OK)
+        return s;
+    kb_cu_kernel kernel;
+    kb_cu_result code = cu->cuLibraryGetKernel(&kernel, f->libraries[image], f->entry);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuLibraryGetKernel", what);
+    s = check_layout(f, cu, kernel, what, err);
+    if (s != KB_OK)
+        return s;
+    kb_cu_function function;
+    code = cu->cuKernelGetFunction(&function, kernel);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuKernelGetFunction", what);
+    int min_grid, block;
+    code = cu->cuOccupancyMaxPotentialBlockSize(&min_grid, &block, function, NULL, f->shared, 0);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuOccupancyMaxPotentialBlockSize", what);
+    f->loaded[device].best_block = block;
+    atomic_store(&f->loaded[device].shared, KB_SHARED_OF_EVERY_KERNEL);
+    atomic_store_explicit(&f->loaded[device].kernel, kernel, memory_order_release);
+    n_loads++;
+    return KB_OK;
+}
+
+kb_status kb_function_load(kb_function *function, const kb_driver *cu, kb_cu_device device,
+                           const char *what, kb_cu_kernel *kernel, kb_error *err)
+{
+    *kernel = kb_function_kernel(function, device);
+    if (*kernel)
+        return KB_OK;
+    pthread_mutex_lock(&lock);
+    kb_status s = KB_OK;
+    if (!kb_function_kernel(function, device))
+        s = load(function, cu, device, what, err);
+    pthread_mutex_unlock(&lock);
+    *kernel = kb_function_kernel(function, device);
+    return s;
+}
+
+kb_status kb_function_allow_shared(kb_function *function, const kb_driver *cu, kb_cu_device device,
+                                   uint32_t shared, const char *what, kb_error *err)
+{
+    if (shared <= KB_SHARED_OF_EVERY_KERNEL)
+        return KB_OK;
+    kb_cu_kernel kernel = kb_function_kernel(function, device);
+    int allowed = 0, limit = 0;
+    const char *call = "cuKernelGetAttribute";
+    pthread_mutex_lock(&lock);
+    kb_cu_result code =
+        cu->cuKernelGetAttribute(&allowed, KB_CU_KERNEL_MAX_DYNAMIC_SHARED, kernel, device);
+    if (code == KB_CU_SUCCESS && (uint32_t)allowed < shared) {
+        call = "cuKernelSetAttribute";
+        code = cu->cuKernelSetAttribute(KB_CU_KERNEL_MAX_DYNAMIC_SHARED, (int)shared, kernel, device);
+    }
+    if (code == KB_CU_SUCCESS && atomic_load(&function->loaded[device].shared) < shared)
+        atomic_store(&function->loaded[device].shared, shared);
+    pthread_mutex_unlock(&lock);
+    if (code == KB_CU_SUCCESS)
+        return KB_OK;
+    (void)cu->cuDeviceGetAttribute(&limit, KB_CU_DEVICE_MAX_SHARED_OPTIN, device);
+    kb_driver_fail(err, cu, code, call, what);
+    kb_error_append(err, "; %u bytes of dynamic shared memory were asked for, GPU %d has %d a block, "
+                         "less what the kernel declares statically",
+                    shared, device, limit);
+    return err->status;
+}
+
+void kb_function_count(size_t *known, size_t *loads, size_t *bytes)
+{
+    pthread_mutex_lock(&lock);
+    *known = 0;
+    for (kb_function *f = functions; f; f = f->next)
+        ++*known;
+    *loads = n_loads;
+    *bytes = n_bytes;
+    pthread_mutex_unlock(&lock);
+}
+
+void kb_function_free_all(void)
+{
+    kb_error ignored;
+    const kb_driver *cu = kb_driver_get(&ignored);
+    pthread_mutex_lock(&lock);
+    while (functions) {
+        kb_function *f = functions;
+        functions = f->next;
+        for (uint32_t i = 0; cu && i < f->n_images; i++)
+            if (f->libraries[i])
+                (void)cu->cuLibraryUnload(f->libraries[i]);
+        kb_free(f);
+    }
+    n_loads = n_bytes = 0;
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,281 @@
+/* Owns the launch of a kernel: grid, parameter words, attributes, and the words of its failures. */
+#include "core/kb_dtype.h"
+#include "core/kb_memory.h"
+#include "cuda/kb_stream.h"
+#include "cuda/kb_step.h"
+
+#include <stdio.h>
+
+enum {
+    INLINE_WORDS = 128,   /* beyond these, one allocation */
+    GRID_Z_MAX = 65535,   /* CUDA's limit */
+    GRID_YZ_MAX = 65535,
+    GRID_X_MAX = INT32_MAX,
+};
+
+typedef struct launch {
+    const kb_launch_step *step;
+    const kb_frame *frame;
+    const kb_driver *cu;
+    kb_cu_launch how;
+    kb_cu_launch_attribute attributes[3];
+    int64_t grid[3];
+    uint64_t *words;
+    void **pointers;
+    void *allocated;
+    uint64_t inline_words[INLINE_WORDS];
+    void *inline_pointers[INLINE_WORDS];
+} launch;
+
+kb_status kb_value_read(const kb_value *value, const kb_frame *frame, int64_t *result,
+                        kb_error *err)
+{
+    int64_t x = value->constant;
+    if (value->kind == KB_VALUE_EXTENT)
+        x = kb_frame_buffer(frame, value->buffer)->dims[value->axis];
+    else if (value->kind == KB_VALUE_COUNT)
+        x = kb_buffer_count(kb_frame_buffer(frame, value->buffer));
+    if (x < 0)
+        return kb_error_set(err, KB_INVALID_ARGUMENT,
+                            "%s: the extent of buffer %u (%s) is negative or too large",
+                            frame->kernel->name, value->buffer,
+                            frame->kernel->buffers[value->buffer].name);
+    *result = x / value->divisor + (x % value->divisor != 0);
+    return KB_OK;
+}
+
+static KB_COLD kb_status refuse_reach(const kb_frame *frame, const kb_word *word, int64_t bytes,
+                                      kb_error *err)
+{
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s: the plan reaches bytes %lld to %lld of buffer %u (%s), which has %lld: "
+                        "the program is damaged, or was recorded for other shapes",
+                        frame->kernel->name, (long long)word->value,
+                        (long long)(word->value + word->reach), word->buffer,
+                        frame->kernel->buffers[word->buffer].name, (long long)bytes);
+}
+
+/* Views into a buffer were recorded for one shape. */
+static kb_status check_reach(const kb_frame *frame, const kb_word *word, kb_error *err)
+{
+    const kb_xla_buffer *buffer = kb_frame_buffer(frame, word->buffer);
+    int64_t bytes = kb_buffer_count(buffer);
+    if (bytes < 0 || __builtin_mul_overflow(bytes, kb_dtype_bits(buffer->dtype) / 8, &bytes))
+        bytes = -1;
+    if (word->value > bytes || word->reach > bytes - word->value)
+        return refuse_reach(frame, word, bytes, err);
+    return KB_OK;
+}
+
+static kb_status read_word(const kb_word *word, const kb_frame *frame, uint64_t *result,
+                           kb_error *err)
+{
+    const kb_xla_buffer *buffer;
+    switch ((kb_word_kind)word->kind) {
+    case KB_WORD_CONSTANT:
+        *result = (uint64_t)word->value;
+        return KB_OK;
+    case KB_WORD_ADDRESS:
+        buffer = kb_frame_buffer(frame, word->buffer);
+        *result = (uint64_t)(uintptr_t)buffer->data + (uint64_t)word->value;
+        return KB_LIKELY(word->reach == 0) ? KB_OK : check_reach(frame, word, err);
+    case KB_WORD_EXTENT:
+        buffer = kb_frame_buffer(frame, word->buffer);
+        *result = (uint64_t)buffer->dims[word->axis];
+        return KB_OK;
+    case KB_WORD_STRIDE:
+        *result = frame->strides ? (uint64_t)frame->strides[word->buffer] : 0;
+        return KB_OK;
+    }
+    return kb_error_set(err, KB_INTERNAL, "a launch holds a word of unknown kind %d", word->kind);
+}
+
+static kb_status take_memory(launch *l, kb_error *err)
+{
+    uint32_t n = l->step->n_words;
+    l->words = l->inline_words;
+    l->pointers = l->inline_pointers;
+    l->allocated = NULL;
+    if (n <= INLINE_WORDS)
+        return KB_OK;
+    l->allocated = kb_calloc(n, sizeof(uint64_t) + sizeof(void *));
+    if (!l->allocated)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory for %u parameters",
+                            l->frame->kernel->name, n);
+    l->words = l->allocated;
+    l->pointers = (void **)(l->words + n);
+    return KB_OK;
+}
+
+static kb_status read_words(launch *l, kb_error *err)
+{
+    for (uint32_t i = 0; i < l->step->n_words; i++) {
+        kb_status s = read_word(&l->step->words[i], l->frame, &l->words[i], err);
+        if (!KB_LIKELY(s == KB_OK))
+            return s;
+        l->pointers[i] = &l->words[i];
+    }
+    return KB_OK;
+}
+
+static KB_COLD kb_status refuse_grid(const launch *l, kb_error *err)
+{
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s: grid (%lld, %lld, %lld) is too large, at most (%d, %d, %d) are possible; "
+                        "let a thread do more than one element",
+                        l->frame->kernel->name, (long long)l->grid[0], (long long)l->grid[1],
+                        (long long)l->grid[2], GRID_X_MAX, GRID_YZ_MAX, GRID_Z_MAX);
+}
+
+static kb_status read_grid(launch *l, kb_error *err)
+{
+    const kb_launch_step *step = l->step;
+    kb_value x = step->grid[0];
+    for (int i = 0; i < 3; i++)
+        l->how.block[i] = step->block[i];
+    if (step->flags & KB_LAUNCH_AUTO_BLOCK)
+        x.divisor = l->how.block[0] =
+            (uint32_t)step->function->loaded[l->frame->device].best_block;
+    kb_status s = kb_value_read(&x, l->frame, &l->grid[0], err);
+    for (int i = 1; s == KB_OK && i < 3; i++)
+        s = kb_value_read(&step->grid[i], l->frame, &l->grid[i], err);
+    if (s != KB_OK)
+        return s;
+    if (l->grid[0] > GRID_X_MAX || l->grid[1] > GRID_YZ_MAX || l->grid[2] > GRID_Z_MAX)
+        return refuse_grid(l, err);
+    for (int i = 0; i < 3; i++)
+        l->how.grid[i] = (uint32_t)l->grid[i];
+    return KB_OK;
+}
+
+static void set_attributes(launch *l)
+{
+    const kb_launch_step *step = l->step;
+    kb_cu_launch_attribute *next = l->attributes;
+    if (step->flags & KB_LAUNCH_COOPERATES)
+        *next++ = (kb_cu_launch_attribute){.id = KB_CU_LAUNCH_COOPERATIVE, .value.cooperative = 1};
+    if (step->flags & KB_LAUNCH_OVERLAPS)
+        *next++ = (kb_cu_launch_attribute){.id = KB_CU_LAUNCH_PROGRAMMATIC_STREAM,
+                                           .value.programmatic_stream = 1};
+    if (step->flags & KB_LAUNCH_CLUSTERS) {
+        *next = (kb_cu_launch_attribute){.id = KB_CU_LAUNCH_CLUSTER};
+        for (int i = 0; i < 3; i++)
+            next->value.cluster[i] = step->cluster[i];
+        next++;
+    }
+    l->how.attributes = l->attributes;
+    l->how.n_attributes = (uint32_t)(next - l->attributes);
+}
+
+static KB_COLD kb_status describe(const launch *l, const char *call, kb_cu_result code,
+                                  kb_error *err)
+{
+    const kb_cu_launch *how = &l->how;
+    char what[1024];
+    snprintf(what, sizeof what,
+             "%s: launch of %s, grid (%u, %u, %u), block (%u, %u, %u), %u bytes of dynamic shared "
+             "memory",
+             l->frame->kernel->name, l->step->function->entry, how->grid[0], how->grid[1],
+             how->grid[2], how->block[0], how->block[1], how->block[2], how->shared);
+    return kb_driver_fail(err, l->cu, code, call, what);
+}
+
+static kb_status enqueue(const launch *l, kb_cu_kernel kernel, kb_error *err)
+{
+    kb_cu_result code =
+        l->cu->cuLaunchKernelEx(&l->how, (kb_cu_function)kernel, l->pointers, NULL);
+    if (!KB_LIKELY(code == KB_CU_SUCCESS))
+        return describe(l, "cuLaunchKernelEx", code, err);
+    if (KB_LIKELY(!kb_stream_synchronizes()))
+        return KB_OK;
+    code = kb_stream_wait(l->cu, l->how.stream);
+    return code == KB_CU_SUCCESS ? KB_OK : describe(l, "cuStreamSynchronize", code, err);
+}
+
+/* A batch that lies in the grid's z axis, in as many launches as that axis needs. */
+static kb_status enqueue_slices(launch *l, kb_cu_kernel kernel, kb_error *err)
+{
+    const kb_launch_step *step = l->step;
+    for (int64_t left = l->frame->n_slices; left > 0; left -= GRID_Z_MAX) {
+        l->how.grid[2] = (uint32_t)(left < GRID_Z_MAX ? left : GRID_Z_MAX);
+        kb_status s = enqueue(l, kernel, err);
+        if (s != KB_OK)
+            return s;
+        for (uint32_t i = 0; left > GRID_Z_MAX && i < step->n_words; i++)
+            if (step->words[i].kind == KB_WORD_ADDRESS)
+                l->words[i] +=
+                    (uint64_t)(l->frame->strides[step->words[i].buffer] * (int64_t)GRID_Z_MAX);
+    }
+    return KB_OK;
+}
+
+static kb_status zero(const launch *l, kb_error *err)
+{
+    for (uint32_t i = 0; i < l->step->n_zeroed; i++) {
+        uint32_t buffer = l->step->zeroed[i];
+        kb_fill_step fill = {
+            .buffer = buffer,
+            .item_size = 1,
+            .count = {.kind = KB_VALUE_COUNT, .buffer = buffer, .divisor = 1},
+        };
+        fill.item_size = kb_dtype_bits(l->frame->kernel->buffers[buffer].dtype) / 8;
+        kb_status s = kb_fill_run(&fill, l->frame, err);
+        if (s != KB_OK)
+            return s;
+    }
+    return KB_OK;
+}
+
+static kb_status run(launch *l, kb_error *err)
+{
+    kb_cu_kernel kernel =
+        kb_function_ready(l->step->function, l->frame->device, l->step->shared);
+    kb_status s = KB_OK;
+    if (!KB_LIKELY(kernel != NULL))
+        s = kb_launch_prepare(l->step, l->frame, &kernel, err);
+    if (s == KB_OK)
+        s = read_grid(l, err);
+    if (s != KB_OK)
+        return s;
+    if (l->grid[0] == 0 || l->grid[1] == 0 || l->grid[2] == 0)
+        return l->step->flags & KB_LAUNCH_ZEROES_IF_EMPTY ? zero(l, err) : KB_OK;
+    s = take_memory(l, err);
+    if (s == KB_OK)
+        s = read_words(l, err);
+    if (s == KB_OK) {
+        l->how.stream = l->frame->stream;
+        l->how.shared = l->step->shared;
+        set_attributes(l);
+        s = l->frame->strides ? enqueue_slices(l, kernel, err) : enqueue(l, kernel, err);
+    }
+    kb_free(l->allocated);
+    return s;
+}
+
+kb_status kb_launch_run(const void *step, const kb_frame *frame, kb_error *err)
+{
+    launch l;
+    l.step = step;
+    l.frame = frame;
+    l.cu = kb_driver_get(err);
+    l.allocated = NULL;
+    return l.cu ? run(&l, err) : err->status;
+}
+
+kb_status kb_launch_prepare(const kb_launch_step *step, const kb_frame *frame, kb_cu_kernel *kernel,
+                            kb_error *err)
+{
+    const kb_driver *cu = kb_driver_get(err);
+    if (!cu)
+        return err->status;
+    /* Loading is refused in a thread whose stream captures, unless the thread says that it knows. */
+    int mode = KB_CU_CAPTURE_MODE_RELAXED;
+    (void)cu->cuThreadExchangeStreamCaptureMode(&mode);
+    kb_status s =
+        kb_function_load(step->function, cu, frame->device, frame->kernel->name, kernel, err);
+    (void)cu->cuThreadExchangeStreamCaptureMode(&mode);
+    if (s == KB_OK)
+        s = kb_function_allow_shared(step->function, cu, frame->device, step->shared,
+                                     frame->kernel->name, err);
+    return s;
+}

@@ -1,0 +1,131 @@
+/* Owns fills and copies of GPU memory. A step that serves several slices does them one by one,
+ * unless they lie behind each other without a gap. */
+#include "core/kb_dtype.h"
+#include "cuda/kb_driver.h"
+#include "cuda/kb_step.h"
+
+static KB_COLD kb_status refuse(const kb_frame *frame, uint32_t buffer, int64_t offset,
+                                int64_t size, int64_t bytes, kb_error *err)
+{
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s: the plan touches %lld bytes from byte %lld of buffer %u (%s), which has "
+                        "%lld: the program is damaged, or was recorded for other shapes",
+                        frame->kernel->name, (long long)size, (long long)offset, buffer,
+                        frame->kernel->buffers[buffer].name, (long long)bytes);
+}
+
+/* `size` bytes from `offset` of a buffer, or KB_INVALID_ARGUMENT. */
+static kb_status take_range(const kb_frame *frame, uint32_t buffer, int64_t offset, int64_t size,
+                            kb_cu_address *address, kb_error *err)
+{
+    const kb_xla_buffer *b = kb_frame_buffer(frame, buffer);
+    int64_t bytes = kb_buffer_count(b);
+    if (bytes < 0 || __builtin_mul_overflow(bytes, kb_dtype_bits(b->dtype) / 8, &bytes))
+        bytes = -1;
+    if (size < 0 || offset > bytes || size > bytes - offset)
+        return refuse(frame, buffer, offset, size, bytes, err);
+    *address = (kb_cu_address)(uintptr_t)b->data + (kb_cu_address)offset;
+    return KB_OK;
+}
+
+static int64_t distance(const kb_frame *frame, uint32_t buffer)
+{
+    return frame->strides ? frame->strides[buffer] : 0;
+}
+
+/* 8 and 16 bytes at a time: a column of 4 bytes for each part of the pattern. */
+static kb_cu_result fill_columns(const kb_driver *cu, const kb_fill_step *step, kb_cu_address to,
+                                 size_t n, kb_cu_stream stream)
+{
+    kb_cu_result code = KB_CU_SUCCESS;
+    for (uint32_t at = 0; code == KB_CU_SUCCESS && at < step->item_size; at += 4)
+        code = cu->cuMemsetD2D32Async(to + at, step->item_size,
+                                      (uint32_t)(step->pattern[at / 8] >> (at % 8 * 8)), 1, n,
+                                      stream);
+    return code;
+}
+
+static bool is_uniform(const kb_fill_step *step)
+{
+    uint32_t first = (uint32_t)step->pattern[0];
+    for (uint32_t at = 0; at < step->item_size; at += 4)
+        if ((uint32_t)(step->pattern[at / 8] >> (at % 8 * 8)) != first)
+            return false;
+    return true;
+}
+
+static kb_cu_result fill(const kb_driver *cu, const kb_fill_step *step, kb_cu_address to, size_t n,
+                         kb_cu_stream stream)
+{
+    switch (step->item_size) {
+    case 1:
+        return cu->cuMemsetD8Async(to, (unsigned char)step->pattern[0], n, stream);
+    case 2:
+        return cu->cuMemsetD16Async(to, (unsigned short)step->pattern[0], n, stream);
+    case 4:
+        return cu->cuMemsetD32Async(to, (unsigned int)step->pattern[0], n, stream);
+    default:
+        if (is_uniform(step))
+            return cu->cuMemsetD32Async(to, (unsigned int)step->pattern[0],
+                                        n * (step->item_size / 4), stream);
+        return fill_columns(cu, step, to, n, stream);
+    }
+}
+
+kb_status kb_fill_run(const void *given, const kb_frame *frame, kb_error *err)
+{
+    const kb_fill_step *step = given;
+    const kb_driver *cu = kb_driver_get(err);
+    if (!cu)
+        return err->status;
+    int64_t n, size, n_slices = frame->n_slices;
+    kb_cu_address to;
+    kb_status s = kb_value_read(&step->count, frame, &n, err);
+    if (s != KB_OK)
+        return s;
+    if (__builtin_mul_overflow(n, (int64_t)step->item_size, &size))
+        size = -1;
+    s = take_range(frame, step->buffer, step->offset, size, &to, err);
+    if (s != KB_OK || n == 0)
+        return s;
+    if (distance(frame, step->buffer) == size) {
+        n *= n_slices;
+        n_slices = 1;
+    }
+    for (int64_t i = 0; i < n_slices; i++) {
+        kb_cu_result code = fill(cu, step, to, (size_t)n, frame->stream);
+        if (code != KB_CU_SUCCESS)
+            return kb_driver_fail(err, cu, code, "a fill of GPU memory", frame->kernel->name);
+        to += (kb_cu_address)distance(frame, step->buffer);
+    }
+    return KB_OK;
+}
+
+kb_status kb_copy_run(const void *given, const kb_frame *frame, kb_error *err)
+{
+    const kb_copy_step *step = given;
+    const kb_driver *cu = kb_driver_get(err);
+    if (!cu)
+        return err->status;
+    int64_t size, n_slices = frame->n_slices;
+    kb_cu_address to, from;
+    kb_status s = kb_value_read(&step->size, frame, &size, err);
+    if (s == KB_OK)
+        s = take_range(frame, step->to, step->to_offset, size, &to, err);
+    if (s == KB_OK)
+        s = take_range(frame, step->from, step->from_offset, size, &from, err);
+    if (s != KB_OK || size == 0)
+        return s;
+    if (distance(frame, step->to) == size && distance(frame, step->from) == size) {
+        size *= n_slices;
+        n_slices = 1;
+    }
+    for (int64_t i = 0; i < n_slices; i++) {
+        kb_cu_result code = cu->cuMemcpyDtoDAsync(to, from, (size_t)size, frame->stream);
+        if (code != KB_CU_SUCCESS)
+            return kb_driver_fail(err, cu, code, "cuMemcpyDtoDAsync", frame->kernel->name);
+        to += (kb_cu_address)distance(frame, step->to);
+        from += (kb_cu_address)distance(frame, step->from);
+    }
+    return KB_OK;
+}

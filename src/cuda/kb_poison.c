@@ -1,0 +1,175 @@
+/* Owns the run over two fill patterns, and the host memory that it needs. */
+#include "cuda/kb_poison.h"
+
+#include "core/kb_arena.h"
+#include "core/kb_batch.h"
+#include "core/kb_dtype.h"
+
+#include <string.h>
+
+enum { FIRST = 0xA5, SECOND = 0x5A };
+
+typedef struct poison {
+    const kb_driver *cu;
+    const kb_frame *frame;
+    kb_arena *arena;
+    uint8_t **shared; /* what each result held before, if it shares memory with an operand */
+    uint8_t **first;  /* what the first run wrote into each other output */
+    uint8_t **second;
+} poison;
+
+static uint32_t n_results(const poison *p)
+{
+    return p->frame->kernel->n_outputs + p->frame->kernel->n_hidden;
+}
+
+static const kb_xla_buffer *result(const poison *p, uint32_t i)
+{
+    return kb_frame_raw(p->frame, p->frame->kernel->n_inputs + i);
+}
+
+static size_t item_size(const kb_xla_buffer *buffer)
+{
+    return kb_dtype_bits(buffer->dtype) / 8;
+}
+
+static size_t size_of(const kb_xla_buffer *buffer)
+{
+    int64_t count = kb_buffer_count(buffer);
+    return count > 0 ? (size_t)count * item_size(buffer) : 0;
+}
+
+static kb_cu_address address_of(const kb_xla_buffer *buffer)
+{
+    return (kb_cu_address)(uintptr_t)buffer->data;
+}
+
+static bool shares(const poison *p, uint32_t i)
+{
+    for (uint32_t k = 0; k < p->frame->kernel->n_inputs; k++)
+        if (kb_frame_raw(p->frame, k)->data == result(p, i)->data)
+            return true;
+    return false;
+}
+
+static kb_status check(const poison *p, kb_cu_result code, const char *call, kb_error *err)
+{
+    return code == KB_CU_SUCCESS ? KB_OK
+                                 : kb_driver_fail(err, p->cu, code, call, p->frame->kernel->name);
+}
+
+static kb_status fetch(const poison *p, uint32_t i, uint8_t **into, kb_error *err)
+{
+    size_t size = size_of(result(p, i));
+    *into = kb_arena_take(p->arena, size + 1, 1);
+    if (!*into)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to look for unwritten outputs",
+                            p->frame->kernel->name);
+    return check(p, p->cu->cuMemcpyDtoHAsync(*into, address_of(result(p, i)), size, p->frame->stream),
+                 "cuMemcpyDtoHAsync", err);
+}
+
+static kb_status wait(const poison *p, kb_error *err)
+{
+    return check(p, p->cu->cuStreamSynchronize(p->frame->stream), "cuStreamSynchronize", err);
+}
+
+static kb_status save_shared(const poison *p, kb_error *err)
+{
+    kb_status s = KB_OK;
+    for (uint32_t i = 0; s == KB_OK && i < n_results(p); i++)
+        if (shares(p, i))
+            s = fetch(p, i, &p->shared[i], err);
+    return s == KB_OK ? wait(p, err) : s;
+}
+
+static kb_status set_up(const poison *p, uint8_t pattern, kb_error *err)
+{
+    kb_status s = KB_OK;
+    for (uint32_t i = 0; s == KB_OK && i < n_results(p); i++) {
+        const kb_xla_buffer *buffer = result(p, i);
+        size_t size = size_of(buffer);
+        kb_cu_address to = address_of(buffer);
+        if (size == 0)
+            continue;
+        s = p->shared[i]
+                ? check(p, p->cu->cuMemcpyHtoDAsync(to, p->shared[i], size, p->frame->stream),
+                        "cuMemcpyHtoDAsync", err)
+                : check(p, p->cu->cuMemsetD8Async(to, pattern, size, p->frame->stream),
+                        "cuMemsetD8Async", err);
+    }
+    return s;
+}
+
+static kb_status run_over(const poison *p, uint8_t pattern, uint8_t **found, kb_error *err)
+{
+    kb_status s = set_up(p, pattern, err);
+    if (s == KB_OK)
+        s = kb_batch_run(p->frame, err);
+    for (uint32_t i = 0; s == KB_OK && i < p->frame->kernel->n_outputs; i++)
+        if (!p->shared[i])
+            s = fetch(p, i, &found[i], err);
+    return s == KB_OK ? wait(p, err) : s;
+}
+
+static bool holds(const uint8_t *bytes, size_t size, uint8_t pattern)
+{
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i] != pattern)
+            return false;
+    return true;
+}
+
+/* Counts the elements of output i that hold both patterns; `*at` is the first of them. */
+static size_t count_unwritten(const poison *p, uint32_t i, size_t *at)
+{
+    size_t step = item_size(result(p, i)), size = size_of(result(p, i)), n = 0;
+    for (size_t k = 0; step && k < size; k += step)
+        if (holds(p->first[i] + k, step, FIRST) && holds(p->second[i] + k, step, SECOND) && n++ == 0)
+            *at = k / step;
+    return n;
+}
+
+static kb_status compare(const poison *p, kb_error *err)
+{
+    const kb_kernel *kernel = p->frame->kernel;
+    for (uint32_t i = 0; i < kernel->n_outputs; i++) {
+        size_t at = 0, n = p->shared[i] ? 0 : count_unwritten(p, i, &at);
+        if (n)
+            return kb_error_set(
+                err, KB_INTERNAL,
+                "%s: no thread wrote %zu of the %lld elements of output %u (%s), the first of them "
+                "element %zu; launch more threads, write every element, or pass zero_outputs=True",
+                kernel->name, n, (long long)kb_buffer_count(result(p, i)), i,
+                kernel->buffers[kernel->n_inputs + i].name, at);
+    }
+    return KB_OK;
+}
+
+static kb_status run(poison *p, kb_error *err)
+{
+    size_t n = n_results(p) + 1;
+    p->shared = kb_arena_take(p->arena, n, sizeof *p->shared);
+    p->first = kb_arena_take(p->arena, n, sizeof *p->first);
+    p->second = kb_arena_take(p->arena, n, sizeof *p->second);
+    if (!p->shared || !p->first || !p->second)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to look for unwritten outputs",
+                            p->frame->kernel->name);
+    kb_status s = save_shared(p, err);
+    if (s == KB_OK)
+        s = run_over(p, FIRST, p->first, err);
+    if (s == KB_OK)
+        s = run_over(p, SECOND, p->second, err);
+    return s == KB_OK ? compare(p, err) : s;
+}
+
+kb_status kb_poison_run(const kb_driver *cu, const kb_frame *frame, kb_error *err)
+{
+    poison p = {.cu = cu, .frame = frame, .arena = kb_arena_new()};
+    if (!p.arena)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to look for unwritten outputs",
+                            frame->kernel->name);
+    kb_status s = run(&p, err);
+    kb_arena_free(p.arena);
+    return s;
+}

@@ -1,0 +1,331 @@
+/* Owns the reading of GPU programs. */
+#include "cuda/kb_program.h"
+
+#include "core/kb_arena.h"
+#include "core/kb_dtype.h"
+#include "core/kb_reader.h"
+#include "cuda/kb_step.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* The least that each takes on the wire: bounds the counts. */
+enum {
+    BUFFER_SIZE = 12,
+    FUNCTION_SIZE = 48,
+    IMAGE_SIZE = 8,
+    STEP_SIZE = 16,
+    WORD_SIZE = 28,
+    THREADS_MAX = 1024,
+};
+
+typedef struct program {
+    kb_reader from;
+    kb_arena *arena;
+    kb_kernel *kernel;
+    uint32_t n_functions;
+    kb_function **functions;
+    bool callbacks;
+    bool no_memory;
+    const char *wrong; /* the first thing that does not hold */
+} program;
+
+static void *take(program *p, size_t count, size_t size)
+{
+    void *memory = kb_arena_take(p->arena, count, size);
+    p->no_memory |= !memory;
+    p->from.failed |= !memory;
+    return memory;
+}
+
+static void expect(program *p, bool holds, const char *what)
+{
+    if (holds || p->from.failed)
+        return;
+    p->from.failed = true;
+    p->wrong = what;
+}
+
+static const char *read_text(program *p)
+{
+    uint32_t size;
+    const char *text = kb_read_text(&p->from, &size);
+    char *copy = text ? take(p, size + 1, 1) : NULL;
+    return copy ? memcpy(copy, text, size) : "";
+}
+
+static void check_buffer(program *p, uint32_t buffer)
+{
+    expect(p, buffer < kb_kernel_n_buffers(p->kernel), "a buffer");
+}
+
+static uint32_t read_buffer(program *p)
+{
+    uint32_t buffer = kb_read_u32(&p->from);
+    check_buffer(p, buffer);
+    return buffer;
+}
+
+static int64_t read_offset(program *p)
+{
+    int64_t offset = kb_read_i64(&p->from);
+    expect(p, offset >= 0, "an offset");
+    return offset;
+}
+
+static void check_axis(program *p, uint32_t buffer, uint32_t axis)
+{
+    expect(p, p->from.failed || (int64_t)axis < p->kernel->buffers[buffer].rank, "an axis");
+}
+
+static kb_value read_value(program *p)
+{
+    kb_value value = {.kind = (kb_value_kind)kb_read_u32(&p->from)};
+    value.buffer = kb_read_u32(&p->from);
+    if (value.kind != KB_VALUE_CONSTANT)
+        check_buffer(p, value.buffer);
+    value.axis = kb_read_u32(&p->from);
+    value.divisor = kb_read_u32(&p->from);
+    value.constant = kb_read_i64(&p->from);
+    expect(p, value.kind <= KB_VALUE_COUNT, "a kind of value");
+    expect(p, value.divisor != 0, "a divisor");
+    expect(p, value.constant >= 0, "a constant");
+    if (value.kind == KB_VALUE_EXTENT)
+        check_axis(p, value.buffer, value.axis);
+    return value;
+}
+
+static void read_buffers(program *p)
+{
+    kb_kernel *kernel = p->kernel;
+    uint32_t *counts[] = {&kernel->n_inputs, &kernel->n_outputs, &kernel->n_hidden};
+    uint32_t n = 0;
+    for (int i = 0; i < 3; i++) {
+        *counts[i] = kb_read_u32(&p->from);
+        expect(p, *counts[i] <= KB_BUFFERS_MAX, "a number of buffers");
+        n += p->from.failed ? 0 : *counts[i];
+    }
+    expect(p, n <= p->from.left / BUFFER_SIZE, "a number of buffers");
+    kb_buffer_spec *buffers = p->from.failed ? NULL : take(p, n + 1, sizeof *buffers);
+    for (uint32_t i = 0; i < n && !p->from.failed; i++) {
+        buffers[i].dtype = (int32_t)kb_read_u32(&p->from);
+        buffers[i].rank = (int32_t)kb_read_u32(&p->from);
+        buffers[i].name = read_text(p);
+        expect(p, buffers[i].rank >= 0 && buffers[i].rank <= KB_RANK_MAX, "a rank");
+    }
+    kernel->buffers = buffers;
+}
+
+static kb_function *read_function(program *p, kb_error *err)
+{
+    kb_function f = {0};
+    kb_image images[KB_IMAGES_MAX];
+    const uint8_t *digest = kb_read_bytes(&p->from, KB_DIGEST_SIZE);
+    if (digest)
+        memcpy(f.digest, digest, KB_DIGEST_SIZE);
+    f.entry = read_text(p);
+    f.n_words = kb_read_u32(&p->from);
+    f.shared = kb_read_u32(&p->from);
+    f.n_images = kb_read_count(&p->from, IMAGE_SIZE);
+    expect(p, f.n_words <= KB_WORDS_MAX, "a number of parameters");
+    expect(p, f.n_images > 0 && f.n_images <= KB_IMAGES_MAX, "a number of images");
+    for (uint32_t i = 0; !p->from.failed && i < f.n_images; i++) {
+        images[i].cc = kb_read_u32(&p->from);
+        images[i].size = kb_read_count(&p->from, 1);
+        images[i].bytes = kb_read_bytes(&p->from, images[i].size);
+        expect(p, images[i].size > 0, "an image");
+    }
+    f.images = images;
+    kb_function *function = NULL;
+    kb_status s = p->from.failed ? KB_OK : kb_function_get(&f, &function, err);
+    p->no_memory |= s == KB_RESOURCE_EXHAUSTED;
+    expect(p, s == KB_OK, "an image");
+    return function;
+}
+
+static void read_functions(program *p, kb_error *err)
+{
+    p->n_functions = kb_read_count(&p->from, FUNCTION_SIZE);
+    p->functions = take(p, p->n_functions + 1, sizeof *p->functions);
+    for (uint32_t i = 0; !p->from.failed && i < p->n_functions; i++)
+        p->functions[i] = read_function(p, err);
+}
+
+static void read_word(program *p, kb_word *word)
+{
+    uint32_t kind = kb_read_u32(&p->from), buffer = kb_read_u32(&p->from);
+    uint32_t axis = kb_read_u32(&p->from);
+    word->value = kb_read_i64(&p->from);
+    word->reach = read_offset(p);
+    expect(p, kind <= KB_WORD_STRIDE, "a kind of parameter");
+    if (kind != KB_WORD_CONSTANT)
+        check_buffer(p, buffer);
+    expect(p, kind != KB_WORD_ADDRESS || word->value >= 0, "an offset");
+    expect(p, word->reach > 0 || kind != KB_WORD_ADDRESS || word->value == 0, "a reach");
+    expect(p, word->reach <= INT64_MAX - (word->value > 0 ? word->value : 0), "a reach");
+    if (kind == KB_WORD_EXTENT)
+        check_axis(p, buffer, axis);
+    word->kind = (uint8_t)kind;
+    word->buffer = (uint16_t)buffer;
+    word->axis = (uint8_t)axis;
+}
+
+static void read_triple(program *p, uint32_t triple[3], uint32_t max, const char *what)
+{
+    for (int i = 0; i < 3; i++) {
+        triple[i] = kb_read_u32(&p->from);
+        expect(p, triple[i] > 0 && triple[i] <= max, what);
+    }
+}
+
+static const kb_launch_step *read_launch(program *p, bool wide)
+{
+    kb_launch_step *step = take(p, 1, sizeof *step);
+    if (!step)
+        return NULL;
+    uint32_t function = kb_read_u32(&p->from);
+    expect(p, function < p->n_functions, "a function");
+    for (int i = 0; i < 3; i++)
+        step->grid[i] = read_value(p);
+    read_triple(p, step->block, THREADS_MAX, "a block");
+    read_triple(p, step->cluster, THREADS_MAX, "a cluster");
+    step->shared = kb_read_u32(&p->from);
+    step->flags = kb_read_u32(&p->from);
+    expect(p, step->shared <= INT_MAX, "a size of shared memory");
+    expect(p, !wide || (step->grid[2].kind == KB_VALUE_CONSTANT && step->grid[2].constant == 1),
+           "the grid of a wide launch");
+    step->n_words = kb_read_count(&p->from, WORD_SIZE);
+    kb_word *words = p->from.failed ? NULL : take(p, step->n_words + 1, sizeof *words);
+    for (uint32_t i = 0; !p->from.failed && i < step->n_words; i++)
+        read_word(p, &words[i]);
+    step->words = words;
+    step->n_zeroed = kb_read_count(&p->from, sizeof(uint32_t));
+    uint32_t *zeroed = p->from.failed ? NULL : take(p, step->n_zeroed + 1, sizeof *zeroed);
+    for (uint32_t i = 0; !p->from.failed && i < step->n_zeroed; i++) {
+        zeroed[i] = read_buffer(p);
+        expect(p, p->from.failed || kb_dtype_bits(p->kernel->buffers[zeroed[i]].dtype) >= 8,
+               "an output to be zeroed");
+    }
+    step->zeroed = zeroed;
+    if (p->from.failed)
+        return NULL;
+    step->function = p->functions[function];
+    expect(p, step->function->n_words == step->n_words, "a number of parameters");
+    return step;
+}
+
+static const kb_fill_step *read_fill(program *p)
+{
+    kb_fill_step *step = take(p, 1, sizeof *step);
+    if (!step)
+        return NULL;
+    step->buffer = read_buffer(p);
+    step->item_size = kb_read_u32(&p->from);
+    step->offset = read_offset(p);
+    step->count = read_value(p);
+    for (int i = 0; i < 2; i++)
+        step->pattern[i] = (uint64_t)kb_read_i64(&p->from);
+    uint32_t n = step->item_size;
+    expect(p, n > 0 && n <= 16 && (n & (n - 1)) == 0, "the size of an element");
+    return step;
+}
+
+static const kb_copy_step *read_copy(program *p)
+{
+    kb_copy_step *step = take(p, 1, sizeof *step);
+    if (!step)
+        return NULL;
+    step->to = read_buffer(p);
+    step->from = read_buffer(p);
+    step->to_offset = read_offset(p);
+    step->from_offset = read_offset(p);
+    step->size = read_value(p);
+    return step;
+}
+
+static const int64_t *read_callback(program *p)
+{
+    int64_t *handle = take(p, 1, sizeof *handle);
+    expect(p, p->callbacks, "a step that calls Python");
+    if (handle)
+        *handle = kb_read_i64(&p->from);
+    return handle;
+}
+
+static void read_step(program *p, kb_step *step)
+{
+    uint32_t kind = kb_read_u32(&p->from);
+    step->wide = kb_read_u32(&p->from) != 0;
+    step->kind = (kb_step_kind)kind;
+    switch (kind) {
+    case KB_STEP_LAUNCH:
+        step->other = read_launch(p, step->wide);
+        return;
+    case KB_STEP_FILL:
+        step->other = read_fill(p);
+        return;
+    case KB_STEP_COPY:
+        step->other = read_copy(p);
+        return;
+    case KB_STEP_CALLBACK:
+        step->other = read_callback(p);
+        return;
+    default:
+        expect(p, false, "a kind of step");
+    }
+}
+
+static void read_steps(program *p)
+{
+    uint32_t n = kb_read_count(&p->from, STEP_SIZE);
+    kb_step *steps = take(p, n + 1, sizeof *steps);
+    for (uint32_t i = 0; !p->from.failed && i < n; i++)
+        read_step(p, &steps[i]);
+    p->kernel->plan = (kb_plan){.n_steps = n, .steps = steps};
+    expect(p, p->from.left == 0, "its end");
+}
+
+static void free_arena(void *arena)
+{
+    kb_arena_free(arena);
+}
+
+static kb_status read_all(program *p, kb_error *err)
+{
+    const void *magic = kb_read_bytes(&p->from, 4);
+    expect(p, magic && memcmp(magic, "KBCU", 4) == 0, "its first bytes");
+    expect(p, kb_read_u32(&p->from) == KB_PROGRAM_VERSION, "its version");
+    p->kernel->name = read_text(p);
+    p->kernel->source = read_text(p);
+    read_buffers(p);
+    read_functions(p, err);
+    read_steps(p);
+    if (!p->from.failed)
+        return KB_OK;
+    if (p->no_memory)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a kernel's program");
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "a kernel's program is damaged, or of another version of kernbridge: %s "
+                        "does not hold",
+                        p->wrong ? p->wrong : "its length");
+}
+
+kb_status kb_program_read(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                          bool callbacks, kb_kernel *kernel, kb_error *err)
+{
+    *kernel = (kb_kernel){.free_owner = free_arena};
+    memcpy(kernel->digest, digest, KB_DIGEST_SIZE);
+    program p = {
+        .from = kb_reader_of(bytes, size),
+        .arena = kb_arena_new(),
+        .kernel = kernel,
+        .callbacks = callbacks,
+    };
+    if (!p.arena)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a kernel's program");
+    kernel->owner = p.arena;
+    kb_status s = read_all(&p, err);
+    if (s != KB_OK)
+        kb_arena_free(p.arena);
+    return s;
+}

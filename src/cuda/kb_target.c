@@ -1,0 +1,212 @@
+/* Owns the stages of a GPU call. */
+#include "cuda/kb_target.h"
+
+#include "core/kb_attrs.h"
+#include "core/kb_batch.h"
+#include "core/kb_dtype.h"
+#include "core/kb_frame.h"
+#include "core/kb_handler.h"
+#include "cuda/kb_poison.h"
+#include "cuda/kb_program.h"
+#include "cuda/kb_step.h"
+#include "cuda/kb_stream.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic(long) captured_calls;
+static _Atomic(long) captured_nodes;
+
+static void set_runners(void)
+{
+    kb_plan_set_runner(KB_STEP_LAUNCH, kb_launch_run);
+    kb_plan_set_runner(KB_STEP_FILL, kb_fill_run);
+    kb_plan_set_runner(KB_STEP_COPY, kb_copy_run);
+}
+
+kb_status kb_target_register(const void *program, size_t size,
+                             const uint8_t digest[KB_DIGEST_SIZE], bool callbacks, bool *inserted,
+                             kb_error *err)
+{
+    *inserted = false;
+    pthread_once(&once, set_runners);
+    kb_registry *registry = kb_handler_registry();
+    if (!registry)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the registry of kernels");
+    kb_kernel kernel;
+    kb_status s = kb_program_read(program, size, digest, callbacks, &kernel, err);
+    if (s != KB_OK)
+        return s;
+    s = kb_registry_add(registry, &kernel, inserted, err);
+    if (!*inserted)
+        kernel.free_owner(kernel.owner);
+    return s;
+}
+
+static kb_status load_program(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
+                              kb_error *err)
+{
+    const kb_xla_array *program = KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY);
+    if (!program)
+        return KB_NOT_FOUND;
+    if (program->dtype != KB_DTYPE_U8)
+        return kb_error_set(err, KB_INVALID_ARGUMENT, "a kernel's program is not an array of bytes");
+    bool inserted;
+    return kb_target_register(program->data, program->size, digest, false, &inserted, err);
+}
+
+static bool is_prepared(const kb_kernel *kernel, kb_cu_device device)
+{
+    for (uint32_t i = 0; i < kernel->plan.n_steps; i++) {
+        const kb_launch_step *launch = kernel->plan.steps[i].other;
+        if (kernel->plan.steps[i].kind == KB_STEP_LAUNCH &&
+            !kb_function_ready(launch->function, device, launch->shared))
+            return false;
+    }
+    return true;
+}
+
+static kb_status prepare_steps(const kb_frame *frame, kb_error *err)
+{
+    const kb_plan *plan = &frame->kernel->plan;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        kb_cu_kernel kernel;
+        if (plan->steps[i].kind != KB_STEP_LAUNCH)
+            continue;
+        kb_status s = kb_launch_prepare(plan->steps[i].other, frame, &kernel, err);
+        if (s != KB_OK)
+            return s;
+    }
+    return KB_OK;
+}
+
+static kb_status prepare_on(const kb_driver *cu, kb_frame *frame, kb_cu_device device,
+                            kb_error *err)
+{
+    kb_cu_context context, popped;
+    kb_cu_result code = cu->cuDevicePrimaryCtxRetain(&context, device);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuDevicePrimaryCtxRetain", frame->kernel->name);
+    code = cu->cuCtxPushCurrent(context);
+    kb_status s = KB_OK;
+    if (code != KB_CU_SUCCESS)
+        s = kb_driver_fail(err, cu, code, "cuCtxPushCurrent", frame->kernel->name);
+    if (s == KB_OK) {
+        frame->device = device;
+        s = prepare_steps(frame, err);
+        (void)cu->cuCtxPopCurrent(&popped);
+    }
+    (void)cu->cuDevicePrimaryCtxRelease(device);
+    return s;
+}
+
+/* Loads the kernel for every GPU whose context is there: XLA's client makes them all at its begin.
+ * Where there is no driver, XLA compiles for another machine. */
+static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
+{
+    kb_frame frame = {.xla = xla};
+    const kb_xla_array *call;
+    kb_status s = kb_handler_find(xla, &frame.kernel, &call, err);
+    if (s != KB_OK)
+        return s;
+    const kb_driver *cu = kb_driver_get(err);
+    int n_devices = cu ? kb_driver_device_count(err) : 0;
+    for (int device = 0; device < n_devices && device < KB_DEVICES_MAX; device++) {
+        unsigned flags;
+        int active = 0;
+        if (is_prepared(frame.kernel, device) ||
+            cu->cuDevicePrimaryCtxGetState(device, &flags, &active) != KB_CU_SUCCESS || !active)
+            continue;
+        s = prepare_on(cu, &frame, device, err);
+        if (s != KB_OK)
+            return s;
+    }
+    return KB_OK;
+}
+
+static KB_COLD kb_status run_counting(const kb_stream_scope *scope, const kb_frame *frame,
+                                      kb_error *err)
+{
+    int64_t before = kb_stream_kernel_nodes(scope->cu, frame->stream);
+    kb_status s = kb_batch_run(frame, err);
+    int64_t after = kb_stream_kernel_nodes(scope->cu, frame->stream);
+    if (before >= 0 && after >= 0) {
+        atomic_fetch_add(&captured_calls, 1);
+        atomic_fetch_add(&captured_nodes, (long)(after - before));
+    }
+    return s;
+}
+
+static KB_COLD kb_status run_debugged(const kb_stream_scope *scope, const kb_frame *frame,
+                                      kb_error *err)
+{
+    if (kb_stream_debug() & KB_DEBUG_POISON && !kb_stream_captures(scope->cu, frame->stream))
+        return kb_poison_run(scope->cu, frame, err);
+    if (kb_stream_debug() & KB_DEBUG_COUNT_NODES)
+        return run_counting(scope, frame, err);
+    return kb_batch_run(frame, err);
+}
+
+static kb_status execute(const kb_xla_frame *xla, kb_error *err)
+{
+    const kb_kernel *kernel;
+    const kb_xla_array *call;
+    kb_status s = kb_handler_find(xla, &kernel, &call, err);
+    if (s != KB_OK)
+        return s;
+    kb_frame frame;
+    s = kb_frame_read(&frame, kernel, xla, call, err);
+    if (s != KB_OK)
+        return s;
+    kb_stream_scope scope;
+    s = kb_stream_enter(&scope, &frame, err);
+    if (s != KB_OK)
+        return s;
+    s = KB_LIKELY(!kb_stream_debug()) ? kb_batch_run(&frame, err)
+                                      : run_debugged(&scope, &frame, err);
+    kb_stream_leave(&scope);
+    return s;
+}
+
+void kb_target_captures(long *calls, long *nodes)
+{
+    *calls = atomic_load(&captured_calls);
+    *nodes = atomic_load(&captured_nodes);
+}
+
+typedef kb_status stage(const kb_xla_frame *frame, kb_error *err);
+
+static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
+{
+    kb_status s = kb_handler_instantiate(frame, load_program, err);
+    return s == KB_OK ? prepare(frame, err) : s;
+}
+
+static inline kb_xla_error *handle(kb_xla_frame *frame, uint32_t traits, stage *run)
+{
+    if (frame->extension_start && kb_handler_answer(frame, traits))
+        return NULL;
+    kb_error err;
+    return KB_LIKELY(run(frame, &err) == KB_OK) ? NULL : kb_handler_fail(frame, &err);
+}
+
+kb_xla_error *kb_target_instantiate(kb_xla_frame *frame)
+{
+    return handle(frame, 0, instantiate);
+}
+
+kb_xla_error *kb_target_execute(kb_xla_frame *frame)
+{
+    return handle(frame, 0, execute);
+}
+
+kb_xla_error *kb_target_graph_instantiate(kb_xla_frame *frame)
+{
+    return handle(frame, KB_XLA_TRAIT_COMMAND_BUFFER, instantiate);
+}
+
+kb_xla_error *kb_target_graph_execute(kb_xla_frame *frame)
+{
+    return handle(frame, KB_XLA_TRAIT_COMMAND_BUFFER, execute);
+}

@@ -1,0 +1,148 @@
+/* Owns the conversion of arguments between Python and src/cuda. */
+#include "python/cuda.h"
+
+#include "core/kb_handler.h"
+#include "cuda/kb_driver.h"
+#include "cuda/kb_function.h"
+#include "cuda/kb_stream.h"
+#include "cuda/kb_target.h"
+
+PyDoc_STRVAR(register_program_doc,
+             "register_program(digest, program, callbacks)\n--\n\n"
+             "Read and register a GPU program (see src/cuda/kb_program.h); True if it is new.\n"
+             "Only with `callbacks` may it call Python.");
+
+static PyObject *register_program(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *digest, *program;
+    Py_ssize_t digest_size, program_size;
+    int callbacks;
+    if (!PyArg_ParseTuple(args, "y#y#p:register_program", &digest, &digest_size, &program,
+                          &program_size, &callbacks))
+        return NULL;
+    if (digest_size != KB_DIGEST_SIZE) {
+        PyErr_Format(PyExc_ValueError, "register_program: expected a digest of %d bytes, got %zd",
+                     KB_DIGEST_SIZE, digest_size);
+        return NULL;
+    }
+    bool inserted;
+    kb_error err;
+    kb_status s = kb_target_register(program, (size_t)program_size, (const uint8_t *)digest,
+                                     callbacks != 0, &inserted, &err);
+    if (s == KB_OK)
+        return PyBool_FromLong(inserted);
+    PyErr_SetString(s == KB_RESOURCE_EXHAUSTED ? PyExc_MemoryError : PyExc_ValueError,
+                    kb_error_text(&err));
+    return NULL;
+}
+
+static PyObject *capsule(kb_xla_handler *handler)
+{
+    return PyCapsule_New((void *)(uintptr_t)handler, NULL, NULL);
+}
+
+PyDoc_STRVAR(cuda_handlers_doc, "cuda_handlers()\n--\n\n"
+                                "{target name: {stage: capsule}} of the GPU targets.");
+
+static PyObject *cuda_handlers(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return Py_BuildValue("{s{sNsN}s{sNsN}}", "kernbridge.cuda", "instantiate",
+                         capsule(kb_target_instantiate), "execute", capsule(kb_target_execute),
+                         "kernbridge.cuda.graph", "instantiate",
+                         capsule(kb_target_graph_instantiate), "execute",
+                         capsule(kb_target_graph_execute));
+}
+
+PyDoc_STRVAR(device_count_doc, "device_count()\n--\n\n"
+                               "(number of GPUs that the driver shows, why there are none).");
+
+static PyObject *device_count(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    kb_error err;
+    int n = kb_driver_device_count(&err);
+    return Py_BuildValue("is", n, n ? "" : kb_error_text(&err));
+}
+
+/* -1 where the driver does not say. */
+static int attribute_of(const kb_driver *cu, int attribute, kb_cu_device device)
+{
+    int value;
+    return cu->cuDeviceGetAttribute(&value, attribute, device) == KB_CU_SUCCESS ? value : -1;
+}
+
+PyDoc_STRVAR(compute_capability_doc, "compute_capability(device)\n--\n\n"
+                                     "(major, minor) of a GPU.");
+
+static PyObject *compute_capability(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int device;
+    if (!PyArg_ParseTuple(args, "i:compute_capability", &device))
+        return NULL;
+    kb_error err;
+    const kb_driver *cu = kb_driver_get(&err);
+    int major = cu ? attribute_of(cu, KB_CU_DEVICE_CC_MAJOR, device) : -1;
+    int minor = cu ? attribute_of(cu, KB_CU_DEVICE_CC_MINOR, device) : -1;
+    if (major >= 0 && minor >= 0)
+        return Py_BuildValue("ii", major, minor);
+    PyErr_SetString(PyExc_RuntimeError,
+                    cu ? "the CUDA driver does not tell the compute capability of that GPU"
+                       : kb_error_text(&err));
+    return NULL;
+}
+
+PyDoc_STRVAR(set_debug_doc, "set_debug(flags)\n--\n\n"
+                            "Bits: 1 wait for every launch, 2 look for outputs that nobody writes, "
+                            "4 count graph nodes, 8 use the default stream where XLA gives none.");
+
+static PyObject *set_debug(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned int flags;
+    if (!PyArg_ParseTuple(args, "I:set_debug", &flags))
+        return NULL;
+    kb_stream_set_debug(flags);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(captures_doc,
+             "captures()\n--\n\n"
+             "(calls, kernel nodes) recorded into graphs while set_debug had bit 4.");
+
+static PyObject *captures(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    long calls, nodes;
+    kb_target_captures(&calls, &nodes);
+    return Py_BuildValue("ll", calls, nodes);
+}
+
+PyDoc_STRVAR(function_stats_doc, "function_stats()\n--\n\n"
+                                 "(functions, loads, bytes) of GPU code in this process.");
+
+static PyObject *function_stats(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    size_t known, loads, bytes;
+    kb_function_count(&known, &loads, &bytes);
+    return Py_BuildValue("nnn", (Py_ssize_t)known, (Py_ssize_t)loads, (Py_ssize_t)bytes);
+}
+
+static PyMethodDef methods[] = {
+    {"register_program", register_program, METH_VARARGS, register_program_doc},
+    {"cuda_handlers", cuda_handlers, METH_NOARGS, cuda_handlers_doc},
+    {"device_count", device_count, METH_NOARGS, device_count_doc},
+    {"compute_capability", compute_capability, METH_VARARGS, compute_capability_doc},
+    {"set_debug", set_debug, METH_VARARGS, set_debug_doc},
+    {"captures", captures, METH_NOARGS, captures_doc},
+    {"function_stats", function_stats, METH_NOARGS, function_stats_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+int kb_python_add_cuda(PyObject *module)
+{
+    return PyModule_AddFunctions(module, methods);
+}

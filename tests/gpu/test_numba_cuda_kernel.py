@@ -1,0 +1,302 @@
+"""`numba_cuda_kernel` on a GPU: values of every dtype, launch, alias and transformation."""
+
+import threading
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import ml_dtypes
+import numpy as np
+import pytest
+
+cuda = pytest.importorskip("numba.cuda")
+S = jax.ShapeDtypeStruct
+F32 = jnp.float32
+
+
+@cuda.jit
+def add(x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + y[i]
+
+
+@cuda.jit
+def copy(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i]
+
+
+@cuda.jit
+def scale(x, factor, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] * factor
+
+
+@cuda.jit
+def add_scalar_array(x, s, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + s[()]
+
+
+@cuda.jit
+def increment(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + 1
+
+
+@cuda.jit
+def hadamard(a, b, c):
+    i, j = cuda.grid(2)
+    if i < c.shape[0] and j < c.shape[1]:
+        c[i, j] = a[i, j] * b[i, j]
+
+
+@cuda.jit
+def volume(a, c):
+    i, j, k = cuda.grid(3)
+    if i < c.shape[0] and j < c.shape[1] and k < c.shape[2]:
+        c[i, j, k] = 2 * a[i, j, k]
+
+
+@cuda.jit
+def plus_z(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + cuda.blockIdx.z
+
+
+def same_shape(x, *_, **__):
+    return S(x.shape, x.dtype)
+
+
+def elementwise(kernel, **options):
+    return kernbridge.numba_cuda_kernel(
+        kernel, same_shape, launch_dims=lambda x, *_, **__: x.shape, **options
+    )
+
+
+DTYPES = [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "complex64", "complex128", ml_dtypes.bfloat16,
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
+def test_every_dtype(dtype):
+    x = np.random.default_rng(0).normal(size=257).astype(dtype)
+    op = elementwise(copy)
+    np.testing.assert_array_equal(np.asarray(op(x)), x)
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, 256, 257, 100_003])
+def test_sizes(n):
+    x = jnp.arange(n, dtype=F32)
+    np.testing.assert_array_equal(elementwise(add)(x, x), 2 * np.arange(n, dtype=np.float32))
+
+
+def test_one_operation_serves_two_dtypes(x64):
+    op = elementwise(add)
+    for dtype in (np.float32, np.float64):
+        x = jnp.arange(10, dtype=dtype)
+        assert op(x, x).dtype == dtype
+        np.testing.assert_array_equal(op(x, x), 2 * np.arange(10))
+
+
+def test_two_and_three_dimensions():
+    a = jnp.arange(33 * 65, dtype=F32).reshape(33, 65)
+    np.testing.assert_array_equal(elementwise(hadamard)(a, a), np.asarray(a) ** 2)
+    v = jnp.arange(5 * 7 * 9, dtype=F32).reshape(5, 7, 9)
+    np.testing.assert_array_equal(elementwise(volume)(v), 2 * np.asarray(v))
+
+
+def test_explicit_grid_and_zero_grid():
+    x = jnp.arange(1000, dtype=F32)
+    op = kernbridge.numba_cuda_kernel(add, S((1000,), F32), grid=4, block=256)
+    np.testing.assert_array_equal(op(x, x), 2 * np.arange(1000))
+    empty = kernbridge.numba_cuda_kernel(add, S((1000,), F32), grid=0, block=256)
+    np.testing.assert_array_equal(empty(x, x), np.zeros(1000))
+
+
+def test_auto_block_and_zero_outputs():
+    x = jnp.arange(5000, dtype=F32)
+    op = kernbridge.numba_cuda_kernel(
+        add, S((5000,), F32), launch_dims=5000, threads_per_block="auto"
+    )
+    np.testing.assert_array_equal(op(x, x), 2 * np.arange(5000))
+    half = kernbridge.numba_cuda_kernel(add, S((5000,), F32), launch_dims=256, zero_outputs=True)
+    result = np.asarray(half(x, x))
+    np.testing.assert_array_equal(result[:256], 2 * np.arange(256))
+    assert not result[256:].any()
+
+
+def test_zero_dimensional_and_keyword_scalars():
+    x = jnp.arange(100, dtype=F32)
+    np.testing.assert_array_equal(
+        elementwise(add_scalar_array)(x, jnp.float32(3)), np.arange(100) + 3
+    )
+    op = elementwise(scale)
+    for factor in (2.0, 3.5):
+        np.testing.assert_array_equal(op(x, factor=jnp.float32(factor)), np.arange(100) * factor)
+    np.testing.assert_array_equal(jax.jit(lambda x, f: op(x, factor=f))(x, 4.0), np.arange(100) * 4)
+
+
+def test_alias_works_in_place():
+    op = elementwise(increment, input_output_aliases={0: 0})
+    x = jnp.arange(1000, dtype=F32)
+    np.testing.assert_array_equal(op(x), np.arange(1000) + 1)
+    np.testing.assert_array_equal(x, np.arange(1000))
+    donated = jax.jit(op, donate_argnums=0)
+    pointer = x.unsafe_buffer_pointer()
+    y = donated(x)
+    assert y.unsafe_buffer_pointer() == pointer
+    assert x.is_deleted()
+
+
+def test_inputs_are_protected_from_atomics():
+    @cuda.jit
+    def count(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = cuda.atomic.add(x, 0, 1.0)
+
+    x = jnp.zeros(10, F32)
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"input 0 \(x\)"):
+        result = elementwise(count)(x)
+    np.testing.assert_array_equal(np.sort(result), np.arange(10))
+    np.testing.assert_array_equal(x, np.zeros(10))
+
+
+def test_scan_of_ten_thousand_steps():
+    op = elementwise(add)
+    ones = jnp.ones(64, F32)
+    total, _ = jax.jit(lambda x: jax.lax.scan(lambda c, _: (op(c, ones), None), x, None, 10_000))(
+        jnp.zeros(64, F32)
+    )
+    np.testing.assert_array_equal(total, np.full(64, 10_000))
+
+
+@pytest.mark.parametrize("kernel", [increment, plus_z], ids=["z free", "z used"])
+@pytest.mark.parametrize("n", [0, 1, 7, 300])
+def test_vmap(kernel, n):
+    x = jnp.arange(n * 33, dtype=F32).reshape(n, 33)
+    op = elementwise(kernel)
+    expected = np.asarray(x) + (kernel is increment)
+    np.testing.assert_array_equal(jax.vmap(op)(x), expected)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(op))(x), expected)
+
+
+def test_vmap_beyond_the_grid():
+    x = jnp.arange(65_536 * 3, dtype=F32).reshape(65_536, 3)
+    np.testing.assert_array_equal(jax.vmap(elementwise(increment))(x), np.asarray(x) + 1)
+    np.testing.assert_array_equal(
+        jax.vmap(elementwise(increment, input_output_aliases={0: 0}))(x), np.asarray(x) + 1
+    )
+
+
+def test_nested_and_unmapped_vmap():
+    op = elementwise(add)
+    x = jnp.arange(4 * 5 * 6, dtype=F32).reshape(4, 5, 6)
+    y = jnp.arange(5 * 6, dtype=F32).reshape(5, 6)
+    np.testing.assert_array_equal(jax.vmap(jax.vmap(op))(x, x), 2 * np.asarray(x))
+    np.testing.assert_array_equal(
+        jax.vmap(jax.vmap(op), in_axes=(0, None))(x, y), np.asarray(x) + np.asarray(y)
+    )
+    z = jnp.arange(3 * 6, dtype=F32).reshape(3, 6)
+    crossed = jax.vmap(jax.vmap(op, in_axes=(0, None)), in_axes=(None, 0))(y, z)
+    np.testing.assert_array_equal(crossed, np.asarray(y)[None] + np.asarray(z)[:, None])
+
+
+@pytest.mark.parametrize(
+    "method", ["sequential", "sequential_unrolled", "expand_dims", "broadcast_all"]
+)
+def test_named_vmap_methods(method):
+    @cuda.jit
+    def twice(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out.flat[i] = 2 * x.flat[i]
+
+    op = kernbridge.numba_cuda_kernel(
+        twice, same_shape, launch_dims=lambda x: x.size, vmap_method=method
+    )
+    x = jnp.arange(12, dtype=F32).reshape(3, 4)
+    np.testing.assert_array_equal(jax.vmap(op)(x), 2 * np.asarray(x))
+
+
+def test_four_threads():
+    op = jax.jit(elementwise(add))
+    results = [None] * 4
+
+    def work(k):
+        x = jnp.full(1000, k, F32)
+        for _ in range(50):
+            x = op(x, x) - x
+        results[k] = np.asarray(x)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for k, r in enumerate(results):
+        np.testing.assert_array_equal(r, np.full(1000, k))
+
+
+def test_no_python_while_it_runs():
+    op = jax.jit(elementwise(add))
+    x = jnp.ones(100, F32)
+    op(x, x)
+    before = kernbridge._core.python_entries()
+    for _ in range(10):
+        x = op(x, x)
+    x.block_until_ready()
+    assert kernbridge._core.python_entries() == before
+    assert x[0] == 1024
+
+
+def test_more_shared_memory_than_there_is_is_an_error_at_compile_time():
+    op = kernbridge.numba_cuda_kernel(add, S((10,), F32), grid=1, block=32, shared_mem=1 << 20)
+    x = S((10,), F32)
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"'add'.*1048576 bytes of dynamic shared"):
+        jax.jit(op).lower(x, x).compile()
+
+
+def test_a_failed_launch_names_kernel_grid_and_block():
+    op = kernbridge.numba_cuda_kernel(
+        add, S((10,), F32), grid=1_000_000, block=1024, cooperative=True
+    )
+    x = jnp.ones(10, F32)
+    with pytest.raises(
+        jax.errors.JaxRuntimeError,
+        match=r"'add': launch of .*add.*, grid \(1000000, 1, 1\), block \(1024, 1, 1\).*"
+        "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+    ):
+        op(x, x).block_until_ready()
+
+
+CHECK = jax.export.DisabledSafetyCheck.custom_call("kernbridge.cuda.graph")
+
+
+def test_export():
+    exported = jax.export.export(jax.jit(elementwise(add)), disabled_checks=[CHECK])(
+        S((16,), F32), S((16,), F32)
+    )
+    x = jnp.arange(16, dtype=F32)
+    back = jax.export.deserialize(exported.serialize())
+    np.testing.assert_array_equal(back.call(x, x), 2 * np.arange(16))
+
+
+def test_symbolic_shapes():
+    (n,) = jax.export.symbolic_shape("n")
+    exported = jax.export.export(jax.jit(elementwise(add)), disabled_checks=[CHECK])(
+        S((n,), F32), S((n,), F32)
+    )
+    for size in (1, 255, 1000):
+        x = jnp.arange(size, dtype=F32)
+        np.testing.assert_array_equal(exported.call(x, x), 2 * np.arange(size))
