@@ -40,6 +40,29 @@ def check_dispatcher(entry_point: str, kernel: Any) -> None:
     )
 
 
+def check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> None:
+    """Refuse arrays that no signature takes which `cuda.jit` was given."""
+    from kernbridge._cuda_entry import parameter_type
+
+    if getattr(kernel, "_can_compile", True):
+        return
+
+    def takes(declared: Any, given: Any) -> bool:
+        if not hasattr(declared, "ndim") or not hasattr(given, "ndim"):
+            return hasattr(declared, "ndim") == hasattr(given, "ndim")
+        return bool(declared.dtype == given.dtype and declared.ndim == given.ndim)
+
+    given = [parameter_type(p) for p in parameters]
+    for declared in kernel.overloads:
+        if len(declared) == len(given) and all(map(takes, declared, given)):
+            return
+    raise TypeError(
+        f"{label}: the kernel was declared for {', '.join(map(str, kernel.overloads))}, and the "
+        f"call has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or "
+        "decorate the kernel without a signature"
+    )
+
+
 def check_dtype(label: str, place: str, dtype: str) -> None:
     """Refuse element types that no kernel can take."""
     if dtype in DTYPES:

@@ -6,6 +6,7 @@ Needs no GPU. What was compiled before, by content, is found in the process or o
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ class Function:
     cooperative: bool
     why_not_portable: str
     parameters: tuple[Parameter, ...]
+    batched: bool
+    kernel: Any  # a weak reference: the dispatcher
     auto_shared: int = 0  # dynamic shared memory to reckon with when a block size is chosen
 
 
@@ -80,6 +83,9 @@ def compile_kernel(
         function = _functions.get((identity, architectures))
         if function is None:
             function = _find(label, kernel, wanted, batched, identity, fingerprint, architectures)
+            _functions[identity, architectures] = function
+        elif function.kernel() is None:  # equal kernels share code; keep one that is alive
+            function = replace(function, kernel=weakref.ref(kernel))
             _functions[identity, architectures] = function
         return function
 
@@ -136,7 +142,24 @@ def _find(
             else ""
         ),
         parameters=parameters,
+        batched=batched,
+        kernel=weakref.ref(kernel),
     )
+
+
+def intermediate_code(function: Function) -> tuple[str, str]:
+    """LLVM IR and PTX; compiles the kernel again, since neither is kept."""
+    kernel = function.kernel()
+    if kernel is None:
+        raise KernelCompilationError(f"the kernel {function.name!r} is gone")
+    architecture = divmod(function.images[0][0], 10)
+    parameters = tuple(
+        replace(p, read_only=p.read_only and i not in function.opened)
+        for i, p in enumerate(function.parameters)
+    )
+    compiled = _compile_once(function.name, kernel, parameters, function.batched, architecture)
+    library = compiled._codelibrary
+    return library.get_llvm_str(), library.get_asm_str(cc=_compiler_cc(*architecture))
 
 
 def _compile(

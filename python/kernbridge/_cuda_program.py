@@ -158,7 +158,7 @@ class Buffer:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Program:
     """All that the core needs to know of one operation."""
 
@@ -169,6 +169,18 @@ class Program:
     buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     _bytes: list[bytes] = field(default_factory=list, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        kinds = ["input"] * self.n_inputs + ["output"] * self.n_outputs
+        kinds += ["hidden"] * (len(self.buffers) - len(kinds))
+        lines = [self.name]
+        lines += [
+            f"  b{i}: {kind} {b.name}, {b.dtype}[{b.rank}d]"
+            for i, (kind, b) in enumerate(zip(kinds, self.buffers, strict=True))
+        ]
+        return "\n".join([*lines, *(f"  {step}" for step in self.steps)])
+
+    __repr__ = __str__
 
     @property
     def functions(self) -> tuple[Function, ...]:

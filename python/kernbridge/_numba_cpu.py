@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from kernbridge import _numba_origin
+from kernbridge._inspect import Inspection, inspect_host
 from kernbridge._jax import NativeCall
 from kernbridge._numba_compile import Compiler, Signature, native_call
 from kernbridge._operation import Operation
@@ -174,6 +175,15 @@ class NumbaCpu:
         native = self.compiler.native(signature)
         origin = _numba_origin.write(self._home, self.half_as_bits, signature)
         return native_call(native, origin, self.compiler.why_not_portable(signature))
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """LLVM IR and assembly."""
+        n_inputs = len(operands) - len(call.scalars)
+        aliased = tuple(i for i, _ in call.aliases)
+        signature = self._signature(
+            operands[:n_inputs], operands[n_inputs:], call.scalars, call.outs, aliased
+        )
+        return (inspect_host(self.name, self.compiler.native(signature).keep.keep[0]),)
 
     @staticmethod
     def _signature(

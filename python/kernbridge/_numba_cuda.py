@@ -12,6 +12,7 @@ import numpy as np
 
 from kernbridge import _cuda_program, _cuda_toolchain
 from kernbridge._cuda_call import (
+    check_declared,
     check_dispatcher,
     check_dtype,
     name_buffers,
@@ -22,6 +23,7 @@ from kernbridge._cuda_call import (
 )
 from kernbridge._cuda_launch import Launch, LaunchRule
 from kernbridge._cuda_program import Buffer, Fill, Program, Value
+from kernbridge._inspect import Inspection, inspect_launches
 from kernbridge._jax import NativeCall
 from kernbridge._numba_params import Assignment, KernelParameters
 from kernbridge._operation import Operation
@@ -249,6 +251,10 @@ class NumbaCuda:
         """The plan of a call."""
         return self._lower(tuple(operands), call)[1]
 
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """Code and resources of every launch."""
+        return inspect_launches(self.program(operands, call).steps)
+
     def _lower(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
         key = (operands, call, _cuda_toolchain.architectures())
         with _lock:
@@ -275,6 +281,7 @@ class NumbaCuda:
             return _cuda_callback.lower_kernel(self, why, assignment, launch, operands, call)
 
         parameters, buffers = self._parameters(assignment, arrays, n_inputs, call)
+        check_declared(self.label, self.kernel, parameters)
         function = _cuda_compile.compile_kernel(self.label, self.kernel, parameters)
         cooperative = self.rule.cooperative or function.cooperative
         wide = bool(call.batch) and not function.uses_z and not cooperative

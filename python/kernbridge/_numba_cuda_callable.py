@@ -16,6 +16,7 @@ from kernbridge import _cuda_toolchain, _debug
 from kernbridge._cuda_call import check_dtype, name_buffers, native_call, place_of, warn_of_copies
 from kernbridge._cuda_program import Buffer, Program
 from kernbridge._errors import KernbridgeWarning, KernelError
+from kernbridge._inspect import Inspection, inspect_launches
 from kernbridge._jax import NativeCall
 from kernbridge._numba_cuda import OPERATIONS_KEPT
 from kernbridge._numba_params import Assignment, KernelParameters
@@ -201,6 +202,10 @@ class NumbaCudaCallable:
     def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
         """The plan of a call."""
         return self._lower(tuple(operands), call)[1]
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """Code and resources of every launch."""
+        return inspect_launches(self.program(operands, call).steps)
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
         from kernbridge._record_arrays import NotRecordable

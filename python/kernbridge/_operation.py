@@ -6,7 +6,7 @@ A call goes straight to one jitted function; whatever is checked, is checked whi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,10 @@ import numpy as np
 
 from kernbridge import _jax
 from kernbridge._spec import ArrayType, Call, OperationSpec
+
+if TYPE_CHECKING:
+    from kernbridge._cuda_program import Program
+    from kernbridge._inspect import Inspection
 
 
 class CheckedFrontend(_jax.Frontend, Protocol):
@@ -28,6 +32,10 @@ class CheckedFrontend(_jax.Frontend, Protocol):
         outs: Sequence[ArrayType],
     ) -> None:
         """Raise TypeError or ValueError if the kernel cannot take these arguments."""
+        ...
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """Code and resources of the kernels that this call runs."""
         ...
 
 
@@ -55,6 +63,60 @@ class Operation:
     def __repr__(self) -> str:
         return f"<{self.spec.label}>"
 
+    def plan(self, *inputs: Any, **scalars: Any) -> Program:
+        """What C runs on a GPU for inputs of these shapes: launches, fills and copies.
+
+        Parameters
+        ----------
+        *inputs, **scalars : arrays, or objects with a shape and a dtype
+            As of a call.
+
+        Returns
+        -------
+        Program
+            Prints as one line a step; `steps` holds them. Buffers are inputs, keyword scalars,
+            outputs, copies of inputs, temporaries.
+
+        Raises
+        ------
+        TypeError
+            If the operation has no kernel for GPUs.
+        """
+        make = getattr(self._frontend, "program", None)
+        if make is None:
+            raise TypeError(f"{self.spec.label} runs on CPUs, where it is one call of its kernel")
+        operands, call = self._described(inputs, scalars)
+        return make(operands, call)
+
+    def inspect(self, *inputs: Any, **scalars: Any) -> tuple[Inspection, ...]:
+        """Code and resources of the kernels that run for inputs of these shapes.
+
+        Parameters
+        ----------
+        *inputs, **scalars : arrays, or objects with a shape and a dtype
+            As of a call.
+
+        Returns
+        -------
+        tuple of Inspection
+            One for each kernel launch (one for a CPU kernel): LLVM IR, PTX or assembly, SASS where
+            nvdisasm is found, registers, shared and local memory, occupancy.
+        """
+        operands, call = self._described(inputs, scalars)
+        return self._frontend.inspect(operands, call)
+
+    def _described(
+        self, inputs: Sequence[Any], scalars: Mapping[str, Any]
+    ) -> tuple[list[ArrayType], Call]:
+        names = tuple(sorted(scalars))
+        operands = [
+            ArrayType(tuple(x.shape), np.dtype(jax.dtypes.canonicalize_dtype(x.dtype)))
+            if hasattr(x, "shape") and hasattr(x, "dtype")
+            else _type_of(self.spec.label, i, jnp.asarray(x))
+            for i, x in enumerate((*inputs, *(scalars[name] for name in names)))
+        ]
+        return operands, _static_call(self.spec, self._frontend, operands, names)[0]
+
     @property
     def __name__(self) -> str:
         return self._frontend.name
@@ -66,24 +128,34 @@ def _traced_call(spec: OperationSpec, frontend: CheckedFrontend) -> Any:
         names = tuple(sorted(scalars))
         operands = [_as_operand(x) for x in (*inputs, *(scalars[name] for name in names))]
         types = [_type_of(spec.label, i, x) for i, x in enumerate(operands)]
-        input_types = types[: len(inputs)]
-        scalar_types = dict(zip(names, types[len(inputs) :], strict=True))
-        _refuse_non_scalars(spec.label, scalar_types)
-
-        outputs = spec.outputs_for(input_types, scalar_types)
-        frontend.check(input_types, scalar_types, outputs.types)
-        spec.check_aliases(input_types, outputs.types)
-        static = Call(
-            outs=outputs.types,
-            scalars=names,
-            aliases=spec.aliases,
-            vmap_method=spec.vmap_method,
-            has_side_effect=spec.has_side_effect or not outputs.types,
-        )
-        return jax.tree.unflatten(outputs.tree, _jax.bind(frontend, static, operands))
+        static, tree = _static_call(spec, frontend, types, names)
+        return jax.tree.unflatten(tree, _jax.bind(frontend, static, operands))
 
     call.__name__ = call.__qualname__ = frontend.name
     return call
+
+
+def _static_call(
+    spec: OperationSpec,
+    frontend: CheckedFrontend,
+    operands: Sequence[ArrayType],
+    names: tuple[str, ...],
+) -> tuple[Call, Any]:
+    """Check a call; what is static about it, and the tree of its outputs."""
+    n_inputs = len(operands) - len(names)
+    inputs, scalars = operands[:n_inputs], dict(zip(names, operands[n_inputs:], strict=True))
+    _refuse_non_scalars(spec.label, scalars)
+    outputs = spec.outputs_for(inputs, scalars)
+    frontend.check(inputs, scalars, outputs.types)
+    spec.check_aliases(inputs, outputs.types)
+    call = Call(
+        outs=outputs.types,
+        scalars=names,
+        aliases=spec.aliases,
+        vmap_method=spec.vmap_method,
+        has_side_effect=spec.has_side_effect or not outputs.types,
+    )
+    return call, outputs.tree
 
 
 def _as_operand(value: Any) -> Any:
@@ -110,6 +182,12 @@ def _refuse_non_arrays(label: str, inputs: Sequence[Any], scalars: Mapping[str, 
     named = [(f"input {i}", x) for i, x in enumerate(inputs)]
     named += [(f"keyword {name!r}", x) for name, x in scalars.items()]
     for place, value in named:
+        if isinstance(value, np.ndarray) and value.dtype.names:
+            raise TypeError(
+                f"{label}: {place} holds records, {value.dtype}, which JAX has no dtype for; pass "
+                "their words, x.view(np.uint32).reshape(*x.shape, -1), and name the record dtype "
+                "with view= of numba_cuda_kernel"
+            )
         if not _is_operand(value):
             raise TypeError(
                 f"{label}: {place} is {value!r} of type {type(value).__name__}, expected an array "

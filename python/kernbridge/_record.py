@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from kernbridge import _cuda_compile, _cuda_launch
+from kernbridge._cuda_call import check_declared
 from kernbridge._cuda_program import Copy, Fill, Launch, Step, Value, Word
 from kernbridge._record_arrays import (
     DeviceArray,
@@ -88,6 +89,7 @@ class Recording:
         parameters, words = (
             zip(*map(self._argument, arguments), strict=True) if arguments else ((), ())
         )
+        check_declared(label, kernel, parameters)
         function = _cuda_compile.compile_kernel(label, kernel, parameters)
         self.opened |= {words[i][0].buffer for i in function.opened}
         self.why_not_portable = self.why_not_portable or function.why_not_portable
@@ -133,7 +135,7 @@ class Recording:
 
     def fill(self, array: DeviceArray, value: Any) -> None:
         """Add a fill of a contiguous array."""
-        self._written(array)
+        self.written(array)
         if not array.host.flags.c_contiguous and not array.host.flags.f_contiguous:
             refuse("filling an array that is not contiguous")
         if array.size == 0:
@@ -143,7 +145,7 @@ class Recording:
 
     def copy(self, to: DeviceArray, source: DeviceArray) -> None:
         """Add a copy between contiguous arrays of one kind."""
-        self._written(to)
+        self.written(to)
         if to.shape != source.shape or to.dtype != source.dtype:
             refuse(f"copying {source.describe()} into {to.describe()}")
         if to.strides != source.strides or not (
@@ -154,7 +156,8 @@ class Recording:
             step = Copy(to.buffer, to.offset, source.buffer, source.offset, to.nbytes)
             self.steps.append(step)
 
-    def _written(self, array: DeviceArray) -> None:
+    def written(self, array: DeviceArray) -> None:
+        """Note that a fill or copy writes to this array."""
         if array.buffer in self.read_only:
             self.opened.add(array.buffer)
 
@@ -196,7 +199,7 @@ def _install() -> None:
     """Put the recording between `numba.cuda` and those who use it, once."""
     from numba import cuda
     from numba.cuda.cudadrv import driver
-    from numba.cuda.dispatcher import CUDADispatcher
+    from numba.cuda.dispatcher import CUDADispatcher, _LaunchConfiguration
 
     def instead(owner: Any, name: str, recorded: Callable[..., Any]) -> None:
         original = getattr(owner, name, None)
@@ -223,7 +226,8 @@ def _install() -> None:
     instead(cuda, "synchronize", lambda r: None)
     instead(cuda, "default_stream", lambda r: Stream())
     instead(driver, "device_memset", _device_memset)
-    instead(driver, "device_to_device", lambda r, *a, **k: refuse("driver.device_to_device"))
+    instead(driver, "device_to_device", _device_to_device)
+    instead(_LaunchConfiguration, "__call__", _launch_configured)
     for name in _FORBIDDEN:
         instead(cuda, name, lambda r, *a, _name=name, **k: refuse(f"cuda.{_name}"))
 
@@ -253,10 +257,33 @@ def _device_array_like(recording: Recording, ary: Any, stream: Any = 0) -> Devic
     return recording.temporary(ary.shape, ary.dtype, order=order)
 
 
+def _launch_configured(recording: Recording, configuration: Any, *arguments: Any) -> None:
+    """A `kernel[grid, block]` that was made before the recording began."""
+    recording.launch(
+        configuration.dispatcher,
+        configuration.griddim,
+        configuration.blockdim,
+        configuration.sharedmem,
+        arguments,
+    )
+
+
+def _device_to_device(recording: Recording, dst: Any, src: Any, size: Any, stream: Any = 0) -> None:
+    for array in (dst, src):
+        if not isinstance(array, DeviceArray) or not array.is_c_contiguous():
+            refuse("device_to_device of something else than contiguous device arrays")
+        if not 0 <= size <= array.nbytes:
+            raise ValueError(f"device_to_device of {size} bytes of {array.describe()}")
+    recording.written(dst)
+    if size:
+        step = Copy(dst.buffer, dst.offset, src.buffer, src.offset, int(size))
+        recording.steps.append(step)
+
+
 def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: Any = 0) -> None:
     if not isinstance(dst, DeviceArray) or not dst.is_c_contiguous():
         refuse("device_memset of something else than a contiguous device array")
-    recording._written(dst)
+    recording.written(dst)
     if not 0 <= size <= dst.nbytes:
         raise ValueError(f"device_memset of {size} bytes of {dst.describe()}")
     if size:

@@ -1,5 +1,5 @@
-/* The part of CUDA's driver interface that kernbridge speaks, declared in our own words, so that the
- * build needs no CUDA. libcuda is opened at run time, see cuda/kb_driver.h.
+/* The part of CUDA's driver interface that kernbridge speaks, declared in our own words, so that
+ * the build needs no CUDA. libcuda is opened at run time, see cuda/kb_driver.h.
  * tests/core/cuda_check.c asserts sizes, offsets, constants and signatures against cuda.h where the
  * toolkit is present. */
 #ifndef KB_CUDA_H
@@ -37,15 +37,18 @@ typedef enum kb_cu_result {
     KB_CU_LAUNCH_FAILED = 719,
 } kb_cu_result;
 
-enum { /* of a device */
+/* Attributes of a device. */
+enum {
     KB_CU_DEVICE_MULTIPROCESSORS = 16,
+    KB_CU_DEVICE_MAX_THREADS_PER_MULTIPROCESSOR = 39,
     KB_CU_DEVICE_CC_MAJOR = 75,
     KB_CU_DEVICE_CC_MINOR = 76,
     KB_CU_DEVICE_COOPERATIVE_LAUNCH = 95,
     KB_CU_DEVICE_MAX_SHARED_OPTIN = 97,
 };
 
-enum { /* of a kernel */
+/* Attributes of a kernel. */
+enum {
     KB_CU_KERNEL_MAX_THREADS = 0,
     KB_CU_KERNEL_STATIC_SHARED = 1,
     KB_CU_KERNEL_LOCAL = 3,
@@ -54,7 +57,8 @@ enum { /* of a kernel */
     KB_CU_KERNEL_NON_PORTABLE_CLUSTER = 14,
 };
 
-enum { /* of a launch */
+/* Attributes of a launch. */
+enum {
     KB_CU_LAUNCH_COOPERATIVE = 2,
     KB_CU_LAUNCH_CLUSTER = 4,
     KB_CU_LAUNCH_PROGRAMMATIC_STREAM = 6,
@@ -64,7 +68,7 @@ typedef struct kb_cu_launch_attribute {
     int32_t id;
     char padding[4];
     union {
-        char size[64];
+        uint64_t size[8]; /* and alignment */
         int32_t cooperative;
         uint32_t cluster[3];
         int32_t programmatic_stream;

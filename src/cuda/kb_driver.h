@@ -16,7 +16,7 @@
     X(cuGetErrorString, (kb_cu_result code, const char **text))                                    \
     X(cuDeviceGetCount, (int *n))                                                                  \
     X(cuDeviceGetAttribute, (int *value, int attribute, kb_cu_device device))                      \
-    X(cuDevicePrimaryCtxGetState, (kb_cu_device device, unsigned int *flags, int *active))          \
+    X(cuDevicePrimaryCtxGetState, (kb_cu_device device, unsigned int *flags, int *active))         \
     X(cuDevicePrimaryCtxRetain, (kb_cu_context * context, kb_cu_device device))                    \
     X(cuDevicePrimaryCtxRelease, (kb_cu_device device))                                            \
     X(cuCtxGetCurrent, (kb_cu_context * context))                                                  \
@@ -26,11 +26,10 @@
     X(cuStreamGetCtx, (kb_cu_stream stream, kb_cu_context * context))                              \
     X(cuStreamIsCapturing, (kb_cu_stream stream, int *status))                                     \
     X(cuThreadExchangeStreamCaptureMode, (int *mode))                                              \
-    X(cuStreamGetCaptureInfo,                                                                      \
-      (kb_cu_stream stream, int *status, uint64_t *id, kb_cu_graph *graph,                         \
-       const kb_cu_graph_node **dependencies, size_t *n_dependencies))                             \
+    X(cuStreamGetCaptureInfo, (kb_cu_stream stream, int *status, uint64_t *id, kb_cu_graph *graph, \
+                               const kb_cu_graph_node **dependencies, size_t *n_dependencies))     \
     X(cuStreamSynchronize, (kb_cu_stream stream))                                                  \
-    X(cuGraphGetNodes, (kb_cu_graph graph, kb_cu_graph_node *nodes, size_t *n_nodes))              \
+    X(cuGraphGetNodes, (kb_cu_graph graph, kb_cu_graph_node * nodes, size_t * n_nodes))            \
     X(cuGraphNodeGetType, (kb_cu_graph_node node, int *type))                                      \
     X(cuLibraryLoadData,                                                                           \
       (kb_cu_library * library, const void *image, void *jit_options, void **jit_values,           \
@@ -38,8 +37,7 @@
     X(cuLibraryUnload, (kb_cu_library library))                                                    \
     X(cuLibraryGetKernel, (kb_cu_kernel * kernel, kb_cu_library library, const char *name))        \
     X(cuKernelGetFunction, (kb_cu_function * function, kb_cu_kernel kernel))                       \
-    X(cuKernelGetAttribute,                                                                        \
-      (int *value, int attribute, kb_cu_kernel kernel, kb_cu_device device))                       \
+    X(cuKernelGetAttribute, (int *value, int attribute, kb_cu_kernel kernel, kb_cu_device device)) \
     X(cuKernelSetAttribute, (int attribute, int value, kb_cu_kernel kernel, kb_cu_device device))  \
     X(cuLaunchKernelEx,                                                                            \
       (const kb_cu_launch *how, kb_cu_function function, void **parameters, void **extra))         \
@@ -60,16 +58,18 @@
 /* Newer ones: NULL where the driver has none. X(name, version, parameters). */
 #define KB_DRIVER_OPTIONAL_LIST(X)                                                                 \
     X(cuKernelGetParamInfo, 12040,                                                                 \
-      (kb_cu_kernel kernel, size_t index, size_t *offset, size_t *size))
+      (kb_cu_kernel kernel, size_t index, size_t * offset, size_t * size))
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): no declarator can have them */
 typedef struct kb_driver {
-#define KB_DRIVER_FIELD(name, parameters) kb_cu_result(*name) parameters;
+#define KB_DRIVER_FIELD(name, parameters)                   kb_cu_result(*name) parameters;
 #define KB_DRIVER_OPTIONAL_FIELD(name, version, parameters) kb_cu_result(*name) parameters;
     KB_DRIVER_LIST(KB_DRIVER_FIELD)
     KB_DRIVER_OPTIONAL_LIST(KB_DRIVER_OPTIONAL_FIELD)
 #undef KB_DRIVER_FIELD
 #undef KB_DRIVER_OPTIONAL_FIELD
 } kb_driver;
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* The driver, opened at the first call: libcuda.so.1, or the library that the environment variable
  * KERNBRIDGE_LIBCUDA names. NULL, with the reason in `err`, where there is none or it fails. */

@@ -45,7 +45,7 @@ static kb_function *copy(const kb_function *from, size_t *bytes)
         at += from->images[i].size;
     }
     f->images = images;
-    f->entry = strcpy(at, from->entry);
+    f->entry = memcpy(at, from->entry, strlen(from->entry) + 1);
     *bytes = size;
     return f;
 }
@@ -155,7 +155,7 @@ static kb_status load_library(kb_function *f, const kb_driver *cu, int image, co
 static kb_status load(kb_function *f, const kb_driver *cu, kb_cu_device device, const char *what,
                       kb_error *err)
 {
-    int image;
+    int image = 0;
     kb_status s = choose(f, cu, device, what, &image, err);
     if (s == KB_OK)
         s = load_library(f, cu, image, what, err);
@@ -211,7 +211,8 @@ kb_status kb_function_allow_shared(kb_function *function, const kb_driver *cu, k
         cu->cuKernelGetAttribute(&allowed, KB_CU_KERNEL_MAX_DYNAMIC_SHARED, kernel, device);
     if (code == KB_CU_SUCCESS && (uint32_t)allowed < shared) {
         call = "cuKernelSetAttribute";
-        code = cu->cuKernelSetAttribute(KB_CU_KERNEL_MAX_DYNAMIC_SHARED, (int)shared, kernel, device);
+        code =
+            cu->cuKernelSetAttribute(KB_CU_KERNEL_MAX_DYNAMIC_SHARED, (int)shared, kernel, device);
     }
     if (code == KB_CU_SUCCESS && atomic_load(&function->loaded[device].shared) < shared)
         atomic_store(&function->loaded[device].shared, shared);
@@ -220,8 +221,9 @@ kb_status kb_function_allow_shared(kb_function *function, const kb_driver *cu, k
         return KB_OK;
     (void)cu->cuDeviceGetAttribute(&limit, KB_CU_DEVICE_MAX_SHARED_OPTIN, device);
     kb_driver_fail(err, cu, code, call, what);
-    kb_error_append(err, "; %u bytes of dynamic shared memory were asked for, GPU %d has %d a block, "
-                         "less what the kernel declares statically",
+    kb_error_append(err,
+                    "; %u bytes of dynamic shared memory were asked for, GPU %d has %d a block, "
+                    "less what the kernel declares statically",
                     shared, device, limit);
     return err->status;
 }

@@ -28,8 +28,8 @@ typedef struct kb_image {
 
 typedef struct kb_loaded {
     _Atomic(kb_cu_kernel) kernel; /* NULL until loaded for this device */
-    int best_block;               /* threads a block for the best occupancy; meaningful once loaded */
-    _Atomic(uint32_t) shared;     /* dynamic shared memory that launches may use, once loaded */
+    int best_block;           /* threads a block for the best occupancy; meaningful once loaded */
+    _Atomic(uint32_t) shared; /* dynamic shared memory that launches may use, once loaded */
 } kb_loaded;
 
 typedef struct kb_function {
@@ -48,8 +48,8 @@ typedef struct kb_function {
  * KB_ALREADY_EXISTS if the digest belongs to other content. */
 kb_status kb_function_get(const kb_function *from, kb_function **function, kb_error *err);
 
-/* Loads the function for the device of the current context, once, and gives its kernel. `what` names
- * the operation. */
+/* Loads the function for the device of the current context, once, and gives its kernel. `what`
+ * names the operation. */
 kb_status kb_function_load(kb_function *function, const kb_driver *cu, kb_cu_device device,
                            const char *what, kb_cu_kernel *kernel, kb_error *err);
 
@@ -75,7 +75,7 @@ static inline kb_cu_kernel kb_function_ready(const kb_function *function, kb_cu_
 }
 
 /* Functions known, and how many kernels were loaded so far, over all devices. */
-void kb_function_count(size_t *functions, size_t *loads, size_t *bytes);
+void kb_function_count(size_t *known, size_t *loads, size_t *bytes);
 
 /* Tests only: forgets and frees everything, unloading libraries. Nobody may be using any. */
 void kb_function_free_all(void);

@@ -1,14 +1,14 @@
 /* Owns the launch of a kernel: grid, parameter words, attributes, and the words of its failures. */
 #include "core/kb_dtype.h"
 #include "core/kb_memory.h"
-#include "cuda/kb_stream.h"
 #include "cuda/kb_step.h"
+#include "cuda/kb_stream.h"
 
 #include <stdio.h>
 
 enum {
-    INLINE_WORDS = 128,   /* beyond these, one allocation */
-    GRID_Z_MAX = 65535,   /* CUDA's limit */
+    INLINE_WORDS = 128, /* beyond these, one allocation */
+    GRID_Z_MAX = 65535, /* CUDA's limit */
     GRID_YZ_MAX = 65535,
     GRID_X_MAX = INT32_MAX,
 };
@@ -36,10 +36,9 @@ kb_status kb_value_read(const kb_value *value, const kb_frame *frame, int64_t *r
     else if (value->kind == KB_VALUE_COUNT)
         x = kb_buffer_count(kb_frame_buffer(frame, value->buffer));
     if (x < 0)
-        return kb_error_set(err, KB_INVALID_ARGUMENT,
-                            "%s: the extent of buffer %u (%s) is negative or too large",
-                            frame->kernel->name, value->buffer,
-                            frame->kernel->buffers[value->buffer].name);
+        return kb_error_set(
+            err, KB_INVALID_ARGUMENT, "%s: the extent of buffer %u (%s) is negative or too large",
+            frame->kernel->name, value->buffer, frame->kernel->buffers[value->buffer].name);
     *result = x / value->divisor + (x % value->divisor != 0);
     return KB_OK;
 }
@@ -47,12 +46,13 @@ kb_status kb_value_read(const kb_value *value, const kb_frame *frame, int64_t *r
 static KB_COLD kb_status refuse_reach(const kb_frame *frame, const kb_word *word, int64_t bytes,
                                       kb_error *err)
 {
-    return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s: the plan reaches bytes %lld to %lld of buffer %u (%s), which has %lld: "
-                        "the program is damaged, or was recorded for other shapes",
-                        frame->kernel->name, (long long)word->value,
-                        (long long)(word->value + word->reach), word->buffer,
-                        frame->kernel->buffers[word->buffer].name, (long long)bytes);
+    return kb_error_set(
+        err, KB_INVALID_ARGUMENT,
+        "%s: the plan reaches bytes %lld to %lld of buffer %u (%s), which has %lld: "
+        "the program is damaged, or was recorded for other shapes",
+        frame->kernel->name, (long long)word->value,
+        (long long)word->value + (long long)word->reach, word->buffer,
+        frame->kernel->buffers[word->buffer].name, (long long)bytes);
 }
 
 /* Views into a buffer were recorded for one shape. */
@@ -120,11 +120,12 @@ static kb_status read_words(launch *l, kb_error *err)
 
 static KB_COLD kb_status refuse_grid(const launch *l, kb_error *err)
 {
-    return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s: grid (%lld, %lld, %lld) is too large, at most (%d, %d, %d) are possible; "
-                        "let a thread do more than one element",
-                        l->frame->kernel->name, (long long)l->grid[0], (long long)l->grid[1],
-                        (long long)l->grid[2], GRID_X_MAX, GRID_YZ_MAX, GRID_Z_MAX);
+    return kb_error_set(
+        err, KB_INVALID_ARGUMENT,
+        "%s: grid (%lld, %lld, %lld) is too large, at most (%d, %d, %d) are possible; "
+        "let a thread do more than one element",
+        l->frame->kernel->name, (long long)l->grid[0], (long long)l->grid[1], (long long)l->grid[2],
+        GRID_X_MAX, GRID_YZ_MAX, GRID_Z_MAX);
 }
 
 static kb_status read_grid(launch *l, kb_error *err)
@@ -134,8 +135,8 @@ static kb_status read_grid(launch *l, kb_error *err)
     for (int i = 0; i < 3; i++)
         l->how.block[i] = step->block[i];
     if (step->flags & KB_LAUNCH_AUTO_BLOCK)
-        x.divisor = l->how.block[0] =
-            (uint32_t)step->function->loaded[l->frame->device].best_block;
+        x.divisor = l->how.block[0] = (uint32_t)step->function->loaded[l->frame->device].best_block;
+    l->grid[0] = l->grid[1] = l->grid[2] = 0;
     kb_status s = kb_value_read(&x, l->frame, &l->grid[0], err);
     for (int i = 1; s == KB_OK && i < 3; i++)
         s = kb_value_read(&step->grid[i], l->frame, &l->grid[i], err);
@@ -182,8 +183,7 @@ static KB_COLD kb_status describe(const launch *l, const char *call, kb_cu_resul
 
 static kb_status enqueue(const launch *l, kb_cu_kernel kernel, kb_error *err)
 {
-    kb_cu_result code =
-        l->cu->cuLaunchKernelEx(&l->how, (kb_cu_function)kernel, l->pointers, NULL);
+    kb_cu_result code = l->cu->cuLaunchKernelEx(&l->how, (kb_cu_function)kernel, l->pointers, NULL);
     if (!KB_LIKELY(code == KB_CU_SUCCESS))
         return describe(l, "cuLaunchKernelEx", code, err);
     if (KB_LIKELY(!kb_stream_synchronizes()))
@@ -228,8 +228,7 @@ static kb_status zero(const launch *l, kb_error *err)
 
 static kb_status run(launch *l, kb_error *err)
 {
-    kb_cu_kernel kernel =
-        kb_function_ready(l->step->function, l->frame->device, l->step->shared);
+    kb_cu_kernel kernel = kb_function_ready(l->step->function, l->frame->device, l->step->shared);
     kb_status s = KB_OK;
     if (!KB_LIKELY(kernel != NULL))
         s = kb_launch_prepare(l->step, l->frame, &kernel, err);
@@ -268,7 +267,8 @@ kb_status kb_launch_prepare(const kb_launch_step *step, const kb_frame *frame, k
     const kb_driver *cu = kb_driver_get(err);
     if (!cu)
         return err->status;
-    /* Loading is refused in a thread whose stream captures, unless the thread says that it knows. */
+    /* Loading is refused in a thread whose stream captures, unless the thread says that it knows.
+     */
     int mode = KB_CU_CAPTURE_MODE_RELAXED;
     (void)cu->cuThreadExchangeStreamCaptureMode(&mode);
     kb_status s =

@@ -7,11 +7,12 @@
 static KB_COLD kb_status refuse(const kb_frame *frame, uint32_t buffer, int64_t offset,
                                 int64_t size, int64_t bytes, kb_error *err)
 {
-    return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s: the plan touches %lld bytes from byte %lld of buffer %u (%s), which has "
-                        "%lld: the program is damaged, or was recorded for other shapes",
-                        frame->kernel->name, (long long)size, (long long)offset, buffer,
-                        frame->kernel->buffers[buffer].name, (long long)bytes);
+    return kb_error_set(
+        err, KB_INVALID_ARGUMENT,
+        "%s: the plan touches %lld bytes from byte %lld of buffer %u (%s), which has "
+        "%lld: the program is damaged, or was recorded for other shapes",
+        frame->kernel->name, (long long)size, (long long)offset, buffer,
+        frame->kernel->buffers[buffer].name, (long long)bytes);
 }
 
 /* `size` bytes from `offset` of a buffer, or KB_INVALID_ARGUMENT. */
@@ -39,9 +40,9 @@ static kb_cu_result fill_columns(const kb_driver *cu, const kb_fill_step *step, 
 {
     kb_cu_result code = KB_CU_SUCCESS;
     for (uint32_t at = 0; code == KB_CU_SUCCESS && at < step->item_size; at += 4)
-        code = cu->cuMemsetD2D32Async(to + at, step->item_size,
-                                      (uint32_t)(step->pattern[at / 8] >> (at % 8 * 8)), 1, n,
-                                      stream);
+        code =
+            cu->cuMemsetD2D32Async(to + at, step->item_size,
+                                   (uint32_t)(step->pattern[at / 8] >> (at % 8 * 8)), 1, n, stream);
     return code;
 }
 
@@ -78,8 +79,8 @@ kb_status kb_fill_run(const void *given, const kb_frame *frame, kb_error *err)
     const kb_driver *cu = kb_driver_get(err);
     if (!cu)
         return err->status;
-    int64_t n, size, n_slices = frame->n_slices;
-    kb_cu_address to;
+    int64_t n = 0, size, n_slices = frame->n_slices;
+    kb_cu_address to = 0;
     kb_status s = kb_value_read(&step->count, frame, &n, err);
     if (s != KB_OK)
         return s;
@@ -107,8 +108,8 @@ kb_status kb_copy_run(const void *given, const kb_frame *frame, kb_error *err)
     const kb_driver *cu = kb_driver_get(err);
     if (!cu)
         return err->status;
-    int64_t size, n_slices = frame->n_slices;
-    kb_cu_address to, from;
+    int64_t size = 0, n_slices = frame->n_slices;
+    kb_cu_address to = 0, from = 0;
     kb_status s = kb_value_read(&step->size, frame, &size, err);
     if (s == KB_OK)
         s = take_range(frame, step->to, step->to_offset, size, &to, err);

@@ -63,9 +63,10 @@ static kb_status fetch(const poison *p, uint32_t i, uint8_t **into, kb_error *er
     size_t size = size_of(result(p, i));
     *into = kb_arena_take(p->arena, size + 1, 1);
     if (!*into)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to look for unwritten outputs",
-                            p->frame->kernel->name);
-    return check(p, p->cu->cuMemcpyDtoHAsync(*into, address_of(result(p, i)), size, p->frame->stream),
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
+                            "%s: no memory to look for unwritten outputs", p->frame->kernel->name);
+    return check(p,
+                 p->cu->cuMemcpyDtoHAsync(*into, address_of(result(p, i)), size, p->frame->stream),
                  "cuMemcpyDtoHAsync", err);
 }
 
@@ -125,7 +126,8 @@ static size_t count_unwritten(const poison *p, uint32_t i, size_t *at)
 {
     size_t step = item_size(result(p, i)), size = size_of(result(p, i)), n = 0;
     for (size_t k = 0; step && k < size; k += step)
-        if (holds(p->first[i] + k, step, FIRST) && holds(p->second[i] + k, step, SECOND) && n++ == 0)
+        if (holds(p->first[i] + k, step, FIRST) && holds(p->second[i] + k, step, SECOND) &&
+            n++ == 0)
             *at = k / step;
     return n;
 }
@@ -153,8 +155,8 @@ static kb_status run(poison *p, kb_error *err)
     p->first = kb_arena_take(p->arena, n, sizeof *p->first);
     p->second = kb_arena_take(p->arena, n, sizeof *p->second);
     if (!p->shared || !p->first || !p->second)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to look for unwritten outputs",
-                            p->frame->kernel->name);
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
+                            "%s: no memory to look for unwritten outputs", p->frame->kernel->name);
     kb_status s = save_shared(p, err);
     if (s == KB_OK)
         s = run_over(p, FIRST, p->first, err);
@@ -167,8 +169,8 @@ kb_status kb_poison_run(const kb_driver *cu, const kb_frame *frame, kb_error *er
 {
     poison p = {.cu = cu, .frame = frame, .arena = kb_arena_new()};
     if (!p.arena)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory to look for unwritten outputs",
-                            frame->kernel->name);
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
+                            "%s: no memory to look for unwritten outputs", frame->kernel->name);
     kb_status s = run(&p, err);
     kb_arena_free(p.arena);
     return s;

@@ -146,7 +146,7 @@ static kb_function *read_function(program *p, kb_error *err)
 static void read_functions(program *p, kb_error *err)
 {
     p->n_functions = kb_read_count(&p->from, FUNCTION_SIZE);
-    p->functions = take(p, p->n_functions + 1, sizeof *p->functions);
+    p->functions = take(p, p->n_functions + 1, sizeof(kb_function *)); // NOLINT: of pointers
     for (uint32_t i = 0; !p->from.failed && i < p->n_functions; i++)
         p->functions[i] = read_function(p, err);
 }

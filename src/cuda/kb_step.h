@@ -86,7 +86,7 @@ kb_status kb_launch_prepare(const kb_launch_step *step, const kb_frame *frame, k
 
 /* Runners of the plan's table, see core/kb_plan.h. They enqueue on the frame's stream. */
 kb_status kb_launch_run(const void *step, const kb_frame *frame, kb_error *err);
-kb_status kb_fill_run(const void *step, const kb_frame *frame, kb_error *err);
-kb_status kb_copy_run(const void *step, const kb_frame *frame, kb_error *err);
+kb_status kb_fill_run(const void *given, const kb_frame *frame, kb_error *err);
+kb_status kb_copy_run(const void *given, const kb_frame *frame, kb_error *err);
 
 #endif

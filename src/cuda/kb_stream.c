@@ -28,7 +28,7 @@ static kb_status read_stream(kb_frame *frame, kb_error *err)
     if (KB_LIKELY(!refused))
         return KB_OK;
     kb_xla_error_destroy destroy = {
-        .struct_size = KB_XLA_SIZE(kb_xla_error_destroy, error),
+        .struct_size = KB_XLA_SIZE(kb_xla_error_destroy, error), // NOLINT: of a pointer
         .error = refused,
     };
     xla->api->error_destroy(&destroy);
@@ -117,7 +117,9 @@ int64_t kb_stream_kernel_nodes(const kb_driver *cu, kb_cu_stream stream)
     if (cu->cuStreamGetCaptureInfo(stream, &status, NULL, &graph, NULL, NULL) != KB_CU_SUCCESS ||
         status != KB_CU_CAPTURE_ACTIVE || cu->cuGraphGetNodes(graph, NULL, &n) != KB_CU_SUCCESS)
         return -1;
-    kb_cu_graph_node *nodes = kb_calloc(n + 1, sizeof(kb_cu_graph_node));
+    if (n == 0) /* the driver refuses to list no nodes */
+        return 0;
+    kb_cu_graph_node *nodes = kb_calloc(n, sizeof(kb_cu_graph_node));
     int64_t kernels = 0;
     if (!nodes || cu->cuGraphGetNodes(graph, nodes, &n) != KB_CU_SUCCESS)
         kernels = -1;

@@ -25,9 +25,8 @@ static void set_runners(void)
     kb_plan_set_runner(KB_STEP_COPY, kb_copy_run);
 }
 
-kb_status kb_target_register(const void *program, size_t size,
-                             const uint8_t digest[KB_DIGEST_SIZE], bool callbacks, bool *inserted,
-                             kb_error *err)
+kb_status kb_target_register(const void *program, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                             bool callbacks, bool *inserted, kb_error *err)
 {
     *inserted = false;
     pthread_once(&once, set_runners);
@@ -51,7 +50,8 @@ static kb_status load_program(const kb_xla_frame *frame, const uint8_t digest[KB
     if (!program)
         return KB_NOT_FOUND;
     if (program->dtype != KB_DTYPE_U8)
-        return kb_error_set(err, KB_INVALID_ARGUMENT, "a kernel's program is not an array of bytes");
+        return kb_error_set(err, KB_INVALID_ARGUMENT,
+                            "a kernel's program is not an array of bytes");
     bool inserted;
     return kb_target_register(program->data, program->size, digest, false, &inserted, err);
 }

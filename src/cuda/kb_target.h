@@ -14,9 +14,8 @@
 #include <stdbool.h>
 
 /* Reads and registers a program, unless its digest is there. `callbacks`: it may call Python. */
-kb_status kb_target_register(const void *program, size_t size,
-                             const uint8_t digest[KB_DIGEST_SIZE], bool callbacks, bool *inserted,
-                             kb_error *err);
+kb_status kb_target_register(const void *program, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                             bool callbacks, bool *inserted, kb_error *err);
 
 /* Instantiate also loads the kernel for every GPU that XLA has opened. XLA has a stage for that,
  * initialize, which it runs at each execution, also of a graph: 0.26 us a call on an H200. */
@@ -26,8 +25,8 @@ kb_xla_error *kb_target_execute(kb_xla_frame *frame);
 kb_xla_error *kb_target_graph_instantiate(kb_xla_frame *frame);
 kb_xla_error *kb_target_graph_execute(kb_xla_frame *frame);
 
-/* Of calls that were captured while KB_DEBUG_COUNT_NODES was on: how many, and the kernel nodes that
- * they added. */
+/* Of calls that were captured while KB_DEBUG_COUNT_NODES was on: how many, and the kernel nodes
+ * that they added. */
 void kb_target_captures(long *calls, long *nodes);
 
 #endif

@@ -4,6 +4,7 @@
 #include "core/kb_handler.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
+#include "cuda/kb_occupancy.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
 
@@ -94,6 +95,27 @@ static PyObject *compute_capability(PyObject *self, PyObject *args)
     return NULL;
 }
 
+PyDoc_STRVAR(occupancy_doc, "occupancy(image, entry, threads, shared)\n--\n\n"
+                            "Share of a multiprocessor's threads that such blocks fill; threads 0: "
+                            "the best size.");
+
+static PyObject *occupancy(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *image, *entry;
+    Py_ssize_t size;
+    int threads;
+    unsigned int shared;
+    if (!PyArg_ParseTuple(args, "y#siI:occupancy", &image, &size, &entry, &threads, &shared))
+        return NULL;
+    double share;
+    kb_error err;
+    if (kb_occupancy(image, entry, threads, shared, &share, &err) == KB_OK)
+        return PyFloat_FromDouble(share);
+    PyErr_SetString(PyExc_RuntimeError, kb_error_text(&err));
+    return NULL;
+}
+
 PyDoc_STRVAR(set_debug_doc, "set_debug(flags)\n--\n\n"
                             "Bits: 1 wait for every launch, 2 look for outputs that nobody writes, "
                             "4 count graph nodes, 8 use the default stream where XLA gives none.");
@@ -136,6 +158,7 @@ static PyMethodDef methods[] = {
     {"cuda_handlers", cuda_handlers, METH_NOARGS, cuda_handlers_doc},
     {"device_count", device_count, METH_NOARGS, device_count_doc},
     {"compute_capability", compute_capability, METH_VARARGS, compute_capability_doc},
+    {"occupancy", occupancy, METH_VARARGS, occupancy_doc},
     {"set_debug", set_debug, METH_VARARGS, set_debug_doc},
     {"captures", captures, METH_NOARGS, captures_doc},
     {"function_stats", function_stats, METH_NOARGS, function_stats_doc},

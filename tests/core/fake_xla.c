@@ -129,6 +129,27 @@ void fake_pool_join(void)
         pthread_join(pool.tasks[i], NULL);
 }
 
+static _Thread_local struct {
+    void *stream;
+    bool refuse;
+} streams;
+
+static kb_xla_error *stream_get(kb_xla_stream_get *args)
+{
+    if (args->struct_size != KB_XLA_SIZE(kb_xla_stream_get, stream))
+        return error_new(13, "stream_get: wrong struct_size");
+    if (streams.refuse)
+        return error_new(12, "this platform has no streams");
+    args->stream = streams.stream;
+    return NULL;
+}
+
+void fake_stream_set(void *stream, bool refuse)
+{
+    streams.stream = stream;
+    streams.refuse = refuse;
+}
+
 static kb_xla_api tables[MINORS];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
@@ -142,6 +163,7 @@ static void fill_tables(void)
                             .minor_version = minor},
             .error_create = error_create,
             .error_destroy = error_destroy,
+            .stream_get = stream_get,
             .thread_pool_schedule = schedule,
             .thread_pool_num_threads = num_threads,
         };

@@ -29,6 +29,9 @@ long fake_errors_alive(void);
 void fake_pool_set(int64_t num_threads, bool refuse);
 void fake_pool_join(void); /* waits for every scheduled task */
 
+/* The stream that calls on this thread get; `refuse`: they get an error instead. */
+void fake_stream_set(void *stream, bool refuse);
+
 typedef struct fake_frame {
     kb_xla_frame frame;
     kb_xla_metadata_extension extension;

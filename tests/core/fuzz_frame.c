@@ -4,6 +4,7 @@
  * every array has the length that the frame gives it; only what they mean is arbitrary. */
 #include "core/kb_frame.h"
 #include "core/kb_handler.h"
+#include "fuzz.h"
 #include "sample.h"
 
 #include <stdio.h>
@@ -11,8 +12,6 @@
 #include <string.h>
 
 enum { KERNELS = 5, BUFFERS = 48, RANK = 24, WORDS = 64, SLICES_MAX = 50 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct {
     long instantiated, not_instantiated, executed, not_executed;
@@ -22,14 +21,6 @@ static sample kernels[KERNELS];
 static const kb_kernel *current;
 static long entry_calls;
 static volatile uint64_t sink;
-
-static void require(bool ok, const char *what)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "fuzz_frame: %s\n", what);
-    abort();
-}
 
 /* Reads every extent, as a kernel would, and no element; ends a batch that is too long to wait for.
  */
@@ -67,32 +58,6 @@ static void register_kernels(void)
                     KB_OK,
                 "a kernel was not registered");
     }
-}
-
-/* The input, zeros behind its end. */
-typedef struct reader {
-    const uint8_t *at, *end;
-} reader;
-
-static uint8_t byte(reader *r)
-{
-    return r->at < r->end ? *r->at++ : 0;
-}
-
-/* Small numbers, limits, and now and then anything. */
-static int64_t number(reader *r)
-{
-    static const int64_t special[] = {
-        0,  1,         -1,        2,       3,         16,        17,        31,        32,       33,
-        64, INT32_MAX, INT32_MIN, 1 << 16, INT64_MAX, INT64_MIN, 1ll << 32, 1ll << 40, 1ll << 62};
-    enum { SPECIAL = sizeof special / sizeof *special };
-    uint8_t kind = byte(r);
-    if (kind < 200)
-        return kind < 100 ? kind % 8 : special[kind % SPECIAL];
-    uint64_t value = 0;
-    for (int i = 0; i < 8; i++)
-        value = value << 8 | byte(r);
-    return (int64_t)value;
 }
 
 /* One operand or result, and one attribute, before they are laid out in memory. */
@@ -272,64 +237,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 
-#ifdef KB_FUZZ_MAIN
-#include <time.h>
+const char fuzz_name[] = "fuzz_frame";
 
-static uint64_t seed;
-
-static uint64_t random_next(uint64_t *x)
+bool fuzz_tell(uint64_t n)
 {
-    *x ^= *x << 13;
-    *x ^= *x >> 7;
-    *x ^= *x << 17;
-    return *x;
-}
-
-static void run_seed(void)
-{
-    uint8_t data[192];
-    uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15u;
-    size_t size = random_next(&x) % sizeof data;
-    for (size_t i = 0; i < size; i++)
-        data[i] = (uint8_t)(random_next(&x) >> 32);
-    LLVMFuzzerTestOneInput(data, size);
-}
-
-static void tell_seed(void)
-{
-    fprintf(stderr, "fuzz_frame: to see this again: KB_FUZZ_SEED=%llu\n", (unsigned long long)seed);
-}
-
-/* Of the sanitizers, where there are any. */
-void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* KB_FUZZ_SECONDS: how long (2). KB_FUZZ_SEED: run this seed alone. */
-int main(void)
-{
-    const char *seconds = getenv("KB_FUZZ_SECONDS"), *only = getenv("KB_FUZZ_SEED");
-    if (__sanitizer_set_death_callback)
-        __sanitizer_set_death_callback(tell_seed);
-    if (only) {
-        seed = strtoull(only, NULL, 10);
-        run_seed();
-        return 0;
-    }
-    double end = now() + (seconds ? strtod(seconds, NULL) : 2);
-    for (seed = 0; seed % 256 || now() < end; seed++)
-        run_seed();
     printf("fuzz_frame: %llu frames; instantiate: %ld passed, %ld refused; "
            "execute: %ld passed, %ld refused\n",
-           (unsigned long long)seed, counts.instantiated, counts.not_instantiated, counts.executed,
+           (unsigned long long)n, counts.instantiated, counts.not_instantiated, counts.executed,
            counts.not_executed);
-    bool both =
-        counts.instantiated && counts.not_instantiated && counts.executed && counts.not_executed;
-    return both ? 0 : 1;
+    return counts.instantiated && counts.not_instantiated && counts.executed && counts.not_executed;
 }
-#endif

@@ -1,7 +1,7 @@
 /* Checks for the programs of tests/core. A check records and prints a failure and nothing else: it
  * never returns, jumps or exits, and its value tells whether it held. Any thread may check.
  *
- * A program includes this once, calls its test functions from main in order, and ends with
+ * A program calls its test functions from main in order, and ends with
  * `return kb_test_end("test_x")`: 0 passed, 1 failed, 77 skipped. */
 #ifndef KB_TEST_H
 #define KB_TEST_H
@@ -13,8 +13,9 @@
 
 enum { KB_TEST_PASS = 0, KB_TEST_FAIL = 1, KB_TEST_SKIP = 77 };
 
-static atomic_long kb_test_checks;
-static atomic_long kb_test_failures;
+/* Of the whole program, whichever of its sources include this. */
+__attribute__((weak)) atomic_long kb_test_checks;
+__attribute__((weak)) atomic_long kb_test_failures;
 
 static inline bool kb_test_record(bool ok)
 {

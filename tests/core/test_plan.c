@@ -1,12 +1,13 @@
-/* Proves that a plan runs its steps in order on the frame's buffers, and stops at the first
- * failure.
- */
+/* Proves that a plan runs its steps in order on the frame's buffers, each by the runner of its
+ * kind, and stops at the first failure. */
 #include "core/kb_frame.h"
 #include "core/kb_plan.h"
 #include "kb_test.h"
 #include "sample.h"
 
-static char order[8];
+#include <stdio.h>
+
+static char order[16];
 
 static int32_t first(void **result, void **exception, void *const *inputs, void *const *outputs)
 {
@@ -78,10 +79,50 @@ static void test_unknown_kind(void)
 {
     kb_error err;
     kb_step steps[] = {HOST(first), HOST(first), HOST(second)};
-    steps[1].kind = (kb_step_kind)77;
-    CHECK_INT(run(steps, 3, &err), KB_INTERNAL);
-    CHECK_TEXT(order, "1");
-    CHECK_HAS(err.message, "unknown kind 77");
+    static const int kinds[] = {77, KB_STEP_KINDS, KB_STEP_LAUNCH, -1};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char text[64];
+        steps[1].kind = (kb_step_kind)kinds[i];
+        CHECK_INT(run(steps, 3, &err), KB_INTERNAL);
+        CHECK_TEXT(order, "1");
+        snprintf(text, sizeof text, "a plan holds a step of kind %d, which nothing runs", kinds[i]);
+        CHECK_TEXT(err.message, text);
+    }
+}
+
+static kb_status append(const void *step, const kb_frame *frame, kb_error *err)
+{
+    CHECK(frame->kernel != NULL);
+    strcat(order, step);
+    return strcmp(step, "x") == 0 ? kb_error_set(err, KB_NOT_FOUND, "the end") : KB_OK;
+}
+
+static kb_status append_twice(const void *step, const kb_frame *frame, kb_error *err)
+{
+    (void)append(step, frame, err);
+    return append(step, frame, err);
+}
+
+/* Each kind has its runner, which gets its step; kinds without one stay unknown. */
+static void test_runners(void)
+{
+    kb_error err;
+    kb_step steps[] = {
+        {.kind = KB_STEP_FILL, .other = "a"}, {.kind = KB_STEP_COPY, .other = "b"}, HOST(first),
+        {.kind = KB_STEP_FILL, .other = "c"}, {.kind = KB_STEP_COPY, .other = "x"}, HOST(first)};
+    CHECK_INT(run(steps, 6, &err), KB_INTERNAL);
+    kb_plan_set_runner(KB_STEP_FILL, append);
+    CHECK_INT(run(steps, 6, &err), KB_INTERNAL);
+    CHECK_TEXT(order, "a");
+    kb_plan_set_runner(KB_STEP_COPY, append_twice);
+    CHECK_INT(run(steps, 4, &err), KB_OK);
+    CHECK_TEXT(order, "abb1c");
+    CHECK_INT(run(steps, 6, &err), KB_NOT_FOUND);
+    CHECK_TEXT(order, "abb1cxx");
+    CHECK_TEXT(err.message, "the end");
+    steps[1].kind = KB_STEP_CALLBACK;
+    CHECK_INT(run(steps, 6, &err), KB_INTERNAL);
+    CHECK_TEXT(order, "a");
 }
 
 int main(void)
@@ -89,5 +130,6 @@ int main(void)
     test_order();
     test_stops();
     test_unknown_kind();
+    test_runners();
     return kb_test_end("test_plan");
 }

@@ -213,7 +213,8 @@ def test_nested_and_unmapped_vmap():
 
 
 @pytest.mark.parametrize(
-    "method", ["sequential", "sequential_unrolled", "expand_dims", "broadcast_all"]
+    "method",
+    ["sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized"],
 )
 def test_named_vmap_methods(method):
     @cuda.jit

@@ -1,4 +1,4 @@
-"""Every test runs on the CPU, with four virtual devices for sharding."""
+"""Every test runs on the CPU, with four virtual devices for sharding, and a fake CUDA driver."""
 
 import os
 
@@ -11,10 +11,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
-import pytest
+import fake_gpu
+import numpy
+
+MENDED = "" if hasattr(numpy, "row_stack") else "import numpy; numpy.row_stack = numpy.vstack\n"
+exec(MENDED)  # numba-cuda 0.30 reads it; numpy 2.5 removed it
+fake_gpu.install()  # before kernbridge is imported
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
 HERE = Path(__file__).parent
+
+
+WITHOUT_FAKE = {"KERNBRIDGE_LIBCUDA": "", "KERNBRIDGE_TEST_CUDA": ""}
 
 
 def path_with(folder: Path) -> str:
@@ -32,15 +42,26 @@ def x64():
 
 
 @pytest.fixture
+def gpu():
+    """The fake CUDA driver, for tests of GPU operations."""
+    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+    if "KERNBRIDGE_LIBCUDA" not in os.environ:
+        pytest.skip("no C compiler to build the fake CUDA driver with")
+    driver = fake_gpu.FakeDriver()
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
 def run_python(tmp_path):
     """Run a program in a fresh process; gives what it printed. Its folder is this one."""
 
     def run(source: str, *, check: bool = True, **environment: str) -> str:
         script = tmp_path / "program.py"
-        script.write_text(source)
+        script.write_text(MENDED + source)
         done = subprocess.run(
             [sys.executable, str(script)],
-            env={**os.environ, "PYTHONPATH": path_with(HERE), **environment},
+            env={**os.environ, "PYTHONPATH": path_with(HERE), **WITHOUT_FAKE, **environment},
             cwd=tmp_path,
             capture_output=True,
             text=True,

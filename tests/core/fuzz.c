@@ -1,0 +1,89 @@
+/* Owns the fuzzers' own driver, and what they share. */
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+void require(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "%s: %s\n", fuzz_name, what);
+    abort();
+}
+
+uint8_t byte(reader *r)
+{
+    return r->at < r->end ? *r->at++ : 0;
+}
+
+int64_t number(reader *r)
+{
+    static const int64_t special[] = {
+        0,  1,         -1,        2,       3,         16,        17,        31,        32,       33,
+        64, INT32_MAX, INT32_MIN, 1 << 16, INT64_MAX, INT64_MIN, 1ll << 32, 1ll << 40, 1ll << 62};
+    enum { SPECIAL = sizeof special / sizeof *special };
+    uint8_t kind = byte(r);
+    if (kind < 200)
+        return kind < 100 ? kind % 8 : special[kind % SPECIAL];
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++)
+        value = value << 8 | byte(r);
+    return (int64_t)value;
+}
+
+#ifdef KB_FUZZ_MAIN
+static uint64_t seed;
+
+static uint64_t random_next(uint64_t *x)
+{
+    *x ^= *x << 13;
+    *x ^= *x >> 7;
+    *x ^= *x << 17;
+    return *x;
+}
+
+static void run_seed(void)
+{
+    uint8_t data[192];
+    uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15u;
+    size_t size = random_next(&x) % sizeof data;
+    for (size_t i = 0; i < size; i++)
+        data[i] = (uint8_t)(random_next(&x) >> 32);
+    LLVMFuzzerTestOneInput(data, size);
+}
+
+static void tell_seed(void)
+{
+    fprintf(stderr, "%s: to see this again: KB_FUZZ_SEED=%llu\n", fuzz_name,
+            (unsigned long long)seed);
+}
+
+/* Of the sanitizers, where there are any. */
+void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* KB_FUZZ_SECONDS: how long (2). KB_FUZZ_SEED: run this seed alone. */
+int main(void)
+{
+    const char *seconds = getenv("KB_FUZZ_SECONDS"), *only = getenv("KB_FUZZ_SEED");
+    if (__sanitizer_set_death_callback)
+        __sanitizer_set_death_callback(tell_seed);
+    if (only) {
+        seed = strtoull(only, NULL, 10);
+        run_seed();
+        return 0;
+    }
+    double end = now() + (seconds ? strtod(seconds, NULL) : 2);
+    for (seed = 0; seed % 256 || now() < end; seed++)
+        run_seed();
+    return fuzz_tell(seed) ? 0 : 1;
+}
+#endif

@@ -1,0 +1,200 @@
+/* Proves that outputs which nobody writes are found, that nothing else is, and that what a call
+ * shares with its operands is the same at the second run as at the first. */
+#include "cuda/kb_poison.h"
+#include "gpu.h"
+
+#include <stdlib.h>
+
+static const kb_driver *cu;
+
+/* Words: addresses of x and y. Writes y[i] = x[i] for the elements in the list. */
+typedef struct writer {
+    int n_runs;
+    bool skip[8];
+    bool pattern; /* writes what the buffer was filled with, as a real value may be */
+    float seen[2];
+} writer;
+
+static void write_some(void *data, const char *entry, const uint32_t grid[3],
+                       const uint32_t block[3], uint32_t shared, uint32_t n_words,
+                       const uint64_t *words)
+{
+    (void)entry, (void)grid, (void)block, (void)shared, (void)n_words;
+    writer *w = data;
+    const float *x = (const float *)(uintptr_t)words[0];
+    float *y = (float *)(uintptr_t)words[1];
+    if (w->n_runs < 2)
+        w->seen[w->n_runs] = x[0];
+    w->n_runs++;
+    for (int i = 0; i < 8; i++)
+        if (!w->skip[i])
+            y[i] = x[i] + 1;
+    if (w->pattern)
+        memset(y, 0xA5, sizeof *y);
+}
+
+static const kb_word words[] = {{.kind = KB_WORD_ADDRESS, .buffer = 0},
+                                {.kind = KB_WORD_ADDRESS, .buffer = 1}};
+
+typedef struct scene {
+    gpu_call c;
+    kb_launch_step launch;
+    kb_step step;
+    float x[8], y[8], z[8];
+    writer w;
+} scene;
+
+/* op1(x: f32[8]) -> (y: f32[8]; hidden z: f32[8]) */
+static void scene_init(scene *s, bool shares)
+{
+    const int64_t dims[] = {8};
+    memset(s, 0, sizeof *s);
+    fake_cuda_reset();
+    fake_cuda_set_twin("write", write_some, &s->w);
+    gpu_call_init(&s->c, 1);
+    for (int i = 0; i < 8; i++)
+        s->x[i] = (float)i;
+    gpu_arg(&s->c, KB_DTYPE_F32, 1, 1, dims, s->x, 0);
+    gpu_ret(&s->c, KB_DTYPE_F32, 1, 1, dims, shares ? s->x : s->y);
+    gpu_hidden(&s->c, KB_DTYPE_F32, 1, 1, dims, s->z);
+    s->launch = gpu_launch("write", 2);
+    s->launch.n_words = 2;
+    s->launch.words = words;
+    s->step = (kb_step){.kind = KB_STEP_LAUNCH, .other = &s->launch};
+    s->c.s.kernel.plan = (kb_plan){.n_steps = 1, .steps = &s->step};
+    CHECK_INT(gpu_read(&s->c), KB_OK);
+}
+
+static kb_status poison(scene *s)
+{
+    return kb_poison_run(cu, &s->c.frame, &s->c.err);
+}
+
+static void test_all_written(void)
+{
+    scene s;
+    scene_init(&s, false);
+    CHECK_INT(poison(&s), KB_OK);
+    CHECK_INT(s.w.n_runs, 2);
+    for (int i = 0; i < 8; i++) {
+        CHECK_INT(s.x[i], i);
+        CHECK_INT(s.y[i], i + 1);
+    }
+    s.w.pattern = true; /* one run leaves the pattern, the other does not */
+    CHECK_INT(poison(&s), KB_OK);
+    gpu_call_free(&s.c);
+}
+
+static void test_unwritten(void)
+{
+    for (int n = 1; n <= 8; n++)
+        for (int first = 0; first + n <= 8; first++) {
+            char text[256];
+            scene s;
+            scene_init(&s, false);
+            for (int i = 0; i < n; i++)
+                s.w.skip[first + i] = true;
+            CHECK_INT(poison(&s), KB_INTERNAL);
+            snprintf(text, sizeof text,
+                     "op1: no thread wrote %d of the 8 elements of output 0 (y), the first of them "
+                     "element %d; launch more threads, write every element, or pass "
+                     "zero_outputs=True",
+                     n, first);
+            CHECK_TEXT(s.c.err.message, text);
+            gpu_call_free(&s.c);
+        }
+}
+
+/* The output is the operand's memory: not looked at, and put back before the second run. */
+static void test_aliased(void)
+{
+    scene s;
+    scene_init(&s, true);
+    s.w.skip[3] = true;
+    CHECK_INT(poison(&s), KB_OK);
+    CHECK_INT(s.w.seen[0], 0);
+    CHECK_INT(s.w.seen[1], 0);
+    for (int i = 0; i < 8; i++)
+        CHECK_INT(s.x[i], i == 3 ? 3 : i + 1); /* as after one run */
+    gpu_call_free(&s.c);
+}
+
+/* Hidden results are nobody's to see; they are filled, so that no old value is read from them. */
+static void test_hidden(void)
+{
+    scene s;
+    scene_init(&s, false);
+    CHECK_INT(poison(&s), KB_OK);
+    for (size_t i = 0; i < sizeof s.z; i++)
+        CHECK_INT(((const unsigned char *)s.z)[i], 0x5A);
+    gpu_call_free(&s.c);
+}
+
+/* Slices of a batch, and outputs without elements or an address. */
+static void test_batch(void)
+{
+    const int64_t dims[] = {3, 8}, none[] = {3, 0};
+    float x[24], y[24];
+    scene s;
+    scene_init(&s, false);
+    gpu_call_free(&s.c);
+    gpu_call_init(&s.c, 1);
+    s.c.n_levels = 1;
+    gpu_arg(&s.c, KB_DTYPE_F32, 1, 2, dims, x, 1);
+    gpu_ret(&s.c, KB_DTYPE_F32, 1, 2, dims, y);
+    gpu_ret(&s.c, KB_DTYPE_F32, 1, 2, none, NULL);
+    memset(x, 0, sizeof x);
+    s.c.s.kernel.plan = (kb_plan){.n_steps = 1, .steps = &s.step};
+    CHECK_INT(gpu_read(&s.c), KB_OK);
+    CHECK_INT(poison(&s), KB_OK);
+    CHECK_INT(s.w.n_runs, 6);
+    s.w.skip[5] = true;
+    CHECK_INT(poison(&s), KB_INTERNAL);
+    CHECK_HAS(s.c.err.message,
+              "op1: no thread wrote 3 of the 24 elements of output 0 (y), the first "
+              "of them element 5;");
+    gpu_call_free(&s.c);
+}
+
+/* Each call that it makes fails; the error names it, and the next attempt works. */
+static void test_failures(void)
+{
+    const struct {
+        const char *function;
+        int nth;
+    } calls[] = {{"cuMemsetD8Async", 1},     {"cuMemsetD8Async", 4},     {"cuMemcpyDtoHAsync", 1},
+                 {"cuMemcpyDtoHAsync", 2},   {"cuStreamSynchronize", 1}, {"cuStreamSynchronize", 2},
+                 {"cuStreamSynchronize", 3}, {"cuLaunchKernelEx", 1},    {"cuLaunchKernelEx", 2}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        char text[64];
+        scene s;
+        scene_init(&s, false);
+        fake_cuda_fail(calls[i].function, calls[i].nth, 999);
+        CHECK_INT(poison(&s), KB_INTERNAL);
+        snprintf(text, sizeof text, "%s failed: CUDA_ERROR_UNKNOWN", calls[i].function);
+        CHECK_HAS(s.c.err.message, text);
+        CHECK_INT(poison(&s), KB_OK);
+        gpu_call_free(&s.c);
+    }
+    for (int nth = 1; nth <= 2; nth++) {
+        scene s;
+        scene_init(&s, true);
+        fake_cuda_fail("cuMemcpyHtoDAsync", nth, 999);
+        CHECK_INT(poison(&s), KB_INTERNAL);
+        CHECK_HAS(s.c.err.message, "op1: cuMemcpyHtoDAsync failed: CUDA_ERROR_UNKNOWN");
+        gpu_call_free(&s.c);
+    }
+}
+
+int main(void)
+{
+    cu = gpu_start();
+    test_all_written();
+    test_unwritten();
+    test_aliased();
+    test_hidden();
+    test_batch();
+    test_failures();
+    kb_function_free_all();
+    return kb_test_end("test_poison");
+}

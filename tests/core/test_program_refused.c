@@ -1,0 +1,397 @@
+/* Proves that a program of which one number is out of its range is refused, and with the reason:
+ * each case spoils one field of a good program. */
+#include "cuda/kb_program.h"
+#include "gpu.h"
+#include "program.h"
+
+#include <stdlib.h>
+
+enum { X, N, Y, Z, BEHIND }; /* buffers */
+enum { FILL, COPY, FIRST, SECOND };
+
+typedef void spoil(program_text *p);
+
+static void magic(program_text *p)
+{
+    p->magic = "KBCP";
+}
+
+static void version(program_text *p)
+{
+    p->version = KB_PROGRAM_VERSION + 1;
+}
+
+static void inputs(program_text *p)
+{
+    p->n_inputs = KB_BUFFERS_MAX + 1;
+}
+
+static void outputs(program_text *p)
+{
+    p->n_outputs = UINT32_MAX;
+}
+
+static void hidden(program_text *p)
+{
+    p->n_hidden = 1000; /* more than there are bytes for */
+}
+
+static void rank_of_buffer(program_text *p)
+{
+    p->buffers[N].rank = KB_RANK_MAX + 1;
+}
+
+static void negative_rank(program_text *p)
+{
+    p->buffers[N].rank = -1;
+}
+
+static void words_of_function(program_text *p)
+{
+    p->functions[0].n_words = KB_WORDS_MAX + 1;
+}
+
+static void no_images(program_text *p)
+{
+    p->functions[1].n_images = 0;
+}
+
+static void empty_image(program_text *p)
+{
+    p->functions[1].images[0].text = "";
+}
+
+static void functions(program_text *p)
+{
+    p->n_functions = UINT32_MAX;
+}
+
+static void n_steps(program_text *p)
+{
+    p->n_steps = UINT32_MAX / 8;
+}
+
+static void host_step(program_text *p)
+{
+    p->steps[FILL].kind = KB_STEP_HOST;
+}
+
+static void unknown_step(program_text *p)
+{
+    p->steps[SECOND].kind = KB_STEP_KINDS;
+}
+
+static void callback(program_text *p)
+{
+    p->steps[SECOND].kind = KB_STEP_CALLBACK;
+}
+
+static void function(program_text *p)
+{
+    p->steps[FIRST].function = 2;
+}
+
+static void other_function(program_text *p)
+{
+    p->steps[FIRST].function = 1; /* it has another number of parameters */
+}
+
+static void grid_kind(program_text *p)
+{
+    p->steps[SECOND].launch.grid[1].kind = (kb_value_kind)(KB_VALUE_COUNT + 1);
+}
+
+static void grid_divisor(program_text *p)
+{
+    p->steps[SECOND].launch.grid[2].divisor = 0;
+}
+
+static void grid_constant(program_text *p)
+{
+    p->steps[SECOND].launch.grid[0].constant = -1;
+}
+
+static void grid_count_buffer(program_text *p)
+{
+    p->steps[FIRST].launch.grid[0].buffer = BEHIND;
+}
+
+static void grid_extent_buffer(program_text *p)
+{
+    p->steps[FIRST].launch.grid[1].buffer = UINT32_MAX;
+}
+
+static void grid_axis(program_text *p)
+{
+    p->steps[FIRST].launch.grid[1].axis = 2;
+}
+
+static void grid_axis_of_scalar(program_text *p)
+{
+    p->steps[FIRST].launch.grid[1] = gpu_extent(N, 0, 1);
+}
+
+static void wide_grid_z(program_text *p)
+{
+    p->steps[FIRST].launch.grid[2] = gpu_constant(2, 1);
+}
+
+static void wide_grid_z_kind(program_text *p)
+{
+    p->steps[FIRST].launch.grid[2] = gpu_extent(X, 0, 1);
+}
+
+static void block_0(program_text *p)
+{
+    p->steps[SECOND].launch.block[1] = 0;
+}
+
+static void block_large(program_text *p)
+{
+    p->steps[SECOND].launch.block[0] = 1025;
+}
+
+static void cluster_0(program_text *p)
+{
+    p->steps[SECOND].launch.cluster[2] = 0;
+}
+
+static void shared(program_text *p)
+{
+    p->steps[SECOND].launch.shared = (uint32_t)INT32_MAX + 1;
+}
+
+static void fewer_words(program_text *p)
+{
+    p->steps[FIRST].launch.n_words = 5;
+}
+
+static void many_words(program_text *p)
+{
+    p->steps[SECOND].launch.n_words = UINT32_MAX;
+}
+
+static void word_kind(program_text *p)
+{
+    p->steps[FIRST].words[0].kind = KB_WORD_STRIDE + 1;
+}
+
+static void word_kind_of_byte(program_text *p)
+{
+    p->steps[FIRST].words[0].kind = 256; /* 0 if it was cut */
+}
+
+static void word_address_buffer(program_text *p)
+{
+    p->steps[FIRST].words[1].buffer = BEHIND;
+}
+
+static void word_buffer_of_16_bits(program_text *p)
+{
+    p->steps[FIRST].words[4].buffer = 65536 + Y;
+}
+
+static void word_stride_buffer(program_text *p)
+{
+    p->steps[FIRST].words[4].buffer = BEHIND;
+}
+
+static void word_axis(program_text *p)
+{
+    p->steps[FIRST].words[3].axis = 2;
+}
+
+static void word_axis_of_byte(program_text *p)
+{
+    p->steps[FIRST].words[3].axis = 256;
+}
+
+static void word_offset(program_text *p)
+{
+    p->steps[FIRST].words[2].value = -1;
+}
+
+static void word_offset_without_reach(program_text *p)
+{
+    p->steps[FIRST].words[1].value = 4;
+}
+
+static void word_reach_negative(program_text *p)
+{
+    p->steps[FIRST].words[2].reach = -1;
+}
+
+static void word_reach_overflows(program_text *p)
+{
+    p->steps[FIRST].words[2].value = 100;
+    p->steps[FIRST].words[2].reach = INT64_MAX - 99;
+}
+
+static void zeroed_buffer(program_text *p)
+{
+    p->steps[FIRST].zeroed[0] = BEHIND;
+}
+
+static void zeroed_packed(program_text *p)
+{
+    p->buffers[Y].dtype = KB_DTYPE_S4;
+}
+
+static void many_zeroed(program_text *p)
+{
+    p->steps[SECOND].launch.n_zeroed = UINT32_MAX / 4;
+}
+
+static void fill_buffer(program_text *p)
+{
+    p->steps[FILL].fill.buffer = BEHIND;
+}
+
+static void fill_size_0(program_text *p)
+{
+    p->steps[FILL].fill.item_size = 0;
+}
+
+static void fill_size_3(program_text *p)
+{
+    p->steps[FILL].fill.item_size = 3;
+}
+
+static void fill_size_32(program_text *p)
+{
+    p->steps[FILL].fill.item_size = 32;
+}
+
+static void fill_offset(program_text *p)
+{
+    p->steps[FILL].fill.offset = -1;
+}
+
+static void fill_count(program_text *p)
+{
+    p->steps[FILL].fill.count.buffer = BEHIND;
+}
+
+static void copy_to(program_text *p)
+{
+    p->steps[COPY].copy.to = BEHIND;
+}
+
+static void copy_from(program_text *p)
+{
+    p->steps[COPY].copy.from = BEHIND;
+}
+
+static void copy_to_offset(program_text *p)
+{
+    p->steps[COPY].copy.to_offset = INT64_MIN;
+}
+
+static void copy_from_offset(program_text *p)
+{
+    p->steps[COPY].copy.from_offset = -8;
+}
+
+static void copy_size(program_text *p)
+{
+    p->steps[COPY].copy.size.divisor = 0;
+}
+
+static const struct {
+    spoil *spoil;
+    const char *what;
+} cases[] = {
+    {magic, "its first bytes"},
+    {version, "its version"},
+    {inputs, "a number of buffers"},
+    {outputs, "a number of buffers"},
+    {hidden, "a number of buffers"},
+    {rank_of_buffer, "a rank"},
+    {negative_rank, "a rank"},
+    {words_of_function, "a number of parameters"},
+    {no_images, "a number of images"},
+    {empty_image, "an image"},
+    {functions, "its length"},
+    {n_steps, "its length"},
+    {host_step, "a kind of step"},
+    {unknown_step, "a kind of step"},
+    {callback, "a step that calls Python"},
+    {function, "a function"},
+    {other_function, "a number of parameters"},
+    {grid_kind, "a kind of value"},
+    {grid_divisor, "a divisor"},
+    {grid_constant, "a constant"},
+    {grid_count_buffer, "a buffer"},
+    {grid_extent_buffer, "a buffer"},
+    {grid_axis, "an axis"},
+    {grid_axis_of_scalar, "an axis"},
+    {wide_grid_z, "the grid of a wide launch"},
+    {wide_grid_z_kind, "the grid of a wide launch"},
+    {block_0, "a block"},
+    {block_large, "a block"},
+    {cluster_0, "a cluster"},
+    {shared, "a size of shared memory"},
+    {fewer_words, NULL},
+    {many_words, "its length"},
+    {word_kind, "a kind of parameter"},
+    {word_kind_of_byte, "a kind of parameter"},
+    {word_address_buffer, "a buffer"},
+    {word_buffer_of_16_bits, "a buffer"},
+    {word_stride_buffer, "a buffer"},
+    {word_axis, "an axis"},
+    {word_axis_of_byte, "an axis"},
+    {word_offset, "an offset"},
+    {word_offset_without_reach, "a reach"},
+    {word_reach_negative, "an offset"},
+    {word_reach_overflows, "a reach"},
+    {zeroed_buffer, "a buffer"},
+    {zeroed_packed, "an output to be zeroed"},
+    {many_zeroed, "its length"},
+    {fill_buffer, "a buffer"},
+    {fill_size_0, "the size of an element"},
+    {fill_size_3, "the size of an element"},
+    {fill_size_32, "the size of an element"},
+    {fill_offset, "an offset"},
+    {fill_count, "a buffer"},
+    {copy_to, "a buffer"},
+    {copy_from, "a buffer"},
+    {copy_to_offset, "an offset"},
+    {copy_from_offset, "an offset"},
+    {copy_size, "a divisor"},
+};
+
+static bool refuses(const program_text *p, const char *what)
+{
+    static const uint8_t digest[KB_DIGEST_SIZE];
+    size_t size;
+    kb_kernel kernel;
+    kb_error err;
+    char text[256];
+    uint8_t *bytes = program_write(p, &size);
+    kb_status s = kb_program_read(bytes, size, digest, false, &kernel, &err);
+    free(bytes);
+    if (s == KB_OK)
+        kernel.free_owner(kernel.owner);
+    if (s == KB_OK || !what)
+        return s != KB_OK;
+    CHECK_INT(s, KB_INVALID_ARGUMENT);
+    snprintf(text, sizeof text,
+             "a kernel's program is damaged, or of another version of kernbridge: %s does not hold",
+             what);
+    return CHECK_TEXT(err.message, text);
+}
+
+int main(void)
+{
+    program_text p;
+    program_init(&p);
+    CHECK(!refuses(&p, "")); /* the good one */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        program_init(&p);
+        cases[i].spoil(&p);
+        if (!CHECK(refuses(&p, cases[i].what)))
+            fprintf(stderr, "case %zu (%s) was not refused so\n", i, cases[i].what);
+    }
+    kb_function_free_all();
+    return kb_test_end("test_program_refused");
+}
