@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernbridge import _core
+from kernbridge import _core, _intercept
 from kernbridge._cuda_call import name_buffers, native_call, place_of
 from kernbridge._cuda_program import DTYPE_CODES, Buffer, Callback, Program
 from kernbridge._errors import KernbridgeWarning
@@ -71,12 +71,13 @@ def _call(
     callee = _callees[handle]
     with cuda.gpus[device]:
         on = cuda.external_stream(stream)
-        arrays = [_array(*b) for b in buffers]
+        arrays = [_array(*b).bind(on) for b in buffers]
         for i in callee.scalars:
             arrays[i] = _value(arrays[i], on)
         positional, named = callee.order(arrays, on)
         try:
-            callee.function(*positional, **named)
+            with _intercept.on_stream(on):
+                callee.function(*positional, **named)
         except Exception as e:
             where = line_of(e, callee.function)
             raise RuntimeError(f"{type(e).__name__}: {e} at {where}") from None

@@ -2,15 +2,12 @@
 
 The function runs once, when it is lowered, on stand-ins for its arrays: `DeviceArray` knows shape,
 dtype and strides, and which bytes of which buffer it is, but has no elements. What asks for
-elements, or hands an array to other libraries, cannot be recorded and says so. While a thread
-records, the names of `numba.cuda` that act on a device act on the recording; other threads see no
-difference.
+elements, or hands an array to other libraries, cannot be recorded and says so.
 """
 
 from __future__ import annotations
 
 import functools
-import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge import _cuda_compile, _cuda_launch
+from kernbridge import _cuda_compile, _cuda_launch, _intercept
 from kernbridge._cuda_call import check_declared
 from kernbridge._cuda_program import Copy, Fill, Launch, Step, Value, Word
 from kernbridge._record_arrays import (
@@ -36,13 +33,6 @@ from kernbridge._spec import ArrayType
 
 AFTER_RECORDING: Callable[[list[Step]], None] | None = None
 """Tests: changes the steps of every recording before it is made a plan."""
-
-
-_thread = threading.local()
-
-
-def _recording() -> Recording | None:
-    return getattr(_thread, "recording", None)
 
 
 @dataclass
@@ -156,10 +146,31 @@ class Recording:
             step = Copy(to.buffer, to.offset, source.buffer, source.offset, to.nbytes)
             self.steps.append(step)
 
+    def transposed(self, array: DeviceArray) -> DeviceArray:
+        """Add a transposing copy into a temporary."""
+        rows, columns = array.shape
+        to = self.temporary((columns, rows), array.dtype)
+        blocks = (-(-rows // 16), -(-columns // 16))
+        self.launch(_transpose_kernel(), blocks, (16, 16), 0, (array, to))
+        return to
+
     def written(self, array: DeviceArray) -> None:
         """Note that a fill or copy writes to this array."""
         if array.buffer in self.read_only:
             self.opened.add(array.buffer)
+
+
+@functools.cache
+def _transpose_kernel() -> Any:
+    from numba import cuda
+
+    @cuda.jit
+    def transpose(x, out):  # type: ignore[no-untyped-def]
+        j, i = cuda.grid(2)
+        if i < out.shape[0] and j < out.shape[1]:
+            out[i, j] = x[j, i]
+
+    return transpose
 
 
 class _Configured:
@@ -171,7 +182,7 @@ class _Configured:
         self._given = kernel, grid, block, shared
 
     def __call__(self, *arguments: Any) -> None:
-        recording = _recording()
+        recording = _intercept.recording()
         if recording is None:
             refuse("a launch after the recording ended")
         kernel, grid, block, shared = self._given
@@ -185,51 +196,6 @@ def _forall(kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: Any =
     if tpb:
         return _Configured(kernel, -(-n // tpb), tpb, stream, sharedmem)
     return _Configured(kernel, n, "auto", stream, sharedmem)
-
-
-_FORBIDDEN = (
-    "to_device", "pinned_array", "pinned_array_like", "mapped_array", "mapped_array_like",
-    "managed_array", "pinned", "stream", "event", "external_stream", "as_cuda_array",
-    "from_cuda_array_interface", "current_context", "open_ipc_array",
-)  # fmt: skip
-
-
-@functools.cache
-def _install() -> None:
-    """Put the recording between `numba.cuda` and those who use it, once."""
-    from numba import cuda
-    from numba.cuda.cudadrv import driver
-    from numba.cuda.dispatcher import CUDADispatcher, _LaunchConfiguration
-
-    def instead(owner: Any, name: str, recorded: Callable[..., Any]) -> None:
-        original = getattr(owner, name, None)
-        if original is None:
-            return
-
-        @functools.wraps(original)
-        def dispatch(*args: Any, **kwargs: Any) -> Any:
-            recording = _recording()
-            return (
-                original(*args, **kwargs)
-                if recording is None
-                else recorded(recording, *args, **kwargs)
-            )
-
-        setattr(owner, name, dispatch)
-
-    instead(CUDADispatcher, "__getitem__", lambda r, kernel, args: _Configured(kernel, *args))
-    instead(CUDADispatcher, "configure", lambda r, kernel, *a, **k: _configure(kernel, *a, **k))
-    instead(CUDADispatcher, "forall", lambda r, kernel, *a, **k: _forall(kernel, *a, **k))
-    instead(CUDADispatcher, "__call__", lambda r, *a, **k: refuse("a call without [grid, block]"))
-    instead(cuda, "device_array", _device_array)
-    instead(cuda, "device_array_like", _device_array_like)
-    instead(cuda, "synchronize", lambda r: None)
-    instead(cuda, "default_stream", lambda r: Stream())
-    instead(driver, "device_memset", _device_memset)
-    instead(driver, "device_to_device", _device_to_device)
-    instead(_LaunchConfiguration, "__call__", _launch_configured)
-    for name in _FORBIDDEN:
-        instead(cuda, name, lambda r, *a, _name=name, **k: refuse(f"cuda.{_name}"))
 
 
 def _configure(
@@ -290,6 +256,26 @@ def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: 
         recording.steps.append(Fill(dst.buffer, dst.offset, 1, int(size), int(val) & 0xFF))
 
 
+_HANDLERS: dict[str, Callable[..., Any]] = {
+    "__getitem__": lambda r, kernel, args: _Configured(kernel, *args),
+    "configure": lambda r, *a, **k: _configure(*a, **k),
+    "forall": lambda r, *a, **k: _forall(*a, **k),
+    "__call__": lambda r, *a, **k: refuse("a call without [grid, block]"),
+    "launch": _launch_configured,
+    "device_array": _device_array,
+    "device_array_like": _device_array_like,
+    "synchronize": lambda r: None,
+    "default_stream": lambda r: Stream(),
+    "device_memset": _device_memset,
+    "device_to_device": _device_to_device,
+}
+_FORBIDDEN = (
+    "to_device", "pinned_array", "pinned_array_like", "mapped_array", "mapped_array_like",
+    "managed_array", "pinned", "stream", "event", "external_stream", "as_cuda_array",
+    "from_cuda_array_interface", "current_context", "open_ipc_array",
+)  # fmt: skip
+
+
 def record(
     label: str,
     function: Callable[..., Any],
@@ -307,7 +293,7 @@ def record(
     NotRecordable
         With the reason, and the line of the function where it arose.
     """
-    _install()
+    _intercept.install(_HANDLERS, _FORBIDDEN)
     n_buffers = len(inputs) + len(scalars) + len(outputs)
     recording = Recording(label, n_buffers, read_only, batched)
     operands: list[Any] = []
@@ -318,14 +304,11 @@ def record(
     for t in outputs:
         operands.append(DeviceArray(recording, len(operands), 0, host_like(t.shape, t.dtype)))
     positional, named = order(operands, Stream())
-    before = _recording()
-    _thread.recording = recording
     try:
-        function(*positional, **named)
+        with _intercept.recording_into(recording):
+            function(*positional, **named)
     except NotRecordable as e:
         raise NotRecordable(f"{e} at {line_of(e, function)}") from None
-    finally:
-        _thread.recording = before
     if AFTER_RECORDING is not None:
         AFTER_RECORDING(recording.steps)
     return recording

@@ -172,8 +172,10 @@ class DeviceArray(Operand):
         return self._view(self.host.view(dtype))
 
     def transpose(self, axes: Any = None) -> DeviceArray:
-        """As a view; Numba's own copies unless the array is 2-D."""
-        return self._view(self.host.transpose(axes))
+        """As of a Numba device array: a copy, of arrays of rank 2."""
+        if self.ndim != 2 or axes not in (None, (1, 0), [1, 0]):
+            refuse("transposing an array that is not of rank 2")
+        return self._recording.transposed(self)
 
     T = property(lambda self: self.transpose())
 

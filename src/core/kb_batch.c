@@ -155,7 +155,7 @@ static bool mergeable(const batch *b, const kb_frame *frame, uint32_t level)
 /* The group with most slices. */
 static group choose_group(const batch *b, const kb_frame *frame)
 {
-    group best = {0, 0, 0};
+    group best = {0, 0, 1}; /* no level at all */
     for (uint32_t first = 0; first < b->n_levels;) {
         group g = {first, first + 1, b->size[first]};
         while (g.end < b->n_levels && mergeable(b, frame, g.end - 1))

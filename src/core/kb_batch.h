@@ -11,8 +11,8 @@
 #include "core/kb_error.h"
 #include "core/kb_frame.h"
 
-/* Runs the plan of the frame's kernel once, or for every slice if the frame has batch levels: step by
- * step, each step once per slice, or, if it is wide, once per group of slices, whose number and
+/* Runs the plan of the frame's kernel once, or for every slice if the frame has batch levels: step
+ * by step, each step once per slice, or, if it is wide, once per group of slices, whose number and
  * distances the frame then holds. Stops at the first failure, whose message names the slice. */
 kb_status kb_batch_run(const kb_frame *frame, kb_error *err);
 

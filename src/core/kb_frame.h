@@ -19,7 +19,8 @@ typedef struct kb_frame {
     void *stream;         /* GPU: where steps are enqueued */
     int device;           /* GPU: ordinal */
     int64_t n_slices;     /* that a wide step must serve; 1 without a batch */
-    const int64_t *strides; /* of each buffer, in bytes, from one such slice to the next; NULL if 1 */
+    const int64_t
+        *strides; /* of each buffer, in bytes, from one such slice to the next; NULL if 1 */
 } kb_frame;
 
 /* Buffer i (inputs, outputs, hidden) as a step sees it: in a batch, one slice. */

@@ -162,8 +162,8 @@ kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
 
 static kb_status execute(const kb_xla_frame *xla, kb_error *err)
 {
-    const kb_kernel *kernel;
-    const kb_xla_array *call;
+    const kb_kernel *kernel = NULL;
+    const kb_xla_array *call = NULL;
     kb_status s = kb_handler_find(xla, &kernel, &call, err);
     if (!KB_LIKELY(s == KB_OK))
         return s;

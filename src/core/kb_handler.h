@@ -30,8 +30,8 @@ typedef kb_status kb_handler_resolver(const uint8_t digest[KB_DIGEST_SIZE], kb_x
 void kb_handler_set_resolver(kb_handler_resolver *fn);
 
 /* Registers the kernel that the call itself carries; KB_NOT_FOUND if it carries none. */
-typedef kb_status kb_handler_loader(const kb_xla_frame *frame,
-                                    const uint8_t digest[KB_DIGEST_SIZE], kb_error *err);
+typedef kb_status kb_handler_loader(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
+                                    kb_error *err);
 
 /* What the stages of a target are made of. */
 

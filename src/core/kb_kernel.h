@@ -38,8 +38,8 @@ typedef struct kb_kernel {
 } kb_kernel;
 
 /* Copies the description `from` (key and bytes are derived) into one block that kb_kernel_free
- * releases; the copy has the same owner, which kb_kernel_free releases too. KB_INVALID_ARGUMENT if a count, rank or dtype is out of
- * range. */
+ * releases; the copy has the same owner, which kb_kernel_free releases too. KB_INVALID_ARGUMENT if
+ * a count, rank or dtype is out of range. */
 kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err);
 
 void kb_kernel_free(kb_kernel *kernel);

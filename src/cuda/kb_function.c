@@ -150,6 +150,54 @@ static kb_status load_library(kb_function *f, const kb_driver *cu, int image, co
     return kb_driver_fail(err, cu, code, "cuLibraryLoadData", what);
 }
 
+/* Under the lock. */
+static kb_status raise_shared(kb_function *f, const kb_driver *cu, kb_cu_device device,
+                              kb_cu_kernel kernel, uint32_t shared, const char *what, kb_error *err)
+{
+    _Atomic(uint32_t) *allowed = &f->loaded[device].shared;
+    if (shared <= atomic_load(allowed))
+        return KB_OK;
+    kb_cu_result code =
+        cu->cuKernelSetAttribute(KB_CU_KERNEL_MAX_DYNAMIC_SHARED, (int)shared, kernel, device);
+    if (code == KB_CU_SUCCESS) {
+        atomic_store(allowed, shared);
+        return KB_OK;
+    }
+    int limit = 0;
+    (void)cu->cuDeviceGetAttribute(&limit, KB_CU_DEVICE_MAX_SHARED_OPTIN, device);
+    kb_driver_fail(err, cu, code, "cuKernelSetAttribute", what);
+    kb_error_append(err,
+                    "; %u bytes of dynamic shared memory were asked for, GPU %d has %d a block, "
+                    "less what the kernel declares statically",
+                    shared, device, limit);
+    return err->status;
+}
+
+/* Asks for the best block, for which the kernel must be allowed what it reckons with: else the
+ * driver's answer is 0. */
+static kb_status choose_block(kb_function *f, const kb_driver *cu, kb_cu_device device,
+                              kb_cu_kernel kernel, kb_cu_function function, const char *what,
+                              kb_error *err)
+{
+    int allowed = 0, min_grid = 0, block = 0;
+    kb_cu_result code =
+        cu->cuKernelGetAttribute(&allowed, KB_CU_KERNEL_MAX_DYNAMIC_SHARED, kernel, device);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuKernelGetAttribute", what);
+    atomic_store(&f->loaded[device].shared, allowed > 0 ? (uint32_t)allowed : 0);
+    kb_status s = raise_shared(f, cu, device, kernel, f->shared, what, err);
+    if (s != KB_OK)
+        return s;
+    code = cu->cuOccupancyMaxPotentialBlockSize(&min_grid, &block, function, NULL, f->shared, 0);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuOccupancyMaxPotentialBlockSize", what);
+    if (block <= 0)
+        return kb_error_set(err, KB_INTERNAL, "%s: no block of %s fits on GPU %d", what, f->entry,
+                            device);
+    f->loaded[device].best_block = block;
+    return KB_OK;
+}
+
 /* Loads under the lock. Getting the function of the current context makes the driver load the code
  * now, and not at the first launch, which may be inside a capture. */
 static kb_status load(kb_function *f, const kb_driver *cu, kb_cu_device device, const char *what,
@@ -172,12 +220,9 @@ static kb_status load(kb_function *f, const kb_driver *cu, kb_cu_device device, 
     code = cu->cuKernelGetFunction(&function, kernel);
     if (code != KB_CU_SUCCESS)
         return kb_driver_fail(err, cu, code, "cuKernelGetFunction", what);
-    int min_grid, block;
-    code = cu->cuOccupancyMaxPotentialBlockSize(&min_grid, &block, function, NULL, f->shared, 0);
-    if (code != KB_CU_SUCCESS)
-        return kb_driver_fail(err, cu, code, "cuOccupancyMaxPotentialBlockSize", what);
-    f->loaded[device].best_block = block;
-    atomic_store(&f->loaded[device].shared, KB_SHARED_OF_EVERY_KERNEL);
+    s = choose_block(f, cu, device, kernel, function, what, err);
+    if (s != KB_OK)
+        return s;
     atomic_store_explicit(&f->loaded[device].kernel, kernel, memory_order_release);
     n_loads++;
     return KB_OK;
@@ -201,31 +246,13 @@ kb_status kb_function_load(kb_function *function, const kb_driver *cu, kb_cu_dev
 kb_status kb_function_allow_shared(kb_function *function, const kb_driver *cu, kb_cu_device device,
                                    uint32_t shared, const char *what, kb_error *err)
 {
-    if (shared <= KB_SHARED_OF_EVERY_KERNEL)
+    if (shared <= atomic_load(&function->loaded[device].shared))
         return KB_OK;
-    kb_cu_kernel kernel = kb_function_kernel(function, device);
-    int allowed = 0, limit = 0;
-    const char *call = "cuKernelGetAttribute";
     pthread_mutex_lock(&lock);
-    kb_cu_result code =
-        cu->cuKernelGetAttribute(&allowed, KB_CU_KERNEL_MAX_DYNAMIC_SHARED, kernel, device);
-    if (code == KB_CU_SUCCESS && (uint32_t)allowed < shared) {
-        call = "cuKernelSetAttribute";
-        code =
-            cu->cuKernelSetAttribute(KB_CU_KERNEL_MAX_DYNAMIC_SHARED, (int)shared, kernel, device);
-    }
-    if (code == KB_CU_SUCCESS && atomic_load(&function->loaded[device].shared) < shared)
-        atomic_store(&function->loaded[device].shared, shared);
+    kb_cu_kernel kernel = kb_function_kernel(function, device);
+    kb_status s = raise_shared(function, cu, device, kernel, shared, what, err);
     pthread_mutex_unlock(&lock);
-    if (code == KB_CU_SUCCESS)
-        return KB_OK;
-    (void)cu->cuDeviceGetAttribute(&limit, KB_CU_DEVICE_MAX_SHARED_OPTIN, device);
-    kb_driver_fail(err, cu, code, call, what);
-    kb_error_append(err,
-                    "; %u bytes of dynamic shared memory were asked for, GPU %d has %d a block, "
-                    "less what the kernel declares statically",
-                    shared, device, limit);
-    return err->status;
+    return s;
 }
 
 void kb_function_count(size_t *known, size_t *loads, size_t *bytes)

@@ -15,8 +15,6 @@
 
 enum { KB_DEVICES_MAX = 64, KB_IMAGES_MAX = 16, KB_WORDS_MAX = 2048 };
 
-enum { KB_SHARED_OF_EVERY_KERNEL = 48 * 1024 }; /* dynamic, without asking */
-
 /* The parameters of every function of ours are 8-byte words. */
 enum { KB_WORD_SIZE = 8 };
 
@@ -29,7 +27,7 @@ typedef struct kb_image {
 typedef struct kb_loaded {
     _Atomic(kb_cu_kernel) kernel; /* NULL until loaded for this device */
     int best_block;           /* threads a block for the best occupancy; meaningful once loaded */
-    _Atomic(uint32_t) shared; /* dynamic shared memory that launches may use, once loaded */
+    _Atomic(uint32_t) shared; /* dynamic shared memory that launches may use; 0 until loaded */
 } kb_loaded;
 
 typedef struct kb_function {
@@ -53,8 +51,8 @@ kb_status kb_function_get(const kb_function *from, kb_function **function, kb_er
 kb_status kb_function_load(kb_function *function, const kb_driver *cu, kb_cu_device device,
                            const char *what, kb_cu_kernel *kernel, kb_error *err);
 
-/* Lets launches use `shared` bytes of dynamic shared memory on this device, where that is more than
- * the 48 KiB that every kernel may have. */
+/* Lets launches use `shared` bytes of dynamic shared memory on this device. Without asking, a
+ * kernel may have 48 KiB together with what it declares statically. Once the function is loaded. */
 kb_status kb_function_allow_shared(kb_function *function, const kb_driver *cu, kb_cu_device device,
                                    uint32_t shared, const char *what, kb_error *err);
 

@@ -18,6 +18,17 @@ static kb_cu_result ask(const kb_driver *cu, kb_cu_function function, int thread
     return code;
 }
 
+/* What a kernel is not allowed fits nowhere, in the driver's answer. */
+static kb_cu_result allow(const kb_driver *cu, kb_cu_kernel kernel, uint32_t shared)
+{
+    int allowed = 0;
+    kb_cu_result code =
+        cu->cuKernelGetAttribute(&allowed, KB_CU_KERNEL_MAX_DYNAMIC_SHARED, kernel, 0);
+    if (code != KB_CU_SUCCESS || (int64_t)shared <= allowed)
+        return code;
+    return cu->cuKernelSetAttribute(KB_CU_KERNEL_MAX_DYNAMIC_SHARED, (int)shared, kernel, 0);
+}
+
 /* With the context of GPU 0 current. */
 static kb_cu_result load_and_ask(const kb_driver *cu, const void *image, const char *entry,
                                  int threads, uint32_t shared, double *share)
@@ -31,6 +42,8 @@ static kb_cu_result load_and_ask(const kb_driver *cu, const void *image, const c
     code = cu->cuLibraryGetKernel(&kernel, library, entry);
     if (code == KB_CU_SUCCESS)
         code = cu->cuKernelGetFunction(&function, kernel);
+    if (code == KB_CU_SUCCESS)
+        code = allow(cu, kernel, shared);
     if (code == KB_CU_SUCCESS)
         code = ask(cu, function, threads, shared, share);
     (void)cu->cuLibraryUnload(library);

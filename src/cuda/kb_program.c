@@ -128,6 +128,7 @@ static kb_function *read_function(program *p, kb_error *err)
     f.shared = kb_read_u32(&p->from);
     f.n_images = kb_read_count(&p->from, IMAGE_SIZE);
     expect(p, f.n_words <= KB_WORDS_MAX, "a number of parameters");
+    expect(p, f.shared <= INT_MAX, "a size of shared memory");
     expect(p, f.n_images > 0 && f.n_images <= KB_IMAGES_MAX, "a number of images");
     for (uint32_t i = 0; !p->from.failed && i < f.n_images; i++) {
         images[i].cc = kb_read_u32(&p->from);

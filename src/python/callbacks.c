@@ -227,10 +227,10 @@ PyObject *kb_python_set_resolver(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-const char kb_python_set_caller_doc[] =
-    "set_caller(call)\n--\n\n"
-    "call(handle, buffers, stream, device) runs the Python function of that handle on buffers, each "
-    "(address, shape, dtype code): inputs, then outputs.";
+const char kb_python_set_caller_doc[] = "set_caller(call)\n--\n\n"
+                                        "call(handle, buffers, stream, device) runs the Python "
+                                        "function of that handle on buffers, each "
+                                        "(address, shape, dtype code): inputs, then outputs.";
 
 PyObject *kb_python_set_caller(PyObject *self, PyObject *args)
 {

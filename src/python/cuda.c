@@ -49,11 +49,10 @@ PyDoc_STRVAR(cuda_handlers_doc, "cuda_handlers()\n--\n\n"
 static PyObject *cuda_handlers(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    return Py_BuildValue("{s{sNsN}s{sNsN}}", "kernbridge.cuda", "instantiate",
-                         capsule(kb_target_instantiate), "execute", capsule(kb_target_execute),
-                         "kernbridge.cuda.graph", "instantiate",
-                         capsule(kb_target_graph_instantiate), "execute",
-                         capsule(kb_target_graph_execute));
+    return Py_BuildValue(
+        "{s{sNsN}s{sNsN}}", "kernbridge.cuda", "instantiate", capsule(kb_target_instantiate),
+        "execute", capsule(kb_target_execute), "kernbridge.cuda.graph", "instantiate",
+        capsule(kb_target_graph_instantiate), "execute", capsule(kb_target_graph_execute));
 }
 
 PyDoc_STRVAR(device_count_doc, "device_count()\n--\n\n"
@@ -130,9 +129,8 @@ static PyObject *set_debug(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(captures_doc,
-             "captures()\n--\n\n"
-             "(calls, kernel nodes) recorded into graphs while set_debug had bit 4.");
+PyDoc_STRVAR(captures_doc, "captures()\n--\n\n"
+                           "(calls, kernel nodes) recorded into graphs while set_debug had bit 4.");
 
 static PyObject *captures(PyObject *self, PyObject *unused)
 {

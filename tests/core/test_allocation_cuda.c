@@ -131,7 +131,9 @@ static void test_count_nodes(void *stream)
 {
     kb_error err;
     const kb_driver *cu = kb_driver_get(&err);
+    char byte;
     CHECK_INT(fake_cuda_capture_begin(stream), 0);
+    CHECK_INT(cu->cuMemsetD8Async((uintptr_t)&byte, 0, 1, stream), 0);
     kb_memory_fail_nth(1);
     CHECK_INT(kb_stream_kernel_nodes(cu, stream), -1);
     CHECK_INT(kb_stream_kernel_nodes(cu, stream), 0);

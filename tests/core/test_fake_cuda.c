@@ -93,6 +93,35 @@ static void test_launches(void)
     CHECK_INT(launch(kernel, &how), 400);
 }
 
+/* Static and dynamic shared memory share the 48 KiB, and what can be asked for. */
+static void test_shared(void)
+{
+    enum { K = 1024, ALLOWED = KB_CU_KERNEL_MAX_DYNAMIC_SHARED };
+    kb_cu_kernel kernel = kernel_of("FAKE k 0 8 8 16384\n", "k");
+    kb_cu_function function;
+    kb_cu_launch how = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .stream = stream};
+    int value = 0, grid, block;
+    CHECK_INT(cu->cuKernelGetFunction(&function, kernel), 0);
+    CHECK_INT(cu->cuKernelGetAttribute(&value, KB_CU_KERNEL_STATIC_SHARED, kernel, 0), 0);
+    CHECK_INT(value, 16 * K);
+    CHECK_INT(cu->cuKernelGetAttribute(&value, ALLOWED, kernel, 0), 0);
+    CHECK_INT(value, 32 * K);
+    how.shared = 32 * K + 1;
+    CHECK_INT(launch(kernel, &how), 1);
+    CHECK_INT(cu->cuOccupancyMaxPotentialBlockSize(&grid, &block, function, NULL, how.shared, 0),
+              0);
+    CHECK_INT(block, 0);
+    CHECK_INT(cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 32, how.shared), 0);
+    CHECK_INT(value, 0);
+    CHECK_INT(cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 0, 0), 1);
+    CHECK_INT(cu->cuKernelSetAttribute(ALLOWED, 227 * K, kernel, 0), 1);
+    CHECK_INT(cu->cuKernelSetAttribute(ALLOWED, 211 * K, kernel, 0), 0);
+    CHECK_INT(launch(kernel, &how), 0);
+    CHECK_INT(cu->cuOccupancyMaxPotentialBlockSize(&grid, &block, function, NULL, how.shared, 0),
+              0);
+    CHECK_INT(block, 256);
+}
+
 static void test_attributes(void)
 {
     kb_cu_kernel kernel = kernel_of("FAKE k 0\n", "k");
@@ -130,10 +159,13 @@ static void test_controls(void)
     fake_cuda_fail("cuCtxGetCurrent", 1, 701); /* no fault */
     CHECK_INT(cu->cuCtxGetCurrent(&context), 701);
     CHECK_INT(cu->cuCtxGetCurrent(&context), 0);
-    fake_cuda_fail("cuCtxGetCurrent", 1, 719);
-    CHECK_INT(cu->cuCtxGetCurrent(&context), 719);
+    fake_cuda_fail("cuStreamSynchronize", 1, 719);
+    CHECK_INT(cu->cuStreamSynchronize(stream), 719);
     int value;
-    CHECK_INT(cu->cuDeviceGetCount(&value), 719);
+    CHECK_INT(cu->cuStreamIsCapturing(stream, &value), 719);
+    CHECK_INT(cu->cuStreamGetCtx(stream, &context), 719);
+    CHECK_INT(cu->cuCtxGetCurrent(&context), 0);
+    CHECK_INT(cu->cuDeviceGetCount(&value), 0);
     const char *name = NULL;
     CHECK_INT(cu->cuGetErrorName((kb_cu_result)719, &name), 0);
     CHECK_TEXT(name, "CUDA_ERROR_LAUNCH_FAILED");
@@ -155,7 +187,8 @@ static void test_contexts(void)
     CHECK_PTR(context, fake_cuda_context(1));
     CHECK_INT(cu->cuCtxPopCurrent(&context), 201);
     CHECK_INT(cu->cuCtxGetDevice(&device), 201);
-    CHECK_INT(cu->cuMemsetD8Async((uintptr_t)&device, 0, 1, stream), 201);
+    CHECK_INT(cu->cuMemsetD8Async((uintptr_t)&device, 0, 1, NULL), 201);
+    CHECK_INT(cu->cuMemsetD8Async((uintptr_t)&device, 0, 1, stream), 0);
     CHECK_INT(cu->cuCtxPushCurrent((kb_cu_context)&device), 201);
     CHECK_INT(cu->cuStreamGetCtx(NULL, &context), 0);
     CHECK_PTR(context, fake_cuda_context(0));
@@ -191,6 +224,29 @@ static void test_twins(void)
     CHECK_INT(all[1], 1);
 }
 
+static void check_nodes(const int *types, size_t n)
+{
+    int status, type;
+    kb_cu_graph graph;
+    kb_cu_graph_node nodes[4];
+    size_t found = 99;
+    CHECK_INT(cu->cuStreamGetCaptureInfo(stream, &status, NULL, &graph, NULL, NULL), 0);
+    CHECK_INT(status, 1);
+    CHECK_INT(cu->cuGraphGetNodes(graph, NULL, &found), 0);
+    CHECK_INT(found, (long long)n);
+    found = 4;
+    CHECK_INT(cu->cuGraphGetNodes(graph, nodes, &found), n ? 0 : 1);
+    for (size_t i = 0; i < n; i++) {
+        CHECK_INT(cu->cuGraphNodeGetType(nodes[i], &type), 0);
+        CHECK_INT(type, types[i]);
+    }
+    if (n > 1) {
+        found = 1;
+        CHECK_INT(cu->cuGraphGetNodes(graph, nodes, &found), 0);
+        CHECK_INT(found, 1);
+    }
+}
+
 static void test_captures(void)
 {
     int seen[2] = {0};
@@ -205,12 +261,15 @@ static void test_captures(void)
     CHECK_INT(fake_cuda_capture_begin(NULL), 400);
     CHECK_INT(fake_cuda_capture_begin(stream), 0);
     CHECK_INT(fake_cuda_capture_begin(stream), 1);
+    check_nodes(NULL, 0);
     CHECK_INT(cu->cuLibraryLoadData(&library, "FAKE a 0\n", NULL, NULL, 0, NULL, NULL, 0), 900);
     CHECK_INT(cu->cuKernelGetFunction(&function, lazy), 900);
     CHECK_INT(launch(lazy, &how), 900);
     CHECK_INT(launch(a, &how), 0);
     CHECK_INT(cu->cuMemcpyDtoDAsync((uintptr_t)bytes, (uintptr_t)from, 4, stream), 0);
     CHECK_INT(cu->cuMemsetD8Async((uintptr_t)bytes, 'x', 1, stream), 0);
+    CHECK_INT(cu->cuMemsetD8Async((uintptr_t)bytes, 'x', 0, stream), 0); /* no node */
+    check_nodes((const int[]){0, 1, 2}, 3);
     CHECK_INT(seen[0], 1);
     CHECK_INT(bytes[0], 0);
     CHECK_INT(fake_cuda_capture_end(stream), 0);
@@ -220,7 +279,7 @@ static void test_captures(void)
 
     CHECK_INT(fake_cuda_capture_begin(stream), 0);
     CHECK_INT(cu->cuStreamSynchronize(stream), 900);
-    CHECK_INT(cu->cuStreamSynchronize(stream), 901);
+    CHECK_INT(cu->cuStreamSynchronize(stream), 900);
     CHECK_INT(launch(a, &how), 901);
     int status;
     CHECK_INT(cu->cuStreamIsCapturing(stream, &status), 0);
@@ -236,6 +295,7 @@ int main(void)
     stream = fake_cuda_stream_create(0);
     test_images();
     test_launches();
+    test_shared();
     test_attributes();
     test_controls();
     test_contexts();

@@ -189,7 +189,7 @@ static void test_shared_memory(void)
     CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
     CHECK_INT(kb_function_allow_shared(f, cu, 0, 0, "op", &err), KB_OK);
     CHECK_INT(kb_function_allow_shared(f, cu, 0, 48 * K, "op", &err), KB_OK);
-    CHECK_INT(fake_cuda_calls("cuKernelGetAttribute"), 0);
+    CHECK_INT(fake_cuda_calls("cuKernelSetAttribute"), 0);
     CHECK_INT(kb_function_allow_shared(f, cu, 0, 48 * K + 1, "op", &err), KB_OK);
     CHECK_INT(fake_cuda_calls("cuKernelSetAttribute"), 1);
     CHECK_INT(kb_function_allow_shared(f, cu, 0, 100 * K, "op", &err), KB_OK);
@@ -206,6 +206,68 @@ static void test_shared_memory(void)
     CHECK_INT(allowed, 227 * K);
     CHECK_INT(cu->cuKernelGetAttribute(&allowed, KB_CU_KERNEL_MAX_DYNAMIC_SHARED, kernel, 1), 0);
     CHECK_INT(allowed, 48 * K);
+}
+
+static kb_function *function_of(const char *image, uint32_t shared)
+{
+    kb_image images = {90, image, strlen(image)};
+    kb_function from = {.entry = "k", .shared = shared, .n_images = 1, .images = &images};
+    kb_function *f = NULL;
+    kb_error err;
+    CHECK_INT(kb_function_get(&from, &f, &err), KB_OK);
+    return f;
+}
+
+/* What the kernel declares statically is part of the 48 KiB that it may have without asking. */
+static void test_static_shared_memory(void)
+{
+    enum { K = 1024 };
+    kb_error err;
+    kb_cu_kernel kernel;
+    start_anew();
+    kb_function *f = function_of("FAKE k 0 8 8 16384\n", 0);
+    CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
+    CHECK(kb_function_ready(f, 0, 32 * K) != NULL);
+    CHECK(kb_function_ready(f, 0, 32 * K + 1) == NULL);
+    CHECK_INT(kb_function_allow_shared(f, cu, 0, 32 * K, "op", &err), KB_OK);
+    CHECK_INT(fake_cuda_calls("cuKernelSetAttribute"), 0);
+    CHECK_INT(kb_function_allow_shared(f, cu, 0, 40 * K, "op", &err), KB_OK);
+    CHECK_INT(fake_cuda_calls("cuKernelSetAttribute"), 1);
+    CHECK(kb_function_ready(f, 0, 40 * K) == kernel);
+    CHECK(kb_function_ready(f, 1, 0) == NULL);
+    CHECK_INT(kb_function_allow_shared(f, cu, 0, 227 * K, "op", &err), KB_INTERNAL);
+    CHECK_HAS(err.message, "GPU 0 has 232448 a block, less what the kernel declares statically");
+    CHECK(kb_function_ready(f, 0, 40 * K) == kernel);
+}
+
+/* The best block is asked for with the shared memory that the launches will have: the driver
+ * answers 0 as long as that is not allowed. */
+static void test_best_block(void)
+{
+    enum { K = 1024 };
+    static const uint32_t sizes[] = {0, 48 * K, 48 * K + 1, 100 * K, 227 * K};
+    kb_error err;
+    kb_cu_kernel kernel = NULL;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        start_anew();
+        kb_function *f = function_of("FAKE k 0\n", sizes[i]);
+        CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
+        CHECK_INT(f->loaded[0].best_block, 256);
+        CHECK(kb_function_ready(f, 0, sizes[i]) == kernel);
+    }
+    start_anew();
+    kb_function *f = function_of("FAKE k 0\n", 300 * K);
+    CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_INTERNAL);
+    CHECK_HAS(err.message, "op: cuKernelSetAttribute failed: CUDA_ERROR_INVALID_VALUE");
+    CHECK_PTR(kb_function_kernel(f, 0), NULL);
+    start_anew();
+    fake_cuda_set_best_block(0);
+    f = function_of("FAKE k 0\n", 0);
+    CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_INTERNAL);
+    CHECK_TEXT(err.message, "op: no block of k fits on GPU 0");
+    CHECK_PTR(kb_function_kernel(f, 0), NULL);
+    fake_cuda_set_best_block(256);
+    CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
 }
 
 enum { THREADS = 8, FUNCTIONS = 20 };
@@ -265,6 +327,8 @@ int main(void)
     test_no_image();
     test_no_image_lists_all();
     test_shared_memory();
+    test_static_shared_memory();
+    test_best_block();
     test_threads();
     start_anew();
     return kb_test_end("test_function");

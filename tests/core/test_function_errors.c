@@ -48,22 +48,19 @@ static void test_each_call(void)
         }
 }
 
-static void test_each_call_for_shared_memory(void)
+static void test_shared_memory(void)
 {
-    const char *const calls[] = {"cuKernelGetAttribute", "cuKernelSetAttribute"};
-    for (int i = 0; i < 2; i++) {
-        kb_error err;
-        kb_cu_kernel kernel;
-        start_anew();
-        kb_function *f = gpu_function("k", 3);
-        CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
-        fake_cuda_fail(calls[i], 1, 999);
-        CHECK_INT(kb_function_allow_shared(f, cu, 0, 65536, "op", &err), KB_INTERNAL);
-        char text[64];
-        snprintf(text, sizeof text, "op: %s failed: CUDA_ERROR_UNKNOWN", calls[i]);
-        CHECK_HAS(err.message, text);
-        CHECK_INT(kb_function_allow_shared(f, cu, 0, 65536, "op", &err), KB_OK);
-    }
+    kb_error err;
+    kb_cu_kernel kernel;
+    start_anew();
+    kb_function *f = gpu_function("k", 3);
+    CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
+    fake_cuda_fail("cuKernelSetAttribute", 1, 999);
+    CHECK_INT(kb_function_allow_shared(f, cu, 0, 65536, "op", &err), KB_INTERNAL);
+    CHECK_HAS(err.message, "op: cuKernelSetAttribute failed: CUDA_ERROR_UNKNOWN");
+    CHECK_PTR(kb_function_ready(f, 0, 65536), NULL);
+    CHECK_INT(kb_function_allow_shared(f, cu, 0, 65536, "op", &err), KB_OK);
+    CHECK_PTR(kb_function_ready(f, 0, 65536), kernel);
 }
 
 /* The parameters of the image are not those that launches hand over. */
@@ -138,7 +135,7 @@ int main(void)
 {
     cu = gpu_start();
     test_each_call();
-    test_each_call_for_shared_memory();
+    test_shared_memory();
     test_layout();
     test_no_parameter_info();
     test_capture();

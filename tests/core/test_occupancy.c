@@ -37,6 +37,7 @@ static void test_failures(void)
                                      "cuLibraryLoadData",
                                      "cuLibraryGetKernel",
                                      "cuKernelGetFunction",
+                                     "cuKernelGetAttribute",
                                      "cuOccupancyMaxPotentialBlockSize",
                                      "cuOccupancyMaxActiveBlocksPerMultiprocessor",
                                      "cuDeviceGetAttribute"};
@@ -54,6 +55,9 @@ static void test_failures(void)
     }
     CHECK_INT(kb_occupancy(image, "other", 0, 0, &share, &err), KB_INTERNAL);
     CHECK_HAS(err.message, "other: the question for the occupancy failed: CUDA_ERROR_NOT_FOUND");
+    fake_cuda_fail("cuKernelSetAttribute", 1, 999);
+    CHECK_INT(kb_occupancy(image, "k", 32, 65536, &share, &err), KB_INTERNAL);
+    CHECK_INT(kb_occupancy(image, "k", 32, 300 * 1024, &share, &err), KB_INTERNAL);
     CHECK_INT(kb_occupancy("no cubin", "k", 0, 0, &share, &err), KB_INTERNAL);
     CHECK_HAS(err.message, "CUDA_ERROR_INVALID_IMAGE");
     CHECK_INT(fake_cuda_n_libraries(), 0);

@@ -51,6 +51,11 @@ static void words_of_function(program_text *p)
     p->functions[0].n_words = KB_WORDS_MAX + 1;
 }
 
+static void shared_of_function(program_text *p)
+{
+    p->functions[1].shared = (uint32_t)INT32_MAX + 1;
+}
+
 static void no_images(program_text *p)
 {
     p->functions[1].n_images = 0;
@@ -257,11 +262,6 @@ static void fill_size_3(program_text *p)
     p->steps[FILL].fill.item_size = 3;
 }
 
-static void fill_size_32(program_text *p)
-{
-    p->steps[FILL].fill.item_size = 32;
-}
-
 static void fill_offset(program_text *p)
 {
     p->steps[FILL].fill.offset = -1;
@@ -309,6 +309,7 @@ static const struct {
     {rank_of_buffer, "a rank"},
     {negative_rank, "a rank"},
     {words_of_function, "a number of parameters"},
+    {shared_of_function, "a size of shared memory"},
     {no_images, "a number of images"},
     {empty_image, "an image"},
     {functions, "its length"},
@@ -350,7 +351,6 @@ static const struct {
     {fill_buffer, "a buffer"},
     {fill_size_0, "the size of an element"},
     {fill_size_3, "the size of an element"},
-    {fill_size_32, "the size of an element"},
     {fill_offset, "an offset"},
     {fill_count, "a buffer"},
     {copy_to, "a buffer"},

@@ -246,9 +246,8 @@ static kb_cu_result cuStreamSynchronize(kb_cu_stream handle)
         return end(INVALID_HANDLE);
     if (!s || !s->capture)
         return end(KB_CU_SUCCESS);
-    int wrong = s->capture == CAPTURE_SPOILT ? CAPTURE_INVALIDATED : CAPTURE_UNSUPPORTED;
     s->capture = CAPTURE_SPOILT;
-    return end(wrong);
+    return end(CAPTURE_UNSUPPORTED);
 }
 
 static kb_cu_result cuGraphGetNodes(kb_cu_graph graph, kb_cu_graph_node *nodes, size_t *n_nodes)
@@ -257,7 +256,7 @@ static kb_cu_result cuGraphGetNodes(kb_cu_graph graph, kb_cu_graph_node *nodes, 
     if (code != KB_CU_SUCCESS)
         return code;
     const stream *s = find_stream(graph);
-    if (!s)
+    if (!s || (nodes && !s->recording)) /* it refuses to list no nodes */
         return end(KB_CU_INVALID_VALUE);
     size_t n = 0, room = nodes ? *n_nodes : 0;
     for (operation *o = s->recording; o; o = o->next, n++)

@@ -12,9 +12,15 @@
  *     FAKE_CUDA_MISSING     functions that it has not, a list
  *
  * An image is a cubin, of which the entries and the layout of their parameters are read, or text,
- * for which a line "FAKE <entry> <parameters>" declares a kernel; a further number is the size of
- * a parameter, 8 without, and another the distance between two. What the driver would find wrong
- * fails with its code; what it would not, and would crash on, aborts with a message.
+ * for which a line "FAKE <entry> <parameters>" declares a kernel; further numbers are the size of
+ * a parameter (8), the distance from one to the next, and static shared memory (0). What the driver
+ * would find wrong fails with its code; what it would not, and would crash on, aborts with a
+ * message.
+ *
+ * As on an H200, which was asked all that the fake checks, but for this:
+ * cuStreamGetCtx finds the default stream of device 0 where no context is current, an image is
+ * looked at when it is loaded and not later, and loading is refused while a stream captures, as by
+ * a driver that loads eagerly.
  *
  * Any thread may enter. */
 #ifndef FAKE_CUDA_H
@@ -60,8 +66,8 @@ FAKE_CUDA_EXPORT int fake_cuda_n_launches(void);
 FAKE_CUDA_EXPORT const fake_cuda_launch *fake_cuda_get_launch(int i);
 
 /* The nth call from now (1 is the next) of a function fails with `code` and does nothing, once. A
- * fault, 700 to 719 but for 701, is from then on the answer of every function but cuGetErrorName
- * and cuGetErrorString. */
+ * fault, 700 to 719 but for 701, is from then on the answer of every function that needs the GPU;
+ * those that ask for errors, devices and contexts, and that load an image, go on. */
 FAKE_CUDA_EXPORT void fake_cuda_fail(const char *function, int nth, int code);
 
 /* The next launch of this entry ("": of any) succeeds, and then is the fault `code` there: as when

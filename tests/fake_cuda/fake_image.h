@@ -44,18 +44,25 @@ static void *fake_checked(void *memory)
     return memory;
 }
 
-static fake_kernel *fake_kernel_new(const char *entry, size_t length, fake_kernel *next)
+/* What a kernel may have without asking: 48 KiB, with what it declares. */
+static void fake_set_static_shared(fake_kernel *k, uint32_t size)
 {
     enum { EVERY_KERNEL_MAY = 48 * 1024 };
+    k->static_shared = size < EVERY_KERNEL_MAY ? size : EVERY_KERNEL_MAY;
+    for (int d = 0; d < FAKE_DEVICES_MAX; d++)
+        k->max_shared[d] = (int)(EVERY_KERNEL_MAY - k->static_shared);
+}
+
+static fake_kernel *fake_kernel_new(const char *entry, size_t length, fake_kernel *next)
+{
     fake_kernel *k = fake_checked(calloc(1, sizeof *k));
     k->entry = fake_checked(calloc(1, length + 1));
     memcpy(k->entry, entry, length);
     k->params = fake_checked(calloc(FAKE_PARAMS_MAX, sizeof *k->params));
     k->next = next;
-    for (int d = 0; d < FAKE_DEVICES_MAX; d++) {
+    for (int d = 0; d < FAKE_DEVICES_MAX; d++)
         k->functions[d] = (fake_function){k, d};
-        k->max_shared[d] = EVERY_KERNEL_MAY;
-    }
+    fake_set_static_shared(k, 0);
     return k;
 }
 
@@ -77,13 +84,15 @@ static fake_kernel *fake_read_text(const char *at)
     while (strncmp(at, "FAKE ", 5) == 0) {
         const char *entry = at + 5;
         size_t length = strcspn(entry, " \n");
-        unsigned n = 0, size = 8, step = 0;
+        unsigned n = 0, size = 8, step = 0, shared = 0;
         char line[64] = "";
         memcpy(line, entry + length, strcspn(entry + length, "\n") % sizeof line);
-        if (length == 0 || sscanf(line, "%u %u %u", &n, &size, &step) < 1 || n > FAKE_PARAMS_MAX)
+        if (length == 0 || sscanf(line, "%u %u %u %u", &n, &size, &step, &shared) < 1 ||
+            n > FAKE_PARAMS_MAX)
             break;
         kernels = fake_kernel_new(entry, length, kernels);
         kernels->n_params = n;
+        fake_set_static_shared(kernels, shared);
         for (uint32_t i = 0; i < n; i++)
             kernels->params[i] = (fake_param){i * (step ? step : size), size};
         at = entry + strcspn(entry, "\n");
@@ -143,6 +152,21 @@ static void fake_read_params(fake_kernel *k, const uint8_t *at, const uint8_t *e
     }
 }
 
+/* Static shared memory: the size of `.nv.shared.<entry>`, less what CUDA keeps from sm_90 on. */
+static void fake_read_shared(fake_kernel *kernels, const fake_elf_header *header, const char *name,
+                             uint64_t size)
+{
+    static const char prefix[] = ".nv.shared.";
+    enum { OLD_ABI = 0x33, RESERVED = 1024 };
+    uint32_t cc = (header->rest[1] == OLD_ABI ? header->flags : header->flags >> 8) & 0xFF;
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0)
+        return;
+    for (fake_kernel *k = kernels; k; k = k->next)
+        if (strcmp(k->entry, name + sizeof prefix - 1) == 0)
+            fake_set_static_shared(k,
+                                   (uint32_t)size - (cc >= 90 && size >= RESERVED ? RESERVED : 0));
+}
+
 static fake_kernel *fake_read_elf(const char *image)
 {
     static const char prefix[] = ".nv.info.";
@@ -163,6 +187,10 @@ static fake_kernel *fake_read_elf(const char *image)
         kernels = fake_kernel_new(name, strlen(name), kernels);
         const uint8_t *at = (const uint8_t *)image + section.start;
         fake_read_params(kernels, at, at + section.size);
+    }
+    for (uint32_t i = 0; i < header.n_sections; i++) {
+        fake_elf_section section = fake_section(image, &header, i);
+        fake_read_shared(kernels, &header, names + section.name, section.size);
     }
     return kernels;
 }

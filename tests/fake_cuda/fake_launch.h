@@ -114,6 +114,8 @@ static kb_cu_result cuKernelGetAttribute(int *value, int attribute, kb_cu_kernel
         *value = THREADS;
         break;
     case KB_CU_KERNEL_STATIC_SHARED:
+        *value = (int)k->static_shared;
+        break;
     case KB_CU_KERNEL_LOCAL:
     case KB_CU_KERNEL_NON_PORTABLE_CLUSTER:
         *value = 0;
@@ -139,7 +141,8 @@ static kb_cu_result cuKernelSetAttribute(int attribute, int value, kb_cu_kernel 
     fake_kernel *k = find_kernel(handle);
     if (!k || device < 0 || device >= state.n_devices)
         return end(k ? INVALID_DEVICE : INVALID_HANDLE);
-    if (attribute != KB_CU_KERNEL_MAX_DYNAMIC_SHARED || value < 0 || value > SHARED_OPTIN)
+    if (attribute != KB_CU_KERNEL_MAX_DYNAMIC_SHARED || value < 0 ||
+        value > SHARED_OPTIN - (int)k->static_shared)
         return end(KB_CU_INVALID_VALUE);
     k->max_shared[device] = value;
     return end(KB_CU_SUCCESS);
@@ -164,9 +167,10 @@ static kb_cu_result cuOccupancyMaxPotentialBlockSize(int *min_grid, int *block,
         return code;
     if (shared_of_block || limit)
         die("cuOccupancyMaxPotentialBlockSize was given what the fake does not know");
-    if (!find_function(handle, 0))
+    const fake_function *f = find_function(handle, 0);
+    if (!f)
         return end(INVALID_HANDLE);
-    *block = state.best_block;
+    *block = shared > (size_t)f->kernel->max_shared[f->device] ? 0 : state.best_block;
     *min_grid = MULTIPROCESSORS * blocks_of_multiprocessor((size_t)*block, shared);
     return end(KB_CU_SUCCESS);
 }
@@ -178,9 +182,11 @@ static kb_cu_result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n_blocks,
     kb_cu_result code = begin(CALL_cuOccupancyMaxActiveBlocksPerMultiprocessor);
     if (code != KB_CU_SUCCESS)
         return code;
-    if (!find_function(handle, 0) || block < 0)
-        return end(block < 0 ? KB_CU_INVALID_VALUE : INVALID_HANDLE);
-    *n_blocks = blocks_of_multiprocessor((size_t)block, shared);
+    const fake_function *f = find_function(handle, 0);
+    if (!f || block <= 0)
+        return end(f ? KB_CU_INVALID_VALUE : INVALID_HANDLE);
+    bool fits = block <= 1024 && shared <= (size_t)f->kernel->max_shared[f->device];
+    *n_blocks = fits ? blocks_of_multiprocessor((size_t)block, shared) : 0;
     return end(KB_CU_SUCCESS);
 }
 
@@ -271,7 +277,7 @@ static int check_all(operation *o, const kb_cu_launch *how, const fake_function 
     snprintf(l->entry, sizeof l->entry, "%.*s", FAKE_CUDA_NAME - 1, f->kernel->entry);
     if (extra || (f->kernel->n_params && !parameters))
         return KB_CU_INVALID_VALUE;
-    if (f->device != current_context()->device)
+    if (f->device != device_of(how->stream))
         return INVALID_HANDLE;
     int code = read_attributes(how, l);
     if (!code)
@@ -288,7 +294,7 @@ static kb_cu_result cuLaunchKernelEx(const kb_cu_launch *how, kb_cu_function han
     if (code != KB_CU_SUCCESS)
         return code;
     int wrong = check_stream(how->stream);
-    fake_function *f = wrong ? NULL : find_function(handle, current_context()->device);
+    fake_function *f = wrong ? NULL : find_function(handle, device_of(how->stream));
     if (!f)
         return end(wrong ? wrong : INVALID_HANDLE);
     operation *o = fake_checked(calloc(1, sizeof *o));

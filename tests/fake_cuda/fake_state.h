@@ -152,17 +152,38 @@ static kb_cu_result failure_of(int call)
     return (kb_cu_result)code;
 }
 
+/* As an H200 does: what needs the GPU fails, what the driver knows by itself does not. */
+static bool outlives_fault(int call)
+{
+    switch (call) {
+    case CALL_cuDeviceGetCount:
+    case CALL_cuDeviceGetAttribute:
+    case CALL_cuDevicePrimaryCtxGetState:
+    case CALL_cuDevicePrimaryCtxRetain:
+    case CALL_cuDevicePrimaryCtxRelease:
+    case CALL_cuCtxGetCurrent:
+    case CALL_cuCtxPushCurrent:
+    case CALL_cuCtxPopCurrent:
+    case CALL_cuCtxGetDevice:
+    case CALL_cuLibraryLoadData:
+    case CALL_cuLibraryUnload:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Every function of the driver begins with this; unless it gives a code, the lock is held then. */
 static kb_cu_result begin(int call)
 {
-    bool talks = call == CALL_cuGetErrorName || call == CALL_cuGetErrorString;
-    bool early = talks || call == CALL_cuInit || call == CALL_cuDriverGetVersion;
+    bool early = call == CALL_cuGetErrorName || call == CALL_cuGetErrorString ||
+                 call == CALL_cuInit || call == CALL_cuDriverGetVersion;
     pthread_mutex_lock(&state.lock);
     state.calls[call]++;
     kb_cu_result code = failure_of(call);
     if (code == KB_CU_SUCCESS && !state.initialized && !early)
         code = (kb_cu_result)NOT_INITIALIZED;
-    if (code == KB_CU_SUCCESS && state.fault && !talks)
+    if (code == KB_CU_SUCCESS && state.fault && !early && !outlives_fault(call))
         code = (kb_cu_result)state.fault;
     if (code != KB_CU_SUCCESS)
         pthread_mutex_unlock(&state.lock);
@@ -306,7 +327,8 @@ static void perform(const operation *o)
 static kb_cu_result enqueue(operation *o, const void *handle)
 {
     stream *s = find_stream(handle);
-    if (s && s->capture == KB_CU_CAPTURE_ACTIVE) {
+    bool nothing = o->type != KB_CU_NODE_KERNEL && o->width == 0; /* makes no node */
+    if (s && s->capture == KB_CU_CAPTURE_ACTIVE && !nothing) {
         operation **last = &s->recording;
         while (*last)
             last = &(*last)->next;
@@ -323,9 +345,11 @@ static kb_cu_result enqueue(operation *o, const void *handle)
 static int check_stream(const void *handle)
 {
     const stream *s = find_stream(handle);
-    if (!current_context())
+    if (!s && !is_default(handle))
+        return INVALID_HANDLE;
+    if (!s && !current_context())
         return KB_CU_INVALID_CONTEXT;
-    if (device_of(handle) != current_context()->device)
+    if (current_context() && device_of(handle) != current_context()->device)
         return INVALID_HANDLE;
     return s && s->capture == CAPTURE_SPOILT ? CAPTURE_INVALIDATED : 0;
 }

@@ -66,6 +66,5 @@ def test_graphs_form_with_a_node_for_each_launch(tmp_path):
     expected = [(20, 1, 20.0), (20, 2, 40.0), (8, 1, 8.0)]
     for (calls, nodes, value), (n, launches, result) in zip(lines, expected, strict=True):
         assert int(calls) >= n  # each was recorded at least once
-        assert int(calls) % n == 0
         assert int(nodes) == launches * int(calls)
         assert float(value) == result

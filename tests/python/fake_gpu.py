@@ -99,8 +99,16 @@ class FakeDriver:
         self.library.fake_cuda_get_launch.restype = ctypes.POINTER(Launch)
         self.library.fake_cuda_calls.restype = ctypes.c_long
         self.library.fake_cuda_reset()
-        self._twin = _TWIN(run_twin)
+        self.failures: list[BaseException] = []
+        self._twin = _TWIN(self._run_twin)
         self.library.fake_cuda_set_twin(b"", self._twin, None)
+
+    def _run_twin(self, *launch) -> None:
+        try:
+            run_twin(*launch)
+        except BaseException as e:  # ctypes would print it, and go on
+            self.failures.append(e)
+            raise
 
     def calls(self, function: str) -> int:
         """Calls of a driver function so far."""
@@ -121,8 +129,10 @@ class FakeDriver:
         return [self.library.fake_cuda_get_launch(i).contents for i in range(n)]
 
     def close(self) -> None:
-        """Forget everything."""
+        """Forget everything; raises what kernels raised."""
         self.library.fake_cuda_reset()
+        if self.failures:
+            raise self.failures[0]
 
 
 class _Index:
@@ -218,9 +228,12 @@ def run_twin(_data, entry, grid, block, _shared, n_words, words) -> None:
     given, grid, block = words[:n_words], grid[:3], block[:3]
     cuda = _Cuda(grid, block)
     code = function.kernel().py_func
-    run = types.FunctionType(
-        code.__code__, {**code.__globals__, "cuda": cuda}, None, code.__defaults__, code.__closure__
-    )
+    cells = [
+        types.CellType(cuda) if getattr(c.cell_contents, "__name__", "") == "numba.cuda" else c
+        for c in code.__closure__ or ()
+    ]
+    space = {**code.__globals__, "cuda": cuda}
+    run = types.FunctionType(code.__code__, space, None, code.__defaults__, tuple(cells))
     opened = set(function.opened)
     for z in range(grid[2] if function.batched else 1):
         left = list(given)

@@ -107,7 +107,7 @@ def test_fills_copies_and_views():
     np.testing.assert_array_equal(out, expected)
     np.testing.assert_array_equal(total.reshape(2, 3), np.asarray(x).T[1:3])
     assert steps(op, x) == ["fill b2+0: 6 x 4 B of 0x0", "copy 36 B: b1+0 <- b0+0",
-                            "launch add_2d", "copy 12 B: b1+0 <- b0+12",
+                            "launch transpose", "launch add_2d", "copy 12 B: b1+0 <- b0+12",
                             "fill b1+16: 2 x 4 B of 0x40e00000"]  # fmt: skip
     batch = jnp.stack([x, 2 * x])
     outs, totals = jax.vmap(op)(batch)
