@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kernbridge._fingerprint import Fingerprint
 
 CACHE_KIND = "numba_cuda"
-FORMAT = 2  # of the generated code and of what is kept of it: part of the key in the cache
+FORMAT = 3  # of the generated code and of what is kept of it: part of the key in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +123,9 @@ def _find(
     opaque = fingerprint.opaque
     found = None if opaque else _cache.load(CACHE_KIND, key)
     if found is None:
-        found = _compile(label, kernel, parameters, batched, architectures)
+        found = _compile(
+            label, kernel, parameters, batched, architectures, _symbol(kernel, identity)
+        )
         if not opaque:
             _cache.store(CACHE_KIND, key, found)
     meta = found.meta
@@ -157,9 +159,17 @@ def intermediate_code(function: Function) -> tuple[str, str]:
         replace(p, read_only=p.read_only and i not in function.opened)
         for i, p in enumerate(function.parameters)
     )
-    compiled = _compile_once(function.name, kernel, parameters, function.batched, architecture)
+    symbol = _symbol(kernel, function.identity)
+    compiled = _compile_once(
+        function.name, kernel, parameters, function.batched, architecture, symbol
+    )
     library = compiled._codelibrary
     return library.get_llvm_str(), library.get_asm_str(cc=_compiler_cc(*architecture))
+
+
+def _symbol(kernel: Any, identity: bytes) -> str:
+    """A name for the entry that no other kernel has: Numba's own are numbered in each process."""
+    return f"{kernel.py_func.__name__}_{identity[:6].hex()}"
 
 
 def _compile(
@@ -168,8 +178,11 @@ def _compile(
     parameters: tuple[Parameter, ...],
     batched: bool,
     architectures: tuple[tuple[int, int], ...],
+    symbol: str,
 ) -> _cache.Artefact:
-    compiled, opened = _compile_protected(label, kernel, parameters, batched, architectures[0])
+    compiled, opened = _compile_protected(
+        label, kernel, parameters, batched, architectures[0], symbol
+    )
     library = compiled._codelibrary
     cubins = []
     for major, minor in architectures:
@@ -212,6 +225,7 @@ def _compile_protected(
     parameters: tuple[Parameter, ...],
     batched: bool,
     architecture: tuple[int, int],
+    symbol: str,
 ) -> tuple[Any, tuple[int, ...]]:
     """Compile with inputs as protected as the kernel allows; which ones had to be opened."""
 
@@ -220,7 +234,7 @@ def _compile_protected(
             replace(p, read_only=p.read_only and i not in opened) for i, p in enumerate(parameters)
         )
         try:
-            return _compile_once(label, kernel, given, batched, architecture)
+            return _compile_once(label, kernel, given, batched, architecture, symbol)
         except _ReturnsValue:
             raise
         except Exception as e:
@@ -256,6 +270,7 @@ def _compile_once(
     parameters: tuple[Parameter, ...],
     batched: bool,
     architecture: tuple[int, int],
+    symbol: str,
 ) -> Any:
     from numba import cuda
     from numba.core import types
@@ -269,7 +284,7 @@ def _compile_once(
         device_options["forceinline"] = True
     device = cuda.jit(device=True, **device_options)(function)
     entry, words = _cuda_entry.build_entry(device, parameters, batched)
-    entry.__name__ = entry.__qualname__ = kernel.py_func.__name__
+    entry.__name__ = entry.__qualname__ = symbol
     entry.__module__ = "kernbridge"
     with _compiling_for(architecture):
         compiled = _kernel_class()(entry, words, **options)

@@ -104,12 +104,14 @@ def _install() -> None:
 
 def _install_for_streams() -> None:
     from numba import cuda
+    from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
     from numba.cuda.dispatcher import CUDADispatcher
 
     for name in ("__getitem__", "configure", "forall"):
         _instead(CUDADispatcher, name)
     for name in ("device_array", "device_array_like"):
         _instead(cuda, name)
+    _instead(DeviceNDArrayBase, "_default_stream")
 
 
 def _nothing(*_: Any) -> None:
@@ -145,10 +147,16 @@ def _device_array(ours: Any, original: Any, *args: Any, stream: Any = 0, **kwarg
     return original(*args, **kwargs, stream=stream or ours)
 
 
+def _default_stream(ours: Any, original: Any, array: Any, stream: Any) -> Any:
+    """Of what an array does: `reshape` loses the stream that an array is bound to."""
+    return original(array, stream) or ours
+
+
 _ON_STREAM: dict[str, Callable[..., Any]] = {
     "__getitem__": _getitem,
     "configure": _configure,
     "forall": _forall,
     "device_array": _device_array,
     "device_array_like": _device_array,
+    "_default_stream": _default_stream,
 }

@@ -376,7 +376,8 @@ def three_axes(x, out, stream):
 
 @cuda.jit
 def matmul(a, b, c):
-    left, right = cuda.shared.array((8, 8), float32), cuda.shared.array((8, 8), float32)
+    left = cuda.shared.array((8, 8), float32)
+    right = cuda.shared.array((8, 8), float32)
     j, i = cuda.grid(2)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     total = float32(0)
@@ -682,3 +683,231 @@ def sum_of_many(a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, out):
       lambda *a: (sum(a[:16]) - a[16],), word(0, 32, buffer=0), word(0, 0, buffer=16))  # fmt: skip
 def many_arrays(a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, out, stream):
     sum_of_many[1, 64, stream](a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, out)
+
+
+def exchange_functions(i, j):
+    """Two launches run each other's machine code."""
+
+    def bug(steps):
+        a, b = steps[i].function, steps[j].function
+        steps[i], steps[j] = replace(steps[i], function=b), replace(steps[j], function=a)
+
+    return bug
+
+
+@cuda.jit
+def sum_what_fits(x, out):
+    shared = cuda.shared.array(0, float32)
+    t, n = cuda.threadIdx.x, shared.size
+    if t < n:
+        shared[t] = x[t]
+    cuda.syncthreads()
+    if t == 0:
+        total = float32(0)
+        for k in range(n):
+            total += shared[k]
+        out[0] = total
+
+
+@case("the size of dynamic shared memory",
+      lambda rng: (rng.integers(1, 99, 200).astype(F32),), S(1), lambda x: (x.sum()[None],),
+      change(0, shared=0), change(0, shared=400), change(0, shared=796))  # fmt: skip
+def shared_size(x, out, stream):
+    sum_what_fits[1, 256, stream, x.nbytes](x, out)
+
+
+@cuda.jit
+def scan_block(x, out, totals):
+    shared = cuda.shared.array(64, int32)
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    shared[t] = x[i] if i < x.size else 0
+    cuda.syncthreads()
+    distance = 1
+    while distance < 64:
+        before = shared[t - distance] if t >= distance else 0
+        cuda.syncthreads()
+        shared[t] += before
+        cuda.syncthreads()
+        distance *= 2
+    if i < out.size:
+        out[i] = shared[t]
+    if t == 63:
+        totals[cuda.blockIdx.x] = shared[63]
+
+
+@cuda.jit
+def scan_totals(totals):
+    if cuda.grid(1) == 0:
+        for k in range(1, totals.size):
+            totals[k] += totals[k - 1]
+
+
+@cuda.jit
+def add_totals(totals, out):
+    i = cuda.grid(1)
+    if cuda.blockIdx.x > 0 and i < out.size:
+        out[i] += totals[cuda.blockIdx.x - 1]
+
+
+@case("an output that a later launch reads and writes; a temporary through three launches",
+      lambda rng: (rng.integers(1, 9, 501).astype(I32),), S(501, dtype=I32),
+      lambda x: (np.cumsum(x, dtype=I32),),
+      drop(1), swap(1, 2), word(1, 1, value=3), grid(2, 7))  # fmt: skip
+def blocked_scan(x, out, stream):
+    n = blocks(x.size, 64)
+    totals = cuda.device_array(n, I32)
+    scan_block[n, 64, stream](x, out, totals)
+    scan_totals[1, 32, stream](totals)
+    add_totals[n, 64, stream](totals, out)
+
+
+def make_step(amount):
+    @cuda.jit
+    def step(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] * amount + 1
+
+    return step
+
+
+def make_same_names():
+    first, second = make_step(3.0), make_step(5.0)
+
+    @case("two kernels of one name and signature, that differ in what they close over",
+          normal(130), S(130), lambda x: ((x * 3 + 1) * 5 + 1,),
+          exchange_functions(0, 1), swap(0, 1))  # fmt: skip
+    def same_names(x, out, stream):
+        middle = cuda.device_array_like(x)
+        first[blocks(x.size), 128, stream](x, middle)
+        second[blocks(x.size), 128, stream](middle, out)
+
+
+make_same_names()
+
+
+@cuda.jit
+def fused_block(x, out):
+    for i in range(cuda.threadIdx.x, x.size, cuda.blockDim.x):
+        out[i] = -x[i]
+
+
+@case("a branch on a threshold of the size", normal(40, 400), [S(40), S(400)],
+      lambda x, y: (-x, y * -2), grid(1, 3), word(0, 1, value=39), drop(0))  # fmt: skip
+def threshold(x, y, p, q, stream):
+    for array, out in ((x, p), (y, q)):
+        if array.size < 100:
+            fused_block[1, 32, stream](array, out)
+        else:
+            scale[blocks(array.size), 128, stream](array, -2.0, out)
+
+
+@case("an input that is written: it is copied, and temporaries are numbered behind the copy",
+      normal(90, 90), S(90), lambda x, y: ((x + y) + y,),
+      drop(0), word(1, 0, buffer=1), word(2, 0, buffer=1))  # fmt: skip
+def scratch_input(x, y, out, stream):
+    accumulate[1, 128, stream](y, x)
+    temporary = cuda.device_array_like(x)
+    copy[1, 128, stream](x, temporary)
+    add[1, 128, stream](temporary, y, out)
+
+
+@cuda.jit
+def spikes_of(v, threshold, refractory, spiked):
+    i = cuda.grid(1)
+    if i < v.size:
+        spiked[i] = v[i] >= threshold and refractory[i] == 0
+
+
+@cuda.jit
+def count_down(spiked, refractory, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = U8(3) if spiked[i] else U8(max(int(refractory[i]) - 1, 0))
+
+
+@case("elements of one byte: bool and uint8",
+      lambda rng: (rng.normal(size=301).astype(F32), rng.integers(0, 3, 301).astype(U8)),
+      [S(301, dtype=np.bool_), S(301, dtype=U8)],
+      lambda v, r: (_s := (v >= F32(0.25)) & (r == 0),
+                    np.where(_s, 3, np.maximum(r.astype(I32) - 1, 0)).astype(U8)),
+      swap(0, 1), word(0, 2, value=bits(1.0, F32)), grid(1, 2))  # fmt: skip
+def refractory_spikes(v, refractory, spiked, left, stream):
+    spikes_of[blocks(v.size), 128, stream](v, F32(0.25), refractory, spiked)
+    count_down[blocks(v.size), 128, stream](spiked, refractory, left)
+
+
+@cuda.jit
+def plus_exactly(x, amount, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + amount
+
+
+@case("temporaries of 64 bits where JAX has 32", normal(77), S(77),
+      lambda x: (x,), word(0, 2, value=bits(1e15, F64)), drop(0), swap(0, 1))  # fmt: skip
+def wide_temporary(x, out, stream):
+    temporary = cuda.device_array(x.shape)
+    plus_exactly[1, 128, stream](x, F64(1e6), temporary)
+    plus_exactly[1, 128, stream](temporary, F64(-1e6), out)
+
+
+@case("scalars from shape, size, strides, nbytes, ndim and len", normal((5, 12)), S(60),
+      lambda x: (x.ravel() * F32(5 + 12 + 60 + 48 + 240 + 2 + 5 + 4),),
+      word(0, 2, value=375), change(0, block=(32, 1, 1)))  # fmt: skip
+def facts(x, out, stream):
+    total = x.shape[0] + x.shape[1] + x.size + x.strides[0] + x.nbytes + x.ndim + len(x)
+    scale[1, 64, stream](x.ravel(), total + x.dtype.itemsize, out)
+
+
+@cuda.jit
+def rows_of(x, out):
+    i, j = cuda.grid(2)
+    if i < out.shape[0] and j < out.shape[1]:
+        out[i, j] = x[i, j] * (i + 1)
+
+
+@case("a temporary in Fortran's order", normal((11, 7)), S(11, 7),
+      lambda x: (x * np.arange(1, 12, dtype=F32)[:, None] ** 2,),
+      word(1, 1, value=10), word(0, 4, value=10), drop(0))  # fmt: skip
+def fortran_temporary(x, out, stream):
+    temporary = cuda.device_array(x.shape, x.dtype, order="F")
+    rows_of[(2, 1), (8, 8), stream](x, temporary)
+    rows_of[(2, 1), (8, 8), stream](temporary, out)
+
+
+@cuda.jit
+def rotate(z, by, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = z[i] * by
+
+
+@case("complex arrays, and complex scalars of 8 and 16 bytes",
+      lambda rng: ((rng.normal(size=50) + 1j * rng.normal(size=50)).astype(np.complex64),),
+      S(50, dtype=np.complex64), lambda z: ((z * (1 - 2j) * 2j).astype(np.complex64),),
+      word(0, 2, value=bits(2 + 1j, np.complex64)), word(1, 3, value=bits(3.0, F64)),
+      drop(0))  # fmt: skip
+def complex_scalars(z, out, stream):
+    middle = cuda.device_array_like(z)
+    rotate[1, 64, stream](z, np.complex64(1 - 2j), middle)
+    rotate[1, 64, stream](middle, 2j, out)
+
+
+@case("blocks of three axes, and a grid whose first axis is one block",
+      lambda rng: (rng.integers(0, 9, (3, 9, 5)).astype(F32),), S(3, 9, 5),
+      lambda x: (x + np.fromfunction(lambda i, j, k: i * 100 + j * 10 + k, x.shape, dtype=F32),),
+      grid(0, 1, 2, 2), change(0, block=(3, 4, 2)), grid(0, 1, 3, 1))  # fmt: skip
+def blocks_of_three_axes(x, out, stream):
+    plus_index[(1, 3, 2), (3, 4, 4), stream](x, out)
+
+
+@case("copies between outputs and temporaries, from inside both",
+      normal(60), [S(60), S(25)], lambda x: (x * x, (x * x)[30:55]),
+      change(1, from_offset=80), change(1, size=96), change(2, to_offset=4, size=96),
+      drop(0))  # fmt: skip
+def copies_between(x, out, part, stream):
+    temporary = cuda.device_array(40, F32)
+    square[1, 64, stream](x, out)
+    temporary[10:35] = out[30:55]
+    part.copy_to_device(temporary[10:35], stream=stream)

@@ -1,0 +1,36 @@
+"""The code in the CUDA tutorial and in the docstrings, on a GPU."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MENDED = 'import numpy\nif not hasattr(numpy, "row_stack"): numpy.row_stack = numpy.vstack\n'
+
+
+def run(source: str, folder: Path) -> None:
+    script = folder / "program.py"  # Numba reads the source of kernels with imports in them
+    script.write_text(MENDED + source)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_tutorial(tmp_path):
+    text = (ROOT / "docs" / "numba-cuda-kernels.md").read_text()
+    run("\n".join(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)), tmp_path)
+
+
+def test_the_docstrings(tmp_path):
+    source = """
+import doctest
+from kernbridge import _numba_cuda, _numba_cuda_callable
+parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
+for f in (_numba_cuda.numba_cuda_kernel, _numba_cuda_callable.numba_cuda_callable):
+    text = f.__doc__.replace("# doctest: +SKIP", "")
+    runner.run(parser.get_doctest(text, {}, f.__name__, f.__module__, 0))
+assert runner.tries >= 8 and runner.failures == 0
+"""
+    run(source, tmp_path)
