@@ -101,14 +101,16 @@ static int64_t key_of(const kb_xla_array *call)
 static KB_COLD kb_status refuse_unregistered(kb_error *err)
 {
     return kb_error_set(err, KB_NOT_FOUND,
-                        "the kernel of this kernbridge call is not registered in this process");
+                        "the kernel of this kernbridge call is not registered in this process, and "
+                        "the program does not carry it: lower it anew, or export it with "
+                        "jax.export");
 }
 
 static kb_status resolve(const kb_xla_frame *frame, const uint8_t *digest, kb_error *err)
 {
     kb_handler_resolver *fn = atomic_load(&resolver);
     const kb_xla_bytes *origin = KB_ATTRS_FIND(&frame->attrs, "origin", KB_XLA_ATTR_STRING);
-    if (!fn || !origin)
+    if (!fn || !origin || origin->size == 0)
         return refuse_unregistered(err);
     return fn(digest, *origin, err);
 }

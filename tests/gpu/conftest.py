@@ -1,8 +1,13 @@
 """Tests that need a GPU which JAX can use; without one they are skipped, with the reason."""
 
+import sys
+from pathlib import Path
+
 import jax
 import numpy
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "python"))  # shared helpers
 
 if not hasattr(numpy, "row_stack"):  # numba-cuda 0.30 reads it; numpy 2.5 removed it
     numpy.row_stack = numpy.vstack

@@ -1,10 +1,8 @@
 """The corpus of callables: recorded equals unrecorded, Python is not entered, planted bugs show."""
 
 import inspect
-import sys
 import types
 import warnings
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +11,6 @@ import numpy as np
 import pytest
 
 cuda = pytest.importorskip("numba.cuda")
-sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
-
 import fake_gpu  # noqa: E402
 from callables import CASES, F32, S, add  # noqa: E402
 from gil import Gate  # noqa: E402

@@ -10,16 +10,12 @@ import numpy as np
 import pytest
 
 cuda = pytest.importorskip("numba.cuda")
+
+from cuda_kernels import add, plus_z  # noqa: E402
+
 pytestmark = pytest.mark.usefixtures("gpu")
 S = jax.ShapeDtypeStruct
 F32 = jnp.float32
-
-
-@cuda.jit
-def add(x, y, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] + y[i]
 
 
 @cuda.jit
@@ -34,13 +30,6 @@ def add_2d(x, out):
     i, j = cuda.grid(2)
     if i < out.shape[0] and j < out.shape[1]:
         out[i, j] += x[i, j]
-
-
-@cuda.jit
-def plus_z(x, out):
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = x[i] + cuda.blockIdx.z
 
 
 def wrap(function, outs, **options):
