@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ import numpy as np
 
 from kernbridge import _cuda_toolchain, _debug
 from kernbridge._cuda_call import check_dtype, name_buffers, native_call, place_of, warn_of_copies
-from kernbridge._cuda_program import Buffer, Program
+from kernbridge._cuda_program import Buffer, Copy, Fill, Launch, Program
 from kernbridge._errors import KernbridgeWarning, KernelError
 from kernbridge._inspect import Inspection, inspect_launches
 from kernbridge._jax import NativeCall
@@ -309,9 +310,6 @@ def _order(
 
 def _renumbered(step: Any, first_temporary: int, n_copies: int) -> Any:
     """Temporaries come behind the copies, whose number is known when the recording ended."""
-    from dataclasses import replace
-
-    from kernbridge._cuda_program import Copy, Fill, Launch
 
     def moved(buffer: int) -> int:
         return buffer + n_copies if buffer >= first_temporary else buffer

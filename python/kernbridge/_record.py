@@ -106,6 +106,7 @@ class Recording:
         from kernbridge._cuda_entry import Parameter
 
         if isinstance(value, DeviceArray):
+            self.check_own(value)
             host = value.host
             layout = "C" if host.flags.c_contiguous else "F" if host.flags.f_contiguous else "A"
             read_only = value.buffer in self.read_only
@@ -136,6 +137,7 @@ class Recording:
     def copy(self, to: DeviceArray, source: DeviceArray) -> None:
         """Add a copy between contiguous arrays of one kind."""
         self.written(to)
+        self.check_own(source)
         if to.shape != source.shape or to.dtype != source.dtype:
             refuse(f"copying {source.describe()} into {to.describe()}")
         if to.strides != source.strides or not (
@@ -154,8 +156,14 @@ class Recording:
         self.launch(_transpose_kernel(), blocks, (16, 16), 0, (array, to))
         return to
 
+    def check_own(self, array: DeviceArray) -> None:
+        """Refuse an array that the function kept from when it was recorded before."""
+        if array.recording is not self:
+            refuse("a device array that was kept from another call")
+
     def written(self, array: DeviceArray) -> None:
         """Note that a fill or copy writes to this array."""
+        self.check_own(array)
         if array.buffer in self.read_only:
             self.opened.add(array.buffer)
 

@@ -98,7 +98,7 @@ class DeviceArray(Operand):
     """Stands for a Numba device array: `offset` bytes into `buffer`, laid out as `host` is."""
 
     def __init__(self, recording: Recording, buffer: int, offset: int, host: Any) -> None:
-        self._recording = recording
+        self.recording = recording
         self.buffer = buffer
         self.offset = offset
         self.host = host
@@ -132,7 +132,7 @@ class DeviceArray(Operand):
 
     def _view(self, host: Any) -> DeviceArray:
         moved = host.__array_interface__["data"][0] - self.host.__array_interface__["data"][0]
-        return DeviceArray(self._recording, self.buffer, self.offset + moved, host)
+        return DeviceArray(self.recording, self.buffer, self.offset + moved, host)
 
     def __getitem__(self, key: Any) -> DeviceArray:
         _check_key(key)
@@ -148,9 +148,9 @@ class DeviceArray(Operand):
             key = tuple(slice(k, k + 1 or None) for k in keys)
         target = self._view(self.host[key])
         if isinstance(value, DeviceArray):
-            self._recording.copy(target, value)
+            self.recording.copy(target, value)
         elif (scalar := typed_scalar(value)) is not None:
-            self._recording.fill(target, scalar)
+            self.recording.fill(target, scalar)
         else:
             refuse(f"assigning a {type(value).__name__} from the host")
 
@@ -175,7 +175,7 @@ class DeviceArray(Operand):
         """As of a Numba device array: a copy, of arrays of rank 2."""
         if self.ndim != 2 or axes not in (None, (1, 0), [1, 0]):
             refuse("transposing an array that is not of rank 2")
-        return self._recording.transposed(self)
+        return self.recording.transposed(self)
 
     T = property(lambda self: self.transpose())
 
@@ -187,7 +187,7 @@ class DeviceArray(Operand):
         """From another device array."""
         if not isinstance(ary, DeviceArray):
             refuse("copy_to_device from an array of the host")
-        self._recording.copy(self, ary)
+        self.recording.copy(self, ary)
 
     def copy_to_host(self, *_: Any, **__: Any) -> NoReturn:
         """Never possible."""

@@ -265,6 +265,19 @@ def test_what_cannot_be_recorded_names_its_line(function):
         wrap(function, S((4,), F32))(jnp.ones(4))
 
 
+def test_an_array_kept_from_another_recording_is_refused():
+    kept = []
+
+    def keeps(x, out, stream):
+        kept.append(x)
+        add[1, 8, stream](kept[0], x, out)
+
+    op = wrap(keeps, S((4,), F32))
+    op(jnp.ones(4))
+    with pytest.raises(kernbridge.KernelError, match="kept from another call"):
+        jax.jit(lambda x: op(x))(jnp.ones(4))
+
+
 def test_an_exception_of_the_function_is_its_own():
     def wrong(x, out, stream):
         raise ZeroDivisionError("mine")
