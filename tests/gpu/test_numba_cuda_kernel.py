@@ -247,3 +247,36 @@ def test_symbolic_shapes():
     for size in (1, 255, 1000):
         x = jnp.arange(size, dtype=F32)
         np.testing.assert_array_equal(exported.call(x, x), 2 * np.arange(size))
+
+
+def test_random_states_are_taken_as_their_words():
+    from numba.cuda.random import (
+        init_xoroshiro128p_states_cpu,
+        xoroshiro128p_dtype,
+        xoroshiro128p_uniform_float32,
+    )
+
+    @cuda.jit
+    def draw(states, out_states, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = xoroshiro128p_uniform_float32(out_states, i)
+
+    n = 512
+    states = np.zeros(n, xoroshiro128p_dtype)
+    init_xoroshiro128p_states_cpu(states, np.uint64(7), np.uint64(0))
+    words = jnp.asarray(states.view(np.uint32).reshape(n, -1))
+    op = kernbridge.numba_cuda_kernel(
+        draw,
+        [S(words.shape, words.dtype), S((n,), F32)],
+        launch_dims=n,
+        view={"states": xoroshiro128p_dtype, "out_states": xoroshiro128p_dtype},
+        input_output_aliases={0: 0},
+    )
+    words, first = op(words)
+    _, second = op(words)
+    for sample in (first, second):
+        assert 0 <= sample.min() < 0.05
+        assert 0.95 < sample.max() < 1
+        assert 0.4 < sample.mean() < 0.6
+    assert not np.array_equal(first, second)
