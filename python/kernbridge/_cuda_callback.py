@@ -18,7 +18,7 @@ import numpy as np
 
 from kernbridge import _core, _intercept
 from kernbridge._cuda_call import name_buffers, native_call, place_of
-from kernbridge._cuda_program import DTYPE_CODES, Buffer, Callback, Program
+from kernbridge._cuda_program import DTYPE_CODES, Buffer, Callback, Fill, Program, Value
 from kernbridge._errors import KernbridgeWarning
 from kernbridge._record import line_of
 
@@ -164,12 +164,20 @@ def lower_kernel(
             KernbridgeWarning,
             stacklevel=2,
         )
-    if launch.auto_block or rule.cluster or rule.pdl or frontend.views or frontend.zero_outputs:
+    extras = (launch.auto_block, rule.cluster, rule.pdl, rule.cooperative, frontend.views)
+    if any(extras) or frontend.zero_outputs or assignment.named:
         raise ValueError(
             f"{frontend.label}: a kernel with {why} is launched by Numba, which has no "
-            'threads_per_block="auto", cluster=, pdl=, view= or zero_outputs='
+            'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, zero_outputs= or '
+            "parameters left to their defaults"
+        )
+    if any(v.kind != "constant" for v in launch.grid):
+        raise ValueError(
+            f"{frontend.label}: a kernel with {why} is launched by Numba, and needs constant shapes"
         )
     grid, block = tuple(v.constant for v in launch.grid), launch.block
+    if 0 in grid:
+        return _lower_nothing(frontend, assignment, operands, call)
 
     def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         return [*(arrays[b] for b in assignment.positional), stream], {}
@@ -182,6 +190,27 @@ def lower_kernel(
     return lower(frontend.label, place_of(kernel.py_func), handle, names, operands, call)
 
 
+def _lower_nothing(
+    frontend: NumbaCuda, assignment: Assignment, operands: Sequence[ArrayType], call: Call
+) -> tuple[NativeCall, Program]:
+    """A launch of no threads: outputs are zeros."""
+    aliased = {len(operands) + o for _, o in call.aliases}
+    outputs = range(len(operands), len(operands) + len(call.outs))
+    program = Program(
+        name=frontend.label,
+        source=place_of(frontend.kernel.py_func),
+        n_inputs=len(operands),
+        n_outputs=len(call.outs),
+        buffers=tuple(name_buffers((*operands, *call.outs), assignment.names)),
+        steps=tuple(
+            Fill(b, 0, call.outs[i].dtype.itemsize, Value("count", buffer=b), 0)
+            for i, b in enumerate(outputs)
+            if b not in aliased
+        ),
+    )
+    return native_call(program, (), ""), program
+
+
 def scalars_of(operands: Sequence[ArrayType], call: Call) -> range:
     """Which operands are keyword scalars."""
     return range(len(operands) - len(call.scalars), len(operands))
@@ -190,7 +219,6 @@ def scalars_of(operands: Sequence[ArrayType], call: Call) -> range:
 def _launcher(kernel: Any, grid: Any, block: Any, shared: int) -> Callable[..., None]:
     def launch(*arguments: Any) -> None:
         *arrays, stream = arguments
-        if 0 not in grid:
-            kernel[grid, block, stream, shared](*arrays)
+        kernel[grid, block, stream, shared](*arrays)
 
     return launch

@@ -280,3 +280,42 @@ def test_random_states_are_taken_as_their_words():
         assert 0.95 < sample.max() < 1
         assert 0.4 < sample.mean() < 0.6
     assert not np.array_equal(first, second)
+
+
+def test_a_debugged_kernel_is_launched_by_numba_and_raises():
+    @cuda.jit(debug=True, opt=False)
+    def checked(x, factor, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            if x[i] < 0:
+                raise ValueError("negative")
+            out[i] = x[i] * factor
+
+    op = elementwise(checked)
+    x = jnp.arange(100, dtype=F32)
+    with pytest.warns(kernbridge.KernbridgeWarning, match="debug=True is launched by Numba"):
+        result = op(x, factor=F32(3))
+    np.testing.assert_array_equal(result, 3 * np.arange(100))
+    np.testing.assert_array_equal(jax.vmap(lambda x: op(x, factor=2.0))(x.reshape(4, 25)).ravel(),
+                                  2 * np.arange(100))  # fmt: skip
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"'checked': ValueError: .*negative"):
+        jax.jit(op)(-x, factor=2.0).block_until_ready()
+    nothing = kernbridge.numba_cuda_kernel(checked, S((100,), F32), grid=0, block=32)
+    np.testing.assert_array_equal(nothing(x, factor=2.0), np.zeros(100))
+    with pytest.raises(ValueError, match=r"debug=True is launched by Numba, which has no"):
+        kernbridge.numba_cuda_kernel(checked, S((100,), F32), grid=1, block=1, zero_outputs=True)(
+            x, factor=2.0
+        )
+
+
+def test_declared_signatures_are_checked():
+    @cuda.jit("void(float32[:], float32[:])")
+    def declared(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] + 1
+
+    x = jnp.arange(10, dtype=F32)
+    np.testing.assert_array_equal(elementwise(declared)(x), np.arange(10) + 1)
+    with pytest.raises(TypeError, match=r"'declared': the kernel was declared for"):
+        elementwise(declared)(x.astype(jnp.int32))
