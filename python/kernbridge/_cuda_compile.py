@@ -46,7 +46,6 @@ class Function:
 
 
 _functions: dict[tuple[bytes, tuple[tuple[int, int], ...]], Function] = {}
-_fingerprints: dict[int, tuple[Any, dict[Any, Fingerprint]]] = {}
 _lock = threading.RLock()
 
 
@@ -138,11 +137,7 @@ def _find(
         opened=tuple(meta["opened"]),
         uses_z=meta["uses_z"],
         cooperative=meta["cooperative"],
-        why_not_portable=(
-            f"it reads {', '.join(opaque)}, whose value has no name outside this process"
-            if opaque
-            else ""
-        ),
+        why_not_portable=fingerprint.why_not_portable,
         parameters=parameters,
         batched=batched,
         kernel=weakref.ref(kernel),
@@ -244,9 +239,8 @@ def _compile_protected(
     found = attempt(frozenset())
     if not isinstance(found, Exception):
         return found, ()
-    first = found
     opened = protected
-    found = attempt(opened) if protected else first
+    found = attempt(opened) if protected else found
     if isinstance(found, Exception):
         raise _refusal(label, parameters, found) from found
     for i in sorted(protected) if len(protected) > 1 else ():

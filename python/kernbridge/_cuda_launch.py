@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import jax
 import numpy as np
 
 from kernbridge._cuda_program import Value
-from kernbridge._spec import ArrayType
+from kernbridge._spec import ArrayType, call_with_shapes
 
 THREADS_MAX = 1024
 BLOCK_MAX = (1024, 1024, 64)
@@ -97,7 +96,7 @@ class LaunchRule:
             return self._empty_if_no_block(Launch(_three(grid), self.block))
         dims = self.launch_dims
         if callable(dims):
-            dims = _as_tuple(self._call_launch_dims(inputs, scalars))
+            dims = _as_tuple(call_with_shapes(self.label, "launch_dims", dims, inputs, scalars))
         dims = self._read_launch_dims(dims)
         auto = self.threads_per_block == "auto" and len(dims) == 1
         block = self._block_for(dims)
@@ -128,22 +127,6 @@ class LaunchRule:
             return launch
         x, y, z = (max(1, n) for n in launch.block)
         return Launch((Value(), Value(constant=1), Value(constant=1)), (x, y, z))
-
-    def _call_launch_dims(self, inputs: Sequence[ArrayType], scalars: dict[str, ArrayType]) -> Any:
-        given = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs]
-        named = {name: jax.ShapeDtypeStruct(t.shape, t.dtype) for name, t in scalars.items()}
-        try:
-            inspect.signature(self.launch_dims).bind(*given, **named)
-        except TypeError as e:
-            raise TypeError(
-                f"{self.label}: `launch_dims` is a function of "
-                f"{inspect.signature(self.launch_dims)}, and the call has {len(given)} inputs and "
-                f"{', '.join(named) or 'no keywords'}: {e}. It is called with one ShapeDtypeStruct "
-                "per input, and one by name per keyword"
-            ) from None
-        except ValueError:  # a callable that does not tell
-            pass
-        return self.launch_dims(*given, **named)
 
     def _read_launch_dims(self, dims: tuple[Any, ...]) -> tuple[Any, ...]:
         if not 1 <= len(dims) <= 3:

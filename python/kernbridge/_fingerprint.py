@@ -61,6 +61,13 @@ class Fingerprint:
     digest: bytes
     opaque: tuple[str, ...]
 
+    @property
+    def why_not_portable(self) -> str:
+        """Empty, or what keeps other processes from recognising the dispatcher."""
+        if not self.opaque:
+            return ""
+        return f"it reads {', '.join(self.opaque)}, whose value has no name outside this process"
+
 
 class _ById:
     """What belongs to an object, by its identity, for as long as the object lives."""

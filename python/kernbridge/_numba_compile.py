@@ -77,10 +77,7 @@ class Compiler:
 
     def why_not_portable(self, signature: Signature) -> str:
         """Empty, or what keeps other processes from recognising the kernel."""
-        opaque = self._identity(signature)[1].opaque
-        if not opaque:
-            return ""
-        return f"it reads {', '.join(opaque)}, whose value has no name outside this process"
+        return self._identity(signature)[1].why_not_portable
 
     def _identity(self, signature: Signature) -> tuple[bytes, Fingerprint]:
         from kernbridge import _fingerprint

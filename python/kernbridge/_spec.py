@@ -119,28 +119,10 @@ class OperationSpec:
         """The outputs of a call with these inputs; calls `outs` if it is a function."""
         if isinstance(self.outs, Outputs):
             return self.outs.canonical(self.label)
-        given = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs]
-        named = {name: jax.ShapeDtypeStruct(t.shape, t.dtype) for name, t in scalars.items()}
-        self._check_arguments_of_outs(given, named)
-        outs = self.outs(*given, **named)
+        outs = call_with_shapes(self.label, "outs", self.outs, inputs, scalars)
         outputs = Outputs.of(self.label, outs).canonical(self.label)
         _check_output_indices(self.label, self.aliases, len(outputs.types))
         return outputs
-
-    def _check_arguments_of_outs(self, given: Sequence[Any], named: Mapping[str, Any]) -> None:
-        try:
-            signature = inspect.signature(self.outs)  # type: ignore[arg-type]
-        except (TypeError, ValueError):  # a callable that does not tell
-            return
-        try:
-            signature.bind(*given, **named)
-        except TypeError as e:
-            keywords = ", ".join(named) or "no keywords"
-            raise TypeError(
-                f"{self.label}: `outs` is a function of {signature}, and the call has {len(given)} "
-                f"inputs and {keywords}: {e}. It is called with one ShapeDtypeStruct per input, "
-                "and one by name per keyword"
-            ) from None
 
     def check_aliases(self, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
         """An aliased pair must be the same kind of array."""
@@ -155,6 +137,32 @@ class OperationSpec:
                     f"{self.label}: input_output_aliases maps input {i}, {inputs[i]}, to output "
                     f"{o}, {outputs[o]}; both must have the same shape and dtype"
                 )
+
+
+def call_with_shapes(
+    label: str,
+    name: str,
+    function: Callable[..., Any],
+    inputs: Sequence[ArrayType],
+    scalars: Mapping[str, ArrayType],
+) -> Any:
+    """What a function of the shapes of a call gives; `name` is the argument that it came by."""
+    given = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs]
+    named = {n: jax.ShapeDtypeStruct(t.shape, t.dtype) for n, t in scalars.items()}
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a callable that does not tell
+        return function(*given, **named)
+    try:
+        signature.bind(*given, **named)
+    except TypeError as e:
+        keywords = ", ".join(named) or "no keywords"
+        raise TypeError(
+            f"{label}: `{name}` is a function of {signature}, and the call has {len(given)} "
+            f"inputs and {keywords}: {e}. It is called with one ShapeDtypeStruct per input, "
+            "and one by name per keyword"
+        ) from None
+    return function(*given, **named)
 
 
 def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, int], ...]:

@@ -215,10 +215,9 @@ static kb_status zero(const launch *l, kb_error *err)
         uint32_t buffer = l->step->zeroed[i];
         kb_fill_step fill = {
             .buffer = buffer,
-            .item_size = 1,
+            .item_size = kb_dtype_bits(l->frame->kernel->buffers[buffer].dtype) / 8,
             .count = {.kind = KB_VALUE_COUNT, .buffer = buffer, .divisor = 1},
         };
-        fill.item_size = kb_dtype_bits(l->frame->kernel->buffers[buffer].dtype) / 8;
         kb_status s = kb_fill_run(&fill, l->frame, err);
         if (s != KB_OK)
             return s;
