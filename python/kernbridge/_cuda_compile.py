@@ -42,6 +42,7 @@ class Function:
     parameters: tuple[Parameter, ...]
     batched: bool
     kernel: Any  # a weak reference: the dispatcher
+    sizes: tuple[int, ...] = ()  # of the parameters; none where each is a word
     auto_shared: int = 0  # dynamic shared memory to reckon with when a block size is chosen
 
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kernbridge._cuda_compile import Function
 
 MAGIC = b"KBCU"
-VERSION = 1
+VERSION = 2
 DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 
 _VALUE_KINDS = {"constant": 0, "extent": 1, "count": 2}
-_WORD_KINDS = {"constant": 0, "address": 1, "extent": 2, "stride": 3}
+_WORD_KINDS = {"constant": 0, "address": 1, "extent": 2, "stride": 3, "count": 4}
 _LAUNCH, _FILL, _COPY, _CALLBACK = 1, 2, 3, 4
 _COOPERATES, _OVERLAPS, _CLUSTERS, _AUTO_BLOCK, _ZEROES = 1, 2, 4, 8, 16
 
@@ -64,9 +64,8 @@ class Word:
             return f"{self.value:#x}" if abs(self.value) > 1 << 20 else str(self.value)
         if self.kind == "address":
             return f"&b{self.buffer}" + (f"+{self.value}" if self.value else "")
-        return (
-            f"b{self.buffer}.shape[{self.dim}]" if self.kind == "extent" else f"b{self.buffer}.step"
-        )
+        what = {"extent": f"shape[{self.dim}]", "stride": "step", "count": "size"}
+        return f"b{self.buffer}.{what[self.kind]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +231,8 @@ def _value(value: int | Value) -> bytes:
 
 def _function(f: Function) -> bytes:
     images = [_u32(cc, len(image)) + image for cc, image in f.images]
-    content = b"".join((_text(f.entry), _u32(f.n_words, f.auto_shared, len(images)), *images))
+    head = _u32(f.n_words, f.auto_shared, len(f.sizes), *f.sizes, len(images))
+    content = b"".join((_text(f.entry), head, *images))
     return hashlib.sha256(content).digest() + content
 
 

@@ -1,22 +1,19 @@
 """Where a fresh process finds a Numba kernel: what a program carries in place of machine code.
 
-A call carries the kernel's module and qualified name, and its signature, as JSON. The core asks
-`resolve` when a program (exported, or taken from JAX's compilation cache) names a kernel that this
-process has not registered.
+A call carries the kernel's module and qualified name, and its signature.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import threading
 import weakref
 from typing import Any
 
-from kernbridge import _core
+from kernbridge import _origin
 from kernbridge._errors import KernelError
 
-FORMAT = 1
+ORIGIN = "numba"  # kind of an origin, see _origin.py
 
 _wrapped: dict[tuple[str, str], weakref.WeakSet[Any]] = {}
 _lock = threading.Lock()
@@ -32,41 +29,22 @@ def remember(kernel: Any) -> tuple[str, str]:
 
 def write(name: tuple[str, str], half_as_bits: bool, signature: Any) -> str:
     """The text that a call carries."""
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "module": name[0],
-            "qualname": name[1],
-            "half_as_bits": half_as_bits,
-            "inputs": signature.inputs,
-            "scalars": signature.scalars,
-            "outputs": signature.outputs,
-            "aliased": signature.aliased,
-        },
-        separators=(",", ":"),
+    return _origin.write(
+        ORIGIN,
+        module=name[0],
+        qualname=name[1],
+        half_as_bits=half_as_bits,
+        inputs=signature.inputs,
+        scalars=signature.scalars,
+        outputs=signature.outputs,
+        aliased=signature.aliased,
     )
 
 
-def resolve(digest: bytes, text: str) -> None:
-    """Find, compile and register the kernel of this digest.
-
-    Raises
-    ------
-    KernelError
-        If it cannot be found, or is another kernel by now; the message says what is missing.
-    """
-    try:
-        origin = json.loads(text)
-        if origin["format"] != FORMAT:
-            raise ValueError(f"format {origin['format']}")
-        name = (str(origin["module"]), str(origin["qualname"]))
-        signature = _read_signature(origin)
-    except (ValueError, KeyError, TypeError) as e:
-        raise KernelError(
-            f"the program names its kernel in a form that this kernbridge does not read ({e}); "
-            "it is damaged, or of another version"
-        ) from e
-    _register(digest, name, bool(origin["half_as_bits"]), signature)
+def _resolve(digest: bytes, origin: dict[str, Any]) -> None:
+    """Find, compile and register the kernel of this digest."""
+    name = (str(origin["module"]), str(origin["qualname"]))
+    _register(digest, name, bool(origin["half_as_bits"]), _read_signature(origin))
 
 
 def _read_signature(origin: Any) -> Any:
@@ -119,4 +97,4 @@ def _candidates(name: tuple[str, str]) -> tuple[list[Any], str]:
     return found, f"{module}.{qualname} is a {type(value).__name__}, expected a numba.njit function"
 
 
-_core.set_resolver(resolve)
+_origin.register(ORIGIN, _resolve)

@@ -3,24 +3,9 @@
 #ifndef KB_ERROR_H
 #define KB_ERROR_H
 
+#include "kernbridge/kernbridge.h" /* kb_status: the codes of user code are ours */
+
 #include <stddef.h>
-
-/* Name and number are those of XLA's (absl's) codes, so that a status crosses unchanged. */
-#define KB_STATUS_LIST(X)                                                                          \
-    X(OK, 0)                                                                                       \
-    X(INVALID_ARGUMENT, 3)                                                                         \
-    X(NOT_FOUND, 5)                                                                                \
-    X(ALREADY_EXISTS, 6)                                                                           \
-    X(RESOURCE_EXHAUSTED, 8)                                                                       \
-    X(FAILED_PRECONDITION, 9)                                                                      \
-    X(UNIMPLEMENTED, 12)                                                                           \
-    X(INTERNAL, 13)
-
-typedef enum kb_status {
-#define KB_STATUS_ENTRY(name, number) KB_##name = (number),
-    KB_STATUS_LIST(KB_STATUS_ENTRY)
-#undef KB_STATUS_ENTRY
-} kb_status;
 
 enum { KB_ERROR_CAPACITY = 2048 };
 

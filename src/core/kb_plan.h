@@ -17,6 +17,7 @@ typedef enum kb_step_kind {
     KB_STEP_FILL,     /* enqueue a fill of GPU memory */
     KB_STEP_COPY,     /* enqueue a copy within GPU memory */
     KB_STEP_CALLBACK, /* call Python */
+    KB_STEP_SOURCE,   /* call a function of a module built from source */
     KB_STEP_KINDS,
 } kb_step_kind;
 

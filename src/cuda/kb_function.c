@@ -20,12 +20,14 @@ static kb_function *find(const uint8_t digest[KB_DIGEST_SIZE])
     return NULL;
 }
 
-/* One block: the function, its images' table, their bytes (aligned as cubins want), the entry. */
+/* One block: the function, its images' table, the sizes of parameters, the images' bytes (aligned as
+ * cubins want), the entry. */
 static kb_function *copy(const kb_function *from, size_t *bytes)
 {
     enum { ALIGN = 16 };
     size_t table = from->n_images * sizeof(kb_image);
-    size_t size = sizeof(kb_function) + table + ALIGN;
+    size_t sizes = from->n_sizes * sizeof *from->sizes;
+    size_t size = sizeof(kb_function) + table + sizes + ALIGN;
     for (uint32_t i = 0; i < from->n_images; i++)
         size += from->images[i].size + ALIGN;
     size += strlen(from->entry) + 1;
@@ -34,10 +36,14 @@ static kb_function *copy(const kb_function *from, size_t *bytes)
         return NULL;
     memcpy(f->digest, from->digest, KB_DIGEST_SIZE);
     f->n_words = from->n_words;
+    f->n_sizes = from->n_sizes;
     f->shared = from->shared;
     f->n_images = from->n_images;
     kb_image *images = (kb_image *)(f + 1);
     char *at = (char *)images + table;
+    if (sizes)
+        f->sizes = memcpy(at, from->sizes, sizes);
+    at += sizes;
     for (uint32_t i = 0; i < from->n_images; i++) {
         at += -(uintptr_t)at % ALIGN;
         images[i] = from->images[i];
@@ -52,8 +58,10 @@ static kb_function *copy(const kb_function *from, size_t *bytes)
 
 static bool equal(const kb_function *a, const kb_function *b)
 {
-    bool same = a->n_words == b->n_words && a->shared == b->shared && a->n_images == b->n_images &&
-                strcmp(a->entry, b->entry) == 0;
+    bool same = a->n_words == b->n_words && a->n_sizes == b->n_sizes && a->shared == b->shared &&
+                a->n_images == b->n_images && strcmp(a->entry, b->entry) == 0;
+    for (uint32_t i = 0; same && i < a->n_sizes; i++)
+        same = a->sizes[i] == b->sizes[i];
     for (uint32_t i = 0; same && i < a->n_images; i++)
         same = a->images[i].cc == b->images[i].cc && a->images[i].size == b->images[i].size &&
                memcmp(a->images[i].bytes, b->images[i].bytes, a->images[i].size) == 0;
@@ -117,23 +125,27 @@ static kb_status choose(const kb_function *f, const kb_driver *cu, kb_cu_device 
                         what, there, device, major, minor);
 }
 
-/* Every parameter must be a word, one behind the other: what launches hand over. */
+/* Parameters must be what launches hand over. Words lie one behind the other. */
 static kb_status check_layout(const kb_function *f, const kb_driver *cu, kb_cu_kernel kernel,
                               const char *what, kb_error *err)
 {
+    uint32_t n = f->n_sizes ? f->n_sizes : f->n_words;
     size_t offset, size;
     if (!cu->cuKernelGetParamInfo)
         return KB_OK;
-    for (uint32_t i = 0; i < f->n_words; i++)
-        if (cu->cuKernelGetParamInfo(kernel, i, &offset, &size) != KB_CU_SUCCESS ||
-            size != KB_WORD_SIZE || offset != (size_t)KB_WORD_SIZE * i)
+    for (uint32_t i = 0; i < n; i++) {
+        kb_cu_result code = cu->cuKernelGetParamInfo(kernel, i, &offset, &size);
+        size_t expected = f->n_sizes ? f->sizes[i] : KB_WORD_SIZE;
+        if (code != KB_CU_SUCCESS || size != expected ||
+            (f->n_sizes == 0 && offset != (size_t)KB_WORD_SIZE * i))
             return kb_error_set(err, KB_INTERNAL,
                                 "%s: parameter %u of %s is not the word that was expected: the "
                                 "image is damaged, or of another version of kernbridge",
                                 what, i, f->entry);
-    if (cu->cuKernelGetParamInfo(kernel, f->n_words, &offset, &size) == KB_CU_SUCCESS)
+    }
+    if (cu->cuKernelGetParamInfo(kernel, n, &offset, &size) == KB_CU_SUCCESS)
         return kb_error_set(err, KB_INTERNAL, "%s: %s takes more than the %u parameters expected",
-                            what, f->entry, f->n_words);
+                            what, f->entry, n);
     return KB_OK;
 }
 

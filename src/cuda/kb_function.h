@@ -15,8 +15,8 @@
 
 enum { KB_DEVICES_MAX = 64, KB_IMAGES_MAX = 16, KB_WORDS_MAX = 2048 };
 
-/* The parameters of every function of ours are 8-byte words. */
-enum { KB_WORD_SIZE = 8 };
+/* Parameters are handed over as 8-byte words: one each, or as many as its size needs. */
+enum { KB_WORD_SIZE = 8, KB_PARAMETER_SIZE_MAX = 4096 };
 
 typedef struct kb_image {
     uint32_t cc; /* compute capability, 10 * major + minor */
@@ -34,6 +34,8 @@ typedef struct kb_function {
     uint8_t digest[KB_DIGEST_SIZE]; /* of all that follows down to `images` */
     const char *entry;
     uint32_t n_words;
+    uint32_t n_sizes;      /* of parameters that are not all words; else 0 */
+    const uint32_t *sizes; /* bytes of each parameter */
     uint32_t shared; /* dynamic shared memory that `best_block` reckons with */
     uint32_t n_images;
     const kb_image *images;

@@ -86,6 +86,9 @@ static kb_status read_word(const kb_word *word, const kb_frame *frame, uint64_t 
     case KB_WORD_STRIDE:
         *result = frame->strides ? (uint64_t)frame->strides[word->buffer] : 0;
         return KB_OK;
+    case KB_WORD_COUNT:
+        *result = (uint64_t)kb_buffer_count(kb_frame_buffer(frame, word->buffer));
+        return KB_OK;
     }
     return kb_error_set(err, KB_INTERNAL, "a launch holds a word of unknown kind %d", word->kind);
 }
@@ -107,6 +110,33 @@ static kb_status take_memory(launch *l, kb_error *err)
     return KB_OK;
 }
 
+/* A number that this call decides may be too large for a parameter of four bytes. */
+static kb_status check_width(const launch *l, uint32_t word, uint32_t size, kb_error *err)
+{
+    uint8_t kind = l->step->words[word].kind;
+    bool chosen = kind == KB_WORD_EXTENT || kind == KB_WORD_COUNT;
+    if (!chosen || size >= KB_WORD_SIZE || (size == 4 && l->words[word] <= INT32_MAX))
+        return KB_OK;
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s: %s takes a number of %u bytes where this call has %lld", //
+                        l->frame->kernel->name, l->step->function->entry, size,
+                        (long long)l->words[word]);
+}
+
+/* Parameters of other sizes than a word begin at one. */
+static kb_status point_at_parameters(launch *l, kb_error *err)
+{
+    const kb_function *f = l->step->function;
+    for (uint32_t i = 0, word = 0; i < f->n_sizes; i++) {
+        kb_status s = check_width(l, word, f->sizes[i], err);
+        if (s != KB_OK)
+            return s;
+        l->pointers[i] = &l->words[word];
+        word += (f->sizes[i] + KB_WORD_SIZE - 1) / KB_WORD_SIZE;
+    }
+    return KB_OK;
+}
+
 static kb_status read_words(launch *l, kb_error *err)
 {
     for (uint32_t i = 0; i < l->step->n_words; i++) {
@@ -115,7 +145,7 @@ static kb_status read_words(launch *l, kb_error *err)
             return s;
         l->pointers[i] = &l->words[i];
     }
-    return KB_OK;
+    return KB_LIKELY(l->step->function->n_sizes == 0) ? KB_OK : point_at_parameters(l, err);
 }
 
 static KB_COLD kb_status refuse_grid(const launch *l, kb_error *err)

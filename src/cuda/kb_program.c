@@ -12,7 +12,7 @@
 /* The least that each takes on the wire: bounds the counts. */
 enum {
     BUFFER_SIZE = 12,
-    FUNCTION_SIZE = 48,
+    FUNCTION_SIZE = 52,
     IMAGE_SIZE = 8,
     STEP_SIZE = 16,
     WORD_SIZE = 28,
@@ -116,6 +116,22 @@ static void read_buffers(program *p)
     kernel->buffers = buffers;
 }
 
+/* Sizes of parameters, which must take the words that there are. */
+static void read_sizes(program *p, kb_function *f)
+{
+    f->n_sizes = kb_read_count(&p->from, sizeof(uint32_t));
+    uint32_t *sizes = p->from.failed ? NULL : take(p, f->n_sizes + 1, sizeof *sizes);
+    uint32_t n_words = 0;
+    for (uint32_t i = 0; !p->from.failed && i < f->n_sizes; i++) {
+        sizes[i] = kb_read_u32(&p->from);
+        expect(p, sizes[i] > 0 && sizes[i] <= KB_PARAMETER_SIZE_MAX, "the size of a parameter");
+        n_words += (sizes[i] + KB_WORD_SIZE - 1) / KB_WORD_SIZE;
+        expect(p, n_words <= f->n_words, "the size of a parameter");
+    }
+    expect(p, f->n_sizes == 0 || n_words == f->n_words, "the size of a parameter");
+    f->sizes = sizes;
+}
+
 static kb_function *read_function(program *p, kb_error *err)
 {
     kb_function f = {0};
@@ -126,8 +142,9 @@ static kb_function *read_function(program *p, kb_error *err)
     f.entry = read_text(p);
     f.n_words = kb_read_u32(&p->from);
     f.shared = kb_read_u32(&p->from);
-    f.n_images = kb_read_count(&p->from, IMAGE_SIZE);
     expect(p, f.n_words <= KB_WORDS_MAX, "a number of parameters");
+    read_sizes(p, &f);
+    f.n_images = kb_read_count(&p->from, IMAGE_SIZE);
     expect(p, f.shared <= INT_MAX, "a size of shared memory");
     expect(p, f.n_images > 0 && f.n_images <= KB_IMAGES_MAX, "a number of images");
     for (uint32_t i = 0; !p->from.failed && i < f.n_images; i++) {
@@ -158,7 +175,7 @@ static void read_word(program *p, kb_word *word)
     uint32_t axis = kb_read_u32(&p->from);
     word->value = kb_read_i64(&p->from);
     word->reach = read_offset(p);
-    expect(p, kind <= KB_WORD_STRIDE, "a kind of parameter");
+    expect(p, kind <= KB_WORD_COUNT, "a kind of parameter");
     if (kind != KB_WORD_CONSTANT)
         check_buffer(p, buffer);
     expect(p, kind != KB_WORD_ADDRESS || word->value >= 0, "an offset");

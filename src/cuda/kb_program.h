@@ -9,6 +9,7 @@
  *     u32 n_inputs, u32 n_outputs, u32 n_hidden, for each: i32 dtype, i32 rank, text name
  *     u32 n_functions, for each:
  *         u8[32] digest, text entry, u32 n_words, u32 shared
+ *         u32 n_sizes, for each: u32 size (of a parameter; none where each is a word)
  *         u32 n_images, for each: u32 cc, u32 size, bytes
  *     u32 n_steps, for each: u32 kind, u32 wide, then
  *         launch: u32 function, value[3] grid, u32[3] block, u32[3] cluster, u32 shared, u32 flags,
@@ -26,7 +27,7 @@
 
 #include <stdbool.h>
 
-enum { KB_PROGRAM_VERSION = 1 };
+enum { KB_PROGRAM_VERSION = 2 };
 
 /* Reads a program into a kernel description whose owner the caller takes over: give it to the
  * registry, or free it with kernel->free_owner(kernel->owner). Every index is checked against the

@@ -7,6 +7,7 @@
 #include "cuda/kb_occupancy.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
+#include "python/convert.h"
 
 PyDoc_STRVAR(register_program_doc,
              "register_program(digest, program, callbacks)\n--\n\n"
@@ -33,9 +34,7 @@ static PyObject *register_program(PyObject *self, PyObject *args)
                                      callbacks != 0, &inserted, &err);
     if (s == KB_OK)
         return PyBool_FromLong(inserted);
-    PyErr_SetString(s == KB_RESOURCE_EXHAUSTED ? PyExc_MemoryError : PyExc_ValueError,
-                    kb_error_text(&err));
-    return NULL;
+    return kb_python_raise(&err);
 }
 
 static PyObject *capsule(kb_xla_handler *handler)

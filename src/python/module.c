@@ -1,7 +1,10 @@
 /* The extension `kernbridge._core`: converts arguments between Python and the core, and nothing
  * else. Its functions are entered with the GIL. Limited API of CPython 3.11. */
 #include "python/callbacks.h"
+#include "python/convert.h"
 #include "python/cuda.h"
+#include "python/modules.h"
+#include "python/nvrtc.h"
 
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
@@ -10,40 +13,12 @@
 
 #include <string.h>
 
-static PyObject *raise(kb_error *err)
-{
-    PyObject *type = err->status == KB_RESOURCE_EXHAUSTED ? PyExc_MemoryError : PyExc_ValueError;
-    PyErr_SetString(type, kb_error_text(err));
-    return NULL;
-}
-
 static kb_registry *get_registry(void)
 {
     kb_registry *registry = kb_handler_registry();
     if (!registry)
         PyErr_NoMemory();
     return registry;
-}
-
-/* Reads a sequence of (dtype code, rank, name). The names are borrowed from `sequence`. */
-static kb_buffer_spec *read_buffers(PyObject *sequence, Py_ssize_t n)
-{
-    kb_buffer_spec *buffers = kb_calloc((size_t)n + 1, sizeof *buffers);
-    if (!buffers) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PyTuple_GetItem(sequence, i);
-        int dtype, rank;
-        if (!item || !PyArg_ParseTuple(item, "iis", &dtype, &rank, &buffers[i].name)) {
-            kb_free(buffers);
-            return NULL;
-        }
-        buffers[i].dtype = dtype;
-        buffers[i].rank = rank;
-    }
-    return buffers;
 }
 
 PyDoc_STRVAR(register_host_doc,
@@ -75,8 +50,7 @@ static PyObject *register_host(PyObject *self, PyObject *args)
                      KB_DIGEST_SIZE);
         return NULL;
     }
-    kb_registry *registry = get_registry();
-    kb_buffer_spec *buffers = registry ? read_buffers(sequence, n_buffers) : NULL;
+    kb_buffer_spec *buffers = kb_python_read_buffers(sequence);
     if (!buffers)
         return NULL;
 
@@ -96,11 +70,9 @@ static PyObject *register_host(PyObject *self, PyObject *args)
         .plan = {.n_steps = 1, .steps = &step},
     };
     memcpy(kernel.digest, digest, KB_DIGEST_SIZE);
-    bool inserted;
-    kb_error err;
-    kb_status s = kb_registry_add(registry, &kernel, &inserted, &err);
+    PyObject *inserted = kb_python_register(&kernel);
     kb_free(buffers);
-    return s == KB_OK ? PyBool_FromLong(inserted) : raise(&err);
+    return inserted;
 }
 
 PyDoc_STRVAR(is_registered_doc, "is_registered(digest)\n--\n\n"
@@ -126,7 +98,7 @@ static PyObject *is_registered(PyObject *self, PyObject *args)
     kb_status s = kb_registry_match(registry, (const uint8_t *)digest, &kernel, &err);
     if (s == KB_OK || s == KB_NOT_FOUND)
         return PyBool_FromLong(s == KB_OK);
-    return raise(&err);
+    return kb_python_raise(&err);
 }
 
 PyDoc_STRVAR(registry_stats_doc, "registry_stats()\n--\n\n"
@@ -242,6 +214,8 @@ static PyMethodDef methods[] = {
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_cuda},
+    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_modules},
+    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_nvrtc},
     {0, NULL},
 };
 

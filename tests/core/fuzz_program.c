@@ -28,6 +28,8 @@ static uint32_t *small_field(program_text *p, program_step *s, reader *r)
         &p->n_hidden,
         &p->n_functions,
         &f->n_words,
+        &f->n_sizes,
+        &f->sizes[byte(r) % PROGRAM_WORDS],
         &f->n_images,
         &f->images[0].cc,
         &f->shared,

@@ -62,7 +62,9 @@ static void put_function(writer *w, const program_function *f)
     sample_digest(digest, f->id);
     put(w, digest, sizeof digest);
     put_text(w, f->entry);
-    put_u32s(w, (uint32_t[]){f->n_words, f->shared, f->n_images}, 3);
+    put_u32s(w, (uint32_t[]){f->n_words, f->shared, f->n_sizes}, 3);
+    put_u32s(w, f->sizes, f->n_sizes < PROGRAM_WORDS ? f->n_sizes : PROGRAM_WORDS);
+    put_u32s(w, &f->n_images, 1);
     for (uint32_t i = 0; i < f->n_images && i < 3; i++) {
         put_u32(w, f->images[i].cc);
         put_text(w, f->images[i].text);
@@ -163,8 +165,8 @@ void program_init(program_text *p)
                     {KB_DTYPE_F32, 2, "y"},
                     {KB_DTYPE_F64, 1, "z"}},
         .n_functions = 2,
-        .functions = {{1001, "first", 6, 0, 2, {{80, "FAKE first 6\n"}, {90, "FAKE first 6\n"}}},
-                      {1002, "second", 1, 64, 1, {{90, "FAKE second 1\n"}}}},
+        .functions = {{1001, "first", 6, 0, 0, {0}, 2, {{80, "FAKE first 6\n"}, {90, "FAKE first 6\n"}}},
+                      {1002, "second", 1, 64, 0, {0}, 1, {{90, "FAKE second 1\n"}}}},
         .n_steps = 4,
         .steps = {{.kind = KB_STEP_FILL,
                    .wide = 1,
@@ -218,7 +220,7 @@ void program_simple(program_text *p, uint64_t id, const char *entry)
         .n_outputs = 1,
         .buffers = {{KB_DTYPE_F32, 1, "x"}, {KB_DTYPE_F32, 1, "y"}},
         .n_functions = 1,
-        .functions = {{id, p->entry, 3, 0, 1, {{90, p->image}}}},
+        .functions = {{id, p->entry, 3, 0, 0, {0}, 1, {{90, p->image}}}},
         .n_steps = 1,
         .steps = {launch_of(0, 3)},
     };

@@ -22,6 +22,7 @@ typedef struct program_function {
     uint64_t id; /* the digest is made of it, see sample_digest */
     const char *entry;
     uint32_t n_words, shared;
+    uint32_t n_sizes, sizes[PROGRAM_WORDS];
     uint32_t n_images;
     program_image images[3];
 } program_function;

@@ -245,6 +245,27 @@ static void test_nul_in_text(void)
     free(bytes);
 }
 
+/* Parameters that are not words: their sizes are part of the function. */
+static void test_sizes(void)
+{
+    const uint32_t sizes[] = {4, 16, 8, 1, 4}; /* six words */
+    program_text p;
+    kb_kernel k;
+    kb_error err;
+    program_init(&p);
+    p.functions[0].id = 1101;
+    p.functions[0].n_sizes = 5;
+    memcpy(p.functions[0].sizes, sizes, sizeof sizes);
+    CHECK_INT(read_program(&p, false, &k, &err), KB_OK);
+    const kb_launch_step *first = k.plan.steps[2].other;
+    CHECK_INT(first->function->n_sizes, 5);
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(first->function->sizes[i], sizes[i]);
+    k.free_owner(k.owner);
+    p.functions[0].sizes[0] = 2; /* the same digest */
+    CHECK_INT(read_program(&p, false, &k, &err), KB_INVALID_ARGUMENT);
+}
+
 /* What one digest stands for may not change from program to program. */
 static void test_other_image_of_same_digest(void)
 {
@@ -267,6 +288,7 @@ int main(void)
     test_callbacks();
     test_length();
     test_flipped_bytes();
+    test_sizes();
     test_nul_in_text();
     test_other_image_of_same_digest();
     kb_function_free_all();

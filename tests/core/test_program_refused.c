@@ -51,6 +51,29 @@ static void words_of_function(program_text *p)
     p->functions[0].n_words = KB_WORDS_MAX + 1;
 }
 
+static void sizes_of_parameters(program_text *p)
+{
+    p->functions[1].n_sizes = 2;
+    p->functions[1].sizes[0] = p->functions[1].sizes[1] = 4; /* two words, of one */
+}
+
+static void too_few_sizes(program_text *p)
+{
+    p->functions[0].n_sizes = 1;
+    p->functions[0].sizes[0] = 8; /* one word, of six */
+}
+
+static void no_size(program_text *p)
+{
+    p->functions[1].n_sizes = 1;
+}
+
+static void large_size(program_text *p)
+{
+    p->functions[1].n_sizes = 1;
+    p->functions[1].sizes[0] = KB_PARAMETER_SIZE_MAX + 1;
+}
+
 static void shared_of_function(program_text *p)
 {
     p->functions[1].shared = (uint32_t)INT32_MAX + 1;
@@ -178,7 +201,7 @@ static void many_words(program_text *p)
 
 static void word_kind(program_text *p)
 {
-    p->steps[FIRST].words[0].kind = KB_WORD_STRIDE + 1;
+    p->steps[FIRST].words[0].kind = KB_WORD_COUNT + 1;
 }
 
 static void word_kind_of_byte(program_text *p)
@@ -309,6 +332,10 @@ static const struct {
     {rank_of_buffer, "a rank"},
     {negative_rank, "a rank"},
     {words_of_function, "a number of parameters"},
+    {sizes_of_parameters, "the size of a parameter"},
+    {too_few_sizes, "the size of a parameter"},
+    {no_size, "the size of a parameter"},
+    {large_size, "the size of a parameter"},
     {shared_of_function, "a size of shared memory"},
     {no_images, "a number of images"},
     {empty_image, "an image"},

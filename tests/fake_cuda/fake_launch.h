@@ -232,18 +232,27 @@ static int check_launch(const fake_cuda_launch *l, const fake_kernel *k)
     return l->cooperative && blocks > at_once ? COOPERATIVE_TOO_LARGE : 0;
 }
 
+static uint32_t words_of(const fake_param *param)
+{
+    return (param->size + 7) / 8;
+}
+
+/* A parameter of more than eight bytes takes several words. */
 static void read_parameters(operation *o, const fake_kernel *k, void **parameters)
 {
-    o->words = fake_checked(calloc(k->n_params + 1, sizeof *o->words));
-    o->launch.n_words = k->n_params;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->n_params; i++)
+        n += words_of(&k->params[i]);
+    o->words = fake_checked(calloc(n + 1, sizeof *o->words));
+    o->launch.n_words = n;
+    uint64_t *word = o->words;
     for (uint32_t i = 0; i < k->n_params; i++) {
-        uint32_t size = k->params[i].size;
         if (!parameters[i])
             die("launch of %s: parameter %u is NULL", k->entry, i);
-        memcpy(&o->words[i], parameters[i], size < sizeof *o->words ? size : sizeof *o->words);
-        if (i < FAKE_CUDA_WORDS)
-            o->launch.words[i] = o->words[i];
+        memcpy(word, parameters[i], k->params[i].size);
+        word += words_of(&k->params[i]);
     }
+    memcpy(o->launch.words, o->words, (n < FAKE_CUDA_WORDS ? n : FAKE_CUDA_WORDS) * sizeof *word);
 }
 
 static void log_launch(const fake_cuda_launch *l)

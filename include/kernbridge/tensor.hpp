@@ -1,0 +1,140 @@
+/* A tensor of a call, for C++. */
+#ifndef KERNBRIDGE_TENSOR_HPP
+#define KERNBRIDGE_TENSOR_HPP
+
+#include "kernbridge/check.hpp"
+
+namespace kernbridge
+{
+
+/* A row-major, compact array that belongs to XLA. Passed by value, to GPU kernels too: there, shape
+ * and stride are known up to 8 axes. `const` is about the description, not the elements. */
+class Tensor
+{
+  public:
+    enum { kMaxDim = 8 }; /* axes that a GPU kernel can see; on the host there is no limit */
+
+    explicit Tensor(const kb_tensor &t)
+        : data_(t.data), size_(t.size), more_shape_(t.shape), more_strides_(t.strides),
+          ndim_(t.ndim), type_(static_cast<DType>(t.type))
+    {
+        for (int i = 0; i < t.ndim && i < kMaxDim; i++) {
+            shape_[i] = t.shape[i];
+            strides_[i] = t.strides[i];
+        }
+    }
+
+    KB_HOST_DEVICE void *data_ptr() const
+    {
+        return data_;
+    }
+    KB_HOST_DEVICE void *data() const
+    {
+        return data_;
+    }
+
+    /* The elements as T. Throws if they are of another type; for their bits as something else cast
+     * data_ptr(). */
+    template <typename T> KB_HOST_DEVICE T *data_ptr() const
+    {
+        enum { asked = detail::type_of<T>::number };
+#ifndef __CUDA_ARCH__
+        if (static_cast<int>(asked) >= 0 && !detail::reads_as(static_cast<int32_t>(type_), asked))
+            throw Error(Message() << "data_ptr<" << static_cast<DType>(asked)
+                                  << "> of a tensor of " << type_,
+                        KB_INVALID_ARGUMENT);
+#endif
+        return static_cast<T *>(data_);
+    }
+
+    KB_HOST_DEVICE int ndim() const
+    {
+        return ndim_;
+    }
+
+    /* Extent of axis i; negative ones count from the end. Throws if there is no such axis. */
+    KB_HOST_DEVICE int64_t shape(int i) const
+    {
+        i = axis(i);
+        return i < kMaxDim ? shape_[i] : more_shape_[i];
+    }
+    KB_HOST_DEVICE int64_t size(int i) const
+    {
+        return shape(i);
+    }
+
+    /* Elements from one index of axis i to the next. */
+    KB_HOST_DEVICE int64_t stride(int i) const
+    {
+        i = axis(i);
+        return i < kMaxDim ? strides_[i] : more_strides_[i];
+    }
+    const int64_t *shape_ptr() const
+    {
+        return more_shape_;
+    }
+    const int64_t *strides_ptr() const
+    {
+        return more_strides_;
+    }
+
+    KB_HOST_DEVICE DType dtype() const
+    {
+        return type_;
+    }
+    KB_HOST_DEVICE size_t element_size() const
+    {
+        return dtype_size(type_);
+    }
+
+    /* Elements; 1 without axes. */
+    KB_HOST_DEVICE int64_t numel() const
+    {
+        return size_;
+    }
+    KB_HOST_DEVICE size_t nbytes() const
+    {
+        return static_cast<size_t>(size_) * element_size();
+    }
+
+    /* Elements as an int. Throws if they are too many for one. */
+    int numel_checked_int() const
+    {
+        if (size_ > 0x7fffffff)
+            throw Error(Message() << "a tensor of " << size_ << " elements, more than an int holds",
+                        KB_INVALID_ARGUMENT);
+        return static_cast<int>(size_);
+    }
+    KB_HOST_DEVICE bool is_contiguous() const
+    {
+        return true;
+    }
+
+  private:
+    KB_HOST_DEVICE int axis(int i) const
+    {
+        int wanted = i < 0 ? i + ndim_ : i;
+#ifdef __CUDA_ARCH__
+        if (wanted < 0 || wanted >= ndim_ || wanted >= kMaxDim)
+            __trap();
+#else
+        if (wanted < 0 || wanted >= ndim_)
+            throw Error(Message() << "axis " << i << " of a tensor of " << ndim_ << " axes",
+                        KB_INVALID_ARGUMENT);
+#endif
+        return wanted;
+    }
+
+    void *data_;
+    int64_t size_;
+    const int64_t *more_shape_; /* of the host */
+    const int64_t *more_strides_;
+    int32_t ndim_;
+    DType type_;
+    int64_t shape_[kMaxDim];
+    int64_t strides_[kMaxDim];
+};
+
+} // namespace kernbridge
+
+#endif

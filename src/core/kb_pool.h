@@ -1,0 +1,16 @@
+/* Sharing a loop with XLA's threads. Any thread may enter. */
+#ifndef KB_POOL_H
+#define KB_POOL_H
+
+#include "abi/kb_xla.h"
+
+#include <stdint.h>
+
+typedef void kb_pool_function(void *data, int64_t begin, int64_t end);
+
+/* Calls `function` for parts of 0..count, each index once, and returns when all is done. This
+ * thread takes parts too, and does all of them if no other comes: waiting for tasks that XLA has
+ * not begun would deadlock when every thread of its pool waits so. */
+void kb_pool_for(const kb_xla_frame *xla, int64_t count, kb_pool_function *function, void *data);
+
+#endif

@@ -1,0 +1,45 @@
+/* Owns the conversions that several parts of the extension need. */
+#include "python/convert.h"
+
+#include "core/kb_handler.h"
+#include "core/kb_memory.h"
+
+PyObject *kb_python_raise(kb_error *err)
+{
+    PyObject *type = err->status == KB_RESOURCE_EXHAUSTED ? PyExc_MemoryError : PyExc_ValueError;
+    PyErr_SetString(type, kb_error_text(err));
+    return NULL;
+}
+
+kb_buffer_spec *kb_python_read_buffers(PyObject *tuple)
+{
+    Py_ssize_t n = PyTuple_Size(tuple);
+    kb_buffer_spec *buffers = kb_calloc((size_t)n + 1, sizeof *buffers);
+    if (!buffers) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PyTuple_GetItem(tuple, i);
+        int dtype, rank;
+        if (!item || !PyArg_ParseTuple(item, "iis", &dtype, &rank, &buffers[i].name)) {
+            kb_free(buffers);
+            return NULL;
+        }
+        buffers[i].dtype = dtype;
+        buffers[i].rank = rank;
+    }
+    return buffers;
+}
+
+PyObject *kb_python_register(const kb_kernel *kernel)
+{
+    kb_registry *registry = kb_handler_registry();
+    bool inserted = false;
+    kb_error err;
+    kb_status s = registry ? kb_registry_add(registry, kernel, &inserted, &err)
+                           : kb_error_set(&err, KB_RESOURCE_EXHAUSTED, "no memory for the registry");
+    if (!inserted && kernel->owner)
+        kernel->free_owner(kernel->owner);
+    return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
+}

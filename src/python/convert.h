@@ -1,0 +1,22 @@
+/* What the parts of the extension share: errors and lists from one world to the other. Entered with
+ * the GIL. */
+#ifndef KB_PYTHON_CONVERT_H
+#define KB_PYTHON_CONVERT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "core/kb_error.h"
+#include "core/kb_kernel.h"
+
+/* Raises MemoryError or ValueError with the message; gives NULL. */
+PyObject *kb_python_raise(kb_error *err);
+
+/* Reads a tuple of (dtype code, rank, name). Freed with kb_free; the names are borrowed from the
+ * tuple. NULL with an exception set if that fails. */
+kb_buffer_spec *kb_python_read_buffers(PyObject *tuple);
+
+/* Registers a kernel in the process's registry: True if it is new. */
+PyObject *kb_python_register(const kb_kernel *kernel);
+
+#endif

@@ -1,0 +1,226 @@
+/* Owns the conversion of arguments between Python and src/source, the scanner excepted. */
+#include "python/modules.h"
+
+#include "core/kb_memory.h"
+#include "python/convert.h"
+#include "source/kb_module.h"
+#include "source/kb_slot.h"
+
+#include <string.h>
+
+static unsigned long long address(const void *pointer)
+{
+    return (unsigned long long)(uintptr_t)pointer;
+}
+
+PyDoc_STRVAR(open_library_doc,
+             "open_library(path)\n--\n\n"
+             "Open a shared library: (library, last_error, ((name, tokens, run, handler, slot), ...)), all "
+             "addresses;\nwithout a generated tail last_error and the tuple are 0 and empty.");
+
+static PyObject *describe_exports(const kb_module *module)
+{
+    Py_ssize_t n = module ? module->n_exports : 0;
+    PyObject *list = PyTuple_New(n);
+    for (Py_ssize_t i = 0; list && i < n; i++) {
+        const kb_export *e = &module->exports[i];
+        PyObject *item = Py_BuildValue("ssKKK", e->name, e->tokens, address((void *)(uintptr_t)e->run),
+                                       address((void *)(uintptr_t)e->handler), address(e->slot));
+        if (!item || PyTuple_SetItem(list, i, item) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *open_library(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *path;
+    if (!PyArg_ParseTuple(args, "s:open_library", &path))
+        return NULL;
+    void *library = NULL;
+    const kb_module *module = NULL;
+    kb_error err;
+    kb_status s;
+    Py_BEGIN_ALLOW_THREADS;
+    s = kb_module_open(path, &library, &err);
+    if (s == KB_OK)
+        s = kb_module_describe(library, &module, &err);
+    Py_END_ALLOW_THREADS;
+    if (s != KB_OK) {
+        PyErr_SetString(PyExc_OSError, kb_error_text(&err));
+        return NULL;
+    }
+    PyObject *exports = describe_exports(module);
+    unsigned long long last_error = module ? address((void *)(uintptr_t)module->last_error) : 0;
+    return exports ? Py_BuildValue("KKN", address(library), last_error, exports) : NULL;
+}
+
+PyDoc_STRVAR(find_symbol_doc, "find_symbol(library, name)\n--\n\n"
+                              "Address of an exported function; LookupError without it.");
+
+static PyObject *find_symbol(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned long long library;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "Ks:find_symbol", &library, &name))
+        return NULL;
+    void *found;
+    kb_error err;
+    if (kb_module_symbol((void *)(uintptr_t)library, name, &found, &err) == KB_OK)
+        return PyLong_FromUnsignedLongLong(address(found));
+    PyErr_SetString(PyExc_LookupError, kb_error_text(&err));
+    return NULL;
+}
+
+PyDoc_STRVAR(bind_slot_doc,
+             "bind_slot(slot, label, n_inputs, n_outputs, attributes, run, last_error, cuda, "
+             "graph)\n--\n\n"
+             "Make a public target call a function. Counts may be -1 for any; `attributes` is a "
+             "tuple of\n(name, dtype code).");
+
+static kb_slot_attribute *read_attributes(PyObject *tuple)
+{
+    Py_ssize_t n = PyTuple_Size(tuple);
+    kb_slot_attribute *attributes = kb_calloc((size_t)n + 1, sizeof *attributes);
+    if (!attributes) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PyTuple_GetItem(tuple, i);
+        int dtype;
+        if (!item || !PyArg_ParseTuple(item, "si", &attributes[i].name, &dtype)) {
+            kb_free(attributes);
+            return NULL;
+        }
+        attributes[i].dtype = dtype;
+    }
+    return attributes;
+}
+
+static PyObject *bind_slot(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned long long slot, run, last_error;
+    kb_slot_target target;
+    PyObject *tuple;
+    int cuda, graph;
+    if (!PyArg_ParseTuple(args, "KsiiO!KKpp:bind_slot", &slot, &target.name, &target.n_inputs,
+                          &target.n_outputs, &PyTuple_Type, &tuple, &run, &last_error, &cuda,
+                          &graph))
+        return NULL;
+    kb_slot_attribute *attributes = read_attributes(tuple);
+    if (!attributes)
+        return NULL;
+    target.graph = graph != 0;
+    target.attributes = attributes;
+    target.step = (kb_source_step){
+        .run = (kb_source_function *)(uintptr_t)run,
+        .last_error = (kb_source_last_error *)(uintptr_t)last_error,
+        .cuda = cuda != 0,
+        .n_attributes = (uint32_t)PyTuple_Size(tuple),
+    };
+    kb_error err;
+    kb_status s = kb_slot_bind((kb_slot *)(uintptr_t)slot, &target, &err);
+    kb_free(attributes);
+    if (s != KB_OK)
+        return kb_python_raise(&err);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(handler_capsule_doc, "handler_capsule(handler)\n--\n\n"
+                                  "The capsule that jax.ffi.register_ffi_target takes.");
+
+static PyObject *handler_capsule(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned long long handler;
+    if (!PyArg_ParseTuple(args, "K:handler_capsule", &handler))
+        return NULL;
+    return PyCapsule_New((void *)(uintptr_t)handler, NULL, NULL);
+}
+
+PyDoc_STRVAR(register_source_doc,
+             "register_source(digest, name, source, n_inputs, n_outputs, buffers, run, last_error, "
+             "cuda, values)\n--\n\n"
+             "Register a function of a module as an operation; True if it is new. `buffers` as in "
+             "register_host;\n`values` is a tuple of bytes, one for each attribute.");
+
+/* Pointers to the bytes of the tuple, which lend them. */
+static bool read_values(PyObject *tuple, const void **values, size_t *sizes)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_Size(tuple); i++) {
+        PyObject *item = PyTuple_GetItem(tuple, i);
+        char *data;
+        Py_ssize_t size;
+        if (!item || PyBytes_AsStringAndSize(item, &data, &size) < 0)
+            return false;
+        values[i] = data;
+        sizes[i] = (size_t)size;
+    }
+    return true;
+}
+
+static PyObject *register_source(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *digest;
+    Py_ssize_t digest_size;
+    kb_kernel kernel = {0};
+    PyObject *buffers_tuple, *values_tuple;
+    unsigned long long run, last_error;
+    int cuda;
+    if (!PyArg_ParseTuple(args, "y#ssIIO!KKpO!:register_source", &digest, &digest_size,
+                          &kernel.name, &kernel.source, &kernel.n_inputs, &kernel.n_outputs,
+                          &PyTuple_Type, &buffers_tuple, &run, &last_error, &cuda, &PyTuple_Type,
+                          &values_tuple))
+        return NULL;
+    Py_ssize_t n_values = PyTuple_Size(values_tuple);
+    if (digest_size != KB_DIGEST_SIZE || run == 0 || n_values > KB_ATTRIBUTES_MAX ||
+        (unsigned long long)kernel.n_inputs + kernel.n_outputs !=
+            (unsigned long long)PyTuple_Size(buffers_tuple)) {
+        PyErr_Format(PyExc_ValueError,
+                     "register_source: expected a digest of %d bytes, an address, at most %d "
+                     "values, and n_inputs + n_outputs buffers",
+                     KB_DIGEST_SIZE, KB_ATTRIBUTES_MAX);
+        return NULL;
+    }
+    const void *values[KB_ATTRIBUTES_MAX];
+    size_t sizes[KB_ATTRIBUTES_MAX];
+    kb_buffer_spec *buffers = kb_python_read_buffers(buffers_tuple);
+    if (!buffers || !read_values(values_tuple, values, sizes)) {
+        kb_free(buffers);
+        return NULL;
+    }
+    memcpy(kernel.digest, digest, KB_DIGEST_SIZE);
+    kernel.buffers = buffers;
+    const kb_source_step step = {
+        .run = (kb_source_function *)(uintptr_t)run,
+        .last_error = (kb_source_last_error *)(uintptr_t)last_error,
+        .cuda = cuda != 0,
+        .n_attributes = (uint32_t)n_values,
+        .attributes = values,
+    };
+    kb_step plan_step;
+    kb_error err;
+    kb_status s = kb_source_plan(&step, sizes, &kernel, &plan_step, &err);
+    PyObject *inserted = s == KB_OK ? kb_python_register(&kernel) : kb_python_raise(&err);
+    kb_free(buffers);
+    return inserted;
+}
+
+static PyMethodDef methods[] = {
+    {"open_library", open_library, METH_VARARGS, open_library_doc},
+    {"find_symbol", find_symbol, METH_VARARGS, find_symbol_doc},
+    {"bind_slot", bind_slot, METH_VARARGS, bind_slot_doc},
+    {"handler_capsule", handler_capsule, METH_VARARGS, handler_capsule_doc},
+    {"register_source", register_source, METH_VARARGS, register_source_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+int kb_python_add_modules(PyObject *module)
+{
+    return PyModule_AddFunctions(module, methods);
+}

@@ -1,0 +1,33 @@
+/* Owns the opening of shared libraries of kernels. */
+#include "source/kb_module.h"
+
+#include <dlfcn.h>
+
+kb_status kb_module_open(const char *path, void **library, kb_error *err)
+{
+    *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (*library)
+        return KB_OK;
+    const char *why = dlerror();
+    return kb_error_set(err, KB_NOT_FOUND, "%s", why ? why : "the library cannot be opened");
+}
+
+kb_status kb_module_symbol(void *library, const char *name, void **address, kb_error *err)
+{
+    *address = dlsym(library, name);
+    return *address ? KB_OK
+                    : kb_error_set(err, KB_NOT_FOUND, "the library exports no function %s", name);
+}
+
+kb_status kb_module_describe(void *library, const kb_module **module, kb_error *err)
+{
+    *module = dlsym(library, "kb_module_description");
+    if (!*module)
+        return KB_OK;
+    if ((*module)->abi != KB_ABI || (*module)->struct_size < sizeof(kb_module))
+        return kb_error_set(err, KB_INVALID_ARGUMENT,
+                            "the module speaks version %u of kernbridge's interface, expected %d: "
+                            "build it again",
+                            (*module)->abi, KB_ABI);
+    return KB_OK;
+}

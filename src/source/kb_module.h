@@ -1,0 +1,18 @@
+/* A shared library that kernbridge, or its user, built. Never closed: XLA may call it. */
+#ifndef KB_MODULE_H
+#define KB_MODULE_H
+
+#include "core/kb_error.h"
+#include "kernbridge/module.h"
+
+/* Opens the library. */
+kb_status kb_module_open(const char *path, void **library, kb_error *err);
+
+/* The address of an exported function; KB_NOT_FOUND without it. */
+kb_status kb_module_symbol(void *library, const char *name, void **address, kb_error *err);
+
+/* What the generated tail says of the module; NULL if it has none, or KB_INVALID_ARGUMENT if it is
+ * of another version. */
+kb_status kb_module_describe(void *library, const kb_module **module, kb_error *err);
+
+#endif

@@ -1,0 +1,247 @@
+/* Owns the handling of XLA's calls of public targets: counts, attributes by name, and the stream.
+ */
+#include "source/kb_slot.h"
+
+#include "core/kb_attrs.h"
+#include "core/kb_dtype.h"
+#include "core/kb_handler.h"
+#include "core/kb_memory.h"
+#include "cuda/kb_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct bound_attribute {
+    const char *name;
+    size_t name_size;
+    int32_t dtype;
+    uint32_t index; /* in the function's order */
+} bound_attribute;
+
+typedef struct bound {
+    const struct bound *before; /* which XLA may be in still */
+    kb_kernel kernel; /* name and counts */
+    kb_source_step step;
+    bool any_inputs;
+    bool any_outputs;
+    bool graph;
+    const bound_attribute *attributes; /* sorted by name, as XLA's are */
+} bound;
+
+static bool holds_bits(int32_t given, int32_t wanted)
+{
+    return given == KB_DTYPE_U16 && (wanted == KB_DTYPE_F16 || wanted == KB_DTYPE_BF16);
+}
+
+/* A complex number comes as its two parts: XLA has no complex attributes. */
+static const void *read_parts(const kb_xla_array *array, int32_t wanted)
+{
+    int32_t part = wanted == KB_DTYPE_C64 ? KB_DTYPE_F32 : KB_DTYPE_F64;
+    bool complex = wanted == KB_DTYPE_C64 || wanted == KB_DTYPE_C128;
+    return complex && array->dtype == part && array->size == 2 ? array->data : NULL;
+}
+
+/* NULL if the value is not of the wanted type. */
+static const void *read_value(int32_t type, const void *value, int32_t wanted)
+{
+    if (type == KB_XLA_ATTR_ARRAY)
+        return read_parts(value, wanted);
+    const kb_xla_scalar *scalar = value;
+    if (type != KB_XLA_ATTR_SCALAR)
+        return NULL;
+    return scalar->dtype == wanted || holds_bits(scalar->dtype, wanted) ? scalar->value : NULL;
+}
+
+static KB_COLD kb_status refuse_value(const bound *b, const bound_attribute *a, int32_t type,
+                                      const void *value, kb_error *err)
+{
+    const char *given = "no scalar";
+    if (type == KB_XLA_ATTR_SCALAR)
+        given = kb_dtype_name(((const kb_xla_scalar *)value)->dtype);
+    const char *wanted = kb_dtype_name(a->dtype);
+    if (a->dtype == KB_DTYPE_C64 || a->dtype == KB_DTYPE_C128)
+        return kb_error_set(err, KB_INVALID_ARGUMENT,
+                            "%s: attribute '%s' is %s, expected %s: pass its parts, "
+                            "numpy.array([re, im], numpy.%s)",
+                            b->kernel.name, a->name, given, wanted,
+                            a->dtype == KB_DTYPE_C64 ? "float32" : "float64");
+    if (a->dtype == KB_DTYPE_F16 || a->dtype == KB_DTYPE_BF16)
+        return kb_error_set(err, KB_INVALID_ARGUMENT,
+                            "%s: attribute '%s' is %s, expected the bits of a %s: pass "
+                            "numpy.asarray(value, %s).view(numpy.uint16)[()]",
+                            b->kernel.name, a->name, given, wanted, wanted);
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s: attribute '%s' is %s, expected %s: pass numpy.%s(value)",
+                        b->kernel.name, a->name, given, wanted,
+                        a->dtype == KB_DTYPE_PRED ? "bool_" : wanted);
+}
+
+static void list_attributes(const bound *b, kb_error *err)
+{
+    for (uint32_t i = 0; i < b->step.n_attributes; i++)
+        kb_error_append(err, "%s%s:%s", i ? ", " : "", b->attributes[i].name,
+                        kb_dtype_name(b->attributes[i].dtype));
+    if (b->step.n_attributes == 0)
+        kb_error_append(err, "none");
+}
+
+static KB_COLD kb_status refuse_attributes(const bound *b, const kb_xla_attrs *attrs, kb_error *err)
+{
+    kb_error_set(err, KB_INVALID_ARGUMENT, "%s: attributes ", b->kernel.name);
+    for (int64_t i = 0; i < attrs->size; i++)
+        kb_error_append(err, "%s%.*s", i ? ", " : "", (int)attrs->names[i]->size,
+                        attrs->names[i]->data);
+    kb_error_append(err, attrs->size ? " came, expected " : "were left out, expected ");
+    list_attributes(b, err);
+    return KB_INVALID_ARGUMENT;
+}
+
+static kb_status read_attributes(const bound *b, const kb_xla_attrs *attrs, const void **values,
+                                 kb_error *err)
+{
+    if (!KB_LIKELY(attrs->size == (int64_t)b->step.n_attributes))
+        return refuse_attributes(b, attrs, err);
+    for (int64_t i = 0; i < attrs->size; i++) {
+        const bound_attribute *a = &b->attributes[i];
+        if (!KB_LIKELY(kb_attrs_named(attrs->names[i], a->name, a->name_size)))
+            return refuse_attributes(b, attrs, err);
+        const void *value = read_value(attrs->types[i], attrs->values[i], a->dtype);
+        if (!KB_LIKELY(value != NULL))
+            return refuse_value(b, a, attrs->types[i], attrs->values[i], err);
+        values[a->index] = value;
+    }
+    return KB_OK;
+}
+
+static KB_COLD kb_status refuse_counts(const bound *b, const kb_xla_frame *xla, kb_error *err)
+{
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s: %lld inputs and %lld outputs came, expected %u and %u",
+                        b->kernel.name, (long long)xla->args.size, (long long)xla->rets.size,
+                        b->kernel.n_inputs, b->kernel.n_outputs);
+}
+
+static bool counts_fit(const bound *b, const kb_xla_frame *xla)
+{
+    if (xla->args.size > KB_BUFFERS_MAX || xla->rets.size > KB_BUFFERS_MAX)
+        return false;
+    return (b->any_inputs || xla->args.size == b->kernel.n_inputs) &&
+           (b->any_outputs || xla->rets.size == b->kernel.n_outputs);
+}
+
+static kb_status run(const kb_source_step *step, kb_frame *frame, kb_error *err)
+{
+    if (!step->cuda)
+        return kb_source_run(step, frame, err);
+    kb_stream_scope scope;
+    kb_status s = kb_stream_enter(&scope, frame, err);
+    if (s != KB_OK)
+        return s;
+    s = kb_source_run(step, frame, err);
+    kb_stream_leave(&scope);
+    return s;
+}
+
+static kb_status execute(const bound *b, const kb_xla_frame *xla, kb_error *err)
+{
+    if (!KB_LIKELY(counts_fit(b, xla)))
+        return refuse_counts(b, xla, err);
+    const void *values[KB_ATTRIBUTES_MAX];
+    kb_status s = read_attributes(b, &xla->attrs, values, err);
+    if (!KB_LIKELY(s == KB_OK))
+        return s;
+    kb_kernel kernel = b->kernel; /* with the counts of this call */
+    kernel.n_inputs = (uint32_t)xla->args.size;
+    kernel.n_outputs = (uint32_t)xla->rets.size;
+    kb_source_step step = b->step;
+    step.attributes = values;
+    kb_frame frame = {
+        .kernel = &kernel,
+        .xla = xla,
+        .inputs = xla->args.buffers,
+        .outputs = xla->rets.buffers,
+        .n_slices = 1,
+    };
+    return run(&step, &frame, err);
+}
+
+static void *handle(kb_slot *slot, void *given)
+{
+    kb_xla_frame *frame = given;
+    const bound *b = __atomic_load_n(&slot->target, __ATOMIC_ACQUIRE);
+    if (frame->extension_start &&
+        kb_handler_answer(frame, b->graph ? KB_XLA_TRAIT_COMMAND_BUFFER : 0))
+        return NULL;
+    kb_error err;
+    return KB_LIKELY(execute(b, frame, &err) == KB_OK) ? NULL : kb_handler_fail(frame, &err);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const bound_attribute *)a)->name, ((const bound_attribute *)b)->name);
+}
+
+static size_t text_size(const kb_slot_target *target)
+{
+    size_t size = strlen(target->name) + 1;
+    for (uint32_t i = 0; i < target->step.n_attributes; i++)
+        size += strlen(target->attributes[i].name) + 1;
+    return size;
+}
+
+static const char *put_text(char **at, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    const char *copy = memcpy(*at, text, size);
+    *at += size;
+    return copy;
+}
+
+/* One block, never freed. */
+static bound *bound_new(const kb_slot_target *target)
+{
+    uint32_t n = target->step.n_attributes;
+    bound *b = kb_calloc(1, sizeof *b + n * sizeof(bound_attribute) + text_size(target));
+    if (!b)
+        return NULL;
+    bound_attribute *attributes = (bound_attribute *)(b + 1);
+    char *text = (char *)(attributes + n);
+    b->kernel.name = put_text(&text, target->name);
+    b->kernel.source = "";
+    b->any_inputs = target->n_inputs == KB_ANY_COUNT;
+    b->any_outputs = target->n_outputs == KB_ANY_COUNT;
+    b->kernel.n_inputs = b->any_inputs ? 0 : (uint32_t)target->n_inputs;
+    b->kernel.n_outputs = b->any_outputs ? 0 : (uint32_t)target->n_outputs;
+    b->step = target->step;
+    b->step.attributes = NULL;
+    b->graph = target->graph;
+    b->attributes = attributes;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *name = put_text(&text, target->attributes[i].name);
+        attributes[i] = (bound_attribute){name, strlen(name), target->attributes[i].dtype, i};
+    }
+    if (n > 1)
+        qsort(attributes, n, sizeof *attributes, by_name);
+    return b;
+}
+
+kb_status kb_slot_bind(kb_slot *slot, const kb_slot_target *target, kb_error *err)
+{
+    const bound *before = __atomic_load_n(&slot->target, __ATOMIC_ACQUIRE);
+    if (target->step.n_attributes > KB_ATTRIBUTES_MAX)
+        return kb_error_set(err, KB_INVALID_ARGUMENT, "%s: %u attributes, at most %d are possible",
+                            target->name, target->step.n_attributes, KB_ATTRIBUTES_MAX);
+    if (before && before->graph && !target->graph)
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "%s: allow_cuda_graph=False, where the target was registered with "
+                            "graphs, which XLA does not forget: choose another name",
+                            target->name);
+    bound *b = bound_new(target);
+    if (!b)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory for the target",
+                            target->name);
+    b->before = before;
+    slot->handle = handle;
+    __atomic_store_n(&slot->target, b, __ATOMIC_RELEASE);
+    return KB_OK;
+}

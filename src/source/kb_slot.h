@@ -1,0 +1,32 @@
+/* Public targets, "module.function": XLA calls them by a handler of the module itself, which hands
+ * its frame to the slot; the slot holds what the function is. Any thread may enter. */
+#ifndef KB_SLOT_H
+#define KB_SLOT_H
+
+#include "core/kb_error.h"
+#include "kernbridge/module.h"
+#include "source/kb_source.h"
+
+enum { KB_ANY_COUNT = -1 };
+
+typedef struct kb_slot_attribute {
+    const char *name;
+    int32_t dtype; /* XLA's code */
+} kb_slot_attribute;
+
+/* A function as XLA's own call of it is checked. */
+typedef struct kb_slot_target {
+    const char *name; /* for messages: "load_cpp_inline 'module.function'" */
+    int32_t n_inputs; /* or KB_ANY_COUNT */
+    int32_t n_outputs;
+    bool graph; /* may be captured into a command buffer */
+    kb_source_step step;
+    const kb_slot_attribute *attributes; /* step.n_attributes of them, in the function's order */
+} kb_slot_target;
+
+/* Makes the slot call the target, of which it takes a copy that is kept for the process's life,
+ * like the modules themselves: XLA may be in the old one. KB_FAILED_PRECONDITION if the slot is in
+ * graphs, as XLA was told at its registration, and the target may not be. */
+kb_status kb_slot_bind(kb_slot *slot, const kb_slot_target *target, kb_error *err);
+
+#endif

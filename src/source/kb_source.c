@@ -1,0 +1,199 @@
+/* Owns the way from a frame to a kernel written in C, C++ or CUDA: its tensors, its services, and
+ * what becomes of its failures. */
+#include "source/kb_source.h"
+
+#include "core/kb_memory.h"
+#include "core/kb_plan.h"
+#include "core/kb_pool.h"
+#include "cuda/kb_stream.h"
+#include "source/kb_tensors.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCRATCH_ALIGNMENT = 64 };
+
+typedef struct scratch {
+    struct scratch *next;
+} scratch;
+
+typedef struct running {
+    kb_call call;
+    const kb_frame *frame;
+    kb_error *err;
+    bool cuda;
+    atomic_bool failed;
+    _Atomic(scratch *) memory;
+} running;
+
+static running *running_of(const kb_call *call)
+{
+    return call->context;
+}
+
+static bool is_failure(int code)
+{
+    switch (code) {
+#define KB_STATUS_CASE(name, number) case number:
+        KB_STATUS_LIST(KB_STATUS_CASE)
+#undef KB_STATUS_CASE
+        return code != KB_OK;
+    default:
+        return false;
+    }
+}
+
+/* The first failure is told; a kernel's threads may have more. */
+static KB_COLD __attribute__((format(printf, 3, 4))) int fail(const kb_call *call, int code,
+                                                              const char *format, ...)
+{
+    running *r = running_of(call);
+    kb_status status = is_failure(code) ? (kb_status)code : KB_INTERNAL;
+    if (atomic_exchange(&r->failed, true))
+        return (int)status;
+    kb_error_set(r->err, status, "%s: ", r->frame->kernel->name);
+    size_t length = strlen(r->err->message);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(r->err->message + length, KB_ERROR_CAPACITY - length, format, args);
+    va_end(args);
+    return (int)status;
+}
+
+/* Blocks begin with their link, in a line of their own. */
+static void *take_scratch(const kb_call *call, size_t bytes)
+{
+    running *r = running_of(call);
+    if (r->cuda || bytes == 0 || bytes > SIZE_MAX - (size_t)(3 * SCRATCH_ALIGNMENT))
+        return NULL;
+    scratch *block = kb_calloc(1, bytes + (size_t)(2 * SCRATCH_ALIGNMENT));
+    if (!block)
+        return NULL;
+    block->next = atomic_load(&r->memory);
+    while (!atomic_compare_exchange_weak(&r->memory, &block->next, block))
+        continue;
+    uintptr_t past = (uintptr_t)(block + 1) + SCRATCH_ALIGNMENT - 1;
+    return (char *)block + (past / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT - (uintptr_t)block);
+}
+
+static void free_scratch(running *r)
+{
+    for (scratch *block = atomic_load(&r->memory), *next; block; block = next) {
+        next = block->next;
+        kb_free(block);
+    }
+}
+
+static void parallel_for(const kb_call *call, int64_t count, kb_range_function *function,
+                         void *data)
+{
+    const running *r = running_of(call);
+    if (!r->cuda)
+        kb_pool_for(r->frame->xla, count, function, data);
+    else if (count > 0)
+        function(data, 0, count);
+}
+
+static const kb_services services = {
+    .struct_size = sizeof(kb_services),
+    .abi = KB_ABI,
+    .fail = fail,
+    .scratch = take_scratch,
+    .parallel_for = parallel_for,
+};
+
+static KB_COLD kb_status describe_code(const running *r, int code, kb_error *err)
+{
+    if (atomic_load(&r->failed))
+        return err->status;
+    return kb_error_set(err, is_failure(code) ? (kb_status)code : KB_INTERNAL,
+                        "%s: the function returned %d", r->frame->kernel->name, code);
+}
+
+/* Errors that launches left behind, whether or not the kernel looked for them. */
+static kb_status check_launches(const kb_source_step *step, const kb_frame *frame, kb_error *err)
+{
+    const char *what = NULL;
+    int code = step->last_error(&what);
+    if (!KB_LIKELY(code == 0))
+        return kb_error_set(err, KB_INTERNAL, "%s: a launch failed with CUDA runtime error %d, %s",
+                            frame->kernel->name, code, what ? what : "unknown");
+    if (KB_LIKELY(!kb_stream_synchronizes()))
+        return KB_OK;
+    const kb_driver *cu = kb_driver_get(err);
+    kb_cu_result result = cu ? kb_stream_wait(cu, frame->stream) : KB_CU_SUCCESS;
+    return result == KB_CU_SUCCESS
+               ? KB_OK
+               : kb_driver_fail(err, cu, result, "cuStreamSynchronize", frame->kernel->name);
+}
+
+kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err)
+{
+    const kb_source_step *step = given;
+    kb_tensors tensors;
+    kb_status s = kb_tensors_open(&tensors, frame, step->cuda, err);
+    if (!KB_LIKELY(s == KB_OK))
+        return s;
+    running r = {
+        .call = {.struct_size = sizeof(kb_call),
+                 .abi = KB_ABI,
+                 .services = &services,
+                 .context = &r,
+                 .stream = step->cuda ? frame->stream : NULL,
+                 .device = step->cuda ? frame->device : 0,
+                 .n_inputs = (int32_t)frame->kernel->n_inputs,
+                 .n_outputs = (int32_t)frame->kernel->n_outputs,
+                 .n_attributes = (int32_t)step->n_attributes,
+                 .inputs = tensors.list,
+                 .outputs = tensors.list + frame->kernel->n_inputs,
+                 .attributes = step->attributes},
+        .frame = frame,
+        .err = err,
+        .cuda = step->cuda,
+    };
+    const char *stale;
+    if (step->last_error)
+        (void)step->last_error(&stale); /* of somebody else's making */
+    int code = step->run(&r.call);
+    if (!KB_LIKELY(code == 0) || atomic_load_explicit(&r.failed, memory_order_relaxed))
+        s = describe_code(&r, code, err);
+    else if (step->last_error)
+        s = check_launches(step, frame, err);
+    if (atomic_load_explicit(&r.memory, memory_order_relaxed))
+        free_scratch(&r);
+    kb_tensors_close(&tensors);
+    return s;
+}
+
+typedef struct owned {
+    kb_source_step step;
+    const void *pointers[];
+} owned;
+
+kb_status kb_source_plan(const kb_source_step *step, const size_t *sizes, kb_kernel *kernel,
+                         kb_step *plan_step, kb_error *err)
+{
+    kb_plan_set_runner(KB_STEP_SOURCE, kb_source_run);
+    size_t slots = (size_t)step->n_attributes * KB_ATTRIBUTE_SIZE_MAX;
+    size_t head = sizeof(owned) + step->n_attributes * sizeof(void *);
+    head = (head + KB_ATTRIBUTE_SIZE_MAX - 1) / KB_ATTRIBUTE_SIZE_MAX * KB_ATTRIBUTE_SIZE_MAX;
+    owned *own = step->n_attributes <= KB_ATTRIBUTES_MAX ? kb_calloc(1, head + slots) : NULL;
+    if (!own)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory for %u attributes, or over %d",
+                            kernel->name, step->n_attributes, KB_ATTRIBUTES_MAX);
+    own->step = *step;
+    own->step.attributes = own->pointers;
+    for (uint32_t i = 0; i < step->n_attributes; i++) {
+        char *at = (char *)own + head + (size_t)i * KB_ATTRIBUTE_SIZE_MAX;
+        size_t size = sizes[i] < KB_ATTRIBUTE_SIZE_MAX ? sizes[i] : KB_ATTRIBUTE_SIZE_MAX;
+        own->pointers[i] = memcpy(at, step->attributes[i], size);
+    }
+    *plan_step = (kb_step){.kind = KB_STEP_SOURCE, .other = &own->step};
+    kernel->plan = (kb_plan){.n_steps = 1, .steps = plan_step};
+    kernel->owner = own;
+    kernel->free_owner = kb_free;
+    return KB_OK;
+}

@@ -1,0 +1,34 @@
+/* A step of a plan that calls a function of a module built from source, on what the public header
+ * kernbridge/kernbridge.h describes. Any thread may enter. */
+#ifndef KB_SOURCE_H
+#define KB_SOURCE_H
+
+#include "core/kb_error.h"
+#include "core/kb_frame.h"
+#include "kernbridge/kernbridge.h"
+
+#include <stdbool.h>
+
+enum { KB_ATTRIBUTES_MAX = 256, KB_ATTRIBUTE_SIZE_MAX = 16 };
+
+typedef int kb_source_function(const kb_call *call);
+typedef int kb_source_last_error(const char **name);
+
+typedef struct kb_source_step {
+    kb_source_function *run;
+    kb_source_last_error *last_error; /* takes CUDA's error of this thread; NULL on the CPU */
+    bool cuda;
+    uint32_t n_attributes;
+    const void *const *attributes;
+} kb_source_step;
+
+/* Calls the function on the buffers of the frame. A failure has the words that the function gave.
+ */
+kb_status kb_source_run(const void *step, const kb_frame *frame, kb_error *err);
+
+/* Makes the description of an operation that calls `step` with these attributes; its owner is what
+ * the step points to. `values` are copied. */
+kb_status kb_source_plan(const kb_source_step *step, const size_t *sizes, kb_kernel *kernel,
+                         kb_step *plan_step, kb_error *err);
+
+#endif

@@ -1,0 +1,138 @@
+/* Proves that a shared loop does every index once, with threads or without, whoever comes, and when
+ * tasks begin late, which may be after the loop is over. */
+#include "core/kb_memory.h"
+#include "core/kb_pool.h"
+#include "fake_xla.h"
+#include "kb_test.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { N_MAX = 10000 };
+
+typedef struct seen {
+    _Atomic(int) times[N_MAX];
+    atomic_long parts;
+    atomic_long others; /* parts that another thread took */
+    pthread_t caller;
+    long pause_ns;
+} seen;
+
+static seen record;
+
+static void look(void *data, int64_t begin, int64_t end)
+{
+    seen *s = data;
+    atomic_fetch_add(&s->parts, 1);
+    if (!pthread_equal(pthread_self(), s->caller)) {
+        atomic_fetch_add(&s->others, 1);
+    } else if (s->pause_ns) {
+        struct timespec pause = {0, s->pause_ns};
+        nanosleep(&pause, NULL);
+    }
+    for (int64_t i = begin; i < end; i++)
+        atomic_fetch_add(&s->times[i], 1);
+}
+
+static void run(int64_t count, long pause_ns)
+{
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    memset(&record, 0, sizeof record);
+    record.caller = pthread_self();
+    record.pause_ns = pause_ns;
+    kb_pool_for(&f.frame, count, look, &record);
+    for (int64_t i = 0; i < N_MAX; i++)
+        if (atomic_load(&record.times[i]) != (i < count))
+            CHECK_INT(atomic_load(&record.times[i]), i < count);
+    CHECK_INT(fake_errors_alive(), 0);
+    fake_frame_free(&f);
+}
+
+static void test_counts(void)
+{
+    const int64_t counts[] = {0, -1, 1, 2, 3, 5, 7, 16, 17, 1000, N_MAX};
+    for (int threads = 1; threads <= 6; threads++) {
+        fake_pool_set(threads, false);
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+            run(counts[i] < 0 ? 0 : counts[i], 0);
+        fake_pool_join();
+    }
+}
+
+static void test_one_thread_takes_all_at_once(void)
+{
+    fake_pool_set(1, false);
+    run(1000, 0);
+    CHECK_INT(atomic_load(&record.parts), 1);
+    fake_pool_set(4, false);
+    run(1, 0);
+    CHECK_INT(atomic_load(&record.parts), 1);
+    fake_pool_join();
+}
+
+static void test_others_help(void)
+{
+    fake_pool_set(4, false);
+    run(64, 2000000); /* the caller is slow */
+    CHECK(atomic_load(&record.others) > 0);
+    fake_pool_join();
+}
+
+static void test_refused(void)
+{
+    fake_pool_set(4, true);
+    run(100, 0);
+    CHECK_INT(atomic_load(&record.others), 0);
+    fake_pool_set(4, false);
+}
+
+static void test_no_memory(void)
+{
+    kb_memory_fail_nth(1);
+    run(100, 0);
+    CHECK_INT(atomic_load(&record.parts), 1);
+    kb_memory_fail_nth(0);
+}
+
+/* Several loops at once, each with tasks of its own. */
+static void *loop_of_one_thread(void *data)
+{
+    seen *s = data;
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    s->caller = pthread_self();
+    kb_pool_for(&f.frame, N_MAX, look, s);
+    fake_frame_free(&f);
+    return NULL;
+}
+
+static void test_many_at_once(void)
+{
+    enum { LOOPS = 8 };
+    seen *all = calloc(LOOPS, sizeof *all);
+    pthread_t threads[LOOPS];
+    fake_pool_set(3, false);
+    for (int i = 0; i < LOOPS; i++)
+        pthread_create(&threads[i], NULL, loop_of_one_thread, &all[i]);
+    for (int i = 0; i < LOOPS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < LOOPS; i++)
+        for (int64_t k = 0; k < N_MAX; k++)
+            if (atomic_load(&all[i].times[k]) != 1)
+                CHECK_INT(atomic_load(&all[i].times[k]), 1);
+    fake_pool_join();
+    free(all);
+}
+
+int main(void)
+{
+    test_counts();
+    test_one_thread_takes_all_at_once();
+    test_others_help();
+    test_refused();
+    test_no_memory();
+    test_many_at_once();
+    return kb_test_end("test_pool");
+}
