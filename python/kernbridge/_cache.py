@@ -4,8 +4,10 @@ Owns the folder, the format of a file in it, and who may have written it: code i
 files. Any thread and any process may enter at any time, without locks: a file appears whole or not
 at all, and its name is the digest of its meaning, so it does not matter who wrote it last.
 
-KERNBRIDGE_CACHE_DIR names the folder; empty or 0, nothing is kept. A cache that cannot be read or
-written never fails a caller.
+`set_cache_dir` or else KERNBRIDGE_CACHE_DIR names the folder; empty or 0, nothing is kept. A cache
+that cannot be read or written never fails a caller.
+
+A file's time of modification tells when it was last used, to `STAMP` seconds.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import stat
 import struct
 import tempfile
+import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +36,11 @@ _HEADER = struct.Struct(f"<{len(_MAGIC)}sBI")  # magic, format, number of parts
 _LENGTH = struct.Struct("<Q")
 _DIGEST = hashlib.sha256().digest_size
 
+STAMP = 300
+"""Seconds for which a use is not noted again: a hit writes nothing."""
+
 _warned = False
+_chosen: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,8 @@ class Artefact:
 
 def directory() -> Path | None:
     """The folder of the cache, None where it is switched off. It need not exist."""
+    if _chosen is not None:
+        return _chosen
     chosen = os.environ.get(VARIABLE)
     if chosen in ("", "0"):
         return None
@@ -67,6 +76,33 @@ def directory() -> Path | None:
     except (OSError, RuntimeError, ImportError) as e:  # no home, no working folder
         _warn("of this user", e)
         return None
+
+
+def set_cache_dir(path: str | os.PathLike[str] | None) -> None:
+    """Choose the folder of the cache for this process, over KERNBRIDGE_CACHE_DIR.
+
+    Parameters
+    ----------
+    path : path or None
+        It need not exist; None returns to the environment's choice.
+
+    Examples
+    --------
+    >>> import kernbridge._cache as cache
+    >>> cache.set_cache_dir("/tmp/kernels")
+    >>> cache.get_cache_dir()
+    PosixPath('/tmp/kernels')
+    >>> cache.set_cache_dir(None)
+    """
+    global _chosen
+    if path is not None and not os.fspath(path):
+        raise ValueError("set_cache_dir: the path is empty; expected a folder, or None")
+    _chosen = None if path is None else Path(path).expanduser().absolute()
+
+
+def get_cache_dir() -> Path | None:
+    """The folder of the cache; None where KERNBRIDGE_CACHE_DIR switches it off."""
+    return directory()
 
 
 def load(kind: str, key: bytes) -> Artefact | None:
@@ -161,9 +197,17 @@ def _read(path: Path) -> bytes | None:
             about = os.fstat(fd)
             if not stat.S_ISREG(about.st_mode) or not _is_ours(about):
                 return None
+            note_use(fd, about)
             return file.read()
     except OSError:
         return None
+
+
+def note_use(file: int | str, about: os.stat_result) -> None:
+    """Remember that a file is used, for the size limit; `about` is what the file is now."""
+    if time.time() - about.st_mtime > STAMP:
+        with contextlib.suppress(OSError):
+            os.utime(file)
 
 
 def _is_ours(about: os.stat_result) -> bool:

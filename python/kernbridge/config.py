@@ -11,7 +11,12 @@ Examples
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kernbridge import _core
+
+if TYPE_CHECKING:
+    from kernbridge._architectures import Architecture, Spelling
 
 
 def set_numba_num_threads(n: int | None) -> None:
@@ -51,33 +56,116 @@ def get_numba_num_threads() -> int | None:
     return _core.get_num_threads() or None
 
 
-_architectures: tuple[tuple[int, int], ...] | None = None
+_architectures: tuple[Architecture, ...] | None = None
 
 
-def set_cuda_architectures(architectures: str | None) -> None:
+def set_cuda_architectures(architectures: Spelling) -> None:
     """Choose the GPUs that kernels are compiled for from now on.
 
     By default these are the GPUs of this machine, or, where it has none, one of each generation
     that CUDA 13 compiles for. The environment variable KERNBRIDGE_CUDA_ARCHS does the same.
+    `set_compute_capability` is another name of this setting.
 
     Parameters
     ----------
-    architectures : str or None
-        Compute capabilities, as in "8.0, 9.0" or "sm_90"; None returns to the default.
+    architectures : str, number, list or None
+        Compute capabilities, as in "8.0, 9.0", "sm_90" or ["8.6", "9.0a"]; None returns to the
+        default. A suffix serves CUDA sources; kernels of Numba are compiled without.
 
     Raises
     ------
     ValueError
-        If `architectures` names none.
+        If `architectures` names none, or one that is too old.
     """
-    from kernbridge import _cuda_toolchain
+    from kernbridge import _architectures as reader
+    from kernbridge._errors import UnsupportedArchError
 
-    global _architectures
-    _architectures = (
-        None if architectures is None else _cuda_toolchain.read_architectures(architectures)
-    )
+    try:
+        chosen = None if architectures is None else reader.read(architectures, "cuda architecture")
+    except UnsupportedArchError as e:
+        raise ValueError(str(e)) from None
+    _set_architectures(chosen)
 
 
 def get_cuda_architectures() -> tuple[tuple[int, int], ...] | None:
     """What `set_cuda_architectures` chose, as (major, minor), or None."""
+    if _architectures is None:
+        return None
+    return tuple(sorted({(major, minor) for major, minor, _ in _architectures}))
+
+
+def set_compute_capability(value: Spelling) -> None:
+    """Choose the GPUs that kernels are compiled for from now on: `set_cuda_architectures`.
+
+    Parameters
+    ----------
+    value : str, number, list or None
+        Compute capabilities, as in "8.6", "sm_86" or ["8.0", "9.0a"]; None returns to the default.
+
+    Raises
+    ------
+    ValueError
+        If `value` is no compute capability.
+    UnsupportedArchError
+        If it is older than 5.0.
+
+    Examples
+    --------
+    >>> from kernbridge import config
+    >>> config.set_compute_capability(["8.0", "9.0a"])
+    >>> config.get_compute_capability()
+    ['sm_80', 'sm_90a']
+    >>> config.set_compute_capability(None)
+    """
+    from kernbridge import _architectures as reader
+
+    _set_architectures(None if value is None else reader.read(value))
+
+
+def get_compute_capability() -> list[str] | None:
+    """What `set_compute_capability` chose, as in ["sm_86"], or None."""
+    from kernbridge import _architectures as reader
+
+    return None if _architectures is None else [reader.name(a) for a in _architectures]
+
+
+def chosen_architectures() -> tuple[Architecture, ...] | None:
+    """The setting as (major, minor, suffix), or None."""
     return _architectures
+
+
+def _set_architectures(chosen: tuple[Architecture, ...] | None) -> None:
+    global _architectures
+    _architectures = chosen
+
+
+_system_nvcc: bool | None = None
+
+
+def prefer_system_nvcc(prefer: bool | None = True) -> None:
+    """Choose which nvcc comes first where CUDA_HOME and its like name none.
+
+    Without this setting KERNBRIDGE_NVCC_PREFER=pip or =system decides, else NVIDIA's wheels of this
+    Python come before PATH and /usr/local/cuda.
+
+    Parameters
+    ----------
+    prefer : bool or None
+        True: PATH and /usr/local/cuda come first; False: the wheels do; None returns to the
+        environment's choice.
+
+    Examples
+    --------
+    >>> from kernbridge import config
+    >>> config.prefer_system_nvcc(True)
+    >>> config.prefer_system_nvcc(None)
+    """
+    if prefer is not None and not isinstance(prefer, bool):
+        raise TypeError(f"prefer_system_nvcc: prefer is {prefer!r}, expected True, False or None")
+    global _system_nvcc
+    _system_nvcc = prefer
+
+
+def prefers_system_nvcc() -> bool | None:
+    """What `prefer_system_nvcc` chose, or None."""
+    return _system_nvcc

@@ -197,6 +197,32 @@ def test_where_by_default(monkeypatch, tmp_path):
     assert _cache.load("cubin", KEY) == ARTEFACT
 
 
+def test_chosen_in_the_process(folder, tmp_path, monkeypatch):
+    """It is stronger than the environment, also where that switches the cache off."""
+    try:
+        for value in (str(folder), "0"):
+            monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", value)
+            _cache.set_cache_dir(str(tmp_path / "chosen"))
+            assert _cache.get_cache_dir() == _cache.directory() == tmp_path / "chosen"
+            _cache.store("cubin", KEY, ARTEFACT)
+            assert _cache.load("cubin", KEY) == ARTEFACT
+            _cache.set_cache_dir(None)
+            assert _cache.load("cubin", KEY) is None
+    finally:
+        _cache.set_cache_dir(None)
+    assert _cache.get_cache_dir() is None
+
+
+def test_a_use_is_noted_now_and_then(path):
+    """So that the least recently used goes first, and a hit usually writes nothing."""
+    written = path.stat().st_mtime_ns
+    _cache.load("cubin", KEY)
+    assert path.stat().st_mtime_ns == written
+    os.utime(path, (1, 1))
+    _cache.load("cubin", KEY)
+    assert path.stat().st_mtime_ns >= written
+
+
 def test_relative_and_home(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -1,0 +1,231 @@
+"""A source becomes a shared library: from the cache, or by a compiler.
+
+Any thread and any process may build the same thing at any time: one of them does, the others wait
+and take what it made. A library appears whole or not at all, under a name that no other content
+has, and is never written again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from kernbridge import _build_command, _build_manifest, _cache, _cache_limit, _toolchain
+from kernbridge._architectures import Architecture
+from kernbridge._build_command import Job
+from kernbridge._build_manifest import Entry, Places
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to build.
+
+    Attributes
+    ----------
+    name : str
+        Of the module.
+    language : str
+        "c", "c++" or "cuda".
+    source : str
+        The whole translation unit, with #line directives of its own.
+    spec : str
+        Whatever else the library stands for: another text is another library.
+    cflags, ldflags : tuple of str
+        The user's flags of the compiler and of the linker; they come last.
+    include_paths : tuple of str
+        The user's, in order.
+    own_include_paths : tuple of str
+        Ours: what is in them counts, not where they are.
+    architectures : tuple of (int, int, str)
+        Of GPUs, as `cuda_architectures` gives them; empty: all that nvcc knows.
+    optimization_level : int or None
+        As in -O3; None leaves it to the compiler.
+    fast_math : bool
+        Whether arithmetic may be less exact.
+    build_directory : str or None
+        A folder that gets a copy of the library.
+    verbose : bool
+        Whether to print the command and the compiler's output.
+    force_rebuild : bool
+        Whether to build even what is there.
+    """
+
+    name: str
+    language: str
+    source: str
+    spec: str
+    cflags: tuple[str, ...] = ()
+    ldflags: tuple[str, ...] = ()
+    include_paths: tuple[str, ...] = ()
+    own_include_paths: tuple[str, ...] = ()
+    architectures: tuple[Architecture, ...] = ()
+    optimization_level: int | None = 3
+    fast_math: bool = False
+    build_directory: str | None = None
+    verbose: bool = False
+    force_rebuild: bool = False
+
+    def __post_init__(self) -> None:
+        if self.language not in _build_command.SUFFIXES:
+            languages = ", ".join(map(repr, _build_command.SUFFIXES))
+            raise ValueError(f"{self.name}: language {self.language!r}, expected {languages}")
+
+
+class Built(NamedTuple):
+    """A shared library.
+
+    Attributes
+    ----------
+    path : Path
+        Where it is.
+    digest : str
+        Of all that it was built from, headers and compilers included: 64 hexadecimal digits.
+    built : bool
+        Whether this call built it.
+    """
+
+    path: Path
+    digest: str
+    built: bool
+
+
+def build(request: Request) -> Built:
+    """Give the library of a request, from the cache if it is there.
+
+    Raises
+    ------
+    KernelToolchainError
+        If a compiler is missing.
+    CompilationError
+        If the compiler refuses the source.
+
+    Examples
+    --------
+    >>> from kernbridge._build import Request, build
+    >>> request = Request("answer", "c", "int answer(void) { return 42; }", "")
+    >>> build(request).path.suffix
+    '.so'
+    """
+    job = _build_command.plan(request)
+    if not all(map(os.path.exists, job.tools)):
+        _toolchain.forget()
+        job = _build_command.plan(request)
+    root = _root()
+    found = None if request.force_rebuild else _look(root, job)
+    if found is None:
+        found = _build(root, job)
+    if request.build_directory is not None:
+        _copy(found.path, Path(request.build_directory), job.request.name)
+    return found
+
+
+def _root() -> Path:
+    """The cache's folder, or one of this process where there is none that can be written."""
+    folder = _cache.directory()
+    if folder is None:
+        return _private(os.getpid())
+    place = _cache_limit.modules(folder)
+    if place.is_dir():
+        return folder
+    try:
+        _cache._make_folders(folder, place)
+    except OSError as e:
+        _cache._warn(str(folder), e)
+        return _private(os.getpid())
+    return folder
+
+
+@functools.cache
+def _private(pid: int) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="kernbridge-"))
+
+    def remove() -> None:
+        if os.getpid() == pid:  # not in a process that was forked from this one
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def _place(root: Path, job: Job) -> tuple[Path, str]:
+    """A module's folder, and the stem of files in it."""
+    name = _build_command.safe_name(job.request.name)
+    return _cache_limit.modules(root) / f"{name}_{job.key[:16]}", name
+
+
+def _places(job: Job) -> Places:
+    own = job.request.own_include_paths
+    return Places(tuple(os.path.abspath(p).rstrip(os.sep) + os.sep for p in own))
+
+
+def _look(root: Path, job: Job, owned: bool = False) -> Built | None:
+    """The library if it is there and fits."""
+    folder, name = _place(root, job)
+    places = _places(job)
+    for entry in _build_manifest.read(folder, job.key):
+        fresh = _build_manifest.check(entry, places)
+        if fresh is None:
+            continue
+        path = _build_manifest.library(folder, name, entry.digest)
+        if not _build_manifest.is_whole(path, entry):
+            continue
+        if fresh is not entry:
+            _refresh(root, job, fresh, owned)
+        return Built(path, entry.digest, False)
+    return None
+
+
+def _refresh(root: Path, job: Job, entry: Entry, owned: bool) -> None:
+    """Note new times of files whose content is the same; not worth waiting for."""
+    from kernbridge import _build_lock
+
+    hold = contextlib.nullcontext(True) if owned else _build_lock.held(root, job.key, 0)
+    with contextlib.suppress(OSError), hold as mine:
+        if mine:
+            _build_manifest.note(_place(root, job)[0], job.key, entry)
+
+
+def _build(root: Path, job: Job) -> Built:
+    """Build, or wait for who does."""
+    from kernbridge import _build_lock, _build_run, _build_work
+
+    limit = _build_run.timeout()
+    _cache_limit.limit()  # an error in it is told before the work
+    name = job.request.name
+    waiting = _build_run.Progress(f"kernbridge: waiting for {name}, which is being built elsewhere")
+    # The other one may need as long as a compiler may run, after one that it waits for itself.
+    with _build_lock.held(root, job.key, 2 * limit + 10, waiting.tick) as mine:
+        waiting.end()
+        found = None if job.request.force_rebuild else _look(root, job, mine)
+        if found is not None:
+            return found
+        folder, stem = _place(root, job)
+        path, digest = _build_work.make(root, job, _places(job), folder, stem, mine, limit)
+    _cache_limit.grew(root, path.stat().st_size)
+    return Built(path, digest, True)
+
+
+def _copy(library: Path, folder: Path, name: str) -> None:
+    """Put a copy where the user wants one, unless it is there."""
+    target = folder / f"{_build_command.safe_name(name)}.so"
+    with contextlib.suppress(OSError):
+        if target.read_bytes() == library.read_bytes():
+            return
+    folder.mkdir(parents=True, exist_ok=True)
+    fd, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=folder)
+    try:
+        os.close(fd)
+        shutil.copyfile(library, temporary)
+        os.chmod(temporary, 0o755)
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

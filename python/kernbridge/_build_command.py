@@ -1,0 +1,246 @@
+"""Command lines of compilers, and the key of all that decides what they make."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kernbridge import _architectures, _toolchain
+from kernbridge._toolchain import Compiler, Nvcc
+
+if TYPE_CHECKING:
+    from kernbridge._build import Request
+
+RULES = 1
+"""Raised when the same request is to be built in another way."""
+SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
+
+_ENVIRONMENT = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "LD_RUN_PATH",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "NVCC_CCBIN",
+)
+"""Variables that change what a compiler makes."""
+_TAKES_PATH = ("-I", "-L", "-B", "-isystem", "-iquote", "-idirafter", "-include", "-imacros", "@")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """How to build a request here.
+
+    Attributes
+    ----------
+    tool : str
+        The compiler's path.
+    label : str
+        What people call it, as in "nvcc for sm_90".
+    tools : tuple of str
+        Programs that decide the result.
+    includes : tuple of str
+        Include folders in the order of the search: ours, then the user's.
+    inputs : tuple of str
+        Libraries, objects and option files that the user's flags name.
+    key : str
+        Of all but the contents of files, 64 hexadecimal digits.
+    """
+
+    request: Request
+    command: tuple[str, ...]
+    tool: str
+    label: str
+    tools: tuple[str, ...]
+    includes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    key: str
+
+    def fill(self, workspace: str, stem: str) -> list[str]:
+        """The command line that works in a folder."""
+        base = os.path.join(workspace, stem)
+        places = {
+            "@source": base + SUFFIXES[self.request.language],
+            "@out": base + ".so",
+            "@deps": base + ".d",
+        }
+        return [places.get(word, word) for word in self.command]
+
+
+def plan(request: Request) -> Job:
+    """Find the compilers and work out what to run.
+
+    Raises
+    ------
+    KernelToolchainError
+        If a compiler is missing.
+    """
+    own = tuple(os.path.abspath(p) for p in request.own_include_paths)
+    user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
+    if request.language == "cuda":
+        nvcc, host = _toolchain.find_nvcc(), _toolchain.find_cxx()
+        start, rest = _cuda(request, nvcc, host)
+        tool, tools = nvcc.path, (*nvcc.tools, *host.tools)
+        archs = ", ".join(map(_architectures.name, request.architectures)) or "all GPUs"
+        label = f"nvcc for {archs}"
+    else:
+        host = _toolchain.find_c() if request.language == "c" else _toolchain.find_cxx()
+        start, rest = _host(request, host)
+        tool, tools, label = host.path, host.tools, os.path.basename(host.path)
+    includes = (*own, *user)
+    command = (*start, *(f"-I{p}" for p in includes), *rest)
+    # Where our own headers are does not count, only what is in them.
+    places = {f"-I{p}": f"-I@{i}" for i, p in enumerate(own)}
+    parts: list[Any] = [
+        RULES,
+        request.language,
+        request.name,
+        request.source,
+        request.spec,
+        [places.get(word, word) for word in command],
+        tools,
+        os.uname().machine,
+        {name: value for name in _ENVIRONMENT if (value := os.environ.get(name))},
+    ]
+    flags = (*request.cflags, *request.ldflags)
+    if any(_is_relative(flag, flags[i - 1] if i else "") for i, flag in enumerate(flags)):
+        parts.append(os.getcwd())
+    if any("native" in word for word in command):
+        parts.append(_this_cpu())
+    key = hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return Job(request, command, tool, label, tools, includes, _inputs(request), key)
+
+
+def _host(request: Request, compiler: Compiler) -> tuple[list[str], list[str]]:
+    standard = "-std=c11" if request.language == "c" else "-std=c++17"
+    start = [*compiler.command, standard, *_optimize(request), "-fPIC", "-shared"]
+    start += ["-fvisibility=hidden", "-MD", "-MF", "@deps", "-o", "@out"]
+    if request.fast_math:
+        start.append("-ffast-math")
+    return start, [*request.cflags, "@source", *request.ldflags]
+
+
+def _cuda(request: Request, nvcc: Nvcc, host: Compiler) -> tuple[list[str], list[str]]:
+    start = [nvcc.path, "-std=c++17", *_optimize(request), "-shared"]
+    start += ["-Xcompiler", "-fPIC,-fvisibility=hidden", "-ccbin", host.path]
+    for argument in host.arguments:
+        start += ["-Xcompiler", argument]
+    start += _architectures.flags(request.architectures)
+    start += ["-MD", "-MF", "@deps", "-o", "@out"]
+    start += [f"-I{folder}" for folder in nvcc.include_dirs]
+    if request.fast_math:
+        start.append("--use_fast_math")
+    if _allows_any_compiler():
+        start.append("-allow-unsupported-compiler")
+    rest = [*request.cflags, "@source", *_runtime(nvcc)]
+    after = ""
+    for flag in request.ldflags:
+        rest += [flag] if after == "-Xlinker" else _for_nvcc(flag)
+        after = "" if after == "-Xlinker" else flag
+    return start, rest
+
+
+def _optimize(request: Request) -> list[str]:
+    level = request.optimization_level
+    return [] if level is None else [f"-O{level}"]
+
+
+def _runtime(nvcc: Nvcc) -> list[str]:
+    """Link libcudart, and find it where it is now; one that JAX has loaded serves instead."""
+    if not nvcc.cudart:
+        return ["-cudart", "shared"]
+    folder, name = os.path.split(nvcc.cudart)
+    link = [f"-L{folder}", "-Xlinker", f"-rpath={folder}"]
+    if name == "libcudart.so":
+        return ["-cudart", "shared", *link]
+    # A wheel has no name without a version, which -lcudart would need.
+    return ["-cudart", "none", *link, "-Xlinker", f"-l:{name}"]
+
+
+def _for_nvcc(flag: str) -> list[str]:
+    """A flag of the linker as nvcc takes it."""
+    if flag.startswith("-Wl,"):
+        return [word for part in flag[4:].split(",") for word in ("-Xlinker", part)]
+    if flag.startswith(("-l", "-L", "-Xlinker")) or _is_object(flag):
+        return [flag]
+    if flag.startswith(("-f", "-m", "-pthread", "-static-lib")):  # the host compiler's
+        return ["-Xcompiler", flag]
+    return ["-Xlinker", flag]
+
+
+def _is_object(word: str) -> bool:
+    return not word.startswith("-") and (word.endswith((".o", ".a", ".so")) or ".so." in word)
+
+
+def _allows_any_compiler() -> bool:
+    names = ("KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER", "BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER")
+    return any(os.environ.get(name, "") not in ("", "0") for name in names)
+
+
+def _is_relative(flag: str, before: str) -> bool:
+    """Whether what a flag means depends on the working folder."""
+    if flag.startswith("-"):
+        for option in _TAKES_PATH:
+            if flag.startswith(option) and flag != option:
+                return not flag[len(option) :].lstrip("=").startswith("/")
+        return False
+    path = flag.removeprefix("@")
+    return not path.startswith("/") and (before in _TAKES_PATH or os.path.exists(path))
+
+
+def _inputs(request: Request) -> tuple[str, ...]:
+    """Files that the flags name and that no compiler reports: changed, they change the library."""
+    found: list[str] = []
+    flags = [part for flag in (*request.cflags, *request.ldflags) for part in flag.split(",")]
+    folders = [f[2:] for f in flags if f.startswith("-L") and len(f) > 2]
+    for flag in flags:
+        if flag.startswith("-l") and len(flag) > 2:
+            exact = flag[2:].startswith(":")
+            names = [flag[3:]] if exact else [f"lib{flag[2:]}.so", f"lib{flag[2:]}.a"]
+            files = [os.path.join(folder, name) for folder in folders for name in names]
+            found += [file for file in files if os.path.isfile(file)][:1]
+        elif not flag.startswith("-") and os.path.isfile(flag.removeprefix("@")):
+            found.append(flag.removeprefix("@"))
+    return tuple(dict.fromkeys(os.path.abspath(path) for path in found))
+
+
+def _this_cpu() -> str:
+    """What `-march=native` looks at."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            first = file.read(1 << 16).split("\n\n", 1)[0]
+    except OSError:
+        return os.uname().nodename
+    wanted = ("model name", "flags", "features", "cpu", "vendor_id", "stepping", "model")
+    lines = [n for n in first.splitlines() if n.partition(":")[0].strip().lower() in wanted]
+    return "\n".join(lines)
+
+
+def environment(workspace: str) -> dict[str, str]:
+    """Of a compiler: its temporary files in the workspace, its messages in English."""
+    found = {k: v for k, v in os.environ.items() if k not in ("LANGUAGE", "LC_MESSAGES")}
+    found |= {"TMPDIR": workspace, "LC_ALL": "C.UTF-8"}
+    for name in ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "SOURCE_DATE_EPOCH"):
+        found.pop(name, None)
+    return found
+
+
+def safe_name(name: str) -> str:
+    """A module's name as a part of file names.
+
+    Examples
+    --------
+    >>> from kernbridge._build_command import safe_name
+    >>> safe_name("my/kernels v2")
+    'my_kernels_v2'
+    """
+    found = "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "_" for c in name)
+    return found.strip(".-")[:80] or "module"

@@ -1,0 +1,157 @@
+"""The build itself: compile in a folder of its own, look at what was read, publish."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+from kernbridge import _build_command, _build_lock, _build_manifest, _build_run
+from kernbridge._build_command import Job
+from kernbridge._build_manifest import Dependency, Entry, Places
+from kernbridge._errors import KernelToolchainError
+
+ATTEMPTS = 3
+"""Builds of one request, if its headers change meanwhile."""
+
+_LINE = re.compile(r'^#line \d+ "(.*)"', re.MULTILINE)
+
+
+def make(
+    root: Path, job: Job, places: Places, folder: Path, stem: str, owned: bool, limit: float
+) -> tuple[Path, str]:
+    """Build and publish a library; gives its path and digest.
+
+    Parameters
+    ----------
+    root : Path
+        Of the cache.
+    places : Places
+        Our include folders.
+    folder, stem : Path, str
+        Where it goes, and how its file begins.
+    owned : bool
+        Whether the caller holds the lock of the job's key.
+    limit : float
+        Seconds for the compiler.
+    """
+    with _build_lock.workspace(root, job.key, owned) as workspace:
+        for _ in range(ATTEMPTS):
+            begin = time.time_ns()
+            version, tools = _compile(job, workspace, stem, limit)
+            headers, settled = _read(job, workspace, stem, places, begin)
+            if settled:
+                break
+        digest = _digest(job.key, [*tools, *headers])
+        if not settled:  # what the compiler saw is not known: no other library has this name
+            digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
+        library = workspace / f"{stem}.so"
+        target = _build_manifest.library(folder, stem, digest)
+        shadows = _shadows(job, places, headers)
+        entry = _build_manifest.entry(digest, library, version, [*tools, *headers], shadows)
+        _publish(root, library, target, job.key, entry if settled else None)
+    return target, digest
+
+
+def _compile(job: Job, workspace: Path, stem: str, limit: float) -> tuple[str, list[Dependency]]:
+    """Run the compiler; gives its version, and the programs that decide what it makes."""
+    request = job.request
+    source = workspace / f"{stem}{_build_command.SUFFIXES[request.language]}"
+    source.write_text(request.source, encoding="utf-8", errors="surrogateescape", newline="")
+    command = job.fill(str(workspace), stem)
+    shown = _build_run.show(command, str(workspace))
+    if request.verbose:
+        print(f"kernbridge: {shown}", file=sys.stderr, flush=True)
+    progress = _build_run.Progress(f"kernbridge: building {request.name} with {job.label}")
+    tools: list[Dependency] = []
+    try:
+        before = [os.stat(path) for path in job.tools]
+        asked = _build_run.start_version(job.tool)
+        try:
+            status, output = _build_run.run(
+                command,
+                _build_command.environment(str(workspace)),
+                progress,
+                limit,
+                lambda: tools.extend(map(_build_manifest.tool, job.tools, before)),
+            )
+        finally:
+            version = _build_run.end_version(asked)
+            progress.end()
+    except OSError as e:
+        raise KernelToolchainError(f"{request.name}: {job.tool} cannot be started: {e}") from e
+    output = output.replace(str(workspace) + os.sep, "")
+    if request.verbose and output.strip():
+        print(output.rstrip("\n"), file=sys.stderr, flush=True)
+    if status != 0 or not (workspace / f"{stem}.so").is_file():
+        tool = os.path.basename(job.tool)
+        _build_run.fail(request.name, tool, status, output, shown, limit)
+    return version, tools
+
+
+def _read(
+    job: Job, workspace: Path, stem: str, places: Places, begin: int
+) -> tuple[list[Dependency], bool]:
+    """The files that a build read, and whether they are what the compiler saw."""
+    end = time.time_ns()
+    try:
+        made = (workspace / f"{stem}.d").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:  # flags of the user's that send it elsewhere
+        return [], False
+    inside = str(workspace) + os.sep
+    said = set(_LINE.findall(job.request.source))  # nvcc takes what #line says for files
+    found, settled = [], True
+    for name in (*_build_manifest.read_make(made), *job.inputs):
+        path = os.path.join(os.getcwd(), name)
+        if path.startswith(inside) or (name in said and not os.path.exists(path)):
+            continue
+        try:
+            dependency, moved = _build_manifest.header(path, places, begin, end)
+        except OSError:  # gone since
+            settled = False
+            continue
+        found.append(dependency)
+        settled = settled and not moved
+    return found, settled
+
+
+def _digest(key: str, dependencies: list[Dependency]) -> str:
+    # A time counts only where the content is not known.
+    parts = [
+        [path, f"{size} {time}" if sha == _build_manifest.UNKNOWN else sha]
+        for path, size, time, sha in dependencies
+    ]
+    return hashlib.sha256(json.dumps([key, parts]).encode()).hexdigest()
+
+
+def _shadows(job: Job, places: Places, headers: list[Dependency]) -> list[str]:
+    found: dict[str, None] = {}
+    for path, *_ in headers:
+        for shadow in _build_manifest.shadows(places.unpack(path), job.includes):
+            found[places.pack(shadow)] = None
+    return list(found)
+
+
+def _publish(root: Path, library: Path, target: Path, key: str, entry: Entry | None) -> None:
+    """Move a library to its place, then tell of it."""
+    from kernbridge import _cache
+
+    library.chmod(0o700)
+    if library.stat().st_size > _build_manifest.HASHED_LIBRARY:
+        with open(library, "rb") as file:
+            os.fsync(file.fileno())
+    for left in (2, 1, 0):
+        try:
+            _cache._make_folders(root, target.parent)
+            if library.exists():
+                os.replace(library, target)
+            if entry is not None:
+                _build_manifest.note(target.parent, key, entry)
+            return
+        except FileNotFoundError:  # the folder was removed meanwhile: it was empty
+            if not left:
+                raise

@@ -1,0 +1,42 @@
+"""The command `kernbridge`: what works here, and what the cache holds."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; gives its exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str or None
+        Those of the process by default.
+
+    Examples
+    --------
+    >>> from kernbridge.cli import main
+    >>> main(["clear", "no_such_module"])
+    0 removed
+    0
+    """
+    parser = argparse.ArgumentParser(prog="kernbridge", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("doctor", help="tell what works here, and what to install for the rest")
+    commands.add_parser("cache", help="tell where the cache is and what it holds")
+    clear = commands.add_parser("clear", help="remove compiled kernels from the cache")
+    clear.add_argument("name", nargs="?", help="of one module; without it, everything goes")
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "doctor":
+        from kernbridge import _diagnostics
+
+        return 0 if _diagnostics.print_diagnostics() else 1
+    from kernbridge import _cache, _cache_limit
+
+    if chosen.command == "clear":
+        print(f"{_cache_limit.clear_cache(chosen.name)} removed")
+        return 0
+    stats = _cache_limit.cache_stats()
+    print(f"{_cache.directory() or 'off'}: {stats.entries} entries, {stats.bytes / 1e6:.1f} MB")
+    return 0

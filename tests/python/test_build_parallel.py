@@ -1,0 +1,184 @@
+"""Many builders at once, and builders that die."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kernbridge import _build, _build_lock, _cache
+from kernbridge._build import Request, build
+
+CC = shutil.which("gcc") or shutil.which("cc")
+pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler here")
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(_cache, "_warned", False)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def request_():
+    return Request(
+        "m", "c", '__attribute__((visibility("default"))) int answer(void) { return 2; }', "spec"
+    )
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """A compiler that writes a line of what it was asked for; gives how many builds there were."""
+    log = tmp_path / "log"
+    log.touch()
+    script = tmp_path / "counting-cc"
+    write_compiler(script, f'echo "$@" >> {log}')
+    monkeypatch.setenv("CC", str(script))
+    return lambda: log.read_text().count("\n")
+
+
+def write_compiler(script, before):
+    script.write_text(f'#!/bin/sh\n[ "$1" = --version ] || {{ {before}; }}\nexec {CC} "$@"\n')
+    script.chmod(0o755)
+
+
+QUICK = f"""
+import sys, types
+# The builder without JAX, for many processes.
+sys.modules["kernbridge"] = package = types.ModuleType("kernbridge")
+package.__path__ = [{os.path.dirname(_build.__file__)!r}]
+"""
+
+CONCURRENT = (
+    QUICK
+    + """
+import time
+from kernbridge._build import Request, build
+from pathlib import Path
+while not Path("go").exists():
+    time.sleep(0.005)
+built = build(%r)
+print(built.path, built.built)
+import ctypes
+assert ctypes.CDLL(str(built.path)).answer() == 2
+"""
+)
+
+
+def test_eight_processes(request_, tmp_path, root):
+    log = tmp_path / "log"
+    write_compiler(tmp_path / "cc", f"sleep 0.3; echo x >> {log}")
+    each = [
+        subprocess.Popen(
+            [sys.executable, "-c", CONCURRENT % (request_,)],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "CC": str(tmp_path / "cc")},
+        )
+        for _ in range(8)
+    ]
+    (tmp_path / "go").touch()
+    said = [p.communicate()[0].decode().split() for p in each]
+    assert [p.returncode for p in each] == [0] * 8
+    assert log.read_text().count("x") == 1
+    assert len({path for path, _ in said}) == 1
+    assert sorted(built for _, built in said) == ["False"] * 7 + ["True"]
+    assert not list((root / "v1" / "staging").iterdir())
+
+
+def test_eight_threads(request_, compiler):
+    barrier, found = threading.Barrier(8), []
+
+    def run():
+        barrier.wait()
+        found.append(build(request_))
+
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert compiler() == 1
+    assert [b.built for b in found].count(True) == 1
+    assert len({b.path for b in found}) == 1
+
+
+def test_a_builder_that_is_killed(request_, tmp_path, root):
+    """The next one builds at once, and nothing is left behind."""
+    pids = tmp_path / "pids"
+    write_compiler(tmp_path / "cc", f"echo $$ >> {pids}; exec sleep 99")
+    program = f"{QUICK}\nfrom kernbridge._build import Request, build\nbuild({request_!r})"
+    builder = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "CC": str(tmp_path / "cc")},
+    )
+    wait_for(lambda: pids.exists() and pids.read_text().endswith("\n"))
+    os.kill(builder.pid, signal.SIGKILL)
+    builder.wait()
+    staging = root / "v1" / "staging"
+    assert len(list(staging.iterdir())) == 1
+    compiler = int(pids.read_text())
+    if shutil.which("setpriv"):
+        wait_for(lambda: not is_running(compiler))
+    elif is_running(compiler):
+        os.kill(compiler, signal.SIGKILL)
+    # Another key first: it clears up as well.
+    other = build(replace(request_, spec="another"))
+    assert other.built
+    assert list(staging.iterdir()) == []
+    assert build(request_).built
+    assert not build(request_).built
+    assert list(staging.iterdir()) == []
+
+
+def wait_for(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it did not happen in 20 s")
+
+
+def is_running(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_staging_of_a_living_builder_stays(request_, root):
+    with (
+        _build_lock.held(root, "abc", 0) as mine,
+        _build_lock.workspace(root, "abc", mine) as space,
+    ):
+        (space / "x.o").touch()
+        build(request_)
+        assert (space / "x.o").exists()
+    assert not space.exists()
+
+
+def test_lock_files_are_bounded(request_, root):
+    for i in range(5):
+        build(replace(request_, spec=str(i)))
+    names = [p.name for p in (root / "v1" / "locks").iterdir()]
+    assert all(len(n) == len("abc.lock") for n in names)
+    before = len(names)
+    for i in range(5):
+        build(replace(request_, spec=str(i), force_rebuild=True))
+    assert len(list((root / "v1" / "locks").iterdir())) == before
+
+
+def test_a_file_system_without_locks(request_, monkeypatch):
+    def refuse(*_, **__):
+        raise NotImplementedError
+
+    monkeypatch.setattr("filelock.UnixFileLock.acquire", refuse)
+    assert build(request_).built
+    assert not build(request_).built

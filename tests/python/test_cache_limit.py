@@ -1,0 +1,123 @@
+"""How large the cache may be, what goes first, and clearing it."""
+
+import os
+import shutil
+import time
+from dataclasses import replace
+
+import pytest
+from kernbridge import _cache, _cache_limit
+from kernbridge._build import Request, build
+
+pytestmark = pytest.mark.skipif(
+    (shutil.which("gcc") or shutil.which("cc")) is None, reason="no C compiler here"
+)
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def request_():
+    return Request("m", "c", "int answer(void) { return 42; }", "spec")
+
+
+def module(request, used):
+    """Build, and let it be used last so many hours ago."""
+    path = build(request).path
+    then = time.time() - used * 3600
+    os.utime(path, (then, then))
+    return path
+
+
+def test_the_least_recently_used_goes_first(request_, root, monkeypatch):
+    paths = {i: module(replace(request_, spec=str(i)), used=i) for i in (3, 1, 4, 2)}
+    artefact = key_of(5)
+    _cache.store("cubin", artefact, _cache.Artefact({}, (b"x" * 1000,)))
+    (old,) = root.rglob("*.bin")
+    os.utime(old, (1, 1))
+    size = _cache_limit.cache_stats().bytes
+    recent = build(replace(request_, spec="recent")).path
+    _cache_limit.shrink(root, size + 10**6)
+    assert all(p.exists() for p in (*paths.values(), old, recent))
+    for keep in (4, 3, 2, 1, 0):
+        one_less = _cache_limit.cache_stats().bytes - 1
+        assert _cache_limit.shrink(root, one_less) <= one_less
+        assert [i for i in (1, 2, 3, 4) if paths[i].exists()] == list(range(1, keep + 1))
+        assert not old.exists()
+    assert [paths[i].parent.exists() for i in paths] == [False] * 4
+    _cache_limit.shrink(root, 1)
+    assert recent.exists()  # somebody may be about to load it
+
+
+def key_of(n):
+    return bytes([n]) * 32
+
+
+def test_a_hit_keeps_a_library(request_, root):
+    one, two = replace(request_, spec="one"), replace(request_, spec="two")
+    used, unused = module(one, used=9), module(two, used=8)
+    build(one)
+    _cache_limit.shrink(root, _cache_limit.cache_stats().bytes - 1)
+    assert (used.exists(), unused.exists()) == (True, False)
+    assert not build(one).built
+    assert build(two).built
+
+
+def test_an_artefact_that_is_read_stays(root):
+    for n in (1, 2):
+        _cache.store("cubin", key_of(n), _cache.Artefact({"n": n}, ()))
+    for path in root.rglob("*.bin"):
+        os.utime(path, (1, 1))
+    _cache.load("cubin", key_of(1))
+    _cache_limit.shrink(root, 1)
+    assert _cache.load("cubin", key_of(1)) is not None
+    assert _cache.load("cubin", key_of(2)) is None
+
+
+def test_a_build_keeps_the_limit(request_, monkeypatch):
+    old = module(request_, used=9)
+    monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", "0")
+    build(replace(request_, spec="1"))
+    monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", "1 GB")
+    build(replace(request_, spec="2"))
+    assert old.exists()
+    monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", "1kB")
+    build(replace(request_, spec="3"))
+    assert not old.exists()
+
+
+def test_limits(monkeypatch, request_, root):
+    for text, expected in (
+        *(("", 2 * 10**9), ("0", 0), ("500MB", 500 * 10**6), ("1.5 GiB", 3 << 29), ("7", 7)),
+        *(("10k", 10_000), ("1tb", 10**12)),
+    ):
+        monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", text)
+        assert _cache_limit.limit() == expected
+    for text in ("much", "-1", "1 XB", "GB"):
+        monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", text)
+        with pytest.raises(ValueError, match="KERNBRIDGE_CACHE_SIZE"):
+            build(request_)
+    assert _cache_limit.cache_stats() == (0, 0)  # it is told before the work
+
+
+def test_clearing(request_, root):
+    requests = [replace(request_, name=n) for n in ("add", "add_more", "add_0123456789abcdef")]
+    for request in requests:
+        build(request)
+    build(replace(requests[0], spec="other"))
+    _cache.store("cubin", key_of(1), _cache.Artefact({}, ()))
+    foreign = [root / "notes.txt", root / "v1" / "notes.txt", root / "v1" / "modules" / "mine"]
+    for path in foreign:
+        path.write_text("keep me")
+    assert _cache_limit.cache_stats().entries == 5
+    assert _cache_limit.clear_cache("ad") == 0
+    assert _cache_limit.clear_cache("add") == 2
+    assert [build(r).built for r in requests] == [True, False, False]
+    assert _cache_limit.clear_cache() == 4
+    assert _cache_limit.cache_stats() == (0, 0)
+    assert all(path.exists() for path in foreign)
+    assert [build(r).built for r in requests] == [True] * 3
