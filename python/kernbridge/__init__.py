@@ -4,29 +4,82 @@ The kernel works on XLA's buffers in place. Nothing is copied, and no Python run
 runs.
 """
 
+from kernbridge._cache import get_cache_dir, set_cache_dir
+from kernbridge._cache_limit import cache_stats, clear_cache
+from kernbridge._cuda_kernel import CudaKernel, cuda_kernel
+from kernbridge._diagnostics import print_diagnostics
 from kernbridge._errors import (
+    CompilationError,
+    CUDANotInstalledError,
+    GpuArchDetectionError,
+    HeaderNotFoundError,
+    HostCompilerIncompatibleError,
+    HostCompilerNotFoundError,
     KernbridgeError,
     KernbridgeWarning,
     KernelCompilationError,
     KernelError,
+    KernelExecutionError,
+    KernelLoadError,
     KernelNotAvailableError,
+    KernelRegistrationError,
+    KernelToolchainError,
+    NvccNotFoundError,
+    UnsupportedArchError,
 )
+from kernbridge._load_binary import CudaBinary, load_binary
+from kernbridge._load_cpp import load_c_file, load_c_inline, load_cpp_file, load_cpp_inline
+from kernbridge._load_cuda import load_cuda_dir, load_cuda_file, load_cuda_inline
 from kernbridge._numba_cpu import numba_kernel
 from kernbridge._numba_cuda import numba_cuda_kernel
 from kernbridge._numba_cuda_callable import numba_cuda_callable
 from kernbridge._operation import Operation
+from kernbridge._source_module import CompiledModule, SourceFunction
+from kernbridge._source_targets import list_registered_targets, register_ffi_target
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "CUDANotInstalledError",
+    "CompilationError",
+    "CompiledModule",
+    "CudaBinary",
+    "CudaKernel",
+    "GpuArchDetectionError",
+    "HeaderNotFoundError",
+    "HostCompilerIncompatibleError",
+    "HostCompilerNotFoundError",
     "KernbridgeError",
     "KernbridgeWarning",
     "KernelCompilationError",
     "KernelError",
+    "KernelExecutionError",
+    "KernelLoadError",
     "KernelNotAvailableError",
+    "KernelRegistrationError",
+    "KernelToolchainError",
+    "NvccNotFoundError",
     "Operation",
+    "SourceFunction",
+    "UnsupportedArchError",
     "__version__",
+    "cache_stats",
+    "clear_cache",
+    "cuda_kernel",
+    "get_cache_dir",
+    "list_registered_targets",
+    "load_binary",
+    "load_c_file",
+    "load_c_inline",
+    "load_cpp_file",
+    "load_cpp_inline",
+    "load_cuda_dir",
+    "load_cuda_file",
+    "load_cuda_inline",
     "numba_cuda_callable",
     "numba_cuda_kernel",
     "numba_kernel",
+    "print_diagnostics",
+    "register_ffi_target",
+    "set_cache_dir",
 ]

@@ -38,3 +38,47 @@ def occupancy(image: bytes, entry: str, threads: int, shared: int) -> float: ...
 def set_debug(flags: int) -> None: ...
 def captures() -> tuple[int, int]: ...
 def function_stats() -> tuple[int, int, int]: ...
+def scan_source(
+    text: str, file: str, functions: tuple[tuple[str, tuple[str, ...] | None], ...] | None
+) -> tuple[tuple[Any, ...], ...]: ...
+def scan_kernel(
+    text: str, file: str, name: str, tokens: tuple[str, ...] | None
+) -> tuple[Any, ...]: ...
+def attribute_types() -> dict[str, tuple[int, int, str]]: ...
+def open_library(
+    path: str,
+) -> tuple[int, int, tuple[tuple[str, str, int, int, int], ...]]: ...
+def find_symbol(library: int, name: str) -> int: ...
+def bind_slot(
+    slot: int,
+    label: str,
+    n_inputs: int,
+    n_outputs: int,
+    attributes: tuple[tuple[str, int], ...],
+    run: int,
+    last_error: int,
+    cuda: bool,
+    graph: bool,
+) -> None: ...
+def handler_capsule(handler: int) -> Any: ...
+def register_source(
+    digest: bytes,
+    name: str,
+    source: str,
+    n_inputs: int,
+    n_outputs: int,
+    buffers: tuple[tuple[int, int, str], ...],
+    run: int,
+    last_error: int,
+    cuda: bool,
+    values: tuple[bytes, ...],
+) -> bool: ...
+def nvrtc_compile(
+    library: str,
+    source: str,
+    file: str,
+    options: tuple[str, ...],
+    headers: tuple[tuple[str, str], ...],
+    name: str,
+) -> tuple[bytes, str, str, str]: ...
+def nvrtc_version(library: str) -> int: ...

@@ -50,6 +50,8 @@ class CubinInfo:
         kernel calls and that were not inlined may take more.
     constant : int
         Bytes of constant bank 0, parameters included.
+    architecture : int
+        10 major + minor.
     """
 
     parameters: tuple[tuple[int, int], ...]
@@ -57,6 +59,7 @@ class CubinInfo:
     static_shared: int
     local: int
     constant: int
+    architecture: int
 
 
 def entries(cubin: bytes) -> tuple[str, ...]:
@@ -99,6 +102,7 @@ def read(cubin: bytes, entry: str) -> CubinInfo:
         static_shared=_shared(elf, entry),
         local=of_symbol[_FRAME_SIZE],
         constant=elf.size(f".nv.constant0.{entry}") or 0,
+        architecture=elf.architecture,
     )
 
 

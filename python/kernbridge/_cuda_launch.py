@@ -138,7 +138,7 @@ class LaunchRule:
     def _value(self, what: str, n: Any, divisor: int, buffers: Sequence[ArrayType]) -> Value:
         if _is_int(n):
             return Value(constant=-(-int(n) // divisor))
-        found = _find_dim(n, buffers)
+        found = find_dim(n, buffers)
         if found is None:
             raise ValueError(
                 f"{self.label}: {what} has the symbolic extent {n}, which is neither an extent nor "
@@ -157,7 +157,7 @@ class LaunchRule:
                 )
 
 
-def _find_dim(n: Any, buffers: Sequence[ArrayType]) -> Value | None:
+def find_dim(n: Any, buffers: Sequence[ArrayType]) -> Value | None:
     """Where a symbolic number is to be read from at run time."""
     for divisor in (1, 32, 64, 128, 256, 512, 1024):
         for b, t in enumerate(buffers):

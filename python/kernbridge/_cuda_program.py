@@ -9,12 +9,9 @@ import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kernbridge import _core
-
-if TYPE_CHECKING:
-    from kernbridge._cuda_compile import Function
 
 MAGIC = b"KBCU"
 VERSION = 2
@@ -24,6 +21,43 @@ _VALUE_KINDS = {"constant": 0, "extent": 1, "count": 2}
 _WORD_KINDS = {"constant": 0, "address": 1, "extent": 2, "stride": 3, "count": 4}
 _LAUNCH, _FILL, _COPY, _CALLBACK = 1, 2, 3, 4
 _COOPERATES, _OVERLAPS, _CLUSTERS, _AUTO_BLOCK, _ZEROES = 1, 2, 4, 8, 16
+
+
+class Function(Protocol):
+    """Machine code of a kernel. Hashed and compared by object."""
+
+    @property
+    def identity(self) -> bytes:
+        """Of its meaning."""
+        ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def entry(self) -> str:
+        """Its name in the images."""
+        ...
+
+    @property
+    def n_words(self) -> int:
+        """That its parameters take."""
+        ...
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of each parameter; none where each is a word."""
+        ...
+
+    @property
+    def images(self) -> tuple[tuple[int, bytes], ...]:
+        """(10 major + minor, cubin); (0, fatbin)."""
+        ...
+
+    @property
+    def auto_shared(self) -> int:
+        """Dynamic shared memory to reckon with when a block size is chosen."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

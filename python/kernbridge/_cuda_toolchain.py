@@ -29,7 +29,18 @@ def require(label: str) -> None:
         If Numba-CUDA is missing, or there is neither a GPU nor an architecture to compile for.
     """
     if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numba_cuda") is None:
-        raise ImportError(f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda]'")
+        raise ImportError(f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda13]'")
+    require_device(label)
+
+
+def require_device(label: str) -> None:
+    """Refuse to wrap a GPU kernel where nothing could ever run it, or where for is unknown.
+
+    Raises
+    ------
+    ImportError
+        If there is neither a GPU nor an architecture to compile for.
+    """
     count, why = _core.device_count()
     if count == 0 and not chosen_architectures():
         raise ImportError(

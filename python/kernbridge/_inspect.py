@@ -87,7 +87,9 @@ def _inspect_launch(step: Any) -> Inspection:
     function = step.function
     cc, cubin = function.images[0]
     info = _cubin.read(cubin, function.entry)
-    llvm_ir, ptx = _cuda_compile.intermediate_code(function)
+    llvm_ir, ptx = (
+        function.code() if hasattr(function, "code") else _cuda_compile.intermediate_code(function)
+    )
     shared = info.static_shared + step.shared
     return Inspection(
         name=function.name,

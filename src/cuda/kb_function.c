@@ -91,12 +91,13 @@ kb_status kb_function_get(const kb_function *from, kb_function **function, kb_er
                             from->entry);
 }
 
-/* The newest image that a device of this capability runs: of its major version, not above it. */
+/* The newest image that a device of this capability runs: of its major version, not above it. An
+ * image of capability 0 holds several, of which the driver chooses. */
 static int choose_image(const kb_function *f, uint32_t cc)
 {
     int best = -1;
     for (uint32_t i = 0; i < f->n_images; i++)
-        if (f->images[i].cc / 10 == cc / 10 && f->images[i].cc <= cc &&
+        if ((f->images[i].cc == 0 || f->images[i].cc / 10 == cc / 10) && f->images[i].cc <= cc &&
             (best < 0 || f->images[i].cc > f->images[best].cc))
             best = (int)i;
     return best;

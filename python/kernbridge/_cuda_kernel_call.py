@@ -1,0 +1,262 @@
+"""The front end of `cuda_kernel`: from a kernel's parameters and a call to a launch."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from kernbridge import _core, _cuda_program, _nvrtc, _source_attributes
+from kernbridge._cuda_call import name_buffers, native_call
+from kernbridge._cuda_launch import Launch, LaunchRule, find_dim
+from kernbridge._cuda_program import Fill, Program, Value, Word
+from kernbridge._cuda_toolchain import has_fake_driver
+from kernbridge._errors import KernelError
+from kernbridge._inspect import Inspection, inspect_launches
+from kernbridge._jax import NativeCall
+from kernbridge._source_attributes import Attribute
+from kernbridge._source_tail import Function, Parameter
+from kernbridge._spec import ArrayType, Call, call_with_shapes
+
+CALLS_KEPT = 256  # lowered calls remembered for one operation
+
+
+@dataclass(frozen=True)
+class Description:
+    """A kernel's source, parameters and launch."""
+
+    label: str
+    name: str
+    file: str
+    parameters: tuple[Parameter, ...]
+    rule: LaunchRule
+    zero_outputs: bool
+    compile: Callable[[], _nvrtc.Function]
+
+    @staticmethod
+    def of(
+        label: str,
+        source: tuple[str, str],
+        name: str,
+        params: str | Sequence[str] | None,
+        rule: LaunchRule,
+        zero_outputs: bool,
+        compile: Callable[[], _nvrtc.Function],
+    ) -> Description:
+        """Read the kernel's parameters off its source, a pair of file name and text."""
+        tokens = params.split() if isinstance(params, str) else params
+        listed = None if tokens is None else tuple(map(str, tokens))
+        file, text = source
+        try:
+            scanned = _core.scan_kernel(text, file, name, listed)
+        except ValueError as e:
+            raise KernelError(f"{label}: {e}") from None
+        function = Function.of(scanned)
+        return Description(
+            label, function.name, file, function.parameters, rule, zero_outputs, compile
+        )
+
+    @property
+    def attributes(self) -> tuple[Parameter, ...]:
+        """Parameters that come by value."""
+        return tuple(p for p in self.parameters if p.role == "attr")
+
+    def check_attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """All attributes, each a number or a function of shapes; see `_source_attributes`."""
+        known = tuple(Attribute(p.name, p.type) for p in self.attributes)
+        numbers = {n: v for n, v in values.items() if not callable(v)}
+        for attribute in _source_attributes.check_names(self.label, known, values):
+            if attribute.name in numbers and attribute.type:
+                _source_attributes.encode(self.label, attribute, numbers[attribute.name])
+        return dict(values)
+
+
+class CudaKernelFrontend:
+    """A kernel with the values of its attributes."""
+
+    platforms: tuple[str, ...] = ("cuda", "cpu") if has_fake_driver() else ("cuda",)
+
+    def __init__(self, description: Description, values: dict[str, Any]) -> None:
+        self.label = description.label
+        self.name = description.name
+        self.description = description
+        self.values = values
+        self._lowered: OrderedDict[Any, tuple[NativeCall, Program]] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def check(
+        self,
+        inputs: Sequence[ArrayType],
+        scalars: Mapping[str, ArrayType],
+        outs: Sequence[ArrayType],
+    ) -> None:
+        """Refuse what does not fit the kernel's parameters; compiles nothing."""
+        parameters = self.description.parameters
+        for what, role, arrays in (("input", "arg", inputs), ("output", "ret", outs)):
+            pointers = [p for p in parameters if p.role == role]
+            if len(pointers) != len(arrays):
+                listed = ", ".join(f"{p.ctype} {p.name}".strip() for p in parameters)
+                raise TypeError(
+                    f"{self.label} takes {len(pointers)} {what}{'s'[: len(pointers) != 1]}, and "
+                    f"the call has {len(arrays)}; its parameters are ({listed}): pointers to const "
+                    "are inputs, unless params= says otherwise"
+                )
+            for i, (pointer, array) in enumerate(zip(pointers, arrays, strict=True)):
+                if pointer.type and pointer.type != array.dtype.name:
+                    raise TypeError(
+                        f"{self.label}: {what} {i} is {array}, and the kernel's parameter "
+                        f"{pointer.name!r} is {pointer.ctype}, expected {pointer.type}; convert "
+                        "the array, or make the kernel a template"
+                    )
+        self._launch(inputs, outs)
+        self._numbers(inputs, outs)
+
+    def _launch(self, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]) -> Launch:
+        return self.description.rule.resolve(inputs, {}, (*inputs, *outs))
+
+    def _numbers(self, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]) -> dict[str, Any]:
+        """Values of the attributes: numbers, or where a symbolic one is read at run time."""
+        numbers = {}
+        for p in self.description.attributes:
+            value = self.values[p.name]
+            if callable(value):
+                value = call_with_shapes(self.label, f"attrs[{p.name!r}]", value, inputs, {})
+            if jax.export.is_symbolic_dim(value):
+                value = self._symbolic(p, value, (*inputs, *outs))
+            elif p.type:
+                _source_attributes.encode(self.label, Attribute(p.name, p.type), value)
+            numbers[p.name] = value
+        return numbers
+
+    def _symbolic(self, p: Parameter, value: Any, arrays: Sequence[ArrayType]) -> Value:
+        found = find_dim(value, arrays)
+        if found is None or found.divisor != 1 or p.type not in ("", "int32", "int64", "uint64"):
+            raise ValueError(
+                f"{self.label}: attribute {p.name!r} ({p.ctype}) is the symbolic number {value}, "
+                "and must be an extent or the size of an input or output, for an int or int64_t"
+            )
+        return found
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        """Compile the kernel, or find it compiled, and plan its launch."""
+        return self._lower(tuple(operands), call)[0]
+
+    def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
+        """The plan of a call."""
+        return self._lower(tuple(operands), call)[1]
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """Code and resources of the launch."""
+        return inspect_launches(self.program(operands, call).steps)
+
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
+        function = self.description.compile()
+        key = (operands, call, function)
+        with self._lock:
+            lowered = self._lowered.pop(key, None)
+            if lowered is None:
+                program = self._program(operands, call, function)
+                lowered = (native_call(program, (), "", self.description.rule.pdl), program)
+            self._lowered[key] = lowered
+            if len(self._lowered) > CALLS_KEPT:
+                self._lowered.popitem(last=False)
+            return lowered
+
+    def _program(
+        self, operands: tuple[ArrayType, ...], call: Call, function: _nvrtc.Function
+    ) -> Program:
+        rule = self.description.rule
+        launch = self._launch(operands, call.outs)
+        arrays = (*operands, *call.outs)
+        aliased = {len(operands) + o for _, o in call.aliases}
+        outputs = tuple(b for b in range(len(operands), len(arrays)) if b not in aliased)
+        step = _cuda_program.Launch(
+            function=function,
+            grid=launch.grid,
+            block=launch.block,
+            shared=rule.shared_mem,
+            words=self._words(function, operands, call.outs),
+            cluster=rule.cluster,
+            cooperative=rule.cooperative,
+            pdl=rule.pdl,
+            auto_block=launch.auto_block,
+            zeroed=outputs,
+        )
+        fills = [
+            Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0)
+            for b in outputs
+            if self.description.zero_outputs
+        ]
+        pointers = [p for role in ("arg", "ret") for p in self._of(role)]
+        return Program(
+            name=self.label,
+            source=self.description.file,
+            n_inputs=len(operands),
+            n_outputs=len(call.outs),
+            buffers=tuple(name_buffers(arrays, [p.name for p in pointers])),
+            steps=(*fills, step),
+        )
+
+    def _of(self, role: str) -> list[Parameter]:
+        return [p for p in self.description.parameters if p.role == role]
+
+    def _words(
+        self, function: _nvrtc.Function, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
+    ) -> tuple[Word, ...]:
+        parameters = self.description.parameters
+        if len(parameters) != len(function.sizes):
+            raise KernelError(
+                f"{self.label}: the compiled kernel takes {len(function.sizes)} parameters, and "
+                f"{len(parameters)} are described; name each with params="
+            )
+        numbers = self._numbers(inputs, outs)
+        next_buffer = {"arg": 0, "ret": len(inputs)}
+        words: list[Word] = []
+        for p, size in zip(parameters, function.sizes, strict=True):
+            if p.role == "attr":
+                words += self._number(p, size, numbers[p.name])
+                continue
+            if size != 8:
+                raise KernelError(
+                    f"{self.label}: parameter {p.name!r} takes {size} bytes and is no pointer, as "
+                    f"{p.role!r} says"
+                )
+            words.append(Word("address", buffer=next_buffer[p.role]))
+            next_buffer[p.role] += 1
+        return tuple(words)
+
+    def _number(self, p: Parameter, size: int, value: Any) -> list[Word]:
+        if isinstance(value, Value):
+            return [Word(value.kind, buffer=value.buffer, dim=value.dim)]
+        if p.type:
+            data = _source_attributes.encode(self.label, Attribute(p.name, p.type), value)
+        else:
+            data = _bytes_of(self.label, p, size, value)
+        if len(data) != size:
+            raise TypeError(
+                f"{self.label}: attribute {p.name!r} is {p.type or value!r} of {len(data)} bytes, "
+                f"and the kernel's parameter takes {size}"
+            )
+        data += bytes(-len(data) % 8)
+        numbers = np.frombuffer(data, np.int64)
+        return [Word("constant", value=int(n)) for n in numbers]
+
+
+def _bytes_of(label: str, p: Parameter, size: int, value: Any) -> bytes:
+    """Of a value for a parameter whose type only the compiler knows."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+        value = np.asarray(value)[()]
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tobytes()
+    raise TypeError(
+        f"{label}: attribute {p.name!r} is {value!r}, and the type of the kernel's parameter "
+        f"({p.ctype or 'unknown'}, {size} bytes) is not known here; pass a NumPy scalar of that "
+        f"type, such as numpy.float32(...), or write attr.{p.name}:float32 in params="
+    )

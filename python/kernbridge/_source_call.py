@@ -1,0 +1,174 @@
+"""Operations of functions that were built from source: their front end, and calls by attribute."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kernbridge import _core, _source_attributes
+from kernbridge._cuda_toolchain import has_fake_driver
+from kernbridge._errors import KernelError
+from kernbridge._fingerprint import key_of
+from kernbridge._jax import NativeCall
+from kernbridge._operation import Operation
+from kernbridge._source_attributes import Attribute
+from kernbridge._source_tail import Function
+from kernbridge._spec import ArrayType, Call, OperationSpec
+
+if TYPE_CHECKING:
+    from kernbridge._inspect import Inspection
+
+OPERATIONS_KEPT = 256  # of one function: outputs, options, attribute values
+_DTYPES = {name: code for name, (code, _bits) in _core.dtypes().items()}
+
+
+class Native:
+    """Machine code of a function: addresses in an open library."""
+
+    __slots__ = ("cuda", "graph", "identity", "last_error", "origin", "run")
+
+    def __init__(
+        self,
+        run: int,
+        last_error: int,
+        cuda: bool,
+        graph: bool,
+        identity: bytes,
+        origin: Callable[[tuple[bytes, ...], Sequence[ArrayType], int], str],
+    ) -> None:
+        self.run = run
+        self.last_error = last_error
+        self.cuda = cuda
+        self.graph = graph
+        self.identity = identity
+        self.origin = origin
+
+
+class SourceFrontend:
+    """One function with the values of its attributes, as a front end."""
+
+    def __init__(
+        self, label: str, function: Function, native: Native, values: tuple[bytes, ...]
+    ) -> None:
+        self.label = label
+        self.name = function.name
+        self.function = function
+        self.native = native
+        self.values = values
+        self.platforms: tuple[str, ...] = ("cuda",) if native.cuda else ("cpu",)
+        if native.cuda and has_fake_driver():
+            self.platforms = ("cuda", "cpu")
+
+    def check(
+        self,
+        inputs: Sequence[ArrayType],
+        scalars: Mapping[str, ArrayType],
+        outs: Sequence[ArrayType],
+    ) -> None:
+        """Refuse a wrong number of inputs or outputs, and dtypes that no kernel knows."""
+        if scalars:
+            raise TypeError(f"{self.label} has no keyword {next(iter(scalars))!r}")
+        if not self.function.takes_any:
+            for what, given, role in (("input", inputs, "arg"), ("output", outs, "ret")):
+                expected = self.function.count(role)
+                if len(given) != expected:
+                    raise TypeError(
+                        f"{self.label} has {expected} {what}{'s'[: expected != 1]} "
+                        f"({self.function.tokens}), and the call has {len(given)}"
+                    )
+        for what, arrays in (("input", inputs), ("output", outs)):
+            for i, array in enumerate(arrays):
+                if array.dtype.name not in _DTYPES:
+                    raise ValueError(
+                        f"{self.label}: {what} {i} is {array.dtype.name}, which XLA "
+                        "hands to no kernel; pass its bits as an integer array"
+                    )
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        """Register the function for these operands."""
+        arrays = (*operands, *call.outs)
+        buffers = tuple(
+            (_DTYPES[t.dtype.name], len(t.shape), f"{'arg' if i < len(operands) else 'ret'}")
+            for i, t in enumerate(arrays)
+        )
+        digest = register(self.label, self.native, self.values, buffers, len(operands))
+        cuda = self.native.cuda
+        return NativeCall(
+            target=("kernbridge.cuda.graph" if self.native.graph else "kernbridge.cuda")
+            if cuda
+            else "kernbridge.host",
+            digest=digest,
+            key=key_of(digest),
+            origin=self.native.origin(self.values, arrays, len(operands)),
+            copied=(),
+            why_not_portable="",
+        )
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """Not for built libraries."""
+        raise KernelError(
+            f"{self.label} was compiled by another program; look at its library with objdump, or "
+            "cuobjdump"
+        )
+
+
+def register(
+    label: str,
+    native: Native,
+    values: tuple[bytes, ...],
+    buffers: tuple[tuple[int, int, str], ...],
+    n_inputs: int,
+    digest: bytes | None = None,
+) -> bytes:
+    """Register a function for buffers of these kinds; gives its identity."""
+    kinds = tuple((dtype, rank) for dtype, rank, _ in buffers)
+    if digest is None:
+        made_of = ("kernbridge.source", native.identity, values, kinds, n_inputs, native.cuda)
+        digest = hashlib.sha256(repr(made_of).encode()).digest()
+    if not _core.is_registered(digest):
+        n_outputs = len(buffers) - n_inputs
+        _core.register_source(
+            digest,
+            label,
+            "",
+            n_inputs,
+            n_outputs,
+            buffers,
+            native.run,
+            native.last_error,
+            native.cuda,
+            values,
+        )
+    return digest
+
+
+class Attributed:
+    """Operations that differ by static attributes, each made once and remembered."""
+
+    def __init__(
+        self,
+        label: str,
+        attributes: Sequence[Attribute],
+        make: Callable[[tuple[bytes, ...]], Any],
+    ) -> None:
+        self.label = label
+        self.attributes = tuple(attributes)
+        self._make = make
+        self._kept: OrderedDict[Any, Operation] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def operation(self, spec: OperationSpec, values: Mapping[str, Any]) -> Operation:
+        """The operation of this specification and these values."""
+        encoded = _source_attributes.encode_all(self.label, self.attributes, values)
+        if not isinstance(spec.outs, Hashable):
+            return Operation(spec, frontend=self._make(encoded))
+        key = (spec, encoded)
+        with self._lock:
+            operation = self._kept.pop(key, None) or Operation(spec, frontend=self._make(encoded))
+            self._kept[key] = operation  # the most recently used is last
+            if len(self._kept) > OPERATIONS_KEPT:
+                self._kept.popitem(last=False)
+            return operation
