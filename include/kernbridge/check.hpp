@@ -212,9 +212,9 @@ template <typename F> void parallel_for(int64_t count, const F &f)
 
 /* KB_CHECK(n > 0) << "n is " << n; */
 #define KB_CHECK(condition)                                                                        \
-    (condition) ? (void)0                                                                          \
-                : ::kernbridge::detail::Fail() &                                                   \
-                      ::kernbridge::Message(__FILE__, __LINE__, #condition)
+    (condition)                                                                                    \
+        ? (void)0                                                                                  \
+        : ::kernbridge::detail::Fail() & ::kernbridge::Message(__FILE__, __LINE__, #condition)
 
 #ifdef __CUDACC__
 

@@ -62,9 +62,7 @@ namespace detail
     do {                                                                                           \
         const ::kernbridge::DType kb_dispatched = (dtype);                                         \
         switch (kb_dispatched) {                                                                   \
-            cases                                                                                  \
-        default:                                                                                   \
-            ::kernbridge::detail::refuse_dtype(kb_dispatched, expected);                           \
+            cases default : ::kernbridge::detail::refuse_dtype(kb_dispatched, expected);           \
         }                                                                                          \
     } while (0)
 
@@ -78,7 +76,8 @@ namespace detail
                        KB_CASES_INTEGRAL(alias, __VA_ARGS__))
 #define KB_DISPATCH_SIGNED_INDEX(dtype, alias, ...)                                                \
     KB_DISPATCH_SWITCH(dtype, "int32, int64", KB_CASES_SIGNED_INDEX(alias, __VA_ARGS__))
-#define KB_DISPATCH_CSR_INDPTR(dtype, alias, ...) KB_DISPATCH_SIGNED_INDEX(dtype, alias, __VA_ARGS__)
+#define KB_DISPATCH_CSR_INDPTR(dtype, alias, ...)                                                  \
+    KB_DISPATCH_SIGNED_INDEX(dtype, alias, __VA_ARGS__)
 #define KB_DISPATCH_COMPLEX(dtype, alias, ...)                                                     \
     KB_DISPATCH_SWITCH(dtype, "complex64, complex128", KB_CASES_COMPLEX(alias, __VA_ARGS__))
 #define KB_DISPATCH_ALL_TYPES(dtype, alias, ...)                                                   \

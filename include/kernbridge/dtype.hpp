@@ -1,4 +1,5 @@
-/* Element types for C++: their numbers, the C++ type of each, and types for those that C++ lacks. */
+/* Element types for C++: their numbers, the C++ type of each, and types for those that C++ lacks.
+ */
 #ifndef KERNBRIDGE_DTYPE_HPP
 #define KERNBRIDGE_DTYPE_HPP
 
@@ -12,7 +13,8 @@
 #define KB_HOST_DEVICE
 #endif
 
-#if defined(__CUDACC__) && defined(KB_HALF) /* 0.4 s of nvcc's time; defined where a source names it */
+#if defined(__CUDACC__) &&                                                                         \
+    defined(KB_HALF) /* 0.4 s of nvcc's time; defined where a source names it */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #endif
@@ -81,8 +83,7 @@ template <typename T> struct alignas(2 * sizeof(T)) complex {
     KB_HOST_DEVICE complex(const C &other) : x(T(other.real())), y(T(other.imag()))
     {
     }
-    template <typename C, typename = decltype(C(T(), T()).imag())>
-    KB_HOST_DEVICE operator C() const
+    template <typename C, typename = decltype(C(T(), T()).imag())> KB_HOST_DEVICE operator C() const
     {
         return C(x, y);
     }
@@ -103,13 +104,11 @@ template <typename T> struct alignas(2 * sizeof(T)) complex {
     {                                                                                              \
         return {re, im};                                                                           \
     }                                                                                              \
-    template <typename T>                                                                          \
-    KB_HOST_DEVICE inline complex<T> operator op(const complex<T> &a, T b)                         \
+    template <typename T> KB_HOST_DEVICE inline complex<T> operator op(const complex<T> &a, T b)   \
     {                                                                                              \
         return a op complex<T>(b);                                                                 \
     }                                                                                              \
-    template <typename T>                                                                          \
-    KB_HOST_DEVICE inline complex<T> operator op(T a, const complex<T> &b)                         \
+    template <typename T> KB_HOST_DEVICE inline complex<T> operator op(T a, const complex<T> &b)   \
     {                                                                                              \
         return complex<T>(a) op b;                                                                 \
     }                                                                                              \
@@ -120,7 +119,7 @@ template <typename T> struct alignas(2 * sizeof(T)) complex {
     }
 KB_COMPLEX_OPERATOR(+, a.x + b.x, a.y + b.y)
 KB_COMPLEX_OPERATOR(-, a.x - b.x, a.y - b.y)
-KB_COMPLEX_OPERATOR(*, a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)
+KB_COMPLEX_OPERATOR(*, a.x *b.x - a.y * b.y, a.x *b.y + a.y * b.x)
 #undef KB_COMPLEX_OPERATOR
 
 template <typename T> KB_HOST_DEVICE inline complex<T> operator-(const complex<T> &a)
@@ -295,7 +294,8 @@ template <> struct type_of<unsigned long> {
 
 KB_HOST_DEVICE inline bool is_integer(int32_t type)
 {
-    return (type >= KB_TYPE_INT8 && type <= KB_TYPE_BOOL) || (type >= KB_TYPE_INT1 && type <= KB_TYPE_UINT4);
+    return (type >= KB_TYPE_INT8 && type <= KB_TYPE_BOOL) ||
+           (type >= KB_TYPE_INT1 && type <= KB_TYPE_UINT4);
 }
 
 /* Whether an array of `given` may be read as one of `asked`: the same type; integers and bool of

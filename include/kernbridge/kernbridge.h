@@ -77,7 +77,7 @@ typedef struct kb_tensor {
         uint16_t lanes;
     } dl_dtype;
     int64_t *shape;
-    int64_t *strides; /* in elements */
+    int64_t *strides;     /* in elements */
     uint64_t byte_offset; /* 0 */
     int32_t type;         /* a kb_type */
     int32_t reserved;
@@ -138,8 +138,8 @@ typedef enum kb_status {
 /* For C; kernbridge.hpp has more for C++.
  *
  *     return kb_fail(call, KB_INVALID_ARGUMENT, "expected %d elements", n); */
-#define kb_fail(call, ...)               ((call)->services->fail((call), __VA_ARGS__))
-#define kb_scratch(call, bytes)          ((call)->services->scratch((call), (bytes)))
+#define kb_fail(call, ...)                ((call)->services->fail((call), __VA_ARGS__))
+#define kb_scratch(call, bytes)           ((call)->services->scratch((call), (bytes)))
 #define kb_parallel_for(call, n, f, data) ((call)->services->parallel_for((call), (n), (f), (data)))
 
 #endif

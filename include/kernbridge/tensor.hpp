@@ -40,8 +40,8 @@ class Tensor
         enum { asked = detail::type_of<T>::number };
 #ifndef __CUDA_ARCH__
         if (static_cast<int>(asked) >= 0 && !detail::reads_as(static_cast<int32_t>(type_), asked))
-            throw Error(Message() << "data_ptr<" << static_cast<DType>(asked)
-                                  << "> of a tensor of " << type_,
+            throw Error(Message() << "data_ptr<" << static_cast<DType>(asked) << "> of a tensor of "
+                                  << type_,
                         KB_INVALID_ARGUMENT);
 #endif
         return static_cast<T *>(data_);

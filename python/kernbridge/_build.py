@@ -13,7 +13,6 @@ import functools
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +22,7 @@ from kernbridge._build_command import Job
 from kernbridge._build_manifest import Entry, Places
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What to build.
 
     Attributes

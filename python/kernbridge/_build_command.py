@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernbridge import _architectures, _toolchain
 from kernbridge._toolchain import Compiler, Nvcc
@@ -35,8 +34,7 @@ _ENVIRONMENT = (
 _TAKES_PATH = ("-I", "-L", "-B", "-isystem", "-iquote", "-idirafter", "-include", "-imacros", "@")
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """How to build a request here.
 
     Attributes

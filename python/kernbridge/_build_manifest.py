@@ -12,10 +12,10 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
-from kernbridge import _cache
+from kernbridge import _cache, _core
 
 NAME = "manifest.json"
 MOST_ENTRIES = 16
@@ -30,8 +30,7 @@ SHA = 64
 UNKNOWN = "-" * SHA
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One library and what it was built from.
 
     Attributes
@@ -60,8 +59,7 @@ class Entry:
     absent: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(NamedTuple):
     """Our own include folders: in a manifest their place does not count.
 
     Attributes
@@ -114,7 +112,7 @@ def read(folder: Path, key: str) -> list[Entry]:
 
 def encode(key: str, entries: Iterable[Entry]) -> bytes:
     """What `read` reads."""
-    kept = [asdict(e) for e in list(entries)[:MOST_ENTRIES]]
+    kept = [e._asdict() for e in list(entries)[:MOST_ENTRIES]]
     return json.dumps({"key": key, "entries": kept}, separators=(",", ":")).encode()
 
 
@@ -148,27 +146,20 @@ def note(folder: Path, key: str, entry: Entry) -> None:
 
 def check(entry: Entry, places: Places) -> Entry | None:
     """The entry, with new times where contents are the same; None if something changed."""
-    changed: dict[int, int] = {}
-    look = os.stat
+    paths = [places.unpack(path) for path in entry.paths.split("\n")]
+    times = list(entry.times)
     try:
-        for i, (path, size, time) in enumerate(
-            zip(entry.paths.split("\n"), entry.sizes, entry.times, strict=True)
-        ):
-            about = look(path if path[0] != "@" else places.unpack(path))
-            if about.st_size != size:
+        changed = _core.changed_files(paths, entry.sizes, entry.times)
+        for i in changed:
+            about, sha = os.stat(paths[i]), entry.shas[i * SHA : (i + 1) * SHA]
+            if about.st_size != entry.sizes[i] or sha == UNKNOWN or digest_of(paths[i]) != sha:
                 return None
-            if about.st_mtime_ns != time:
-                sha = entry.shas[i * SHA : (i + 1) * SHA]
-                if sha == UNKNOWN or digest_of(places.unpack(path)) != sha:
-                    return None
-                changed[i] = about.st_mtime_ns
+            times[i] = about.st_mtime_ns
         if any(os.path.lexists(places.unpack(path)) for path in entry.absent):
             return None
-    except (OSError, ValueError, TypeError, IndexError):
+    except (OSError, ValueError, TypeError, IndexError, AttributeError):
         return None
-    if not changed:
-        return entry
-    return replace(entry, times=[changed.get(i, t) for i, t in enumerate(entry.times)])
+    return entry._replace(times=times) if changed else entry
 
 
 def is_whole(path: Path, entry: Entry) -> bool:

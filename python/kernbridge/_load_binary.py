@@ -84,7 +84,7 @@ def load_binary(
     ...         ((float *)out->data)[i] = -((const float *)x->data)[i];
     ... }
     ... ''')
-    >>> module = kernbridge.load_binary(built.path, name="negate")
+    >>> module = kernbridge.load_binary(built.path, name="again")
     >>> module.negate(jnp.ones(2), outs=jax.ShapeDtypeStruct((2,), jnp.float32))
     Array([-1., -1.], dtype=float32)
     """

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import kernbridge
-from kernbridge import _core, _source_tail, _source_targets
+from kernbridge import _architectures, _core, _source_tail, _source_targets
+from kernbridge import _build as builder
 from kernbridge._errors import HeaderNotFoundError, KernelError
 from kernbridge._source_module import CompiledModule, digest_of
 from kernbridge._source_tail import Function
@@ -24,8 +23,7 @@ _HALF = re.compile(r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b")
 _FLAGS = {"c": "extra_cflags", "c++": "extra_cflags", "cuda": "extra_cuda_cflags"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(NamedTuple):
     """What the `load_*` functions take beside sources; see `load_cuda_inline`."""
 
     language: str
@@ -58,7 +56,7 @@ class Options:
             "extra_ldflags": "ldflags",
             "extra_include_paths": "include_paths",
         }
-        known = {f.name: f.name for f in fields(Options)[4:]} | names
+        known = {name: name for name in Options._fields[4:]} | names
         if language != "cuda":
             known = {k: v for k, v in known.items() if k not in only_cuda}
         for name in given:
@@ -100,7 +98,7 @@ def build_files(
     options = Options.of(label, language, given)
     sources = [(str(file), file.read_text(encoding="utf-8")) for file in files]
     folders = tuple(dict.fromkeys(str(file.resolve().parent) for file in files))
-    options = dataclasses.replace(options, include_paths=(*folders, *options.include_paths))
+    options = options._replace(include_paths=(*folders, *options.include_paths))
     return _build(label, name or files[0].stem, sources, functions, options)
 
 
@@ -111,8 +109,6 @@ def _build(
     functions: Functions,
     options: Options,
 ) -> CompiledModule:
-    from kernbridge import _build as builder
-
     if not isinstance(name, str) or not name or "\0" in name:
         raise ValueError(f"{label}: name is {name!r}, expected a text that is not empty")
     cuda = options.language == "cuda"
@@ -128,7 +124,7 @@ def _build(
             ldflags=options.ldflags,
             include_paths=options.include_paths,
             own_include_paths=include_paths(),
-            architectures=_architectures(cuda, options),
+            architectures=_architectures_of(cuda, options),
             optimization_level=options.optimization_level,
             fast_math=options.use_fast_math,
             build_directory=options.build_directory,
@@ -156,10 +152,8 @@ def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool)
         )
 
 
-def _architectures(cuda: bool, options: Options) -> Any:
-    from kernbridge import _toolchain
-
-    return _toolchain.cuda_architectures(options.compute_capability) if cuda else ()
+def _architectures_of(cuda: bool, options: Options) -> Any:
+    return _architectures.cuda_architectures(options.compute_capability) if cuda else ()
 
 
 def include_paths() -> tuple[str, ...]:

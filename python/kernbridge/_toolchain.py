@@ -10,7 +10,7 @@ import functools
 import os
 import shlex
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kernbridge._architectures import cuda_architectures
 from kernbridge._errors import HostCompilerNotFoundError, NvccNotFoundError
@@ -21,8 +21,7 @@ LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 """Programs that run the compiler named after them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compiler:
+class Compiler(NamedTuple):
     """A C or C++ compiler.
 
     Attributes
@@ -56,8 +55,7 @@ class Compiler:
         return shlex.join(self.command)
 
 
-@dataclass(frozen=True, slots=True)
-class Nvcc:
+class Nvcc(NamedTuple):
     """A CUDA compiler and the parts of its toolkit.
 
     Attributes

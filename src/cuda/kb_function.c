@@ -20,8 +20,8 @@ static kb_function *find(const uint8_t digest[KB_DIGEST_SIZE])
     return NULL;
 }
 
-/* One block: the function, its images' table, the sizes of parameters, the images' bytes (aligned as
- * cubins want), the entry. */
+/* One block: the function, its images' table, the sizes of parameters, the images' bytes (aligned
+ * as cubins want), the entry. */
 static kb_function *copy(const kb_function *from, size_t *bytes)
 {
     enum { ALIGN = 16 };

@@ -36,7 +36,7 @@ typedef struct kb_function {
     uint32_t n_words;
     uint32_t n_sizes;      /* of parameters that are not all words; else 0 */
     const uint32_t *sizes; /* bytes of each parameter */
-    uint32_t shared; /* dynamic shared memory that `best_block` reckons with */
+    uint32_t shared;       /* dynamic shared memory that `best_block` reckons with */
     uint32_t n_images;
     const kb_image *images;
     kb_cu_library libraries[KB_IMAGES_MAX]; /* under the lock */

@@ -115,12 +115,12 @@ static kb_status check_width(const launch *l, uint32_t word, uint32_t size, kb_e
 {
     uint8_t kind = l->step->words[word].kind;
     bool chosen = kind == KB_WORD_EXTENT || kind == KB_WORD_COUNT;
-    if (!chosen || size >= KB_WORD_SIZE || (size == 4 && l->words[word] <= INT32_MAX))
+    uint64_t value = l->words[word]; // NOLINT: sizes take just the words that were read
+    if (!chosen || size >= KB_WORD_SIZE || (size == 4 && value <= INT32_MAX))
         return KB_OK;
     return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s: %s takes a number of %u bytes where this call has %lld", //
-                        l->frame->kernel->name, l->step->function->entry, size,
-                        (long long)l->words[word]);
+                        "%s: %s takes a number of %u bytes where this call has %lld",
+                        l->frame->kernel->name, l->step->function->entry, size, (long long)value);
 }
 
 /* Parameters of other sizes than a word begin at one. */

@@ -18,11 +18,11 @@ typedef struct nvrtc_program nvrtc_program;
     X(nvrtcAddNameExpression, (nvrtc_program * program, const char *name))                         \
     X(nvrtcCompileProgram, (nvrtc_program * program, int n_options, const char *const *options))   \
     X(nvrtcGetLoweredName, (nvrtc_program * program, const char *name, const char **lowered))      \
-    X(nvrtcGetProgramLogSize, (nvrtc_program * program, size_t *size))                             \
+    X(nvrtcGetProgramLogSize, (nvrtc_program * program, size_t * size))                            \
     X(nvrtcGetProgramLog, (nvrtc_program * program, char *log))                                    \
-    X(nvrtcGetCUBINSize, (nvrtc_program * program, size_t *size))                                  \
+    X(nvrtcGetCUBINSize, (nvrtc_program * program, size_t * size))                                 \
     X(nvrtcGetCUBIN, (nvrtc_program * program, char *cubin))                                       \
-    X(nvrtcGetPTXSize, (nvrtc_program * program, size_t *size))                                    \
+    X(nvrtcGetPTXSize, (nvrtc_program * program, size_t * size))                                   \
     X(nvrtcGetPTX, (nvrtc_program * program, char *ptx))
 
 enum { NVRTC_SUCCESS = 0, NVRTC_COMPILATION = 6, NVRTC_NAME_INVALID = 9 };
@@ -31,7 +31,7 @@ typedef struct nvrtc {
     struct nvrtc *next;
     char *library;
     const char *(*nvrtcGetErrorString)(int code);
-#define NVRTC_MEMBER(name, parameters) int(*name) parameters;
+#define NVRTC_MEMBER(name, parameters) int(*name) parameters; // NOLINT: a declaration
     NVRTC_LIST(NVRTC_MEMBER)
 #undef NVRTC_MEMBER
 } nvrtc;

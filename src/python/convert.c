@@ -37,8 +37,9 @@ PyObject *kb_python_register(const kb_kernel *kernel)
     kb_registry *registry = kb_handler_registry();
     bool inserted = false;
     kb_error err;
-    kb_status s = registry ? kb_registry_add(registry, kernel, &inserted, &err)
-                           : kb_error_set(&err, KB_RESOURCE_EXHAUSTED, "no memory for the registry");
+    kb_status s = registry
+                      ? kb_registry_add(registry, kernel, &inserted, &err)
+                      : kb_error_set(&err, KB_RESOURCE_EXHAUSTED, "no memory for the registry");
     if (!inserted && kernel->owner)
         kernel->free_owner(kernel->owner);
     return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);

@@ -3,8 +3,10 @@
 #include "python/callbacks.h"
 #include "python/convert.h"
 #include "python/cuda.h"
+#include "python/files.h"
 #include "python/modules.h"
 #include "python/nvrtc.h"
+#include "python/source.h"
 
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
@@ -214,7 +216,9 @@ static PyMethodDef methods[] = {
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_cuda},
+    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_files},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_modules},
+    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_source},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_nvrtc},
     {0, NULL},
 };

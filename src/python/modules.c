@@ -3,8 +3,8 @@
 
 #include "core/kb_memory.h"
 #include "python/convert.h"
-#include "source/kb_module.h"
-#include "source/kb_slot.h"
+#include "module/kb_module.h"
+#include "module/kb_slot.h"
 
 #include <string.h>
 
@@ -13,10 +13,11 @@ static unsigned long long address(const void *pointer)
     return (unsigned long long)(uintptr_t)pointer;
 }
 
-PyDoc_STRVAR(open_library_doc,
-             "open_library(path)\n--\n\n"
-             "Open a shared library: (library, last_error, ((name, tokens, run, handler, slot), ...)), all "
-             "addresses;\nwithout a generated tail last_error and the tuple are 0 and empty.");
+PyDoc_STRVAR(
+    open_library_doc,
+    "open_library(path)\n--\n\n"
+    "Open a shared library: (library, last_error, ((name, tokens, run, handler, slot), ...)), all "
+    "addresses;\nwithout a generated tail last_error and the tuple are 0 and empty.");
 
 static PyObject *describe_exports(const kb_module *module)
 {
@@ -24,8 +25,9 @@ static PyObject *describe_exports(const kb_module *module)
     PyObject *list = PyTuple_New(n);
     for (Py_ssize_t i = 0; list && i < n; i++) {
         const kb_export *e = &module->exports[i];
-        PyObject *item = Py_BuildValue("ssKKK", e->name, e->tokens, address((void *)(uintptr_t)e->run),
-                                       address((void *)(uintptr_t)e->handler), address(e->slot));
+        PyObject *item =
+            Py_BuildValue("ssKKK", e->name, e->tokens, address((void *)(uintptr_t)e->run),
+                          address((void *)(uintptr_t)e->handler), address(e->slot));
         if (!item || PyTuple_SetItem(list, i, item) < 0)
             Py_CLEAR(list);
     }

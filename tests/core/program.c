@@ -165,8 +165,9 @@ void program_init(program_text *p)
                     {KB_DTYPE_F32, 2, "y"},
                     {KB_DTYPE_F64, 1, "z"}},
         .n_functions = 2,
-        .functions = {{1001, "first", 6, 0, 0, {0}, 2, {{80, "FAKE first 6\n"}, {90, "FAKE first 6\n"}}},
-                      {1002, "second", 1, 64, 0, {0}, 1, {{90, "FAKE second 1\n"}}}},
+        .functions =
+            {{1001, "first", 6, 0, 0, {0}, 2, {{80, "FAKE first 6\n"}, {90, "FAKE first 6\n"}}},
+             {1002, "second", 1, 64, 0, {0}, 1, {{90, "FAKE second 1\n"}}}},
         .n_steps = 4,
         .steps = {{.kind = KB_STEP_FILL,
                    .wide = 1,

@@ -47,8 +47,7 @@ static void test_small(void)
                              {.kind = KB_WORD_COUNT, .buffer = GPU_X}};
     gpu_call c;
     gpu_call_sample(&c, memory);
-    kb_launch_step step =
-        step_of(function_of("small", "FAKE small 3 4\n", 3, small, 3), words, 3);
+    kb_launch_step step = step_of(function_of("small", "FAKE small 3 4\n", 3, small, 3), words, 3);
     CHECK_INT(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false), KB_OK);
     const fake_cuda_launch *l = fake_cuda_get_launch(0);
     CHECK_INT(l->n_words, 3);
@@ -82,8 +81,7 @@ static void test_layout_is_checked(void)
     const kb_word words[8] = {{.kind = KB_WORD_CONSTANT}};
     gpu_call c;
     gpu_call_sample(&c, memory);
-    kb_launch_step step =
-        step_of(function_of("other", "FAKE other 6 8\n", 6, sizes, 7), words, 7);
+    kb_launch_step step = step_of(function_of("other", "FAKE other 6 8\n", 6, sizes, 7), words, 7);
     CHECK_INT(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false), KB_INTERNAL);
     CHECK_HAS(c.err.message, "parameter 1 of other is not");
     gpu_call_free(&c);

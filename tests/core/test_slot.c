@@ -1,6 +1,6 @@
 /* Proves what a public target hands to its function: counts and attributes are checked by name and
  * type, on a CPU and on a GPU, and a slot may be bound anew while it is called. */
-#include "source/kb_slot.h"
+#include "module/kb_slot.h"
 
 #include "core/kb_memory.h"
 #include "fake_xla.h"
@@ -39,10 +39,8 @@ static int no_error(const char **name)
 }
 
 /* In the function's order, which is not that of the names. */
-static const kb_slot_attribute attributes[] = {{"beta", KB_DTYPE_S32},
-                                               {"alpha", KB_DTYPE_F32},
-                                               {"z", KB_DTYPE_C128},
-                                               {"half", KB_DTYPE_BF16}};
+static const kb_slot_attribute attributes[] = {
+    {"beta", KB_DTYPE_S32}, {"alpha", KB_DTYPE_F32}, {"z", KB_DTYPE_C128}, {"half", KB_DTYPE_BF16}};
 
 static kb_slot_target target_of(int32_t n_inputs, int32_t n_outputs, uint32_t n_attributes)
 {

@@ -1,6 +1,6 @@
 /* Proves what a function built from source is called with, on a CPU and on a GPU, and what becomes
  * of its failures, its scratch memory and its loops. */
-#include "source/kb_source.h"
+#include "module/kb_source.h"
 
 #include "core/kb_batch.h"
 #include "core/kb_memory.h"

@@ -3,6 +3,7 @@
 #include "cuda/kb_target.h"
 
 #include "core/kb_handler.h"
+#include "cuda/kb_program.h"
 #include "cuda/kb_stream.h"
 #include "target.h"
 
@@ -197,7 +198,8 @@ static void test_capture(void)
 
 static void test_register(void)
 {
-    program_text p = {.magic = "KBCU", .version = 1, .name = "n", .source = "s", .n_steps = 1};
+    program_text p = {.magic = "KBCU", .version = KB_PROGRAM_VERSION, .name = "n", .source = "s"};
+    p.n_steps = 1;
     uint8_t digest[KB_DIGEST_SIZE], bytes[] = {1, 2, 3};
     bool inserted = true;
     kb_error err;

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 MENDED = 'import numpy\nif not hasattr(numpy, "row_stack"): numpy.row_stack = numpy.vstack\n'
 
@@ -18,19 +20,21 @@ def run(source: str, folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_tutorial(tmp_path):
-    text = (ROOT / "docs" / "numba-cuda-kernels.md").read_text()
+@pytest.mark.parametrize("name", ["numba-cuda-kernels.md", "cuda-source.md"])
+def test_the_tutorials(tmp_path, name):
+    text = (ROOT / "docs" / name).read_text()
     run("\n".join(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)), tmp_path)
 
 
 def test_the_docstrings(tmp_path):
     source = """
 import doctest
-from kernbridge import _numba_cuda, _numba_cuda_callable
+from kernbridge import _cuda_kernel, _load_cuda, _numba_cuda, _numba_cuda_callable
 parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
-for f in (_numba_cuda.numba_cuda_kernel, _numba_cuda_callable.numba_cuda_callable):
+functions = (_numba_cuda.numba_cuda_kernel, _numba_cuda_callable.numba_cuda_callable)
+for f in (*functions, _cuda_kernel.cuda_kernel, _load_cuda.load_cuda_inline):
     text = f.__doc__.replace("# doctest: +SKIP", "")
     runner.run(parser.get_doctest(text, {}, f.__name__, f.__module__, 0))
-assert runner.tries >= 8 and runner.failures == 0
+assert runner.tries >= 15 and runner.failures == 0
 """
     run(source, tmp_path)

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,8 +76,8 @@ def snapshot(folder):
 def test_what_does_not_count(request_, compiler, tmp_path):
     first = build(request_)
     for other in (
-        replace(request_, verbose=True),
-        replace(request_, build_directory=str(tmp_path / "out")),
+        request_._replace(verbose=True),
+        request_._replace(build_directory=str(tmp_path / "out")),
     ):
         assert build(other) == first._replace(built=False)
     age(tmp_path / "user" / "b.h")  # another time, the same content
@@ -100,19 +99,19 @@ def test_a_touched_header_is_read_once(request_, monkeypatch, tmp_path):
 
 
 CHANGES = {
-    "source": lambda r: replace(r, source=r.source + "\n"),
-    "spec": lambda r: replace(r, spec="other"),
-    "name": lambda r: replace(r, name="n"),
-    "language": lambda r: replace(
-        r, language="c++", source=r.source.replace("__att", 'extern "C" __att')
+    "source": lambda r: r._replace(source=r.source + "\n"),
+    "spec": lambda r: r._replace(spec="other"),
+    "name": lambda r: r._replace(name="n"),
+    "language": lambda r: r._replace(
+        language="c++", source=r.source.replace("__att", 'extern "C" __att')
     ),
-    "cflags": lambda r: replace(r, cflags=("-DX",)),
-    "ldflags": lambda r: replace(r, ldflags=("-lm",)),
-    "optimization_level": lambda r: replace(r, optimization_level=0),
-    "no optimization_level": lambda r: replace(r, optimization_level=None),
-    "fast_math": lambda r: replace(r, fast_math=True),
-    "include_paths": lambda r: replace(r, include_paths=(*r.include_paths, "/nowhere")),
-    "order": lambda r: replace(r, include_paths=("/nowhere", *r.include_paths)),
+    "cflags": lambda r: r._replace(cflags=("-DX",)),
+    "ldflags": lambda r: r._replace(ldflags=("-lm",)),
+    "optimization_level": lambda r: r._replace(optimization_level=0),
+    "no optimization_level": lambda r: r._replace(optimization_level=None),
+    "fast_math": lambda r: r._replace(fast_math=True),
+    "include_paths": lambda r: r._replace(include_paths=(*r.include_paths, "/nowhere")),
+    "order": lambda r: r._replace(include_paths=("/nowhere", *r.include_paths)),
 }
 
 
@@ -156,7 +155,7 @@ def test_a_header_that_comes_before(request_, tmp_path):
     early, late = tmp_path / "early", tmp_path / "user"
     early.mkdir()
     source = MAIN.replace('"a.h"', "<a.h>")
-    request = replace(request_, source=source, include_paths=(str(early), str(late)))
+    request = request_._replace(source=source, include_paths=(str(early), str(late)))
     first = build(request)
     (early / "a.h").write_text("#define A 9\n")
     second = build(request)
@@ -186,7 +185,7 @@ def test_another_size_at_the_same_time(request_, tmp_path):
 def test_where_our_headers_are_does_not_count(request_, compiler, tmp_path):
     first = build(request_)
     shutil.copytree(tmp_path / "own", tmp_path / "elsewhere" / "own")
-    moved = replace(request_, own_include_paths=(str(tmp_path / "elsewhere" / "own"),))
+    moved = request_._replace(own_include_paths=(str(tmp_path / "elsewhere" / "own"),))
     age(tmp_path / "elsewhere" / "own" / "ours.h")
     shutil.rmtree(tmp_path / "own")
     assert build(moved) == first._replace(built=False)
@@ -228,8 +227,8 @@ def test_arguments_of_the_compiler_and_its_environment(request_, monkeypatch):
 
 
 def test_relative_flags_mean_another_thing_elsewhere(request_, tmp_path, monkeypatch):
-    absolute = replace(request_, cflags=("-DX", f"-I{tmp_path}"), ldflags=("-lm",))
-    relative = replace(request_, cflags=("-Iinc",))
+    absolute = request_._replace(cflags=("-DX", f"-I{tmp_path}"), ldflags=("-lm",))
+    relative = request_._replace(cflags=("-Iinc",))
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         monkeypatch.chdir(tmp_path / folder)
@@ -246,7 +245,7 @@ def test_a_changed_library_that_is_linked_in(request_, tmp_path):
 
     archive(1)
     source = "int l(void);\n" + MAIN.replace("A;", "l();")
-    request = replace(request_, source=source, ldflags=(f"-L{tmp_path / 'libs'}", "-ll"))
+    request = request_._replace(source=source, ldflags=(f"-L{tmp_path / 'libs'}", "-ll"))
     digests = set()
     for value in (1, 2):
         archive(value)
@@ -321,7 +320,7 @@ print(built.digest, built.built)
 
 def test_rebuilding_by_force(request_, compiler):
     first = build(request_)
-    again = build(replace(request_, force_rebuild=True))
+    again = build(request_._replace(force_rebuild=True))
     assert again == first
     assert compiler() == 2
     assert not build(request_).built

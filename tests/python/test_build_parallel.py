@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,7 +128,7 @@ def test_a_builder_that_is_killed(request_, tmp_path, root):
     elif is_running(compiler):
         os.kill(compiler, signal.SIGKILL)
     # Another key first: it clears up as well.
-    other = build(replace(request_, spec="another"))
+    other = build(request_._replace(spec="another"))
     assert other.built
     assert list(staging.iterdir()) == []
     assert build(request_).built
@@ -166,12 +165,12 @@ def test_staging_of_a_living_builder_stays(request_, root):
 
 def test_lock_files_are_bounded(request_, root):
     for i in range(5):
-        build(replace(request_, spec=str(i)))
+        build(request_._replace(spec=str(i)))
     names = [p.name for p in (root / "v1" / "locks").iterdir()]
     assert all(len(n) == len("abc.lock") for n in names)
     before = len(names)
     for i in range(5):
-        build(replace(request_, spec=str(i), force_rebuild=True))
+        build(request_._replace(spec=str(i), force_rebuild=True))
     assert len(list((root / "v1" / "locks").iterdir())) == before
 
 

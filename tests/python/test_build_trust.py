@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,7 +134,7 @@ def test_a_cache_that_cannot_be_written(request_, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "file"))
     with pytest.warns(KernbridgeWarning, match="Not a directory"):
-        assert build(replace(request_, spec="unwritable")).path.exists()
+        assert build(request_._replace(spec="unwritable")).path.exists()
 
 
 def test_setting_the_folder(request_, tmp_path, root):

@@ -1,5 +1,5 @@
 /* Owns the description of buffers as tensors: element types, strides, element counts. */
-#include "source/kb_tensors.h"
+#include "module/kb_tensors.h"
 
 #include "core/kb_dtype.h"
 #include "core/kb_memory.h"

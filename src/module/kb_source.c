@@ -1,12 +1,12 @@
 /* Owns the way from a frame to a kernel written in C, C++ or CUDA: its tensors, its services, and
  * what becomes of its failures. */
-#include "source/kb_source.h"
+#include "module/kb_source.h"
 
 #include "core/kb_memory.h"
 #include "core/kb_plan.h"
 #include "core/kb_pool.h"
 #include "cuda/kb_stream.h"
-#include "source/kb_tensors.h"
+#include "module/kb_tensors.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -182,8 +182,9 @@ kb_status kb_source_plan(const kb_source_step *step, const size_t *sizes, kb_ker
     head = (head + KB_ATTRIBUTE_SIZE_MAX - 1) / KB_ATTRIBUTE_SIZE_MAX * KB_ATTRIBUTE_SIZE_MAX;
     owned *own = step->n_attributes <= KB_ATTRIBUTES_MAX ? kb_calloc(1, head + slots) : NULL;
     if (!own)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory for %u attributes, or over %d",
-                            kernel->name, step->n_attributes, KB_ATTRIBUTES_MAX);
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
+                            "%s: no memory for %u attributes, or over %d", kernel->name,
+                            step->n_attributes, KB_ATTRIBUTES_MAX);
     own->step = *step;
     own->step.attributes = own->pointers;
     for (uint32_t i = 0; i < step->n_attributes; i++) {

@@ -1,6 +1,6 @@
 /* Owns the handling of XLA's calls of public targets: counts, attributes by name, and the stream.
  */
-#include "source/kb_slot.h"
+#include "module/kb_slot.h"
 
 #include "core/kb_attrs.h"
 #include "core/kb_dtype.h"
@@ -20,7 +20,7 @@ typedef struct bound_attribute {
 
 typedef struct bound {
     const struct bound *before; /* which XLA may be in still */
-    kb_kernel kernel; /* name and counts */
+    kb_kernel kernel;           /* name and counts */
     kb_source_step step;
     bool any_inputs;
     bool any_outputs;
@@ -70,10 +70,9 @@ static KB_COLD kb_status refuse_value(const bound *b, const bound_attribute *a, 
                             "%s: attribute '%s' is %s, expected the bits of a %s: pass "
                             "numpy.asarray(value, %s).view(numpy.uint16)[()]",
                             b->kernel.name, a->name, given, wanted, wanted);
-    return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s: attribute '%s' is %s, expected %s: pass numpy.%s(value)",
-                        b->kernel.name, a->name, given, wanted,
-                        a->dtype == KB_DTYPE_PRED ? "bool_" : wanted);
+    return kb_error_set(
+        err, KB_INVALID_ARGUMENT, "%s: attribute '%s' is %s, expected %s: pass numpy.%s(value)",
+        b->kernel.name, a->name, given, wanted, a->dtype == KB_DTYPE_PRED ? "bool_" : wanted);
 }
 
 static void list_attributes(const bound *b, kb_error *err)
@@ -116,9 +115,9 @@ static kb_status read_attributes(const bound *b, const kb_xla_attrs *attrs, cons
 static KB_COLD kb_status refuse_counts(const bound *b, const kb_xla_frame *xla, kb_error *err)
 {
     return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s: %lld inputs and %lld outputs came, expected %u and %u",
-                        b->kernel.name, (long long)xla->args.size, (long long)xla->rets.size,
-                        b->kernel.n_inputs, b->kernel.n_outputs);
+                        "%s: %lld inputs and %lld outputs came, expected %u and %u", b->kernel.name,
+                        (long long)xla->args.size, (long long)xla->rets.size, b->kernel.n_inputs,
+                        b->kernel.n_outputs);
 }
 
 static bool counts_fit(const bound *b, const kb_xla_frame *xla)
@@ -241,7 +240,8 @@ kb_status kb_slot_bind(kb_slot *slot, const kb_slot_target *target, kb_error *er
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory for the target",
                             target->name);
     b->before = before;
-    slot->handle = handle;
+    if (!before) /* later ones may be at the same time as a call */
+        slot->handle = handle;
     __atomic_store_n(&slot->target, b, __ATOMIC_RELEASE);
     return KB_OK;
 }

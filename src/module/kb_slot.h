@@ -5,7 +5,7 @@
 
 #include "core/kb_error.h"
 #include "kernbridge/module.h"
-#include "source/kb_source.h"
+#include "module/kb_source.h"
 
 enum { KB_ANY_COUNT = -1 };
 

@@ -1,5 +1,5 @@
 /* Owns the opening of shared libraries of kernels. */
-#include "source/kb_module.h"
+#include "module/kb_module.h"
 
 #include <dlfcn.h>
 

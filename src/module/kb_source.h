@@ -24,7 +24,7 @@ typedef struct kb_source_step {
 
 /* Calls the function on the buffers of the frame. A failure has the words that the function gave.
  */
-kb_status kb_source_run(const void *step, const kb_frame *frame, kb_error *err);
+kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err);
 
 /* Makes the description of an operation that calls `step` with these attributes; its owner is what
  * the step points to. `values` are copied. */

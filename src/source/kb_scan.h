@@ -1,0 +1,38 @@
+/* Scans a source for functions and kernels that are to be called, and tells what they take. Not to
+ * be entered by two threads with one result; nothing else is shared. */
+#ifndef KB_SCAN_H
+#define KB_SCAN_H
+
+#include "source/kb_described.h"
+
+enum { KB_SCAN_FUNCTIONS = 4096 };
+
+/* A function that the caller names. */
+typedef struct kb_given {
+    kb_text name;
+    bool infer; /* there are no tokens */
+    const kb_text *tokens;
+    uint32_t n_tokens;
+} kb_given;
+
+/* Texts lie in the source, in what was given, and in the arena. */
+typedef struct kb_scan {
+    struct kb_arena *arena;
+    kb_described *functions;
+    uint32_t n;
+} kb_scan;
+
+/* The functions that the source annotates, in its order; if `given` is no NULL, those instead. On
+ * KB_OK the scan is to be freed; a source that does not say what a function takes, or says two
+ * things, is KB_INVALID_ARGUMENT. */
+kb_status kb_scan_functions(kb_text source, kb_text file, const kb_given *given, uint32_t n_given,
+                            kb_scan *scan, kb_error *err);
+
+/* One kernel. Its name may be a name expression, such as ns::scale<float, 4>. What is inferred
+ * where `kernel` has no tokens may be said by an annotation of its last identifier. */
+kb_status kb_scan_kernel(kb_text source, kb_text file, const kb_given *kernel, kb_scan *scan,
+                         kb_error *err);
+
+void kb_scan_free(kb_scan *scan);
+
+#endif

@@ -1,0 +1,119 @@
+/* Proves what annotations mean: their tokens, the types of attributes, what is inferred without
+ * them, and functions that the caller names instead. */
+#include "scanned.h"
+
+#define T     "const BE::Tensor a, BE::Tensor o"
+#define FOUND " arg:a ret:o"
+
+static void test_tokens(void)
+{
+    CHECK_SCAN("// @BE f arg ret stream attr.x:int8 attrs.y:bool", "f arg ret stream attr:x:int8 "
+                                                                   "attr:y:bool");
+    CHECK_SCAN("//@BE\tf\targs  rets ctx.stream\r\n", "f arg ret stream");
+    CHECK_SCAN("// @BE f ret \\\n arg \\ \r\n arg", "f ret arg arg");
+    CHECK_SCAN("// @BE f ret\n// @BE g arg ret", "f ret; g arg ret");
+    CHECK_SCAN("// @BE f attr.k ret arg stream\nvoid f(float x, Tensor o, Tensor a, int64_t s);",
+               "::f attr:k:float32 ret:o arg:a stream:s");
+    CHECK_SCAN("// @BE f arg ret attr.h:float16 attr.b:bfloat16\nvoid f(" T
+               ", uint16_t h, __nv_bfloat16 "
+               "b);",
+               "::f" FOUND " attr:h:float16 attr:b:bfloat16");
+}
+
+/* Every type of the list, by its C type and under its name. */
+static void test_types(void)
+{
+    static const struct {
+        const char *name, *c_type;
+        int bytes;
+        kb_dtype dtype;
+    } types[] = {
+#define TYPE(NAME, name, DTYPE, bytes, c_type) {name, c_type, bytes, KB_DTYPE_##DTYPE},
+        KB_ATTR_TYPE_LIST(TYPE)
+#undef TYPE
+    };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char source[256], expected[256];
+        bool half = strstr(types[i].name, "float16") != NULL;
+        CHECK_TEXT(kb_dtype_name(types[i].dtype), types[i].name);
+        CHECK_INT(kb_dtype_bits(types[i].dtype), 8 * types[i].bytes);
+        kb_attr_type type = kb_attr_type_of(kb_text_of(types[i].name));
+        CHECK_INT(type, i + 1);
+        CHECK_TEXT(kb_attr_type_name(type), types[i].name);
+        CHECK_HAS(kb_attr_type_names(), types[i].name);
+        snprintf(source, sizeof source, "// @BE f\nvoid f(" T ", %s k);", types[i].c_type);
+        snprintf(expected, sizeof expected, "::f" FOUND " attr:k:%s",
+                 half ? "uint16" : types[i].name);
+        CHECK_SCAN(source, expected);
+        snprintf(source, sizeof source, "// @BE f arg ret attr.k:%s\nvoid f(" T ", %s k);",
+                 types[i].name, types[i].c_type);
+        snprintf(expected, sizeof expected, "::f" FOUND " attr:k:%s", types[i].name);
+        CHECK_SCAN(source, expected);
+    }
+    CHECK_INT(kb_attr_type_of(kb_text_of("float")), KB_ATTR_NONE);
+    CHECK_INT(kb_attr_type_of(kb_text_of("")), KB_ATTR_NONE);
+    CHECK_TEXT(kb_attr_type_name(KB_ATTR_NONE), "");
+}
+
+static void test_inferred(void)
+{
+    CHECK_SCAN(
+        "// @BE f\nint f(Tensor const &a, const kb_tensor *b, kb_tensor *o, double k, CUstream s);",
+        "::f arg:a arg:b ret:o attr:k:float64 stream:s");
+    CHECK_SCAN("// @BE f\nvoid f(" T ", int64_t stream);", "::f" FOUND " stream:stream");
+    CHECK_SCAN("// @BE f\nvoid f(" T ", int64_t other);", "::f" FOUND " attr:other:int64");
+}
+
+static void test_whole_call(void)
+{
+    scanned s;
+    CHECK_SCAN("// @BE f\nint f(const kb_call *call);", "::f");
+    CHECK_SCAN("// @BE f arg stream attr.k:int8\nint f(kb_call const*);",
+               "::f arg stream attr:k:int8");
+    scanned_begin(&s, "// @BE f\nint f(const kb_call *call) { return 0; }");
+    CHECK(s.status == KB_OK && s.scan.functions[0].whole_call);
+    CHECK_INT(s.scan.functions[0].returns, KB_RETURNS_INT);
+    CHECK_INT(s.scan.functions[0].style, KB_STYLE_DEFINITION);
+    CHECK_INT(s.scan.functions[0].line, 2);
+    scanned_free(&s);
+}
+
+static void test_names(void)
+{
+    static const char *const good[] = {"f", "_f1", "F", "arg", "final", "override"};
+    static const char *const bad[] = {"", "1f", "int", "a-b", "a::b", "\xc3\xa9", "a$", "while"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        CHECK(kb_annotation_is_name(kb_text_of(good[i])));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!kb_annotation_is_name(kb_text_of(bad[i])));
+}
+
+/* Comments count for nothing then. */
+static void test_given(void)
+{
+    const kb_text tokens[] = {kb_text_of("arg"), kb_text_of("ret"), kb_text_of("attr.k:int8")};
+    const kb_given given[] = {
+        {.name = kb_text_of("f"), .infer = true},
+        {.name = kb_text_of("g"), .tokens = tokens, .n_tokens = 3},
+    };
+    scanned s;
+    s.status = kb_scan_functions(scanned_copy(&s, "// @BE\nvoid f(" T ", float k) {}"),
+                                 kb_text_of("a.cu"), given, 2, &s.scan, &s.err);
+    CHECK_TEXT(scanned_tell(&s), "::f" FOUND " attr:k:float32; g arg ret attr:k:int8");
+    scanned_free(&s);
+    s.status =
+        kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.cu"), &given[1], 1, &s.scan, &s.err);
+    CHECK_TEXT(scanned_tell(&s), "g arg ret attr:k:int8");
+    scanned_free(&s);
+}
+
+int main(void)
+{
+    test_tokens();
+    test_types();
+    test_inferred();
+    test_whole_call();
+    test_names();
+    test_given();
+    return kb_test_end("test_annotation");
+}

@@ -1,0 +1,150 @@
+/* Proves that whatever an annotation gets wrong is told: where, what, and what to write instead. */
+#include "scanned.h"
+
+#define T "const BE::Tensor a, BE::Tensor o"
+
+static void test_grammar(void)
+{
+    CHECK_REFUSED("", "a.cu: no function is annotated; write before each that is to be called what "
+                      "it takes, for example\n    // @BE add arg arg ret stream");
+    CHECK_REFUSED("\n // @BE", "a.cu:2:5: @BE names no function");
+    CHECK_REFUSED("// @BE int ret", "a.cu:1:8: 'int' is no name of a function");
+    CHECK_REFUSED("// @BE f arg out ret",
+                  "a.cu:1:14: 'out' says nothing; expected arg, ret, stream");
+    CHECK_REFUSED("// @BE f ret attr.:int8", "attr.:int8: '' is no name for an attribute");
+    CHECK_REFUSED("// @BE f ret attr.x:", "'' is no type of an attribute; expected one of bool");
+    CHECK_REFUSED("// @BE f ret attr.x:int", "'int' is no type of an attribute");
+    CHECK_REFUSED("// @BE f ret stream stream", "a.cu:1:21: stream is there twice");
+    CHECK_REFUSED("// @BE f ret attr.x:int8 attr.x:int8", "a.cu:1:26: attribute x is there twice");
+    CHECK_REFUSED("// @BE f arg", "f has no result");
+    CHECK_REFUSED("// @BE f ret\n// @BE f ret", "a.cu:2:8: f is annotated twice, in lines 1 and 2");
+}
+
+static void test_agreement(void)
+{
+    CHECK_REFUSED("// @BE f\nvoid f(int k);", "f: it has no tensor");
+    CHECK_REFUSED("// @BE f\nvoid f(const Tensor a);",
+                  "f: it has no result: all its tensors are const");
+    CHECK_REFUSED("// @BE f\nvoid f(" T ", size_t n);",
+                  "a.cu:2:42: f: parameter 3 'n' is `size_t`, which is no scalar of a known width; "
+                  "use a fixed-width type, such as int32_t or float, or write attr.n:TYPE");
+    CHECK_REFUSED("// @BE f\nvoid f(" T ", float *p);",
+                  "is `float *`, a pointer, which is no scalar");
+    CHECK_REFUSED("// @BE f\nvoid f(" T ", float);",
+                  "parameter 3 is an attribute, so it needs a name");
+    CHECK_REFUSED("// @BE f\nvoid f(" T ", CUstream s, CUstream t);",
+                  "parameter 4 't' is a second stream");
+    CHECK_REFUSED("// @BE f arg ret attr.n\nvoid f(" T ");",
+                  "f: the annotation tells of 3 parameters (arg, ret, attr.n), C++ of 2 (const "
+                  "BE::Tensor a, BE::Tensor o)");
+    CHECK_REFUSED(
+        "// @BE f arg arg ret\nvoid f(" T ", float k);",
+        "a.cu:1:18: f: the annotation says `ret` for parameter 3 'k', which takes a tensor; "
+        "C++ says `float`");
+    CHECK_REFUSED("// @BE f ret arg\nvoid f(" T ");", "a result must not be const");
+    CHECK_REFUSED("// @BE f arg ret attr.k:int8\nvoid f(" T ", float k);",
+                  "C++ says `float`; write attr.k:float32");
+    CHECK_REFUSED("// @BE f arg ret attr.k\nvoid f(" T ", long k);",
+                  "such as int32_t or float, or write "
+                  "attr.k:TYPE");
+    CHECK_REFUSED("// @BE f arg ret stream\nvoid f(" T ", int s);",
+                  "takes int64_t or cudaStream_t");
+    CHECK_REFUSED("// @BE f arg ret\nfloat f(" T ");",
+                  "f: it returns `float`; it must return void");
+    CHECK_REFUSED("// @BE f ret attr.k",
+                  "the definition of f was not found in this source, so the type");
+    CHECK_REFUSED("// @BE f ret attr.k\nint f(const kb_call *);",
+                  "f takes a kb_call, so the type of");
+}
+
+/* The line is shown as it is, tabs and all, cut where it is long; the caret stands below. */
+static void test_carets(void)
+{
+    scanned s;
+    char source[1200], expected[600];
+    scanned_begin(&s, "int \xc3\xbc;\n\tint x; // @BE f arg out\r\n");
+    CHECK_HAS(scanned_tell(&s), "a.cu:2:22: 'out' says nothing; expected");
+    CHECK_HAS(scanned_tell(&s), "complex128\n\tint x; // @BE f arg out\n\t                    ^");
+    scanned_free(&s);
+
+    memset(source, 'x', 500);
+    snprintf(source + 500, 700, ";// @BE f arg out %0500d", 0);
+    scanned_begin(&s, source);
+    snprintf(expected, sizeof expected, "\n...%.*s;// @BE f arg out %076d...\n%*s^", 80 - 14,
+             source, 0, 3 + 80, "");
+    CHECK_HAS(scanned_tell(&s), expected);
+    CHECK(strstr(scanned_tell(&s), "a.cu:1:515: 'out'") != NULL);
+    scanned_free(&s);
+}
+
+/* Names as long as they like: the message stays within its room, and has its caret. */
+static void test_long(void)
+{
+    enum { SIZE = 100000 };
+    char *source = malloc(3 * SIZE + 256);
+    if (!source)
+        abort();
+    size_t n = (size_t)sprintf(source, "// @BE f arg ret attr.k");
+    memset(source + n, 'k', SIZE);
+    n += SIZE;
+    n += (size_t)sprintf(source + n, ":int8\nvoid f(" T ", A");
+    memset(source + n, 'a', SIZE);
+    n += SIZE;
+    n += (size_t)sprintf(source + n, " *k");
+    memset(source + n, 'p', SIZE);
+    sprintf(source + n + SIZE, ");");
+    CHECK_REFUSED(source, "\na.cu:2:");
+    free(source);
+}
+
+static void test_bytes(void)
+{
+    kb_scan scan;
+    kb_error err;
+    CHECK_INT(kb_scan_functions((kb_text){"a\0b", 3}, kb_text_of("a.cu"), NULL, 0, &scan, &err),
+              KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "a.cu:1:2: a NUL byte is no part of a source");
+    char *big = malloc(KB_TEXT_LIMIT + 1);
+    if (!big)
+        return;
+    memset(big, ' ', KB_TEXT_LIMIT + 1);
+    CHECK_INT(kb_scan_functions((kb_text){big, KB_TEXT_LIMIT + 1}, kb_text_of("a.cu"), NULL, 0,
+                                &scan, &err),
+              KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "at most 16777216 bytes");
+    memcpy(big, "// @BE f ret\n", 13);
+    CHECK_INT(
+        kb_scan_functions((kb_text){big, KB_TEXT_LIMIT}, kb_text_of("a.cu"), NULL, 0, &scan, &err),
+        KB_OK);
+    kb_scan_free(&scan);
+    free(big);
+}
+
+static void test_given(void)
+{
+    const kb_text tokens[] = {kb_text_of("arg"), kb_text_of("ret"), kb_text_of("attr.k:int8")};
+    kb_given given = {.name = kb_text_of("f"), .tokens = tokens, .n_tokens = 3};
+    scanned s;
+    s.status = kb_scan_functions(scanned_copy(&s, "\nvoid f(" T ", float k);"), kb_text_of("a.cu"),
+                                 &given, 1, &s.scan, &s.err);
+    CHECK_TEXT(scanned_tell(&s), "functions['f'] token 3: f: the annotation says `attr.k:int8` for "
+                                 "parameter 3 'k', C++ says `float`; write attr.k:float32\n"
+                                 "a.cu:2:42: declared here\nvoid f(" T ", float k);\n"
+                                 "                                         ^");
+    scanned_free(&s);
+    s.status =
+        kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.cu"), &given, 0, &s.scan, &s.err);
+    CHECK_TEXT(scanned_tell(&s), "functions: there is none in it");
+    scanned_free(&s);
+}
+
+int main(void)
+{
+    test_grammar();
+    test_agreement();
+    test_carets();
+    test_long();
+    test_bytes();
+    test_given();
+    return kb_test_end("test_annotation_errors");
+}

@@ -1,0 +1,145 @@
+/* Proves that the scanner finds the one function that is meant, with its namespaces, its parameters
+ * and what macros make of them, and that a kernel's parameters become arrays and values. */
+#include "scanned.h"
+
+#define T     "const BE::Tensor a, BE::Tensor o"
+#define FOUND " arg:a ret:o"
+
+static void test_namespaces(void)
+{
+    CHECK_SCAN("// @BE f\nvoid f(" T ") {}", "::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace a::inline b { namespace { extern \"C\" { void f(" T "); } } }",
+               "::a::b::f" FOUND);
+    CHECK_SCAN("namespace a { int x; }\n// @BE f\nnamespace b { void f(" T "); } namespace c {}",
+               "::b::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace a { struct f { void f(int); }; enum { A }; } void f(" T ") {}",
+               "::f" FOUND);
+    CHECK_SCAN("// @BE f\nusing namespace a; namespace c = d; void f(" T ") {}", "::f" FOUND);
+}
+
+static void test_which(void)
+{
+    CHECK_SCAN(
+        "void f(int z) {}\n// @BE f arg ret\nint x = f(1), y[] = {f(2)}; void g() { f(3); }\n"
+        "void f(" T ") {}\nvoid f() {}",
+        "::f" FOUND);
+    CHECK_SCAN("void f(" T ") {}\n// @BE f\nvoid f(int);", "::f" FOUND);
+    CHECK_SCAN("void f(" T ");\n// @BE f\nvoid g();", "::f" FOUND);
+    CHECK_SCAN(
+        "// @BE f\nvoid S::f(int a) {}\n#define g f(1)\n#if 0\nvoid f() {}\n#endif\nvoid f(" T
+        ") {}",
+        "::f" FOUND);
+    CHECK_SCAN("// @BE f arg ret\nMAKE(f)", "f arg ret");
+}
+
+static void test_parameters(void)
+{
+    CHECK_SCAN("// @BE f\nvoid f(" T ", int k = g(1, 2), bool b = a<1, 2>(0), float z = x < y) {}",
+               "::f" FOUND " attr:k:int32 attr:b:bool attr:z:float32");
+    CHECK_SCAN("// @BE f arg ret attr.p:int8 attr.q\nvoid f(" T
+               ", std::map<int, A<(1 > 2)>> p = {1, "
+               "2}, double q /* , */ = [](int x, int y) { return x, y; }(1, 2)) {}",
+               "::f" FOUND " attr:p:int8 attr:q:float64");
+    CHECK_SCAN(
+        "// @BE f\nvoid f([[maybe_unused]] const BE::Tensor & a, kb_tensor *o, "
+        "std::complex<float> c, unsigned long long n, cudaStream_t)",
+        "a.cu:1:8: the definition of f was not found in this source; write its parameters "
+        "out, for example\n    // @BE f arg ret attr.alpha:float32 stream\n// @BE f\n       ^");
+    CHECK_SCAN("// @BE f\nvoid f([[maybe_unused]] const BE::Tensor & a, kb_tensor *o, "
+               "std::complex<float> c, unsigned long long n, cudaStream_t);",
+               "::f" FOUND " attr:c:complex64 attr:n:uint64 stream");
+}
+
+static void test_macros(void)
+{
+    CHECK_SCAN(
+        "#define CAT_(a, b) a##b\n#define CAT(a, b) CAT_(a, b)\n#define S x\n#define T float\n"
+        "#define DEF(n, k, ...) void CAT(n, S)("
+        "const Tensor a, Tensor o, k, ##__VA_ARGS__) {}\n"
+        "// @BE f_x\n// @BE g_x\nDEF(f_, T b) DEF(g_, int c, T d)",
+        "::f_x" FOUND " attr:b:float32; ::g_x" FOUND " attr:c:int32 attr:d:float32");
+    CHECK_SCAN("#define LIST(X) X(f, float) X(g, double)\n#define D(n, t) int n("
+               "const Tensor a, "
+               "Tensor o, t k);\n// @BE f\n// @BE g\nLIST(D)",
+               "::f" FOUND " attr:k:float32; ::g" FOUND " attr:k:float64");
+    CHECK_SCAN(
+        "#define BEGIN(f) void f(const Tensor a, Tensor o) {\n#define END }\n// @BE f\n// @BE g\n"
+        "BEGIN(f) if (x) { } END BEGIN(g) END",
+        "::f" FOUND "; ::g" FOUND);
+    CHECK_SCAN(
+        "#define A A B\n#define B B A\n#define F(x) x F\nA F(1)(2) F(\n// @BE f\n",
+        "a.cu:5:8: the "
+        "definition of f was not found in this source; write its parameters out, for example\n"
+        "    // @BE f arg ret attr.alpha:float32 stream\n// @BE f\n       ^");
+}
+
+static void test_kernels(void)
+{
+    const char *source = "namespace a { template <typename T, int N = (1 > 2)> __global__ void "
+                         "__launch_bounds__(N)\n"
+                         "k(const T *__restrict__ x, float *y, __half const *h, T s, size_t n, "
+                         "long m, int z[]) { } }\n"
+                         "__device__ void k(int);\nnamespace b { __global__ void k(int *q); }";
+    CHECK_KERNEL(source, "k<float, 4>",
+                 "::a::k arg:x ret:y:float32 arg:h:float16 attr:s attr:n:uint64 attr:m:int64 "
+                 "ret:z:int32");
+    CHECK_KERNEL(source, "b::k", "::b::k ret:q:int32");
+    CHECK_KERNEL(source, "::a::k",
+                 "::a::k arg:x ret:y:float32 arg:h:float16 attr:s attr:n:uint64 "
+                 "attr:m:int64 ret:z:int32");
+    CHECK_KERNEL("// @BE k ret attr.n:int8", "x::k", "k ret attr:n:int8");
+}
+
+/* Of the alternatives of a condition the first stands for all, if it leaves a bracket open. */
+static void test_conditions(void)
+{
+    CHECK_SCAN("// @BE f\n#ifdef X\nvoid f(" T
+               ") {\n#else\nvoid f(int z) {\n#endif\n}\n// @BE g\nvoid "
+               "g(" T ") {}",
+               "::f" FOUND "; ::g" FOUND);
+}
+
+/* Deep and long, but never to a power: the whole takes a moment. */
+static void test_size(void)
+{
+    static const char *const pieces[] = {"f(",
+                                         "f(;",
+                                         "void f(a) ",
+                                         "namespace a{",
+                                         "a<",
+                                         "[[",
+                                         "auto f() -> f() ",
+                                         "#if x\n",
+                                         "R\"(",
+                                         "{",
+                                         "}",
+                                         "int x = f(f,",
+                                         "template<",
+                                         "#define A(x) x x\nA(A(A(",
+                                         "#define B B B\nB ",
+                                         "extern \"C\"{"};
+    enum { SIZE = 1 << 17 };
+    char *source = malloc(SIZE + 64);
+    for (size_t i = 0; source && i < sizeof pieces / sizeof *pieces; i++) {
+        size_t n = (size_t)snprintf(source, 64, "// @BE f arg ret\n"), step = strlen(pieces[i]);
+        for (; n + step < SIZE; n += step)
+            memcpy(source + n, pieces[i], step + 1);
+        scanned s;
+        scanned_begin(&s, source);
+        CHECK(s.status == KB_OK || s.status == KB_INVALID_ARGUMENT);
+        scanned_free(&s);
+    }
+    free(source);
+}
+
+int main(void)
+{
+    test_namespaces();
+    test_which();
+    test_parameters();
+    test_macros();
+    test_kernels();
+    test_conditions();
+    test_size();
+    return kb_test_end("test_signature");
+}

@@ -1,0 +1,1078 @@
+"""Annotations and signatures in C, C++ and CUDA sources: what people write, and what is refused."""
+
+import pytest
+from kernbridge import _core
+
+T = "const BE::Tensor a, BE::Tensor o"
+BOTH = ("arg:a", "ret:o")
+
+
+def scan(text, functions=None):
+    return _core.scan_source(text, "a.cu", functions)
+
+
+def short(function):
+    """Parameters as 'role:name:type'."""
+    return tuple(":".join(part for part in p[:3] if part) for p in function[6])
+
+
+def one(text, functions=None):
+    (function,) = scan(text, functions)
+    return function
+
+
+def error(text, functions=None):
+    with pytest.raises(ValueError, match=" ") as caught:
+        scan(text, functions)
+    return str(caught.value)
+
+
+# Scalars -----------------------------------------------------------------------------------------
+
+SCALARS = {
+    "bool": "bool",
+    "_Bool": "bool",
+    "int8_t": "int8",
+    "char": "int8",
+    "signed char": "int8",
+    "uint8_t": "uint8",
+    "unsigned char": "uint8",
+    "char unsigned": "uint8",
+    "int16_t": "int16",
+    "short": "int16",
+    "short int": "int16",
+    "signed short int": "int16",
+    "uint16_t": "uint16",
+    "unsigned short": "uint16",
+    "int": "int32",
+    "signed": "int32",
+    "signed int": "int32",
+    "int32_t": "int32",
+    "std::int32_t": "int32",
+    "::std::int32_t": "int32",
+    "::int32_t": "int32",
+    "unsigned": "uint32",
+    "unsigned int": "uint32",
+    "int unsigned": "uint32",
+    "uint32_t": "uint32",
+    "int64_t": "int64",
+    "long long": "int64",
+    "long long int": "int64",
+    "long int long": "int64",
+    "uint64_t": "uint64",
+    "unsigned long long": "uint64",
+    "long unsigned int long": "uint64",
+    "float": "float32",
+    "const float": "float32",
+    "float const": "float32",
+    "const volatile double": "float64",
+    "double": "float64",
+    "complex64_t": "complex64",
+    "BE::complex64_t": "complex64",
+    "kernbridge::complex128_t": "complex128",
+    "std::complex<float>": "complex64",
+    "const std::complex< double >": "complex128",
+    "thrust::complex<float>": "complex64",
+    "cuda::std::complex<double>": "complex128",
+    "::cuda::std::complex<float>": "complex64",
+    "cuFloatComplex": "complex64",
+    "cuComplex": "complex64",
+    "float2": "complex64",
+    "cuDoubleComplex": "complex128",
+    "double2": "complex128",
+    "float _Complex": "complex64",
+    "double complex": "complex128",
+}
+
+UNKNOWN = [
+    "size_t",
+    "std::size_t",
+    "long",
+    "unsigned long",
+    "long int",
+    "ptrdiff_t",
+    "__half",
+    "__nv_bfloat16",
+    "float16_t",
+    "BE::bfloat16_t",
+    "long double",
+    "Mode",
+    "mine::int32_t",
+    "std::vector<int>",
+    "std::pair<int, float>",
+    "std::complex<int>",
+    "wchar_t",
+    "int float",
+    "long long long",
+    "struct S",
+    "enum E",
+    "T::value_type",
+    "typename T::value_type",
+]
+
+REFUSED = ["float *", "const float *", "float &", "const float &", "void *", "int **", "float &&"]
+
+
+@pytest.mark.parametrize("ctype", SCALARS)
+@pytest.mark.parametrize("tokens", ["", " arg ret attr.v", " arg ret attrs.v"])
+def test_scalar(ctype, tokens):
+    function = one(f"// @BE f{tokens}\nvoid f({T}, {ctype} v) {{}}")
+    assert short(function) == (*BOTH, "attr:v:" + SCALARS[ctype])
+    assert function[6][2][3] == " ".join(ctype.replace("< ", "<").replace(" >", ">").split()) or (
+        "complex<" in ctype
+    )
+
+
+@pytest.mark.parametrize("ctype", SCALARS)
+def test_scalar_written_out(ctype):
+    name = SCALARS[ctype]
+    source = f"// @BE f arg ret attr.v:%s\nvoid f({T}, {ctype} v) {{}}"
+    assert short(one(source % name)) == (*BOTH, "attr:v:" + name)
+    other = "float64" if name != "float64" else "int64"
+    message = error(source % other)
+    assert f"a.cu:1:18: f: the annotation says `attr.v:{other}` for parameter 3 'v'" in message
+    assert f"write attr.v:{name}" in message
+    assert "a.cu:2:" in message
+
+
+@pytest.mark.parametrize("ctype", UNKNOWN + REFUSED)
+@pytest.mark.parametrize("tokens", ["", " arg ret attr.v"])
+def test_unknown_scalar(ctype, tokens):
+    message = error(f"// @BE f{tokens}\nvoid f({T}, {ctype} v) {{}}")
+    assert "f: " in message
+    assert f"`{ctype}`" in message
+    assert "fixed-width" in message
+    assert ("attr.v:TYPE" in message) == (ctype in UNKNOWN)
+
+
+@pytest.mark.parametrize("ctype", UNKNOWN)
+@pytest.mark.parametrize("name", ["int64", "float16", "bfloat16", "bool", "complex128"])
+def test_unknown_scalar_written_out(ctype, name):
+    function = one(f"// @BE f arg ret attr.v:{name}\nvoid f({T}, {ctype} v) {{}}")
+    assert short(function) == (*BOTH, "attr:v:" + name)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_half_as_bits(name):
+    source = f"// @BE f arg ret attr.v:{name}\nvoid f({T}, %s v) {{}}"
+    assert short(one(source % "uint16_t")) == (*BOTH, "attr:v:" + name)
+    assert "C++ says `float`; write attr.v:float32" in error(source % "float")
+
+
+def test_reference_written_out():
+    source = f"// @BE f arg ret attr.v:float32\nvoid f({T}, %s v) {{}}"
+    assert short(one(source % "const float&")) == (*BOTH, "attr:v:float32")
+    assert "which takes a scalar; C++ says `float &`" in error(source % "float &")
+    assert "which takes a scalar; C++ says `float *`" in error(source % "float *")
+    assert "which takes a scalar" in error(source % "const double &")
+
+
+def test_attribute_types():
+    types = _core.attribute_types()
+    assert set(SCALARS.values()) | {"float16", "bfloat16"} == set(types)
+    dtypes = _core.dtypes()
+    for name, (code, size, ctype) in types.items():
+        assert (code, 8 * size) == dtypes[name]
+        assert ctype
+    assert types["uint16"] == (7, 2, "uint16_t")
+    assert types["float16"][2] == "uint16_t"
+
+
+# Tensors and streams -----------------------------------------------------------------------------
+
+ARGS = [
+    "const BE::Tensor x",
+    "BE::Tensor const x",
+    "const BE::Tensor& x",
+    "BE::Tensor const &x",
+    "const Tensor x",
+    "const kernbridge::Tensor &x",
+    "const ::kernbridge::Tensor x",
+    "const BE :: Tensor x",
+    "const kb_tensor *x",
+    "kb_tensor const *x",
+    "const kb_tensor* const x",
+    "const struct kb_tensor * __restrict__ x",
+    "[[maybe_unused]] const BE::Tensor x",
+    "const BE::Tensor x [[maybe_unused]]",
+    "__attribute__((unused)) const BE::Tensor x",
+    "/* the input, (unused) */ const BE::Tensor x // trailing\n",
+    "const BE::Tensor x = {}",
+    "const BE::Tensor x = BE::Tensor(1, 2)",
+]
+
+RETS = [
+    "BE::Tensor x",
+    "BE::Tensor& x",
+    "BE::Tensor &&x",
+    "Tensor x",
+    "kb_tensor *x",
+    "kb_tensor * const x",
+    "volatile BE::Tensor x",
+]
+
+STREAMS = [
+    "int64_t stream",
+    "const int64_t stream",
+    "std::int64_t stream",
+    "cudaStream_t s",
+    "cudaStream_t",
+    "CUstream stream",
+    "cudaStream_st *s",
+    "struct CUstream_st *s",
+    "const cudaStream_t s",
+    "cudaStream_t s = 0",
+    "cudaStream_t s = nullptr",
+    "int64_t stream = int64_t(0)",
+]
+
+
+@pytest.mark.parametrize("tokens", ["", " arg ret"])
+@pytest.mark.parametrize("parameter", ARGS)
+def test_arg(parameter, tokens):
+    assert short(one(f"// @BE f{tokens}\nvoid f({parameter}, BE::Tensor o) {{}}")) == (
+        "arg:x",
+        "ret:o",
+    )
+
+
+@pytest.mark.parametrize("tokens", ["", " args rets"])
+@pytest.mark.parametrize("parameter", RETS)
+def test_ret(parameter, tokens):
+    assert short(one(f"// @BE f{tokens}\nvoid f(const BE::Tensor a, {parameter}) {{}}")) == (
+        "arg:a",
+        "ret:x",
+    )
+
+
+@pytest.mark.parametrize("tokens", ["", " arg ret stream", " args rets ctx.stream"])
+@pytest.mark.parametrize("parameter", STREAMS)
+def test_stream(parameter, tokens):
+    found = short(one(f"// @BE f{tokens}\nvoid f({T}, {parameter}) {{}}"))
+    assert found[:2] == BOTH
+    assert found[2].split(":")[0] == "stream"
+
+
+def test_stream_by_another_name():
+    assert short(one(f"// @BE f\nvoid f({T}, int64_t s) {{}}"))[2] == "attr:s:int64"
+    assert short(one(f"// @BE f arg ret stream\nvoid f({T}, int64_t s) {{}}"))[2] == "stream:s"
+    message = error(f"// @BE f arg ret stream\nvoid f({T}, int stream) {{}}")
+    assert "takes int64_t or cudaStream_t; C++ says `int`" in message
+
+
+def test_order_is_free():
+    text = "// @BE f stream attr.k ret arg\nvoid f(int64_t s, int k, BE::Tensor o, BE::Tensor a) {}"
+    assert short(one(text)) == ("stream:s", "attr:k:int32", "ret:o", "arg:a")
+
+
+def test_arg_may_be_writable():
+    assert short(one("// @BE f arg ret\nvoid f(BE::Tensor a, BE::Tensor o) {}")) == BOTH
+
+
+def test_unnamed():
+    assert short(one("// @BE f\nvoid f(const BE::Tensor, BE::Tensor) {}")) == ("arg", "ret")
+    assert "needs a name" in error(f"// @BE f\nvoid f({T}, float) {{}}")
+    assert short(one(f"// @BE f arg ret attr.k\nvoid f({T}, float);"))[2] == "attr:k:float32"
+
+
+def test_name_of_the_token_counts():
+    assert short(one(f"// @BE f arg ret attr.k\nvoid f({T}, float alpha) {{}}"))[2] == (
+        "attr:k:float32"
+    )
+
+
+# The whole call ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    ["const kb_call *call", "const kb_call*call", "kb_call const *c", "const struct kb_call *"],
+)
+def test_whole_call(parameter):
+    function = one(f"// @BE f\nint f({parameter}) {{ return 0; }}")
+    assert function == ("f", "::f", 2, "definition", "int", True, ())
+    function = one(f"// @BE f arg arg attr.k:int32 stream\nint f({parameter});")
+    assert function[5]
+    assert short(function) == ("arg", "arg", "attr:k:int32", "stream")
+    message = error(f"// @BE f arg ret attr.k\nint f({parameter});")
+    assert "f takes a kb_call, so the type of `attr.k` is not known" in message
+
+
+def test_no_whole_call():
+    assert "fixed-width" in error("// @BE f\nint f(kb_call *call) {}")
+    assert "fixed-width" in error("// @BE f\nint f(const kb_call *call, int n) {}")
+
+
+# What is around a definition ---------------------------------------------------------------------
+
+PLAIN = [
+    f"void f({T}) {{}}",
+    f"void\nf\n(\n{T}\n)\n{{\n}}",
+    f"static inline void f({T}) {{ if (a) {{ }} }}",
+    f'extern "C" void f({T}) {{}}',
+    f'extern "C" {{ void f({T}) {{}} }}',
+    f'extern "C" {{\n#include <x.h>\nvoid f({T}) {{}}\n}}',
+    f'__attribute__((visibility("default"))) void f({T}) {{}}',
+    f"void __attribute__((noinline)) f({T}) {{}}",
+    f"[[gnu::noinline]] void f({T}) {{}}",
+    f'[[nodiscard("a, b")]] int f({T}) {{}}',
+    f"__host__ void f({T}) {{}}",
+    f"SOME_API void f({T}) {{}}",
+    f"SOME_API(1, 2) void f({T}) {{}}",
+    f"void SOME_CALL f({T}) {{}}",
+    f"auto f({T}) -> void {{}}",
+    f"auto f({T}) -> int {{ return 0; }}",
+    f"void f({T}) noexcept {{}}",
+    f"void f({T}) noexcept(noexcept(g(1))) {{}}",
+    f"void f({T}) throw() {{}}",
+    f"void f({T}) __attribute__((hot)) {{}}",
+    f"void f({T}) try {{ }} catch (...) {{ }}",
+    f"template <typename X = int, int N = (3 > 2)> struct S {{ }}; void f({T}) {{}}",
+    f"void f({T}) {{ const char *s = \"}}\"; char c = '}}'; /* }} */ // }}\n }}",
+    f'void f({T}) {{ auto s = R"x( }} )" }} )x"; }}',
+    f"int x = 1'000'000; void f({T}) {{}}",
+    f"void g(int f) {{ f(1); }} void f({T}) {{}}",
+    f"int y = f(1, 2);\nvoid f({T}) {{}}",
+    f"int y = 3 * f(1, 2);\nvoid f({T}) {{}}",
+    f"int y = (int) f(1, 2);\nvoid f({T}) {{}}",
+    f"int y[] = {{ f(1), f(2) }};\nvoid f({T}) {{}}",
+    f"struct S {{ void f(int a); void f(const BE::Tensor x) {{}} }};\nvoid f({T}) {{}}",
+    f"class S : public B<int> {{ void f(int a) {{}} }};\nvoid f({T}) {{}}",
+    f"void S::f(int a) {{}}\nvoid f({T}) {{}}",
+    f"// void f(int a) {{}}\n/* void f(int b) {{}} */\nvoid f({T}) {{}}",
+    f"#if 0\nvoid f(int a) {{}}\n#endif\nvoid f({T}) {{}}",
+    f"#if 0\n#if 1\n#endif\nvoid f(int a) {{\n#else\nvoid f({T}) {{}}\n#endif",
+    f"#if 1\nvoid f({T}) {{}}\n#else\nvoid f(int a) {{}}\n#endif",
+    f"#ifdef FAST\nvoid f({T}) {{\n#else\nvoid f({T}) {{\n#endif\n}}",
+    f"#error don't\nvoid f({T}) {{}}",
+    f'const char *doc = "void f(int a) {{";\nvoid f({T}) {{}}',
+    f"void f();\nvoid f({T}) {{}}",
+    f"void f({T});\nvoid f({T}) {{}}",
+    f"REGISTER(f)\nvoid f({T}) {{}}",
+    f"REGISTER(f, g(1));\nvoid f({T}) {{}}",
+    f"using F = void(int);\nvoid f({T}) {{}}",
+    f"typedef void f_t(int);\nvoid f({T}) {{}}",
+    f"enum {{ A, B }};\nvoid f({T}) {{}}",
+    f"void g(std::function<void(int)> h = [](int x) {{ f(x); }}) {{}}\nvoid f({T}) {{}}",
+    f"void f({T}) {{}}\n}} }} }}",
+    f"int SOME_CALL f({T}) {{}}",
+    f"API(x) static unsigned g(int); API(y) int f({T}) {{}}",
+    f"#define LOG(x) \\\n  do {{ \\\n  }} while (0)\nvoid f({T}) {{ LOG(f(1)); }}",
+    f"#define f_(x) {{{{\nvoid f({T}) {{}}",
+    f"concept = 1; template <class Q> void g(Q q) {{}} void f({T}) {{}}",
+    f"void f(\n#ifdef A\n{T}\n#else\n{T}\n#endif\n) {{}}".replace(
+        f"#else\n{T}\n", "#endif\n#ifdef B\n"
+    ),
+]
+
+
+@pytest.mark.parametrize("tokens", ["", " arg ret"])
+@pytest.mark.parametrize("code", PLAIN)
+def test_definition(code, tokens):
+    function = one(f"// @BE f{tokens}\n{code}\n")
+    assert short(function) == BOTH
+    assert function[1] == "::f"
+    assert function[3] == "definition"
+    assert function[4] in ("void", "int")
+
+
+@pytest.mark.parametrize(
+    ("code", "qualified"),
+    [
+        ("namespace a { %s }", "::a::f"),
+        ("namespace a::b { %s }", "::a::b::f"),
+        ("namespace a::inline b { %s }", "::a::b::f"),
+        ("inline namespace a { namespace b { int x; } %s }", "::a::f"),
+        ("namespace a { struct S {}; namespace b { %s } }", "::a::b::f"),
+        ("namespace a { namespace { %s } }", "::a::f"),
+        ("namespace { %s }", "::f"),
+        ("namespace a { } %s", "::f"),
+        ("namespace a = b; %s", "::f"),
+        ("using namespace a; %s", "::f"),
+        ('namespace a { extern "C" { %s } }', "::a::f"),
+        ("namespace [[deprecated]] a { %s }", "::a::f"),
+        ('namespace __attribute__((visibility("hidden"))) a { %s }', "::a::f"),
+        ("#define BEGIN namespace a {\n#define END }\nBEGIN\n%s\nEND", "::a::f"),
+        ("namespace a {\n#ifdef X\n#endif\n%s\n}", "::a::f"),
+    ],
+)
+def test_qualified(code, qualified):
+    function = one("// @BE f\n" + code % f"void f({T}) {{}}")
+    assert function[1] == qualified
+    assert short(function) == BOTH
+
+
+def test_declaration_between_namespaces():
+    text = f"namespace a {{ void f(int x); }}\n// @BE f\nnamespace b {{ void f({T}) {{}} }}"
+    assert one(text)[1] == "::b::f"
+
+
+PARAMETERS = {
+    "std::pair<int, float> p": "std::pair<int, float>",
+    "std::map<int, std::vector<int>> p": "std::map<int, std::vector<int>>",
+    "std::array<int, (3 > 2)> p": "std::array<int, (3 > 2)>",
+    "T<A && B, C> p": "T<A && B, C>",
+    "Unknown p = g(1, 2)": "Unknown",
+    "Unknown p = h<1, 2>(3)": "Unknown",
+    "Unknown p = a < b": "Unknown",
+    "Unknown p = {1, 2}": "Unknown",
+    "Unknown p = [](int x, int y) { return x < y, y; }": "Unknown",
+    'Unknown p = ",)"': "Unknown",
+    "Unknown p = ')'": "Unknown",
+    "Unknown /* , ) */ p": "Unknown",
+    "Unknown\n// , )\np": "Unknown",
+}
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_hard_parameter(parameter):
+    text = (
+        f"// @BE f arg attr.p:int64 ret\nvoid f(const BE::Tensor a, {parameter}, BE::Tensor o) {{}}"
+    )
+    function = one(text)
+    assert short(function) == ("arg:a", "attr:p:int64", "ret:o")
+    assert function[6][1][3] == PARAMETERS[parameter]
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "float p[3]",
+        "int p[]",
+        "float p[2][2]",
+        "void (*p)(int)",
+        "int (&p)[3]",
+        "Ts... p",
+        "int **p",
+    ],
+)
+def test_other_parameter(parameter):
+    assert "fixed-width" in error(f"// @BE f\nvoid f({T}, {parameter}) {{}}")
+    message = error(f"// @BE f arg ret attr.p:int32\nvoid f({T}, {parameter}) {{}}")
+    assert "parameter 3 'p', which takes a scalar" in message
+
+
+@pytest.mark.parametrize("parameters", ["", "void", " void ", "/* none */"])
+def test_no_parameters(parameters):
+    assert "it has no tensor" in error(f"// @BE f\nvoid f({parameters}) {{}}")
+    assert "tells of 1 parameters (ret), C++ of 0 ()" in error(
+        f"// @BE f ret\nvoid f({parameters}) {{}}"
+    )
+
+
+# Which of several --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "style"),
+    [
+        (f"void f({T}) {{}}\n// @BE f\nvoid f({T}) {{}}", 3, "definition"),
+        (f"void f({T}) {{}}\n// @BE f\nvoid f({T});", 1, "definition"),
+        (f"void f({T});\n// @BE f\nvoid f({T});", 3, "prototype"),
+        (f"void f({T});\n// @BE f", 1, "prototype"),
+        (f"// @BE f\nvoid f({T});\nvoid f({T}) {{}}\nvoid f({T}) {{}}", 3, "definition"),
+        (f"// @BE f\nvoid g() {{}}\n\n\nvoid f({T}) {{}}", 5, "definition"),
+        (f"// @BE f arg ret\nvoid f({T}) {{}}\nvoid f({T}, int k) {{}}", 2, "definition"),
+        (f"void f({T}, int k) {{}}\n// @BE f arg ret\nvoid f({T}) {{}}", 3, "definition"),
+        ("// @BE f arg ret\n", 1, "unknown"),
+        ("\n\n// @BE f arg ret attr.k:float32 stream\n", 3, "unknown"),
+    ],
+)
+def test_preference(text, line, style):
+    function = one(text)
+    assert function[2:4] == (line, style)
+    if style == "unknown":
+        assert function[1] == "f"
+        assert function[4] == ""
+        assert all(p[3] == "" for p in function[6])
+
+
+@pytest.mark.parametrize(
+    ("declaration", "returns"),
+    [
+        ("void f(%s) {}", "void"),
+        ("int f(%s) {}", "int"),
+        ("static constexpr int f(%s) {}", "int"),
+        ("auto f(%s) {}", ""),
+        ("auto f(%s) -> int {}", "int"),
+        ("auto f(%s) -> void;", "void"),
+        ("signed int f(%s) {}", "int"),
+    ],
+)
+def test_returns(declaration, returns):
+    assert one("// @BE f\n" + declaration % T)[4] == returns
+
+
+@pytest.mark.parametrize(
+    ("declaration", "type"),
+    [
+        ("float f(%s) {}", "float"),
+        ("void *f(%s) {}", "void *"),
+        ("unsigned int f(%s) {}", "unsigned int"),
+        ("static cudaError_t f(%s) {}", "cudaError_t"),
+        ("std::vector<int> f(%s) {}", "std::vector<int>"),
+        ("long long f(%s) {}", "long long"),
+        ("auto f(%s) -> bool {}", "bool"),
+        ("BE::Tensor f(%s) {}", "BE::Tensor"),
+    ],
+)
+def test_returns_refused(declaration, type):
+    message = error("// @BE f\n" + declaration % T)
+    assert f"f: it returns `{type}`; it must return void, or an int that is 0" in message
+
+
+# Macros ------------------------------------------------------------------------------------------
+
+MACROS = [
+    "#define DEF(T, S) void f_##S(const BE::Tensor a, BE::Tensor o, T k) { }\nDEF(float, x)",
+    "#define DEF(T, S) \\\n  void f_##S(const BE::Tensor a, BE::Tensor o, T k) \\\n  { if (a) { } }"
+    "\nDEF(float, x)",
+    "#define NAME(S) f_##S\n"
+    "#define DEF(T, S) void NAME(S)(const BE::Tensor a, BE::Tensor o, T k) {}\n"
+    "DEF(float, x);",
+    "#define CAT_(a, b) a##b\n#define CAT(a, b) CAT_(a, b)\n#define S x\n"
+    "void CAT(f_, S)(const BE::Tensor a, BE::Tensor o, float k) {}",
+    "#define LIST(X) X(float, x) X(double, y)\n"
+    "#define DEF(T, S) void f_##S(const BE::Tensor a, BE::Tensor o, T k) {}\nLIST(DEF)",
+    "#define DEF(name) void name(const BE::Tensor a, BE::Tensor o, float k)\nDEF(f_x) { }",
+    "#define DEF(name, ...) void name(__VA_ARGS__) {}\n"
+    "DEF(f_x, const BE::Tensor a, BE::Tensor o, float k)",
+    "#define DEF(name, args...) void name(const BE::Tensor a, BE::Tensor o, ##args) {}\n"
+    "DEF(f_x, float k)",
+    "#define DEF(name, body) void name(const BE::Tensor a, BE::Tensor o, float k) body\n"
+    "DEF(f_x, { g(a, o); })",
+    "#define BEGIN(name) void name(const BE::Tensor a, BE::Tensor o, float k) {\n#define END }\n"
+    "void g() {}\nBEGIN(f_x)\nif (a) { }\nEND\nvoid f_x(int z);",
+    "#define DEF(S) void f_##S(int k) {}\n#undef DEF\n"
+    "#define DEF(S) void f_##S(const BE::Tensor a, BE::Tensor o, float k) {}\nDEF(x)",
+    "#define DEF(S) void f_##S(const BE::Tensor a, BE::Tensor o, float k) { s = #S; }\n"
+    "DEF(\n  x\n)",
+]
+
+
+@pytest.mark.parametrize("tokens", ["", " arg ret attr.k"])
+@pytest.mark.parametrize("code", MACROS)
+def test_macro(code, tokens):
+    function = one(f"// @BE f_x{tokens}\n{code}\n")
+    assert function[3] == "macro"
+    assert short(function) == (*BOTH, "attr:k:float32")
+
+
+def test_macro_types():
+    text = (
+        "#define REAL float\n#define IN const BE::Tensor\n#define PARAMS IN a, BE::Tensor o\n"
+        '#define API __attribute__((visibility("default")))\n'
+        "// @BE f\nAPI void f(PARAMS, REAL k) {}"
+    )
+    function = one(text)
+    assert function[3] == "definition"
+    assert short(function) == (*BOTH, "attr:k:float32")
+
+
+def test_macro_of_elsewhere():
+    text = "// @BE f arg ret attr.k:int32\nDEFINE_KERNEL(f, int)\n"
+    assert one(text)[3] == "unknown"
+    message = error("// @BE f arg ret attr.k\nDEFINE_KERNEL(f, int)\n")
+    assert "the definition of f was not found in this source, so the type of `attr.k`" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#define A A A\nA",
+        "#define A B B\n#define B A A\nA",
+        "#define A(x) A(x x)\nA(A(A(1)))",
+        "#define A(x, y\nA(1)",
+        "#define A(x) x\nA(A(A(A(",
+        "#define",
+        "#define A(",
+        "#define A(x) #\nA(1)",
+        "#define A(x) x ## \nA(1)",
+        "#define A(x) ## x\nA(1)",
+        "#define A(x) a ## ## x\nA()",
+        "#",
+        "#if\n#else\n#endif\n#endif\n#else",
+        "".join(f"#define a{i + 1}(x) a{i}(x) a{i}(x)\n" for i in range(40)) + "a40(1)",
+        "".join(f"#define b{i + 1} b{i} b{i}\n" for i in range(40)) + "b40",
+        "#define F(x) x F\nF(1)(2)(3)",
+        "#define L (\n#define F(x) x\nF L 1)",
+    ],
+)
+def test_strange_macros(text):
+    assert short(one(f"// @BE f arg ret\nvoid f({T}) {{}}\n{text}\n")) == BOTH
+
+
+# Annotations -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "// @BE f arg ret",
+        "//@BE f arg ret",
+        "/// @BE f arg ret",
+        "//\t@BE\tf\targ\t\tret  ",
+        "   // @BE f arg ret",
+        "int x; // @BE f arg ret",
+        "// @BE f arg ret\r",
+        "// @BE f arg \\\n  ret",
+        "// @BE f \\\r\n arg ret",
+        "#define X 1 // @BE f arg ret",
+        "/* @BE g arg */ // @BE f arg ret",
+        "// // @BE f arg ret",
+        "#ifdef X\n// @BE f arg ret\n#endif",
+        "#if 0\n#else\n// @BE f arg ret\n#endif",
+    ],
+)
+def test_annotation(comment):
+    function = one(f"{comment}\nvoid f({T}) {{}}\r\n")
+    assert function[0] == "f"
+    assert short(function) == BOTH
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "void f() {}",
+        "/* @BE f arg ret */",
+        "/*\n// @BE f arg ret\n*/",
+        'const char *s = "// @BE f arg ret";',
+        'const char *s = R"(\n// @BE f arg ret\n)";',
+        'auto s = u8R"x(\n)"\n// @BE f arg ret\n)x";',
+        "// see @BE f arg ret",
+        "// @BEf arg ret",
+        "// @be f arg ret",
+        "// @ BE f arg ret",
+        "#if 0\n// @BE f arg ret\n#endif",
+        "#if 0\n#if 1\n// @BE f arg ret\n#endif\n#endif",
+        "#if 0\n#elif 0\n// @BE f arg ret\n#endif",
+        "#if 1\n#else\n// @BE f arg ret\n#endif",
+        "#if 0 // why\n // @BE f arg ret\n#endif",
+        "# if false\n// @BE f arg ret\n#  endif",
+        'const char *s = "\\\n// @BE f arg ret";',
+    ],
+)
+def test_no_annotation(text):
+    message = error(text)
+    assert message.startswith("a.cu: no function is annotated")
+    assert "// @BE add arg arg ret stream" in message
+
+
+def test_several():
+    text = f"// @BE g\nvoid g({T}) {{}}\n// @BE f arg ret\nvoid f({T}) {{}}\n// @BE h ret\n"
+    assert [f[0] for f in scan(text)] == ["g", "f", "h"]
+
+
+ERRORS = [
+    (
+        "// @BE",
+        "a.cu:1:4: @BE names no function; write for example\n    // @BE add arg arg ret stream",
+    ),
+    ("//   @BE  ", "a.cu:1:6: @BE names no function"),
+    ("// @BE 1f arg ret", "a.cu:1:8: '1f' is no name of a function"),
+    ("// @BE a::f arg ret", "'a::f' is no name of a function: it must be a C identifier"),
+    ("// @BE f-g arg ret", "'f-g' is no name"),
+    (
+        "// @BE int arg ret",
+        "'int' is no name of a function: it must be a C identifier and no keyword",
+    ),
+    ("// @BE größe arg ret", "'größe' is no name of a function"),
+    (
+        "// @BE f arg out",
+        "a.cu:1:14: 'out' says nothing; expected arg, ret, stream, attr.NAME or attr.",
+    ),
+    ("// @BE f arg ret // a remark", "a.cu:1:18: '//' says nothing"),
+    ("// @BE f arg, ret", "'arg,' says nothing"),
+    ("// @BE f ARG ret", "'ARG' says nothing"),
+    ("// @BE f arg ret attr", "'attr' says nothing"),
+    ("// @BE f arg ret attr.", "attr.: '' is no name for an attribute"),
+    ("// @BE f arg ret attr.2x", "attr.2x: '2x' is no name for an attribute"),
+    ("// @BE f arg ret attr.for", "'for' is no name for an attribute"),
+    ("// @BE f arg ret attr.k:", "attr.k:: '' is no type of an attribute"),
+    (
+        "// @BE f arg ret attr.k:f32",
+        "'f32' is no type of an attribute; expected one of bool, int8,",
+    ),
+    ("// @BE f arg ret attr.k:float32:x", "'float32:x' is no type"),
+    ("// @BE f arg ret stream stream", "a.cu:1:25: stream is there twice; a call has one stream"),
+    ("// @BE f arg ret stream ctx.stream", "ctx.stream is there twice"),
+    ("// @BE f arg ret attr.k:int32 attrs.k:int8", "attribute k is there twice"),
+    ("// @BE f arg", "f has no result: one of its tokens must be ret"),
+    ("// @BE f", "the definition of f was not found in this source; write its parameters out"),
+    ("// @BE f arg ret\n\n// @BE f arg ret", "a.cu:3:8: f is annotated twice, in lines 1 and 3"),
+    ("// @BE f\nvoid f(const BE::Tensor a) {}", "f: it has no result: all its tensors are const"),
+    ("// @BE f\nvoid f(int a) {}", "f: it has no tensor: take `const BE::Tensor`"),
+    (
+        f"// @BE f\nvoid f({T}, cudaStream_t s, int64_t stream) {{}}",
+        "parameter 4 'stream' is a second stream",
+    ),
+    (
+        f"// @BE f arg ret attr.k\nvoid f({T}) {{}}",
+        "f: the annotation tells of 3 parameters (arg, ret, attr.k), C++ of 2 "
+        "(const BE::Tensor a, BE::Tensor o)",
+    ),
+    (
+        "// @BE f arg ret\nvoid f(const BE::Tensor a, float o) {}",
+        "a.cu:1:14: f: the annotation says `ret` for parameter 2 'o', which takes a tensor; "
+        "C++ says `float`",
+    ),
+    (
+        "// @BE f ret arg\nvoid f(const BE::Tensor a, BE::Tensor o) {}",
+        "a.cu:1:10: f: the annotation says `ret` for parameter 1 'a', but C++ says "
+        "`const BE::Tensor`: a result must not be const",
+    ),
+    (
+        "// @BE f arg ret attr.k:int32\nvoid f(const BE::Tensor a, BE::Tensor o, BE::Tensor k) {}",
+        "parameter 3 'k', which takes a scalar; C++ says `BE::Tensor`",
+    ),
+    (f"// @BE f\nvoid f({T}, float größe) {{}}", "needs a name that is a C identifier of ASCII"),
+    ("int x;\0// @BE f", "a.cu:1:7: a NUL byte is no part of a source"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), ERRORS)
+def test_error(text, message):
+    got = error(text)
+    assert message in got
+    assert got.startswith("a.cu:")
+
+
+def test_error_in_full():
+    text = "int ü;\n\t/* é */\t// @BE f arg out ret\nvoid f() {}\n"
+    head, line, caret = error(text).split("\n")
+    assert head.startswith("a.cu:2:23: 'out' says nothing")
+    assert line == "\t/* é */\t// @BE f arg out ret"
+    assert caret == "\t       \t             ^"
+    assert line.index("out") == caret.index("^")
+
+
+def test_two_places():
+    message = error(f"// @BE f arg ret attr.k:int32\nvoid f({T},\n\t\tfloat k) {{}}\n")
+    assert message.split("\n") == [
+        "a.cu:1:18: f: the annotation says `attr.k:int32` for parameter 3 'k', C++ says `float`; "
+        "write attr.k:float32",
+        "// @BE f arg ret attr.k:int32",
+        "                 ^",
+        "a.cu:3:3: declared here",
+        "\t\tfloat k) {}",
+        "\t\t^",
+    ]
+
+
+@pytest.mark.parametrize("filler", ["x", "é", "漢", "😀"])
+@pytest.mark.parametrize("before", [0, 100, 500])
+def test_long_line(filler, before):
+    text = "/* " + filler * before + " */ // @BE f arg out " + filler * 500
+    head, line, caret = error(text).split("\n")
+    assert head.startswith(f"a.cu:1:{3 + before + 4 + 14}: 'out' says nothing")
+    assert len(line.encode()) <= 170
+    assert line[caret.index("^") :].startswith("out")
+    assert line.endswith("...")
+
+
+def test_long_names():
+    name = "n" * 100_000
+    assert one(f"// @BE {name} arg ret\n")[0] == name
+    message = error(f"// @BE {name} arg {'é' * 5000}\n")
+    assert len(message.encode()) < 2048
+    message = error(f"// @BE {name} arg ret attr.k\nvoid {name}({T}, {'m' * 10000} k);\n")
+    assert len(message.encode()) < 2048
+    with pytest.raises(ValueError, match="no function is annotated"):
+        _core.scan_source("", "f" * 10000, None)
+
+
+# Functions that a caller names -------------------------------------------------------------------
+
+
+def test_given():
+    text = f"// @BE\n// @BE g nonsense\nvoid f({T}, float k) {{}}\nnamespace a {{ int g({T}); }}"
+    f, g, h = scan(text, (("f", None), ("g", ("arg", "ret")), ("h", ("ret", "attr.k:int8"))))
+    assert f[:6] == ("f", "::f", 3, "definition", "void", False)
+    assert short(f) == (*BOTH, "attr:k:float32")
+    assert g[:6] == ("g", "::a::g", 4, "prototype", "int", False)
+    assert h[:6] == ("h", "h", 0, "unknown", "", False)
+    assert short(h) == ("ret", "attr:k:int8")
+
+
+@pytest.mark.parametrize(
+    ("functions", "message"),
+    [
+        ((), "functions: there is none in it"),
+        ((("f", ()),), "functions['f']: f: the annotation tells of 0 parameters (), C++ of 3 ("),
+        ((("f", ("arg", "out", "ret")),), "functions['f'] token 2: 'out' says nothing"),
+        ((("f", ("arg ret",)),), "functions['f'] token 1: 'arg ret' says nothing"),
+        ((("f", ("",)),), "functions['f'] token 1: '' says nothing"),
+        ((("f", None), ("f", None)), "functions['f']: f is there twice"),
+        ((("a::f", None),), "functions['a::f']: 'a::f' is no name of a function"),
+        ((("", None),), "functions['']: '' is no name of a function"),
+        ((("g", None),), "functions['g']: the definition of g was not found"),
+        ((("g", ("arg",)),), "functions['g']: g has no result"),
+        (
+            (("f", ("arg", "ret", "attr.k:int32")),),
+            "functions['f'] token 3: f: the annotation says `attr.k:int32` for parameter 3 'k', "
+            "C++ says `float`; write attr.k:float32\na.cu:1:42: declared here\nvoid f(",
+        ),
+    ],
+)
+def test_given_refused(functions, message):
+    assert message in error(f"void f({T}, float k) {{}}", functions)
+
+
+def test_types_of_python():
+    for arguments in [
+        (b"", "a", None),
+        ("", None, None),
+        ("", "a", []),
+        ("", "a", ("f",)),
+        ("", "a", (("f", "arg"),)),
+        ("", "a", (("f", (1,)),)),
+        ("", "a", ((1, None),)),
+    ]:
+        with pytest.raises(TypeError):
+            _core.scan_source(*arguments)
+    for arguments in [("", "a", b"f", None), ("", "a", "f", "arg"), ("", "a", "f", (b"arg",))]:
+        with pytest.raises(TypeError):
+            _core.scan_kernel(*arguments)
+    with pytest.raises(UnicodeEncodeError):
+        _core.scan_source("\ud800", "a", None)
+
+
+def test_limits():
+    with pytest.raises(ValueError, match="at most 16777216 bytes"):
+        scan(" " * (16 * 2**20 + 1))
+    text = f"// @BE f arg ret\nvoid f({T}) {{}}\n"
+    assert short(one(text + " " * (16 * 2**20 - len(text)))) == BOTH
+    many = "".join(f"// @BE f{i} ret\n" for i in range(4096))
+    assert len(scan(many)) == 4096
+    assert "at most 4096" in error(many + "// @BE g ret\n")
+
+
+HOSTILE = [
+    "f(",
+    "void f(",
+    "void f(a) ",
+    "void f(); ",
+    "a f(<",
+    "namespace a{",
+    "}",
+    "{",
+    "(",
+    "<",
+    "a<",
+    "template<",
+    "[[",
+    "#if 1\n",
+    "#else\n",
+    "#define A(x) x\n A(",
+    "#define A A A\nA ",
+    '"',
+    "'",
+    'R"(',
+    "/*",
+    "//\\\n",
+    "\\\n",
+    "\\ ",
+    "void f(a<b,c ",
+    "int x = f(f(f, ",
+    'extern "C" {',
+    "#define x\n",
+    "auto f() -> ",
+    "auto f() -> f() ",
+    "1'",
+    "::",
+    "f(;",
+    "void f(x = a<",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_hostile(piece):
+    """Time grows with the size alone: each of these would take minutes if it went by its square."""
+    text = "// @BE f arg ret\n" + piece * (2**20 // len(piece))
+    try:
+        scan(text)
+    except ValueError as caught:
+        assert "a.cu:" in str(caught)  # noqa: PT017
+
+
+# Kernels -----------------------------------------------------------------------------------------
+
+
+def kernel(text, name, tokens=None):
+    return _core.scan_kernel(text, "k.cu", name, tokens)
+
+
+def kernel_error(text, name, tokens=None):
+    with pytest.raises(ValueError, match=" ") as caught:
+        kernel(text, name, tokens)
+    return str(caught.value)
+
+
+K = "const float *x, float *y"
+KERNEL = f"__global__ void k({K}, int n) {{}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "qualified", "parameters"),
+    [
+        (KERNEL, "k", "::k", "arg:x:float32 ret:y:float32 attr:n:int32"),
+        ('extern "C" ' + KERNEL, "k", "::k", "arg:x:float32 ret:y:float32 attr:n:int32"),
+        (f"namespace a {{ {KERNEL} }}", "k", "::a::k", "arg:x:float32 ret:y:float32 attr:n:int32"),
+        (
+            f"namespace a {{ {KERNEL} }}",
+            "a::k",
+            "::a::k",
+            "arg:x:float32 ret:y:float32 attr:n:int32",
+        ),
+        (
+            f"namespace b {{ __global__ void k(int *z) {{}} }} namespace a {{ {KERNEL} }}",
+            "::a::k",
+            "::a::k",
+            "arg:x:float32 ret:y:float32 attr:n:int32",
+        ),
+        (
+            "template <typename T, int N>\n"
+            "__global__ void k(const T *x, T *y, T a, size_t n, long m) {}",
+            "k<float, 4>",
+            "::k",
+            "arg:x ret:y attr:a attr:n:uint64 attr:m:int64",
+        ),
+        (
+            "template <typename T, int N = (1 > 2)>\n__global__ void __launch_bounds__(256, N)\n"
+            "k(const T *__restrict__ x, T *__restrict__ y, const unsigned long n)\n{\n}\n",
+            "ns::k<float>".replace("ns::", ""),
+            "::k",
+            "arg:x ret:y attr:n:uint64",
+        ),
+        (
+            "__launch_bounds__(256)\n"
+            "__global__ void k(__half const *x, __nv_bfloat16 *y, __half h) {}",
+            "k",
+            "::k",
+            "arg:x:float16 ret:y:bfloat16 attr:h",
+        ),
+        (
+            "__global__ static void\n"
+            "k(const unsigned char *x, bool *y, const half *h, float2 *z) {}",
+            "k",
+            "::k",
+            "arg:x:uint8 ret:y:bool arg:h:float16 ret:z:complex64",
+        ),
+        (
+            "__global__ void k(const float x[], float y[4], int n = 3) {}",
+            "k",
+            "::k",
+            "arg:x:float32 ret:y:float32 attr:n:int32",
+        ),
+        (
+            "__global__ void\n"
+            "k(const std::complex<float> *x, thrust::complex<double> *y, Params p) {}",
+            "k",
+            "::k",
+            "arg:x:complex64 ret:y:complex128 attr:p",
+        ),
+        (
+            f"__device__ float k(float x) {{ return x; }}\nvoid k(int z) {{}}\n{KERNEL}",
+            "k",
+            "::k",
+            "arg:x:float32 ret:y:float32 attr:n:int32",
+        ),
+        (
+            f"template __global__ void k<float>(const float *, float *);\n{KERNEL}",
+            "k",
+            "::k",
+            "arg:x:float32 ret:y:float32 attr:n:int32",
+        ),
+        (f"// @BE k\n{KERNEL}", "k", "::k", "arg:x:float32 ret:y:float32 attr:n:int32"),
+        (
+            f"// @BE k arg ret attr.m\n{KERNEL}",
+            "k",
+            "::k",
+            "arg:x:float32 ret:y:float32 attr:m:int32",
+        ),
+        (
+            f"// @BE k ret ret attr.m:int32\n// @BE\n{KERNEL.replace('const ', '')}",
+            "k",
+            "::k",
+            "ret:x:float32 ret:y:float32 attr:m:int32",
+        ),
+        (
+            f"__global__ void k({K}, const volatile int n);",
+            "k",
+            "::k",
+            "arg:x:float32 ret:y:float32 attr:n:int32",
+        ),
+        (
+            f"// @BE k arg ret attr.n:float16\n__global__ void k({K}, __half n);",
+            "k",
+            "::k",
+            "arg:x:float32 ret:y:float32 attr:n:float16",
+        ),
+    ],
+)
+def test_kernel(text, name, qualified, parameters):
+    function = kernel(text, name)
+    assert function[0] == qualified.split("::")[-1]
+    assert function[1] == qualified
+    assert " ".join(short(function)) == parameters
+    assert function[4] == "void"
+
+
+def test_kernel_by_macro():
+    text = (
+        "#define K(T, S) __global__ void k_##S(const T *x, T *y, T a) { y[0] = x[0] * a; }\n"
+        "K(float, f32)\nK(double, f64)\n"
+    )
+    function = kernel(text, "k_f64")
+    assert function[3] == "macro"
+    assert short(function) == ("arg:x:float64", "ret:y:float64", "attr:a:float64")
+
+
+def test_kernel_with_tokens():
+    function = kernel("// @BE k nonsense\n" + KERNEL, "k", ("arg", "ret", "attr.n"))
+    assert short(function) == ("arg:x:float32", "ret:y:float32", "attr:n:int32")
+    function = kernel("", "ns::k<float>", ("arg", "ret", "attr.n", "attr.m:int8"))
+    assert function[:4] == ("k", "k", 0, "unknown")
+    assert short(function) == ("arg", "ret", "attr:n", "attr:m:int8")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "tokens", "message"),
+    [
+        ("", "k", None, "kernel 'k': the definition of the kernel (__global__) k was not found"),
+        (f"void k({K}) {{}}", "k", None, "k was not found"),
+        (f"namespace a {{ {KERNEL} }}", "b::k", None, "k was not found"),
+        (KERNEL, "k", ("arg", "ret", "stream"), "kernel 'k' token 3: k: a kernel takes no stream"),
+        (f"// @BE k arg ret stream\n{KERNEL}", "k", None, "k.cu:1:18: k: a kernel takes no stream"),
+        (KERNEL, "k", ("arg", "ret"), "the annotation tells of 2 parameters (arg, ret), C++ of 3"),
+        (KERNEL, "k", ("ret", "ret", "attr.n"), "a result must not be const"),
+        (KERNEL, "k", ("arg", "ret", "arg"), "which takes a pointer; C++ says `int`"),
+        (KERNEL, "k", ("arg", "attr.y", "attr.n"), "which takes a value; C++ says `float *`"),
+        (KERNEL, "k", ("arg", "ret", "attr.n:int64"), "C++ says `int`; write attr.n:int32"),
+        (KERNEL, "k", ("arg", "arg", "attr.n"), "k has no result"),
+        ("__global__ void k(const int *x) {}", "k", None, "it has no result"),
+        (
+            "__global__ void k(int *x, int &n) {}",
+            "k",
+            None,
+            "a kernel's parameter is a pointer or a",
+        ),
+        (
+            "__global__ void k(int **x) {}",
+            "k",
+            None,
+            "a kernel's parameter is a pointer or a value",
+        ),
+        (f"// @BE k\n// @BE k\n{KERNEL}", "k", None, "k is annotated twice, in lines 1 and 2"),
+        (KERNEL.replace("void", "int"), "k", None, "k: it returns `int`; it must return void\n"),
+        (KERNEL, "", None, "'' is no name of a kernel"),
+        (KERNEL, "a b", None, "'a b' is no name of a kernel"),
+        (KERNEL, "<float>", None, "is no name of a kernel"),
+        (KERNEL, "a::", None, "is no name of a kernel"),
+        (KERNEL, "(void*)k", None, "is no name of a kernel"),
+        (KERNEL, "int", None, "is no name of a kernel"),
+    ],
+)
+def test_kernel_refused(text, name, tokens, message):
+    assert message in kernel_error(text, name, tokens)
