@@ -70,11 +70,6 @@ class Request(NamedTuple):
     verbose: bool = False
     force_rebuild: bool = False
 
-    def __post_init__(self) -> None:
-        if self.language not in _build_command.SUFFIXES:
-            languages = ", ".join(map(repr, _build_command.SUFFIXES))
-            raise ValueError(f"{self.name}: language {self.language!r}, expected {languages}")
-
 
 class Built(NamedTuple):
     """A shared library.
@@ -99,6 +94,8 @@ def build(request: Request) -> Built:
 
     Raises
     ------
+    ValueError
+        If the language is unknown.
     KernelToolchainError
         If a compiler is missing.
     CompilationError
@@ -111,6 +108,9 @@ def build(request: Request) -> Built:
     >>> build(request).path.suffix
     '.so'
     """
+    if request.language not in _build_command.SUFFIXES:
+        languages = ", ".join(map(repr, _build_command.SUFFIXES))
+        raise ValueError(f"{request.name}: language {request.language!r}, expected {languages}")
     job = _build_command.plan(request)
     if not all(map(os.path.exists, job.tools)):
         _toolchain.forget()

@@ -146,9 +146,9 @@ def note(folder: Path, key: str, entry: Entry) -> None:
 
 def check(entry: Entry, places: Places) -> Entry | None:
     """The entry, with new times where contents are the same; None if something changed."""
-    paths = [places.unpack(path) for path in entry.paths.split("\n")]
-    times = list(entry.times)
     try:
+        paths = [places.unpack(path) for path in entry.paths.split("\n")]
+        times = list(entry.times)
         changed = _core.changed_files(paths, entry.sizes, entry.times)
         for i in changed:
             about, sha = os.stat(paths[i]), entry.shas[i * SHA : (i + 1) * SHA]

@@ -8,15 +8,12 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TextIO
 
 from kernbridge._errors import KernelToolchainError
-
-targets: Callable[[], Iterable[str]] | None = None
-"""Gives the names of registered targets; set by who registers them."""
 
 _PACKAGES = ("kernbridge", "jax", "jaxlib", "numpy", "numba", "numba-cuda", "llvmlite", "filelock")
 
@@ -176,26 +173,15 @@ def _absent(report: _Report, rows: list[tuple[str, str]], label: str, why: str) 
 
 
 def _nvrtc() -> str | None:
-    """Where a library of NVRTC lies: in the wheels, in a toolkit, or where the loader looks."""
-    folders = []
-    spec = importlib.util.find_spec("nvidia")
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        folders += [os.path.join(place, p, "lib") for p in ("cu13", "cu12", "cuda_nvrtc")]
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if value := os.environ.get(variable):
-            folders += [os.path.join(value, "lib64"), os.path.join(value, "lib")]
-    folders.append("/usr/local/cuda/lib64")
-    for folder in folders:
-        try:
-            names = sorted(os.listdir(folder))
-        except OSError:
-            continue
-        found = [n for n in names if n.startswith("libnvrtc.so")]
-        if found:
-            return os.path.join(folder, found[-1])
-    import ctypes.util
+    """Where a library of NVRTC lies, and its version."""
+    from kernbridge import _nvrtc
+    from kernbridge._errors import KernelToolchainError
 
-    return ctypes.util.find_library("nvrtc")
+    try:
+        found = _nvrtc.describe()
+    except (KernelToolchainError, OSError):
+        return None
+    return f"{found['path']}\nversion {found['version'] // 1000}.{found['version'] % 1000 // 10}"
 
 
 def _numba(report: _Report) -> bool:
@@ -229,7 +215,9 @@ def _kernels(report: _Report) -> None:
     rows = report.section("this process")
     kernels, _ = _core.registry_stats()
     rows.append(("kernels", str(kernels)))
-    names = sorted(targets()) if targets is not None else []
+    from kernbridge._source_targets import list_registered_targets
+
+    names = list_registered_targets()
     rows.append(("targets", "\n".join(names) or "none"))
 
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import time
-from dataclasses import replace
 
 import pytest
 from kernbridge import _cache, _cache_limit
@@ -34,13 +33,13 @@ def module(request, used):
 
 
 def test_the_least_recently_used_goes_first(request_, root, monkeypatch):
-    paths = {i: module(replace(request_, spec=str(i)), used=i) for i in (3, 1, 4, 2)}
+    paths = {i: module(request_._replace(spec=str(i)), used=i) for i in (3, 1, 4, 2)}
     artefact = key_of(5)
     _cache.store("cubin", artefact, _cache.Artefact({}, (b"x" * 1000,)))
     (old,) = root.rglob("*.bin")
     os.utime(old, (1, 1))
     size = _cache_limit.cache_stats().bytes
-    recent = build(replace(request_, spec="recent")).path
+    recent = build(request_._replace(spec="recent")).path
     _cache_limit.shrink(root, size + 10**6)
     assert all(p.exists() for p in (*paths.values(), old, recent))
     for keep in (4, 3, 2, 1, 0):
@@ -58,7 +57,7 @@ def key_of(n):
 
 
 def test_a_hit_keeps_a_library(request_, root):
-    one, two = replace(request_, spec="one"), replace(request_, spec="two")
+    one, two = request_._replace(spec="one"), request_._replace(spec="two")
     used, unused = module(one, used=9), module(two, used=8)
     build(one)
     _cache_limit.shrink(root, _cache_limit.cache_stats().bytes - 1)
@@ -81,12 +80,12 @@ def test_an_artefact_that_is_read_stays(root):
 def test_a_build_keeps_the_limit(request_, monkeypatch):
     old = module(request_, used=9)
     monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", "0")
-    build(replace(request_, spec="1"))
+    build(request_._replace(spec="1"))
     monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", "1 GB")
-    build(replace(request_, spec="2"))
+    build(request_._replace(spec="2"))
     assert old.exists()
     monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", "1kB")
-    build(replace(request_, spec="3"))
+    build(request_._replace(spec="3"))
     assert not old.exists()
 
 
@@ -105,10 +104,10 @@ def test_limits(monkeypatch, request_, root):
 
 
 def test_clearing(request_, root):
-    requests = [replace(request_, name=n) for n in ("add", "add_more", "add_0123456789abcdef")]
+    requests = [request_._replace(name=n) for n in ("add", "add_more", "add_0123456789abcdef")]
     for request in requests:
         build(request)
-    build(replace(requests[0], spec="other"))
+    build(requests[0]._replace(spec="other"))
     _cache.store("cubin", key_of(1), _cache.Artefact({}, ()))
     foreign = [root / "notes.txt", root / "v1" / "notes.txt", root / "v1" / "modules" / "mine"]
     for path in foreign:

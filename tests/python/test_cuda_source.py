@@ -355,3 +355,22 @@ def test_setting_of_architectures(gpu):
         assert [cc for cc, _ in plan.functions[0].images] == [80]
     finally:
         config.set_cuda_architectures(None)
+
+
+def test_another_architecture_rebuilds(gpu, nvcc, monkeypatch):
+    from kernbridge import _build_work
+
+    source = HOST_SIDE + "// of two architectures"
+    hashes = [
+        kernbridge.load_cuda_inline(
+            "archs", source, compute_capability=cc, auto_register=False
+        ).content_hash
+        for cc in ("8.0", "9.0")
+    ]
+    assert hashes[0] != hashes[1]
+    monkeypatch.setattr(_build_work, "make", lambda *_: pytest.fail("built again"))
+    for cc, before in zip(("8.0", "9.0"), hashes, strict=True):
+        module = kernbridge.load_cuda_inline(
+            "archs", source, compute_capability=cc, auto_register=False
+        )
+        assert module.content_hash == before

@@ -5,7 +5,7 @@ import os
 import sys
 
 import pytest
-from kernbridge import _cache, _diagnostics, cli
+from kernbridge import _cache, _diagnostics, _source_targets, cli
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def without_compilers(monkeypatch, tmp_path):
 
 def test_what_is_told(root, monkeypatch):
     monkeypatch.setenv("KERNBRIDGE_COMPILE_TIMEOUT", "60 s")
-    monkeypatch.setattr(_diagnostics, "targets", lambda: ["b.two", "a.one"])
+    monkeypatch.setattr(_source_targets, "list_registered_targets", lambda: ["a.one", "b.two"])
     _cache.store("cubin", bytes(32), _cache.Artefact({}, ()))
     works, text = told()
     assert works
