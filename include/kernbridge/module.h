@@ -119,12 +119,12 @@ template <typename F> inline int guard(const kb_call *call, const F &body)
     }
 }
 
-/* Of a function that returns nothing, or 0 for success. */
-template <typename F> inline auto status_of(const F &f) -> decltype(static_cast<int>(f()))
+/* Of a function that returns nothing, or 0 for success: call it with 0. */
+template <typename F> inline auto status_of(const F &f, int) -> decltype(static_cast<int>(f()))
 {
     return f();
 }
-template <typename F> inline int status_of(const F &f, ...)
+template <typename F> inline int status_of(const F &f, long)
 {
     f();
     return 0;

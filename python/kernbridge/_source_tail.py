@@ -129,7 +129,7 @@ def _cpp_runner(index: int, function: Function) -> str:
         else ", ".join(_cpp_argument(p, i) for p, i in _numbered(function))
     )
     called = f"[&]() {{ return {function.qualified}({arguments}); }}"
-    lines.append(f"return kernbridge::detail::status_of({called});")
+    lines.append(f"return kernbridge::detail::status_of({called}, 0);")
     body = "\n        ".join(lines)
     return (
         f"static int kb_run_{index}(const kb_call *call)\n{{\n"

@@ -43,6 +43,9 @@ void describe(const BE::Tensor x, BE::Tensor out) {
     o[5] = x.ndim() ? x.stride(0) : -1;
 }
 
+// @BE returns ret attr.code
+int returns(BE::Tensor out, int code) { return code; }
+
 // @BE increment arg ret
 void increment(const BE::Tensor x, BE::Tensor out) {
     out.data_ptr<float>()[0] = x.data_ptr<float>()[0] + 1;
@@ -372,6 +375,14 @@ def test_exceptions_of_every_type():
         with pytest.raises(Exception, match=message):
             jax.block_until_ready(module.fail(outs=outs, how=how))
     assert module.fail(outs=outs, how=9) == 9
+
+
+def test_codes(module):
+    outs = jax.ShapeDtypeStruct((1,), F32)
+    jax.block_until_ready(module.returns(outs=outs, code=0))
+    for code, name in ((5, "NOT_FOUND"), (77, "INTERNAL")):
+        with pytest.raises(Exception, match=f"{name}.*the function returned {code}"):
+            jax.block_until_ready(module.returns(outs=outs, code=code))
 
 
 def test_replace(module):
