@@ -22,22 +22,23 @@ import kernbridge
 import measure
 from rich.console import Console
 
+# The kernel of gpu_floor.cu, in both.
 CUDA = r"""
 #include "brainevent/common.h"
-__global__ void add_kernel(const float* x, const float* y, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
+__global__ void add_kernel(const float* x, const float* y, float* out, int64_t n) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = x[i] + y[i];
 }
 // @BE add arg arg ret stream
 void add(const BE::Tensor x, const BE::Tensor y, BE::Tensor out, int64_t stream) {
-    int n = x.numel();
+    int64_t n = x.numel();
     add_kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(
         (const float*)x.data_ptr(), (const float*)y.data_ptr(), (float*)out.data_ptr(), n);
 }
 """
 NVRTC = r"""
-__global__ void add(const float* x, const float* y, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
+__global__ void add(const float* x, const float* y, float* out, long long n) {
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = x[i] + y[i];
 }
 """

@@ -75,8 +75,10 @@ def chosen_architectures() -> tuple[Capability, ...]:
     chosen = config.get_cuda_architectures()
     if chosen is not None:
         return chosen
-    text = os.environ.get("KERNBRIDGE_CUDA_ARCHS", "")
-    return read_architectures(text) if text.strip() else ()
+    for name in ("KERNBRIDGE_CUDA_ARCHS", "KERNBRIDGE_COMPUTE_CAPABILITIES"):
+        if (text := os.environ.get(name, "")).strip():
+            return read_architectures(text)
+    return ()
 
 
 def architectures() -> tuple[Capability, ...]:

@@ -46,9 +46,62 @@ unrecorded = kernbridge.numba_cuda_callable(
 )
 
 
+SOURCE = r"""
+#include "brainevent/common.h"
+__global__ void twice_kernel(const float* x, float* out, int64_t n) {
+    int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i < n) out[i] = 2 * x[i];
+}
+// @BE twice arg ret stream
+void twice(const BE::Tensor x, BE::Tensor out, int64_t stream) {
+    int64_t n = x.numel();
+    twice_kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(
+        x.data_ptr<float>(), out.data_ptr<float>(), n);
+}
+"""
+DEVICE_CODE = """__global__ void twice(const float* x, float* out, long long n) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) out[i] = 2 * x[i];
+}"""
+
+
+def from_source(x):
+    module = kernbridge.load_cuda_inline("two_gpus", SOURCE)
+    return module.twice(x, outs=S(x.shape, x.dtype))
+
+
+def target(x):
+    kernbridge.load_cuda_inline("two_gpus", SOURCE)
+    return jax.ffi.ffi_call("two_gpus.twice", S(x.shape, x.dtype))(x)
+
+
+def by_nvrtc(x):
+    op = kernbridge.cuda_kernel(
+        DEVICE_CODE, "twice", S(x.shape, x.dtype), launch_dims=x.size, attrs={"n": x.size}
+    )
+    return op(x)
+
+
+@pytest.mark.parametrize("function", [from_source, target, by_nvrtc])
+def test_shard_map_of_source(function):
+    mesh = jax.sharding.Mesh(np.array(gpus()[:2]), ("d",))
+    spec = jax.sharding.PartitionSpec("d")
+    f = jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
+    x = jax.device_put(jnp.arange(8192, dtype=jnp.float32), jax.sharding.NamedSharding(mesh, spec))
+    np.testing.assert_array_equal(f(x), 2 * np.arange(8192))
+
+
 @pytest.mark.parametrize("index", [1, 0])
 @pytest.mark.parametrize(
-    ("function", "factor"), [(lambda x: op(x, x), 2), (three_times, 3), (unrecorded, 3)]
+    ("function", "factor"),
+    [
+        (lambda x: op(x, x), 2),
+        (three_times, 3),
+        (unrecorded, 3),
+        (from_source, 2),
+        (target, 2),
+        (by_nvrtc, 2),
+    ],
 )
 def test_runs_where_its_arrays_are(index, function, factor):
     device = gpus()[index]

@@ -77,8 +77,8 @@ def build() -> str | None:
     folder.mkdir(mode=0o700, exist_ok=True)
     made = folder / f"{library.name}.{os.getpid()}"
     source = ROOT / "tests" / "fake_cuda" / "fake_cuda.c"
-    flags = ["-shared", "-fPIC", "-O1", "-pthread", "-I", str(ROOT / "src"), "-I", str(ROOT / "include")]
-    flags += ["-o", str(made)]
+    include = [f"-I{ROOT / 'src'}", f"-I{ROOT / 'include'}"]
+    flags = ["-shared", "-fPIC", "-O1", "-pthread", *include, "-o", str(made)]
     subprocess.run([cc, *flags, str(source), "-ldl"], check=True)
     made.replace(library)
     return str(library)

@@ -3,6 +3,8 @@
 import pytest
 from kernbridge import _core
 
+pytestmark = pytest.mark.once
+
 T = "const BE::Tensor a, BE::Tensor o"
 BOTH = ("arg:a", "ret:o")
 

@@ -18,6 +18,8 @@ from kernbridge._errors import (
     UnsupportedArchError,
 )
 
+pytestmark = pytest.mark.once
+
 EXPORT = '__attribute__((visibility("default")))'
 ANSWER = f"{EXPORT} int answer(void) {{ return 42; }}\n"
 CUDA = """#include <cuda_runtime.h>

@@ -14,6 +14,8 @@ import pytest
 from kernbridge import KernbridgeWarning, _cache
 from kernbridge._cache import Artefact
 
+pytestmark = pytest.mark.once
+
 KEY = hashlib.sha256(b"a key").digest()
 ARTEFACT = Artefact(
     {"entry": "f", "n": 3, "x": 1.5, "deep": [{"a": None}], "é": True}, (b"\0code", b"", b"x" * 999)

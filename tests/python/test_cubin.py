@@ -11,6 +11,8 @@ import sys
 import pytest
 from kernbridge import _cubin
 
+pytestmark = pytest.mark.once
+
 SOURCE = r"""
 struct Big { char bytes[300]; };
 struct Huge { char bytes[6000]; };

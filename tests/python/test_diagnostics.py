@@ -7,6 +7,8 @@ import sys
 import pytest
 from kernbridge import _cache, _diagnostics, _source_targets, cli
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(autouse=True)
 def root(tmp_path, monkeypatch):

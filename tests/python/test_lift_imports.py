@@ -12,6 +12,8 @@ import pytest
 from kernbridge import KernelCompilationError
 from kernbridge._lift_imports import lift
 
+pytestmark = pytest.mark.once
+
 LABEL = "numba_cuda_kernel 'f'"
 
 

@@ -12,6 +12,8 @@ from kernbridge._errors import (
     UnsupportedArchError,
 )
 
+pytestmark = pytest.mark.once
+
 VARIABLES = (
     *("CC", "CXX", "CONDA_PREFIX", "KERNBRIDGE_NVCC_PATH", "BRAINEVENT_NVCC_PATH", "CUDA_HOME"),
     *("CUDA_PATH", "KERNBRIDGE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER", *_architectures.VARIABLES),
