@@ -160,3 +160,38 @@ attempt(jax.vmap(wrap(increment)), jnp.ones((3, 1024)))
         XLA_FLAGS="--xla_gpu_enable_command_buffer=",
     )
     assert "4096.0" in printed
+
+
+SOURCE = """
+source = r'''
+#include "brainevent/common.h"
+__global__ void first_half(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n / 2) out[i] = x[i] + 1;
+}
+// @BE half_of arg ret stream
+void half_of(const BE::Tensor x, BE::Tensor out, int64_t stream) {
+    int n = x.numel();
+    first_half<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(
+        x.data_ptr<float>(), out.data_ptr<float>(), n);
+}
+__global__ void wild(float* out) { out[(long long)1 << 40] = 1; }
+// @BE fault ret stream
+void fault(BE::Tensor out, int64_t stream) {
+    wild<<<1, 1, 0, (cudaStream_t)stream>>>(out.data_ptr<float>());
+}
+'''
+module = kernbridge.load_cuda_inline("debugged", source)
+"""
+
+
+def test_poison_and_source():
+    program = SOURCE + "attempt(lambda x: module.half_of(x, outs=S), x)\n"
+    assert "no thread wrote 512 of the 1024 elements of output 0" in run(program, "poison")
+
+
+def test_sync_names_the_source_function_that_faults():
+    program = SOURCE + "attempt(lambda x: module.fault(outs=S), x)\n"
+    told = run(program, "sync")
+    assert "debugged.fault" in told
+    assert "illegal" in told.lower()

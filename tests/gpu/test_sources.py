@@ -24,6 +24,8 @@ NAMED = {"argnames": "case", "argvalues": CUDA, "ids": [c.name for c in CUDA]}
 # Some insist on an alias, which a slice of a vmap's loop may not have.
 VMAPPED = [c for c in CUDA if not any(k.aliases for k in c.calls)]
 
+Error = (jax.errors.JaxRuntimeError, ValueError)  # which of them depends on how JAX dispatches
+
 pytestmark = pytest.mark.usefixtures("x64")
 
 
@@ -105,7 +107,7 @@ def test_a_check_on_the_host_is_an_error_of_jax():
     operation = case.load().softmax.operation(
         jax.ShapeDtypeStruct(x.shape, x.dtype), attrs={"temperature": -1.0}
     )
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"check failed: temperature > 0.*-1"):
+    with pytest.raises(Error, match=r"check failed: temperature > 0.*-1"):
         jax.block_until_ready(operation(x))
 
 
@@ -117,7 +119,7 @@ def test_a_launch_that_cannot_be_is_an_error_of_jax():
     operation = module.softmax.operation(
         jax.ShapeDtypeStruct(x.shape, x.dtype), attrs={"temperature": 1.0}
     )
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"invalid argument|invalid configuration"):
+    with pytest.raises(Error, match=r"invalid argument|invalid configuration"):
         jax.block_until_ready(operation(x))
     assert case.wrong(module, 0) == ""
 
