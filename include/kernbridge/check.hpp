@@ -183,21 +183,27 @@ template <typename F> void parallel_for(int64_t count, const F &f)
     struct Work {
         const F &f;
         int failed;
+        int code;
         char text[512];
-    } work = {f, 0, ""};
+
+        void fail(int why, const char *what)
+        {
+            if (__atomic_exchange_n(&failed, 1, __ATOMIC_ACQ_REL))
+                return;
+            code = why;
+            snprintf(text, sizeof text, "%s", what);
+        }
+    } work = {f, 0, KB_INTERNAL, ""};
     auto run = [](void *data, int64_t begin, int64_t end) {
         Work *w = static_cast<Work *>(data);
-        const char *why = nullptr;
         try {
             w->f(begin, end);
-            return;
+        } catch (const Error &e) {
+            w->fail(e.code(), e.what());
         } catch (const std::exception &e) {
-            why = e.what();
-            if (!__atomic_exchange_n(&w->failed, 1, __ATOMIC_ACQ_REL))
-                snprintf(w->text, sizeof w->text, "%s", why);
+            w->fail(KB_INTERNAL, e.what());
         } catch (...) {
-            if (!__atomic_exchange_n(&w->failed, 1, __ATOMIC_ACQ_REL))
-                snprintf(w->text, sizeof w->text, "an exception that is no std::exception");
+            w->fail(KB_INTERNAL, "an exception that is no std::exception");
         }
     };
     if (this_call())
@@ -205,7 +211,7 @@ template <typename F> void parallel_for(int64_t count, const F &f)
     else
         run(&work, 0, count);
     if (work.failed)
-        throw Error(work.text);
+        throw Error(work.text, work.code);
 }
 
 } // namespace kernbridge

@@ -108,6 +108,9 @@ template <typename F> inline int guard(const kb_call *call, const F &body)
         }
     } restore;
     current() = call;
+#ifdef KB_SHARED_RUNTIME
+    (void)cudaGetLastError(); /* of somebody else's making */
+#endif
     try {
         return body();
     } catch (const Error &e) {

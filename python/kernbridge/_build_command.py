@@ -13,7 +13,7 @@ from kernbridge._toolchain import Compiler, Nvcc
 if TYPE_CHECKING:
     from kernbridge._build import Request
 
-RULES = 1
+RULES = 2
 """Raised when the same request is to be built in another way."""
 SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
 
@@ -152,15 +152,19 @@ def _optimize(request: Request) -> list[str]:
 
 
 def _runtime(nvcc: Nvcc) -> list[str]:
-    """Link libcudart, and find it where it is now; one that JAX has loaded serves instead."""
+    """A CUDA runtime of the module's own: a launch costs 0.1 us less than through a shared one, and
+    errors that others leave behind stay with them. Where the toolkit has no static one, the shared
+    one, found where it is now; one that JAX has loaded serves instead."""
+    if any(os.path.isfile(os.path.join(d, "libcudart_static.a")) for d in nvcc.library_dirs):
+        return ["-cudart", "static"]
     if not nvcc.cudart:
-        return ["-cudart", "shared"]
+        return ["-cudart", "shared", "-DKB_SHARED_RUNTIME"]
     folder, name = os.path.split(nvcc.cudart)
     link = [f"-L{folder}", "-Xlinker", f"-rpath={folder}"]
     if name == "libcudart.so":
-        return ["-cudart", "shared", *link]
+        return ["-cudart", "shared", "-DKB_SHARED_RUNTIME", *link]
     # A wheel has no name without a version, which -lcudart would need.
-    return ["-cudart", "none", *link, "-Xlinker", f"-l:{name}"]
+    return ["-cudart", "none", "-DKB_SHARED_RUNTIME", *link, "-Xlinker", f"-l:{name}"]
 
 
 def _for_nvcc(flag: str) -> list[str]:

@@ -165,8 +165,9 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
     attributes = {  # see src/core/kb_handler.h
         "call": np.array([native.key, *batch], np.int64),
         "digest": np.frombuffer(native.digest, np.uint8),
-        "origin": native.origin,
     }
+    if native.origin:
+        attributes["origin"] = native.origin
     if native.program and (for_export or len(native.program) <= PROGRAM_CARRIED_MAX):
         attributes["program"] = np.frombuffer(native.program, np.uint8)
     rule = jax.ffi.ffi_lowering(

@@ -71,8 +71,9 @@ def load_cuda_inline(
     use_fast_math : bool, default False
         ``--use_fast_math``: quicker, and less exact.
     allow_cuda_graph : bool, default True
-        Let XLA record calls into CUDA graphs. A function that waits for the GPU, allocates, or
-        chooses its launches by data must not be.
+        Let XLA record calls into CUDA graphs. A function that waits for the GPU, allocates, chooses
+        its launches by data, or copies from memory of its own stack (which a graph reads when it
+        runs) must not be.
 
     Returns
     -------

@@ -20,6 +20,8 @@ Functions = Mapping[str, Any] | Sequence[str] | None
 _SUFFIX = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
 # What needs headers that take 0.4 s of nvcc's time.
 _HALF = re.compile(r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b")
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+MOST_INCLUDES = 64  # that are searched for half-precision types
 _FLAGS = {"c": "extra_cflags", "c++": "extra_cflags", "cuda": "extra_cuda_cflags"}
 
 
@@ -120,7 +122,7 @@ def _build(
             language=options.language,
             source=_translation_unit(options.language, text, found),
             spec=digest_of([f.tokens for f in found]),
-            cflags=(*_half_flags(options.language, text), *options.cflags),
+            cflags=(*_half_flags(options, text), *options.cflags),
             ldflags=options.ldflags,
             include_paths=options.include_paths,
             own_include_paths=include_paths(),
@@ -179,8 +181,24 @@ def _include_root() -> Path:
     )
 
 
-def _half_flags(language: str, text: str) -> tuple[str, ...]:
-    return ("-DKB_HALF",) if language == "cuda" and _HALF.search(text) else ()
+def _half_flags(options: Options, text: str) -> tuple[str, ...]:
+    """What makes half-precision types known, if the source or what it includes names them."""
+    if options.language != "cuda":
+        return ()
+    seen: set[str] = set()
+    texts = [text]
+    while texts:
+        found = texts.pop()
+        if _HALF.search(found):
+            return ("-DKB_HALF",)
+        for name in set(_INCLUDE.findall(found)) - seen:
+            seen.add(name)
+            for folder in options.include_paths:
+                file = Path(folder, name)
+                if len(seen) <= MOST_INCLUDES and file.is_file():
+                    texts.append(file.read_text(encoding="utf-8", errors="replace"))
+                    break
+    return ()
 
 
 def _join(sources: Sequence[tuple[str, str]]) -> str:

@@ -39,24 +39,31 @@ static kb_status read_stream(kb_frame *frame, kb_error *err)
                         frame->kernel->name);
 }
 
-static kb_status push_context(kb_stream_scope *scope, kb_cu_stream stream, const char *what,
-                              kb_error *err)
+/* What was found for the stream that this thread used last: most calls use it again. A stream that
+ * took another's address but not its context is told by the launch. */
+static _Thread_local struct {
+    kb_cu_stream stream;
+    kb_cu_context context;
+    kb_cu_device device;
+} last;
+
+/* Makes the stream's context current; the default stream is at home in any. */
+static kb_status push_context(kb_stream_scope *scope, kb_cu_stream stream, kb_cu_context *current,
+                              const char *what, kb_error *err)
 {
     const kb_driver *cu = scope->cu;
-    kb_cu_context current = NULL, wanted = NULL;
-    kb_cu_result code = cu->cuCtxGetCurrent(&current);
-    if (code != KB_CU_SUCCESS)
-        return kb_driver_fail(err, cu, code, "cuCtxGetCurrent", what);
-    if (!stream && current)
+    kb_cu_context wanted = NULL;
+    if (!stream && *current)
         return KB_OK;
-    code = cu->cuStreamGetCtx(stream, &wanted);
+    kb_cu_result code = cu->cuStreamGetCtx(stream, &wanted);
     if (code != KB_CU_SUCCESS)
         return kb_driver_fail(err, cu, code, "cuStreamGetCtx", what);
-    if (KB_LIKELY(wanted == current))
+    if (KB_LIKELY(wanted == *current))
         return KB_OK;
     code = cu->cuCtxPushCurrent(wanted);
     if (code != KB_CU_SUCCESS)
         return kb_driver_fail(err, cu, code, "cuCtxPushCurrent", what);
+    *current = wanted;
     scope->pushed = true;
     return KB_OK;
 }
@@ -74,6 +81,28 @@ static kb_status read_device(const kb_stream_scope *scope, kb_frame *frame, kb_e
     return KB_OK;
 }
 
+static kb_status find_context(kb_stream_scope *scope, kb_frame *frame, kb_error *err)
+{
+    const char *what = frame->kernel->name;
+    kb_cu_context current = NULL;
+    kb_cu_result code = scope->cu->cuCtxGetCurrent(&current);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, scope->cu, code, "cuCtxGetCurrent", what);
+    if (KB_LIKELY(frame->stream && frame->stream == last.stream && current == last.context)) {
+        frame->device = last.device;
+        return KB_OK;
+    }
+    kb_status s = push_context(scope, frame->stream, &current, what, err);
+    if (s == KB_OK)
+        s = read_device(scope, frame, err);
+    if (s != KB_OK)
+        return s;
+    last.stream = frame->stream;
+    last.context = current;
+    last.device = frame->device;
+    return KB_OK;
+}
+
 kb_status kb_stream_enter(kb_stream_scope *scope, kb_frame *frame, kb_error *err)
 {
     scope->pushed = false;
@@ -82,9 +111,7 @@ kb_status kb_stream_enter(kb_stream_scope *scope, kb_frame *frame, kb_error *err
         return err->status;
     kb_status s = read_stream(frame, err);
     if (s == KB_OK)
-        s = push_context(scope, frame->stream, frame->kernel->name, err);
-    if (s == KB_OK)
-        s = read_device(scope, frame, err);
+        s = find_context(scope, frame, err);
     if (s != KB_OK)
         kb_stream_leave(scope);
     return s;

@@ -154,9 +154,6 @@ kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err)
         .err = err,
         .cuda = step->cuda,
     };
-    const char *stale;
-    if (step->last_error)
-        (void)step->last_error(&stale); /* of somebody else's making */
     int code = step->run(&r.call);
     if (!KB_LIKELY(code == 0) || atomic_load_explicit(&r.failed, memory_order_relaxed))
         s = describe_code(&r, code, err);

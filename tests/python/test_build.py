@@ -285,13 +285,20 @@ def test_what_nvcc_says(kind, said):
 def test_cuda(nvcc):
     request = Request("add", "cuda", CUDA, "", architectures=((8, 0, ""), (9, 0, "")))
     built = build(request)
-    library = built.path.read_bytes()
-    assert os.path.dirname(nvcc.cudart).encode() in library  # where it looks for libcudart
+    assert b"libcudart.so" not in built.path.read_bytes()  # it has a runtime of its own
     listed = os.popen(f"{os.path.dirname(nvcc.path)}/cuobjdump -lelf -lptx {built.path}").read()
     if listed:
         assert all(name in listed for name in ("sm_80.cubin", "sm_90.cubin", "sm_90.ptx"))
         assert "sm_80.ptx" not in listed
     assert not build(request).built
+
+
+def test_cuda_without_a_static_runtime(nvcc, monkeypatch):
+    without = nvcc._replace(library_dirs=())
+    monkeypatch.setattr(_toolchain, "find_nvcc", lambda: without)
+    library = build(Request("add", "cuda", CUDA, "", architectures=((9, 0, ""),))).path.read_bytes()
+    assert b"libcudart.so" in library
+    assert os.path.dirname(nvcc.cudart).encode() in library  # where it looks for it
 
 
 def test_cuda_errors(nvcc):

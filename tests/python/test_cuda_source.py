@@ -324,7 +324,7 @@ def test_files_and_folders(gpu, nvcc, tmp_path):
         kernbridge.load_cuda_dir(tmp_path / "absent")
 
 
-def test_half_types_only_where_named(gpu, nvcc):
+def test_half_types_only_where_named(gpu, nvcc, tmp_path):
     source = r"""
 #include "brainevent/common.h"
 // @BE f ret attr.h:float16 stream
@@ -332,6 +332,16 @@ void f(BE::Tensor o, __half h, int64_t stream) { *o.data_ptr<float>() = __half2f
 """
     module = kernbridge.load_cuda_inline("halves", source)
     assert module.f.tokens == "ret attr.h:float16 stream"
+    (tmp_path / "dispatch.cuh").write_text('#include "deeper.cuh"\n')
+    (tmp_path / "deeper.cuh").write_text(
+        '#include "brainevent/common.h"\ninline void g() { (void)BE::float16_t(1.0f); }\n'
+    )
+    kernbridge.load_cuda_inline(
+        "halves_included",
+        '#include "dispatch.cuh"\n// @BE f ret stream\n'
+        "void f(BE::Tensor o, int64_t stream) { g(); }",
+        extra_include_paths=[str(tmp_path)],
+    )
 
 
 def test_nvcc_errors(gpu, nvcc):

@@ -349,6 +349,7 @@ void fail(BE::Tensor out, int how) {
         });
         break;
     case 7: BE::parallel_for(1000, [](int64_t i, int64_t) { if (i == 0) throw 7; }); break;
+    case 10: BE::parallel_for(9, [](int64_t i, int64_t) { BE_CHECK(i > 0) << "i is 0"; }); break;
     case 8: throw BE::Error("exhausted", KB_RESOURCE_EXHAUSTED);
     case 9: { char *p = static_cast<char *>(BE::scratch(100)); p[99] = 1; break; }
     }
@@ -370,6 +371,7 @@ def test_exceptions_of_every_type():
         6: "inside",
         7: "no std::exception",
         8: "RESOURCE_EXHAUSTED.*exhausted",
+        10: "INVALID_ARGUMENT.*i > 0 i is 0",
     }
     for how, message in expected.items():
         with pytest.raises(Exception, match=message):
