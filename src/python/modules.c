@@ -2,9 +2,9 @@
 #include "python/modules.h"
 
 #include "core/kb_memory.h"
-#include "python/convert.h"
 #include "module/kb_module.h"
 #include "module/kb_slot.h"
+#include "python/convert.h"
 
 #include <string.h>
 
