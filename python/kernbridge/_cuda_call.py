@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from kernbridge import _core, _cuda_program
 from kernbridge._cuda_program import Buffer, Program, Word
 from kernbridge._errors import KernbridgeWarning
+from kernbridge._inspect import Inspection, inspect_launches
 from kernbridge._jax import NativeCall
-from kernbridge._spec import ArrayType
+from kernbridge._spec import ArrayType, Call
 
 if TYPE_CHECKING:
     from kernbridge._cuda_entry import Parameter
@@ -19,6 +20,25 @@ DTYPES = frozenset(
     ["bool", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
     + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 )
+
+
+class PlannedFrontend:
+    """What front ends share whose calls are plans that C runs."""
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        """Compile for these operands, or find it compiled, and plan the launches."""
+        return self._lower(tuple(operands), call)[0]
+
+    def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
+        """The plan of a call."""
+        return self._lower(tuple(operands), call)[1]
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """Code and resources of every launch."""
+        return inspect_launches(self.program(operands, call).steps)
+
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
+        raise NotImplementedError
 
 
 def check_dispatcher(entry_point: str, kernel: Any) -> None:

@@ -12,12 +12,11 @@ import jax
 import numpy as np
 
 from kernbridge import _core, _cuda_program, _nvrtc, _source_attributes
-from kernbridge._cuda_call import name_buffers, native_call
+from kernbridge._cuda_call import PlannedFrontend, name_buffers, native_call
 from kernbridge._cuda_launch import Launch, LaunchRule, find_dim
 from kernbridge._cuda_program import Fill, Program, Value, Word
 from kernbridge._cuda_toolchain import has_fake_driver
 from kernbridge._errors import KernelError
-from kernbridge._inspect import Inspection, inspect_launches
 from kernbridge._jax import NativeCall
 from kernbridge._source_attributes import Attribute
 from kernbridge._source_tail import Function, Parameter
@@ -76,7 +75,7 @@ class Description:
         return dict(values)
 
 
-class CudaKernelFrontend:
+class CudaKernelFrontend(PlannedFrontend):
     """A kernel with the values of its attributes."""
 
     platforms: tuple[str, ...] = ("cuda", "cpu") if has_fake_driver() else ("cuda",)
@@ -141,18 +140,6 @@ class CudaKernelFrontend:
                 "and must be an extent or the size of an input or output, for an int or int64_t"
             )
         return found
-
-    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-        """Compile the kernel, or find it compiled, and plan its launch."""
-        return self._lower(tuple(operands), call)[0]
-
-    def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
-        """The plan of a call."""
-        return self._lower(tuple(operands), call)[1]
-
-    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        """Code and resources of the launch."""
-        return inspect_launches(self.program(operands, call).steps)
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
         function = self.description.compile()

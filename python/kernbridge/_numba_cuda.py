@@ -12,6 +12,7 @@ import numpy as np
 
 from kernbridge import _cuda_program, _cuda_toolchain
 from kernbridge._cuda_call import (
+    PlannedFrontend,
     check_declared,
     check_dispatcher,
     check_dtype,
@@ -23,7 +24,6 @@ from kernbridge._cuda_call import (
 )
 from kernbridge._cuda_launch import Launch, LaunchRule
 from kernbridge._cuda_program import Buffer, Fill, Program, Value
-from kernbridge._inspect import Inspection, inspect_launches
 from kernbridge._jax import NativeCall
 from kernbridge._numba_params import Assignment, KernelParameters
 from kernbridge._operation import Operation
@@ -204,7 +204,7 @@ def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | 
     return tuple(views)
 
 
-class NumbaCuda:
+class NumbaCuda(PlannedFrontend):
     """One Numba-CUDA kernel and its launch, as a front end."""
 
     platforms: tuple[str, ...] = ("cuda", "cpu") if _cuda_toolchain.has_fake_driver() else ("cuda",)
@@ -242,18 +242,6 @@ class NumbaCuda:
             if i not in views:
                 check_dtype(self.label, f"{kind} {assignment.names[i]!r}", array.dtype.name)
         self.rule.resolve(inputs, dict(scalars), arrays)
-
-    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-        """Compile the kernel for these operands, or find it compiled, and plan its launch."""
-        return self._lower(tuple(operands), call)[0]
-
-    def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
-        """The plan of a call."""
-        return self._lower(tuple(operands), call)[1]
-
-    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        """Code and resources of every launch."""
-        return inspect_launches(self.program(operands, call).steps)
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
         key = (operands, call, _cuda_toolchain.architectures())

@@ -14,10 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge import _cuda_toolchain, _debug
-from kernbridge._cuda_call import check_dtype, name_buffers, native_call, place_of, warn_of_copies
+from kernbridge._cuda_call import (
+    PlannedFrontend,
+    check_dtype,
+    name_buffers,
+    native_call,
+    place_of,
+    warn_of_copies,
+)
 from kernbridge._cuda_program import Buffer, Copy, Fill, Launch, Program
 from kernbridge._errors import KernbridgeWarning, KernelError
-from kernbridge._inspect import Inspection, inspect_launches
 from kernbridge._jax import NativeCall
 from kernbridge._numba_cuda import OPERATIONS_KEPT
 from kernbridge._numba_params import Assignment, KernelParameters
@@ -163,7 +169,7 @@ def make_operation(spec: OperationSpec, frontend: NumbaCudaCallable) -> Operatio
     return Verified(spec, operation, Operation(spec, frontend=unrecorded))
 
 
-class NumbaCudaCallable:
+class NumbaCudaCallable(PlannedFrontend):
     """A function that launches kernels, as a front end."""
 
     platforms: tuple[str, ...] = ("cuda", "cpu") if _cuda_toolchain.has_fake_driver() else ("cuda",)
@@ -195,18 +201,6 @@ class NumbaCudaCallable:
                     f"it by keyword: {assignment.names[i]}=value"
                 )
             check_dtype(self.label, f"{kind} {assignment.names[i]!r}", array.dtype.name)
-
-    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
-        """Record the function for these shapes, or prepare to run it as Python."""
-        return self._lower(tuple(operands), call)[0]
-
-    def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
-        """The plan of a call."""
-        return self._lower(tuple(operands), call)[1]
-
-    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        """Code and resources of every launch."""
-        return inspect_launches(self.program(operands, call).steps)
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
         from kernbridge._record_arrays import NotRecordable

@@ -72,3 +72,31 @@ def run_python(tmp_path):
         return done.stdout if check else done.stdout + done.stderr
 
     return run
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """The folder of an empty cache."""
+    from kernbridge import _cache
+
+    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(_cache, "_warned", False)
+    return tmp_path / "cache"
+
+
+def write_compiler(script, before):
+    """A C compiler that runs a line of shell first."""
+    cc = fake_gpu.compiler()
+    script.write_text(f'#!/bin/sh\n[ "$1" = --version ] || {{ {before}; }}\nexec {cc} "$@"\n')
+    script.chmod(0o755)
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """A compiler that writes a line of what it was asked for; gives how many builds there were."""
+    log = tmp_path / "log"
+    log.touch()
+    script = tmp_path / "counting-cc"
+    write_compiler(script, f'echo "$@" >> {log}')
+    monkeypatch.setenv("CC", str(script))
+    return lambda: log.read_text().count("\n")

@@ -9,14 +9,11 @@ from kernbridge import KernbridgeWarning, _build, _build_manifest, _cache, _cach
 from kernbridge._build import Request, build
 
 CC = shutil.which("gcc") or shutil.which("cc")
-pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler here")
-
-
-@pytest.fixture(autouse=True)
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(_cache, "_warned", False)
-    return tmp_path / "cache"
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(CC is None, reason="no C compiler here"),
+    pytest.mark.usefixtures("root"),
+]
 
 
 @pytest.fixture
@@ -24,22 +21,6 @@ def request_():
     return Request(
         "m", "c", '__attribute__((visibility("default"))) int answer(void) { return 2; }', "spec"
     )
-
-
-@pytest.fixture
-def compiler(tmp_path, monkeypatch):
-    """A compiler that writes a line of what it was asked for; gives how many builds there were."""
-    log = tmp_path / "log"
-    log.touch()
-    script = tmp_path / "counting-cc"
-    write_compiler(script, f'echo "$@" >> {log}')
-    monkeypatch.setenv("CC", str(script))
-    return lambda: log.read_text().count("\n")
-
-
-def write_compiler(script, before):
-    script.write_text(f'#!/bin/sh\n[ "$1" = --version ] || {{ {before}; }}\nexec {CC} "$@"\n')
-    script.chmod(0o755)
 
 
 def test_damaged_libraries(request_, compiler):

@@ -8,9 +8,8 @@ import pytest
 from kernbridge import _cache, _cache_limit
 from kernbridge._build import Request, build
 
-pytestmark = pytest.mark.skipif(
-    (shutil.which("gcc") or shutil.which("cc")) is None, reason="no C compiler here"
-)
+NO_COMPILER = (shutil.which("gcc") or shutil.which("cc")) is None
+pytestmark = [pytest.mark.once, pytest.mark.skipif(NO_COMPILER, reason="no C compiler here")]
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ NAMED = {"argnames": "case", "argvalues": CPU, "ids": [c.name for c in CPU]}
 
 Error = (jax.errors.JaxRuntimeError, ValueError)  # which of them depends on how JAX dispatches
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("x64")]
 
 
 @functools.cache
