@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernbridge import _cuda_toolchain, _nvrtc
+from kernbridge import _cuda_toolchain, _nvrtc, _source_attributes
 from kernbridge._cuda_kernel_call import CudaKernelFrontend, Description
 from kernbridge._cuda_launch import LaunchRule
 from kernbridge._operation import Operation
@@ -35,6 +35,8 @@ def cuda_kernel(
     pdl: bool = False,
     zero_outputs: bool = False,
     has_side_effect: bool = False,
+    jvp: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
 ) -> CudaKernel:
     """Make a JAX operation of a CUDA kernel in source, compiled by NVRTC.
 
@@ -71,6 +73,8 @@ def cuda_kernel(
         As of `numba_kernel`: by default one launch per slice, in a loop in C.
     input_output_aliases, zero_outputs, has_side_effect
         As of `numba_cuda_kernel`.
+    jvp, vjp : function, optional
+        The derivative, as of `numba_kernel`; called with the attributes by name besides.
 
     Returns
     -------
@@ -118,7 +122,6 @@ def cuda_kernel(
     rule = LaunchRule.of(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
-    spec = OperationSpec.of(label, outs, vmap_method, input_output_aliases, has_side_effect)
     given = _nvrtc.option_texts(label, options)
     request = _nvrtc.Request(
         label=label,
@@ -136,6 +139,16 @@ def cuda_kernel(
         rule,
         bool(zero_outputs),
         functools.partial(_nvrtc.compile_kernel, request),
+    )
+    spec = OperationSpec.of(
+        label,
+        outs,
+        vmap_method,
+        input_output_aliases,
+        has_side_effect,
+        jvp,
+        vjp,
+        description.attributes_of_rules(attrs or {}),
     )
     _cuda_toolchain.require_device("cuda_kernel")
     return CudaKernel(spec, description, dict(attrs or {}))
@@ -169,13 +182,18 @@ class CudaKernel:
             key = tuple((name, type(value), value) for name, value in sorted(values.items()))
             kept = self._operations.get(key)
         except TypeError:  # a value that cannot be hashed
-            return Operation(self.spec, frontend=CudaKernelFrontend(self._description, values))
+            return self._make(values)
         if kept is None:
-            kept = Operation(self.spec, frontend=CudaKernelFrontend(self._description, values))
+            kept = self._make(values)
             if len(self._operations) >= OPERATIONS_KEPT:
                 self._operations.clear()
             self._operations[key] = kept
         return kept
+
+    def _make(self, values: dict[str, Any]) -> Operation:
+        numbers = _source_attributes.plain(values)
+        known = {n: numbers[n] for n in self._description.attributes_of_rules(self._attrs)}
+        return Operation(self.spec, CudaKernelFrontend(self._description, values), known)
 
     def plan(self, *inputs: Any, **attributes: Any) -> Any:
         """What C runs for inputs of these shapes; see `Operation.plan`."""

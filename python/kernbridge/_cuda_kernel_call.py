@@ -65,6 +65,10 @@ class Description:
         """Parameters that come by value."""
         return tuple(p for p in self.parameters if p.role == "attr")
 
+    def attributes_of_rules(self, defaults: Mapping[str, Any]) -> list[str]:
+        """Names of the attributes that derivative rules get: those which are no functions."""
+        return [p.name for p in self.attributes if not callable(defaults.get(p.name))]
+
     def check_attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All attributes, each a number or a function of shapes; see `_source_attributes`."""
         known = tuple(Attribute(p.name, p.type) for p in self.attributes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -22,7 +23,8 @@ from jax.sharding import PartitionSpec
 from kernbridge import _core, _debug
 from kernbridge._cuda_toolchain import has_fake_driver
 from kernbridge._errors import KernbridgeWarning, KernelNotAvailableError
-from kernbridge._spec import ArrayType, Call, Dim
+from kernbridge._levels import Dim, Levels, to_front
+from kernbridge._spec import ArrayType, Call
 
 BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
 PROGRAM_CARRIED_MAX = 64 * 1024  # larger ones only travel in exported programs
@@ -90,34 +92,54 @@ class Frontend(Protocol):
         ...
 
 
-call_p = Primitive("kernbridge_call")
-call_p.multiple_results = True
+def new_primitive(name: str, kind: type = Primitive) -> Any:
+    """A primitive with several outputs, which is compiled also where nothing around it is."""
+    primitive = kind(name)
+    primitive.multiple_results = True
+
+    def apply(*operands: Any, **params: Any) -> Any:
+        with jax.disable_jit(False):  # the one compiled call that jax.disable_jit leaves
+            return _jitted_bind(primitive, tuple(sorted(params.items())))(*operands)
+
+    primitive.def_impl(apply)
+    return primitive
+
+
+@functools.lru_cache(maxsize=1024)
+def _jitted_bind(primitive: Any, params: tuple[tuple[str, Any], ...]) -> Any:
+    return jax.jit(functools.partial(primitive.bind, **dict(params)))
+
+
+call_p = new_primitive("kernbridge_call")
+
+
+def match_varying(operands: Sequence[Any]) -> Sequence[Any]:
+    """The operands, each varying over all manual mesh axes that any of them varies over."""
+    return _match_varying_axes(*operands) if operands and HAS_INSIDES else operands
 
 
 def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Array]:
     """Apply a kernel to operands (tracers or arrays)."""
-    if HAS_INSIDES:
-        operands = _match_varying_axes(*operands) if operands else operands
-    return call_p.bind(*operands, frontend=frontend, call=call)
-
-
-@call_p.def_impl
-def _apply(*operands: Any, **params: Any) -> Any:
-    with jax.disable_jit(False):  # the one compiled call that jax.disable_jit leaves
-        return _jitted_bind(tuple(sorted(params.items())))(*operands)
-
-
-@functools.lru_cache(maxsize=256)
-def _jitted_bind(params: tuple[tuple[str, Any], ...]) -> Any:
-    return jax.jit(functools.partial(call_p.bind, **dict(params)))
+    return call_p.bind(*match_varying(operands), frontend=frontend, call=call)
 
 
 def _abstract_eval(*operands: Any, frontend: Frontend, call: Call) -> Any:
-    avals = [ShapedArray((*call.batch_shape, *t.shape), t.dtype) for t in call.outs]
+    return abstract(frontend.label, operands, call.outs, call.levels, call.has_side_effect)
+
+
+def abstract(
+    label: str,
+    operands: Sequence[Any],
+    outs: Sequence[ArrayType],
+    levels: Levels,
+    has_side_effect: bool,
+) -> Any:
+    """Abstract outputs of a call on abstract operands, for `define_abstract`."""
+    avals = [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in outs]
     if not HAS_INSIDES:
         return avals
-    varying = _standard_vma_rule(frontend.label, *operands)
-    effects = {_kernel_effect} if call.has_side_effect else set()
+    varying = _standard_vma_rule(label, *operands)
+    effects = {_kernel_effect} if has_side_effect else set()
     return [_on_mesh(aval, varying) for aval in avals], effects
 
 
@@ -132,14 +154,15 @@ def _on_mesh(aval: Any, axes: frozenset[Any]) -> Any:
     return aval.update(sharding=sharding, vma=axes)
 
 
-if HAS_INSIDES:
-    call_p.def_effectful_abstract_eval(_abstract_eval)
-else:
-    call_p.def_abstract_eval(_abstract_eval)
+def define_abstract(primitive: Any, rule: Any) -> None:
+    """Let a rule that ends in `abstract` describe the outputs of a primitive."""
+    if HAS_INSIDES:
+        primitive.def_effectful_abstract_eval(rule)
+    else:
+        primitive.def_abstract_eval(rule)
 
 
-def _levels(mask: int) -> int:
-    return mask.bit_count()
+define_abstract(call_p, _abstract_eval)
 
 
 def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
@@ -147,21 +170,22 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
         _refuse_platform(ctx, frontend)
     for_export = ctx.module_context.lowering_parameters.for_export
     types = [
-        ArrayType(aval.shape[_levels(call.mask_of(i)) :], np.dtype(aval.dtype))
+        ArrayType(call.levels.own_shape(i, aval.shape), np.dtype(aval.dtype))
         for i, aval in enumerate(ctx.avals_in)
     ]
     native = frontend.lower(platform, types, call)
     if native.why_not_portable and for_export:
         raise ValueError(f"{frontend.label} cannot be exported: {native.why_not_portable}")
 
-    operands_in, avals_in, masks = list(operands), list(ctx.avals_in), [*call.masks]
+    levels = call.levels
+    operands_in, avals_in, masks = list(operands), list(ctx.avals_in), [*levels.masks]
     for i in native.copied:
-        operands_in[i], avals_in[i] = _with_all_levels(ctx, operands[i], avals_in[i], call, i)
-        if call.batch:
-            masks[i] = call.full_mask
+        operands_in[i], avals_in[i] = _with_all_levels(ctx, operands[i], avals_in[i], levels, i)
+        if levels:
+            masks[i] = levels.full_mask
     aliases = dict(call.aliases)
     aliases.update({i: len(call.outs) + j for j, i in enumerate(native.copied)})
-    batch = [len(call.batch), *masks] if call.batch else []
+    batch = [len(levels.sizes), *masks] if levels else []
     attributes = {  # see src/core/kb_handler.h
         "call": np.array([native.key, *batch], np.int64),
         "digest": np.frombuffer(native.digest, np.uint8),
@@ -174,22 +198,22 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
         native.target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect
     )
     hidden = [avals_in[i] for i in native.copied]
-    hidden += [ShapedArray((*call.batch_shape, *t.shape), t.dtype) for t in native.temporaries]
+    hidden += [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in native.temporaries]
     wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden])
     return rule(wide, *operands_in, **attributes)[: len(call.outs)]
 
 
-def _with_all_levels(ctx: Any, operand: Any, aval: Any, call: Call, index: int) -> tuple[Any, Any]:
+def _with_all_levels(
+    ctx: Any, operand: Any, aval: Any, levels: Levels, index: int
+) -> tuple[Any, Any]:
     """The operand broadcast to every level of the batch: each slice gets a copy of its own."""
-    mask = call.mask_of(index)
-    if mask == call.full_mask:
+    missing = levels.axes_missing(index)
+    if not missing:
         return operand, aval
-    own = aval.shape[_levels(mask) :]
-    wide = aval.update(shape=(*call.batch_shape, *own))
+    wide = aval.update(shape=(*levels.shape, *levels.own_shape(index, aval.shape)))
 
     def spread(x: Any) -> Any:
-        missing = [len(call.batch) - 1 - k for k in range(len(call.batch)) if not mask >> k & 1]
-        return jnp.broadcast_to(jnp.expand_dims(x, tuple(missing)), wide.shape)
+        return jnp.broadcast_to(jnp.expand_dims(x, missing), wide.shape)
 
     inner = ctx.replace(avals_in=[aval], avals_out=[wide])
     (result,) = mlir.lower_fun(spread, multiple_results=False)(inner, operand)
@@ -221,9 +245,7 @@ mlir.register_lowering(call_p, _lower_elsewhere)
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[Any], *, frontend: Frontend, call: Call) -> Any:
-    mapped = [d is not None for d in dims]
-    size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
-    front = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
+    size, mapped, front = to_front(operands, dims)
     for i, _ in call.aliases:  # its memory becomes the output's, which has a slice of its own each
         if not mapped[i]:
             front[i] = jnp.broadcast_to(front[i], (size, *front[i].shape))
@@ -239,12 +261,12 @@ def _batch_by_loop(
     frontend: Frontend, call: Call, size: Dim, front: list[Any], mapped: list[bool]
 ) -> Any:
     """One call in the program; the core runs the kernel slice by slice."""
-    if len(call.batch) == BATCH_LEVELS_MAX:
+    if len(call.levels.sizes) == BATCH_LEVELS_MAX:
         raise NotImplementedError(
             f"{frontend.label} is inside {BATCH_LEVELS_MAX + 1} nested vmaps, at most "
             f"{BATCH_LEVELS_MAX} are possible; merge some axes before the call"
         )
-    return bind(frontend, call.with_level(size, mapped), front)
+    return bind(frontend, replace(call, levels=call.levels.inside(size, mapped)), front)
 
 
 def _batch_by_rank(
@@ -272,8 +294,8 @@ batching.primitive_batchers[call_p] = _batch
 def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
     raise NotImplementedError(
         f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Give it a rule with "
-        "jax.custom_vjp (reverse mode) or jax.custom_jvp (both modes) around the call, or cut it "
-        "out with jax.lax.stop_gradient."
+        "vjp= (reverse mode) or jvp= (both modes) where it is wrapped, or cut it out with "
+        "jax.lax.stop_gradient."
     )
 
 

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
@@ -205,6 +205,8 @@ class CudaBinary:
         pdl: bool = False,
         zero_outputs: bool = False,
         has_side_effect: bool = False,
+        jvp: Callable[..., Any] | None = None,
+        vjp: Callable[..., Any] | None = None,
     ) -> CudaKernel:
         """Make an operation of a kernel in it.
 
@@ -218,7 +220,7 @@ class CudaBinary:
             What each parameter receives, as of `cuda_kernel`, with the type of each number:
             ``"arg ret attr.n:int32"``.
         grid, block, launch_dims, threads_per_block, shared_mem, attrs, vmap_method, \
-input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect
+input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, jvp, vjp
             As of `cuda_kernel`.
 
         Returns
@@ -242,7 +244,6 @@ input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect
             cluster,
             pdl,
         )
-        spec = OperationSpec.of(label, outs, vmap_method, input_output_aliases, has_side_effect)
         if not self._is_fatbin and entry not in self.kernel_names:
             raise KernelError(
                 f"{label}: {self.path} has no kernel {entry!r}; it has "
@@ -250,6 +251,16 @@ input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect
             )
         described = Description.of(
             label, (self.path, ""), entry, params, rule, bool(zero_outputs), _nothing
+        )
+        spec = OperationSpec.of(
+            label,
+            outs,
+            vmap_method,
+            input_output_aliases,
+            has_side_effect,
+            jvp,
+            vjp,
+            described.attributes_of_rules(attrs or {}),
         )
         function = self._function(label, described)
         _cuda_toolchain.require_device("load_binary")

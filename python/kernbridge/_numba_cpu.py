@@ -32,6 +32,8 @@ def numba_kernel(
     input_output_aliases: Mapping[int, int] | None = None,
     has_side_effect: bool = False,
     half_as_bits: bool = False,
+    jvp: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
 ) -> Operation:
     """Make a JAX operation of a Numba CPU kernel.
 
@@ -66,6 +68,12 @@ def numba_kernel(
     half_as_bits : bool, optional
         Hand bfloat16 and float16 arrays to the kernel as uint16 arrays of their bits, instead of
         refusing them: Numba has neither type on CPUs.
+    jvp, vjp : function, optional
+        The derivative, for forward and for reverse mode: ``jvp(inputs, outputs, tangents)`` gives
+        the tangents of the outputs, in the form of `outs`; ``vjp(inputs, outputs, cotangents)``
+        gives a tuple with the cotangent of each input. `inputs` and `tangents` are tuples, keyword
+        scalars last by name. None stands for zero, and for what has no tangent since it holds
+        integers. Either rule serves both modes where JAX can transpose it; see docs/derivatives.md.
 
     Returns
     -------
@@ -105,7 +113,7 @@ def numba_kernel(
     """
     frontend = NumbaCpu.of(kernel, half_as_bits)
     spec = OperationSpec.of(
-        frontend.label, outs, vmap_method, input_output_aliases, has_side_effect
+        frontend.label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
     )
     return frontend.operation(spec)
 

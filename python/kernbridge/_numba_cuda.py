@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,8 @@ def numba_cuda_kernel(
     zero_outputs: bool = False,
     has_side_effect: bool = False,
     view: Mapping[str | int, Any] | None = None,
+    jvp: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
 ) -> Operation:
     """Make a JAX operation of a Numba-CUDA kernel.
 
@@ -114,6 +116,8 @@ def numba_cuda_kernel(
         dtype. The array's last axis holds the words of one record, for states of
         `numba.cuda.random` ``view={"states": xoroshiro128p_dtype}`` and an input of
         ``uint64[n, xoroshiro128p_dtype.itemsize // 8]``.
+    jvp, vjp : function, optional
+        The derivative, as of `numba_kernel`.
 
     Returns
     -------
@@ -165,7 +169,9 @@ def numba_cuda_kernel(
     rule = LaunchRule.of(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
-    spec = OperationSpec.of(label, outs, vmap_method, input_output_aliases, has_side_effect)
+    spec = OperationSpec.of(
+        label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
+    )
     views = _read_views(label, view or {})
     _cuda_toolchain.require("numba_cuda_kernel")
     check_dispatcher("numba_cuda_kernel", kernel)
@@ -272,7 +278,7 @@ class NumbaCuda(PlannedFrontend):
         check_declared(self.label, self.kernel, parameters)
         function = _cuda_compile.compile_kernel(self.label, self.kernel, parameters)
         cooperative = self.rule.cooperative or function.cooperative
-        wide = bool(call.batch) and not function.uses_z and not cooperative
+        wide = bool(call.levels) and not function.uses_z and not cooperative
         wide = wide and launch.grid[2] == Value(constant=1)
         if wide:
             function = _cuda_compile.compile_kernel(self.label, self.kernel, parameters, True)

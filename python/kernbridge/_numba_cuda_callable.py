@@ -41,6 +41,8 @@ def numba_cuda_callable(
     input_output_aliases: Mapping[int, int] | None = None,
     record: str = "auto",
     has_side_effect: bool = False,
+    jvp: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
 ) -> Operation:
     """Make a JAX operation of a Python function that launches Numba-CUDA kernels.
 
@@ -77,6 +79,8 @@ def numba_cuda_callable(
         it always runs so, and then its inputs are copied, which may not be written.
     has_side_effect : bool, default False
         Run the function even if nothing reads its outputs. Implied by `outs` without any output.
+    jvp, vjp : function, optional
+        The derivative, as of `numba_kernel`.
 
     Returns
     -------
@@ -134,7 +138,9 @@ def numba_cuda_callable(
     label = f"numba_cuda_callable {name!r}"
     if record not in RECORD:
         raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD}")
-    spec = OperationSpec.of(label, outs, vmap_method, input_output_aliases, has_side_effect)
+    spec = OperationSpec.of(
+        label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
+    )
     frontend = NumbaCudaCallable(func, name, label, record)
     if isinstance(spec.outs, Outputs):
         frontend.parameters.check_outputs(len(spec.outs.types) + 1)
@@ -235,7 +241,7 @@ class NumbaCudaCallable(PlannedFrontend):
             call.outs,
             _order(assignment),
             frozenset(i for i in range(n_inputs) if i not in aliased),
-            bool(call.batch),
+            bool(call.levels),
         )
         copied = sorted(recording.opened)
         if copied:

@@ -48,16 +48,23 @@ class Operation:
 
     __slots__ = ("__weakref__", "_frontend", "_jitted", "spec")
 
-    def __init__(self, spec: OperationSpec, frontend: CheckedFrontend) -> None:
+    def __init__(
+        self,
+        spec: OperationSpec,
+        frontend: CheckedFrontend,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`attributes` are what derivative rules get as keywords."""
         self.spec = spec
         self._frontend = frontend
-        self._jitted = jax.jit(_traced_call(spec, frontend), inline=True)
+        keywords = tuple(sorted((attributes or {}).items()))
+        self._jitted = jax.jit(_traced_call(spec, frontend, keywords), inline=True)
 
     def __call__(self, *inputs: Any, **scalars: Any) -> Any:
         try:
             return self._jitted(*inputs, **scalars)
         except TypeError:
-            _refuse_non_arrays(self.spec.label, inputs, scalars)
+            refuse_non_arrays(self.spec.label, inputs, scalars)
             raise
 
     def __repr__(self) -> str:
@@ -122,14 +129,22 @@ class Operation:
         return self._frontend.name
 
 
-def _traced_call(spec: OperationSpec, frontend: CheckedFrontend) -> Any:
+def _traced_call(
+    spec: OperationSpec, frontend: CheckedFrontend, keywords: tuple[tuple[str, Any], ...]
+) -> Any:
     def call(*inputs: Any, **scalars: Any) -> Any:
-        _refuse_non_arrays(spec.label, inputs, scalars)
+        refuse_non_arrays(spec.label, inputs, scalars)
         names = tuple(sorted(scalars))
         operands = [_as_operand(x) for x in (*inputs, *(scalars[name] for name in names))]
         types = [_type_of(spec.label, i, x) for i, x in enumerate(operands)]
         static, tree = _static_call(spec, frontend, types, names)
-        return jax.tree.unflatten(tree, _jax.bind(frontend, static, operands))
+        if not spec.is_differentiable:
+            return jax.tree.unflatten(tree, _jax.bind(frontend, static, operands))
+        from kernbridge import _differentiable
+        from kernbridge._rules import Rules
+
+        rules = Rules(spec.label, tree, spec.jvp, spec.vjp, keywords)
+        return jax.tree.unflatten(tree, _differentiable.bind(frontend, static, rules, operands))
 
     call.__name__ = call.__qualname__ = frontend.name
     return call
@@ -178,9 +193,21 @@ def _is_operand(value: object) -> bool:
     return isinstance(value, (bool, int, float, complex)) or hasattr(value, "__jax_array__")
 
 
-def _refuse_non_arrays(label: str, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> None:
+def as_operands(label: str, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs as arrays of JAX, or TypeError."""
+    refuse_non_arrays(label, inputs)
+    operands = [_as_operand(x) for x in inputs]
+    for i, x in enumerate(operands):
+        _type_of(label, i, x)
+    return operands
+
+
+def refuse_non_arrays(
+    label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
+) -> None:
+    """Raise TypeError for what is neither array nor scalar."""
     named = [(f"input {i}", x) for i, x in enumerate(inputs)]
-    named += [(f"keyword {name!r}", x) for name, x in scalars.items()]
+    named += [(f"keyword {name!r}", x) for name, x in (scalars or {}).items()]
     for place, value in named:
         if isinstance(value, np.ndarray) and value.dtype.names:
             raise TypeError(

@@ -105,3 +105,8 @@ def _convert(label: str, name: str, dtype: np.dtype[Any], value: Any) -> bytes:
     if dtype.kind != "b" and np.isfinite(complex(value)) and not np.isfinite(converted):
         raise ValueError(refusal)
     return converted.tobytes()
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes that are numbers, as numbers of Python, which can be hashed."""
+    return {n: v.item() if hasattr(v, "item") else v for n, v in values.items() if not callable(v)}

@@ -164,10 +164,13 @@ class Attributed:
         """The operation of this specification and these values."""
         encoded = _source_attributes.encode_all(self.label, self.attributes, values)
         if not isinstance(spec.outs, Hashable):
-            return Operation(spec, frontend=self._make(encoded))
+            return Operation(spec, self._make(encoded), _source_attributes.plain(values))
         key = (spec, encoded)
         with self._lock:
-            operation = self._kept.pop(key, None) or Operation(spec, frontend=self._make(encoded))
+            operation = self._kept.pop(key, None)
+            operation = operation or Operation(
+                spec, self._make(encoded), _source_attributes.plain(values)
+            )
             self._kept[key] = operation  # the most recently used is last
             if len(self._kept) > OPERATIONS_KEPT:
                 self._kept.popitem(last=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,6 +120,8 @@ class SourceFunction:
         input_output_aliases: Mapping[int, int] | None = None,
         has_side_effect: bool = False,
         attrs: Mapping[str, Any] | None = None,
+        jvp: Callable[..., Any] | None = None,
+        vjp: Callable[..., Any] | None = None,
         **attributes: Any,
     ) -> Any:
         operation = self.operation(
@@ -128,6 +130,8 @@ class SourceFunction:
             input_output_aliases=input_output_aliases,
             has_side_effect=has_side_effect,
             attrs={**(attrs or {}), **attributes},
+            jvp=jvp,
+            vjp=vjp,
         )
         return operation(*inputs)
 
@@ -139,6 +143,8 @@ class SourceFunction:
         input_output_aliases: Mapping[int, int] | None = None,
         has_side_effect: bool = False,
         attrs: Mapping[str, Any] | None = None,
+        jvp: Callable[..., Any] | None = None,
+        vjp: Callable[..., Any] | None = None,
     ) -> Operation:
         """The operation for these outputs and attributes, to be called with the inputs alone.
 
@@ -154,6 +160,8 @@ class SourceFunction:
             Run even if nothing reads the outputs.
         attrs : dict of str to number, optional
             Values of the attributes.
+        jvp, vjp : function, optional
+            The derivative, as of `numba_kernel`; called with the attributes by name besides.
 
         Returns
         -------
@@ -161,7 +169,14 @@ class SourceFunction:
             The same one for equal arguments, while it is remembered.
         """
         spec = OperationSpec.of(
-            self._export.label, outs, vmap_method, input_output_aliases, has_side_effect
+            self._export.label,
+            outs,
+            vmap_method,
+            input_output_aliases,
+            has_side_effect,
+            jvp,
+            vjp,
+            [a.name for a in self._export.function.attributes],
         )
         return self._attributed.operation(spec, attrs or {})
 

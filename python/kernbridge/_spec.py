@@ -14,6 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from kernbridge._levels import Dim, Levels
+
 VMAP_METHODS = (
     None,
     "sequential",
@@ -22,8 +24,6 @@ VMAP_METHODS = (
     "broadcast_all",
     "legacy_vectorized",
 )
-
-Dim = Any  # an int, or a symbolic dimension of jax.export
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,8 @@ class OperationSpec:
     vmap_method: str | None
     aliases: tuple[tuple[int, int], ...]
     has_side_effect: bool
+    jvp: Callable[..., Any] | None = None
+    vjp: Callable[..., Any] | None = None
 
     @staticmethod
     def of(
@@ -103,8 +105,11 @@ class OperationSpec:
         vmap_method: str | None,
         input_output_aliases: Mapping[int, int] | None,
         has_side_effect: bool,
+        jvp: Callable[..., Any] | None = None,
+        vjp: Callable[..., Any] | None = None,
+        attributes: Sequence[str] = (),
     ) -> OperationSpec:
-        """Check the arguments as far as they can be without inputs."""
+        """Check the arguments as far as they can be without inputs; rules get `attributes` too."""
         if vmap_method not in VMAP_METHODS:
             raise ValueError(
                 f"{label}: vmap_method is {vmap_method!r}, expected one of {VMAP_METHODS}"
@@ -113,7 +118,16 @@ class OperationSpec:
         aliases = _read_aliases(label, input_output_aliases or {})
         if isinstance(outputs, Outputs):
             _check_output_indices(label, aliases, len(outputs.types))
-        return OperationSpec(label, outputs, vmap_method, aliases, bool(has_side_effect))
+        for name, rule in (("jvp", jvp), ("vjp", vjp)):
+            if rule is not None:
+                keywords = "".join(f", {a}=..." for a in attributes)
+                expected = f"(inputs, outputs, {'co' * (name == 'vjp')}tangents{keywords})"
+                check_rule(label, name, rule, expected, 3, attributes)
+        return OperationSpec(label, outputs, vmap_method, aliases, bool(has_side_effect), jvp, vjp)
+
+    @property
+    def is_differentiable(self) -> bool:
+        return self.jvp is not None or self.vjp is not None
 
     def outputs_for(self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]) -> Outputs:
         """The outputs of a call with these inputs; calls `outs` if it is a function."""
@@ -165,6 +179,24 @@ def call_with_shapes(
     return function(*given, **named)
 
 
+def check_rule(
+    label: str, name: str, rule: Any, expected: str, n: int, keywords: Sequence[str] = ()
+) -> None:
+    """Refuse what cannot be called with `n` arguments and these keywords."""
+    if not callable(rule):
+        raise TypeError(f"{label}: {name} is {rule!r}, expected a function {expected}")
+    try:
+        signature = inspect.signature(rule)
+    except (TypeError, ValueError):  # a callable that does not tell
+        return
+    try:
+        signature.bind(*[None] * n, **dict.fromkeys(keywords))
+    except TypeError as e:
+        raise TypeError(
+            f"{label}: {name} is a function of {signature}, and is called as {expected}: {e}"
+        ) from None
+
+
 def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
     pairs = tuple(
         sorted((_read_index(label, i), _read_index(label, o)) for i, o in aliases.items())
@@ -203,9 +235,7 @@ def _check_output_indices(label: str, aliases: Iterable[tuple[int, int]], n_outp
 class Call:
     """One traced call: all that is static about it. A parameter of the JAX primitive.
 
-    Operands are the positional inputs and then the keyword scalars, sorted by name. Level 0 of the
-    batch is the innermost `vmap`; bit k of `masks[i]` says that operand i has an axis for level k.
-    Batch axes come before an array's own, the outermost level first.
+    Operands are the positional inputs and then the keyword scalars, sorted by name.
     """
 
     outs: tuple[ArrayType, ...]
@@ -213,26 +243,7 @@ class Call:
     aliases: tuple[tuple[int, int], ...]
     vmap_method: str | None
     has_side_effect: bool
-    batch: tuple[Dim, ...] = ()
-    masks: tuple[int, ...] = ()
-
-    @property
-    def full_mask(self) -> int:
-        return (1 << len(self.batch)) - 1
-
-    @property
-    def batch_shape(self) -> tuple[Dim, ...]:
-        """Extents of the batch axes of an array that has every level."""
-        return self.batch[::-1]
-
-    def mask_of(self, operand: int) -> int:
-        return self.masks[operand] if self.batch else 0
-
-    def with_level(self, size: Dim, mapped: Sequence[bool]) -> Call:
-        """This call inside one more `vmap`, which gave the operands in `mapped` a leading axis."""
-        bit = 1 << len(self.batch)
-        masks = tuple(self.mask_of(i) | (bit if m else 0) for i, m in enumerate(mapped))
-        return replace(self, batch=(*self.batch, size), masks=masks)
+    levels: Levels = Levels()
 
     def with_output_axis(self, size: Dim) -> Call:
         """This call with one more leading axis on every output, which the kernel sees."""

@@ -169,3 +169,53 @@ def prefer_system_nvcc(prefer: bool | None = True) -> None:
 def prefers_system_nvcc() -> bool | None:
     """What `prefer_system_nvcc` chose, or None."""
     return _system_nvcc
+
+
+def set_backend(platform: str, backend: str | None) -> None:
+    """Choose the backend that every `XLACustomKernel` with it uses on a platform.
+
+    It takes effect at the next call, also of functions that were jitted before. A call's own
+    ``backend=`` goes first; operations without this backend use their default, and say so once.
+
+    Parameters
+    ----------
+    platform : str
+        "cpu", "gpu" or "tpu".
+    backend : str or None
+        Such as "numba"; None leaves every operation its default.
+
+    Raises
+    ------
+    ValueError
+        If `platform` is unknown or `backend` empty.
+
+    Examples
+    --------
+    >>> from kernbridge import config
+    >>> config.set_backend("cpu", "cpp")
+    >>> config.get_backend("cpu")
+    'cpp'
+    >>> config.clear_backends()
+    """
+    from kernbridge import _selection
+
+    where = _selection.platform_of("set_backend", platform)
+    if backend is not None and not isinstance(backend, str):
+        raise TypeError(f"set_backend: backend is {backend!r}, expected a name, or None")
+    if backend == "":
+        raise ValueError("set_backend: backend is an empty text, expected a name, or None")
+    _selection.set_backend(where, backend)
+
+
+def get_backend(platform: str) -> str | None:
+    """What `set_backend` chose for a platform, or None."""
+    from kernbridge import _selection
+
+    return _selection.get_backend(_selection.platform_of("get_backend", platform))
+
+
+def clear_backends() -> None:
+    """Leave every operation its default backend, on every platform."""
+    from kernbridge import _selection
+
+    _selection.clear_backends()

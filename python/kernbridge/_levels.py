@@ -1,0 +1,98 @@
+"""The `vmap`s around a call: how many, how large, and which operands they map.
+
+Level 0 is the innermost `vmap`; bit k of `masks[i]` says that operand i has an axis for level k.
+Batch axes come before an array's own, the outermost level first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Dim = Any  # an int, or a symbolic dimension of jax.export
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Nested `vmap`s. Without any, `masks` is empty."""
+
+    sizes: tuple[Dim, ...] = ()
+    masks: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.sizes)
+
+    @property
+    def full_mask(self) -> int:
+        return (1 << len(self.sizes)) - 1
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """Extents of the batch axes of an array that has every level."""
+        return self.sizes[::-1]
+
+    def mask_of(self, operand: int) -> int:
+        return self.masks[operand] if self.sizes else 0
+
+    def own_shape(self, operand: int, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+        """The shape of an operand without its batch axes."""
+        return tuple(shape[self.mask_of(operand).bit_count() :])
+
+    def inside(self, size: Dim, mapped: Sequence[bool]) -> Levels:
+        """One more `vmap` around, which gave the operands in `mapped` a leading axis."""
+        bit = 1 << len(self.sizes)
+        masks = tuple(self.mask_of(i) | (bit if m else 0) for i, m in enumerate(mapped))
+        return Levels((*self.sizes, size), masks)
+
+    def choose(self, operands: Sequence[int | None]) -> Levels:
+        """The levels of a call on these operands of this one; None is an array with every level."""
+        if not self.sizes:
+            return self
+        masks = tuple(self.full_mask if i is None else self.masks[i] for i in operands)
+        return Levels(self.sizes, masks)
+
+    def axes_missing(self, operand: int) -> tuple[int, ...]:
+        """Batch axes of an array with every level that this operand does not have."""
+        n, mask = len(self.sizes), self.mask_of(operand)
+        return tuple(n - 1 - k for k in range(n) if not mask >> k & 1)
+
+
+def to_front(operands: Sequence[Any], dims: Sequence[Any]) -> tuple[Dim, list[bool], list[Any]]:
+    """What a batching rule is given, with every mapped axis in front: size, mapped, operands."""
+    mapped = [d is not None for d in dims]
+    size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
+    front = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
+    return size, mapped, front
+
+
+def vmapped(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
+    """The function of one slice as a function of operands with all their levels."""
+    for k, size in enumerate(levels.sizes):
+        in_axes = tuple(0 if mask >> k & 1 else None for mask in levels.masks)
+        function = jax.vmap(function, in_axes=in_axes, axis_size=size)
+    return function
+
+
+def looped(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
+    """Like `vmapped`, one slice after the other, for functions that JAX cannot batch."""
+    for k, size in enumerate(levels.sizes):
+        function = _loop(function, tuple(bool(mask >> k & 1) for mask in levels.masks), size)
+    return function
+
+
+def _loop(function: Callable[..., Any], mapped: tuple[bool, ...], size: Dim) -> Callable[..., Any]:
+    def loop(*operands: Any) -> Any:
+        def step(_: None, slices: tuple[Any, ...]) -> tuple[None, Any]:
+            own = iter(slices)
+            return None, function(
+                *(next(own) if m else x for m, x in zip(mapped, operands, strict=True))
+            )
+
+        slices = tuple(x for m, x in zip(mapped, operands, strict=True) if m)
+        return jax.lax.scan(step, None, slices, length=size)[1]
+
+    return loop

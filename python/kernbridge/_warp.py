@@ -1,0 +1,78 @@
+"""Types of JAX in the terms of NVIDIA's Warp, for generators of Warp kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_NAMES = ("bool", "float16", "float32", "float64") + tuple(
+    f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
+)
+
+
+def jaxtype_to_warptype(dtype: Any) -> Any:
+    """The Warp scalar type of a dtype.
+
+    Parameters
+    ----------
+    dtype : dtype
+        bool, float16, float32, float64, or an integer of 8 to 64 bits.
+
+    Raises
+    ------
+    ImportError
+        If Warp is not installed.
+    ValueError
+        If Warp has no such type.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, kernbridge
+    >>> kernbridge.jaxtype_to_warptype(jnp.float32)  # doctest: +SKIP
+    <class 'warp.types.float32'>
+    """
+    name = np.dtype(dtype).name
+    if name not in _NAMES:
+        raise ValueError(
+            f"jaxtype_to_warptype: Warp has no scalar type for {name}; it has {', '.join(_NAMES)}. "
+            "Convert the array to one of these"
+        )
+    return getattr(_warp(), name)
+
+
+def jaxinfo_to_warpinfo(info: Any) -> Any:
+    """The Warp array type of an array, or of an object with a shape and a dtype.
+
+    Parameters
+    ----------
+    info : jax.ShapeDtypeStruct
+        Of rank 1 or more.
+
+    Returns
+    -------
+    warp.array
+        Its type, to annotate the parameter of a kernel.
+
+    Raises
+    ------
+    ImportError
+        If Warp is not installed.
+    ValueError
+        If the rank is 0, or Warp has no such dtype.
+    """
+    if not info.shape:
+        raise ValueError(
+            "jaxinfo_to_warpinfo: the array has rank 0, and Warp's arrays have 1 to 4; reshape it "
+            "to (1,)"
+        )
+    dtype = jaxtype_to_warptype(info.dtype)
+    return _warp().array(dtype=dtype, ndim=len(info.shape))
+
+
+def _warp() -> Any:
+    try:
+        import warp
+    except ImportError as e:
+        raise ImportError("Warp is not installed: pip install warp-lang") from e
+    return warp
