@@ -193,8 +193,8 @@ class XLACustomKernel(KernelTable, RuleTable):
                 self._told.add((where, backend))
                 used = choice.of(platform)
                 warnings.warn(
-                    f"{self.name!r}: ignoring the backend {backend!r} that config.set_backend chose "
-                    f"for {platform}, which this operation does not have; it uses "
+                    f"{self.name!r}: ignoring the backend {backend!r} that config.set_backend "
+                    f"chose for {platform}, which this operation does not have; it uses "
                     f"{used.backend if used else None!r}",
                     UserWarning,
                     stacklevel=2,

@@ -8,7 +8,7 @@ from typing import Any
 from jax.interpreters import ad, batching, mlir
 
 from kernbridge import _jax
-from kernbridge._levels import Levels, to_front, vmapped
+from kernbridge._levels import NONE, Levels, to_front, vmapped
 from kernbridge._rules import Rules, differentiate
 from kernbridge._spec import Call
 
@@ -18,7 +18,7 @@ operation_p = _jax.new_primitive("kernbridge_operation")
 def bind(frontend: _jax.Frontend, call: Call, rules: Rules, operands: Sequence[Any]) -> list[Any]:
     """Apply a kernel that has derivatives to operands (tracers or arrays)."""
     return operation_p.bind(
-        *_jax.match_varying(operands), frontend=frontend, call=call, rules=rules, levels=Levels()
+        *_jax.match_varying(operands), frontend=frontend, call=call, rules=rules, levels=NONE
     )
 
 
@@ -67,9 +67,9 @@ ad.primitive_jvps[operation_p] = _jvp
 
 def _transpose(*_: Any, frontend: _jax.Frontend, **__: Any) -> Any:
     raise NotImplementedError(
-        f"{frontend.label} is applied to a tangent, and JAX wants its transpose: give the operation "
-        "whose tangent this is a vjp rule beside its jvp rule, or make this one an XLACustomKernel "
-        "with def_transpose_rule"
+        f"{frontend.label} is applied to a tangent, and JAX wants its transpose: give the "
+        "operation whose tangent this is a vjp rule beside its jvp rule, or make this one an "
+        "XLACustomKernel with def_transpose_rule"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 
 from kernbridge import _selection
 from kernbridge._errors import KernelFallbackExhaustedError
-from kernbridge._levels import Levels
+from kernbridge._levels import NONE, Levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class Bound:
 
     choice: Choice
     exact: tuple[Any, ...]
-    levels: Levels = field(default=Levels())
+    levels: Levels = NONE
 
     def __repr__(self) -> str:
         return f"<{self.choice}{f' vmap{list(self.levels.shape)}' if self.levels else ''}>"

@@ -50,7 +50,8 @@ class KernelTable:
         platform = _selection.platform_of(repr(self.name), platform)
         if not callable(kg):
             raise TypeError(
-                f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, expected a function"
+                f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, expected a "
+                "function"
             )
         with self._lock:
             by = self._kernels.setdefault(platform, {})
@@ -93,8 +94,8 @@ class KernelTable:
         """Define the kernel of backend "pallas" on "gpu" or "tpu"; see `def_kernel`."""
         if _selection.platform_of(repr(self.name), platform) == "cpu":
             raise ValueError(
-                f"{self.name!r}: Pallas has kernels for 'gpu' and 'tpu', not for {platform!r}; with "
-                "interpret=True define it by def_kernel('pallas', 'cpu', ...)"
+                f"{self.name!r}: Pallas has kernels for 'gpu' and 'tpu', not for {platform!r}; "
+                "with interpret=True define it by def_kernel('pallas', 'cpu', ...)"
             )
         self.def_kernel("pallas", platform, kg, asdefault)
 

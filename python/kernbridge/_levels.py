@@ -61,6 +61,9 @@ class Levels:
         return tuple(n - 1 - k for k in range(n) if not mask >> k & 1)
 
 
+NONE = Levels()
+
+
 def to_front(operands: Sequence[Any], dims: Sequence[Any]) -> tuple[Dim, list[bool], list[Any]]:
     """What a batching rule is given, with every mapped axis in front: size, mapped, operands."""
     mapped = [d is not None for d in dims]

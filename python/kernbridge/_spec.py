@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._levels import Dim, Levels
+from kernbridge._levels import NONE, Dim, Levels
 
 VMAP_METHODS = (
     None,
@@ -243,7 +243,7 @@ class Call:
     aliases: tuple[tuple[int, int], ...]
     vmap_method: str | None
     has_side_effect: bool
-    levels: Levels = Levels()
+    levels: Levels = NONE
 
     def with_output_axis(self, size: Dim) -> Call:
         """This call with one more leading axis on every output, which the kernel sees."""

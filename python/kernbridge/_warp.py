@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-_NAMES = ("bool", "float16", "float32", "float64") + tuple(
-    f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
-)
+_FLOATS = ("bool", "float16", "float32", "float64")
+_NAMES = (*_FLOATS, *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
 
 
 def jaxtype_to_warptype(dtype: Any) -> Any:

@@ -6,7 +6,6 @@ import warnings
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from kernbridge import KernelFallbackExhaustedError, XLACustomKernel, config
 
@@ -192,7 +191,8 @@ def test_settings_are_checked():
         with pytest.raises(error, match=match):
             call()
     config.set_backend("cuda", "a")
-    assert config.get_backend("gpu") == "a" and config.get_backend("cpu") is None
+    assert config.get_backend("gpu") == "a"
+    assert config.get_backend("cpu") is None
     config.clear_backends()
     assert config.get_backend("gpu") is None
 
