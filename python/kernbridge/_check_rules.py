@@ -286,14 +286,22 @@ class _Checker:
         return self.compare(check, [_inner(u, forward)], [_inner(reverse, v)], float(noise))
 
     def _difference(self, v: Sequence[Any]) -> tuple[list[Any], float]:
-        """The central difference along `v`, and how far rounding may lead it astray."""
+        """The central difference along `v`, and how far rounding and curvature lead it astray."""
         size = max((float(jnp.max(jnp.abs(x), initial=0.0)) for x in self.point), default=1.0)
         h = self.step * max(size, self.step)
+        near, large = self._central(v, h)
+        far, _ = self._central(v, 2 * h)
+        curved = max(
+            (float(jnp.max(jnp.abs(a - b), initial=0.0)) for a, b in zip(near, far, strict=True)),
+            default=0.0,
+        )
+        return near, 4 * self.resolution * large / h + curved
+
+    def _central(self, v: Sequence[Any], h: float) -> tuple[list[Any], float]:
         after = self.inexact(*(x + h * t for x, t in zip(self.point, v, strict=True)))
         before = self.inexact(*(x - h * t for x, t in zip(self.point, v, strict=True)))
         large = max((float(jnp.max(jnp.abs(y), initial=0.0)) for y in after), default=0.0)
-        noise = 4 * self.resolution * large / h
-        return [(a - b) / (2 * h) for a, b in zip(after, before, strict=True)], noise
+        return [(a - b) / (2 * h) for a, b in zip(after, before, strict=True)], large
 
     def vmaps(self, batch: int) -> list[RuleCheck]:
         stacks = [

@@ -270,11 +270,41 @@ class XLACustomKernel(KernelTable, RuleTable):
             raise TypeError(f"{self.name!r}: def_benchmark_data got {fn!r}, expected a function")
         self.benchmark_data = fn
 
-    def benchmark(self, *, platform: str, **options: Any) -> BenchmarkResult:
-        """Measure every backend of a platform; see `kernbridge.benchmark.benchmark_operation`."""
+    def benchmark(
+        self,
+        *,
+        platform: str,
+        n_warmup: int = 5,
+        n_runs: int = 20,
+        n_batch_per_run: int = 1,
+        compare_results: bool = True,
+        rtol: float = 1e-3,
+        atol: float = 1e-3,
+        verbose: bool = False,
+        catch_errors: bool = True,
+        backends: Sequence[str] | None = None,
+        progress: bool | None = None,
+    ) -> BenchmarkResult:
+        """Measure every backend of a platform, and compare their results.
+
+        The same as `kernbridge.benchmark.benchmark_operation`, which tells the parameters.
+        """
         from kernbridge.benchmark import benchmark_operation
 
-        return benchmark_operation(self, platform=platform, **options)
+        return benchmark_operation(
+            self,
+            platform=platform,
+            n_warmup=n_warmup,
+            n_runs=n_runs,
+            n_batch_per_run=n_batch_per_run,
+            compare_results=compare_results,
+            rtol=rtol,
+            atol=atol,
+            verbose=verbose,
+            catch_errors=catch_errors,
+            backends=backends,
+            progress=progress,
+        )
 
 
 def _avals(outputs: Outputs) -> tuple[ShapedArray, ...]:

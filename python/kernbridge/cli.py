@@ -1,9 +1,11 @@
-"""The command `kernbridge`: what works here, and what the cache holds."""
+"""The command `kernbridge`: what works here, what the cache holds, and how fast operations are."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+
+from kernbridge import _benchmark_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,12 +24,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0
     """
     parser = argparse.ArgumentParser(prog="kernbridge", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command")
     commands.add_parser("doctor", help="tell what works here, and what to install for the rest")
     commands.add_parser("cache", help="tell where the cache is and what it holds")
     clear = commands.add_parser("clear", help="remove compiled kernels from the cache")
     clear.add_argument("name", nargs="?", help="of one module; without it, everything goes")
+    _benchmark_command.add(commands)
     chosen = parser.parse_args(arguments)
+    if chosen.command is None:
+        parser.print_help()
+        return 0
+    if chosen.command == "benchmark":
+        return int(chosen.run(chosen))
     if chosen.command == "doctor":
         from kernbridge import _diagnostics
 

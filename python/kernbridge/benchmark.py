@@ -1,0 +1,29 @@
+"""Benchmarks of functions and operations: what is measured, compared, shown and kept.
+
+`measure` and `benchmark_function` time a function under `jax.jit`; `benchmark_operation`, or the
+method `benchmark` of an operation, times every backend of an operation and compares their results;
+see docs/benchmarking.md.
+"""
+
+from __future__ import annotations
+
+from kernbridge._benchmark_measure import (
+    BenchmarkTimes,
+    Measurement,
+    benchmark_function,
+    measure,
+)
+from kernbridge._benchmark_records import BenchmarkConfig, BenchmarkRecord
+from kernbridge._benchmark_result import BenchmarkResult
+from kernbridge._benchmark_run import benchmark_operation
+
+__all__ = [
+    "BenchmarkConfig",
+    "BenchmarkRecord",
+    "BenchmarkResult",
+    "BenchmarkTimes",
+    "Measurement",
+    "benchmark_function",
+    "benchmark_operation",
+    "measure",
+]

@@ -1,0 +1,195 @@
+"""`python -m kernbridge benchmark`: what it selects, prints and writes, and its exit status."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+from kernbridge import _benchmark_command, cli
+from kernbridge._benchmark_codec import decode
+from kernbridge.benchmark import BenchmarkRecord, BenchmarkResult
+
+pytestmark = pytest.mark.once
+
+OPERATIONS = """
+import numba, numpy as np, kernbridge
+from kernbridge.benchmark import BenchmarkConfig
+
+@numba.njit
+def double(x, out):
+    for i in range(x.size):
+        out[i] = 2 * x[i]
+
+def define(name, *tags, **backends):
+    op = kernbridge.XLACustomKernel(name)
+    for backend, function in backends.items():
+        op.def_kernel(backend, "cpu", function)
+    op.def_call(lambda x, backend=None: op(x, outs=x, backend=backend))
+    op.def_benchmark_data(
+        lambda platform: [
+            BenchmarkConfig(f"n{n}", (np.ones(n, np.float32),), data_kwargs={"n": n, "shape": (n,)})
+            for n in (8, 512)
+        ]
+    )
+    op.def_tags(*tags)
+    return op
+
+good = define(
+    "good_double",
+    "dense",
+    "fine",
+    jnp=lambda outs: lambda x: 2 * x,
+    numba=lambda outs: lambda x: kernbridge.numba_kernel(double, outs)(x),
+)
+define(
+    "bad_double",
+    "dense",
+    jnp=lambda outs: lambda x: 2 * x,
+    wrong=lambda outs: lambda x: 3 * x,
+)
+kernbridge.XLACustomKernel("without_data").def_tags("dense", "fine", "other")
+"""
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Run the command beside a module of operations; gives the process."""
+    (tmp_path / "some_ops.py").write_text(OPERATIONS)
+
+    def run(*arguments, platform="cpu"):
+        return subprocess.run(
+            [sys.executable, "-m", "kernbridge", "benchmark", "--platform", platform, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "KERNBRIDGE_LIBCUDA": "", "KERNBRIDGE_TEST_CUDA": ""},
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+
+    return run
+
+
+QUICK = ("--n-warmup", "0", "--n-runs", "2", "--n-batch", "3")
+
+
+def test_a_benchmark(command, tmp_path):
+    pytest.importorskip("matplotlib")
+    files = ("--output", "out/results.json", "--plot", "out/plot.png")
+    done = command("some_ops.py", "--data", "dense, fine", *QUICK, *files)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "good_double" in done.stdout
+    assert "bad_double" not in done.stdout
+    for shown in ("n8", "n512", "jnp", "numba", "median"):
+        assert shown in done.stdout
+    document = json.loads((tmp_path / "out/results.json").read_text())
+    assert list(document) == ["platform", "results", "optimal_defaults"]
+    assert document["platform"] == "cpu"
+    (result,) = document["results"]
+    assert result["primitive_name"] == "good_double"
+    got = [(r["label"], r["backend"], r["n_runs"], r["n_batch_per_run"]) for r in result["records"]]
+    assert got == [(f"n{n}", b, 2, 3) for n in (8, 512) for b in ("jnp", "numba")]
+    assert decode(result["records"][0]["data_kwargs"]) == {"n": 8, "shape": (8,)}
+    assert document["optimal_defaults"]["good_double"] in ("jnp", "numba")
+    assert (tmp_path / "out/plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_module_and_a_failure(command, tmp_path):
+    done = command("some_ops", *QUICK, "--output", "results.json")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "good_double" in done.stdout
+    assert "kernbridge benchmark: 2 failed:" in done.stderr
+    for n in (8, 512):
+        assert f"\n  bad_double, n{n}, wrong: Mismatch: backend 'wrong': the output" in done.stderr
+    document = json.loads((tmp_path / "results.json").read_text())  # written all the same
+    assert document["optimal_defaults"]["bad_double"] == "jnp"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--data", "other"), "no operation with the tags other and benchmark data (some_ops.py)"),
+        (("--data", "dense,sparse"), "the tags dense, sparse and benchmark data"),
+    ],
+)
+def test_nothing_matches(command, arguments, text):
+    done = command("some_ops.py", *arguments)
+    assert done.returncode == 1
+    assert text in done.stderr
+    assert "def_benchmark_data" in done.stderr
+
+
+def test_a_platform_without_a_backend(command):
+    done = command("some_ops.py", platform="tpu")
+    assert done.returncode == 1
+    assert "'good_double' has no backend for 'tpu'; it has some for cpu" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_module_that_fails(command, tmp_path):
+    (tmp_path / "broken.py").write_text("import no_such_thing")
+    for name in ("broken", "broken.py"):
+        done = command(name)
+        assert done.returncode == 1
+        assert "ModuleNotFoundError: No module named 'no_such_thing'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "the following arguments are required: --platform"),
+        (["--platform", "abacus"], "invalid choice: 'abacus'"),
+        (["--platform", "cpu", "--n-runs", "0"], "--n-runs: at least 1, got 0"),
+        (["--platform", "cpu", "--n-warmup", "few"], "--n-warmup: invalid count value: 'few'"),
+        (["--platform", "cpu", "no_such_module"], "there is no module 'no_such_module'"),
+        (["--platform", "cpu", "json.nothing"], "there is no module 'json.nothing'"),
+        (["--platform", "cpu", "no/such.py"], "there is no file 'no/such.py'"),
+        (["--platform", "cpu", "--output", "r.pkl"], "'r.pkl' is not the name of a .json file"),
+        (["--platform", "cpu", "--plot", "r.xyz"], "'r.xyz' should end in one of ."),
+    ],
+)
+def test_bad_arguments(arguments, text, capsys):
+    if "--plot" in arguments:
+        pytest.importorskip("matplotlib")
+    with pytest.raises(SystemExit) as left:
+        cli.main(["benchmark", *arguments])
+    assert left.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_no_command_prints_help(capsys):
+    assert cli.main([]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: kernbridge")
+    for name in ("doctor", "cache", "clear", "benchmark"):
+        assert name in text
+
+
+def result(times):
+    """Of {config: {backend: milliseconds, or None for a failure}}."""
+    return BenchmarkResult(
+        [
+            BenchmarkRecord(
+                "cpu", b, label, median_ms=math.nan if ms is None else ms, success=ms is not None
+            )
+            for label, by in times.items()
+            for b, ms in by.items()
+        ],
+        "op",
+    )
+
+
+@pytest.mark.parametrize(
+    ("times", "chosen"),
+    [
+        ({"p": {"a": 1, "b": 2}, "q": {"a": 1, "b": 2}, "r": {"a": 900, "b": 1}}, {"op": "a"}),
+        ({"p": {"a": 1, "b": 2}, "q": {"a": 9, "b": 3}}, {"op": "b"}),  # a is 3 times slower
+        ({"p": {"a": 1, "b": 4}, "q": {"a": 9, "b": 3}}, {"op": "a"}),
+        ({"p": {"a": None, "b": 4}, "q": {"a": None, "b": 3}}, {"op": "b"}),
+        ({"p": {"a": None}}, {}),
+        ({}, {}),
+    ],
+)
+def test_optimal_defaults(times, chosen):
+    assert _benchmark_command.optimal_defaults([result(times)]) == chosen
