@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +85,7 @@ class XLACustomKernel(KernelTable, RuleTable):
         self._at_first_use: Any = None
         self._choices: dict[str | None, Choice] = {}
         self._choices_version = -1
-        self._calls: OrderedDict[Any, Any] = OrderedDict()
+        self._calls: dict[Any, Any] = {}
         self._told: set[tuple[str, str]] = set()
         self.primitive = _kernel_primitive.make(self)
         if name in _registry:
@@ -133,18 +132,18 @@ class XLACustomKernel(KernelTable, RuleTable):
             When lowered, if the generator or its kernel fails.
         """
         exact = _kernel_choice.exact_keywords(self.name, kwargs)
-        outputs = Outputs.of(repr(self.name), outs)
         choice = self.choice(kwargs.get("backend"))
-        key = (outputs.types, exact, choice)
-        with self._lock:
-            call = self._calls.pop(key, None)
-            if call is None:
-                call = self._jitted(outputs, Bound(choice, exact), kwargs)
-            self._calls[key] = call  # the most recently used is last
-            if len(self._calls) > CALLS_KEPT:
-                self._calls.popitem(last=False)
+        key = (_as_key(repr(self.name), outs), exact, choice)
+        call = self._calls.get(key)
+        if call is None:
+            outputs = Outputs.of(repr(self.name), outs)
+            call = self._jitted(outputs, Bound(choice, exact), kwargs)
+            with self._lock:
+                self._calls[key] = call
+                if len(self._calls) > CALLS_KEPT:
+                    del self._calls[next(iter(self._calls))]
         try:
-            return jax.tree.unflatten(outputs.tree, call(*ins))
+            return call(*ins)
         except TypeError:
             refuse_non_arrays(repr(self.name), ins)
             raise
@@ -155,7 +154,8 @@ class XLACustomKernel(KernelTable, RuleTable):
             self._check_known(len(operands), ("outs", *keywords))
             outs = _avals(outputs.canonical(repr(self.name)))
             params = {**keywords, "outs": outs, _kernel_primitive.OURS: bound}
-            return self.primitive.bind(*_jax.match_varying(operands), **params)
+            results = self.primitive.bind(*_jax.match_varying(operands), **params)
+            return jax.tree.unflatten(outputs.tree, results)
 
         call.__name__ = call.__qualname__ = self.name
         return jax.jit(call, inline=True)
@@ -175,6 +175,9 @@ class XLACustomKernel(KernelTable, RuleTable):
 
     def choice(self, backend: str | None) -> Choice:
         """The kernels that a call uses; the same object while nothing changes."""
+        known = self._choices.get(backend)
+        if known is not None and self._choices_version == _selection.version():
+            return known
         with self._lock:
             if self._choices_version != _selection.version():
                 self._choices.clear()
@@ -305,6 +308,15 @@ class XLACustomKernel(KernelTable, RuleTable):
             backends=backends,
             progress=progress,
         )
+
+
+def _as_key(label: str, outs: Any) -> Any:
+    """Something to find a call by, soon made for the usual forms of `outs`."""
+    if type(outs) is jax.ShapeDtypeStruct:
+        return outs
+    if type(outs) in (tuple, list) and all(type(o) is jax.ShapeDtypeStruct for o in outs):
+        return (type(outs), *outs)
+    return Outputs.of(label, outs)
 
 
 def _avals(outputs: Outputs) -> tuple[ShapedArray, ...]:

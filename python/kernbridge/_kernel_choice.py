@@ -99,6 +99,8 @@ class Bound:
 
 def exact_keywords(name: str, keywords: Mapping[str, Any]) -> tuple[Any, ...]:
     """Keywords with their types, to be compared; refuses what is not static."""
+    if not keywords:
+        return ()
     return tuple((k, _exact(name, k, keywords[k])) for k in sorted(keywords))
 
 
