@@ -166,9 +166,9 @@ def test_derivative_without_a_rule():
     op = numba_kernel(scale, OUT)
     loss = lambda x: op(x, alpha=2.0).sum()  # noqa: E731
     for transform in (jax.grad, jax.linearize):
-        with pytest.raises(NotImplementedError, match=r"'scale' has no derivative.*custom_vjp"):
+        with pytest.raises(NotImplementedError, match=r"'scale' has no derivative.*vjp="):
             transform(loss)(x) if transform is jax.grad else transform(loss, x)
-    with pytest.raises(NotImplementedError, match="custom_jvp"):
+    with pytest.raises(NotImplementedError, match="jvp="):
         jax.jvp(loss, (x,), (x,))
 
 

@@ -14,7 +14,10 @@ from kernbridge import _core
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-ARGUMENTS = {"coba.py": ["--neurons", "400", "--seconds", "0.05"]}
+ARGUMENTS = {
+    "backends.py": ["--size", "10000"],
+    "coba.py": ["--neurons", "400", "--seconds", "0.05"],
+}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
