@@ -12,6 +12,8 @@ import pytest
 from kernbridge import _errors
 from kernbridge.benchmark import BenchmarkConfig, BenchmarkResult, benchmark_operation
 
+pytestmark = pytest.mark.once
+
 NAN, INF = math.nan, math.inf
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from kernbridge import RuleCheckError, XLACustomKernel, check_rules, numba_kernel
 
+pytestmark = pytest.mark.once
+
 S = jax.ShapeDtypeStruct
 names = (f"test_check_rules_{i}" for i in itertools.count())
 x = jnp.asarray([0.3, -1.2, 2.0, 0.7], jnp.float32)
