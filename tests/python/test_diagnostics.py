@@ -137,4 +137,4 @@ jax.devices()
 print_diagnostics(text)
 assert "cpu: 4 devices" in text.getvalue()
 """
-    run_python(program, JAX_PLATFORMS="")
+    run_python(program, JAX_PLATFORMS="", CUDA_VISIBLE_DEVICES="")
