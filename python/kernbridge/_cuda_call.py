@@ -6,8 +6,9 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernbridge import _core, _cuda_program
+from kernbridge import _core, _cuda_program, _cuda_toolchain
 from kernbridge._cuda_program import Buffer, Program, Word
+from kernbridge._cuda_toolchain import has_fake_driver
 from kernbridge._errors import KernbridgeWarning
 from kernbridge._inspect import Inspection, inspect_launches
 from kernbridge._jax import NativeCall
@@ -27,7 +28,10 @@ class PlannedFrontend:
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile for these operands, or find it compiled, and plan the launches."""
-        return self._lower(tuple(operands), call)[0]
+        host = platform == "cpu" and not has_fake_driver()
+        if host:
+            _cuda_toolchain.tell_of_cpu(getattr(self, "label", "a CUDA kernel"))
+        return self._lower(tuple(operands), call, host)[0]
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
         """The plan of a call."""
@@ -37,7 +41,10 @@ class PlannedFrontend:
         """Code and resources of every launch."""
         return inspect_launches(self.program(operands, call).steps)
 
-    def _lower(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
+    def _lower(
+        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
+    ) -> tuple[NativeCall, Program]:
+        """Machine code and plan, for a GPU or for the CPU."""
         raise NotImplementedError
 
 
@@ -130,6 +137,7 @@ def native_call(
     why_not_portable: str,
     in_order: bool = False,
     temporaries: Sequence[ArrayType] = (),
+    host: bool = False,
 ) -> NativeCall:
     """Register a program; what the lowering needs of it."""
     from kernbridge import _debug
@@ -140,8 +148,9 @@ def native_call(
     if not _core.is_registered(digest):
         _core.register_program(digest, program.write(), callbacks)
     graph = not (callbacks or in_order or _debug.waits())
+    on_gpu = "kernbridge.cuda.graph" if graph else "kernbridge.cuda"
     return NativeCall(
-        target="kernbridge.cuda.graph" if graph else "kernbridge.cuda",
+        target="kernbridge.cuda.host" if host else on_gpu,
         digest=digest,
         key=key_of(digest),
         origin="",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from kernbridge._fingerprint import Fingerprint
 
 CACHE_KIND = "numba_cuda"
-FORMAT = 3  # of the generated code and of what is kept of it: part of the key in the cache
+HOST = ((100, 0),)  # the architecture that stands for the CPU
+LIKE_HOST = (9, 0)  # what Numba-CUDA compiles for there: its typed IR is the same for all
+FORMAT = 4  # of the generated code and of what is kept of it: part of the key in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +66,15 @@ def why_not_native(kernel: Any) -> str:
 
 
 def compile_kernel(
-    label: str, kernel: Any, parameters: Sequence[Parameter], batched: bool = False
+    label: str,
+    kernel: Any,
+    parameters: Sequence[Parameter],
+    batched: bool = False,
+    host: bool = False,
 ) -> Function:
     """Machine code for these parameters, compiled at most once per content and architectures.
+
+    With `host` for the CPU, see `_cuda_on_cpu`.
 
     Raises
     ------
@@ -76,10 +84,10 @@ def compile_kernel(
         If the kernel returns a value.
     """
     wanted = tuple(parameters)
-    architectures = _cuda_toolchain.architectures()
+    architectures = HOST if host else _cuda_toolchain.architectures()
     with _lock:
         fingerprint = _fingerprint_of(kernel, (wanted, batched))
-        identity = _identity(fingerprint, wanted, batched)
+        identity = _identity(fingerprint, wanted, batched, host)
         function = _functions.get((identity, architectures))
         if function is None:
             function = _find(label, kernel, wanted, batched, identity, fingerprint, architectures)
@@ -100,11 +108,14 @@ def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
     return taken[signature]
 
 
-def _identity(fingerprint: Fingerprint, parameters: Sequence[Parameter], batched: bool) -> bytes:
+def _identity(
+    fingerprint: Fingerprint, parameters: Sequence[Parameter], batched: bool, host: bool
+) -> bytes:
     from kernbridge import _fingerprint
 
     kinds = tuple((p.kind, p.dtype, p.ndim, p.layout, p.read_only, p.keyword) for p in parameters)
-    return _fingerprint.combine(fingerprint, "numba.cuda", kinds, batched)
+    where = "numba.cuda.host" if host else "numba.cuda"
+    return _fingerprint.combine(fingerprint, where, kinds, batched)
 
 
 def _find(
@@ -180,6 +191,11 @@ def _compile(
         label, kernel, parameters, batched, architectures[0], symbol
     )
     library = compiled._codelibrary
+    if architectures == HOST:
+        from kernbridge import _cuda_on_cpu
+
+        n_words = sum(p.n_words(batched) for p in parameters)
+        return _cuda_on_cpu.artefact(label, compiled, opened, n_words)
     cubins = []
     for major, minor in architectures:
         try:
@@ -270,7 +286,7 @@ def _compile_once(
     from numba import cuda
     from numba.core import types
 
-    from kernbridge import _cuda_entry, _lift_imports, _numba_readonly
+    from kernbridge import _cuda_entry, _cuda_on_cpu, _lift_imports, _numba_readonly
 
     options = dict(kernel.targetoptions)
     function = _lift_imports.lift(kernel.py_func, label)
@@ -281,7 +297,9 @@ def _compile_once(
     entry, words = _cuda_entry.build_entry(device, parameters, batched)
     entry.__name__ = entry.__qualname__ = symbol
     entry.__module__ = "kernbridge"
-    with _compiling_for(architecture):
+    for_host = architecture == HOST[0]
+    without_nvvm = _cuda_on_cpu.without_nvvm() if for_host else nullcontext()
+    with _compiling_for(LIKE_HOST if for_host else architecture), without_nvvm:
         compiled = _kernel_class()(entry, words, **options)
     (overload,) = device.overloads.values()
     if overload.signature.return_type != types.none:

@@ -145,7 +145,9 @@ class CudaKernelFrontend(PlannedFrontend):
             )
         return found
 
-    def _lower(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
+    def _lower(
+        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
+    ) -> tuple[NativeCall, Program]:
         function = self.description.compile()
         key = (operands, call, function)
         with self._lock:

@@ -7,8 +7,10 @@ import importlib.util
 import os
 import re
 import sys
+import warnings
 
 from kernbridge import _core, config
+from kernbridge._errors import KernbridgeWarning, KernelNotAvailableError
 
 ALL_MAJOR = ((8, 0), (9, 0), (10, 0), (12, 0))
 
@@ -21,16 +23,15 @@ def has_fake_driver() -> bool:
 
 
 def require(label: str) -> None:
-    """Refuse to wrap a GPU kernel where nothing could ever run or compile it.
+    """Refuse to wrap a kernel of Numba-CUDA where nothing could ever compile it.
 
     Raises
     ------
     ImportError
-        If Numba-CUDA is missing, or there is neither a GPU nor an architecture to compile for.
+        If Numba-CUDA is missing.
     """
     if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numba_cuda") is None:
         raise ImportError(f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda13]'")
-    require_device(label)
 
 
 def require_device(label: str) -> None:
@@ -135,3 +136,24 @@ def explain(error: BaseException) -> str:
             "'numba-cuda[cu13]' (or [cu12]), or set CUDA_HOME to a toolkit"
         )
     return ""
+
+
+_told_of_cpu = False
+
+
+def tell_of_cpu(label: str) -> None:
+    """Say, once per process, that CUDA kernels run on the CPU; or refuse, if that is not wanted."""
+    global _told_of_cpu
+    if config.get_cuda_on_cpu() == "error":
+        raise KernelNotAvailableError(
+            f"{label} was lowered for the CPU, and kernbridge.config.set_cuda_on_cpu('error') "
+            "forbids that; commit its inputs to a GPU, jax.device_put(x, jax.devices('cuda')[0])"
+        )
+    if not _told_of_cpu:
+        _told_of_cpu = True
+        warnings.warn(
+            f"{label} is a CUDA kernel, and runs on the CPU: JAX lowered it for that platform. "
+            "kernbridge.config.set_cuda_on_cpu('error') makes this an error; it is said once",
+            KernbridgeWarning,
+            stacklevel=2,
+        )

@@ -307,4 +307,15 @@ for _name, _handlers in _core.cuda_handlers().items():
     jax.ffi.register_ffi_target(_name, _handlers, platform="CUDA")
     if has_fake_driver():
         jax.ffi.register_ffi_target(_name, _handlers, platform="cpu")
+jax.ffi.register_ffi_target("kernbridge.cuda.host", _core.cuda_host_handlers(), platform="cpu")
+
+
+def _compile_for_host(image: bytes) -> None:
+    """Asked by the core for a kernel that a program of another process brought."""
+    from kernbridge import _cuda_on_cpu
+
+    _cuda_on_cpu.compile_image(image)
+
+
+_core.set_host_compiler(_compile_for_host)
 _debug.install(has_fake_driver())

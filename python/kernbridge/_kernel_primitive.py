@@ -95,6 +95,10 @@ def _entry(operation: XLACustomKernel, platform: str, bound: Bound) -> KernelEnt
     if entry is not None:
         return entry
     kernels = operation._kernels
+    on_gpu = kernels.get("gpu", {}).get("numba_cuda")
+    wanted = bound.choice.explicit in (None, "numba_cuda")
+    if platform == "cpu" and platform not in kernels and on_gpu is not None and wanted:
+        return on_gpu  # CUDA kernels of Numba run on the CPU, and say so
     if bound.choice.explicit is not None and platform in kernels:
         raise KernelFallbackExhaustedError(
             f"{operation.name!r} has no backend {bound.choice.explicit!r} on {platform}; it has "

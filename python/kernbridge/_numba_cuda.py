@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -135,12 +136,12 @@ def numba_cuda_kernel(
         If `kernel` is not a numba.cuda.jit kernel; when called, if the number of inputs and outputs
         is not the kernel's, or an argument is neither array nor scalar.
     ImportError
-        If Numba-CUDA is missing, or there is neither a GPU nor an architecture to compile for (see
-        `kernbridge.config.set_cuda_architectures`).
+        If Numba-CUDA is missing.
     KernelCompilationError
-        When first lowered, if Numba-CUDA refuses the kernel.
+        When first lowered, if Numba-CUDA refuses the kernel; when lowered for a CPU, if the kernel
+        uses what a CPU cannot do.
     KernelNotAvailableError
-        When lowered for another platform than a GPU.
+        When lowered for a CPU if `kernbridge.config.set_cuda_on_cpu` forbids it, or for a TPU.
 
     Notes
     -----
@@ -213,7 +214,7 @@ def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | 
 class NumbaCuda(PlannedFrontend):
     """One Numba-CUDA kernel and its launch, as a front end."""
 
-    platforms: tuple[str, ...] = ("cuda", "cpu") if _cuda_toolchain.has_fake_driver() else ("cuda",)
+    platforms: tuple[str, ...] = ("cuda", "cpu")
 
     def __init__(
         self,
@@ -249,18 +250,22 @@ class NumbaCuda(PlannedFrontend):
                 check_dtype(self.label, f"{kind} {assignment.names[i]!r}", array.dtype.name)
         self.rule.resolve(inputs, dict(scalars), arrays)
 
-    def _lower(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
-        key = (operands, call, _cuda_toolchain.architectures())
+    def _lower(
+        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
+    ) -> tuple[NativeCall, Program]:
+        key = (operands, call, host, () if host else _cuda_toolchain.architectures())
         with _lock:
             lowered = self._lowered.pop(key, None)
             if lowered is None:
-                lowered = self._plan(operands, call)
+                lowered = self._plan(operands, call, host)
             self._lowered[key] = lowered
             if len(self._lowered) > CALLS_KEPT:
                 self._lowered.popitem(last=False)
             return lowered
 
-    def _plan(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
+    def _plan(
+        self, operands: tuple[ArrayType, ...], call: Call, host: bool
+    ) -> tuple[NativeCall, Program]:
         from kernbridge import _cuda_compile
 
         why = _cuda_compile.why_not_native(self.kernel)
@@ -276,17 +281,25 @@ class NumbaCuda(PlannedFrontend):
 
         parameters, buffers = self._parameters(assignment, arrays, n_inputs, call)
         check_declared(self.label, self.kernel, parameters)
-        function = _cuda_compile.compile_kernel(self.label, self.kernel, parameters)
+        compile_kernel = functools.partial(
+            _cuda_compile.compile_kernel, self.label, self.kernel, parameters, host=host
+        )
+        function = compile_kernel()
         cooperative = self.rule.cooperative or function.cooperative
         wide = bool(call.levels) and not function.uses_z and not cooperative
         wide = wide and launch.grid[2] == Value(constant=1)
         if wide:
-            function = _cuda_compile.compile_kernel(self.label, self.kernel, parameters, True)
+            function = compile_kernel(batched=True)
         copied = sorted({buffers[i] for i in function.opened})
         if copied:
             warn_of_copies(self.label, [(b, assignment.names[b]) for b in copied])
         program = self._program(assignment, arrays, operands, call, launch, function, copied, wide)
-        return native_call(program, copied, function.why_not_portable, self.rule.pdl), program
+        if host:
+            from kernbridge import _cuda_on_cpu
+
+            _cuda_on_cpu.provide(program)
+        native = native_call(program, copied, function.why_not_portable, self.rule.pdl, host=host)
+        return native, program
 
     def _program(
         self,

@@ -92,7 +92,7 @@ def numba_cuda_callable(
     Raises
     ------
     ImportError
-        If Numba-CUDA is missing, or there is neither a GPU nor an architecture to compile for.
+        If Numba-CUDA is missing.
     TypeError
         If `func` is not callable; when called, if the number of inputs and outputs is not the
         function's.
@@ -178,7 +178,7 @@ def make_operation(spec: OperationSpec, frontend: NumbaCudaCallable) -> Operatio
 class NumbaCudaCallable(PlannedFrontend):
     """A function that launches kernels, as a front end."""
 
-    platforms: tuple[str, ...] = ("cuda", "cpu") if _cuda_toolchain.has_fake_driver() else ("cuda",)
+    platforms: tuple[str, ...] = ("cuda", "cpu")
 
     def __init__(self, function: Callable[..., Any], name: str, label: str, record: str) -> None:
         self.function = function
@@ -208,12 +208,14 @@ class NumbaCudaCallable(PlannedFrontend):
                 )
             check_dtype(self.label, f"{kind} {assignment.names[i]!r}", array.dtype.name)
 
-    def _lower(self, operands: tuple[ArrayType, ...], call: Call) -> tuple[NativeCall, Program]:
+    def _lower(
+        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
+    ) -> tuple[NativeCall, Program]:
         from kernbridge._record_arrays import NotRecordable
 
         n_inputs = len(operands) - len(call.scalars)
         assignment = self.parameters.assign(n_inputs, call.scalars, len(call.outs) + 1)
-        if self.record == "never":
+        if self.record == "never" and not host:
             return self._as_python(assignment, operands, call)
         for i, t in enumerate((*operands, *call.outs)):
             if not all(isinstance(n, (int, np.integer)) for n in t.shape):
@@ -222,12 +224,16 @@ class NumbaCudaCallable(PlannedFrontend):
                     "function is recorded for one shape: export it with constant shapes"
                 )
         try:
-            return self._recorded(assignment, operands, call)
+            return self._recorded(assignment, operands, call, host)
         except NotRecordable as e:
+            if host:
+                raise KernelError(
+                    f"{self.label} cannot run on the CPU, since it cannot be recorded: {e}"
+                ) from e
             return self._not_recorded(str(e), assignment, operands, call)
 
     def _recorded(
-        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call
+        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
     ) -> tuple[NativeCall, Program]:
         from kernbridge import _record
 
@@ -242,6 +248,7 @@ class NumbaCudaCallable(PlannedFrontend):
             _order(assignment),
             frozenset(i for i in range(n_inputs) if i not in aliased),
             bool(call.levels),
+            host,
         )
         copied = sorted(recording.opened)
         if copied:
@@ -261,8 +268,16 @@ class NumbaCudaCallable(PlannedFrontend):
             buffers=(*buffers, *copies, *own),
             steps=tuple(_renumbered(s, len(arrays), len(copied)) for s in recording.steps),
         )
+        if host:
+            from kernbridge import _cuda_on_cpu
+
+            _cuda_on_cpu.provide(program)
         native = native_call(
-            program, copied, recording.why_not_portable, temporaries=recording.temporaries
+            program,
+            copied,
+            recording.why_not_portable,
+            temporaries=recording.temporaries,
+            host=host,
         )
         return native, program
 

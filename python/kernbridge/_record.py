@@ -43,6 +43,7 @@ class Recording:
     n_buffers: int  # inputs, scalars and outputs; temporaries are numbered from here
     read_only: frozenset[int]  # buffers that belong to JAX
     batched: bool = False  # launches serve all slices of a batch where they can
+    host: bool = False  # launches run on the CPU
     steps: list[Step] = field(default_factory=list)
     temporaries: list[ArrayType] = field(default_factory=list)
     opened: set[int] = field(default_factory=set)  # read-only buffers that a kernel may write to
@@ -80,7 +81,10 @@ class Recording:
             zip(*map(self._argument, arguments), strict=True) if arguments else ((), ())
         )
         check_declared(label, kernel, parameters)
-        function = _cuda_compile.compile_kernel(label, kernel, parameters)
+        compile_kernel = functools.partial(
+            _cuda_compile.compile_kernel, label, kernel, parameters, host=self.host
+        )
+        function = compile_kernel()
         self.opened |= {words[i][0].buffer for i in function.opened}
         self.why_not_portable = self.why_not_portable or function.why_not_portable
         if 0 in blocks or 0 in threads:
@@ -89,7 +93,7 @@ class Recording:
         wide = self.batched and not function.uses_z and not function.cooperative
         wide = wide and z.constant == 1
         if wide:
-            function = _cuda_compile.compile_kernel(label, kernel, parameters, batched=True)
+            function = compile_kernel(batched=True)
         step = Launch(
             function=replace(function, auto_shared=size) if auto else function,
             grid=(x, y, z),
@@ -293,6 +297,7 @@ def record(
     order: Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]],
     read_only: frozenset[int],
     batched: bool,
+    host: bool = False,
 ) -> Recording:
     """Run `function` on stand-ins; `order` puts operands and stream into its parameters.
 
@@ -303,7 +308,7 @@ def record(
     """
     _intercept.install(_HANDLERS, _FORBIDDEN)
     n_buffers = len(inputs) + len(scalars) + len(outputs)
-    recording = Recording(label, n_buffers, read_only, batched)
+    recording = Recording(label, n_buffers, read_only, batched, host)
     operands: list[Any] = []
     for t in inputs:
         operands.append(DeviceArray(recording, len(operands), 0, host_like(t.shape, t.dtype)))

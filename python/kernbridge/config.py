@@ -219,3 +219,37 @@ def clear_backends() -> None:
     from kernbridge import _selection
 
     _selection.clear_backends()
+
+
+_cuda_on_cpu = "compile"
+
+
+def set_cuda_on_cpu(what: str) -> None:
+    """Choose what happens where a CUDA kernel is lowered for the CPU.
+
+    Parameters
+    ----------
+    what : {"compile", "error"}
+        "compile", the default: the kernel is compiled for the CPU, and runs there.
+
+    Raises
+    ------
+    ValueError
+        If `what` is neither.
+
+    Examples
+    --------
+    >>> from kernbridge import config
+    >>> config.set_cuda_on_cpu("compile")
+    >>> config.get_cuda_on_cpu()
+    'compile'
+    """
+    global _cuda_on_cpu
+    if what not in ("compile", "error"):
+        raise ValueError(f"set_cuda_on_cpu: what is {what!r}, expected 'compile' or 'error'")
+    _cuda_on_cpu = what
+
+
+def get_cuda_on_cpu() -> str:
+    """What `set_cuda_on_cpu` chose."""
+    return _cuda_on_cpu

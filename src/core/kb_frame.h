@@ -16,6 +16,7 @@ typedef struct kb_frame {
     void *const *outputs; /* visible results, then hidden ones */
     const int64_t *masks; /* of the operands; unused without a batch */
     uint32_t n_levels;    /* of the batch; 0 without one */
+    const void *driver;   /* GPU: what steps call, a kb_driver */
     void *stream;         /* GPU: where steps are enqueued */
     int device;           /* GPU: ordinal */
     int64_t n_slices;     /* that a wide step must serve; 1 without a batch */

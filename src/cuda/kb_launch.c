@@ -285,17 +285,15 @@ kb_status kb_launch_run(const void *step, const kb_frame *frame, kb_error *err)
     launch l;
     l.step = step;
     l.frame = frame;
-    l.cu = kb_driver_get(err);
+    l.cu = frame->driver;
     l.allocated = NULL;
-    return l.cu ? run(&l, err) : err->status;
+    return run(&l, err);
 }
 
 kb_status kb_launch_prepare(const kb_launch_step *step, const kb_frame *frame, kb_cu_kernel *kernel,
                             kb_error *err)
 {
-    const kb_driver *cu = kb_driver_get(err);
-    if (!cu)
-        return err->status;
+    const kb_driver *cu = frame->driver;
     /* Loading is refused in a thread whose stream captures, unless the thread says that it knows.
      */
     int mode = KB_CU_CAPTURE_MODE_RELAXED;

@@ -76,9 +76,7 @@ static kb_cu_result fill(const kb_driver *cu, const kb_fill_step *step, kb_cu_ad
 kb_status kb_fill_run(const void *given, const kb_frame *frame, kb_error *err)
 {
     const kb_fill_step *step = given;
-    const kb_driver *cu = kb_driver_get(err);
-    if (!cu)
-        return err->status;
+    const kb_driver *cu = frame->driver;
     int64_t n = 0, size, n_slices = frame->n_slices;
     kb_cu_address to = 0;
     kb_status s = kb_value_read(&step->count, frame, &n, err);
@@ -105,9 +103,7 @@ kb_status kb_fill_run(const void *given, const kb_frame *frame, kb_error *err)
 kb_status kb_copy_run(const void *given, const kb_frame *frame, kb_error *err)
 {
     const kb_copy_step *step = given;
-    const kb_driver *cu = kb_driver_get(err);
-    if (!cu)
-        return err->status;
+    const kb_driver *cu = frame->driver;
     int64_t size = 0, n_slices = frame->n_slices;
     kb_cu_address to = 0, from = 0;
     kb_status s = kb_value_read(&step->size, frame, &size, err);

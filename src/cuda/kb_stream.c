@@ -109,6 +109,7 @@ kb_status kb_stream_enter(kb_stream_scope *scope, kb_frame *frame, kb_error *err
     scope->cu = kb_driver_get(err);
     if (!scope->cu)
         return err->status;
+    frame->driver = scope->cu;
     kb_status s = read_stream(frame, err);
     if (s == KB_OK)
         s = find_context(scope, frame, err);

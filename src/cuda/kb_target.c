@@ -10,6 +10,7 @@
 #include "cuda/kb_program.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
+#include "hostcuda/kb_hostcuda.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -93,6 +94,7 @@ static kb_status prepare_on(const kb_driver *cu, kb_frame *frame, kb_cu_device d
     if (code != KB_CU_SUCCESS)
         s = kb_driver_fail(err, cu, code, "cuCtxPushCurrent", frame->kernel->name);
     if (s == KB_OK) {
+        frame->driver = cu;
         frame->device = device;
         s = prepare_steps(frame, err);
         (void)cu->cuCtxPopCurrent(&popped);
@@ -175,12 +177,52 @@ void kb_target_captures(long *calls, long *nodes)
     *nodes = atomic_load(&captured_nodes);
 }
 
+/* The same on the CPU, where a stream and a context are not needed. */
+static kb_status prepare_on_host(const kb_xla_frame *xla, kb_error *err)
+{
+    kb_frame frame = {.xla = xla};
+    const kb_xla_array *call;
+    kb_status s = kb_handler_find(xla, &frame.kernel, &call, err);
+    if (s != KB_OK || is_prepared(frame.kernel, KB_HOSTCUDA_DEVICE))
+        return s;
+    for (uint32_t i = 0; i < frame.kernel->plan.n_steps; i++) {
+        const kb_launch_step *launch = frame.kernel->plan.steps[i].other;
+        if (frame.kernel->plan.steps[i].kind != KB_STEP_LAUNCH)
+            continue;
+        s = kb_hostcuda_provide(launch->function, frame.kernel->name, err);
+        if (s != KB_OK)
+            return s;
+    }
+    kb_hostcuda_enter(&frame);
+    return prepare_steps(&frame, err);
+}
+
+static kb_status execute_on_host(const kb_xla_frame *xla, kb_error *err)
+{
+    const kb_kernel *kernel;
+    const kb_xla_array *call;
+    kb_frame frame;
+    kb_status s = kb_handler_find(xla, &kernel, &call, err);
+    if (s == KB_OK)
+        s = kb_frame_read(&frame, kernel, xla, call, err);
+    if (s != KB_OK)
+        return s;
+    kb_hostcuda_enter(&frame);
+    return kb_batch_run(&frame, err);
+}
+
 typedef kb_status stage(const kb_xla_frame *frame, kb_error *err);
 
 static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
 {
     kb_status s = kb_handler_instantiate(frame, load_program, err);
     return s == KB_OK ? prepare(frame, err) : s;
+}
+
+static kb_status instantiate_on_host(const kb_xla_frame *frame, kb_error *err)
+{
+    kb_status s = kb_handler_instantiate(frame, load_program, err);
+    return s == KB_OK ? prepare_on_host(frame, err) : s;
 }
 
 static inline kb_xla_error *handle(kb_xla_frame *frame, uint32_t traits, stage *run)
@@ -209,4 +251,14 @@ kb_xla_error *kb_target_graph_instantiate(kb_xla_frame *frame)
 kb_xla_error *kb_target_graph_execute(kb_xla_frame *frame)
 {
     return handle(frame, KB_XLA_TRAIT_COMMAND_BUFFER, execute);
+}
+
+kb_xla_error *kb_target_host_instantiate(kb_xla_frame *frame)
+{
+    return handle(frame, 0, instantiate_on_host);
+}
+
+kb_xla_error *kb_target_host_execute(kb_xla_frame *frame)
+{
+    return handle(frame, 0, execute_on_host);
 }

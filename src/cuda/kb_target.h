@@ -25,6 +25,10 @@ kb_xla_error *kb_target_execute(kb_xla_frame *frame);
 kb_xla_error *kb_target_graph_instantiate(kb_xla_frame *frame);
 kb_xla_error *kb_target_graph_execute(kb_xla_frame *frame);
 
+/* Calls of the same programs on the CPU, see hostcuda/kb_hostcuda.h. */
+kb_xla_error *kb_target_host_instantiate(kb_xla_frame *frame);
+kb_xla_error *kb_target_host_execute(kb_xla_frame *frame);
+
 /* Of calls that were captured while KB_DEBUG_COUNT_NODES was on: how many, and the kernel nodes
  * that they added. */
 void kb_target_captures(long *calls, long *nodes);

@@ -5,6 +5,7 @@
 #include "abi/kb_numba.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
+#include "hostcuda/kb_hostcuda.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -239,5 +240,39 @@ PyObject *kb_python_set_caller(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O:set_caller", &callable) || keep(&call_function, callable) != 0)
         return NULL;
     kb_plan_set_runner(KB_STEP_CALLBACK, run_callback);
+    Py_RETURN_NONE;
+}
+
+static PyObject *compile_image; /* see kb_python_set_host_compiler_doc */
+
+static kb_status compile_for_host(const char *image, size_t size, kb_error *err)
+{
+    if (!Py_IsInitialized())
+        return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
+    PyGILState_STATE gil = enter();
+    PyObject *done = PyObject_CallFunction(compile_image, "y#", image, (Py_ssize_t)size);
+    kb_status s = KB_OK;
+    if (!done) {
+        s = kb_error_set(err, KB_NOT_FOUND, "%s", "");
+        copy_exception(err->message, sizeof err->message);
+    }
+    Py_XDECREF(done);
+    PyGILState_Release(gil);
+    return s;
+}
+
+const char kb_python_set_host_compiler_doc[] =
+    "set_host_compiler(compile)\n--\n\n"
+    "compile(image) makes machine code of a CUDA kernel's image for the CPU, and calls "
+    "add_host_code.";
+
+PyObject *kb_python_set_host_compiler(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *callable;
+    if (!PyArg_ParseTuple(args, "O:set_host_compiler", &callable) ||
+        keep(&compile_image, callable) != 0)
+        return NULL;
+    kb_hostcuda_set_compiler(compile_for_host);
     Py_RETURN_NONE;
 }

@@ -7,6 +7,7 @@
 #include "cuda/kb_occupancy.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
+#include "hostcuda/kb_hostcuda.h"
 #include "python/convert.h"
 
 PyDoc_STRVAR(register_program_doc,
@@ -52,6 +53,39 @@ static PyObject *cuda_handlers(PyObject *self, PyObject *unused)
         "{s{sNsN}s{sNsN}}", "kernbridge.cuda", "instantiate", capsule(kb_target_instantiate),
         "execute", capsule(kb_target_execute), "kernbridge.cuda.graph", "instantiate",
         capsule(kb_target_graph_instantiate), "execute", capsule(kb_target_graph_execute));
+}
+
+PyDoc_STRVAR(host_handlers_doc,
+             "cuda_host_handlers()\n--\n\n"
+             "{stage: capsule} of the target that runs GPU programs on the CPU.");
+
+static PyObject *cuda_host_handlers(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return Py_BuildValue("{sNsN}", "instantiate", capsule(kb_target_host_instantiate), "execute",
+                         capsule(kb_target_host_execute));
+}
+
+PyDoc_STRVAR(add_host_code_doc, "add_host_code(digest, address)\n--\n\n"
+                                "Make known the machine code of an image for the CPU.");
+
+static PyObject *add_host_code(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *digest;
+    Py_ssize_t size;
+    unsigned long long address;
+    if (!PyArg_ParseTuple(args, "y#K:add_host_code", &digest, &size, &address))
+        return NULL;
+    if (size != KB_HOSTCUDA_DIGEST) {
+        PyErr_Format(PyExc_ValueError, "add_host_code: expected a digest of %d digits, got %zd",
+                     KB_HOSTCUDA_DIGEST, size);
+        return NULL;
+    }
+    kb_error err;
+    if (kb_hostcuda_add(digest, (kb_hostcuda_kernel *)(uintptr_t)address, &err) != KB_OK)
+        return kb_python_raise(&err);
+    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(device_count_doc, "device_count()\n--\n\n"
@@ -153,6 +187,8 @@ static PyObject *function_stats(PyObject *self, PyObject *unused)
 static PyMethodDef methods[] = {
     {"register_program", register_program, METH_VARARGS, register_program_doc},
     {"cuda_handlers", cuda_handlers, METH_NOARGS, cuda_handlers_doc},
+    {"cuda_host_handlers", cuda_host_handlers, METH_NOARGS, host_handlers_doc},
+    {"add_host_code", add_host_code, METH_VARARGS, add_host_code_doc},
     {"device_count", device_count, METH_NOARGS, device_count_doc},
     {"compute_capability", compute_capability, METH_VARARGS, compute_capability_doc},
     {"occupancy", occupancy, METH_VARARGS, occupancy_doc},

@@ -210,6 +210,8 @@ static PyMethodDef methods[] = {
     {"set_decoder", kb_python_set_decoder, METH_VARARGS, kb_python_set_decoder_doc},
     {"set_resolver", kb_python_set_resolver, METH_VARARGS, kb_python_set_resolver_doc},
     {"set_caller", kb_python_set_caller, METH_VARARGS, kb_python_set_caller_doc},
+    {"set_host_compiler", kb_python_set_host_compiler, METH_VARARGS,
+     kb_python_set_host_compiler_doc},
     {"python_entries", python_entries, METH_NOARGS, python_entries_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -130,6 +130,7 @@ kb_status gpu_read(gpu_call *c)
 {
     kb_xla_array *call = sample_call(&c->f, &c->s.kernel, c->n_levels, c->masks);
     kb_status s = kb_frame_read(&c->frame, &c->s.kernel, &c->f.frame, call, &c->err);
+    c->frame.driver = kb_driver_get(&c->err);
     c->frame.stream = c->stream;
     c->frame.device = c->device;
     return s;

@@ -1,0 +1,48 @@
+/* CUDA on the CPU: a driver whose only device is the processor. Steps of a plan call it as they
+ * call CUDA's own; a launch is finished when it returns. Any thread may enter. */
+#ifndef KB_HOSTCUDA_H
+#define KB_HOSTCUDA_H
+
+#include "core/kb_frame.h"
+#include "cuda/kb_driver.h"
+#include "cuda/kb_function.h"
+
+#include <stdbool.h>
+
+enum {
+    KB_HOSTCUDA_DEVICE = KB_DEVICES_MAX - 1, /* of frames that run here; no GPU has this ordinal */
+    KB_HOSTCUDA_CC = 1000,                   /* of images that hold code for it, 10 * major */
+};
+
+/* The driver. Its streams are XLA's call frames: a launch shares its blocks with the threads of the
+ * pool of the call. */
+const kb_driver *kb_hostcuda_driver(void);
+
+/* Lets a frame run here. */
+void kb_hostcuda_enter(kb_frame *frame);
+
+/* Blocks begin to end of a launch. `parameters` are what cuLaunchKernel takes; `sizes` the extents
+ * of the grid, then of a block. */
+typedef void kb_hostcuda_kernel(void *const *parameters, const uint32_t sizes[6], int64_t begin,
+                                int64_t end);
+
+/* An image is a text that begins with the digest of the rest and ends in NUL. */
+enum { KB_HOSTCUDA_DIGEST = 64 }; /* hexadecimal digits */
+
+/* Makes the machine code of an image known, which lives as long as the process. KB_ALREADY_EXISTS
+ * does not happen: the first code of a digest stays. */
+kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], kb_hostcuda_kernel *run,
+                          kb_error *err);
+
+bool kb_hostcuda_has(const char digest[KB_HOSTCUDA_DIGEST]);
+
+/* Compiles an image that a program of another process brought, and calls kb_hostcuda_add. */
+typedef kb_status kb_hostcuda_compiler(const char *image, size_t size, kb_error *err);
+
+void kb_hostcuda_set_compiler(kb_hostcuda_compiler *given);
+
+/* Sees to it that the function's machine code is known. To be called without any lock: it may wait
+ * for Python. */
+kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_error *err);
+
+#endif
