@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CACHE_KIND = "numba_cuda"
 HOST = ((100, 0),)  # the architecture that stands for the CPU
 LIKE_HOST = (9, 0)  # what Numba-CUDA compiles for there: its typed IR is the same for all
-FORMAT = 4  # of the generated code and of what is kept of it: part of the key in the cache
+FORMAT = 6  # of the generated code and of what is kept of it: part of the key in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,8 +194,7 @@ def _compile(
     if architectures == HOST:
         from kernbridge import _cuda_on_cpu
 
-        n_words = sum(p.n_words(batched) for p in parameters)
-        return _cuda_on_cpu.artefact(label, compiled, opened, n_words)
+        return _cuda_on_cpu.artefact(label, compiled, opened)
     cubins = []
     for major, minor in architectures:
         try:

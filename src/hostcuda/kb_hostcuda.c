@@ -11,38 +11,40 @@
 /* Codes of CUDA. */
 static const kb_cu_result invalid_value = 1;
 static const kb_cu_result invalid_image = 200;
+static const kb_cu_result launch_failed = 719;
 
 enum {
     BLOCK_MAX = 1024,
     BEST_BLOCK = 256,
-    SHARED_MAX = 48 * 1024,
+    SHARED_MAX = 227 * 1024, /* of a block, as the largest GPUs have it */
     ALONE_MAX = 16 * 1024, /* threads of a launch that is not worth sharing */
+    ALONE_FIBRES_MAX = 1024,
 };
 
-typedef struct code {
+typedef struct known {
     char digest[KB_HOSTCUDA_DIGEST];
-    kb_hostcuda_kernel *run;
-    struct code *next;
-} code;
+    kb_hostcuda_code given;
+    struct known *next;
+} known;
 
 static _Atomic(kb_hostcuda_compiler *) compiler;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static code *codes; /* under the lock; never freed */
+static known *codes; /* under the lock; never freed */
 
 void kb_hostcuda_set_compiler(kb_hostcuda_compiler *given)
 {
     atomic_store(&compiler, given);
 }
 
-static kb_hostcuda_kernel *find(const char digest[KB_HOSTCUDA_DIGEST])
+static const kb_hostcuda_code *find(const char digest[KB_HOSTCUDA_DIGEST])
 {
-    kb_hostcuda_kernel *run = NULL;
+    const kb_hostcuda_code *found = NULL;
     pthread_mutex_lock(&lock);
-    for (code *c = codes; c && !run; c = c->next)
+    for (known *c = codes; c && !found; c = c->next)
         if (memcmp(c->digest, digest, sizeof c->digest) == 0)
-            run = c->run;
+            found = &c->given;
     pthread_mutex_unlock(&lock);
-    return run;
+    return found;
 }
 
 bool kb_hostcuda_has(const char digest[KB_HOSTCUDA_DIGEST])
@@ -50,14 +52,14 @@ bool kb_hostcuda_has(const char digest[KB_HOSTCUDA_DIGEST])
     return find(digest) != NULL;
 }
 
-kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], kb_hostcuda_kernel *run,
+kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcuda_code *given,
                           kb_error *err)
 {
-    code *c = kb_calloc(1, sizeof *c);
+    known *c = kb_calloc(1, sizeof *c);
     if (!c)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
     memcpy(c->digest, digest, sizeof c->digest);
-    c->run = run;
+    c->given = *given;
     pthread_mutex_lock(&lock);
     c->next = codes;
     codes = c;
@@ -87,36 +89,102 @@ kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_
 }
 
 typedef struct launch {
-    kb_hostcuda_kernel *run;
+    const kb_hostcuda_code *code;
     void *const *parameters;
     uint32_t sizes[6];
+    uint32_t shared; /* dynamic, bytes */
+    _Atomic(bool) faulted;
+    char fault[KB_FAULT_SIZE];
 } launch;
+
+static _Thread_local char last_fault[KB_FAULT_SIZE]; /* of a launch that this thread made */
+
+static void fail(launch *l, const char *fault)
+{
+    pthread_mutex_lock(&lock);
+    if (!atomic_exchange(&l->faulted, true))
+        memcpy(l->fault, fault, sizeof l->fault);
+    pthread_mutex_unlock(&lock);
+}
+
+static void run_fibres(launch *l, int64_t begin, int64_t end)
+{
+    static const char no_memory[KB_FAULT_SIZE] = "no memory for the stacks of a block's threads";
+    kb_block *block = kb_block_take(&l->code->threads, l->sizes, l->shared);
+    if (!block) {
+        fail(l, no_memory);
+        return;
+    }
+    for (int64_t i = begin; i < end && !atomic_load(&l->faulted); i++) {
+        int64_t row = i / l->sizes[0];
+        uint32_t index[3] = {(uint32_t)(i % l->sizes[0]), (uint32_t)(row % l->sizes[1]),
+                             (uint32_t)(row / l->sizes[1])};
+        if (!kb_block_run(block, l->parameters, index))
+            fail(l, block->fault);
+    }
+    kb_block_give_back(block);
+}
 
 static void run_blocks(void *data, int64_t begin, int64_t end)
 {
-    const launch *l = data;
-    l->run(l->parameters, l->sizes, begin, end);
+    launch *l = data;
+    if (l->code->blocks)
+        l->code->blocks(l->parameters, l->sizes, begin, end);
+    else
+        run_fibres(l, begin, end);
+}
+
+/* 0, or a code of CUDA with the launch's fault. */
+static kb_cu_result run_launch(launch *l, const kb_xla_frame *xla)
+{
+    int64_t n_blocks = 1, n_threads = 1;
+    for (int i = 0; i < 3; i++) {
+        n_blocks *= l->sizes[i];
+        n_threads *= l->sizes[3 + i];
+    }
+    if (n_blocks <= 0 || n_threads <= 0 || n_threads > BLOCK_MAX)
+        return invalid_value;
+    if (l->shared > SHARED_MAX - l->code->threads.shared)
+        return invalid_value;
+    int64_t alone_max = l->code->blocks ? ALONE_MAX : ALONE_FIBRES_MAX;
+    if (n_blocks <= alone_max / n_threads || !xla)
+        run_blocks(l, 0, n_blocks);
+    else
+        kb_pool_for(xla, n_blocks, run_blocks, l);
+    return atomic_load(&l->faulted) ? launch_failed : KB_CU_SUCCESS;
 }
 
 static kb_cu_result launch_kernel(const kb_cu_launch *how, kb_cu_function function,
                                   void **parameters, void **extra)
 {
     (void)extra;
-    launch l = {.run = (kb_hostcuda_kernel *)(uintptr_t)function, .parameters = parameters};
-    int64_t n_blocks = 1, n_threads = 1;
-    for (int i = 0; i < 3; i++) {
-        l.sizes[i] = how->grid[i];
-        l.sizes[3 + i] = how->block[i];
-        n_blocks *= how->grid[i];
-        n_threads *= how->block[i];
-    }
-    if (n_blocks <= 0 || n_threads <= 0 || n_threads > BLOCK_MAX)
-        return invalid_value;
-    if (n_blocks <= ALONE_MAX / n_threads || !how->stream)
-        run_blocks(&l, 0, n_blocks);
-    else
-        kb_pool_for((const kb_xla_frame *)(const void *)how->stream, n_blocks, run_blocks, &l);
-    return KB_CU_SUCCESS;
+    launch l = {.code = (const kb_hostcuda_code *)(const void *)function,
+                .parameters = parameters,
+                .shared = how->shared};
+    memcpy(l.sizes, how->grid, sizeof how->grid);
+    memcpy(l.sizes + 3, how->block, sizeof how->block);
+    kb_cu_result code = run_launch(&l, (const kb_xla_frame *)(const void *)how->stream);
+    if (code == launch_failed)
+        memcpy(last_fault, l.fault, sizeof last_fault);
+    return code;
+}
+
+kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32_t sizes[6],
+                             uint32_t dynamic_shared, void *const *parameters,
+                             const kb_xla_frame *xla, kb_error *err)
+{
+    launch l = {.code = find(digest), .parameters = parameters, .shared = dynamic_shared};
+    if (!l.code)
+        return kb_error_set(err, KB_NOT_FOUND, "the kernel's machine code is not known here");
+    memcpy(l.sizes, sizes, sizeof l.sizes);
+    kb_cu_result code = run_launch(&l, xla);
+    if (code == launch_failed)
+        return kb_error_set(err, KB_INTERNAL, "%s", l.fault);
+    if (code != KB_CU_SUCCESS)
+        return kb_error_set(err, KB_INVALID_ARGUMENT,
+                            "a block has 1 to %d threads and at most %d bytes of shared memory",
+                            BLOCK_MAX, SHARED_MAX);
+    return KB_OK;
 }
 
 static kb_cu_result load_library(kb_cu_library *library, const void *image, void *jit_options,
@@ -124,10 +192,10 @@ static kb_cu_result load_library(kb_cu_library *library, const void *image, void
                                  void **values, unsigned int n_options)
 {
     (void)jit_options, (void)jit_values, (void)n_jit, (void)options, (void)values, (void)n_options;
-    kb_hostcuda_kernel *run = find(image);
-    if (!run)
+    const kb_hostcuda_code *found = find(image);
+    if (!found)
         return invalid_image;
-    *library = (kb_cu_library)(uintptr_t)run;
+    *library = (kb_cu_library)(uintptr_t)found;
     return KB_CU_SUCCESS;
 }
 
@@ -150,19 +218,28 @@ static kb_cu_result get_function(kb_cu_function *function, kb_cu_kernel kernel)
     return KB_CU_SUCCESS;
 }
 
+static int shared_left(kb_cu_kernel kernel)
+{
+    return SHARED_MAX - (int)((const kb_hostcuda_code *)(const void *)kernel)->threads.shared;
+}
+
 static kb_cu_result get_attribute(int *value, int attribute, kb_cu_kernel kernel,
                                   kb_cu_device device)
 {
-    (void)kernel, (void)device;
-    *value = attribute == KB_CU_KERNEL_MAX_DYNAMIC_SHARED ? SHARED_MAX : 0;
+    (void)device;
+    *value = 0;
+    if (attribute == KB_CU_KERNEL_MAX_DYNAMIC_SHARED)
+        *value = shared_left(kernel);
+    else if (attribute == KB_CU_KERNEL_STATIC_SHARED)
+        *value = SHARED_MAX - shared_left(kernel);
     return KB_CU_SUCCESS;
 }
 
 static kb_cu_result set_attribute(int attribute, int value, kb_cu_kernel kernel,
                                   kb_cu_device device)
 {
-    (void)attribute, (void)kernel, (void)device;
-    return value <= SHARED_MAX ? KB_CU_SUCCESS : invalid_value;
+    (void)attribute, (void)device;
+    return value <= shared_left(kernel) ? KB_CU_SUCCESS : invalid_value;
 }
 
 static kb_cu_result device_attribute(int *value, int attribute, kb_cu_device device)
@@ -189,14 +266,17 @@ static kb_cu_result error_name(kb_cu_result result, const char **name)
 {
     *name = result == invalid_value   ? "CUDA_ERROR_INVALID_VALUE"
             : result == invalid_image ? "CUDA_ERROR_INVALID_IMAGE"
+            : result == launch_failed ? "CUDA_ERROR_LAUNCH_FAILED"
                                       : "CUDA_ERROR_NOT_SUPPORTED";
     return KB_CU_SUCCESS;
 }
 
 static kb_cu_result error_string(kb_cu_result result, const char **text)
 {
-    *text = result == invalid_value   ? "the CPU runs blocks of 1 to 1024 threads"
+    *text = result == invalid_value
+                ? "the CPU runs blocks of 1 to 1024 threads with at most 227 KiB of shared memory"
             : result == invalid_image ? "its code was not provided"
+            : result == launch_failed ? last_fault
                                       : "not possible on the CPU";
     return KB_CU_SUCCESS;
 }

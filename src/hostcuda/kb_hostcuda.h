@@ -6,6 +6,8 @@
 #include "core/kb_frame.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
+#include "hostcuda/kb_block.h"
+#include "hostcuda/kb_symbol.h"
 
 #include <stdbool.h>
 
@@ -21,18 +23,33 @@ const kb_driver *kb_hostcuda_driver(void);
 /* Lets a frame run here. */
 void kb_hostcuda_enter(kb_frame *frame);
 
-/* Blocks begin to end of a launch. `parameters` are what cuLaunchKernel takes; `sizes` the extents
- * of the grid, then of a block. */
-typedef void kb_hostcuda_kernel(void *const *parameters, const uint32_t sizes[6], int64_t begin,
+/* Blocks begin to end of a launch, whose threads run one after the other. `parameters` are what
+ * cuLaunchKernel takes; `sizes` the extents of the grid, then of a block. */
+typedef void kb_hostcuda_blocks(void *const *parameters, const uint32_t sizes[6], int64_t begin,
                                 int64_t end);
+
+/* Machine code of a kernel: of one of two forms. */
+typedef struct kb_hostcuda_code {
+    kb_hostcuda_blocks *blocks; /* without barriers; or NULL, and */
+    kb_block_code threads;      /* one thread of a block */
+} kb_hostcuda_code;
 
 /* An image is a text that begins with the digest of the rest and ends in NUL. */
 enum { KB_HOSTCUDA_DIGEST = 64 }; /* hexadecimal digits */
 
 /* Makes the machine code of an image known, which lives as long as the process. KB_ALREADY_EXISTS
  * does not happen: the first code of a digest stays. */
-kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], kb_hostcuda_kernel *run,
+kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcuda_code *code,
                           kb_error *err);
+
+/* Runs a launch of known code, here and on threads of the pool of `xla` unless that is NULL.
+ * KB_NOT_FOUND if the code is not known, KB_INTERNAL with the fault of a thread. */
+kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32_t sizes[6],
+                             uint32_t dynamic_shared, void *const *parameters,
+                             const kb_xla_frame *xla, kb_error *err);
+
+/* What compiled kernels call. */
+extern const kb_hostcuda_symbol kb_hostcuda_symbols[];
 
 bool kb_hostcuda_has(const char digest[KB_HOSTCUDA_DIGEST]);
 

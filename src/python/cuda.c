@@ -8,6 +8,7 @@
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_hostcuda.h"
+#include "hostcuda/kb_libdevice.h"
 #include "python/convert.h"
 
 PyDoc_STRVAR(register_program_doc,
@@ -66,8 +67,19 @@ static PyObject *cuda_host_handlers(PyObject *self, PyObject *unused)
                          capsule(kb_target_host_execute));
 }
 
-PyDoc_STRVAR(add_host_code_doc, "add_host_code(digest, address)\n--\n\n"
-                                "Make known the machine code of an image for the CPU.");
+static int read_digest(const char *what, Py_ssize_t size)
+{
+    if (size == KB_HOSTCUDA_DIGEST)
+        return 0;
+    PyErr_Format(PyExc_ValueError, "%s: expected a digest of %d digits, got %zd", what,
+                 KB_HOSTCUDA_DIGEST, size);
+    return -1;
+}
+
+PyDoc_STRVAR(add_host_code_doc,
+             "add_host_code(digest, address, by_threads, shared, stack)\n--\n\n"
+             "Make known the machine code of an image for the CPU: of a function that runs blocks, "
+             "or one thread, with bytes of static shared memory and of a thread's stack.");
 
 static PyObject *add_host_code(PyObject *self, PyObject *args)
 {
@@ -75,17 +87,72 @@ static PyObject *add_host_code(PyObject *self, PyObject *args)
     const char *digest;
     Py_ssize_t size;
     unsigned long long address;
-    if (!PyArg_ParseTuple(args, "y#K:add_host_code", &digest, &size, &address))
+    int by_threads;
+    kb_hostcuda_code code = {0};
+    if (!PyArg_ParseTuple(args, "y#KpII:add_host_code", &digest, &size, &address, &by_threads,
+                          &code.threads.shared, &code.threads.stack) ||
+        read_digest("add_host_code", size) != 0)
         return NULL;
-    if (size != KB_HOSTCUDA_DIGEST) {
-        PyErr_Format(PyExc_ValueError, "add_host_code: expected a digest of %d digits, got %zd",
-                     KB_HOSTCUDA_DIGEST, size);
-        return NULL;
-    }
+    if (by_threads)
+        code.threads.run = (kb_block_entry *)(uintptr_t)address;
+    else
+        code.blocks = (kb_hostcuda_blocks *)(uintptr_t)address;
     kb_error err;
-    if (kb_hostcuda_add(digest, (kb_hostcuda_kernel *)(uintptr_t)address, &err) != KB_OK)
+    if (kb_hostcuda_add(digest, &code, &err) != KB_OK)
         return kb_python_raise(&err);
     Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(launch_host_code_doc,
+             "launch_host_code(digest, grid, block, shared, parameters)\n--\n\n"
+             "Run a launch of known code on this thread; `parameters` is the address of an array "
+             "of pointers, as cuLaunchKernel takes it.");
+
+static PyObject *launch_host_code(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *digest;
+    Py_ssize_t size;
+    uint32_t n[6];
+    unsigned shared;
+    unsigned long long parameters;
+    if (!PyArg_ParseTuple(args, "y#(III)(III)IK:launch_host_code", &digest, &size, &n[0], &n[1],
+                          &n[2], &n[3], &n[4], &n[5], &shared, &parameters) ||
+        read_digest("launch_host_code", size) != 0)
+        return NULL;
+    kb_error err;
+    kb_status s;
+    Py_BEGIN_ALLOW_THREADS;
+    s = kb_hostcuda_launch(digest, n, shared, (void *const *)(uintptr_t)parameters, NULL, &err);
+    Py_END_ALLOW_THREADS;
+    if (s != KB_OK)
+        return kb_python_raise(&err);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(host_symbols_doc, "host_symbols()\n--\n\n"
+                               "{name: address} of functions that kernels on the CPU call.");
+
+static int add_symbols(PyObject *symbols, const kb_hostcuda_symbol *table)
+{
+    for (; table->name; table++) {
+        PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)table->address);
+        int failed = !address || PyDict_SetItemString(symbols, table->name, address) != 0;
+        Py_XDECREF(address);
+        if (failed)
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *host_symbols(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    PyObject *symbols = PyDict_New();
+    if (symbols && (add_symbols(symbols, kb_hostcuda_symbols) != 0 ||
+                    add_symbols(symbols, kb_libdevice_symbols) != 0))
+        Py_CLEAR(symbols);
+    return symbols;
 }
 
 PyDoc_STRVAR(device_count_doc, "device_count()\n--\n\n"
@@ -189,6 +256,8 @@ static PyMethodDef methods[] = {
     {"cuda_handlers", cuda_handlers, METH_NOARGS, cuda_handlers_doc},
     {"cuda_host_handlers", cuda_host_handlers, METH_NOARGS, host_handlers_doc},
     {"add_host_code", add_host_code, METH_VARARGS, add_host_code_doc},
+    {"launch_host_code", launch_host_code, METH_VARARGS, launch_host_code_doc},
+    {"host_symbols", host_symbols, METH_NOARGS, host_symbols_doc},
     {"device_count", device_count, METH_NOARGS, device_count_doc},
     {"compute_capability", compute_capability, METH_VARARGS, compute_capability_doc},
     {"occupancy", occupancy, METH_VARARGS, occupancy_doc},

@@ -48,7 +48,7 @@ static kb_cu_result launch(kb_cu_kernel k, uint32_t grid_x, uint32_t block_x, vo
 static void test_launch(void)
 {
     kb_error err;
-    CHECK_INT(kb_hostcuda_add(digest, kernel, &err), KB_OK);
+    CHECK_INT(kb_hostcuda_add(digest, &(kb_hostcuda_code){.blocks = kernel}, &err), KB_OK);
     CHECK(kb_hostcuda_has(digest) && !kb_hostcuda_has(other));
     kb_cu_kernel k = load(digest);
     for (int threads = 0; threads <= 4; threads += 2) {
@@ -73,7 +73,7 @@ static kb_status compile(const char *image, size_t size, kb_error *err)
     n_compiled++;
     if (size < KB_HOSTCUDA_DIGEST + 2)
         return kb_error_set(err, KB_INVALID_ARGUMENT, "too short");
-    return kb_hostcuda_add(image, kernel, err);
+    return kb_hostcuda_add(image, &(kb_hostcuda_code){.blocks = kernel}, err);
 }
 
 static void test_provide(void)
@@ -117,6 +117,91 @@ static void test_memory(void)
     CHECK_INT(memcmp(moved, expected, sizeof moved), 0);
 }
 
+static _Atomic(int) sums[N_BLOCKS];
+
+/* One thread of a block: all add to a place that is shared, and the first tells the sum. */
+static void add_up(void *const *parameters, kb_thread *t)
+{
+    uint32_t *s = (uint32_t *)(void *)t->shared;
+    uint32_t block = t->ctaid[0] + 2 * (t->ctaid[1] + 3 * t->ctaid[2]);
+    if (t->index == 0)
+        *s = *(const uint32_t *)parameters[0];
+    kb_barrier(t, 0);
+    *s += t->index + block;
+    kb_barrier(t, 1);
+    if (t->index == 1)
+        atomic_store(&sums[block], (int)*s);
+    if (*(const uint32_t *)parameters[0] == 13 && block == 7 && t->index == 0)
+        kb_block_fail(t, "was told to");
+}
+
+static const char strange[] = "z123456789012345678901234567890123456789012345678901234567890123";
+static const char threads_digest[] =
+    "y123456789012345678901234567890123456789012345678901234567890123";
+
+static void test_threads(void)
+{
+    kb_error err;
+    const kb_hostcuda_code code = {.threads = {add_up, 8, 64}};
+    CHECK_INT(kb_hostcuda_add(threads_digest, &code, &err), KB_OK);
+    uint32_t number = 42;
+    void *parameters[] = {&number};
+    const uint32_t sizes[6] = {2, 3, 4, 50, 4, 1};
+    for (int threads = 0; threads <= 4; threads += 2) {
+        fake_frame f;
+        fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+        fake_pool_set(threads ? threads : 1, false);
+        memset((void *)sums, 0, sizeof sums);
+        CHECK_INT(kb_hostcuda_launch(threads_digest, sizes, 0, parameters,
+                                     threads ? &f.frame : NULL, &err),
+                  KB_OK);
+        fake_pool_join();
+        for (int i = 0; i < N_BLOCKS; i++)
+            CHECK_INT(atomic_load(&sums[i]), 42 + 200 * 199 / 2 + 200 * i);
+        fake_frame_free(&f);
+    }
+    number = 13;
+    CHECK_INT(kb_hostcuda_launch(threads_digest, sizes, 0, parameters, NULL, &err), KB_INTERNAL);
+    CHECK_HAS(err.message, "block (1, 0, 1), thread (0, 0, 0): was told to");
+    kb_cu_kernel k = load(threads_digest);
+    kb_cu_launch how = {.grid = {2, 3, 4}, .block = {50, 4, 1}};
+    kb_cu_result failed =
+        kb_hostcuda_driver()->cuLaunchKernelEx(&how, (kb_cu_function)k, parameters, NULL);
+    CHECK_INT(failed, 719);
+    kb_driver_fail(&err, kb_hostcuda_driver(), failed, "cuLaunchKernelEx", "op");
+    CHECK_HAS(err.message, "CUDA_ERROR_LAUNCH_FAILED");
+    CHECK_HAS(err.message, "was told to");
+    how.shared = 227 * 1024;
+    CHECK_INT(kb_hostcuda_driver()->cuLaunchKernelEx(&how, (kb_cu_function)k, parameters, NULL), 1);
+    int value = 0;
+    CHECK_INT(kb_hostcuda_driver()->cuKernelGetAttribute(&value, KB_CU_KERNEL_STATIC_SHARED, k, 0),
+              0);
+    CHECK_INT(value, 8);
+    CHECK_INT(kb_hostcuda_launch(strange, sizes, 0, parameters, NULL, &err), KB_NOT_FOUND);
+}
+
+static void test_print(void)
+{
+    struct {
+        int64_t wide;
+        double real;
+        const char *text;
+        int32_t small;
+        uint32_t letter;
+    } arguments = {-5, 1.5, "end", -7, 'x'};
+    char printed[128] = "";
+    FILE *kept = stdout, *file = tmpfile();
+    CHECK(file != NULL);
+    stdout = file;
+    int n = kb_print("%lld %08.3f%% [%6s] %d %c\n", &arguments);
+    stdout = kept;
+    rewind(file);
+    CHECK(fgets(printed, sizeof printed, file) != NULL);
+    (void)fclose(file);
+    CHECK_INT(n, 5);
+    CHECK_TEXT(printed, "-5 0001.500% [   end] -7 x\n");
+}
+
 static void test_words(void)
 {
     kb_error err;
@@ -136,6 +221,8 @@ int main(void)
     test_launch();
     test_provide();
     test_memory();
+    test_threads();
+    test_print();
     test_words();
     return kb_test_end("test_hostcuda");
 }

@@ -230,46 +230,37 @@ def refused(kernel, *words, block=32):
         raise SystemExit(f"{kernel} is not refused")
 
 @cuda.jit
-def barrier(x, out):
+def grid_wide(x, out):
+    cuda.cg.this_grid().sync()
     out[cuda.threadIdx.x] = x[cuda.threadIdx.x]
-    cuda.syncthreads()
 
-@cuda.jit
-def shared(x, out):
-    s = cuda.shared.array(32, numba.float32)
-    s[cuda.threadIdx.x] = x[cuda.threadIdx.x]
-    out[cuda.threadIdx.x] = s[cuda.threadIdx.x]
+from llvmlite import ir
+from numba.cuda.extending import intrinsic
 
-@cuda.jit
-def shuffle(x, out):
-    out[cuda.threadIdx.x] = cuda.shfl_sync(0xFFFFFFFF, x[cuda.threadIdx.x], 0)
-
-@cuda.jit
-def lane(x, out):
-    out[cuda.threadIdx.x] = cuda.laneid
-
-@cuda.jit
-def talks(x, out):
-    print(cuda.threadIdx.x)
-    out[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+@intrinsic
+def clock(typing_context):
+    def codegen(context, builder, signature, args):
+        assembly = ir.InlineAsm(ir.FunctionType(ir.IntType(32), []), "mov.u32 $0, %clock;", "=r")
+        return builder.call(assembly, [])
+    return numba.types.int32(), codegen
 
 @cuda.jit
 def exotic(x, out):
-    out[cuda.threadIdx.x] = cuda.libdevice.rsqrtf(x[cuda.threadIdx.x])
+    out[cuda.threadIdx.x] = clock()
 
-refused(barrier, "cuda.syncthreads")
-refused(talks, "print")
-refused(exotic, "libdevice")
-refused(shared, "cuda.shared.array")
-refused(shuffle, "warp shuffle")
-refused(lane, "cuda.laneid")
+@cuda.jit
+def plain(x, out):
+    out[cuda.threadIdx.x] = cuda.laneid
+
+refused(grid_wide, "cuda.cg.this_grid")
+refused(exotic, "inline PTX (mov.u32 $0, %clock;)")
 try:
     config.set_cuda_on_cpu("sometimes")
 except ValueError as e:
     assert "expected 'compile' or 'error'" in str(e)
 config.set_cuda_on_cpu("error")
 try:
-    numba_cuda_kernel(lane, S((32,), jnp.float32), grid=1, block=32)(jnp.ones(32))
+    numba_cuda_kernel(plain, S((32,), jnp.float32), grid=1, block=32)(jnp.ones(32))
 except kernbridge.KernelNotAvailableError as e:
     assert "forbids that" in str(e)
 else:

@@ -1,0 +1,69 @@
+/* Runs the threads of a block in turns, each a fibre, for kernels that have barriers, shared memory
+ * or operations of warps. A block belongs to one thread of the system while it runs. */
+#ifndef KB_BLOCK_H
+#define KB_BLOCK_H
+
+#include "core/kb_error.h"
+#include "hostcuda/kb_thread.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* One thread of a kernel. `parameters` are what cuLaunchKernel takes. */
+typedef void kb_block_entry(void *const *parameters, kb_thread *thread);
+
+/* What a block runs. */
+typedef struct kb_block_code {
+    kb_block_entry *run;
+    uint32_t shared; /* static shared memory, bytes */
+    uint32_t stack;  /* of a thread, bytes */
+} kb_block_code;
+
+enum { KB_FAULT_SIZE = 512 };
+
+typedef struct kb_warp {
+    uint32_t live;    /* lanes that have not ended */
+    uint32_t waiting; /* lanes in an operation of the warp */
+} kb_warp;
+
+struct kb_block {
+    const kb_block_code *code;
+    void *const *parameters;
+    kb_thread *threads;   /* each at a line of the cache */
+    void *threads_memory; /* in which they are */
+    uint32_t n_threads, n_live;
+    uint32_t n_arrived, generation; /* of the block's barrier */
+    uint32_t n_true, reduced;       /* predicates so far; the count of the last generation */
+    kb_fibre caller;
+    bool faulted;
+    char fault[KB_FAULT_SIZE];
+    kb_warp *warps;
+    unsigned char *stacks, *shared;
+    size_t stacks_size, shared_size, stack; /* bytes that are there; of a thread */
+    uint32_t capacity;                      /* threads that there is room for */
+    kb_block *next;                         /* that waits for use */
+};
+
+/* A block with room for these threads and this dynamic shared memory; NULL without memory. It is
+ * kept for the next when it is given back. */
+kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint32_t dynamic_shared);
+void kb_block_give_back(kb_block *block);
+
+/* Runs the block with these indices to its end; false with block->fault after a fault. */
+bool kb_block_run(kb_block *block, void *const *parameters, const uint32_t index[3]);
+
+/* For what threads call: goes on in another thread, and returns when this one's state is
+ * KB_THREAD_RUNS again, or its barrier has opened. */
+void kb_block_wait(kb_thread *thread);
+
+/* Ends the block with a message, which block, thread and place begin. Does not return. */
+_Noreturn void kb_block_fail(kb_thread *thread, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Kinds of waiting, in words. */
+const char *kb_block_what(const kb_thread *thread);
+
+/* See to operations of the warp that `index` belongs to, whose lanes may all have come. */
+void kb_warp_check(kb_block *block, uint32_t warp);
+
+#endif

@@ -1,0 +1,160 @@
+/* Owns the switch of stacks. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* pthread_getattr_np, where AddressSanitizer asks for a thread's stack */
+#endif
+#include "hostcuda/kb_fibre.h"
+
+#include <stdint.h>
+
+#ifdef KB_FIBRE_TSAN
+#include <sanitizer/tsan_interface.h>
+#elif defined(KB_FIBRE_ASAN)
+#include <pthread.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#ifdef KB_FIBRE_X86_64
+
+/* Saves what a function must preserve (System V ABI: rbx, rbp, r12 to r15) and the place to go on.
+ * A new fibre's stack holds the same, with its data in r12 and its entry in r13. */
+void kb_fibre_swap(void **from, void *to);
+void kb_fibre_start(void);
+
+__asm__(".text\n"
+        ".type kb_fibre_swap, @function\n"
+        ".hidden kb_fibre_swap\n"
+        ".globl kb_fibre_swap\n"
+        "kb_fibre_swap:\n"
+        "  pushq %rbp\n"
+        "  pushq %rbx\n"
+        "  pushq %r12\n"
+        "  pushq %r13\n"
+        "  pushq %r14\n"
+        "  pushq %r15\n"
+        "  movq %rsp, (%rdi)\n"
+        "  movq %rsi, %rsp\n"
+        "  popq %r15\n"
+        "  popq %r14\n"
+        "  popq %r13\n"
+        "  popq %r12\n"
+        "  popq %rbx\n"
+        "  popq %rbp\n"
+        "  popq %rcx\n"
+        "  jmpq *%rcx\n" /* not ret, whose place the processor would foretell wrongly */
+        ".size kb_fibre_swap, . - kb_fibre_swap\n"
+        ".type kb_fibre_start, @function\n"
+        ".hidden kb_fibre_start\n"
+        ".globl kb_fibre_start\n"
+        "kb_fibre_start:\n"
+        "  movq %r12, %rdi\n"
+        "  callq *%r13\n"
+        "  ud2\n"
+        ".size kb_fibre_start, . - kb_fibre_start\n");
+
+static void set_up(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *entry, void *data)
+{
+    enum { R13 = 2, R12 = 3, RETURN = 6, N_WORDS = 9 }; /* two more align the stack */
+    uintptr_t *words = (uintptr_t *)((char *)stack + size) - N_WORDS;
+    for (int i = 0; i < N_WORDS; i++)
+        words[i] = 0;
+    words[R13] = (uintptr_t)entry;
+    words[R12] = (uintptr_t)data;
+    words[RETURN] = (uintptr_t)kb_fibre_start;
+    fibre->sp = words;
+}
+
+static inline void swap(kb_fibre *from, kb_fibre *to)
+{
+    kb_fibre_swap(&from->sp, to->sp);
+}
+
+#else
+
+/* makecontext passes ints. */
+static void start(unsigned entry_high, unsigned entry_low, unsigned data_high, unsigned data_low)
+{
+    enum { HALF = 32 };
+    kb_fibre_entry *entry = (kb_fibre_entry *)(uintptr_t)((uint64_t)entry_high << HALF | entry_low);
+    entry((void *)(uintptr_t)((uint64_t)data_high << HALF | data_low));
+}
+
+static void set_up(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *entry, void *data)
+{
+    enum { HALF = 32, N_ARGUMENTS = 4 };
+    uint64_t e = (uintptr_t)entry, d = (uintptr_t)data;
+    (void)getcontext(&fibre->context);
+    fibre->context.uc_stack.ss_sp = stack;
+    fibre->context.uc_stack.ss_size = size;
+    fibre->context.uc_link = NULL;
+    makecontext(&fibre->context, (void (*)(void))(uintptr_t)start, N_ARGUMENTS,
+                (unsigned)(e >> HALF), (unsigned)e, (unsigned)(d >> HALF), (unsigned)d);
+}
+
+static inline void swap(kb_fibre *from, kb_fibre *to)
+{
+    (void)swapcontext(&from->context, &to->context);
+}
+
+#endif
+
+void kb_fibre_init(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *entry, void *data)
+{
+    set_up(fibre, stack, size, entry, data);
+#ifdef KB_FIBRE_TSAN
+    fibre->sanitizer = __tsan_create_fiber(0);
+#elif defined(KB_FIBRE_ASAN)
+    fibre->stack = stack;
+    fibre->stack_size = size;
+    fibre->fake_stack = NULL;
+#endif
+}
+
+void kb_fibre_adopt(kb_fibre *fibre)
+{
+#ifdef KB_FIBRE_TSAN
+    fibre->sanitizer = __tsan_get_current_fiber();
+#elif defined(KB_FIBRE_ASAN)
+    pthread_attr_t attributes;
+    void *stack = NULL;
+    fibre->stack_size = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        (void)pthread_attr_getstack(&attributes, &stack, &fibre->stack_size);
+        (void)pthread_attr_destroy(&attributes);
+    }
+    fibre->stack = stack;
+    fibre->fake_stack = NULL;
+#else
+    (void)fibre;
+#endif
+}
+
+void kb_fibre_begun(kb_fibre *fibre)
+{
+#ifdef KB_FIBRE_ASAN
+    __sanitizer_finish_switch_fiber(fibre->fake_stack, NULL, NULL);
+#else
+    (void)fibre;
+#endif
+}
+
+void kb_fibre_switch(kb_fibre *from, kb_fibre *to)
+{
+#ifdef KB_FIBRE_TSAN
+    __tsan_switch_to_fiber(to->sanitizer, 0);
+#elif defined(KB_FIBRE_ASAN)
+    __sanitizer_start_switch_fiber(&from->fake_stack, to->stack, to->stack_size);
+#endif
+    swap(from, to);
+#ifdef KB_FIBRE_ASAN
+    __sanitizer_finish_switch_fiber(from->fake_stack, NULL, NULL);
+#endif
+}
+
+void kb_fibre_drop(kb_fibre *fibre)
+{
+#ifdef KB_FIBRE_TSAN
+    __tsan_destroy_fiber(fibre->sanitizer);
+#else
+    (void)fibre;
+#endif
+}

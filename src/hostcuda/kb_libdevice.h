@@ -1,0 +1,80 @@
+/* What CUDA's libdevice has and the C library has not, or not as exactly: `kb_nv_x` is `__nv_x`.
+ *
+ * Functions of floats alone are not here where rounding the double's result gives them. Errors are
+ * at most those that CUDA's documentation states. Any thread may call; errno may change. */
+#ifndef KB_LIBDEVICE_H
+#define KB_LIBDEVICE_H
+
+#include "hostcuda/kb_symbol.h"
+
+#include <stdint.h>
+
+/* name, type of the result, types of the parameters */
+#define KB_LIBDEVICE_SPECIAL(X)                                                                    \
+    X(cbrt, double, (double x))                                                                    \
+    X(rcbrt, double, (double x))                                                                   \
+    X(cosh, double, (double x))                                                                    \
+    X(tanh, double, (double x))                                                                    \
+    X(exp10, double, (double x))                                                                   \
+    X(log10, double, (double x))                                                                   \
+    X(lgamma, double, (double x))                                                                  \
+    X(erfcx, double, (double x))                                                                   \
+    X(erfinv, double, (double x))                                                                  \
+    X(erfcinv, double, (double x))                                                                 \
+    X(normcdf, double, (double x))                                                                 \
+    X(normcdfinv, double, (double x))                                                              \
+    X(sinpi, double, (double x))                                                                   \
+    X(cospi, double, (double x))                                                                   \
+    X(jn, double, (int32_t n, double x))                                                           \
+    X(yn, double, (int32_t n, double x))                                                           \
+    X(cyl_bessel_i0, double, (double x))                                                           \
+    X(cyl_bessel_i1, double, (double x))                                                           \
+    X(rhypot, double, (double x, double y))                                                        \
+    X(norm3d, double, (double x, double y, double z))                                              \
+    X(rnorm3d, double, (double x, double y, double z))                                             \
+    X(norm4d, double, (double x, double y, double z, double w))                                    \
+    X(rnorm4d, double, (double x, double y, double z, double w))                                   \
+    X(norm, double, (int32_t n, const double *x))                                                  \
+    X(rnorm, double, (int32_t n, const double *x))                                                 \
+    X(normf, float, (int32_t n, const float *x))                                                   \
+    X(rnormf, float, (int32_t n, const float *x))
+
+/* Each of these downwards (_rd), upwards (_ru) and towards zero (_rz). */
+#define KB_LIBDEVICE_ROUNDED(X)                                                                    \
+    X(dadd, double, (double x, double y))                                                          \
+    X(dsub, double, (double x, double y))                                                          \
+    X(dmul, double, (double x, double y))                                                          \
+    X(ddiv, double, (double x, double y))                                                          \
+    X(drcp, double, (double x))                                                                    \
+    X(dsqrt, double, (double x))                                                                   \
+    X(fma, double, (double x, double y, double z))                                                 \
+    X(fadd, float, (float x, float y))                                                             \
+    X(fsub, float, (float x, float y))                                                             \
+    X(fmul, float, (float x, float y))                                                             \
+    X(fdiv, float, (float x, float y))                                                             \
+    X(frcp, float, (float x))                                                                      \
+    X(fsqrt, float, (float x))                                                                     \
+    X(fmaf, float, (float x, float y, float z))                                                    \
+    X(double2float, float, (double x))                                                             \
+    X(int2float, float, (int32_t x))                                                               \
+    X(uint2float, float, (uint32_t x))                                                             \
+    X(ll2float, float, (int64_t x))                                                                \
+    X(ull2float, float, (uint64_t x))                                                              \
+    X(ll2double, double, (int64_t x))                                                              \
+    X(ull2double, double, (uint64_t x))
+
+// NOLINTBEGIN(bugprone-macro-parentheses): types and lists of parameters take none
+#define KB_LIBDEVICE_DECLARE(name, result, parameters) result kb_nv_##name parameters;
+#define KB_LIBDEVICE_DECLARE_ROUNDED(name, result, parameters)                                     \
+    result kb_nv_##name##_rd parameters;                                                           \
+    result kb_nv_##name##_ru parameters;                                                           \
+    result kb_nv_##name##_rz parameters;
+// NOLINTEND(bugprone-macro-parentheses)
+
+KB_LIBDEVICE_SPECIAL(KB_LIBDEVICE_DECLARE)
+KB_LIBDEVICE_ROUNDED(KB_LIBDEVICE_DECLARE_ROUNDED)
+
+/* All of the above. */
+extern const kb_hostcuda_symbol kb_libdevice_symbols[];
+
+#endif

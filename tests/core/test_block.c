@@ -1,0 +1,264 @@
+/* Proves that threads of a block wait for each other as CUDA says: barriers and their forms,
+ * operations of warps, ends of threads; that what can never go on ends with a fault, and that the
+ * block's memory serves the next one. */
+#include "hostcuda/kb_hostcuda.h"
+#include "kb_test.h"
+
+#include <pthread.h>
+
+enum { FULL = -1 };
+
+static uint32_t out[4][1024];
+static const uint32_t one_block[6] = {1, 1, 1, 96, 1, 1};
+
+static bool run(kb_block_entry *entry, const uint32_t sizes[6], uint32_t shared, char *fault)
+{
+    static const uint32_t index[3] = {0, 0, 0};
+    kb_block_code code = {.run = entry, .shared = shared, .stack = 256};
+    kb_block *b = kb_block_take(&code, sizes, 64);
+    CHECK(b != NULL);
+    void *parameters[] = {out};
+    bool ended = kb_block_run(b, parameters, index);
+    if (!ended)
+        memcpy(fault, b->fault, KB_FAULT_SIZE);
+    kb_block_give_back(b);
+    return ended;
+}
+
+static void sum(void *const *parameters, kb_thread *t)
+{
+    uint32_t *s = (uint32_t *)(void *)t->shared, *to = parameters[0];
+    s[t->index] = t->index * t->index;
+    for (uint32_t k = 64; k; k /= 2) {
+        kb_barrier(t, k);
+        if (t->index < k && t->index + k < t->ntid[0])
+            s[t->index] += s[t->index + k];
+    }
+    kb_barrier(t, 0);
+    to[t->index] = s[0];
+}
+
+static void test_barriers(void)
+{
+    for (uint32_t n = 1; n <= 128; n += 31) {
+        uint32_t sizes[6] = {1, 1, 1, n, 1, 1};
+        CHECK(run(sum, sizes, 128 * 4, NULL));
+        for (uint32_t i = 0; i < n; i++)
+            CHECK_INT(out[0][i], (n - 1) * n * (2 * n - 1) / 6);
+    }
+}
+
+static void reduce(void *const *parameters, kb_thread *t)
+{
+    uint32_t(*to)[1024] = parameters[0];
+    to[0][t->index] = kb_barrier_reduce(t, KB_REDUCE_COUNT, t->index % 3 == 0, 1);
+    to[1][t->index] = kb_barrier_reduce(t, KB_REDUCE_AND, t->index < 96, 2) * 10 +
+                      kb_barrier_reduce(t, KB_REDUCE_AND, t->index != 5, 3);
+    to[2][t->index] = kb_barrier_reduce(t, KB_REDUCE_OR, t->index == 95, 4) * 10 +
+                      kb_barrier_reduce(t, KB_REDUCE_OR, t->index == 96, 5);
+    if (t->index >= 40)
+        return; /* who has ended is not waited for */
+    to[3][t->index] = kb_barrier_reduce(t, KB_REDUCE_COUNT, 1, 6);
+}
+
+static void test_reductions(void)
+{
+    CHECK(run(reduce, one_block, 0, NULL));
+    for (int i = 0; i < 96; i++) {
+        CHECK_INT(out[0][i], 32);
+        CHECK_INT(out[1][i], 10);
+        CHECK_INT(out[2][i], 10);
+        if (i < 40)
+            CHECK_INT(out[3][i], 40);
+    }
+}
+
+static void places(void *const *parameters, kb_thread *t)
+{
+    uint32_t(*to)[1024] = parameters[0];
+    to[0][t->index] = t->tid[0] + 100 * t->tid[1] + 10000 * t->tid[2];
+    to[1][t->index] = t->lane;
+    to[2][t->index] = t->dynamic_shared;
+}
+
+static void test_places(void)
+{
+    const uint32_t sizes[6] = {1, 1, 1, 5, 3, 4};
+    CHECK(run(places, sizes, 0, NULL));
+    for (uint32_t i = 0; i < 60; i++) {
+        CHECK_INT(out[0][i], i % 5 + 100 * (i / 5 % 3) + 10000 * (i / 15));
+        CHECK_INT(out[1][i], i % 32);
+        CHECK_INT(out[2][i], 64);
+    }
+}
+
+static uint32_t low(uint64_t word)
+{
+    return (uint32_t)word;
+}
+
+static uint32_t high(uint64_t word)
+{
+    enum { BITS = 32 };
+    return (uint32_t)(word >> BITS);
+}
+
+static void warps(void *const *parameters, kb_thread *t)
+{
+    uint32_t(*to)[1024] = parameters[0], i = t->index;
+    to[0][i] = low(kb_shuffle(t, FULL, 2, i, 1, 31, 0)); /* down */
+    to[1][i] = low(kb_vote(t, FULL, 3, i % 2, 1));       /* ballot */
+    to[2][i] = low(kb_match(t, FULL, 0, i / 4, 2));
+    kb_warp_barrier(t, FULL, 3);
+    to[3][i] = i % 32 < 7 ? kb_active_mask(t, 4) : kb_active_mask(t, 5);
+}
+
+static void test_warps(void)
+{
+    CHECK(run(warps, one_block, 0, NULL));
+    for (uint32_t i = 0; i < 96; i++) {
+        CHECK_INT(out[0][i], i % 32 == 31 ? i : i + 1);
+        CHECK_INT(out[1][i], 0xAAAAAAAA);
+        CHECK_INT(out[2][i], UINT32_C(15) << (i % 32 / 4 * 4));
+        CHECK_INT(out[3][i], i % 32 < 7 ? 0x7F : 0xFFFFFF80);
+    }
+}
+
+/* Distances and segments as PTX has them: [lane, mode, b, c, from, predicate]. */
+static const uint32_t cases[][6] = {
+    {0, 0, 5, 31, 5, 1},         {9, 0, 3, 0x181F, 11, 1},  {9, 0, 63, 31, 31, 1},
+    {4, 1, 5, 0, 4, 0},          {5, 1, 5, 0, 0, 1},        {17, 1, 2, 0x1000, 17, 0},
+    {18, 1, 2, 0x1000, 16, 1},   {31, 2, 1, 31, 31, 0},     {14, 2, 1, 0x181F, 15, 1},
+    {15, 2, 1, 0x181F, 15, 0},   {13, 3, 7, 31, 10, 1},     {7, 3, 16, 0x181F, 7, 0},
+    {3, 3, 31, 31, 28, 1},
+};
+
+static void shuffle_cases(void *const *parameters, kb_thread *t)
+{
+    uint32_t(*to)[1024] = parameters[0];
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t got = kb_shuffle(t, FULL, cases[i][1], t->lane, cases[i][2], cases[i][3], i);
+        if (t->index == cases[i][0]) {
+            to[0][i] = low(got);
+            to[1][i] = high(got);
+        }
+    }
+}
+
+static void test_shuffles(void)
+{
+    CHECK(run(shuffle_cases, one_block, 0, NULL));
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_INT(out[0][i], cases[i][4]);
+        CHECK_INT(out[1][i], cases[i][5]);
+    }
+}
+
+static void votes_of_some(void *const *parameters, kb_thread *t)
+{
+    uint32_t(*to)[1024] = parameters[0], i = t->index;
+    if (i % 32 == 9)
+        return;
+    to[0][i] = low(kb_vote(t, FULL, 3, 1, 0)); /* without the lane that ended */
+    uint32_t half = i % 2 ? 0xAAAAAAAA : 0x55555555;
+    uint64_t all = kb_vote(t, half, 0, i % 2, 1), any = kb_vote(t, half, 1, i % 2, 2);
+    uint64_t same = kb_vote(t, half, 2, i % 2, 3), none = kb_vote(t, FULL, 2, i % 2, 4);
+    to[1][i] = high(all) + 2 * high(any) + 4 * high(same) + 8 * high(none);
+    to[2][i] = low(kb_match(t, half, 1, i % 2, 5));
+    to[3][i] = high(kb_match(t, half, 1, i, 6));
+}
+
+static void test_votes(void)
+{
+    CHECK(run(votes_of_some, one_block, 0, NULL));
+    for (uint32_t i = 0; i < 96; i++) {
+        if (i % 32 == 9)
+            continue;
+        CHECK_INT(out[0][i], 0xFFFFFDFF);
+        CHECK_INT(out[1][i], i % 2 ? 7 : 4);
+        CHECK_INT(out[2][i], i % 2 ? 0xAAAAA8AA : 0x55555555);
+        CHECK_INT(out[3][i], 0);
+    }
+}
+
+static void spin(void *const *parameters, kb_thread *t)
+{
+    volatile uint32_t *flag = parameters[0];
+    if (t->index == 0)
+        while (!*flag)
+            kb_yield(t);
+    if (t->index == 95)
+        *flag = 1;
+}
+
+static void divided(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    if (t->index == 40)
+        kb_barrier(t, 1);
+    else
+        kb_warp_barrier(t, FULL, 2);
+    if (t->index / 32 != 1)
+        kb_barrier(t, 1);
+}
+
+static void stranger(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    if (t->index == 7)
+        (void)kb_shuffle(t, 1, 0, 0, 0, 31, 0);
+}
+
+static void test_faults(void)
+{
+    char fault[KB_FAULT_SIZE] = "";
+    out[0][0] = 0;
+    CHECK(run(spin, one_block, 0, NULL));
+    CHECK(!run(divided, one_block, 0, fault));
+    CHECK_HAS(fault, "block (0, 0, 0), thread (32, 0, 0): waits in cuda.syncwarp for the lanes "
+                     "0xffffffff, and thread (40, 0, 0) of these stands in cuda.syncthreads");
+    CHECK(!run(stranger, one_block, 0, fault));
+    CHECK_HAS(fault, "thread (7, 0, 0): calls a warp shuffle with the mask 0x00000001");
+    CHECK(run(sum, one_block, 128 * 4, NULL)); /* and the next block runs */
+}
+
+static void *run_sums(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 50; i++) {
+        static const uint32_t index[3] = {0, 0, 0};
+        static const kb_block_code code = {.run = sum, .shared = 512, .stack = 64};
+        uint32_t own[96] = {0};
+        void *parameters[] = {own};
+        kb_block *b = kb_block_take(&code, one_block, 0);
+        if (!b || !kb_block_run(b, parameters, index) || own[95] != 95 * 96 * 191 / 6)
+            return (void *)(uintptr_t)1;
+        kb_block_give_back(b);
+    }
+    return NULL;
+}
+
+static void test_at_once(void)
+{
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, run_sums, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        void *wrong = NULL;
+        CHECK_INT(pthread_join(threads[i], &wrong), 0);
+        CHECK(wrong == NULL);
+    }
+}
+
+int main(void)
+{
+    test_barriers();
+    test_reductions();
+    test_places();
+    test_warps();
+    test_shuffles();
+    test_votes();
+    test_faults();
+    test_at_once();
+    return kb_test_end("test_block");
+}

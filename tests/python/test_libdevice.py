@@ -1,0 +1,288 @@
+"""Every function of libdevice that Numba-CUDA can call, on the CPU.
+
+Each is called in a loop over arrays, as kernels do, so that LLVM vectorises what it can. Where the
+result is not exact, the error is at most what CUDA's documentation states, in units of the last
+place.
+"""
+
+import ctypes
+import itertools
+import re
+import time
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.once
+
+pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+
+import llvmlite.binding as llvm  # noqa: E402
+from kernbridge import _core  # noqa: E402
+from kernbridge._libdevice import known, rewrite  # noqa: E402
+from libdevice_exact import INTEGERS, ROUNDED  # noqa: E402
+from libdevice_values import VALUES, L  # noqa: E402
+from numba.cuda import libdevicefuncs  # noqa: E402
+
+FUNCTIONS = libdevicefuncs.functions
+LLVM = {"float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "int16": "i16"}
+
+OTHERS = {
+    "double_as_longlong": (lambda x: [x.view(np.int64)], 0),
+    "longlong_as_double": (lambda x: [x.view(np.float64)], 0),
+    "float_as_int": (lambda x: [x.view(np.int32)], 0),
+    "int_as_float": (lambda x: [x.view(np.float32)], 0),
+    "double2hiint": (lambda x: [x.view(np.int64) >> 32], 0),
+    "double2loint": (lambda x: [x.view(np.int64).astype(np.int32)], 0),
+    "hiloint2double": (
+        lambda x, y: [
+            (x.astype(np.int64) << 32 | y.astype(np.int64) & 0xFFFFFFFF).view(np.float64)
+        ],
+        0,
+    ),
+    "half2float": (lambda x: [x.view(np.float16).astype(np.float32)], 0),
+    "float2half_rn": (
+        lambda x: [np.where(np.isnan(x), 0x7FFF, x.astype(np.float16).view(np.int16))],
+        0,
+    ),
+    "saturatef": (lambda x: [np.where(np.isnan(x) | (x <= 0), 0, np.minimum(x, 1))], 0),
+    "fast_fdividef": (ROUNDED["fdiv_rn"], 0),
+    "finitef": (lambda x: [np.isfinite(x)], 0),
+    "isnanf": (lambda x: [np.isnan(x)], 0),
+    "isinff": (lambda x: [np.isinf(x)], 0),
+    "signbitf": (lambda x: [np.signbit(x)], 0),
+}
+
+
+def reference(name):
+    """What a function is to give, its error, and what is allowed near zeros besides."""
+    name = name.removeprefix("__nv_").removeprefix("fast_" if name != "__nv_fast_fdividef" else "-")
+    if name in OTHERS:
+        return (*OTHERS[name], 0)
+    if name in INTEGERS or name in ROUNDED:
+        return INTEGERS.get(name) or ROUNDED[name], 0, 0
+    if name in VALUES:
+        function, error, _, *besides = VALUES[name]
+    else:
+        function, _, error, *besides = VALUES[name.removesuffix("f")]
+    return function, error, *(besides or [0])
+
+
+EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, 2.5, -2.5, 3.0]
+
+
+def floats(name, kind, n):
+    """Edges, numbers of every size, and numbers between bounds that suit the function."""
+    rng = np.random.default_rng(len(name))
+    info = np.finfo(kind)
+    small = re.search("erf|norm|[jy][01n]|gamma", name) is not None
+    bound = 27.0 if "erfcx" not in name and small else 8.0
+    edges = EDGES if small else [*EDGES, info.max, -info.max, info.tiny, -info.smallest_subnormal]
+    between = rng.uniform(-bound, bound, n)
+    unit = rng.uniform(-1, 1, n)
+    sizes = rng.normal(size=n) * 2.0 ** rng.uniform(info.minexp - 20, 4, n)
+    if not small:
+        sizes = np.concatenate([sizes, unit * 2.0 ** rng.uniform(0, info.maxexp - 1, n)])
+        whole = rng.integers(-60, 60, n)
+        edges = [*edges, *whole, *(whole / 2), *(2.0**31 + whole / 2), *(2.0**63 + whole * 2.0**11)]
+    if "inv" in name:  # probabilities
+        between = 2.0 ** rng.uniform(info.minexp, 0, n)
+        edges = [e for e in edges if e == e]
+    with np.errstate(all="ignore"):
+        return np.concatenate([edges, between, unit, sizes]).astype(kind)
+
+
+def whole(name, kind, n):
+    rng = np.random.default_rng(len(name))
+    if re.search("[jy]n|powi", name):
+        return rng.integers(-3, 12, n).astype(kind)
+    if re.search("ldexp|scalbn", name):
+        return np.concatenate([rng.integers(-1100, 1100, n), [0, 1, -1, 2**31 - 1, -(2**31)]])
+    info = np.iinfo(kind)
+    edges = [0, 1, -1, 2, 255, 65536, info.max, info.min, info.max - 1, info.min + 1]
+    near = rng.integers(info.min, info.max, n, dtype=kind)
+    if kind == "int16":
+        return np.arange(info.min, info.max + 1).astype(kind)
+    return np.concatenate([edges, near, near >> rng.integers(0, info.bits, n)]).astype(kind)
+
+
+def inputs(name):
+    arguments = [a for a in FUNCTIONS[name][1] if not a.is_ptr]
+    n = {1: 150, 2: 40, 3: 12}[len(arguments)]
+    rows = []
+    for i, a in enumerate(arguments):
+        kind = str(a.ty)
+        values = (floats if kind.startswith("float") else whole)(name + "x" * i, kind, n)
+        rows.append(values.astype(kind))
+    if len(rows) == 1:
+        return rows
+    rng = np.random.default_rng(7)
+    rows = [rng.permutation(r)[:100] if len(rows) == 3 else r for r in rows]
+    pairs = [np.meshgrid(*(r[: 30 if len(rows) == 2 else 12] for r in rows))]
+    count = max(map(len, rows)) * 4
+    pairs.append([rng.choice(r, count) for r in rows])
+    return [
+        np.concatenate([np.ravel(p[i]) for p in pairs]).astype(rows[i].dtype)
+        for i in range(len(rows))
+    ]
+
+
+def loop(name):
+    """A function that calls one of libdevice's on each row of arrays."""
+    result, arguments = FUNCTIONS[name]
+    result = None if str(result) == "none" else LLVM[str(result)]
+    parameters, lines, given = [], [], []
+    for i, a in enumerate(arguments):
+        t = LLVM[str(a.ty)]
+        parameters.append(f"ptr noalias %a{i}")
+        lines.append(f"%p{i} = getelementptr {t}, ptr %a{i}, i64 %i")
+        if not a.is_ptr:
+            lines.append(f"%x{i} = load {t}, ptr %p{i}")
+        given.append(f"ptr %p{i}" if a.is_ptr else f"{t} %x{i}")
+    call = f"call {result or 'void'} @{name}({', '.join(given)})"
+    if result:
+        parameters.append("ptr noalias %out")
+        lines.append(f"%to = getelementptr {result}, ptr %out, i64 %i")
+        lines += [f"%r = {call}", f"store {result} %r, ptr %to"]
+    else:
+        lines.append(call)
+    types = ", ".join("ptr" if a.is_ptr else LLVM[str(a.ty)] for a in arguments)
+    return (
+        f"declare {result or 'void'} @{name}({types})\n"
+        f"define void @run{name}({', '.join(parameters)}, i64 %n) {{\nentry:\n  br label %loop\n"
+        "loop:\n  %i = phi i64 [ 0, %entry ], [ %next, %loop ]\n  "
+        + "\n  ".join(lines)
+        + "\n  %next = add nuw nsw i64 %i, 1\n  %more = icmp ult i64 %next, %n\n"
+        "  br i1 %more, label %loop, label %end\nend:\n  ret void\n}\n"
+    )
+
+
+def optimised(text):
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+    )
+    module = llvm.parse_assembly(rewrite(text))
+    module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module, machine
+
+
+@pytest.fixture(scope="module")
+def engine():
+    symbols = _core.host_symbols()
+    for name, address in symbols.items():
+        llvm.add_symbol(name, address)
+    module, machine = optimised("".join(map(loop, FUNCTIONS)))
+    called = {f.name for f in module.functions if f.name.startswith("kb_nv_")}
+    assert called
+    assert called <= symbols.keys()
+    assert not [f.name for f in module.functions if f.name.startswith("__nv_")]
+    made = llvm.create_mcjit_compiler(module, machine)
+    made.finalize_object()
+    return made
+
+
+def run(engine, name, rows):
+    result, arguments = FUNCTIONS[name]
+    inputs, given, out = iter(rows), [], []
+    if str(result) != "none":
+        out.append(np.zeros(len(rows[0]), str(result)))
+    for a in arguments:
+        given.append(np.zeros(len(rows[0]), str(a.ty)) if a.is_ptr else next(inputs))
+        out += given[-1:] if a.is_ptr else []
+    if str(result) != "none":
+        given.append(out[0])
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(given), ctypes.c_int64)(
+        engine.get_function_address(f"run{name}")
+    )
+    function(*(g.ctypes.data for g in given), len(rows[0]))
+    return out
+
+
+def wrong(got, want, error, besides):
+    """Which elements differ by more than the error."""
+    if got.dtype.kind == "i":
+        wrapped = [int(w) % 2 ** (8 * got.itemsize) for w in want]
+        return np.array([int(g) % 2 ** (8 * got.itemsize) for g in got]) != np.array(wrapped)
+    with np.errstate(all="ignore"):
+        want = np.array(want if isinstance(want, np.ndarray) else list(want), L)
+        nearest = want.astype(got.dtype)
+        far = abs(got.astype(L) - want) > error * np.spacing(abs(nearest)).astype(
+            L
+        ) + besides * np.maximum(1, abs(want))
+        if error == 0:
+            far |= (got == 0) & (np.signbit(got) != np.signbit(nearest))
+    infinite = np.isinf(nearest) | np.isinf(got)
+    return np.where(
+        np.isnan(want), ~np.isnan(got), np.where(infinite, got != nearest, far | np.isnan(got))
+    )
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_value(engine, name):
+    rows = inputs(name)
+    function, error, besides = reference(name)
+    with np.errstate(all="ignore"):
+        wanted = function(*rows)
+    got = run(engine, name, rows)
+    if "remquo" in name:  # of the quotient, three bits and the sign are told
+        got[1] = np.fmod(got[1], 8)
+    assert len(got) == len(wanted)
+    for g, w in zip(got, wanted, strict=True):
+        bad = np.flatnonzero(wrong(g, w, error, besides))
+        shown = [([r[i] for r in rows], g[i], list(w)[i]) for i in bad[:5]]
+        assert not len(bad), f"{len(bad)} of {len(g)}: {shown}"
+
+
+def test_each_is_known():
+    assert [name for name in FUNCTIONS if not known(name)] == []
+    assert not known("__nv_nothing")
+    assert not known("expf")
+
+
+def test_what_is_unknown_stays():
+    text = "declare float @__nv_nothing(float)\n"
+    assert text in rewrite(text)
+
+
+def test_declared_once():
+    text = (
+        "declare float @__nv_sinf(float) #1\ndeclare float @__nv_fast_sinf(float)\n"
+        'declare float @llvm.sqrt.f32(float)\ndeclare float @"__nv_sqrtf"(float)\n'
+        "define float @f(float %x) {\n  %a = call float @__nv_sinf(float %x)\n"
+        '  %b = tail call fast float @"__nv_fast_sinf"(float %a)\n'
+        "  %c = call float @__nv_sqrtf(float %b)\n  ret float %c\n}\nattributes #1 = { nounwind }\n"
+    )
+    rewritten = rewrite(text)
+    llvm.parse_assembly(rewritten).verify()
+    assert rewritten.count("declare") == 2
+    assert "__nv_" not in rewritten
+    assert rewrite(rewritten) == rewritten
+
+
+def test_again():
+    text = rewrite(loop("__nv_fmin") + loop("__nv_sincospif"))
+    assert llvm.parse_assembly(rewrite(text)) is not None
+
+
+def test_nothing_to_do_takes_no_time():
+    text = "define void @f() {\n  ret void\n}\n" * 5000
+
+    def seconds():
+        start = time.perf_counter()
+        assert rewrite(text) is text
+        return time.perf_counter() - start
+
+    assert min(itertools.starmap(seconds, [()] * 20)) < 1e-3
+
+
+def test_vectorised():
+    """What kernels call most is computed several at once."""
+    for name in ("__nv_rsqrtf", "__nv_fminf", "__nv_float2int_rz", "__nv_half2float"):
+        module, _ = optimised(loop(name))
+        assert re.search(r"store <(vscale x )?\d+ x ", str(module)), name
