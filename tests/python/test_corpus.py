@@ -1,0 +1,45 @@
+"""The kernels of tests/corpus on the CPU: a GPU's values, and bugs that they must notice.
+
+Each group is a program of its own, since this process has a fake driver that takes GPU calls.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+
+TESTS = str(Path(__file__).parents[1])
+sys.path.insert(0, TESTS)
+
+from corpus import bugs, case  # noqa: E402
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize("group", case.GROUPS)
+def test_gives_the_values_of_a_gpu_and_notices_bugs(group, run_python, tmp_path):
+    printed = run_python(
+        f"import sys; sys.path.insert(0, {TESTS!r})\n"
+        f"from corpus.check import check; check({group!r})",
+        KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so",
+        KERNBRIDGE_CACHE_DIR=str(tmp_path / "cache"),
+    )
+    found = json.loads(printed.splitlines()[-1])
+    assert not found, "\n".join(found)
+
+
+def test_size_names_and_bugs():
+    found = case.cases()
+    names = [c.name for c in found]
+    assert len(names) == len(set(names)) >= 40
+    assert len({c.covers for c in found}) == len(found)
+    assert {c.bug for c in found} == set(bugs.BUGS)
+    assert all(c.why for c in found if c.rtol or c.atol)
+
+
+def test_a_bug_that_changes_nothing_is_an_error():
+    with pytest.raises(AssertionError, match="finds nothing to change"):
+        bugs.plant("fsub is fadd", "  %a = fadd float %b, %c\n")
