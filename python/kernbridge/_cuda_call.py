@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from kernbridge import _core, _cuda_program, _cuda_toolchain
 from kernbridge._cuda_program import Buffer, Program, Word
@@ -159,3 +161,16 @@ def native_call(
         temporaries=tuple(temporaries),
         program=b"" if callbacks else program.write(),
     )
+
+
+def read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | int, Any], ...]:
+    """The argument `view` of an operation, as pairs of place and NumPy dtype."""
+    views = []
+    for place, dtype in view.items():
+        try:
+            views.append((place, np.dtype(dtype)))
+        except TypeError:
+            raise TypeError(
+                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype"
+            ) from None
+    return tuple(views)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kernbridge import _cache, _cuda_toolchain
+from kernbridge import _cache, _cuda_toolchain, _debug
 from kernbridge._errors import KernelCompilationError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CACHE_KIND = "numba_cuda"
 HOST = ((100, 0),)  # the architecture that stands for the CPU
+CHECKED = ((100, 1),)  # and for its checked mode
 LIKE_HOST = (9, 0)  # what Numba-CUDA compiles for there: its typed IR is the same for all
 FORMAT = 6  # of the generated code and of what is kept of it: part of the key in the cache
 
@@ -71,10 +72,11 @@ def compile_kernel(
     parameters: Sequence[Parameter],
     batched: bool = False,
     host: bool = False,
+    checked: bool = False,
 ) -> Function:
     """Machine code for these parameters, compiled at most once per content and architectures.
 
-    With `host` for the CPU, see `_cuda_on_cpu`.
+    With `host` for the CPU, see `_cuda_on_cpu`; with `checked` for its checked mode.
 
     Raises
     ------
@@ -84,10 +86,12 @@ def compile_kernel(
         If the kernel returns a value.
     """
     wanted = tuple(parameters)
-    architectures = HOST if host else _cuda_toolchain.architectures()
+    architectures = _cuda_toolchain.architectures()
+    if host:
+        architectures = CHECKED if checked or _debug.checks() else HOST
     with _lock:
         fingerprint = _fingerprint_of(kernel, (wanted, batched))
-        identity = _identity(fingerprint, wanted, batched, host)
+        identity = _identity(fingerprint, wanted, batched, architectures)
         function = _functions.get((identity, architectures))
         if function is None:
             function = _find(label, kernel, wanted, batched, identity, fingerprint, architectures)
@@ -109,12 +113,17 @@ def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
 
 
 def _identity(
-    fingerprint: Fingerprint, parameters: Sequence[Parameter], batched: bool, host: bool
+    fingerprint: Fingerprint,
+    parameters: Sequence[Parameter],
+    batched: bool,
+    architectures: tuple[tuple[int, int], ...],
 ) -> bytes:
     from kernbridge import _fingerprint
 
     kinds = tuple((p.kind, p.dtype, p.ndim, p.layout, p.read_only, p.keyword) for p in parameters)
-    where = "numba.cuda.host" if host else "numba.cuda"
+    where = "numba.cuda"
+    if architectures in (HOST, CHECKED):
+        where += ".host" if architectures == HOST else ".checked"
     return _fingerprint.combine(fingerprint, where, kinds, batched)
 
 
@@ -191,10 +200,11 @@ def _compile(
         label, kernel, parameters, batched, architectures[0], symbol
     )
     library = compiled._codelibrary
-    if architectures == HOST:
+    if architectures in (HOST, CHECKED):
         from kernbridge import _cuda_on_cpu
 
-        return _cuda_on_cpu.artefact(label, compiled, opened)
+        about = (kernel, parameters, opened, batched) if architectures == CHECKED else None
+        return _cuda_on_cpu.artefact(label, compiled, opened, about)
     cubins = []
     for major, minor in architectures:
         try:
@@ -296,17 +306,25 @@ def _compile_once(
     entry, words = _cuda_entry.build_entry(device, parameters, batched)
     entry.__name__ = entry.__qualname__ = symbol
     entry.__module__ = "kernbridge"
-    for_host = architecture == HOST[0]
+    checked = architecture == CHECKED[0]
+    for_host = checked or architecture == HOST[0]
     without_nvvm = _cuda_on_cpu.without_nvvm() if for_host else nullcontext()
-    with _compiling_for(LIKE_HOST if for_host else architecture), without_nvvm:
+    asking: Any = nullcontext()
+    if checked:
+        from kernbridge import _cuda_checked
+
+        asking = _cuda_checked.compiling_checked()
+        options["lineinfo"] = True
+    with _compiling_for(LIKE_HOST if for_host else architecture), without_nvvm, asking:
         compiled = _kernel_class()(entry, words, **options)
-    (overload,) = device.overloads.values()
+        (overload,) = device.overloads.values()
+        may_write = _numba_readonly.may_write_on_gpu(device, overload)
     if overload.signature.return_type != types.none:
         raise _ReturnsValue(
             f"{label}: the kernel returns {overload.signature.return_type}, expected nothing; "
             "write results into the output arrays, which come after the inputs"
         )
-    if _numba_readonly.may_write_on_gpu(device, overload):
+    if may_write:
         raise _MayWrite("the kernel may write to a read-only input")
     return compiled
 

@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernbridge import _cuda_host_prelude, _libdevice
 from kernbridge._cuda_host_loops import LOOPS
 from kernbridge._errors import KernelCompilationError
+
+if TYPE_CHECKING:
+    from kernbridge._cuda_host_checks import Checks
 
 REGISTERS = tuple(f"{r}.{d}" for r in ("tid", "ntid", "ctaid", "nctaid") for d in "xyz")
 _MASKS = {"tid": 1023, "ntid": 2047, "ctaid": 2**31 - 1, "nctaid": 2**31 - 1}
@@ -36,14 +39,14 @@ _THREAD_SHARED, _THREAD_REGISTERS = 48, 0  # offsets in kb_thread
 _ALIGNMENT = 16  # of shared arrays, at least
 
 
-def host_ir(label: str, library: Any, entry: str) -> str:
-    """The IR of a module for the CPU, without a data layout."""
-    shared = _SharedArrays(library.modules)
-    texts = [_cleaned(label, text, shared) for text in printed(library.modules)]
+def host_ir(label: str, library: Any, entry: str, checks: Checks | None = None) -> str:
+    """The IR of a module for the CPU, without a data layout; with `checks` for the checked mode."""
+    shared = _SharedArrays(library.modules, checks)
+    texts = [_cleaned(label, text, shared, checks) for text in printed(library.modules)]
     prelude = _cuda_host_prelude.prelude(texts)
     module = _inlined([*texts, prelude] if prelude else texts, entry)
     types = [str(a.type) for a in module.get_function(entry).arguments]
-    return _wrapped(label, str(module), entry, types, shared)
+    return _wrapped(label, str(module), entry, types, shared, checks)
 
 
 def refused(label: str, construct: str) -> KernelCompilationError:
@@ -71,7 +74,7 @@ def printed(modules: Any) -> list[str]:
 class _SharedArrays:
     """Where each shared array begins in a block's shared memory: static ones, then the others."""
 
-    def __init__(self, modules: Any) -> None:
+    def __init__(self, modules: Any, checks: Checks | None) -> None:
         import llvmlite.binding as llvm
 
         layout = llvm.create_target_data("e-m:e-i64:64-i128:128-f80:128-n8:16:32:64-S128")
@@ -89,17 +92,28 @@ class _SharedArrays:
             self.size = self.offsets[variable.name] + size
         self.size = self._aligned(_ALIGNMENT)
         self.offsets.update(dict.fromkeys(dynamic, self.size))
+        if checks:
+            for variable in itertools.chain(*(m.global_values for m in modules)):
+                if variable.name in self.offsets and variable.name not in checks.shared:
+                    array = variable.value_type
+                    item_size = array.element.get_abi_size(layout)
+                    checks.add_shared(
+                        variable.name,
+                        str(array.element),
+                        array.get_abi_size(layout),
+                        item_size,
+                        self.offsets[variable.name],
+                    )
 
     def _aligned(self, alignment: int) -> int:
         alignment = max(alignment, _ALIGNMENT)
         return -(-self.size // alignment) * alignment
 
 
-def _cleaned(label: str, text: str, shared: _SharedArrays) -> str:
+def _cleaned(label: str, text: str, shared: _SharedArrays, checks: Checks | None) -> str:
     """One module without what belongs to GPUs."""
     text = re.sub(r"^target .*$", "", text, flags=re.M)
     text = re.sub(r"^(!nvvm|!\"?llvm\.dbg\.cu|@\"?llvm\.used).*$", "", text, flags=re.M)
-    text = re.sub(r",? !(range|dbg) !\d+", "", text)
     text = re.sub(
         r"^ *(#dbg_|call void @\"?llvm\.dbg\.|declare void @\"?llvm\.dbg\.).*$",
         "",
@@ -128,6 +142,9 @@ def _cleaned(label: str, text: str, shared: _SharedArrays) -> str:
     text = re.sub(r" *addrspace\(\d\)", "", text)  # a CPU has one
     text = re.sub(r"addrspacecast \(ptr ([^ ]+) to ptr\)", r"\1", text)
     text = text.replace("= addrspacecast ptr", "= bitcast ptr")
+    if checks:
+        text = checks.ask(text)
+    text = re.sub(r",? *!(range|dbg) !\d+", "", text)
     return text + _cuda_host_prelude.declarations(text)
 
 
@@ -177,8 +194,17 @@ def _inlined(texts: list[str], entry: str) -> Any:
     return whole
 
 
-def _wrapped(label: str, text: str, entry: str, types: list[str], shared: _SharedArrays) -> str:
+def _wrapped(
+    label: str,
+    text: str,
+    entry: str,
+    types: list[str],
+    shared: _SharedArrays,
+    checks: Checks | None,
+) -> str:
     name = rf'"?{re.escape(entry)}"?'
+    if checks:
+        text = checks.placed(text)
     text = re.sub(
         r'call i32 @"?kb\.([\w.]+?)"?\(\)[^\n]*',
         lambda m: f"load i32, ptr %kb.{m[1]}, align 4" if m[1] in REGISTERS else m[0],
@@ -202,7 +228,7 @@ def _wrapped(label: str, text: str, entry: str, types: list[str], shared: _Share
         raise refused(label, "a recursive device function")
     _check_declared(label, text)
     text = _libdevice.rewrite(text)
-    by_threads = "ptr %kb.thread," in text or "%kb.shared," in text
+    by_threads = bool(checks) or "ptr %kb.thread," in text or "%kb.shared," in text
     slots = [f"ptr noalias %kb.{r}" for r in REGISTERS]
     slots += ["ptr %kb.thread", "ptr %kb.shared"] if by_threads else []
     text, n = re.subn(
@@ -214,7 +240,9 @@ def _wrapped(label: str, text: str, entry: str, types: list[str], shared: _Share
     )
     assert n == 1
     text += _sizes(text, shared.size)
-    return text + (_fibre(types) if by_threads else _loops(types))
+    if checks:
+        text += checks.table()
+    return text + (_fibre(types, checks) if by_threads else _loops(types))
 
 
 def _check_declared(label: str, text: str) -> None:
@@ -256,7 +284,7 @@ def _arguments(types: list[str], *more: str) -> str:
     return ", ".join([*(f"ptr %kb.{r}" for r in REGISTERS), *more, *words])
 
 
-def _fibre(types: list[str]) -> str:
+def _fibre(types: list[str], checks: Checks | None) -> str:
     lines = ["define void @kb_fibre(ptr noalias %kb.parameters, ptr %kb.thread) {", "entry:"]
     for i, register in enumerate(REGISTERS):
         mask = _MASKS[register.split(".")[0]]
@@ -268,9 +296,12 @@ def _fibre(types: list[str]) -> str:
     lines.append(f"  %kb.sp = getelementptr i8, ptr %kb.thread, i64 {_THREAD_SHARED}")
     lines.append("  %kb.shared = load ptr, ptr %kb.sp")
     arguments = _arguments(types, "ptr %kb.thread", "ptr %kb.shared")
-    return "\n".join(
-        [*lines, *_parameters(types), f"  call void @kb_thread({arguments})", "  ret void", "}\n"]
-    )
+    lines += _parameters(types)
+    for i, argument in enumerate(checks.arguments if checks else ()):
+        given = f"i64 %kb.w{argument.word}"
+        lines.append(f"  %kb.c{i} = call i64 @kb_check_argument(ptr %kb.thread, {given}, i32 {i})")
+        arguments = re.sub(rf"{given}\b", f"i64 %kb.c{i}", arguments)
+    return "\n".join([*lines, f"  call void @kb_thread({arguments})", "  ret void", "}\n"])
 
 
 def _loops(types: list[str]) -> str:

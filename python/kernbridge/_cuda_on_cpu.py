@@ -11,11 +11,14 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernbridge import _cache, _core, _cuda_host_ir
 from kernbridge._cache import Artefact
 from kernbridge._errors import KernelNotAvailableError
+
+if TYPE_CHECKING:
+    from kernbridge._cuda_host_checks import Checks
 
 CC = 1000  # of images for the CPU, as src/hostcuda/kb_hostcuda.h has it
 TARGET = "kernbridge.cuda.host"
@@ -54,8 +57,12 @@ def without_nvvm() -> Iterator[None]:
         library.get_asm_str, nvvm.NVVM = assemble, whole
 
 
-def artefact(label: str, compiled: Any, opened: tuple[int, ...]) -> Artefact:
+def artefact(
+    label: str, compiled: Any, opened: tuple[int, ...], about: tuple[Any, ...] | None = None
+) -> Artefact:
     """What is kept of a kernel that Numba-CUDA compiled, for the CPU.
+
+    `about` is given for the checked mode: what `_cuda_checked.checks_of` takes behind the label.
 
     Raises
     ------
@@ -64,8 +71,13 @@ def artefact(label: str, compiled: Any, opened: tuple[int, ...]) -> Artefact:
     """
     if compiled.cooperative:
         raise _cuda_host_ir.refused(label, "cuda.cg.this_grid")
+    checks = None
+    if about:
+        from kernbridge import _cuda_checked
+
+        checks = _cuda_checked.checks_of(label, *about)
     library = compiled._codelibrary
-    image, uses_z = image_of(label, library, library._entry_name)
+    image, uses_z = image_of(label, library, library._entry_name, checks)
     return Artefact(
         meta={
             "entry": compiled.entry_name,
@@ -78,9 +90,11 @@ def artefact(label: str, compiled: Any, opened: tuple[int, ...]) -> Artefact:
     )
 
 
-def image_of(label: str, library: Any, entry: str) -> tuple[bytes, bool]:
+def image_of(
+    label: str, library: Any, entry: str, checks: Checks | None = None
+) -> tuple[bytes, bool]:
     """The image of a kernel for the CPU, digest and LLVM IR; whether it reads z indices."""
-    text = _cuda_host_ir.host_ir(label, library, entry)
+    text = _cuda_host_ir.host_ir(label, library, entry, checks)
     digest = hashlib.sha256(text.encode()).hexdigest()
     uses_z = re.search(r"load i32, ptr %kb\.n?ctaid\.z,", text) is not None
     return f"{digest}\n{text}\0".encode(), uses_z
@@ -105,7 +119,9 @@ def compile_image(image: bytes) -> None:
         by_threads = "define void @kb_fibre(" in text
         stack, shared = (_number(engine, f"kb_{what}_size") for what in ("stack", "shared"))
         address = engine.get_function_address("kb_fibre" if by_threads else "kb_blocks")
-        _core.add_host_code(digest.encode(), address, by_threads, shared, stack)
+        checked = "\n@kb_check_table = " in text
+        table = engine.get_global_value_address("kb_check_table") if checked else 0
+        _core.add_host_code(digest.encode(), address, by_threads, shared, stack, table)
         _engines[digest] = engine
 
 
@@ -155,7 +171,8 @@ def _optimised(text: str, machine: Any) -> bytes:
     module.triple = llvm.get_default_triple()
     module.data_layout = str(machine.target_data)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    checked = "\n@kb_check_table = " in text  # where each access is a call, little can be gained
+    options = llvm.create_pipeline_tuning_options(speed_level=1 if checked else 3)
     options.loop_vectorization = options.slp_vectorization = True
     options.loop_interleaving = True
     builder = llvm.create_pass_builder(machine, options)

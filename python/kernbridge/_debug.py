@@ -2,8 +2,9 @@
 
 A comma-separated list of: "sync", wait for every GPU launch, so that a fault is told by the launch
 that made it; "poison", run every GPU call over two fill patterns, and report output elements that
-no thread wrote; "verify", run recorded functions unrecorded as well, and compare; "nodes", count
-the graph nodes that calls add (for tests).
+no thread wrote; "verify", run recorded functions unrecorded as well, and compare; "check", check
+every access of Numba-CUDA kernels that run on the CPU; "nodes", count the graph nodes that calls
+add (for tests).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 from kernbridge import _core
 
 _BITS = {"sync": 1, "poison": 2, "nodes": 4}
-_KNOWN = (*_BITS, "verify")
+_KNOWN = (*_BITS, "verify", "check")
 _DEFAULT_STREAM = 8
 
 
@@ -39,6 +40,11 @@ def waits() -> bool:
 def verifies() -> bool:
     """Whether recorded functions run unrecorded as well."""
     return "verify" in _names
+
+
+def checks() -> bool:
+    """Whether CUDA kernels on the CPU run in checked mode."""
+    return "check" in _names
 
 
 def install(fake_driver: bool) -> None:

@@ -20,6 +20,7 @@ from kernbridge._cuda_call import (
     name_buffers,
     native_call,
     place_of,
+    read_views,
     warn_of_copies,
     words_of,
 )
@@ -55,6 +56,7 @@ def numba_cuda_kernel(
     zero_outputs: bool = False,
     has_side_effect: bool = False,
     view: Mapping[str | int, Any] | None = None,
+    check: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
 ) -> Operation:
@@ -117,6 +119,9 @@ def numba_cuda_kernel(
         dtype. The array's last axis holds the words of one record, for states of
         `numba.cuda.random` ``view={"states": xoroshiro128p_dtype}`` and an input of
         ``uint64[n, xoroshiro128p_dtype.itemsize // 8]``.
+    check : bool, default False
+        On the CPU, check every access: bounds, data races, shared memory that nobody wrote, and
+        barriers that not all threads reach are errors. Also by ``KERNBRIDGE_DEBUG=check``.
     jvp, vjp : function, optional
         The derivative, as of `numba_kernel`.
 
@@ -173,10 +178,12 @@ def numba_cuda_kernel(
     spec = OperationSpec.of(
         label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
     )
-    views = _read_views(label, view or {})
+    views = read_views(label, view or {})
     _cuda_toolchain.require("numba_cuda_kernel")
     check_dispatcher("numba_cuda_kernel", kernel)
-    return _operation(kernel, spec, NumbaCuda(kernel, label, rule, bool(zero_outputs), views))
+    return _operation(
+        kernel, spec, NumbaCuda(kernel, label, rule, bool(zero_outputs), views, check)
+    )
 
 
 _lock = threading.RLock()
@@ -186,7 +193,7 @@ def _operation(kernel: Any, spec: OperationSpec, frontend: NumbaCuda) -> Operati
     """The operation of this kernel and specification; the same one while it is remembered."""
     if isinstance(spec.outs, Outputs):
         frontend.parameters.check_outputs(len(spec.outs.types))
-    key = (spec, frontend.rule, frontend.zero_outputs, frontend.views)
+    key = (spec, frontend.rule, frontend.zero_outputs, frontend.views, frontend.checked)
     if not isinstance(spec.outs, Hashable) or not isinstance(frontend.rule.launch_dims, Hashable):
         return Operation(spec, frontend=frontend)
     with _lock:
@@ -197,18 +204,6 @@ def _operation(kernel: Any, spec: OperationSpec, frontend: NumbaCuda) -> Operati
         if len(kept) > OPERATIONS_KEPT:
             kept.popitem(last=False)
         return operation
-
-
-def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | int, Any], ...]:
-    views = []
-    for place, dtype in view.items():
-        try:
-            views.append((place, np.dtype(dtype)))
-        except TypeError:
-            raise TypeError(
-                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype"
-            ) from None
-    return tuple(views)
 
 
 class NumbaCuda(PlannedFrontend):
@@ -223,6 +218,7 @@ class NumbaCuda(PlannedFrontend):
         rule: LaunchRule,
         zero_outputs: bool,
         views: tuple[tuple[str | int, Any], ...],
+        checked: bool = False,
     ) -> None:
         self.kernel = kernel
         self.name: str = kernel.py_func.__name__
@@ -230,6 +226,7 @@ class NumbaCuda(PlannedFrontend):
         self.rule = rule
         self.zero_outputs = zero_outputs
         self.views = views
+        self.checked = bool(checked)
         self.parameters = KernelParameters(label, kernel.py_func)
         self._lowered: OrderedDict[Any, tuple[NativeCall, Program]] = OrderedDict()
 
@@ -282,7 +279,12 @@ class NumbaCuda(PlannedFrontend):
         parameters, buffers = self._parameters(assignment, arrays, n_inputs, call)
         check_declared(self.label, self.kernel, parameters)
         compile_kernel = functools.partial(
-            _cuda_compile.compile_kernel, self.label, self.kernel, parameters, host=host
+            _cuda_compile.compile_kernel,
+            self.label,
+            self.kernel,
+            parameters,
+            host=host,
+            checked=self.checked,
         )
         function = compile_kernel()
         cooperative = self.rule.cooperative or function.cooperative

@@ -5,6 +5,7 @@
 #include "hostcuda/kb_block.h"
 
 #include "core/kb_memory.h"
+#include "hostcuda/kb_check.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -108,6 +109,7 @@ kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint
     if (!b)
         return NULL;
     b->code = code;
+    b->checks = NULL;
     b->n_threads = sizes[3] * sizes[4] * sizes[5];
     b->stack = round_up(STACK_MIN + (size_t)code->stack + (size_t)LINE * COLOURS, PAGE);
     size_t shared = round_up((size_t)code->shared + dynamic_shared + LINE, PAGE);
@@ -201,8 +203,8 @@ static void stuck(kb_block *b)
     }
     for (uint32_t i = 0; warp && i < b->n_threads; i++) {
         const kb_thread *t = &b->threads[i];
-        if (t != warp && i / KB_WARP == warp->index / KB_WARP &&
-            (warp->call.mask >> t->lane & 1) && t->state != KB_THREAD_ENDED &&
+        if (t != warp && i / KB_WARP == warp->index / KB_WARP && (warp->call.mask >> t->lane & 1) &&
+            t->state != KB_THREAD_ENDED &&
             (t->state != KB_THREAD_IN_WARP || t->call.kind != warp->call.kind ||
              t->call.mask != warp->call.mask)) {
             other = t;
@@ -210,11 +212,12 @@ static void stuck(kb_block *b)
         }
     }
     if (warp && other)
-        kb_block_fail((kb_thread *)(uintptr_t)warp,
-                      "waits in %s for the lanes 0x%08x, and thread (%u, %u, %u) of these stands in "
-                      "%s: neither can go on",
-                      kb_block_what(warp), warp->call.mask, other->tid[0], other->tid[1],
-                      other->tid[2], kb_block_what(other));
+        kb_block_fail(
+            (kb_thread *)(uintptr_t)warp,
+            "waits in %s for the lanes 0x%08x, and thread (%u, %u, %u) of these stands in "
+            "%s: neither can go on",
+            kb_block_what(warp), warp->call.mask, other->tid[0], other->tid[1], other->tid[2],
+            kb_block_what(other));
     kb_block_fail(&b->threads[0], "threads of the block wait for each other, and none can go on");
 }
 
@@ -244,8 +247,9 @@ void kb_yield(kb_thread *t)
 void kb_block_fail(kb_thread *t, const char *format, ...)
 {
     kb_block *b = t->block;
-    int n = snprintf(b->fault, sizeof b->fault, "block (%u, %u, %u), thread (%u, %u, %u): ",
-                     t->ctaid[0], t->ctaid[1], t->ctaid[2], t->tid[0], t->tid[1], t->tid[2]);
+    int n = snprintf(b->fault, sizeof b->fault,
+                     "block (%u, %u, %u), thread (%u, %u, %u): ", t->ctaid[0], t->ctaid[1],
+                     t->ctaid[2], t->tid[0], t->tid[1], t->tid[2]);
     va_list args;
     va_start(args, format);
     (void)vsnprintf(b->fault + n, sizeof b->fault - (size_t)n, format, args);
@@ -262,12 +266,16 @@ static void open_barrier(kb_block *b)
     b->n_true = 0;
     b->n_arrived = 0;
     b->generation++;
+    if (b->checks)
+        kb_checks_barrier(b->checks);
 }
 
 static void arrive(kb_thread *t, uint32_t site)
 {
     kb_block *b = t->block;
     t->site = site;
+    if (b->checks)
+        kb_checks_arrive(t);
     if (++b->n_arrived == b->n_live) {
         open_barrier(b);
         return;
@@ -306,6 +314,8 @@ static void run_thread(void *data)
     kb_block *b = t->block;
     kb_fibre_begun(&t->fibre);
     b->code->run(b->parameters, t);
+    if (b->checks)
+        kb_checks_end(t);
     t->state = KB_THREAD_ENDED;
     b->n_live--;
     uint32_t warp = t->index / KB_WARP;
@@ -337,6 +347,8 @@ bool kb_block_run(kb_block *b, void *const *parameters, const uint32_t index[3])
     memset(b->warps, 0, (b->n_threads + KB_WARP - 1) / KB_WARP * sizeof *b->warps);
     for (uint32_t i = 0; i < b->n_threads; i++)
         set_up_thread(b, &b->threads[i], index);
+    if (b->checks)
+        kb_checks_begin(b->checks);
     kb_fibre_adopt(&b->caller);
     kb_fibre_switch(&b->caller, &b->threads[0].fibre);
     for (uint32_t i = 0; i < b->n_threads; i++)

@@ -15,8 +15,9 @@ typedef void kb_block_entry(void *const *parameters, kb_thread *thread);
 /* What a block runs. */
 typedef struct kb_block_code {
     kb_block_entry *run;
-    uint32_t shared; /* static shared memory, bytes */
-    uint32_t stack;  /* of a thread, bytes */
+    uint32_t shared;                      /* static shared memory, bytes */
+    uint32_t stack;                       /* of a thread, bytes */
+    const struct kb_check_table *checked; /* of code that asks about every access; or NULL */
 } kb_block_code;
 
 enum { KB_FAULT_SIZE = 512 };
@@ -34,6 +35,7 @@ struct kb_block {
     uint32_t n_threads, n_live;
     uint32_t n_arrived, generation; /* of the block's barrier */
     uint32_t n_true, reduced;       /* predicates so far; the count of the last generation */
+    struct kb_checks *checks;       /* of the launch, in checked mode; or NULL */
     kb_fibre caller;
     bool faulted;
     char fault[KB_FAULT_SIZE];
@@ -46,7 +48,8 @@ struct kb_block {
 
 /* A block with room for these threads and this dynamic shared memory; NULL without memory. It is
  * kept for the next when it is given back. */
-kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint32_t dynamic_shared);
+kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6],
+                        uint32_t dynamic_shared);
 void kb_block_give_back(kb_block *block);
 
 /* Runs the block with these indices to its end; false with block->fault after a fault. */

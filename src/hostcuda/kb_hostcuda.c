@@ -3,6 +3,7 @@
 
 #include "core/kb_memory.h"
 #include "core/kb_pool.h"
+#include "hostcuda/kb_check.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,13 +12,13 @@
 /* Codes of CUDA. */
 static const kb_cu_result invalid_value = 1;
 static const kb_cu_result invalid_image = 200;
-static const kb_cu_result launch_failed = 719;
+static const kb_cu_result kernel_fault = 9001; /* ours: nothing else is lost with it */
 
 enum {
     BLOCK_MAX = 1024,
     BEST_BLOCK = 256,
     SHARED_MAX = 227 * 1024, /* of a block, as the largest GPUs have it */
-    ALONE_MAX = 16 * 1024, /* threads of a launch that is not worth sharing */
+    ALONE_MAX = 16 * 1024,   /* threads of a launch that is not worth sharing */
     ALONE_FIBRES_MAX = 1024,
 };
 
@@ -93,6 +94,7 @@ typedef struct launch {
     void *const *parameters;
     uint32_t sizes[6];
     uint32_t shared; /* dynamic, bytes */
+    kb_checks *checks;
     _Atomic(bool) faulted;
     char fault[KB_FAULT_SIZE];
 } launch;
@@ -115,6 +117,7 @@ static void run_fibres(launch *l, int64_t begin, int64_t end)
         fail(l, no_memory);
         return;
     }
+    block->checks = l->checks;
     for (int64_t i = begin; i < end && !atomic_load(&l->faulted); i++) {
         int64_t row = i / l->sizes[0];
         uint32_t index[3] = {(uint32_t)(i % l->sizes[0]), (uint32_t)(row % l->sizes[1]),
@@ -123,6 +126,18 @@ static void run_fibres(launch *l, int64_t begin, int64_t end)
             fail(l, block->fault);
     }
     kb_block_give_back(block);
+}
+
+/* Blocks one after the other, which share what is known of accesses. */
+static void run_checked(launch *l, int64_t n_blocks)
+{
+    static const char no_memory[KB_FAULT_SIZE] = "no memory to check the kernel's accesses with";
+    l->checks = kb_checks_new(l->code->threads.checked, l->sizes, l->shared, l->parameters);
+    if (l->checks)
+        run_fibres(l, 0, n_blocks);
+    else
+        fail(l, no_memory);
+    kb_checks_free(l->checks);
 }
 
 static void run_blocks(void *data, int64_t begin, int64_t end)
@@ -147,11 +162,13 @@ static kb_cu_result run_launch(launch *l, const kb_xla_frame *xla)
     if (l->shared > SHARED_MAX - l->code->threads.shared)
         return invalid_value;
     int64_t alone_max = l->code->blocks ? ALONE_MAX : ALONE_FIBRES_MAX;
-    if (n_blocks <= alone_max / n_threads || !xla)
+    if (l->code->threads.checked)
+        run_checked(l, n_blocks);
+    else if (n_blocks <= alone_max / n_threads || !xla)
         run_blocks(l, 0, n_blocks);
     else
         kb_pool_for(xla, n_blocks, run_blocks, l);
-    return atomic_load(&l->faulted) ? launch_failed : KB_CU_SUCCESS;
+    return atomic_load(&l->faulted) ? kernel_fault : KB_CU_SUCCESS;
 }
 
 static kb_cu_result launch_kernel(const kb_cu_launch *how, kb_cu_function function,
@@ -164,7 +181,7 @@ static kb_cu_result launch_kernel(const kb_cu_launch *how, kb_cu_function functi
     memcpy(l.sizes, how->grid, sizeof how->grid);
     memcpy(l.sizes + 3, how->block, sizeof how->block);
     kb_cu_result code = run_launch(&l, (const kb_xla_frame *)(const void *)how->stream);
-    if (code == launch_failed)
+    if (code == kernel_fault)
         memcpy(last_fault, l.fault, sizeof last_fault);
     return code;
 }
@@ -178,7 +195,7 @@ kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32
         return kb_error_set(err, KB_NOT_FOUND, "the kernel's machine code is not known here");
     memcpy(l.sizes, sizes, sizeof l.sizes);
     kb_cu_result code = run_launch(&l, xla);
-    if (code == launch_failed)
+    if (code == kernel_fault)
         return kb_error_set(err, KB_INTERNAL, "%s", l.fault);
     if (code != KB_CU_SUCCESS)
         return kb_error_set(err, KB_INVALID_ARGUMENT,
@@ -266,7 +283,7 @@ static kb_cu_result error_name(kb_cu_result result, const char **name)
 {
     *name = result == invalid_value   ? "CUDA_ERROR_INVALID_VALUE"
             : result == invalid_image ? "CUDA_ERROR_INVALID_IMAGE"
-            : result == launch_failed ? "CUDA_ERROR_LAUNCH_FAILED"
+            : result == kernel_fault  ? "a fault of the kernel"
                                       : "CUDA_ERROR_NOT_SUPPORTED";
     return KB_CU_SUCCESS;
 }
@@ -276,7 +293,7 @@ static kb_cu_result error_string(kb_cu_result result, const char **text)
     *text = result == invalid_value
                 ? "the CPU runs blocks of 1 to 1024 threads with at most 227 KiB of shared memory"
             : result == invalid_image ? "its code was not provided"
-            : result == launch_failed ? last_fault
+            : result == kernel_fault  ? last_fault
                                       : "not possible on the CPU";
     return KB_CU_SUCCESS;
 }

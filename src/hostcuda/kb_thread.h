@@ -1,7 +1,7 @@
 /* A thread of a block as compiled kernels see it, and what they call. The generated code (see
- * python/kernbridge/_cuda_on_cpu.py) knows the offsets of the first members and the functions' names.
- * A function that waits returns when the other threads have come; when they never will, it does not
- * return, and the block ends with a fault. */
+ * python/kernbridge/_cuda_on_cpu.py) knows the offsets of the first members and the functions'
+ * names. A function that waits returns when the other threads have come; when they never will, it
+ * does not return, and the block ends with a fault. */
 #ifndef KB_THREAD_H
 #define KB_THREAD_H
 
@@ -42,10 +42,10 @@ typedef struct kb_thread {
     unsigned char *shared;                         /* 48: static shared arrays, then dynamic ones */
     uint32_t dynamic_shared;                       /* 56: bytes */
     uint32_t lane;                                 /* 60: of the warp */
-    kb_thread_state state; /* what a switch needs lies together from here */
-    uint32_t index;        /* of the block */
-    uint32_t generation;   /* of the block, when it came to the barrier */
-    uint32_t site;         /* where in the code it waits */
+    kb_thread_state state;                         /* what a switch needs lies together from here */
+    uint32_t index;                                /* of the block */
+    uint32_t generation;                           /* of the block, when it came to the barrier */
+    uint32_t site;                                 /* where in the code it waits */
     kb_block *block;
     kb_fibre fibre;
     uint64_t result; /* of what it waited for */

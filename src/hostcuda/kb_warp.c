@@ -1,8 +1,9 @@
 /* Owns the operations of warps: 32 threads of a block, in the order of their indices. Lanes that
  * have ended count as having come; what others read of them is 0. */
 #include "hostcuda/kb_block.h"
+#include "hostcuda/kb_check.h"
 
-enum { VOTE_ALL, VOTE_ANY, VOTE_EQUAL, VOTE_BALLOT };        /* PTX: vote.sync */
+enum { VOTE_ALL, VOTE_ANY, VOTE_EQUAL, VOTE_BALLOT };          /* PTX: vote.sync */
 enum { SHUFFLE_INDEX, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR }; /* PTX: shfl.sync */
 enum { LANE_BITS = 31, SEGMENT_SHIFT = 8 };
 
@@ -102,6 +103,8 @@ static void finish(kb_block *b, uint32_t warp, uint32_t mask)
 {
     kb_thread *lanes = lanes_of(b, warp);
     uint32_t present = mask & b->warps[warp].live;
+    if (b->checks && lanes[__builtin_ctz(present)].call.kind == KB_WARP_BARRIER)
+        kb_checks_warp_barrier(b->checks, warp);
     for (uint32_t l = 0; l < KB_WARP; l++)
         if (present >> l & 1)
             lanes[l].result = result_of(lanes, present, l);
@@ -115,8 +118,7 @@ void kb_warp_check(kb_block *b, uint32_t warp)
 {
     const kb_thread *lanes = lanes_of(b, warp);
     for (uint32_t l = 0; l < KB_WARP; l++)
-        if (b->warps[warp].waiting >> l & 1 &&
-            have_come(lanes, &b->warps[warp], &lanes[l].call))
+        if (b->warps[warp].waiting >> l & 1 && have_come(lanes, &b->warps[warp], &lanes[l].call))
             finish(b, warp, lanes[l].call.mask);
 }
 
@@ -152,7 +154,8 @@ uint64_t kb_shuffle(kb_thread *t, uint32_t mask, uint32_t mode, uint32_t value, 
 
 uint64_t kb_vote(kb_thread *t, uint32_t mask, uint32_t mode, uint32_t predicate, uint32_t site)
 {
-    kb_warp_call call = {.kind = KB_WARP_VOTE, .mask = mask, .mode = (uint16_t)mode, .value = predicate};
+    kb_warp_call call = {
+        .kind = KB_WARP_VOTE, .mask = mask, .mode = (uint16_t)mode, .value = predicate};
     return call_warp(t, call, site);
 }
 

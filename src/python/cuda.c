@@ -7,6 +7,7 @@
 #include "cuda/kb_occupancy.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
+#include "hostcuda/kb_check.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "hostcuda/kb_libdevice.h"
 #include "python/convert.h"
@@ -77,22 +78,24 @@ static int read_digest(const char *what, Py_ssize_t size)
 }
 
 PyDoc_STRVAR(add_host_code_doc,
-             "add_host_code(digest, address, by_threads, shared, stack)\n--\n\n"
+             "add_host_code(digest, address, by_threads, shared, stack, checked)\n--\n\n"
              "Make known the machine code of an image for the CPU: of a function that runs blocks, "
-             "or one thread, with bytes of static shared memory and of a thread's stack.");
+             "or one thread, with bytes of static shared memory and of a thread's stack, and the "
+             "address of a kb_check_table or 0.");
 
 static PyObject *add_host_code(PyObject *self, PyObject *args)
 {
     (void)self;
     const char *digest;
     Py_ssize_t size;
-    unsigned long long address;
+    unsigned long long address, checked;
     int by_threads;
     kb_hostcuda_code code = {0};
-    if (!PyArg_ParseTuple(args, "y#KpII:add_host_code", &digest, &size, &address, &by_threads,
-                          &code.threads.shared, &code.threads.stack) ||
+    if (!PyArg_ParseTuple(args, "y#KpIIK:add_host_code", &digest, &size, &address, &by_threads,
+                          &code.threads.shared, &code.threads.stack, &checked) ||
         read_digest("add_host_code", size) != 0)
         return NULL;
+    code.threads.checked = (const kb_check_table *)(uintptr_t)checked;
     if (by_threads)
         code.threads.run = (kb_block_entry *)(uintptr_t)address;
     else

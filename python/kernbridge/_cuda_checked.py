@@ -1,0 +1,91 @@
+"""Compiling Numba-CUDA kernels for the checked mode: indices ask, lines are known.
+
+Nothing of it remains: device functions that are compiled so are kept apart from those that run
+unchecked. Imported only when a kernel is compiled.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+from numba.cuda import cgutils, dispatcher, target
+
+from kernbridge._cuda_entry import Parameter
+from kernbridge._cuda_host_checks import Argument, Checks
+
+_overloads: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+_internal: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+@contextmanager
+def compiling_checked() -> Iterator[None]:
+    """Let Numba-CUDA ask about indices and keep lines. Under Numba's lock."""
+    context_class, dispatcher_class = target.CUDATargetContext, dispatcher.CUDADispatcher
+    enabled, check = context_class.enable_boundscheck, cgutils.do_boundscheck
+    template_of = dispatcher_class.get_call_template
+    context = dispatcher.cuda_target.target_context
+    cached = context.cached_internal_func
+
+    apart: list[tuple[Any, Any, Any]] = []  # dispatchers, and what they had
+
+    def template_apart(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if all(kept is not self for kept, *_ in apart):
+            apart.append((self, self.overloads, self.targetoptions))
+            self.overloads = _overloads.setdefault(self, {})
+            self.targetoptions = {**self.targetoptions, "lineinfo": True}
+        return template_of(self, *args, **kwargs)
+
+    context_class.enable_boundscheck = property(lambda self: True)
+    cgutils.do_boundscheck = _ask_about_index
+    dispatcher_class.get_call_template = template_apart
+    context.cached_internal_func = _internal.setdefault(context, {})
+    try:
+        yield
+    finally:
+        for kept, overloads, options in apart:
+            kept.overloads, kept.targetoptions = overloads, options
+        context_class.enable_boundscheck, cgutils.do_boundscheck = enabled, check
+        dispatcher_class.get_call_template = template_of
+        context.cached_internal_func = cached
+
+
+def _ask_about_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
+    i64, i32 = ir.IntType(64), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [i64, i64, i32])
+    asked = cgutils.get_or_insert_function(builder.module, kind, "kb.check.index")
+    number = axis if isinstance(axis, int) else 0
+    builder.call(asked, [index, extent, ir.Constant(i32, number)])
+
+
+def checks_of(
+    label: str,
+    kernel: Any,
+    parameters: Sequence[Parameter],
+    opened: Sequence[int],
+    batched: bool,
+) -> Checks:
+    """What to ask about a kernel's arguments."""
+    names = list(inspect.signature(kernel.py_func).parameters)
+    arguments = []
+    word = 0
+    for i, parameter in enumerate(parameters):
+        if parameter.kind != "scalar":
+            name = parameter.keyword or (names[i] if i < len(names) else f"parameter {i}")
+            arguments.append(
+                Argument(
+                    name=f"{name!r} ({parameter.describe()})",
+                    word=word,
+                    item_size=parameter.dtype.itemsize,
+                    n_dims=parameter.ndim,
+                    batched=batched,
+                    strided=parameter.layout != "C",
+                    constant=parameter.read_only and i not in opened,
+                )
+            )
+        word += parameter.n_words(batched)
+    return Checks(label, arguments)
