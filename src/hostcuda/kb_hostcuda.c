@@ -24,7 +24,7 @@ enum {
 
 typedef struct known {
     char digest[KB_HOSTCUDA_DIGEST];
-    kb_hostcuda_code given;
+    kb_hostcuda_code code;
     struct known *next;
 } known;
 
@@ -43,7 +43,7 @@ static const kb_hostcuda_code *find(const char digest[KB_HOSTCUDA_DIGEST])
     pthread_mutex_lock(&lock);
     for (known *c = codes; c && !found; c = c->next)
         if (memcmp(c->digest, digest, sizeof c->digest) == 0)
-            found = &c->given;
+            found = &c->code;
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -53,14 +53,14 @@ bool kb_hostcuda_has(const char digest[KB_HOSTCUDA_DIGEST])
     return find(digest) != NULL;
 }
 
-kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcuda_code *given,
+kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcuda_code *code,
                           kb_error *err)
 {
     known *c = kb_calloc(1, sizeof *c);
     if (!c)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
     memcpy(c->digest, digest, sizeof c->digest);
-    c->given = *given;
+    c->code = *code;
     pthread_mutex_lock(&lock);
     c->next = codes;
     codes = c;

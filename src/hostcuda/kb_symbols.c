@@ -4,7 +4,7 @@
 
 #define SYMBOL(name)                                                                               \
     {                                                                                              \
-#name, (void (*)(void))(uintptr_t)name                                                     \
+#name, (void (*)(void))(uintptr_t)(name)                                                   \
     }
 
 const kb_hostcuda_symbol kb_hostcuda_symbols[] = {
