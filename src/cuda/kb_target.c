@@ -208,7 +208,8 @@ static kb_status execute_on_host(const kb_xla_frame *xla, kb_error *err)
     if (s != KB_OK)
         return s;
     kb_hostcuda_enter(&frame);
-    return kb_batch_run(&frame, err);
+    return kb_stream_debug() & KB_DEBUG_POISON ? kb_poison_run(frame.driver, &frame, err)
+                                               : kb_batch_run(&frame, err);
 }
 
 typedef kb_status stage(const kb_xla_frame *frame, kb_error *err);

@@ -3,6 +3,7 @@
 
 #include "core/kb_memory.h"
 #include "hostcuda/kb_race.h"
+#include "hostcuda/kb_range.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,82 +12,24 @@ enum { TAG_SHIFT = 48, TAG_MAX = 0x7FFF, PLACE_MAX = 256, NAME_MAX = 160 };
 
 static const uint64_t address_mask = (UINT64_C(1) << TAG_SHIFT) - 1;
 
-/* Where an array lies for this launch. `low` and `high` are bytes around `base`. */
-typedef struct range {
-    const kb_check_array *about;
-    uint64_t base;
-    int64_t low, high, slice; /* bytes from slice to slice of a batch */
-    int64_t extents[KB_CHECK_DIMS];
-    kb_race_cell *cells; /* of a slice; NULL where nobody writes */
-    size_t n_cells;
-} range;
-
 typedef struct thread_record {
     bool index_is_wrong;
     int64_t index, extent;
     uint32_t axis;
     uint32_t fenced, took_part; /* times: of its last fence, of its last atomic access */
+    uint32_t seen[KB_WARP]; /* barriers of each lane of its warp that lie before, own ones too */
 } thread_record;
 
 struct kb_checks {
     const kb_check_table *table;
-    range *ranges; /* arguments, then shared arrays */
+    kb_range *ranges; /* arguments, then shared arrays */
     thread_record *threads;
     void **locals; /* of thread i from i * n_local on */
     kb_race_cell *shared_cells;
     size_t n_shared_cells, shared_size;
+    uint32_t n_threads;
     uint32_t epoch, begun, time; /* of barriers; when the block began; of fences and atomics */
-    uint32_t warp_epochs[1024 / KB_WARP];
-    uint32_t barrier_site;
 };
-
-static int64_t word_of(void *const *parameters, uint32_t i)
-{
-    int64_t word;
-    memcpy(&word, parameters[i], sizeof word);
-    return word;
-}
-
-/* Bytes of an argument, from its words. */
-static void measure(range *r, void *const *parameters)
-{
-    const kb_check_array *a = r->about;
-    uint32_t word = a->word + 1;
-    r->slice = a->flags & KB_CHECK_BATCHED ? word_of(parameters, word++) : 0;
-    r->base = (uint64_t)word_of(parameters, a->word);
-    int64_t count = 1, low = 0, high = 0;
-    for (uint32_t d = 0; d < a->n_dims; d++) {
-        r->extents[d] = word_of(parameters, word + d);
-        count *= r->extents[d];
-        if (!(a->flags & KB_CHECK_STRIDED))
-            continue;
-        int64_t reach = word_of(parameters, word + a->n_dims + d) * (r->extents[d] - 1);
-        low += reach < 0 ? reach : 0;
-        high += reach > 0 ? reach : 0;
-    }
-    r->low = count ? low : 0;
-    r->high = !count ? 0 : a->flags & KB_CHECK_STRIDED ? high + a->item_size : count * a->item_size;
-}
-
-/* Races are looked for in bytes / item_size cells of each argument that somebody writes. Arguments
- * at one address, which are aliases, have the same. */
-static bool watch(kb_checks *c, range *r, const uint32_t sizes[6])
-{
-    if (r->about->flags & KB_CHECK_CONSTANT || r->high == r->low)
-        return true;
-    for (range *other = c->ranges; other < r; other++) {
-        if (other->base != r->base || other->about->item_size != r->about->item_size)
-            continue;
-        r->cells = other->cells;
-        r->n_cells = other->n_cells;
-    }
-    if (r->cells)
-        return true;
-    (void)sizes;
-    r->n_cells = (size_t)(r->high - r->low) / r->about->item_size + 1;
-    r->cells = kb_calloc(r->n_cells, sizeof *r->cells);
-    return r->cells != NULL;
-}
 
 kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
                          uint32_t dynamic_shared, void *const *parameters)
@@ -97,22 +40,23 @@ kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
     if (!c)
         return NULL;
     c->table = table;
+    c->n_threads = n_threads;
     c->ranges = kb_calloc((size_t)n_ranges + 1, sizeof *c->ranges);
     c->threads = kb_calloc(n_threads, sizeof *c->threads);
     c->locals = kb_calloc((size_t)n_threads * table->n_local + 1, sizeof *c->locals);
     bool made = c->ranges && c->threads && c->locals;
     for (uint32_t i = 0; made && i < n_ranges; i++) {
-        range *r = &c->ranges[i];
+        kb_range *r = &c->ranges[i];
         r->about = &table->arrays[i];
         if (i < table->n_arguments) {
-            measure(r, parameters);
-            made = watch(c, r, sizes);
+            kb_range_measure(r, parameters);
             continue;
         }
-        r->high = (int64_t)(r->about->flags & KB_CHECK_DYNAMIC ? dynamic_shared : r->about->size);
+        kb_range_fixed(r, 0, r->about->flags & KB_CHECK_DYNAMIC ? dynamic_shared : r->about->size);
         size_t end = r->about->offset + (size_t)r->high;
         c->shared_size = end > c->shared_size ? end : c->shared_size;
     }
+    made = made && kb_ranges_watch(c->ranges, table->n_arguments);
     if (made && c->shared_size)
         c->shared_cells = kb_calloc(c->shared_size, sizeof *c->shared_cells);
     if (made && (c->shared_cells || !c->shared_size))
@@ -125,13 +69,8 @@ void kb_checks_free(kb_checks *c)
 {
     if (!c)
         return;
-    for (uint32_t i = 0; c->ranges && i < c->table->n_arguments; i++) {
-        bool first = true;
-        for (uint32_t j = 0; j < i; j++)
-            first = first && c->ranges[j].cells != c->ranges[i].cells;
-        if (first)
-            kb_free(c->ranges[i].cells);
-    }
+    if (c->ranges)
+        kb_ranges_free(c->ranges, c->table->n_arguments);
     kb_free(c->shared_cells);
     kb_free(c->ranges);
     kb_free(c->threads);
@@ -151,7 +90,20 @@ void kb_checks_barrier(kb_checks *c)
 
 void kb_checks_warp_barrier(kb_checks *c, uint32_t warp)
 {
-    c->warp_epochs[warp]++;
+    uint32_t n = c->n_threads - warp * KB_WARP;
+    uint32_t lanes = n < KB_WARP ? (UINT32_C(1) << n) - 1 : UINT32_MAX;
+    thread_record *of_lanes = c->threads + (size_t)warp * KB_WARP;
+    uint32_t seen[KB_WARP] = {0};
+    for (uint32_t l = 0; l < KB_WARP; l++) {
+        if (!(lanes >> l & 1))
+            continue;
+        of_lanes[l].seen[l]++;
+        for (uint32_t k = 0; k < KB_WARP; k++)
+            seen[k] = of_lanes[l].seen[k] > seen[k] ? of_lanes[l].seen[k] : seen[k];
+    }
+    for (uint32_t l = 0; l < KB_WARP; l++)
+        if (lanes >> l & 1)
+            memcpy(of_lanes[l].seen, seen, sizeof seen);
 }
 
 const char *kb_checks_place(const kb_thread *t, uint32_t site, char text[], size_t size)
@@ -178,11 +130,10 @@ void kb_checks_arrive(kb_thread *t)
     char here[PLACE_MAX], there[PLACE_MAX];
     kb_checks_place(t, t->site, here, sizeof here);
     if (b->n_live < b->n_threads)
-        kb_block_fail(
-            t,
-            "comes to cuda.syncthreads%s, which %u threads of the block never reach: they "
-            "have ended",
-            here, b->n_threads - b->n_live);
+        kb_block_fail(t,
+                      "comes to cuda.syncthreads%s, which %u of the block's %u threads never reach:"
+                      " they have ended",
+                      here, b->n_threads - b->n_live, b->n_threads);
     const kb_thread *other = b->n_arrived ? waiting_thread(b) : NULL;
     if (other && other->site != t->site)
         kb_block_fail(t,
@@ -239,8 +190,10 @@ void kb_check_index(kb_thread *t, int64_t index, int64_t extent, uint32_t axis)
         return;
     if (record->index_is_wrong)
         return; /* the first one is told */
-    *record = (thread_record){
-        true, index < 0 ? index - extent : index, extent, axis, record->fenced, record->took_part};
+    record->index_is_wrong = true;
+    record->index = index < 0 ? index - extent : index;
+    record->extent = extent;
+    record->axis = axis;
 }
 
 void kb_check_fence(kb_thread *t)
@@ -251,93 +204,74 @@ void kb_check_fence(kb_thread *t)
 
 static const char *const verbs[] = {"reads", "writes", "updates"};
 
-/* Text of the element that lies `offset` bytes from the beginning. */
-static void name_element(const range *r, int64_t offset, char text[], size_t size)
+/* The thread's wrong index, if there is one, of the array that it accesses. */
+static void check_index(kb_thread *t, const char *name, kb_access kind, uint32_t site)
 {
-    int64_t item = r->about->item_size, n = offset / item - (offset % item < 0);
-    int written = 0;
-    if (r->about->n_dims < 2 || r->about->flags & KB_CHECK_STRIDED) {
-        (void)snprintf(text, size, "[%lld]", (long long)n);
-        return;
-    }
-    for (uint32_t d = 0; d < r->about->n_dims && (size_t)written < size; d++) {
-        int64_t rest = 1;
-        for (uint32_t e = d + 1; e < r->about->n_dims; e++)
-            rest *= r->extents[e];
-        int64_t i = rest ? n / rest - (n % rest < 0) : n;
-        n -= i * rest;
-        written += snprintf(text + written, size - (size_t)written, "%s%lld%s", d ? ", " : "[",
-                            (long long)i, d + 1 == r->about->n_dims ? "]" : "");
-    }
-}
-
-static void check_bounds(kb_thread *t, const range *r, int64_t offset, uint64_t size,
-                         kb_access kind, uint32_t site)
-{
-    thread_record *record = &t->block->checks->threads[t->index];
-    char place[PLACE_MAX], element[NAME_MAX];
+    const thread_record *record = &t->block->checks->threads[t->index];
+    char place[PLACE_MAX];
     if (record->index_is_wrong)
         kb_block_fail(t, "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s",
-                      verbs[kind], r->about->name, (long long)record->index, record->axis,
+                      verbs[kind], name, (long long)record->index, record->axis,
                       (long long)record->extent, kb_checks_place(t, site, place, sizeof place));
+}
+
+static void check_bounds(kb_thread *t, const kb_range *r, int64_t offset, uint64_t size,
+                         kb_access kind, uint32_t site)
+{
+    char place[PLACE_MAX], element[NAME_MAX];
+    check_index(t, r->about->name, kind, site);
     if (offset >= r->low && offset + (int64_t)size <= r->high)
         return;
-    name_element(r, offset, element, sizeof element);
+    kb_range_element(r, offset, element, sizeof element);
     kb_block_fail(t, "%s %s out of bounds: element %s, and it has %lld%s", verbs[kind],
                   r->about->name, element, (long long)((r->high - r->low) / r->about->item_size),
                   kb_checks_place(t, site, place, sizeof place));
 }
 
-static bool has_synchronized(const kb_checks *c, const kb_thread *now, uint32_t before,
-                             uint32_t time)
+/* Fences: the other thread made one after its access, and this one took part in an atomic access
+ * after that, as where a lock or a flag is handed on. */
+static bool has_synchronized(const kb_thread *now, const kb_race_party *before)
 {
-    const thread_record *other = &c->threads[before];
-    return other->fenced > time && c->threads[now->index].took_part > other->fenced;
+    const thread_record *threads = now->block->checks->threads;
+    const thread_record *other = &threads[before->thread];
+    return other->fenced > before->time && threads[now->index].took_part > other->fenced;
 }
 
-static void check_races(kb_thread *t, const range *r, kb_race_cell *cell, int64_t offset,
+static void check_races(kb_thread *t, const kb_range *r, kb_race_cell *cell, int64_t offset,
                         kb_access kind, uint32_t site, bool same)
 {
     kb_checks *c = t->block->checks;
+    const thread_record *record = &c->threads[t->index];
     char place[PLACE_MAX], there[PLACE_MAX], element[NAME_MAX];
     kb_race_event event = {
+        .who = {record->seen[t->lane], c->time, site, (uint16_t)t->index, (uint8_t)kind},
         .epoch = c->epoch,
-        .begun = c->begun,
-        .warp_epoch = c->warp_epochs[t->index / KB_WARP],
-        .time = c->time,
-        .site = site,
-        .thread = (uint16_t)t->index,
-        .kind = (uint8_t)kind,
         .same = same,
+        .seen = record->seen,
     };
-    uint32_t other = kb_race_conflict(cell, &event);
-    bool orders = other != KB_RACE_NONE &&
-                  has_synchronized(c, t, kb_race_thread(cell, other), kb_race_time(cell, other));
-    if (other == KB_RACE_NONE || orders) {
+    const kb_race_party *other = kb_race_conflict(cell, &event);
+    if (!other || has_synchronized(t, other)) {
         kb_race_note(cell, &event);
         return;
     }
-    const kb_thread *before = &t->block->threads[kb_race_thread(cell, other)];
-    kb_access earlier = other == KB_RACE_READ            ? KB_ACCESS_READ
-                        : kb_race_wrote_atomically(cell) ? KB_ACCESS_ATOMIC
-                                                         : KB_ACCESS_WRITE;
-    name_element(r, offset, element, sizeof element);
+    const kb_thread *before = &t->block->threads[other->thread];
+    kb_range_element(r, offset, element, sizeof element);
     kb_block_fail(t,
                   "a data race: it %s element %s of %s%s, which thread (%u, %u, %u) %s%s, with no "
                   "barrier between",
                   verbs[kind], element, r->about->name,
                   kb_checks_place(t, site, place, sizeof place), before->tid[0], before->tid[1],
-                  before->tid[2], verbs[earlier],
-                  kb_checks_place(t, kb_race_site(cell, other), there, sizeof there));
+                  before->tid[2], verbs[other->kind],
+                  kb_checks_place(t, other->site, there, sizeof there));
 }
 
-static void check_written(kb_thread *t, const range *r, const kb_race_cell *cell, int64_t offset,
+static void check_written(kb_thread *t, const kb_range *r, const kb_race_cell *cell, int64_t offset,
                           kb_access kind, uint32_t site)
 {
     char place[PLACE_MAX], element[NAME_MAX];
     if (kind == KB_ACCESS_WRITE || kb_race_was_written(cell, t->block->checks->begun))
         return;
-    name_element(r, offset, element, sizeof element);
+    kb_range_element(r, offset, element, sizeof element);
     kb_block_fail(t, "%s element %s of %s, which no thread of the block has written%s", verbs[kind],
                   element, r->about->name, kb_checks_place(t, site, place, sizeof place));
 }
@@ -348,9 +282,8 @@ static void *access_local(kb_thread *t, uint32_t which, uint64_t address, uint64
 {
     const kb_checks *c = t->block->checks;
     const kb_check_table *table = c->table;
-    range r = {.about = &table->arrays[table->n_arguments + table->n_shared + which]};
-    r.high = (int64_t)r.about->size;
-    r.base = (uintptr_t)c->locals[t->index * table->n_local + which];
+    kb_range r = {.about = &table->arrays[table->n_arguments + table->n_shared + which]};
+    kb_range_fixed(&r, (uintptr_t)c->locals[t->index * table->n_local + which], r.about->size);
     check_bounds(t, &r, (int64_t)(address - r.base), size, kind, site);
     return pointer(address);
 }
@@ -364,14 +297,16 @@ void *kb_check_access(kb_thread *t, const void *given, uint64_t size, uint32_t h
     uint32_t which = (uint32_t)(word >> TAG_SHIFT & TAG_MAX);
     uint32_t n_ranges = c->table->n_arguments + c->table->n_shared;
     char place[PLACE_MAX];
-    if (which == 0)
+    if (which == 0) {
+        check_index(t, "a constant array", kind, site);
         return pointer(word);
+    }
     if (which-- > n_ranges + c->table->n_local)
         kb_block_fail(t, "%s at an address that belongs to no array%s", verbs[kind],
                       kb_checks_place(t, site, place, sizeof place));
     if (which >= n_ranges)
         return access_local(t, which - n_ranges, address, size, kind, site);
-    const range *r = &c->ranges[which];
+    const kb_range *r = &c->ranges[which];
     bool is_shared = which >= c->table->n_arguments;
     uint64_t base = is_shared ? (uintptr_t)(t->shared + r->about->offset)
                               : r->base + (uint64_t)(r->slice * t->ctaid[2]);
@@ -380,13 +315,10 @@ void *kb_check_access(kb_thread *t, const void *given, uint64_t size, uint32_t h
     bool same = value && memcmp(pointer(address), value, size) == 0;
     if (kind == KB_ACCESS_ATOMIC)
         c->threads[t->index].took_part = ++c->time;
-    uint64_t step = is_shared ? 1 : r->about->item_size;
-    for (uint64_t i = 0; i < size; i += step) {
-        kb_race_cell *cell = is_shared  ? &c->shared_cells[r->about->offset + (uint64_t)offset + i]
-                             : r->cells ? &r->cells[(uint64_t)(offset - r->low + (int64_t)i) / step]
-                                        : NULL;
-        if (!cell)
-            break;
+    uint64_t step = is_shared ? 1 : r->unit;
+    for (uint64_t i = 0; i < size && step; i += step) {
+        kb_race_cell *cell = is_shared ? &c->shared_cells[r->about->offset + (uint64_t)offset + i]
+                                       : &r->cells[(uint64_t)(offset - r->low + (int64_t)i) / step];
         if (is_shared)
             check_written(t, r, cell, offset, kind, site);
         check_races(t, r, cell, offset, kind, site, same);

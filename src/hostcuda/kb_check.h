@@ -19,6 +19,7 @@ typedef struct kb_check_array {
     uint32_t word;   /* arguments: the parameter with its address; extents and strides follow */
     uint32_t flags;
     uint64_t offset, size; /* shared arrays: bytes; local ones have a size alone */
+    const int64_t *shape;  /* of shared and local arrays; or NULL */
 } kb_check_array;
 
 enum {

@@ -14,7 +14,11 @@
 enum {
     KB_HOSTCUDA_DEVICE = KB_DEVICES_MAX - 1, /* of frames that run here; no GPU has this ordinal */
     KB_HOSTCUDA_CC = 1000,                   /* of images that hold code for it, 10 * major */
+    KB_HOSTCUDA_SHARED_MAX = 227 * 1024,     /* of a block, as the largest GPUs have it */
 };
+
+/* A launch's result after a fault of the kernel: a code of ours, since nothing else is lost. */
+#define KB_HOSTCUDA_FAULT ((kb_cu_result)9001)
 
 /* The driver. Its streams are XLA's call frames: a launch shares its blocks with the threads of the
  * pool of the call. */
@@ -41,6 +45,17 @@ enum { KB_HOSTCUDA_DIGEST = 64 }; /* hexadecimal digits */
  * does not happen: the first code of a digest stays. */
 kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcuda_code *code,
                           kb_error *err);
+
+/* NULL if it is not known. */
+const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST]);
+
+/* What a launch may be, in words. */
+extern const char kb_hostcuda_limits[];
+
+/* Runs a launch: KB_CU_SUCCESS, KB_CU_INVALID_VALUE, or KB_HOSTCUDA_FAULT with `fault`. */
+kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
+                             uint32_t dynamic_shared, void *const *parameters,
+                             const kb_xla_frame *xla, char fault[KB_FAULT_SIZE]);
 
 /* Runs a launch of known code, here and on threads of the pool of `xla` unless that is NULL.
  * KB_NOT_FOUND if the code is not known, KB_INTERNAL with the fault of a thread. */

@@ -66,6 +66,11 @@ static void test_launch(void)
     CHECK_INT(atomic_load(&wrong), 0);
     CHECK_INT(launch(k, 0, 64, NULL), 1);
     CHECK_INT(launch(k, 1, 65, NULL), 1); /* 1040 threads */
+    const uint32_t too_deep[6] = {1, 1, 1, 1, 1, 65}, too_high[6] = {1, 65536, 1, 1, 1, 1};
+    void *none[1] = {NULL};
+    CHECK_INT(kb_hostcuda_launch(digest, too_deep, 0, none, NULL, &err), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "at most 64 along z");
+    CHECK_INT(kb_hostcuda_launch(digest, too_high, 0, none, NULL, &err), KB_INVALID_ARGUMENT);
 }
 
 static kb_status compile(const char *image, size_t size, kb_error *err)
@@ -115,6 +120,11 @@ static void test_memory(void)
     CHECK_INT(memcmp(bytes, expected, sizeof bytes), 0);
     CHECK_INT(cu->cuMemcpyDtoDAsync((kb_cu_address)(uintptr_t)moved, to, 16, NULL), KB_CU_SUCCESS);
     CHECK_INT(memcmp(moved, expected, sizeof moved), 0);
+    unsigned char out[2], in[2] = {9, 8};
+    CHECK_INT(cu->cuMemcpyDtoHAsync(out, to, 2, NULL), KB_CU_SUCCESS);
+    CHECK_INT(out[1], 7);
+    CHECK_INT(cu->cuMemcpyHtoDAsync(to, in, 2, NULL), KB_CU_SUCCESS);
+    CHECK_INT(bytes[1], 8);
 }
 
 static _Atomic(int) sums[N_BLOCKS];

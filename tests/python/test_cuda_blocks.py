@@ -290,3 +290,81 @@ op = numba_cuda_kernel(talks, S((3,), jnp.int32), grid=1, block=2, zero_outputs=
 assert op(jnp.asarray([1.5, 2.5])).tolist() == [0, 1, 5]
 """)
     assert f"thread 1 has 2.500000 7 {-1 << 40} 100%" in printed
+
+
+def test_recorded_callables_and_exported_programs(run, run_python):
+    run("""
+from jax import export
+from kernbridge import numba_cuda_callable
+
+@cuda.jit
+def block_sums(x, out):
+    s = cuda.shared.array(0, numba.float32)
+    t = cuda.threadIdx.x
+    s[t] = x[cuda.grid(1)]
+    cuda.syncthreads()
+    if t == 0:
+        total = np.float32(0)
+        for i in range(cuda.blockDim.x):
+            total += s[i]
+        out[cuda.blockIdx.x] = total
+
+@cuda.jit
+def spread(sums, out):
+    mine = cuda.shfl_sync(ALL, sums[cuda.blockIdx.x], 0)
+    out[cuda.grid(1)] -= mine
+
+def centred(x, out, stream):
+    sums = cuda.device_array(4, np.float32, stream=stream)
+    block_sums[4, 32, stream, 128](x, sums)
+    out.copy_to_device(x, stream=stream)
+    spread[4, 32, stream](sums, out)
+
+x = jnp.asarray(rng.integers(0, 9, 128), jnp.float32)
+op = numba_cuda_kernel(block_sums, S((4,), jnp.float32), grid=4, block=32, shared_mem=128)
+rows = np.asarray(x).reshape(4, 32)
+np.testing.assert_array_equal(op(x), rows.sum(1))
+recorded = numba_cuda_callable(centred, S((128,), jnp.float32))
+centre = lambda rows: (rows - rows.sum(1, keepdims=True)).reshape(-1)
+np.testing.assert_array_equal(recorded(x), centre(rows))
+np.testing.assert_array_equal(jax.vmap(recorded)(jnp.stack([x, 2 * x]))[1], centre(2 * rows))
+check = [export.DisabledSafetyCheck.custom_call("kernbridge.cuda.host")]
+exported = export.export(jax.jit(op), disabled_checks=check)(S((128,), jnp.float32))
+open("program", "wb").write(exported.serialize())
+""")
+    run_python(
+        """
+import sys, jax.numpy as jnp, kernbridge
+from jax import export
+f = export.deserialize(open("program", "rb").read())
+x = jnp.arange(128.0)
+assert f.call(x).tolist() == x.reshape(4, 32).sum(1).tolist()
+assert "numba" not in sys.modules
+""",
+        KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so",
+    )
+
+
+def test_launches_that_a_gpu_refuses_and_outputs_that_nobody_writes(run):
+    run(
+        """
+@cuda.jit
+def half(x, out):
+    i = cuda.grid(1)
+    if i < x.size and i != 5:
+        out[i] = x[i]
+
+def failed(op, *words):
+    try:
+        jax.block_until_ready(op(jnp.ones(64, jnp.float32)))
+    except Exception as e:
+        assert all(word in str(e) for word in words), e
+    else:
+        raise SystemExit("no error")
+
+out = S((64,), jnp.float32)
+failed(numba_cuda_kernel(half, out, grid=1, block=64, shared_mem=228 * 1024), "shared memory")
+failed(numba_cuda_kernel(half, out, grid=1, block=64), "half", "5")
+""",
+        KERNBRIDGE_DEBUG="poison",
+    )

@@ -1,0 +1,133 @@
+/* Owns launches on the CPU: what they refuse, and how blocks are shared among threads. */
+#include "core/kb_pool.h"
+#include "hostcuda/kb_check.h"
+#include "hostcuda/kb_hostcuda.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    THREADS_MAX = 1024,    /* of a block */
+    ALONE_MAX = 16 * 1024, /* threads of a launch that is not worth sharing */
+    ALONE_FIBRES_MAX = 1024,
+};
+
+/* As GPUs have them (CUDA C++ programming guide, compute capabilities). */
+static const uint32_t sizes_max[6] = {INT32_MAX, 65535, 65535, 1024, 1024, 64};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of a launch's fault */
+
+typedef struct launch {
+    const kb_hostcuda_code *code;
+    void *const *parameters;
+    uint32_t sizes[6];
+    uint32_t shared; /* dynamic, bytes */
+    kb_checks *checks;
+    _Atomic(bool) faulted;
+    char fault[KB_FAULT_SIZE];
+} launch;
+
+static void fail(launch *l, const char *fault)
+{
+    pthread_mutex_lock(&lock);
+    if (!atomic_exchange(&l->faulted, true))
+        memcpy(l->fault, fault, sizeof l->fault);
+    pthread_mutex_unlock(&lock);
+}
+
+static void run_fibres(launch *l, int64_t begin, int64_t end)
+{
+    static const char no_memory[KB_FAULT_SIZE] = "no memory for the stacks of a block's threads";
+    kb_block *block = kb_block_take(&l->code->threads, l->sizes, l->shared);
+    if (!block) {
+        fail(l, no_memory);
+        return;
+    }
+    block->checks = l->checks;
+    for (int64_t i = begin; i < end && !atomic_load(&l->faulted); i++) {
+        int64_t row = i / l->sizes[0];
+        uint32_t index[3] = {(uint32_t)(i % l->sizes[0]), (uint32_t)(row % l->sizes[1]),
+                             (uint32_t)(row / l->sizes[1])};
+        if (!kb_block_run(block, l->parameters, index))
+            fail(l, block->fault);
+    }
+    kb_block_give_back(block);
+}
+
+/* Blocks one after the other, which share what is known of accesses. */
+static void run_checked(launch *l, int64_t n_blocks)
+{
+    static const char no_memory[KB_FAULT_SIZE] = "no memory to check the kernel's accesses with";
+    l->checks = kb_checks_new(l->code->threads.checked, l->sizes, l->shared, l->parameters);
+    if (l->checks)
+        run_fibres(l, 0, n_blocks);
+    else
+        fail(l, no_memory);
+    kb_checks_free(l->checks);
+}
+
+static void run_blocks(void *data, int64_t begin, int64_t end)
+{
+    launch *l = data;
+    if (l->code->blocks)
+        l->code->blocks(l->parameters, l->sizes, begin, end);
+    else
+        run_fibres(l, begin, end);
+}
+
+static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
+{
+    *n_blocks = *n_threads = 1;
+    for (int i = 0; i < 3; i++) {
+        if (l->sizes[i] == 0 || l->sizes[i] > sizes_max[i] || l->sizes[3 + i] == 0 ||
+            l->sizes[3 + i] > sizes_max[3 + i])
+            return false;
+        *n_blocks *= l->sizes[i];
+        *n_threads *= l->sizes[3 + i];
+    }
+    return *n_threads <= THREADS_MAX && l->shared <= KB_HOSTCUDA_SHARED_MAX &&
+           l->code->threads.shared <= KB_HOSTCUDA_SHARED_MAX - l->shared;
+}
+
+kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
+                             uint32_t dynamic_shared, void *const *parameters,
+                             const kb_xla_frame *xla, char fault[KB_FAULT_SIZE])
+{
+    launch l = {.code = code, .parameters = parameters, .shared = dynamic_shared};
+    int64_t n_blocks, n_threads;
+    memcpy(l.sizes, sizes, sizeof l.sizes);
+    if (!fits(&l, &n_blocks, &n_threads))
+        return KB_CU_INVALID_VALUE;
+    int64_t alone_max = code->blocks ? ALONE_MAX : ALONE_FIBRES_MAX;
+    if (code->threads.checked)
+        run_checked(&l, n_blocks);
+    else if (n_blocks <= alone_max / n_threads || !xla)
+        run_blocks(&l, 0, n_blocks);
+    else
+        kb_pool_for(xla, n_blocks, run_blocks, &l);
+    if (!atomic_load(&l.faulted))
+        return KB_CU_SUCCESS;
+    memcpy(fault, l.fault, KB_FAULT_SIZE);
+    return KB_HOSTCUDA_FAULT;
+}
+
+kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32_t sizes[6],
+                             uint32_t dynamic_shared, void *const *parameters,
+                             const kb_xla_frame *xla, kb_error *err)
+{
+    char fault[KB_FAULT_SIZE];
+    const kb_hostcuda_code *code = kb_hostcuda_find(digest);
+    if (!code)
+        return kb_error_set(err, KB_NOT_FOUND, "the kernel's machine code is not known here");
+    kb_cu_result result = kb_hostcuda_run(code, sizes, dynamic_shared, parameters, xla, fault);
+    if (result == KB_HOSTCUDA_FAULT)
+        return kb_error_set(err, KB_INTERNAL, "%s", fault);
+    if (result != KB_CU_SUCCESS)
+        return kb_error_set(err, KB_INVALID_ARGUMENT, "%s", kb_hostcuda_limits);
+    return KB_OK;
+}
+
+const char kb_hostcuda_limits[] =
+    "a block has 1 to 1024 threads, at most 64 along z, and at most 227 KiB of shared memory; a "
+    "grid at most 65535 blocks along y and z";
