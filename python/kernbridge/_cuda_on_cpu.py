@@ -69,8 +69,8 @@ def artefact(
     KernelCompilationError
         If the kernel needs what a CPU does not have.
     """
-    if compiled.cooperative:
-        raise _cuda_host_ir.refused(label, "cuda.cg.this_grid")
+    if compiled.cooperative and about:
+        raise _cuda_host_ir.refused(label, "cuda.cg.this_grid in checked mode")
     checks = None
     if about:
         from kernbridge import _cuda_checked
@@ -84,7 +84,7 @@ def artefact(
             "architectures": [CC],
             "opened": list(opened),
             "uses_z": uses_z,
-            "cooperative": False,
+            "cooperative": bool(compiled.cooperative),
         },
         blobs=(image,),
     )
@@ -117,11 +117,12 @@ def compile_image(image: bytes) -> None:
         engine.add_object_file(llvm.ObjectFileRef.from_data(_object_code(digest, text, machine)))
         engine.finalize_object()
         by_threads = "define void @kb_fibre(" in text
+        form = by_threads + ("@kb_grid_barrier(" in text)
         stack, shared = (_number(engine, f"kb_{what}_size") for what in ("stack", "shared"))
         address = engine.get_function_address("kb_fibre" if by_threads else "kb_blocks")
         checked = "\n@kb_check_table = " in text
         table = engine.get_global_value_address("kb_check_table") if checked else 0
-        _core.add_host_code(digest.encode(), address, by_threads, shared, stack, table)
+        _core.add_host_code(digest.encode(), address, form, shared, stack, table)
         _engines[digest] = engine
 
 

@@ -134,7 +134,8 @@ void kb_block_give_back(kb_block *b)
 static bool is_ready(const kb_block *b, const kb_thread *t)
 {
     return t->state == KB_THREAD_RUNS ||
-           (t->state == KB_THREAD_AT_BARRIER && t->generation != b->generation);
+           (t->state == KB_THREAD_AT_BARRIER && t->generation != b->generation) ||
+           (t->state == KB_THREAD_AT_GRID && t->generation != b->grid_generation);
 }
 
 static kb_thread *next_ready(const kb_block *b, uint32_t after)
@@ -185,6 +186,8 @@ const char *kb_block_what(const kb_thread *t)
         return of_warps[t->call.kind];
     case KB_THREAD_CONVERGES:
         return "cuda.activemask";
+    case KB_THREAD_AT_GRID:
+        return "the synchronisation of the grid";
     case KB_THREAD_ENDED:
         return "its end";
     case KB_THREAD_RUNS:
@@ -308,6 +311,20 @@ uint32_t kb_active_mask(kb_thread *t, uint32_t site)
     return (uint32_t)t->result;
 }
 
+void kb_grid_barrier(kb_thread *t, uint32_t site)
+{
+    kb_block *b = t->block;
+    t->site = site;
+    t->generation = b->grid_generation;
+    t->state = KB_THREAD_AT_GRID;
+    if (++b->n_at_grid < b->n_live) {
+        kb_block_wait(t);
+        return;
+    }
+    kb_fibre_switch(&t->fibre, &b->caller);
+    t->state = KB_THREAD_RUNS;
+}
+
 static void run_thread(void *data)
 {
     kb_thread *t = data;
@@ -320,7 +337,7 @@ static void run_thread(void *data)
     b->n_live--;
     uint32_t warp = t->index / KB_WARP;
     b->warps[warp].live &= ~(UINT32_C(1) << t->lane);
-    if (b->n_live == 0)
+    if (b->n_live == b->n_at_grid)
         kb_fibre_switch(&t->fibre, &b->caller);
     if (b->n_arrived == b->n_live)
         open_barrier(b);
@@ -338,20 +355,40 @@ static void set_up_thread(kb_block *b, kb_thread *t, const uint32_t index[3])
     kb_fibre_init(&t->fibre, b->stacks + (size_t)t->index * b->stack, top, run_thread, t);
 }
 
-bool kb_block_run(kb_block *b, void *const *parameters, const uint32_t index[3])
+void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3])
 {
     b->parameters = parameters;
     b->n_live = b->n_threads;
-    b->n_arrived = b->n_true = 0;
+    b->n_arrived = b->n_true = b->n_at_grid = 0;
     b->faulted = false;
     memset(b->warps, 0, (b->n_threads + KB_WARP - 1) / KB_WARP * sizeof *b->warps);
     for (uint32_t i = 0; i < b->n_threads; i++)
         set_up_thread(b, &b->threads[i], index);
     if (b->checks)
         kb_checks_begin(b->checks);
+}
+
+bool kb_block_go_on(kb_block *b)
+{
+    b->n_at_grid = 0;
+    b->grid_generation++;
     kb_fibre_adopt(&b->caller);
-    kb_fibre_switch(&b->caller, &b->threads[0].fibre);
+    kb_fibre_switch(&b->caller, &next_ready(b, b->n_threads - 1)->fibre);
+    return !b->faulted;
+}
+
+void kb_block_end(kb_block *b)
+{
     for (uint32_t i = 0; i < b->n_threads; i++)
         kb_fibre_drop(&b->threads[i].fibre);
-    return !b->faulted;
+}
+
+bool kb_block_run(kb_block *b, void *const *parameters, const uint32_t index[3])
+{
+    bool well = true;
+    kb_block_begin(b, parameters, index);
+    while (well && b->n_live)
+        well = kb_block_go_on(b);
+    kb_block_end(b);
+    return well;
 }

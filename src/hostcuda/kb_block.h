@@ -34,8 +34,9 @@ struct kb_block {
     void *threads_memory; /* in which they are */
     uint32_t n_threads, n_live;
     uint32_t n_arrived, generation; /* of the block's barrier */
-    uint32_t n_true, reduced;       /* predicates so far; the count of the last generation */
-    struct kb_checks *checks;       /* of the launch, in checked mode; or NULL */
+    uint32_t n_at_grid, grid_generation;
+    uint32_t n_true, reduced; /* predicates so far; the count of the last generation */
+    struct kb_checks *checks; /* of the launch, in checked mode; or NULL */
     kb_fibre caller;
     bool faulted;
     char fault[KB_FAULT_SIZE];
@@ -54,6 +55,11 @@ void kb_block_give_back(kb_block *block);
 
 /* Runs the block with these indices to its end; false with block->fault after a fault. */
 bool kb_block_run(kb_block *block, void *const *parameters, const uint32_t index[3]);
+
+/* The same in parts, for cooperative grids: until all of its threads wait for the grid. */
+void kb_block_begin(kb_block *block, void *const *parameters, const uint32_t index[3]);
+bool kb_block_go_on(kb_block *block); /* false after a fault; block->n_live is 0 at the end */
+void kb_block_end(kb_block *block);
 
 /* For what threads call: goes on in another thread, and returns when this one's state is
  * KB_THREAD_RUNS again, or its barrier has opened. */

@@ -36,6 +36,7 @@ typedef void kb_hostcuda_blocks(void *const *parameters, const uint32_t sizes[6]
 typedef struct kb_hostcuda_code {
     kb_hostcuda_blocks *blocks; /* without barriers; or NULL, and */
     kb_block_code threads;      /* one thread of a block */
+    bool cooperative;           /* threads wait for all of the grid */
 } kb_hostcuda_code;
 
 /* An image is a text that begins with the digest of the rest and ends in NUL. */

@@ -1,4 +1,5 @@
 /* Owns launches on the CPU: what they refuse, and how blocks are shared among threads. */
+#include "core/kb_memory.h"
 #include "core/kb_pool.h"
 #include "hostcuda/kb_check.h"
 #include "hostcuda/kb_hostcuda.h"
@@ -11,6 +12,7 @@ enum {
     THREADS_MAX = 1024,    /* of a block */
     ALONE_MAX = 16 * 1024, /* threads of a launch that is not worth sharing */
     ALONE_FIBRES_MAX = 1024,
+    COOPERATIVE_MAX = 64 * 1024, /* threads of a grid */
 };
 
 /* As GPUs have them (CUDA C++ programming guide, compute capabilities). */
@@ -36,9 +38,18 @@ static void fail(launch *l, const char *fault)
     pthread_mutex_unlock(&lock);
 }
 
+static const char no_memory[KB_FAULT_SIZE] = "no memory for the stacks of a block's threads";
+
+static void index_of(const launch *l, int64_t block, uint32_t index[3])
+{
+    int64_t row = block / l->sizes[0];
+    index[0] = (uint32_t)(block % l->sizes[0]);
+    index[1] = (uint32_t)(row % l->sizes[1]);
+    index[2] = (uint32_t)(row / l->sizes[1]);
+}
+
 static void run_fibres(launch *l, int64_t begin, int64_t end)
 {
-    static const char no_memory[KB_FAULT_SIZE] = "no memory for the stacks of a block's threads";
     kb_block *block = kb_block_take(&l->code->threads, l->sizes, l->shared);
     if (!block) {
         fail(l, no_memory);
@@ -46,24 +57,69 @@ static void run_fibres(launch *l, int64_t begin, int64_t end)
     }
     block->checks = l->checks;
     for (int64_t i = begin; i < end && !atomic_load(&l->faulted); i++) {
-        int64_t row = i / l->sizes[0];
-        uint32_t index[3] = {(uint32_t)(i % l->sizes[0]), (uint32_t)(row % l->sizes[1]),
-                             (uint32_t)(row / l->sizes[1])};
+        uint32_t index[3];
+        index_of(l, i, index);
         if (!kb_block_run(block, l->parameters, index))
             fail(l, block->fault);
     }
     kb_block_give_back(block);
 }
 
+/* All blocks at once, each going on until its threads wait for the grid. */
+static bool run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
+{
+    int64_t n_ended = 0;
+    while (n_ended < n_blocks) {
+        n_ended = 0;
+        for (int64_t i = 0; i < n_blocks; i++) {
+            if (blocks[i]->n_live && !kb_block_go_on(blocks[i])) {
+                fail(l, blocks[i]->fault);
+                return false;
+            }
+            n_ended += blocks[i]->n_live == 0;
+        }
+    }
+    return true;
+}
+
+static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
+{
+    static const char too_large[KB_FAULT_SIZE] =
+        "a cooperative grid has at most 65536 threads on the CPU";
+    if (n_blocks > COOPERATIVE_MAX / n_threads) {
+        fail(l, too_large);
+        return;
+    }
+    int64_t n_taken = 0;
+    kb_block **blocks = (kb_block **)kb_calloc((size_t)n_blocks, sizeof(kb_block *));
+    for (; blocks && n_taken < n_blocks; n_taken++) {
+        uint32_t index[3];
+        index_of(l, n_taken, index);
+        blocks[n_taken] = kb_block_take(&l->code->threads, l->sizes, l->shared);
+        if (!blocks[n_taken])
+            break;
+        kb_block_begin(blocks[n_taken], l->parameters, index);
+    }
+    if (n_taken == n_blocks)
+        (void)run_turns(l, blocks, n_blocks);
+    else
+        fail(l, no_memory);
+    for (int64_t i = 0; i < n_taken; i++) {
+        kb_block_end(blocks[i]);
+        kb_block_give_back(blocks[i]);
+    }
+    kb_free((void *)blocks);
+}
+
 /* Blocks one after the other, which share what is known of accesses. */
 static void run_checked(launch *l, int64_t n_blocks)
 {
-    static const char no_memory[KB_FAULT_SIZE] = "no memory to check the kernel's accesses with";
+    static const char no_table[KB_FAULT_SIZE] = "no memory to check the kernel's accesses with";
     l->checks = kb_checks_new(l->code->threads.checked, l->sizes, l->shared, l->parameters);
     if (l->checks)
         run_fibres(l, 0, n_blocks);
     else
-        fail(l, no_memory);
+        fail(l, no_table);
     kb_checks_free(l->checks);
 }
 
@@ -100,7 +156,9 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     if (!fits(&l, &n_blocks, &n_threads))
         return KB_CU_INVALID_VALUE;
     int64_t alone_max = code->blocks ? ALONE_MAX : ALONE_FIBRES_MAX;
-    if (code->threads.checked)
+    if (code->cooperative)
+        run_cooperative(&l, n_blocks, n_threads);
+    else if (code->threads.checked)
         run_checked(&l, n_blocks);
     else if (n_blocks <= alone_max / n_threads || !xla)
         run_blocks(&l, 0, n_blocks);

@@ -16,6 +16,7 @@ typedef enum kb_thread_state {
     KB_THREAD_AT_BARRIER, /* until the block's generation is another */
     KB_THREAD_IN_WARP,    /* until the lanes of its mask have come */
     KB_THREAD_CONVERGES,  /* until no lane of its warp runs */
+    KB_THREAD_AT_GRID,    /* until the block's grid generation is another */
     KB_THREAD_ENDED,
 } kb_thread_state;
 
@@ -44,8 +45,8 @@ typedef struct kb_thread {
     uint32_t lane;                                 /* 60: of the warp */
     kb_thread_state state;                         /* what a switch needs lies together from here */
     uint32_t index;                                /* of the block */
-    uint32_t generation;                           /* of the block, when it came to the barrier */
-    uint32_t site;                                 /* where in the code it waits */
+    uint32_t generation; /* of the block or the grid, when it came to a barrier */
+    uint32_t site;       /* where in the code it waits */
     kb_block *block;
     kb_fibre fibre;
     uint64_t result; /* of what it waited for */
@@ -70,6 +71,9 @@ uint64_t kb_match(kb_thread *thread, uint32_t mask, uint32_t all, uint64_t value
 
 /* The lanes that stand at this place of the code, once no lane of the warp can go on otherwise. */
 uint32_t kb_active_mask(kb_thread *thread, uint32_t site);
+
+/* The barrier of a cooperative grid. */
+void kb_grid_barrier(kb_thread *thread, uint32_t site);
 
 /* Lets the other threads of the block go on. */
 void kb_yield(kb_thread *thread);

@@ -77,11 +77,14 @@ static int read_digest(const char *what, Py_ssize_t size)
     return -1;
 }
 
-PyDoc_STRVAR(add_host_code_doc,
-             "add_host_code(digest, address, by_threads, shared, stack, checked)\n--\n\n"
-             "Make known the machine code of an image for the CPU: of a function that runs blocks, "
-             "or one thread, with bytes of static shared memory and of a thread's stack, and the "
-             "address of a kb_check_table or 0.");
+enum { BLOCKS, THREADS, COOPERATIVE }; /* forms of code */
+
+PyDoc_STRVAR(
+    add_host_code_doc,
+    "add_host_code(digest, address, form, shared, stack, checked)\n--\n\n"
+    "Make known the machine code of an image for the CPU: of a function that runs blocks "
+    "(form 0), or one thread (1, and 2 of a cooperative grid), with bytes of static shared "
+    "memory and of a thread's stack, and the address of a kb_check_table or 0.");
 
 static PyObject *add_host_code(PyObject *self, PyObject *args)
 {
@@ -89,14 +92,15 @@ static PyObject *add_host_code(PyObject *self, PyObject *args)
     const char *digest;
     Py_ssize_t size;
     unsigned long long address, checked;
-    int by_threads;
+    unsigned form;
     kb_hostcuda_code code = {0};
-    if (!PyArg_ParseTuple(args, "y#KpIIK:add_host_code", &digest, &size, &address, &by_threads,
+    if (!PyArg_ParseTuple(args, "y#KIIIK:add_host_code", &digest, &size, &address, &form,
                           &code.threads.shared, &code.threads.stack, &checked) ||
         read_digest("add_host_code", size) != 0)
         return NULL;
     code.threads.checked = (const kb_check_table *)(uintptr_t)checked;
-    if (by_threads)
+    code.cooperative = form == COOPERATIVE;
+    if (form != BLOCKS)
         code.threads.run = (kb_block_entry *)(uintptr_t)address;
     else
         code.blocks = (kb_hostcuda_blocks *)(uintptr_t)address;

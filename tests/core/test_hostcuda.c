@@ -190,6 +190,45 @@ static void test_threads(void)
     CHECK_INT(kb_hostcuda_launch(strange, sizes, 0, parameters, NULL, &err), KB_NOT_FOUND);
 }
 
+/* Each thread of a grid tells all others its number, twice; one block ends early. */
+static void tell_all(void *const *parameters, kb_thread *t)
+{
+    uint32_t *told = parameters[0], *seen = parameters[1];
+    uint32_t n = t->nctaid[0] * t->ntid[0], i = t->ctaid[0] * t->ntid[0] + t->index;
+    for (uint32_t round = 1; round <= 2; round++) {
+        told[i] = i * round;
+        kb_grid_barrier(t, 0);
+        uint32_t sum = 0;
+        for (uint32_t k = 0; k < n; k++)
+            sum += told[k];
+        seen[i] = sum;
+        kb_barrier(t, 1);
+        kb_grid_barrier(t, 2);
+    }
+    if (t->ctaid[0] == 1 || t->index == 7)
+        return;
+    kb_grid_barrier(t, 3);
+}
+
+static const char grid_digest[] =
+    "g123456789012345678901234567890123456789012345678901234567890123";
+
+static void test_cooperative(void)
+{
+    kb_error err;
+    const kb_hostcuda_code code = {.threads = {.run = tell_all, .stack = 64}, .cooperative = true};
+    CHECK_INT(kb_hostcuda_add(grid_digest, &code, &err), KB_OK);
+    uint32_t told[200] = {0}, totals[200] = {0};
+    void *parameters[] = {told, totals};
+    uint32_t sizes[6] = {5, 1, 1, 40, 1, 1};
+    CHECK_INT(kb_hostcuda_launch(grid_digest, sizes, 0, parameters, NULL, &err), KB_OK);
+    for (int i = 0; i < 200; i++)
+        CHECK_INT(totals[i], 2 * 199 * 200 / 2);
+    sizes[0] = 65536 / 40 + 1;
+    CHECK_INT(kb_hostcuda_launch(grid_digest, sizes, 0, parameters, NULL, &err), KB_INTERNAL);
+    CHECK_HAS(err.message, "at most 65536 threads");
+}
+
 static void test_print(void)
 {
     struct {
@@ -232,6 +271,7 @@ int main(void)
     test_provide();
     test_memory();
     test_threads();
+    test_cooperative();
     test_print();
     test_words();
     return kb_test_end("test_hostcuda");

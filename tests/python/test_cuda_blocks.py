@@ -368,3 +368,37 @@ failed(numba_cuda_kernel(half, out, grid=1, block=64), "half", "5")
 """,
         KERNBRIDGE_DEBUG="poison",
     )
+
+
+def test_cooperative_grids(run):
+    run("""
+@cuda.jit
+def wave(given, x, out):
+    grid = cuda.cg.this_grid()
+    i, n = cuda.grid(1), given.size
+    x[i] = given[i]
+    grid.sync()
+    for k in range(6):
+        out[i] = x[(i + n - 1) % n] + k
+        grid.sync()
+        x[i] = out[i]
+        grid.sync()
+
+n = 32 * 40
+outs = (S((n,), jnp.int32), S((n,), jnp.int32))
+op = numba_cuda_kernel(wave, outs, grid=40, block=32)
+x = np.arange(n, dtype=np.int32)
+y = x
+for k in range(6):
+    y = np.roll(y, 1) + k
+np.testing.assert_array_equal(op(x)[1], y)
+np.testing.assert_array_equal(jax.vmap(op)(jnp.stack([x] * 3))[1][2], y)
+for options, words in (({"grid": 3000}, "at most 65536 threads"),
+                       ({"grid": 40, "check": True}, "cuda.cg.this_grid in checked mode")):
+    try:
+        jax.block_until_ready(numba_cuda_kernel(wave, outs, block=32, **options)(x))
+    except Exception as e:
+        assert words in str(e), e
+    else:
+        raise SystemExit("no error")
+""")

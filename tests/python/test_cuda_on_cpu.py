@@ -229,11 +229,6 @@ def refused(kernel, *words, block=32):
     else:
         raise SystemExit(f"{kernel} is not refused")
 
-@cuda.jit
-def grid_wide(x, out):
-    cuda.cg.this_grid().sync()
-    out[cuda.threadIdx.x] = x[cuda.threadIdx.x]
-
 from llvmlite import ir
 from numba.cuda.extending import intrinsic
 
@@ -252,7 +247,6 @@ def exotic(x, out):
 def plain(x, out):
     out[cuda.threadIdx.x] = cuda.laneid
 
-refused(grid_wide, "cuda.cg.this_grid")
 refused(exotic, "inline PTX (mov.u32 $0, %clock;)")
 try:
     config.set_cuda_on_cpu("sometimes")
