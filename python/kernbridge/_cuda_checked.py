@@ -7,13 +7,16 @@ unchecked. Imported only when a kernel is compiled.
 from __future__ import annotations
 
 import inspect
+import re
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
-from numba.cuda import cgutils, dispatcher, target
+from numba.cuda import cgutils, cudaimpl, dispatcher, target
+from numba.cuda.core.errors import NumbaDebugInfoWarning
 
 from kernbridge._cuda_entry import Parameter
 from kernbridge._cuda_host_checks import Argument, Checks
@@ -30,6 +33,7 @@ def compiling_checked() -> Iterator[None]:
     template_of = dispatcher_class.get_call_template
     context = dispatcher.cuda_target.target_context
     cached = context.cached_internal_func
+    make_array, item_pointer = cudaimpl._generic_array, cgutils.get_item_pointer
 
     apart: list[tuple[Any, Any, Any]] = []  # dispatchers, and what they had
 
@@ -40,18 +44,34 @@ def compiling_checked() -> Iterator[None]:
             self.targetoptions = {**self.targetoptions, "lineinfo": True}
         return template_of(self, *args, **kwargs)
 
+    def named_array(context: Any, builder: Any, *, symbol_name: str, **how: Any) -> Any:
+        name = f"{symbol_name}.{_name_of(how['dtype'])}.{'x'.join(map(str, how['shape']))}"
+        return make_array(context, builder, symbol_name=name, **how)
+
+    def checked_pointer(*args: Any, boundscheck: bool = True, **how: Any) -> Any:
+        return item_pointer(*args, boundscheck=boundscheck, **how)
+
+    cudaimpl._generic_array, cgutils.get_item_pointer = named_array, checked_pointer
     context_class.enable_boundscheck = property(lambda self: True)
     cgutils.do_boundscheck = _ask_about_index
     dispatcher_class.get_call_template = template_apart
     context.cached_internal_func = _internal.setdefault(context, {})
     try:
-        yield
+        with warnings.catch_warnings():  # that a renamed kernel's source is not where it says
+            warnings.simplefilter("ignore", NumbaDebugInfoWarning)
+            yield
     finally:
         for kept, overloads, options in apart:
             kept.overloads, kept.targetoptions = overloads, options
         context_class.enable_boundscheck, cgutils.do_boundscheck = enabled, check
         dispatcher_class.get_call_template = template_of
         context.cached_internal_func = cached
+        cudaimpl._generic_array, cgutils.get_item_pointer = make_array, item_pointer
+
+
+def _name_of(dtype: Any) -> str:
+    """As part of a symbol."""
+    return str(dtype) if re.fullmatch(r"\w+", str(dtype)) else "records"
 
 
 def _ask_about_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:

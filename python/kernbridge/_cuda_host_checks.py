@@ -65,7 +65,8 @@ class Checks:
     label: str
     arguments: Sequence[Argument]
     shared: dict[str, tuple[str, int, int, int, int]] = field(default_factory=dict)
-    local: list[tuple[str, str, str]] = field(default_factory=list)  # item type, type, place
+    local: list[tuple[str, str, str]] = field(default_factory=list)  # name, item type, type
+    made: dict[str, str] = field(default_factory=dict)  # where, by names
     sites: list[str] = field(default_factory=lambda: [""])
     _n_names: int = 0
 
@@ -87,10 +88,14 @@ class Checks:
                 own.add("%kb.spill")
                 continue
             for name, new in renamed.items():
-                line = line.replace(name, new)
+                if name in line:
+                    self.made[new] = self.made.get(new) or places.of(line)
+                    line = line.replace(name, new)
+            if shared := re.search(r'call ptr @"?kb\.shared\.([\w.$]+)"?\(\)', line):
+                self.made[shared[1]] = self.made.get(shared[1]) or places.of(line)
             made = re.match(r"^ *(%\S+) = (alloca|getelementptr|bitcast)\b(.*)$", line)
             if made and made[2] == "alloca" and "_cudapy_lmem" in made[1]:
-                lines += [line, self._local(made[1], made[3], renamed, places, line)]
+                lines += [line, self._local(made[1], made[3], renamed)]
                 continue
             if made and (
                 made[2] == "alloca" or any(n in own for n in re.findall(r"ptr (%[^ ,]+)", made[3]))
@@ -99,12 +104,10 @@ class Checks:
             lines += self._asked(line, own, places)
         return "\n".join(lines) + _DECLARATIONS
 
-    def _local(
-        self, name: str, kind: str, renamed: dict[str, str], places: _Places, line: str
-    ) -> str:
+    def _local(self, name: str, kind: str, renamed: dict[str, str]) -> str:
         kind = re.sub(r",? *(align \d+|!dbg !\d+).*$", "", kind).strip()
         item = re.fullmatch(r"\[\d+ x (.+)\]", kind)
-        self.local.append((item[1] if item else kind, kind, places.of(line)))
+        self.local.append((name, item[1] if item else kind, kind))
         renamed[name] = f'%"kb.local.{len(self.local)}"'
         return (
             f'  {renamed[name]} = call ptr @"kb.check.local"(ptr {name}, i32 {len(self.local) - 1})'
@@ -206,21 +209,47 @@ class Checks:
             lines.append(f'{name} = private constant [{len(data) + 1} x i8] c"{escaped}"')
             return name
 
+        def row(
+            name: str,
+            item_size: str,
+            n_dims: int,
+            word: int = 0,
+            flags: int = 0,
+            offset: int = 0,
+            size: str = "0",
+            shape: Sequence[int] = (),
+        ) -> str:
+            numbers = (f"ptr {text(name)}", f"i32 {item_size}", f"i32 {n_dims}", f"i32 {word}")
+            extents = "ptr null"
+            if shape:
+                extents = f"ptr @kb.shape.{len(lines)}"
+                values = ", ".join(f"i64 {n}" for n in shape)
+                lines.append(f"{extents[4:]} = private constant [{len(shape)} x i64] [{values}]")
+            more = (f"i32 {flags}", f"i64 {offset}", f"i64 {size}", extents)
+            return f"{_ROW} {{ {', '.join((*numbers, *more))} }}"
+
         rows = [
-            _row(text(a.name), str(a.item_size), a.n_dims, a.word, a.flags, 0, "0")
+            row(a.name, str(a.item_size), a.n_dims, word=a.word, flags=a.flags)
             for a in self.arguments
         ]
-        for item, item_size, size, offset, _ in self.shared.values():
-            n = f"{size // item_size} " if size else ""
-            name = text(f"a shared array of {n}{_named(item)}")
+        for symbol, (item, item_size, size, offset, _) in self.shared.items():
+            name, shape = _described("shared", symbol, item, self.made.get(symbol, ""))
             rows.append(
-                _row(name, str(item_size), 1, 0, 0 if size else _DYNAMIC, offset, str(size))
+                row(
+                    name,
+                    str(item_size),
+                    max(len(shape), 1),
+                    flags=0 if size else _DYNAMIC,
+                    offset=offset,
+                    size=str(size),
+                    shape=shape,
+                )
             )
-        for item, kind, place in self.local:
-            name = text(f"a local array of {_named(item)}{f', made at {place},' * bool(place)}")
-            rows.append(
-                _row(name, f"trunc (i64 {_size_of(item)} to i32)", 1, 0, 0, 0, _size_of(kind))
-            )
+        for i, (symbol, item, kind) in enumerate(self.local, 1):
+            place = self.made.get(f'%"kb.local.{i}"', "")
+            name, shape = _described("local", symbol, item, place)
+            item_bytes = f"trunc (i64 {_size_of(item)} to i32)"
+            rows.append(row(name, item_bytes, max(len(shape), 1), size=_size_of(kind), shape=shape))
         sites = [f"ptr {text(site)}" for site in self.sites]
         lines.append(f"@kb.arrays = constant [{len(rows)} x {_ROW}] [{', '.join(rows)}]")
         lines.append(f"@kb.sites = constant [{len(sites)} x ptr] [{', '.join(sites)}]")
@@ -233,24 +262,20 @@ class Checks:
         return "\n".join(lines) + "\n"
 
 
-_ROW = "{ ptr, i32, i32, i32, i32, i64, i64 }"
+_ROW = "{ ptr, i32, i32, i32, i32, i64, i64, ptr }"
 
 
-def _row(
-    name: str, item_size: str, n_dims: int, word: int, flags: int, offset: int, size: str
-) -> str:
-    return (
-        f"{_ROW} {{ ptr {name}, i32 {item_size}, i32 {n_dims}, i32 {word}, i32 {flags}, "
-        f"i64 {offset}, i64 {size} }}"
-    )
-
-
-_NUMPY = {"float": "float32", "double": "float64", "half": "float16"}
-
-
-def _named(item: str) -> str:
-    """An element's type in NumPy's words, as far as LLVM's tell."""
-    return _NUMPY.get(item) or re.sub(r"^i(\d+)$", r"int\1", item)
+def _described(where: str, symbol: str, item: str, place: str) -> tuple[str, tuple[int, ...]]:
+    """An array in words, and its shape; `_cuda_checked` puts both into the symbol."""
+    shape: tuple[int, ...] = ()
+    if found := re.search(r"\.(\w+)\.(\d+(?:x\d+)*)[.\d]*\"?$", symbol):
+        item = found[1]
+        shape = tuple(int(n) for n in found[2].split("x"))
+    if 0 in shape:
+        where, shape = f"dynamic {where}", ()
+    count = "x".join(map(str, shape))
+    made = f" from {place}" if place else ""
+    return " ".join(filter(None, ("a", where, "array of", count, item))) + made, shape
 
 
 def _size_of(kind: str) -> str:

@@ -32,6 +32,7 @@ _UNSUPPORTED = (  # what a call means, by the beginning of its name
     ("kb.", "an instruction of GPUs alone"),
     ("__nv_", "a function of libdevice that kernbridge does not know"),
     ("_Z", "a function in CUDA C++"),
+    ("____", "a function in CUDA C++"),
     ("", "a function that is not there on CPUs"),
 )
 

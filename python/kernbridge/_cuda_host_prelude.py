@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from kernbridge import _cuda_host_half_names
+
 _LINEAR = """
   %tx = call i32 @kb.tid.x()
   %ty = call i32 @kb.tid.y()
@@ -60,6 +62,10 @@ _FUNCTIONS = {
     "kb.active_mask": f"""i32 () {{ {_WAIT}
   %mask = call i32 @kb_active_mask(ptr %thread, i32 %site)
   ret i32 %mask }}""",
+    "cudaCGGetIntrinsicHandle": "i64 (i32 %scope) { ret i64 1 }",
+    "cudaCGSynchronize": f"""i32 (i64 %grid, i32 %flags) {{ {_WAIT}
+  call void @kb_grid_barrier(ptr %thread, i32 %site)
+  ret i32 0 }}""",
     "kb.nanosleep": """void (i32 %ns) {
   %thread = call ptr @kb.thread()
   call void @kb_yield(ptr %thread)
@@ -72,6 +78,11 @@ _FUNCTIONS = {
     "vprintf": """i32 (ptr %format, ptr %arguments) {
   %n = call i32 @kb_print(ptr %format, ptr %arguments)
   ret i32 %n }""",
+    "numba_attempt_nocopy_reshape": """i32 (
+    i64 %n, ptr %d, ptr %s, i64 %n1, ptr %d1, ptr %s1, i64 %size, i32 %fortran) {
+  %done = call i32 @kb_reshape(
+    i64 %n, ptr %d, ptr %s, i64 %n1, ptr %d1, ptr %s1, i64 %size, i32 %fortran)
+  ret i32 %done }""",
 }
 
 for _name in ("gl", "cta", "sys"):
@@ -143,8 +154,10 @@ declare i64 @kb_shuffle(ptr, i32, i32, i32, i32, i32, i32)
 declare i64 @kb_vote(ptr, i32, i32, i32, i32)
 declare i64 @kb_match(ptr, i32, i32, i64, i32)
 declare i32 @kb_active_mask(ptr, i32)
+declare void @kb_grid_barrier(ptr, i32)
 declare void @kb_yield(ptr)
 declare i32 @kb_print(ptr, ptr)
+declare i32 @kb_reshape(i64, ptr, ptr, i64, ptr, ptr, i64, i32)
 declare ptr @kb.thread()
 declare i32 @kb.site()
 declare i32 @kb.tid.x()
@@ -154,37 +167,27 @@ declare i32 @kb.ntid.x()
 declare i32 @kb.ntid.y()
 """
 
-for _real, _bits in (("float", 32), ("double", 64)):
+for _real, _bits, _narrow in (("float", 32, "rn"), ("double", 64, "double")):
     _FUNCTIONS[f"kb.cvt.f{_bits}.f16"] = f"""{_real} (i16 %v) {{
   %half = bitcast i16 %v to half
   %wide = fpext half %half to {_real}
   ret {_real} %wide }}"""
     _FUNCTIONS[f"kb.cvt.rn.f16.f{_bits}"] = f"""i16 ({_real} %v) {{
-  %half = fptrunc {_real} %v to half
-  %bits = bitcast half %half to i16
-  ret i16 %bits }}"""
+  %half = call i16 @kb.f16.{_narrow}({_real} %v)
+  ret i16 %half }}"""
 
 for _sign in "su":
     for _bits in (8, 16, 32, 64):
-        _convert = f"@llvm.fpto{_sign}i.sat.i{_bits}.f32"
         _FUNCTIONS[f"kb.cvt.rni.{_sign}{_bits}.f16"] = f"""i{_bits} (i16 %v) {{
-  %half = bitcast i16 %v to half
-  %wide = fpext half %half to float
-  %whole = call float @llvm.rint.f32(float %wide)
-  %n = call i{_bits} {_convert}(float %whole)
-  ret i{_bits} %n }}
-declare i{_bits} {_convert}(float)"""
+  %n = call i{_bits} @kb.f16.to.{_sign}{_bits}.rn(i16 %v)
+  ret i{_bits} %n }}"""
         _FUNCTIONS[f"kb.cvt.rn.f16.{_sign}{_bits}"] = f"""i16 (i{_bits} %v) {{
-  %half = {_sign}itofp i{_bits} %v to half
-  %bits = bitcast half %half to i16
-  ret i16 %bits }}"""
+  %half = call i16 @kb.f16.from.{_sign}{_bits}.rn(i{_bits} %v)
+  ret i16 %half }}"""
 
 _FUNCTIONS["kb.tanh.approx.f32"] = """float (float %v) {
   %t = call float @__nv_tanhf(float %v)
-  ret float %t }
-declare float @__nv_tanhf(float)"""
-
-_OUTSIDE += "declare float @llvm.rint.f32(float)\n"
+  ret float %t }"""
 
 _ASSEMBLY = {
     "mov.u32 $0, %dynamic_smem_size;": "kb.dynamic_shared",
@@ -221,13 +224,28 @@ def declarations(text: str) -> str:
 
 def prelude(texts: list[str]) -> str:
     """Definitions of what these modules call; empty if they call none of it."""
+    functions = _FUNCTIONS
+    if any("half" in text or "bfloat16" in text or ".f16" in text for text in texts):
+        functions = _FUNCTIONS | _cuda_host_half_names.definitions()
     wanted: dict[str, str] = {}
     todo = texts
     while todo:
         named = {m for text in todo for m in re.findall(r'@"?([\w.]+)"?\(', text)}
-        new = [name for name in _FUNCTIONS if name in named and name not in wanted]
+        new = [name for name in functions if name in named and name not in wanted]
         for name in new:
-            result, rest = _FUNCTIONS[name].split(" (", 1)
+            result, rest = functions[name].split(" (", 1)
             wanted[name] = f'define {result} @"{name}"({rest}\n'
         todo = [wanted[name] for name in new]
-    return _OUTSIDE + "".join(wanted.values()) if wanted else ""
+    return _OUTSIDE + _declared(wanted) + "".join(wanted.values()) if wanted else ""
+
+
+def _declared(wanted: dict[str, str]) -> str:
+    """Declarations of the mathematical functions that these definitions call."""
+    heads = {}
+    for text in wanted.values():
+        for result, name, arguments in re.findall(
+            r"call (\w+) @((?:llvm\.|__nv_)[\w.]+)\((.*?)\)", text
+        ):
+            kinds = ", ".join(argument.split()[0] for argument in arguments.split(", "))
+            heads[name] = f"declare {result} @{name}({kinds})\n"
+    return "".join(heads.values())

@@ -138,6 +138,15 @@ def explain(error: BaseException) -> str:
     return ""
 
 
+def refuse_on_cpu(label: str, why: str, host: bool) -> None:
+    """Refuse a kernel that only Numba's own launcher serves, where that has no GPU."""
+    if host:
+        raise KernelNotAvailableError(
+            f"{label} was lowered for the CPU, and has {why}, which only Numba's own launcher "
+            "serves, on a GPU; leave that away (check=True finds faults on the CPU)"
+        )
+
+
 _told_of_cpu = False
 
 

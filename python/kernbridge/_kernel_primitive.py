@@ -96,8 +96,9 @@ def _entry(operation: XLACustomKernel, platform: str, bound: Bound) -> KernelEnt
         return entry
     kernels = operation._kernels
     on_gpu = kernels.get("gpu", {}).get("numba_cuda")
-    wanted = bound.choice.explicit in (None, "numba_cuda")
-    if platform == "cpu" and platform not in kernels and on_gpu is not None and wanted:
+    explicit = bound.choice.explicit
+    wanted = explicit == "numba_cuda" or (explicit is None and platform not in kernels)
+    if platform == "cpu" and on_gpu is not None and wanted:
         return on_gpu  # CUDA kernels of Numba run on the CPU, and say so
     if bound.choice.explicit is not None and platform in kernels:
         raise KernelFallbackExhaustedError(

@@ -97,8 +97,7 @@ def numba_cuda_kernel(
         vmaps are nested, and all slices are one launch with the batch in the grid's z axis; a
         kernel that uses z itself, or is cooperative, is launched once per slice, in C.
         "sequential" and "sequential_unrolled" mean the same. "expand_dims", "broadcast_all" and
-        "legacy_vectorized" add the batch to the kernel's arrays as a leading axis, as
-        `jax.ffi.ffi_call` does.
+        "legacy_vectorized" add the batch to the kernel's arrays as a leading axis.
     input_output_aliases : dict of int to int, optional
         From the index of an input to that of an output of the same shape and dtype: both are then
         the same memory, and the input may be written.
@@ -274,6 +273,7 @@ class NumbaCuda(PlannedFrontend):
         if why:
             from kernbridge import _cuda_callback
 
+            _cuda_toolchain.refuse_on_cpu(self.label, why, host)
             return _cuda_callback.lower_kernel(self, why, assignment, launch, operands, call)
 
         parameters, buffers = self._parameters(assignment, arrays, n_inputs, call)

@@ -27,7 +27,6 @@ struct kb_checks {
     void **locals; /* of thread i from i * n_local on */
     kb_race_cell *shared_cells;
     size_t n_shared_cells, shared_size;
-    uint32_t n_threads;
     uint32_t epoch, begun, time; /* of barriers; when the block began; of fences and atomics */
 };
 
@@ -40,7 +39,6 @@ kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
     if (!c)
         return NULL;
     c->table = table;
-    c->n_threads = n_threads;
     c->ranges = kb_calloc((size_t)n_ranges + 1, sizeof *c->ranges);
     c->threads = kb_calloc(n_threads, sizeof *c->threads);
     c->locals = kb_calloc((size_t)n_threads * table->n_local + 1, sizeof *c->locals);
@@ -88,10 +86,8 @@ void kb_checks_barrier(kb_checks *c)
     c->epoch++;
 }
 
-void kb_checks_warp_barrier(kb_checks *c, uint32_t warp)
+void kb_checks_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
 {
-    uint32_t n = c->n_threads - warp * KB_WARP;
-    uint32_t lanes = n < KB_WARP ? (UINT32_C(1) << n) - 1 : UINT32_MAX;
     thread_record *of_lanes = c->threads + (size_t)warp * KB_WARP;
     uint32_t seen[KB_WARP] = {0};
     for (uint32_t l = 0; l < KB_WARP; l++) {

@@ -47,7 +47,7 @@ void kb_checks_free(kb_checks *checks);
 /* Of the block: it begins; all have come to a barrier; lanes to one of their warp. */
 void kb_checks_begin(kb_checks *checks);
 void kb_checks_barrier(kb_checks *checks);
-void kb_checks_warp_barrier(kb_checks *checks, uint32_t warp);
+void kb_checks_warp_barrier(kb_checks *checks, uint32_t warp, uint32_t lanes);
 
 /* A thread comes to the block's barrier, or to its end, while others may wait. */
 void kb_checks_arrive(kb_thread *thread);
@@ -67,8 +67,9 @@ void *kb_check_local(kb_thread *thread, void *memory, uint32_t which);
 /* an index before it is used; the access that follows tells of which array; */
 void kb_check_index(kb_thread *thread, int64_t index, int64_t extent, uint32_t axis);
 
-/* memory for an access of `size` bytes. `value` is what will be written there, or NULL; */
-void *kb_check_access(kb_thread *thread, const void *address, uint64_t size, uint32_t kind,
+/* memory for an access of `size` bytes; `how` is a kb_access. `value` is what will be written
+ * there, or NULL; */
+void *kb_check_access(kb_thread *thread, const void *given, uint64_t size, uint32_t how,
                       uint32_t site, const void *value);
 
 /* and a fence. */

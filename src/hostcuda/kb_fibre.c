@@ -10,6 +10,7 @@
 #include <sanitizer/tsan_interface.h>
 #elif defined(KB_FIBRE_ASAN)
 #include <pthread.h>
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -106,6 +107,7 @@ void kb_fibre_init(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *en
     fibre->stack = stack;
     fibre->stack_size = size;
     fibre->fake_stack = NULL;
+    __asan_unpoison_memory_region(stack, size); /* of a fibre that was left in the middle */
 #endif
 }
 

@@ -2,6 +2,7 @@
 #include "core/kb_memory.h"
 #include "core/kb_pool.h"
 #include "hostcuda/kb_check.h"
+#include "hostcuda/kb_float_mode.h"
 #include "hostcuda/kb_hostcuda.h"
 
 #include <pthread.h>
@@ -126,10 +127,12 @@ static void run_checked(launch *l, int64_t n_blocks)
 static void run_blocks(void *data, int64_t begin, int64_t end)
 {
     launch *l = data;
+    uint64_t mode = kb_float_mode_exact();
     if (l->code->blocks)
         l->code->blocks(l->parameters, l->sizes, begin, end);
     else
         run_fibres(l, begin, end);
+    kb_float_mode_restore(mode);
 }
 
 static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
@@ -155,6 +158,7 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     memcpy(l.sizes, sizes, sizeof l.sizes);
     if (!fits(&l, &n_blocks, &n_threads))
         return KB_CU_INVALID_VALUE;
+    uint64_t mode = kb_float_mode_exact();
     int64_t alone_max = code->blocks ? ALONE_MAX : ALONE_FIBRES_MAX;
     if (code->cooperative)
         run_cooperative(&l, n_blocks, n_threads);
@@ -164,6 +168,7 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
         run_blocks(&l, 0, n_blocks);
     else
         kb_pool_for(xla, n_blocks, run_blocks, &l);
+    kb_float_mode_restore(mode);
     if (!atomic_load(&l.faulted))
         return KB_CU_SUCCESS;
     memcpy(fault, l.fault, KB_FAULT_SIZE);

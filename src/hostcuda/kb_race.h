@@ -31,10 +31,10 @@ typedef struct kb_race_event {
 } kb_race_event;
 
 /* The access that this one conflicts with; or NULL. */
-const kb_race_party *kb_race_conflict(const kb_race_cell *cell, const kb_race_event *event);
+const kb_race_party *kb_race_conflict(const kb_race_cell *cell, const kb_race_event *now);
 
 /* Remembers the access. */
-void kb_race_note(kb_race_cell *cell, const kb_race_event *event);
+void kb_race_note(kb_race_cell *cell, const kb_race_event *now);
 
 /* Whether it was written since the block began. */
 static inline bool kb_race_was_written(const kb_race_cell *cell, uint32_t begun)

@@ -113,6 +113,7 @@ static bool watch_group(kb_range ranges[], uint32_t n, uint32_t group)
     for (uint32_t i = group; i < n; i++)
         if (ranges[i].group == group)
             unit = common_divisor(unit, first_byte(&ranges[i]) - first);
+    unit = unit ? unit : 1;
     kb_race_cell *cells = kb_calloc((end - first + unit - 1) / unit, sizeof *cells);
     ranges[group].owned = cells;
     for (uint32_t i = group; cells && i < n; i++) {

@@ -1,6 +1,8 @@
-/* Owns the names under which compiled kernels find the functions of kb_thread.h and kb_check.h. */
+/* Owns the names under which compiled kernels find the functions of kb_thread.h and kb_check.h, and
+ * a driver that plays a GPU the launch. */
 #include "hostcuda/kb_check.h"
 #include "hostcuda/kb_hostcuda.h"
+#include "hostcuda/kb_reshape.h"
 
 #define SYMBOL(name)                                                                               \
     {                                                                                              \
@@ -8,21 +10,11 @@
     }
 
 const kb_hostcuda_symbol kb_hostcuda_symbols[] = {
-    SYMBOL(kb_barrier),
-    SYMBOL(kb_barrier_reduce),
-    SYMBOL(kb_warp_barrier),
-    SYMBOL(kb_shuffle),
-    SYMBOL(kb_vote),
-    SYMBOL(kb_match),
-    SYMBOL(kb_active_mask),
-    SYMBOL(kb_grid_barrier),
-    SYMBOL(kb_yield),
-    SYMBOL(kb_print),
-    SYMBOL(kb_check_argument),
-    SYMBOL(kb_check_shared),
-    SYMBOL(kb_check_local),
-    SYMBOL(kb_check_index),
-    SYMBOL(kb_check_access),
-    SYMBOL(kb_check_fence),
+    SYMBOL(kb_barrier),     SYMBOL(kb_barrier_reduce), SYMBOL(kb_warp_barrier),
+    SYMBOL(kb_shuffle),     SYMBOL(kb_vote),           SYMBOL(kb_match),
+    SYMBOL(kb_active_mask), SYMBOL(kb_grid_barrier),   SYMBOL(kb_yield),
+    SYMBOL(kb_print),       SYMBOL(kb_check_argument), SYMBOL(kb_check_shared),
+    SYMBOL(kb_check_local), SYMBOL(kb_check_index),    SYMBOL(kb_check_access),
+    SYMBOL(kb_check_fence), SYMBOL(kb_reshape),        SYMBOL(kb_hostcuda_launch),
     {NULL, NULL},
 };

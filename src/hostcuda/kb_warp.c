@@ -104,7 +104,7 @@ static void finish(kb_block *b, uint32_t warp, uint32_t mask)
     kb_thread *lanes = lanes_of(b, warp);
     uint32_t present = mask & b->warps[warp].live;
     if (b->checks && lanes[__builtin_ctz(present)].call.kind == KB_WARP_BARRIER)
-        kb_checks_warp_barrier(b->checks, warp);
+        kb_checks_warp_barrier(b->checks, warp, present);
     for (uint32_t l = 0; l < KB_WARP; l++)
         if (present >> l & 1)
             lanes[l].result = result_of(lanes, present, l);

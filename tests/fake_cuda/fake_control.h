@@ -116,6 +116,8 @@ void fake_cuda_reset(void)
     state.n_launches = state.n_failures = state.fault = 0;
     free(state.fault_entry);
     state.fault_entry = NULL;
+    state.fault_text[0] = '\0';
+    state.stand_in = NULL;
     while (state.twins) {
         twin *next = state.twins->next;
         free(state.twins->entry);
@@ -196,6 +198,19 @@ void fake_cuda_set_twin(const char *entry, fake_cuda_twin *fn, void *data)
     pthread_mutex_unlock(&state.lock);
 }
 
+void fake_cuda_set_code(const void *cubin, size_t size, const char *entry, const char *digest,
+                        fake_cuda_execute *execute)
+{
+    pthread_mutex_lock(&state.lock);
+    state.codes = fake_code_new(cubin, size, entry, digest, execute, state.codes);
+    pthread_mutex_unlock(&state.lock);
+}
+
+const char *fake_cuda_fault_text(void)
+{
+    return state.fault_text;
+}
+
 void fake_cuda_set_cc(int device, int cc)
 {
     pthread_mutex_lock(&state.lock);
@@ -226,6 +241,13 @@ void *fake_cuda_stream_create(int device)
     state.streams = s;
     pthread_mutex_unlock(&state.lock);
     return s;
+}
+
+void fake_cuda_stand_in(void *handle)
+{
+    pthread_mutex_lock(&state.lock);
+    state.stand_in = find_stream(handle);
+    pthread_mutex_unlock(&state.lock);
 }
 
 void fake_cuda_set_active(int device, int active)
@@ -295,10 +317,15 @@ int fake_cuda_capture_replay(void *handle)
     if (!s || s->capture)
         return end(s ? CAPTURE_UNSUPPORTED : INVALID_HANDLE);
     const operation *o = s->recorded;
+    int fault = state.fault;
     pthread_mutex_unlock(&state.lock);
-    for (; o; o = o->next)
+    for (; o && !fault; o = o->next) {
         perform(o);
-    return KB_CU_SUCCESS;
+        pthread_mutex_lock(&state.lock);
+        fault = state.fault;
+        pthread_mutex_unlock(&state.lock);
+    }
+    return (kb_cu_result)fault;
 }
 
 #endif

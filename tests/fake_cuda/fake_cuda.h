@@ -1,5 +1,6 @@
 /* What CUDA's driver is to kernbridge, without a GPU: a shared library that plays libcuda.so.1.
- * "Device" memory is host memory; a launch is logged, and runs a twin where a test gave one.
+ * "Device" memory is host memory; a launch is logged, and executes the kernel's code for the CPU,
+ * or runs a twin, where a test gave one.
  *
  *     KERNBRIDGE_LIBCUDA=.../libfake_cuda.so
  *
@@ -26,11 +27,17 @@
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
 
+#include "core/kb_error.h"
+
+#include <stddef.h>
 #include <stdint.h>
 
 #define FAKE_CUDA_EXPORT __attribute__((visibility("default")))
 
-enum { FAKE_CUDA_WORDS = 256, FAKE_CUDA_NAME = 256 };
+enum { FAKE_CUDA_WORDS = 256, FAKE_CUDA_NAME = 256, FAKE_CUDA_DIGEST = 64 };
+
+/* What a launch does: none is known, a twin, or code for the CPU. */
+enum { FAKE_CUDA_NOTHING, FAKE_CUDA_TWIN, FAKE_CUDA_CODE };
 
 /* One call of cuLaunchKernelEx that succeeded. */
 typedef struct fake_cuda_launch {
@@ -46,6 +53,7 @@ typedef struct fake_cuda_launch {
     void *stream;
     int32_t device;
     uint32_t captured; /* into a graph instead of run */
+    uint32_t does;     /* FAKE_CUDA_NOTHING or another */
 } fake_cuda_launch;
 
 /* What a kernel does, on this thread, while its launch is called or its graph replayed. */
@@ -53,8 +61,15 @@ typedef void fake_cuda_twin(void *data, const char *entry, const uint32_t grid[3
                             const uint32_t block[3], uint32_t shared, uint32_t n_words,
                             const uint64_t *words);
 
-/* Forgets calls, launches, failures, faults, twins and captures. Libraries, contexts and streams
- * stay valid. */
+struct kb_xla_frame;
+
+/* Runs code for the CPU: kb_hostcuda_launch, which is not linked here. KB_INTERNAL is a fault. */
+typedef kb_status fake_cuda_execute(const char digest[FAKE_CUDA_DIGEST], const uint32_t sizes[6],
+                                    uint32_t shared, void *const *parameters,
+                                    const struct kb_xla_frame *xla, kb_error *err);
+
+/* Forgets calls, launches, failures, faults, twins and captures. Libraries, contexts, streams and
+ * code stay valid. */
 FAKE_CUDA_EXPORT void fake_cuda_reset(void);
 
 /* Calls of a function of the driver so far, failed ones included. */
@@ -78,6 +93,15 @@ FAKE_CUDA_EXPORT void fake_cuda_fault(const char *entry, int code);
  * away. */
 FAKE_CUDA_EXPORT void fake_cuda_set_twin(const char *entry, fake_cuda_twin *fn, void *data);
 
+/* From when this cubin is loaded, launches of its entry, whose parameters are words, execute the
+ * code with this digest; a twin of the entry's own goes first. A fault of the code is
+ * CUDA_ERROR_LAUNCH_FAILED from then on. */
+FAKE_CUDA_EXPORT void fake_cuda_set_code(const void *cubin, size_t size, const char *entry,
+                                         const char *digest, fake_cuda_execute *execute);
+
+/* What the last fault of executed code was; "" before. Valid until the next. */
+FAKE_CUDA_EXPORT const char *fake_cuda_fault_text(void);
+
 /* 10 * major + minor. Kernels that were loaded stay so. */
 FAKE_CUDA_EXPORT void fake_cuda_set_cc(int device, int cc);
 FAKE_CUDA_EXPORT void fake_cuda_set_best_block(int threads);
@@ -85,6 +109,10 @@ FAKE_CUDA_EXPORT void fake_cuda_set_best_block(int threads);
 /* The device's one context, and a new stream in it, which lives as long as the process. */
 FAKE_CUDA_EXPORT void *fake_cuda_context(int device);
 FAKE_CUDA_EXPORT void *fake_cuda_stream_create(int device);
+
+/* Until the reset the NULL stream is this one: calls on XLA's CPU platform come without a stream,
+ * and the default one cannot be captured. */
+FAKE_CUDA_EXPORT void fake_cuda_stand_in(void *stream);
 
 /* Whether the device's primary context is active, as if somebody had retained it; FAKE_CUDA_ACTIVE
  * devices are at the begin. And how many retain it now. */
@@ -101,7 +129,8 @@ FAKE_CUDA_EXPORT int fake_cuda_n_contexts(void);
 /* Captures what is enqueued on a stream into a graph: the result of the driver's function. As on
  * hardware nothing can be loaded meanwhile by a thread whose capture mode is not relaxed, and
  * waiting for the stream spoils the capture. The graph of the last capture that ended is replayed,
- * as often as wanted; a launch in it runs its twin and is not logged again. */
+ * as often as wanted, up to a launch that faults, whose code is the result; launches in it are not
+ * logged again. */
 FAKE_CUDA_EXPORT int fake_cuda_capture_begin(void *stream);
 FAKE_CUDA_EXPORT int fake_cuda_capture_end(void *stream);
 FAKE_CUDA_EXPORT int fake_cuda_capture_replay(void *stream);

@@ -29,6 +29,7 @@ struct fake_kernel {
     char *entry;
     uint32_t n_params;
     fake_param *params;
+    const struct fake_code *code; /* for the CPU; or NULL */
     uint32_t static_shared;
     int max_shared[FAKE_DEVICES_MAX]; /* dynamic, that a launch may ask for */
     bool loaded[FAKE_DEVICES_MAX];

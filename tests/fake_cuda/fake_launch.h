@@ -23,6 +23,8 @@ static kb_cu_result cuLibraryLoadData(kb_cu_library *loaded, const void *image, 
         return end(image ? INVALID_IMAGE : KB_CU_INVALID_VALUE);
     library *l = fake_checked(calloc(1, sizeof *l));
     *l = (library){state.libraries, kernels};
+    for (fake_kernel *k = kernels; k; k = k->next)
+        k->code = fake_find_code(state.codes, image, k->entry);
     state.libraries = l;
     *loaded = (kb_cu_library)l;
     return end(KB_CU_SUCCESS);
@@ -315,6 +317,8 @@ static kb_cu_result cuLaunchKernelEx(const kb_cu_launch *how, kb_cu_function han
     }
     f->kernel->loaded[f->device] = true;
     o->entry = copy_text(f->kernel->entry);
+    o->code = f->kernel->code;
+    o->launch.does = find_double(o, &(twin){0});
     read_parameters(o, f->kernel, parameters);
     const stream *s = find_stream(how->stream);
     o->launch.captured = s && s->capture == KB_CU_CAPTURE_ACTIVE;

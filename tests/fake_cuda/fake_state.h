@@ -5,6 +5,7 @@
 
 #include "cuda/kb_driver.h"
 
+#include "fake_code.h"
 #include "fake_cuda.h"
 #include "fake_image.h"
 
@@ -25,6 +26,7 @@ enum {
     INVALID_CLUSTER = 912,
     FAULT_FIRST = 700,
     FAULT_LAST = 719,
+    LAUNCH_FAILED = 719,
     CAPTURE_SPOILT = 2, /* a capture's status, beside KB_CU_CAPTURE_ACTIVE */
     NODE_COPY = 1,
     NODE_FILL = 2,
@@ -55,6 +57,7 @@ typedef struct operation {
     fake_cuda_launch launch;
     char *entry;
     uint64_t *words;
+    const fake_code *code; /* for the CPU; or NULL */
     kb_cu_address to, from;
     size_t pitch, width, height, item_size; /* in bytes, but width and height */
     unsigned int value;
@@ -91,9 +94,10 @@ static struct {
     bool initialized;
     int n_devices, best_block;
     context contexts[FAKE_DEVICES_MAX];
-    stream *streams;
+    stream *streams, *stand_in;
     library *libraries;
     twin *twins;
+    fake_code *codes;
     long calls[CALLS];
     struct {
         int call, nth, code;
@@ -102,6 +106,7 @@ static struct {
     char *fault_entry; /* whose next launch goes wrong, with this code; NULL: none */
     int fault_code;
     int fault; /* what every call answers; 0: none */
+    char fault_text[KB_ERROR_CAPACITY];
     int n_launches;
     fake_cuda_launch *launches[LOG_MAX];
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_devices = 2, .best_block = 256};
@@ -211,6 +216,7 @@ static bool is_default(const void *handle)
 static stream *find_stream(const void *handle)
 {
     stream *s = state.streams;
+    handle = handle ? handle : state.stand_in;
     while (s && s != handle)
         s = s->next;
     return s;
@@ -259,18 +265,22 @@ static fake_function *find_function(const void *handle, int device)
     return NULL;
 }
 
-/* The twin of an entry: its own, else the one for all. Here will be looked as well for one that
- * goes with the digest of the library's image. */
-static const twin *find_twin(const char *entry)
+/* What stands for a kernel: its own twin, else its code, else the twin for all. */
+static uint32_t find_double(const operation *o, twin *found)
 {
     const twin *all = NULL;
     for (const twin *t = state.twins; t; t = t->next) {
-        if (strcmp(t->entry, entry) == 0)
-            return t;
-        if (!*t->entry)
-            all = t;
+        if (*t->entry && strcmp(t->entry, o->entry) == 0) {
+            *found = *t;
+            return t->fn ? FAKE_CUDA_TWIN : FAKE_CUDA_NOTHING;
+        }
+        all = *t->entry ? all : t;
     }
-    return all;
+    if (o->code)
+        return FAKE_CUDA_CODE;
+    if (all)
+        *found = *all;
+    return all && all->fn ? FAKE_CUDA_TWIN : FAKE_CUDA_NOTHING;
 }
 
 static void free_operations(operation *o)
@@ -300,17 +310,40 @@ static void fill(const operation *o)
     }
 }
 
+static void run_code(const operation *o)
+{
+    const fake_cuda_launch *l = &o->launch;
+    const uint32_t sizes[] = {l->grid[0],  l->grid[1],  l->grid[2],
+                              l->block[0], l->block[1], l->block[2]};
+    void **parameters = fake_checked(calloc(l->n_words + 1, sizeof *parameters));
+    for (uint32_t i = 0; i < l->n_words; i++)
+        parameters[i] = &o->words[i];
+    kb_error err = {0};
+    kb_status status = o->code->execute(o->code->digest, sizes, l->shared, parameters, NULL, &err);
+    free(parameters);
+    if (status != KB_OK && status != KB_INTERNAL)
+        die("launch of %s: %s", o->entry, err.message);
+    if (status == KB_OK)
+        return;
+    pthread_mutex_lock(&state.lock);
+    state.fault = LAUNCH_FAILED;
+    memcpy(state.fault_text, err.message, sizeof state.fault_text);
+    pthread_mutex_unlock(&state.lock);
+}
+
 /* Without the lock: a twin may call us, and two threads may work at a time. */
 static void perform(const operation *o)
 {
     twin t = {0};
+    uint32_t does;
     switch (o->type) {
     case KB_CU_NODE_KERNEL:
         pthread_mutex_lock(&state.lock);
-        if (find_twin(o->entry))
-            t = *find_twin(o->entry);
+        does = find_double(o, &t);
         pthread_mutex_unlock(&state.lock);
-        if (t.fn)
+        if (does == FAKE_CUDA_CODE)
+            run_code(o);
+        else if (t.fn)
             t.fn(t.data, o->entry, o->launch.grid, o->launch.block, o->launch.shared,
                  o->launch.n_words, o->words);
         return;

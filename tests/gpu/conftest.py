@@ -1,4 +1,7 @@
-"""Tests that need a GPU which JAX can use; without one they are skipped, with the reason."""
+"""Tests that need a GPU which JAX can use; without one they are skipped, with the reason.
+
+With --on-cpu they run on the CPU, see tests/python/test_gpu_tests_on_cpu.py.
+"""
 
 import sys
 from pathlib import Path
@@ -19,10 +22,30 @@ except RuntimeError as e:
     GPUS, WHY = [], f"no GPU that JAX can use: {e}"
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption(
+        "--on-cpu", action="store_true", help="run these tests on the CPU, but those for GPUs alone"
+    )
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu_only(why): says nothing about kernels on CPUs")
+
+
+def pytest_collection_modifyitems(config, items):
+    on_cpu = config.getoption("--on-cpu")
     for item in items:
-        if WHY:
+        alone = item.get_closest_marker("gpu_only")
+        if on_cpu and alone:
+            item.add_marker(pytest.mark.skip(reason=alone.args[0]))
+        elif WHY and not on_cpu:
             item.add_marker(pytest.mark.skip(reason=WHY))
+
+
+@pytest.fixture(scope="session")
+def on_cpu(request):
+    """Whether these tests run on the CPU."""
+    return request.config.getoption("--on-cpu")
 
 
 @pytest.fixture

@@ -13,6 +13,20 @@ from numba import cuda
 
 S = jax.ShapeDtypeStruct
 NEEDS = {"triton": "jax_triton", "warp": "warp"}
+gpu_only = pytest.mark.gpu_only
+
+
+@pytest.fixture(scope="module", autouse=True)
+def numba_cuda_for_the_cpu(on_cpu):
+    """Where these tests run on the CPU, the same generators are its kernels of this name."""
+    if on_cpu:
+        operations.leaky_op.def_kernel("numba_cuda", "cpu", operations.leaky_numba_cuda)
+        operations.lif_op.def_kernel("numba_cuda", "cpu", operations.lif_numba_cuda)
+
+
+def alone(*backends):
+    """Backends whose kernels GPUs alone run."""
+    return [pytest.param(b, marks=gpu_only(f"{b} has no code for CPUs")) for b in backends]
 
 
 def need(backend):
@@ -21,27 +35,28 @@ def need(backend):
         pytest.skip(f"{package} is not installed")
 
 
-@pytest.mark.parametrize("backend", ["numba_cuda", "cuda_raw", "pallas", "triton", "warp"])
+@pytest.mark.parametrize("backend", ["numba_cuda", *alone("cuda_raw", "pallas", "triton", "warp")])
 def test_leaky_relu(backend):
     need(backend)
     operations.check_leaky(backend)
 
 
-@pytest.mark.parametrize("backend", ["numba_cuda", "cuda_raw"])
+@pytest.mark.parametrize("backend", ["numba_cuda", *alone("cuda_raw")])
 def test_lif_step(backend):
     operations.check_lif(backend)
 
 
 @pytest.mark.parametrize("backend", ["numba", "cpp"])
+@gpu_only("tests/python/test_seed_003.py runs these without a GPU")
 def test_the_same_operations_on_the_cpu_beside_a_gpu(backend):
     with jax.default_device(jax.devices("cpu")[0]):
         operations.check_leaky(backend)
         operations.check_lif(backend)
 
 
-def test_rules():
+def test_rules(on_cpu):
     x = jnp.linspace(-3.0, 3.0, 8)
-    backends = ["numba_cuda", "cuda_raw"]
+    backends = ["numba_cuda"] if on_cpu else ["numba_cuda", "cuda_raw"]
     checks = check_rules(operations.leaky_op, x, alpha=0.1, backends=backends)
     assert {c.status for c in checks} == {"passed"}
     V = jnp.linspace(-75, -50, 9)
@@ -49,6 +64,7 @@ def test_rules():
     assert {c.status for c in checks} == {"passed"}
 
 
+@gpu_only("switches between backends, of which CPUs run one")
 def test_switching_reaches_jitted_functions():
     traces = []
 

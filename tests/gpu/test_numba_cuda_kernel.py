@@ -214,6 +214,7 @@ def test_more_shared_memory_than_there_is_is_an_error_at_compile_time():
         jax.jit(op).lower(x, x).compile()
 
 
+@pytest.mark.gpu_only("a CPU runs as many blocks of a cooperative launch as are asked for")
 def test_a_failed_launch_names_kernel_grid_and_block():
     op = kernbridge.numba_cuda_kernel(
         add, S((10,), F32), grid=1_000_000, block=1024, cooperative=True
@@ -227,11 +228,13 @@ def test_a_failed_launch_names_kernel_grid_and_block():
         op(x, x).block_until_ready()
 
 
-CHECK = jax.export.DisabledSafetyCheck.custom_call("kernbridge.cuda.graph")
+CHECKS = [
+    jax.export.DisabledSafetyCheck.custom_call(f"kernbridge.cuda.{t}") for t in ("graph", "host")
+]
 
 
 def test_export():
-    exported = jax.export.export(jax.jit(elementwise(add)), disabled_checks=[CHECK])(
+    exported = jax.export.export(jax.jit(elementwise(add)), disabled_checks=CHECKS)(
         S((16,), F32), S((16,), F32)
     )
     x = jnp.arange(16, dtype=F32)
@@ -241,7 +244,7 @@ def test_export():
 
 def test_symbolic_shapes():
     (n,) = jax.export.symbolic_shape("n")
-    exported = jax.export.export(jax.jit(elementwise(add)), disabled_checks=[CHECK])(
+    exported = jax.export.export(jax.jit(elementwise(add)), disabled_checks=CHECKS)(
         S((n,), F32), S((n,), F32)
     )
     for size in (1, 255, 1000):
@@ -282,6 +285,7 @@ def test_random_states_are_taken_as_their_words():
     assert not np.array_equal(first, second)
 
 
+@pytest.mark.gpu_only("debug=True is launched by Numba, which needs a GPU")
 def test_a_debugged_kernel_is_launched_by_numba_and_raises():
     @cuda.jit(debug=True, opt=False)
     def checked(x, factor, out):
@@ -308,6 +312,7 @@ def test_a_debugged_kernel_is_launched_by_numba_and_raises():
         )
 
 
+@pytest.mark.gpu_only("Numba compiles a declared signature at once, for the GPU that is there")
 def test_declared_signatures_are_checked():
     @cuda.jit("void(float32[:], float32[:])")
     def declared(x, out):

@@ -1,10 +1,10 @@
-"""A GPU for tests on CPUs: the fake libcuda, and a twin that runs kernels thread by thread.
+"""A GPU for tests on CPUs: the fake libcuda, which executes kernels of Numba-CUDA.
 
 `install` is called before kernbridge is imported: GPU operations then have the CPU platform too,
-and go the whole way (lowering, program, frame, plan, driver) to a fake driver. The twin takes the
-words of a launch apart as the compiled entry does, and calls the kernel's Python function once per
-thread.
-Kernels with barriers or shared memory are beyond it.
+and go the whole way (lowering, program, frame, plan, driver) to a fake driver. With each kernel
+that is compiled from then on, or found in the cache, the driver gets its code for the CPU, which a
+launch executes. One that CPUs do not run is in `REFUSED`; its launches do nothing. CUDA C++ has no
+code for the CPU: a test may give the driver a twin, a function of its own.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-import types
-from itertools import product
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-WORDS, NAME = 256, 256
+WORDS, NAME, DIGEST = 256, 256, 64
+NOTHING, TWIN, CODE = range(3)  # what a launch does
+REFUSED: dict[str, str] = {}  # entries that CPUs do not run, and why
 
 
 class Launch(ctypes.Structure):
@@ -41,6 +42,7 @@ class Launch(ctypes.Structure):
         ("stream", ctypes.c_void_p),
         ("device", ctypes.c_int32),
         ("captured", ctypes.c_uint32),
+        ("does", ctypes.c_uint32),
     ]
 
 
@@ -90,6 +92,65 @@ def install() -> None:
     if library is not None:
         os.environ["KERNBRIDGE_LIBCUDA"] = library
         os.environ["KERNBRIDGE_TEST_CUDA"] = "1"
+        execute_kernels()
+
+
+def execute_kernels() -> None:
+    """From now on, give the driver the code of kernels that kernbridge compiles or finds."""
+    from kernbridge import _cuda_compile
+
+    if _cuda_compile._find is not _find:
+        _real["find"], _real["compile"] = _cuda_compile._find, _cuda_compile._compile_protected
+        _cuda_compile._find, _cuda_compile._compile_protected = _find, _compile_protected
+
+
+_real: dict[str, Any] = {}
+_compiled: list[Any] = []  # of Numba-CUDA: the kernel that `_find` is to compile
+
+
+def _compile_protected(label, kernel, parameters, batched, architecture, symbol):
+    compiled, opened = _real["compile"](label, kernel, parameters, batched, architecture, symbol)
+    _compiled.append(compiled)
+    return compiled, opened
+
+
+def _find(label, kernel, parameters, batched, identity, fingerprint, architectures):
+    from kernbridge import KernelCompilationError, _cuda_compile, _cuda_on_cpu
+
+    _compiled.clear()
+    function = _real["find"](
+        label, kernel, parameters, batched, identity, fingerprint, architectures
+    )
+    if function.images[0][0] == _cuda_on_cpu.CC:
+        return function
+    if not _compiled:  # its cubin was in the cache, which keeps nothing else of a compilation
+        symbol = _cuda_compile._symbol(kernel, identity)
+        given = tuple(
+            replace(p, read_only=p.read_only and i not in function.opened)
+            for i, p in enumerate(parameters)
+        )
+        with _cuda_on_cpu.without_nvvm():
+            _compiled.append(
+                _cuda_compile._compile_once(label, kernel, given, batched, architectures[0], symbol)
+            )
+    try:
+        (image,) = _cuda_on_cpu.artefact(label, _compiled.pop(), ()).blobs
+    except KernelCompilationError as e:
+        REFUSED[function.entry] = str(e)
+    else:
+        _give_code(function, image)
+    return function
+
+
+def _give_code(function, image: bytes) -> None:
+    from kernbridge import _core, _cuda_on_cpu
+
+    _cuda_on_cpu.compile_image(image)
+    execute = ctypes.c_void_p(_core.host_symbols()["kb_hostcuda_launch"])
+    digest, entry = image[:DIGEST], function.entry.encode()
+    library = ctypes.CDLL(os.environ["KERNBRIDGE_LIBCUDA"])
+    for _, cubin in function.images:
+        library.fake_cuda_set_code(cubin, ctypes.c_size_t(len(cubin)), entry, digest, execute)
 
 
 class FakeDriver:
@@ -99,17 +160,9 @@ class FakeDriver:
         self.library = ctypes.CDLL(os.environ["KERNBRIDGE_LIBCUDA"])
         self.library.fake_cuda_get_launch.restype = ctypes.POINTER(Launch)
         self.library.fake_cuda_calls.restype = ctypes.c_long
+        self.library.fake_cuda_fault_text.restype = ctypes.c_char_p
         self.library.fake_cuda_reset()
-        self.failures: list[BaseException] = []
-        self._twin = _TWIN(self._run_twin)
-        self.library.fake_cuda_set_twin(b"", self._twin, None)
-
-    def _run_twin(self, *launch) -> None:
-        try:
-            run_twin(*launch)
-        except BaseException as e:  # ctypes would print it, and go on
-            self.failures.append(e)
-            raise
+        execute_kernels()
 
     def calls(self, function: str) -> int:
         """Calls of a driver function so far."""
@@ -123,6 +176,27 @@ class FakeDriver:
         """The next launch succeeds, and faults while it runs."""
         self.library.fake_cuda_fault(b"", code)
 
+    @contextmanager
+    def capture(self):
+        """Record what is enqueued on XLA's stream; gives a function that replays it."""
+        self.library.fake_cuda_stream_create.restype = ctypes.c_void_p
+        stream = ctypes.c_void_p(self.library.fake_cuda_stream_create(0))
+
+        def replay() -> None:
+            code = self.library.fake_cuda_capture_replay(stream)
+            assert code == 0, code
+
+        self.library.fake_cuda_stand_in(stream)
+        assert self.library.fake_cuda_capture_begin(stream) == 0
+        yield replay
+        assert self.library.fake_cuda_capture_end(stream) == 0
+        self.library.fake_cuda_stand_in(None)
+
+    @property
+    def fault_text(self) -> str:
+        """What the last fault of a kernel was."""
+        return self.library.fake_cuda_fault_text().decode()
+
     @property
     def launches(self) -> list[Launch]:
         """Launches so far."""
@@ -130,119 +204,10 @@ class FakeDriver:
         return [self.library.fake_cuda_get_launch(i).contents for i in range(n)]
 
     def close(self) -> None:
-        """Forget everything; raises what kernels raised."""
+        """Forget everything; sees to it that Numba's kernels were executed."""
+        from kernbridge import _cuda_compile
+
+        kernels = {f.entry for f in _cuda_compile._functions.values()} - REFUSED.keys()
+        idle = {launch.entry.decode() for launch in self.launches if launch.does == NOTHING}
         self.library.fake_cuda_reset()
-        if self.failures:
-            raise self.failures[0]
-
-
-class _Index:
-    def __init__(self, x: int, y: int, z: int) -> None:
-        self.x, self.y, self.z = x, y, z
-
-
-class _Atomic:
-    @staticmethod
-    def add(array, index, value):
-        before = array[index]
-        array[index] += value
-        return before
-
-
-class _Cuda:
-    """`numba.cuda` as one thread sees it."""
-
-    def __init__(self, grid, block) -> None:
-        self.gridDim, self.blockDim = _Index(*grid), _Index(*block)
-        self.atomic = _Atomic()
-
-    def place(self, block, thread) -> None:
-        self.blockIdx, self.threadIdx = _Index(*block), _Index(*thread)
-
-    def grid(self, ndim):
-        at = [
-            b * n + t
-            for b, n, t in zip(
-                vars(self.blockIdx).values(),
-                vars(self.blockDim).values(),
-                vars(self.threadIdx).values(),
-                strict=True,
-            )
-        ]
-        return at[0] if ndim == 1 else tuple(at[:ndim])
-
-    def gridsize(self, ndim):
-        sizes = [self.gridDim.x * self.blockDim.x, self.gridDim.y * self.blockDim.y]
-        return sizes[0] if ndim == 1 else tuple(sizes[:ndim])
-
-
-def _function_of(entry: str):
-    from kernbridge import _cuda_compile
-
-    for function in _cuda_compile._functions.values():
-        if function.entry == entry:
-            return function
-    raise LookupError(entry)
-
-
-def _array(address: int, dtype, shape, strides):
-    if 0 in shape:
-        return np.zeros(shape, dtype)
-    reach = dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    memory = (ctypes.c_char * reach).from_address(address)
-    return np.ndarray(shape, dtype, memory, 0, strides)
-
-
-def _compact(shape, item_size):
-    strides, step = [], item_size
-    for n in reversed(shape):
-        strides.insert(0, step)
-        step *= n
-    return tuple(strides)
-
-
-def _take(parameter, words, batched: bool, z: int):
-    """One argument of the kernel, taken off the list of words."""
-    own = [words.pop(0) for _ in range(parameter.n_words(batched))]
-    if parameter.kind == "scalar":
-        return (
-            np.array(own, np.uint64)
-            .view(np.uint8)[: parameter.dtype.itemsize]
-            .view(parameter.dtype)[0]
-        )
-    address = own.pop(0)
-    if batched:
-        address += z * own.pop(0)
-    if parameter.kind == "loaded":
-        return _array(address, parameter.dtype, (1,), (0,))[0]
-    shape = tuple(own[: parameter.ndim])
-    strides = tuple(own[parameter.ndim :]) or _compact(shape, parameter.dtype.itemsize)
-    array = _array(address, parameter.dtype, shape, strides)
-    if parameter.read_only:
-        array.flags.writeable = False
-    return array
-
-
-def run_twin(_data, entry, grid, block, _shared, n_words, words) -> None:
-    """What a launch does."""
-    function = _function_of(entry.decode())
-    given, grid, block = words[:n_words], grid[:3], block[:3]
-    cuda = _Cuda(grid, block)
-    code = function.kernel().py_func
-    cells = [
-        types.CellType(cuda) if getattr(c.cell_contents, "__name__", "") == "numba.cuda" else c
-        for c in code.__closure__ or ()
-    ]
-    space = {**code.__globals__, "cuda": cuda}
-    run = types.FunctionType(code.__code__, space, None, code.__defaults__, tuple(cells))
-    opened = set(function.opened)
-    for z in range(grid[2] if function.batched else 1):
-        left = list(given)
-        arguments = [_take(p, left, function.batched, z) for p in function.parameters]
-        for i in opened:
-            arguments[i].flags.writeable = True
-        slices = [0] if function.batched else range(grid[2])
-        for bz, by, bx in product(slices, range(grid[1]), range(grid[0])):
-            for tz, ty, tx in product(range(block[2]), range(block[1]), range(block[0])):
-                cuda.place((bx, by, bz), (tx, ty, tz))
-                run(*arguments)
+        assert not idle & kernels, "launches of these did nothing"

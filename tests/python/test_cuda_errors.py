@@ -132,6 +132,31 @@ def test_sync_names_the_guilty_launch(run_debugged):
     assert "earlier" not in printed
 
 
+def test_sync_names_the_launch_whose_threads_cannot_go_on(run_debugged):
+    printed = run_debugged(
+        """
+@cuda.jit
+def stuck(x, out):
+    if cuda.threadIdx.x < 16:
+        cuda.syncwarp(0xFFFFFFFF)
+    else:
+        out[0] = cuda.shfl_sync(0xFFFFFFFF, x[0], 0)
+
+jax.block_until_ready(wrap(increment)(x))
+op = kernbridge.numba_cuda_kernel(stuck, S((8,), jnp.float32), grid=1, block=32)
+attempt(op, x)
+attempt(wrap(increment), x)
+print(driver.fault_text)
+""",
+        "sync",
+    ).splitlines()
+    assert "numba_cuda_kernel 'stuck': launch of " in printed[0]
+    assert "cuStreamSynchronize failed: CUDA_ERROR_LAUNCH_FAILED" in printed[0]
+    assert "'increment': " in printed[1]
+    assert "CUDA_ERROR_LAUNCH_FAILED" in printed[1]
+    assert "neither can go on" in printed[2]
+
+
 def test_poison_finds_what_nobody_writes(run_debugged):
     printed = run_debugged(
         """

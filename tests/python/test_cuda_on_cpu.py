@@ -248,6 +248,16 @@ def plain(x, out):
     out[cuda.threadIdx.x] = cuda.laneid
 
 refused(exotic, "inline PTX (mov.u32 $0, %clock;)")
+@cuda.jit(debug=True, opt=False)
+def debugged(x, out):
+    out[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+
+try:
+    numba_cuda_kernel(debugged, S((32,), jnp.float32), grid=1, block=32)(jnp.ones(32))
+except kernbridge.KernelNotAvailableError as e:
+    assert "debugged" in str(e) and "debug=True" in str(e) and "check=True" in str(e), e
+else:
+    raise SystemExit("not refused")
 try:
     config.set_cuda_on_cpu("sometimes")
 except ValueError as e:
@@ -280,6 +290,7 @@ np.testing.assert_array_equal(jax.vmap(f)(jnp.stack([x, -x])), 2 * jnp.stack([x,
 np.testing.assert_array_equal(jax.grad(lambda x: (f(x) ** 2).sum())(x), 8 * x)
 op.def_kernel("jnp", "cpu", lambda outs: lambda x: x + 100)
 np.testing.assert_array_equal(f(x), x + 100)
+np.testing.assert_array_equal(op(x, outs=S(x.shape, x.dtype), backend="numba_cuda"), 2 * x)
 """)
 
 
@@ -307,3 +318,32 @@ assert "numba" not in sys.modules
 """,
         KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so",
     )
+
+
+def test_subnormal_numbers_stay(run):
+    """XLA takes them for 0, and CUDA does not; afterwards XLA computes as before."""
+    run("""
+@cuda.jit
+def tenth(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] / np.float32(10)
+
+@cuda.jit
+def tenth_in_turns(x, out):
+    i = cuda.grid(1)
+    cuda.syncthreads()
+    if i < out.size:
+        out[i] = x[i] / np.float32(10)
+
+for n in (64, 100_000):
+    x = np.full(n, 1e-37, np.float32) * np.float32(0.01)
+    want = x / np.float32(10)
+    assert want[0] != 0
+    for kernel in (tenth, tenth_in_turns):
+        op = numba_cuda_kernel(kernel, S((n,), jnp.float32), launch_dims=n)
+        flushed = jax.jit(lambda x: (op(x), x * np.float32(0.1)))
+        got, of_xla = flushed(x)
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(of_xla, jax.jit(lambda x: x * np.float32(0.1))(x))
+""")

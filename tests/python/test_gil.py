@@ -55,7 +55,6 @@ def test_a_recorded_callable_is_launched_while_another_thread_holds_the_gil(gate
         add[1, 8, stream](x, x, temporary)
         add[1, 8, stream](temporary, x, out)
 
-    gpu.library.fake_cuda_set_twin(b"", None, None)  # the twin is Python
     op = kernbridge.numba_cuda_callable(run, S((5,), jnp.float32), record="always")
     x = jnp.arange(5.0)
     compiled = gate.compile(op, x)

@@ -1,0 +1,84 @@
+"""Numba-CUDA's own tests, with every launch of a kernel run by kernbridge on the CPU."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "numba_cuda"
+sys.path.insert(0, str(FOLDER))
+
+import suite  # noqa: E402
+
+pytestmark = pytest.mark.once
+
+LEAST_SHARE = 0.8
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return suite.expected()
+
+
+@pytest.fixture(scope="module")
+def outcomes(expected):
+    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+    if not suite.modules():
+        pytest.skip("this Numba-CUDA comes without its tests")
+    return suite.run(suite.modules(), expected)
+
+
+def test_every_module_is_listed(expected):
+    if not suite.modules():
+        pytest.skip("Numba-CUDA's tests are not installed")
+    listed = expected["modules"].keys() | suite.exclusions(expected).keys()
+    assert set(suite.modules()) <= listed
+
+
+def test_every_exclusion_names_a_construct_that_has_a_reason(expected):
+    assert expected["excluded"].keys() == expected["constructs"].keys()
+    assert all(expected["constructs"].values())
+
+
+def test_share_is_not_less_than_recorded(outcomes, expected, capsys):
+    with capsys.disabled():
+        print("\n" + suite.summary(outcomes))
+    failed = [f"{o.test}: {o.message[-300:]}" for o in outcomes if o.kind == suite.FAILED]
+    assert suite.share(outcomes) >= max(expected["share"], LEAST_SHARE), "\n".join(failed)
+
+
+def test_no_module_gives_fewer_results(outcomes, expected):
+    now = suite.by_module(outcomes)
+    fewer = [
+        f"{name}: {now.get(name, {}).get(suite.PASSED, 0)} passed, {was[suite.PASSED]} before"
+        for name, was in expected["modules"].items()
+        if now.get(name, {}).get(suite.PASSED, 0) < was.get(suite.PASSED, 0)
+    ]
+    assert not fewer, "\n".join(fewer)
+
+
+def test_documented_errors_name_the_construct(outcomes):
+    documented = [o for o in outcomes if o.kind == suite.DOCUMENTED]
+    assert documented
+    assert all("does not run on CPUs" in o.why for o in documented)
+
+
+def test_a_process_that_dies_costs_one_test(tmp_path, monkeypatch):
+    """`os.abort` in a test: the others of its batch are run all the same."""
+    (tmp_path / "dying.py").write_text(
+        "import os, unittest\n"
+        "class T(unittest.TestCase):\n"
+        "    def test_a(self): pass\n"
+        "    def test_b(self): os.abort()\n"
+        "    def test_c(self): pass\n"
+    )
+    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+    monkeypatch.setattr(suite, "TESTS", "dying")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    lines = suite._batch(tmp_path / "results", ["T"], {})
+    outcomes = {line["end"]: line["outcome"] for line in lines}
+    assert outcomes == {
+        "dying.T.test_a": "passed",
+        "dying.T.test_b": "failed",
+        "dying.T.test_c": "passed",
+    }
