@@ -19,6 +19,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy
+
+if not hasattr(numpy, "row_stack"):
+    numpy.row_stack = numpy.vstack  # numba-cuda 0.30 reads it; numpy 2.5 removed it
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 

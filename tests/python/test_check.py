@@ -1,7 +1,7 @@
 """The checked mode of CUDA kernels on the CPU.
 
-It finds the faults that tests/corpus/faults.py plants in kernels, and none in the kernels as they
-are.
+It finds the faults that tests/cuda_corpus/faults.py plants in kernels, and none in the kernels as
+they are.
 
 Each test is a program of its own, see test_cuda_on_cpu.
 """
@@ -17,7 +17,7 @@ pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 TESTS = str(Path(__file__).parents[1])
 sys.path.insert(0, TESTS)
 
-from corpus import case, faults  # noqa: E402
+from cuda_corpus import case, faults  # noqa: E402
 
 pytestmark = pytest.mark.once
 CPU = {"KERNBRIDGE_LIBCUDA": "/nowhere/libcuda.so"}
@@ -73,13 +73,13 @@ def run_corpus(run_python, tmp_path):
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_planted_faults_are_found_and_the_process_lives(part, run_corpus, tmp_path):
-    run_corpus(f"from corpus.faults import check; check({part}, {PARTS}, {str(tmp_path)!r})")
+    run_corpus(f"from cuda_corpus.faults import check; check({part}, {PARTS}, {str(tmp_path)!r})")
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_clean_kernels_run_with_the_values_of_a_gpu(part, run_corpus):
     groups = case.GROUPS[part::PARTS]
-    run_corpus(f"from corpus.faults import check_clean; check_clean(*{groups!r})")
+    run_corpus(f"from cuda_corpus.faults import check_clean; check_clean(*{groups!r})")
 
 
 def test_every_kind_of_fault_is_planted():

@@ -1,5 +1,6 @@
 """Numba-CUDA's own tests, with every launch of a kernel run by kernbridge on the CPU."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def test_a_process_that_dies_costs_one_test(tmp_path, monkeypatch):
     )
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     monkeypatch.setattr(suite, "TESTS", "dying")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     lines = suite._batch(tmp_path / "results", ["T"], {})
     outcomes = {line["end"]: line["outcome"] for line in lines}
     assert outcomes == {

@@ -4,6 +4,11 @@ import atexit
 import json
 import os
 
+import numpy
+
+if not hasattr(numpy, "row_stack"):
+    numpy.row_stack = numpy.vstack  # numba-cuda 0.30 reads it; numpy 2.5 removed it
+
 import on_cpu
 import stand_ins
 

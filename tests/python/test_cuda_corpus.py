@@ -1,4 +1,4 @@
-"""The kernels of tests/corpus on the CPU: a GPU's values, and bugs that they must notice.
+"""The kernels of tests/cuda_corpus on the CPU: a GPU's values, and bugs that they must notice.
 
 Each group is a program of its own, since this process has a fake driver that takes GPU calls.
 """
@@ -14,7 +14,7 @@ pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 TESTS = str(Path(__file__).parents[1])
 sys.path.insert(0, TESTS)
 
-from corpus import bugs, case  # noqa: E402
+from cuda_corpus import bugs, case  # noqa: E402
 
 pytestmark = pytest.mark.once
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.once
 def test_gives_the_values_of_a_gpu_and_notices_bugs(group, run_python, tmp_path):
     printed = run_python(
         f"import sys; sys.path.insert(0, {TESTS!r})\n"
-        f"from corpus.check import check; check({group!r})",
+        f"from cuda_corpus.check import check; check({group!r})",
         KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so",
         KERNBRIDGE_CACHE_DIR=str(tmp_path / "cache"),
     )

@@ -1,4 +1,7 @@
-"""Keep what a GPU gives for every kernel of the corpus: `python -m corpus.keep --into corpus`."""
+"""Keep what a GPU gives for every kernel of the corpus.
+
+In tests/: `python -m cuda_corpus.keep --into cuda_corpus`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of tests/corpus give on this GPU what is kept of another."""
+"""The kernels of tests/cuda_corpus give on this GPU what is kept of another."""
 
 import sys
 from pathlib import Path
@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("numba.cuda")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from corpus.case import cases
-from corpus.check import VALUES, kept
+from cuda_corpus.case import cases
+from cuda_corpus.check import VALUES, kept
 
 
 @pytest.mark.usefixtures("x64")

@@ -14,7 +14,7 @@ from .bugs import planted
 from .case import Case, cases
 
 VALUES = Path(__file__).with_name("values.npz")
-KEEP = "run `python -m corpus.keep --into corpus` in tests/ on a machine with a GPU"
+KEEP = "run `python -m cuda_corpus.keep --into cuda_corpus` in tests/ on a machine with a GPU"
 
 
 def kept(case: Case, values: np.lib.npyio.NpzFile) -> list[np.ndarray]:
