@@ -584,3 +584,13 @@ def test_no_python_at_run_time(module):
     for _ in range(10):
         f(x).block_until_ready()
     assert kernbridge._core.python_entries() == before
+
+
+def test_a_library_of_fast_math_leaves_subnormal_numbers_to_python(run_python):
+    run_python(f"""
+import jax.numpy as jnp, kernbridge, subprocess, sys
+module = kernbridge.load_cpp_inline("fast", {AXPY!r}, extra_cflags=["-ffast-math"])
+assert module.increment is not None
+smallest = 5e-324
+assert smallest + 0.0 != 0
+""")
