@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import host_driver
-from kernbridge import _core, _cuda_host_ir, _cuda_on_cpu
+from kernbridge import _core, _cuda_on_cpu
 from kernbridge._errors import KernelCompilationError
 from stand_ins import reads
 
@@ -85,8 +85,6 @@ def _image(library: Any, cc: Any = None) -> bytes:
     cc = library._ensure_cc(cc)
     if cc not in library._cubin_cache:
         try:
-            if library.use_cooperative:
-                raise _cuda_host_ir.refused(library.name, "cuda.cg.this_grid")
             with global_compiler_lock:
                 image, _ = _cuda_on_cpu.image_of(library.name, library, library._entry_name)
         except KernelCompilationError as e:
