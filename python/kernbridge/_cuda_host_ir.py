@@ -36,7 +36,7 @@ _UNSUPPORTED = (  # what a call means, by the beginning of its name
     ("", "a function that is not there on CPUs"),
 )
 
-_THREAD_SHARED, _THREAD_REGISTERS = 48, 0  # offsets in kb_thread
+_THREAD_SHARED = 48  # its offset in kb_thread
 _ALIGNMENT = 16  # of shared arrays, at least
 
 

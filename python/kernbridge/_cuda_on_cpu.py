@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kernbridge._cuda_host_checks import Checks
 
 CC = 1000  # of images for the CPU, as src/hostcuda/kb_hostcuda.h has it
-TARGET = "kernbridge.cuda.host"
 CACHE_KIND = "cuda_host_object"
 OBJECT_FORMAT = 1
 
@@ -120,10 +119,13 @@ def compile_image(image: bytes) -> None:
         form = by_threads + ("@kb_grid_barrier(" in text)
         stack, shared = (_number(engine, f"kb_{what}_size") for what in ("stack", "shared"))
         address = engine.get_function_address("kb_fibre" if by_threads else "kb_blocks")
-        checked = "\n@kb_check_table = " in text
-        table = engine.get_global_value_address("kb_check_table") if checked else 0
+        table = engine.get_global_value_address("kb_check_table") if _is_checked(text) else 0
         _core.add_host_code(digest.encode(), address, form, shared, stack, table)
         _engines[digest] = engine
+
+
+def _is_checked(text: str) -> bool:
+    return "\n@kb_check_table = " in text
 
 
 def _check_symbols(text: str) -> None:
@@ -172,8 +174,8 @@ def _optimised(text: str, machine: Any) -> bytes:
     module.triple = llvm.get_default_triple()
     module.data_layout = str(machine.target_data)
     module.verify()
-    checked = "\n@kb_check_table = " in text  # where each access is a call, little can be gained
-    options = llvm.create_pipeline_tuning_options(speed_level=1 if checked else 3)
+    # Where each access is a call, little can be gained.
+    options = llvm.create_pipeline_tuning_options(speed_level=1 if _is_checked(text) else 3)
     options.loop_vectorization = options.slp_vectorization = True
     options.loop_interleaving = True
     builder = llvm.create_pass_builder(machine, options)

@@ -26,7 +26,7 @@ struct kb_checks {
     thread_record *threads;
     void **locals; /* of thread i from i * n_local on */
     kb_race_cell *shared_cells;
-    size_t n_shared_cells, shared_size;
+    size_t shared_size;
     uint32_t epoch, begun, time; /* of barriers; when the block began; of fences and atomics */
 };
 
