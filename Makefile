@@ -1,16 +1,20 @@
 # make demo    sets up what it needs and runs the main job: a spiking network with its own kernels
-# make test    sets up what it needs and runs every test: C under sanitizers, Python on two JAX versions
+# make test    sets up what it needs and runs the tests: C under sanitizers, Python on three JAX versions
+# make test-all  the same with everything that takes long; prints first how long it takes
 # make check   format, lint, types
 # make bench   per-call cost and threads, against a floor and against peers
 # make gpu     everything that a machine with a GPU runs (no network needed; uses its own Python)
 
 PYTHON      ?= python3
 OLDEST_JAX  ?= 0.8.0
+# The newest JAX needs a newer Python than the oldest that kernbridge supports.
+NEXT_PYTHON ?= $(shell tests/find_python 3.12)
 JOBS        ?= 2
 PYTEST_ARGS ?=
 BUILD       := build
 VENV        := $(BUILD)/venv
 OLDEST      := $(BUILD)/venv-oldest
+NEXT        := $(BUILD)/venv-next
 DIST        := $(BUILD)/dist
 SITE        := $(BUILD)/site
 
@@ -19,22 +23,38 @@ SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo test test-core test-newest test-oldest check bench gpu clean
+.PHONY: demo test test-all test-core test-newest test-oldest test-next check bench gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
 
-test: test-core test-oldest test-newest
+PYTEST := -m pytest -n $(JOBS) --dist worksteal
+BRIEF  := not exhaustive
+OTHERS := not once and not exhaustive
+
+test: test-core test-oldest test-next test-newest
+
+test-all:
+	@echo "test-all: about 75 minutes on two cores"
+	$(MAKE) test OTHERS="" BRIEF="" KB_FUZZ_SECONDS="$${KB_FUZZ_SECONDS:-120}"
 
 test-core: $(VENV)/test.stamp
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" \
 	  tests/core/run
 
 test-newest: $(VENV)/test.stamp
-	$(VENV)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	$(VENV)/bin/python $(PYTEST) -m "$(BRIEF)" $(PYTEST_ARGS)
 
 test-oldest: $(OLDEST)/test.stamp
-	$(OLDEST)/bin/python -m pytest -n $(JOBS) -m "not once" $(PYTEST_ARGS)
+	$(OLDEST)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
+
+ifeq ($(NEXT_PYTHON),)
+test-next:
+	@echo "skipped: test-next, because no Python 3.12 or later is on PATH or in pyenv's folder (set NEXT_PYTHON=)"
+else
+test-next: $(NEXT)/test.stamp
+	$(NEXT)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
+endif
 
 check: $(VENV)/check.stamp
 	$(VENV)/bin/ruff format --check .
@@ -58,7 +78,8 @@ $(DIST)/wheel.stamp: $(SOURCES) | $(VENV)/python.stamp
 	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(DIST) .
 	touch $@
 
-$(VENV)/python.stamp $(OLDEST)/python.stamp: %/python.stamp:
+$(NEXT)/python.stamp: PYTHON := $(NEXT_PYTHON)
+$(VENV)/python.stamp $(OLDEST)/python.stamp $(NEXT)/python.stamp: %/python.stamp:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kernbridge needs Python 3.11 or later; set PYTHON=")'
 	$(PYTHON) -m venv $*
 	$*/bin/python -m pip install --quiet --upgrade pip
@@ -77,4 +98,9 @@ $(OLDEST)/test.stamp: $(DIST)/wheel.stamp $(OLDEST)/python.stamp
 	$(OLDEST)/bin/python -m pip install --quiet "$$(echo $(DIST)/*.whl)[test]" \
 	  jax==$(OLDEST_JAX) jaxlib==$(OLDEST_JAX)
 	$(OLDEST)/bin/python -m pip install --quiet --no-deps --force-reinstall $(DIST)/*.whl
+	touch $@
+
+$(NEXT)/test.stamp: $(DIST)/wheel.stamp $(NEXT)/python.stamp
+	$(NEXT)/bin/python -m pip install --quiet "$$(echo $(DIST)/*.whl)[test]"
+	$(NEXT)/bin/python -m pip install --quiet --no-deps --force-reinstall $(DIST)/*.whl
 	touch $@

@@ -13,6 +13,8 @@ from jax import lax
 from kernbridge import _benchmark_measure, benchmark, numba_kernel
 from kernbridge._benchmark_measure import prepare
 
+pytestmark = pytest.mark.once
+
 S = jax.ShapeDtypeStruct
 x = jnp.arange(3.0) + 1
 

@@ -12,7 +12,7 @@ import pytest
 from kernbridge import _core, _cuda_compile
 
 cuda = pytest.importorskip("numba.cuda")
-pytestmark = pytest.mark.usefixtures("gpu")
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("gpu")]
 S = jax.ShapeDtypeStruct((4,), jnp.float32)
 
 

@@ -7,6 +7,8 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
+pytestmark = pytest.mark.once
+
 HEAD = """
 import math, warnings
 import jax, jax.numpy as jnp, numba, numpy as np

@@ -24,6 +24,8 @@ from numba import njit
 from numba.core.cpu_options import FastMathOptions, ParallelOptions
 from numba.extending import intrinsic, overload, register_jitable
 
+pytestmark = pytest.mark.once
+
 Point = namedtuple("Point", "x y")
 Swapped = namedtuple("Point", "y x")
 Color = enum.Enum("Color", {"RED": 1, "BLUE": 2})

@@ -12,6 +12,8 @@ from kernbridge import _core, _fingerprint, _numba_cpu, numba_kernel
 from kernbridge._numba_compile import Signature
 from kernels import add
 
+pytestmark = pytest.mark.once
+
 S = jax.ShapeDtypeStruct
 x = jnp.arange(3, dtype=jnp.float32)
 F, D = ("float32", 1), ("float64", 1)

@@ -20,6 +20,7 @@ ARGUMENTS = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
 def test_examples_run(example, tmp_path):
     command = [sys.executable, str(example), *ARGUMENTS.get(example.name, [])]
@@ -31,7 +32,13 @@ def test_examples_run(example, tmp_path):
         assert "Exact" in done.stdout
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(p, marks=() if p.name == "README.md" else pytest.mark.once, id=p.name)
+        for p in DOCUMENTS
+    ],
+)
 def test_code_in_documents_runs(document, run_python, request):
     blocks = re.findall(r"^```python\n(.*?)^```", document.read_text(), re.M | re.S)
     assert blocks or document.name == "how-it-works.md"
@@ -50,6 +57,7 @@ def test_code_in_documents_runs(document, run_python, request):
 WITH_EXAMPLES = ["_numba_cpu", "config", "_load_cpp", "_load_binary", "_cache_limit", "_cache"]
 
 
+@pytest.mark.once
 def test_the_docstring_examples_run(run_python):
     source = "import doctest, importlib\n"
     source += f"modules = [importlib.import_module('kernbridge.' + n) for n in {WITH_EXAMPLES}]\n"
@@ -130,6 +138,7 @@ def test_every_dtype_of_xla_is_known():
     assert names["int4"] == (21, 4)
 
 
+@pytest.mark.once
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler for the floor")
 def test_benchmarks_run_and_save_their_figures(tmp_path):
     for script, arguments in (

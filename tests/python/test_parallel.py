@@ -6,6 +6,8 @@ import sys
 import numba
 import pytest
 
+pytestmark = pytest.mark.once
+
 PROGRAM = """
 import threading
 import jax, jax.numpy as jnp, numba, numpy as np
