@@ -28,6 +28,7 @@ from kernbridge._errors import (
     KernelToolchainError,
     MathError,
     NvccNotFoundError,
+    UnknownVersionError,
     UnsupportedArchError,
     UnsupportedOperationError,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "RuleCheck",
     "RuleCheckError",
     "SourceFunction",
+    "UnknownVersionError",
     "UnsupportedArchError",
     "UnsupportedOperationError",
     "XLACustomKernel",

@@ -20,6 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from kernbridge import _jax_inside
+
 
 class BenchmarkTimes(NamedTuple):
     """Seconds per call over the runs of a function, and what it returned."""
@@ -129,7 +131,7 @@ def prepare(fn: Callable[..., Any], data: Sequence[Any], n_batch_per_run: int) -
     n_consts = len(closed.consts)
 
     def evaluate(*operands: Any) -> list[Any]:
-        results = jax.core.eval_jaxpr(closed.jaxpr, operands[:n_consts], *operands[n_consts:])
+        results = _jax_inside.eval_jaxpr(closed.jaxpr, operands[:n_consts], *operands[n_consts:])
         return [_strongly_typed(result) for result in results]
 
     avals, results_tree = jax.tree.flatten(shapes)

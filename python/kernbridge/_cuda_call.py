@@ -52,10 +52,11 @@ class PlannedFrontend:
 
 def check_dispatcher(entry_point: str, kernel: Any) -> None:
     """Refuse what is not a kernel of `numba.cuda.jit`."""
-    from numba.cuda.dispatcher import CUDADispatcher
+    from kernbridge import _numba_cuda_inside
 
     hint = "decorate it with @numba.cuda.jit"
-    if isinstance(kernel, CUDADispatcher):
+    if isinstance(kernel, _numba_cuda_inside.dispatcher.CUDADispatcher):
+        _numba_cuda_inside.check_dispatcher(kernel)
         if not kernel.targetoptions.get("device"):
             return
         hint = "a device function is called by kernels; decorate it without device=True"

@@ -14,12 +14,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from llvmlite import ir
-from numba.cuda import cgutils, cudaimpl, dispatcher, target
-from numba.cuda.core.errors import NumbaDebugInfoWarning
-
 from kernbridge._cuda_entry import Parameter
 from kernbridge._cuda_host_checks import Argument, Checks
+from kernbridge._llvmlite_inside import ir
+from kernbridge._numba_cuda_inside import (
+    NumbaDebugInfoWarning,
+    cgutils,
+    cudaimpl,
+    dispatcher,
+    target,
+)
 
 _overloads: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 _internal: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _cache, _cuda_toolchain, _debug
-from kernbridge._errors import KernelCompilationError
+from kernbridge._errors import KernelCompilationError, UnknownVersionError
 
 if TYPE_CHECKING:
     from kernbridge._cuda_entry import Parameter
@@ -256,7 +256,7 @@ def _compile_protected(
         )
         try:
             return _compile_once(label, kernel, given, batched, architecture, symbol)
-        except _ReturnsValue:
+        except (_ReturnsValue, UnknownVersionError):
             raise
         except Exception as e:
             return e
@@ -292,10 +292,9 @@ def _compile_once(
     architecture: tuple[int, int],
     symbol: str,
 ) -> Any:
-    from numba import cuda
-    from numba.core import types
-
     from kernbridge import _cuda_entry, _cuda_on_cpu, _lift_imports, _numba_readonly
+    from kernbridge._numba_cuda_inside import cuda
+    from kernbridge._numba_inside import types
 
     options = dict(kernel.targetoptions)
     function = _lift_imports.lift(kernel.py_func, label)
@@ -330,7 +329,7 @@ def _compile_once(
 
 
 def _kernel_class() -> Any:
-    from numba.cuda import dispatcher
+    from kernbridge._numba_cuda_inside import dispatcher
 
     return dispatcher._Kernel
 
@@ -339,7 +338,7 @@ def _compiler_cc(major: int, minor: int) -> Any:
     """A compute capability as this Numba-CUDA's code library takes it."""
     import inspect
 
-    from numba.cuda.cudadrv import nvrtc
+    from kernbridge._numba_cuda_inside import nvrtc
 
     takes_suffix = len(inspect.signature(nvrtc.get_arch_option).parameters) > 2
     return (major, minor, "") if takes_suffix else (major, minor)
@@ -357,14 +356,8 @@ class _Device:
 @contextmanager
 def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     """Let Numba compile for this architecture, whatever GPU there is, or none."""
-    from numba.cuda import codegen, dispatcher
-
     from kernbridge import _cuda_ranges
-
-    try:
-        from numba.cuda.core.compiler_lock import global_compiler_lock
-    except ImportError:
-        from numba.core.compiler_lock import global_compiler_lock
+    from kernbridge._numba_cuda_inside import codegen, dispatcher, global_compiler_lock
 
     library = codegen.CUDACodeLibrary
     with global_compiler_lock:
@@ -390,7 +383,7 @@ def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
 
 
 def _refusal(label: str, parameters: Sequence[Parameter], error: Exception) -> Exception:
-    if isinstance(error, KernelCompilationError):
+    if isinstance(error, (KernelCompilationError, UnknownVersionError)):
         return error
     remedy = _cuda_toolchain.explain(error)
     what = ", ".join(p.describe() for p in parameters)

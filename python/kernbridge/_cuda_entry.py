@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import cuda
-from numba.core import types
-from numba.cuda import cgutils
-from numba.cuda.extending import intrinsic
-from numba.cuda.np import numpy_support
+
+from kernbridge._llvmlite_inside import ir
+from kernbridge._numba_cuda_inside import cgutils, cuda, intrinsic, numpy_support
+from kernbridge._numba_inside import types
 
 
 @dataclass(frozen=True, slots=True)

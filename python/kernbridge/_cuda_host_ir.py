@@ -60,23 +60,19 @@ def refused(label: str, construct: str) -> KernelCompilationError:
 
 def printed(modules: Any) -> list[str]:
     """LLVM IR with opaque pointers, which LLVM wants; Numba-CUDA prints typed ones for NVVM."""
-    import llvmlite.ir._utils as utils
-    import llvmlite.ir.types as types
+    from kernbridge import _llvmlite_inside
+    from kernbridge._numba_cuda_inside import global_compiler_lock
 
-    typed, cached = types.ir_layer_typed_pointers_enabled, utils._StrCaching.__str__
-    types.ir_layer_typed_pointers_enabled = False
-    utils._StrCaching.__str__ = lambda self: self._to_string()
-    try:
+    _llvmlite_inside.check_for_cuda_on_cpu()
+    with global_compiler_lock, _llvmlite_inside.opaque_pointers():
         return [str(module) for module in modules]
-    finally:
-        types.ir_layer_typed_pointers_enabled, utils._StrCaching.__str__ = typed, cached
 
 
 class _SharedArrays:
     """Where each shared array begins in a block's shared memory: static ones, then the others."""
 
     def __init__(self, modules: Any, checks: Checks | None) -> None:
-        import llvmlite.binding as llvm
+        from kernbridge._llvmlite_inside import binding as llvm
 
         layout = llvm.create_target_data("e-m:e-i64:64-i128:128-f80:128-n8:16:32:64-S128")
         self.offsets: dict[str, int] = {}
@@ -158,7 +154,7 @@ def _assembled(label: str, found: re.Match[str]) -> str:
 
 def machine() -> Any:
     """LLVM's target machine of this process."""
-    import llvmlite.binding as llvm
+    from kernbridge._llvmlite_inside import binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -172,7 +168,7 @@ def machine() -> Any:
 
 def _inlined(texts: list[str], entry: str) -> Any:
     """The kernel as one function."""
-    import llvmlite.binding as llvm
+    from kernbridge._llvmlite_inside import binding as llvm
 
     whole = None
     for text in texts:

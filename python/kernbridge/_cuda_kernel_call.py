@@ -18,6 +18,7 @@ from kernbridge._cuda_program import Fill, Program, Value, Word
 from kernbridge._cuda_toolchain import has_fake_driver
 from kernbridge._errors import KernelError
 from kernbridge._jax import NativeCall
+from kernbridge._jax_inside import Tracer
 from kernbridge._source_attributes import Attribute
 from kernbridge._source_tail import Function, Parameter
 from kernbridge._spec import ArrayType, Call, call_with_shapes
@@ -244,7 +245,7 @@ def _bytes_of(label: str, p: Parameter, size: int, value: Any) -> bytes:
     """Of a value for a parameter whose type only the compiler knows."""
     if isinstance(value, bytes):
         return value
-    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+    if isinstance(value, jax.Array) and not isinstance(value, Tracer):
         value = np.asarray(value)[()]
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tobytes()

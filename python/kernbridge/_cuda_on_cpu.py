@@ -32,7 +32,7 @@ class _NoNvvm:
     """What Numba-CUDA asks of libNVVM while it makes LLVM IR: two constants."""
 
     def __init__(self) -> None:
-        from numba.cuda.cudadrv import nvvm
+        from kernbridge._numba_cuda_inside import nvvm
 
         self.data_layout = nvvm._datalayout
 
@@ -43,8 +43,7 @@ class _NoNvvm:
 @contextmanager
 def without_nvvm() -> Iterator[None]:
     """Stop Numba-CUDA at LLVM IR, for which no CUDA library is needed. Under Numba's lock."""
-    from numba.cuda import codegen
-    from numba.cuda.cudadrv import nvvm
+    from kernbridge._numba_cuda_inside import codegen, nvvm
 
     library, whole = codegen.CUDACodeLibrary, nvvm.NVVM
     assemble = library.get_asm_str
@@ -101,8 +100,10 @@ def image_of(
 
 def compile_image(image: bytes) -> None:
     """Make machine code of an image, unless this process did."""
-    import llvmlite.binding as llvm
+    from kernbridge import _llvmlite_inside
+    from kernbridge._llvmlite_inside import binding as llvm
 
+    _llvmlite_inside.check_for_cuda_on_cpu()
     digest, text = image[:-1].decode().split("\n", 1)
     with _lock:
         if digest in _engines:
@@ -130,7 +131,7 @@ def _is_checked(text: str) -> bool:
 
 def _check_symbols(text: str) -> None:
     """Refuse an image that calls what is not here: LLVM would call a wrong address."""
-    import llvmlite.binding as llvm
+    from kernbridge._llvmlite_inside import binding as llvm
 
     for name in re.findall(r"^declare [^@\n]*@\"?([\w.$]+)", text, flags=re.M):
         if not name.startswith("llvm.") and not llvm.address_of_symbol(name):
@@ -146,8 +147,8 @@ def _number(engine: Any, name: str) -> int:
 
 def _object_code(digest: str, text: str, machine: Any) -> bytes:
     """Of an image, as this processor has it; kept on disk."""
-    import llvmlite
-    import llvmlite.binding as llvm
+    from kernbridge import _llvmlite_inside
+    from kernbridge._llvmlite_inside import binding as llvm
 
     features = llvm.get_host_cpu_features().flatten()
     made_of = (
@@ -156,7 +157,7 @@ def _object_code(digest: str, text: str, machine: Any) -> bytes:
         machine.triple,
         llvm.get_host_cpu_name(),
         features,
-        llvmlite.__version__,
+        _llvmlite_inside.version,
         llvm.llvm_version_info,
     )
     key = hashlib.sha256(repr(made_of).encode()).digest()
@@ -168,7 +169,7 @@ def _object_code(digest: str, text: str, machine: Any) -> bytes:
 
 
 def _optimised(text: str, machine: Any) -> bytes:
-    import llvmlite.binding as llvm
+    from kernbridge._llvmlite_inside import binding as llvm
 
     module = llvm.parse_assembly(text)
     module.triple = llvm.get_default_triple()

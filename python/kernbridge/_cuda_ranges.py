@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
+from kernbridge._llvmlite_inside import ir
 
 _PREFIX = "llvm.nvvm.read.ptx.sreg."
 _X, _YZ = 2**31 - 1, 65536

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
-from jax.core import ShapedArray
 
 from kernbridge import _jax, _kernel_choice, _kernel_primitive, _kernel_rules, _selection
+from kernbridge._jax_inside import ShapedArray
 from kernbridge._kernel_choice import Bound, Choice
 from kernbridge._kernel_table import KernelTable
 from kernbridge._operation import as_operands, refuse_non_arrays

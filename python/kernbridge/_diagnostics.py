@@ -97,16 +97,12 @@ def _versions(report: _Report) -> None:
 def _jax(report: _Report) -> None:
     import jax
 
+    from kernbridge import _jax_inside
+
     rows = report.section("JAX")
     rows.append(("jax_platforms", jax.config.jax_platforms or "chosen by JAX"))
     # Asking for devices starts the backends, and a GPU's takes most of its memory.
-    try:
-        from jax._src import xla_bridge
-
-        started = xla_bridge.backends_are_initialized()
-    except (ImportError, AttributeError):
-        started = False
-    if started or jax.config.jax_platforms == "cpu":
+    if _jax_inside.has_started() or jax.config.jax_platforms == "cpu":
         try:
             value = ", ".join(sorted({d.platform for d in jax.devices()}))
             value = f"{value}: {len(jax.devices())} devices"

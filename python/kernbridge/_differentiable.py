@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jax.interpreters import ad, batching, mlir
-
 from kernbridge import _jax
+from kernbridge._jax_inside import ad, batching, mlir
 from kernbridge._levels import NONE, Levels, to_front, vmapped
 from kernbridge._rules import Rules, differentiate
 from kernbridge._spec import Call

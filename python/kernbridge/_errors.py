@@ -14,6 +14,10 @@ BrainEventError = KernbridgeError
 """The name that BrainEvent gives to its base."""
 
 
+class UnknownVersionError(KernbridgeError):
+    """A package that kernbridge builds on lacks a name that it needs."""
+
+
 class MathError(KernbridgeError):
     """A mathematical operation got operands that it has no meaning for."""
 

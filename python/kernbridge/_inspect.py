@@ -70,7 +70,7 @@ class Inspection:
 
 def inspect_host(name: str, library: Any) -> Inspection:
     """Of a Numba library for the CPU."""
-    from llvmlite import binding
+    from kernbridge._llvmlite_inside import binding
 
     llvm_ir, assembly = library.get_llvm_str(), library.get_asm_str()
     return Inspection(name, "cpu", llvm_ir, assembly, architecture=binding.get_host_cpu_name())

@@ -84,10 +84,9 @@ def _instead(owner: Any, name: str, handler: str = "") -> None:
 
 
 def _install() -> None:
-    from numba import cuda
-    from numba.cuda.cudadrv import driver
-    from numba.cuda.dispatcher import CUDADispatcher, _LaunchConfiguration
+    from kernbridge._numba_cuda_inside import cuda, dispatcher, driver
 
+    CUDADispatcher = dispatcher.CUDADispatcher
     elsewhere = {
         "__getitem__": CUDADispatcher,
         "configure": CUDADispatcher,
@@ -99,16 +98,14 @@ def _install() -> None:
     for name in _handlers:
         if name != "launch":
             _instead(elsewhere.get(name, cuda), name)
-    _instead(_LaunchConfiguration, "__call__", "launch")
+    _instead(dispatcher._LaunchConfiguration, "__call__", "launch")
 
 
 def _install_for_streams() -> None:
-    from numba import cuda
-    from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
-    from numba.cuda.dispatcher import CUDADispatcher
+    from kernbridge._numba_cuda_inside import DeviceNDArrayBase, cuda, dispatcher
 
     for name in ("__getitem__", "configure", "forall"):
-        _instead(CUDADispatcher, name)
+        _instead(dispatcher.CUDADispatcher, name)
     for name in ("device_array", "device_array_like"):
         _instead(cuda, name)
     _instead(DeviceNDArrayBase, "_default_stream")

@@ -1,14 +1,8 @@
-"""kernbridge's JAX primitive: abstract evaluation, lowering, batching, no derivatives.
-
-The one module that touches names which JAX does not promise. They sit behind one guarded import;
-where a future JAX lacks one, varying-axes types and effects are given up with a warning, and the
-rest works.
-"""
+"""kernbridge's JAX primitive: abstract evaluation, lowering, batching, no derivatives."""
 
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -16,56 +10,16 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import ShapedArray
-from jax.interpreters import ad, batching, mlir
-from jax.sharding import PartitionSpec
 
-from kernbridge import _core, _debug
+from kernbridge import _core, _debug, _jax_inside
 from kernbridge._cuda_toolchain import has_fake_driver
-from kernbridge._errors import KernbridgeWarning, KernelNotAvailableError
+from kernbridge._errors import KernelNotAvailableError
+from kernbridge._jax_inside import Primitive, ShapedArray, ad, batching, mlir
 from kernbridge._levels import Dim, Levels, to_front
 from kernbridge._spec import ArrayType, Call
 
 BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
 PROGRAM_CARRIED_MAX = 64 * 1024  # larger ones only travel in exported programs
-
-try:
-    from jax._src import core as _jax_core
-    from jax._src import effects as _jax_effects
-
-    Primitive = _jax_core.Primitive
-    _standard_vma_rule = _jax_core.standard_vma_rule
-    _current_mesh_sharding = _jax_core.get_cur_mesh_sharding
-    _match_varying_axes = (
-        getattr(_jax_core, "auto_insert_reshard", None) or _jax_core.standard_insert_pvary
-    )
-
-    class _KernelEffect(_jax_effects.Effect):
-        """Keeps a call whose outputs nobody reads."""
-
-        def __str__(self) -> str:
-            return "kernbridge"
-
-    for _set in (
-        _jax_effects.lowerable_effects,
-        _jax_effects.control_flow_allowed_effects,
-        _jax_effects.custom_derivatives_allowed_effects,
-        _jax_effects.remat_allowed_effects,
-    ):
-        _set.add_type(_KernelEffect)
-    _kernel_effect = _KernelEffect()
-    HAS_INSIDES = True
-except (ImportError, AttributeError) as _missing:
-    from jax.extend.core import Primitive  # type: ignore[no-redef]  # takes 30 ms to import
-
-    HAS_INSIDES = False
-    warnings.warn(
-        f"kernbridge does not know this JAX ({jax.__version__}): {_missing}. Operations work; "
-        "has_side_effect= and the checks of shard_map (check_vma) do not. "
-        "Look for a newer kernbridge.",
-        KernbridgeWarning,
-        stacklevel=2,
-    )
 
 
 class NativeCall(NamedTuple):
@@ -115,7 +69,9 @@ call_p = new_primitive("kernbridge_call")
 
 def match_varying(operands: Sequence[Any]) -> Sequence[Any]:
     """The operands, each varying over all manual mesh axes that any of them varies over."""
-    return _match_varying_axes(*operands) if operands and HAS_INSIDES else operands
+    if not operands or not _jax_inside.HAS_INSIDES:
+        return operands
+    return _jax_inside.match_varying_axes(*operands)
 
 
 def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Array]:
@@ -136,27 +92,16 @@ def abstract(
 ) -> Any:
     """Abstract outputs of a call on abstract operands, for `define_abstract`."""
     avals = [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in outs]
-    if not HAS_INSIDES:
+    varying = _jax_inside.varying_axes(label, operands)
+    if not _jax_inside.HAS_INSIDES:
         return avals
-    varying = _standard_vma_rule(label, *operands)
-    effects = {_kernel_effect} if has_side_effect else set()
-    return [_on_mesh(aval, varying) for aval in avals], effects
-
-
-def _on_mesh(aval: Any, axes: frozenset[Any]) -> Any:
-    """The output as the mesh in use sees it: whole on every device, varying over manual `axes`."""
-    sharding = _current_mesh_sharding(PartitionSpec(*[None] * aval.ndim))
-    if not axes:
-        return aval.update(sharding=sharding)
-    if hasattr(_jax_core, "ManualAxisType"):
-        manual = _jax_core.ManualAxisType(varying=axes)
-        return aval.update(sharding=sharding, manual_axis_type=manual)
-    return aval.update(sharding=sharding, vma=axes)
+    effects = {_jax_inside.kernel_effect} if has_side_effect else set()
+    return [_jax_inside.on_mesh(aval, varying) for aval in avals], effects
 
 
 def define_abstract(primitive: Any, rule: Any) -> None:
     """Let a rule that ends in `abstract` describe the outputs of a primitive."""
-    if HAS_INSIDES:
+    if _jax_inside.HAS_INSIDES:
         primitive.def_effectful_abstract_eval(rule)
     else:
         primitive.def_abstract_eval(rule)
@@ -168,7 +113,7 @@ define_abstract(call_p, _abstract_eval)
 def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
     if platform not in frontend.platforms:
         _refuse_platform(ctx, frontend)
-    for_export = ctx.module_context.lowering_parameters.for_export
+    for_export = _jax_inside.is_for_export(ctx)
     types = [
         ArrayType(call.levels.own_shape(i, aval.shape), np.dtype(aval.dtype))
         for i, aval in enumerate(ctx.avals_in)
@@ -221,7 +166,7 @@ def _with_all_levels(
 
 
 def _refuse_platform(ctx: Any, frontend: Frontend) -> None:
-    platform = ", ".join(ctx.module_context.platforms)
+    platform = ", ".join(_jax_inside.platforms_of(ctx))
     where = " or ".join(frontend.platforms)
     remedy = (
         "Commit its inputs to the CPU, jax.device_put(x, jax.devices('cpu')[0]), or run the "

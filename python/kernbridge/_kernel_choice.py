@@ -11,6 +11,7 @@ import numpy as np
 
 from kernbridge import _selection
 from kernbridge._errors import KernelFallbackExhaustedError
+from kernbridge._jax_inside import Tracer
 from kernbridge._levels import NONE, Levels
 
 
@@ -105,7 +106,7 @@ def exact_keywords(name: str, keywords: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _exact(name: str, keyword: str, value: Any) -> Any:
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         raise TypeError(
             f"{name!r}: keyword {keyword!r} is traced, {value.aval}, and must be known while "
             f"tracing, since kernels are made for its value. Make it static, jax.jit(f, "

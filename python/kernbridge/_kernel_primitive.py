@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import ShapedArray
-from jax.interpreters import ad, batching, mlir
 
 from kernbridge import _jax
 from kernbridge._errors import (
@@ -23,6 +21,7 @@ from kernbridge._errors import (
     KernelError,
     KernelFallbackExhaustedError,
 )
+from kernbridge._jax_inside import Primitive, ShapedArray, ad, batching, mlir, platforms_of
 from kernbridge._kernel_choice import Bound, KernelEntry, listed
 from kernbridge._levels import looped, to_front, vmapped
 from kernbridge._rules import differentiate
@@ -35,7 +34,7 @@ OURS = "kernbridge"  # the parameter that users' functions do not see
 LOOPED = frozenset(("warp",))  # batches itself by shapes that it infers: one slice at a time
 
 
-class KernelPrimitive(_jax.Primitive):  # type: ignore[misc, valid-type]
+class KernelPrimitive(Primitive):  # type: ignore[misc, valid-type]
     """May be bound with the user's parameters alone, as rules do that users write."""
 
     operation: XLACustomKernel
@@ -120,9 +119,7 @@ def _no_kernel(operation: XLACustomKernel, platform: str) -> str:
 
 
 def _lower_elsewhere(operation: XLACustomKernel, ctx: Any, *_: Any, **__: Any) -> Any:
-    raise KernelFallbackExhaustedError(
-        _no_kernel(operation, ", ".join(ctx.module_context.platforms))
-    )
+    raise KernelFallbackExhaustedError(_no_kernel(operation, ", ".join(platforms_of(ctx))))
 
 
 def _why(operation: XLACustomKernel, entry: KernelEntry, error: Exception) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.interpreters import ad
 
+from kernbridge._jax_inside import ad
 from kernbridge._levels import to_front
 from kernbridge._rules import zero_tangent
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._errors import KernbridgeWarning, KernelCompilationError
+from kernbridge._errors import KernbridgeWarning, KernelCompilationError, UnknownVersionError
 from kernbridge._jax import NativeCall
 from kernbridge._numba_params import Assignment, KernelParameters
 
@@ -160,7 +160,7 @@ class Compiler:
 
     def _refuse_result(self, result: Any) -> None:
         """A kernel's results are its output arrays."""
-        from numba.core import types
+        from kernbridge._numba_inside import types
 
         if result != types.none:
             raise TypeError(
@@ -170,8 +170,7 @@ class Compiler:
 
     def _types(self, signature: Signature, writable: frozenset[int]) -> list[Any]:
         """Numba types of the buffers; inputs outside `writable` are read-only."""
-        import numba
-        from numba.core import types
+        from kernbridge._numba_inside import numba, types
 
         n_inputs = len(signature.inputs)
         result = []
@@ -222,6 +221,8 @@ class Compiler:
                 [buffer_types[b] for b in assignment.positional],
                 {name: buffer_types[b] for name, b in assignment.named},
             )
+        except UnknownVersionError:
+            raise
         except Exception as e:
             return e
         if _numba_readonly.may_write(overload):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -224,17 +223,20 @@ class NumbaCpu:
 
 def _check_dispatcher(kernel: Any) -> None:
     try:
-        from numba.core.registry import CPUDispatcher
+        import numba
     except ImportError as e:
         raise ImportError(
             "numba_kernel needs Numba, which cannot be imported: pip install numba"
         ) from e
-    if isinstance(kernel, CPUDispatcher):
+    from kernbridge import _numba_inside
+
+    if isinstance(kernel, _numba_inside.CPUDispatcher):
+        _numba_inside.check_dispatcher(kernel)
         return
     hint = "decorate it with @numba.njit"
     if "CUDADispatcher" in type(kernel).__name__:
         hint = "a numba.cuda.jit kernel belongs to numba_cuda_kernel"
-    elif callable(kernel) and sys.modules["numba"].config.DISABLE_JIT:
+    elif callable(kernel) and numba.config.DISABLE_JIT:
         hint = "NUMBA_DISABLE_JIT is set, which turns numba.njit off"
     raise TypeError(
         f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "

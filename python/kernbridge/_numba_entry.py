@@ -16,11 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
-from llvmlite import binding, ir
-from numba.core import compiler, errors, types
-from numba.core.caching import NullCache
-from numba.core.compiler_lock import global_compiler_lock
+from kernbridge._llvmlite_inside import binding, ir
+from kernbridge._numba_inside import (
+    NullCache,
+    compiler,
+    errors,
+    global_compiler_lock,
+    numba,
+    types,
+)
 
 _INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)

@@ -27,7 +27,7 @@ def describe(
     """
     if exception is not None:
         return f"{type(exception).__name__}: {exception} (in the kernel at {source})"
-    from numba.core import serialize
+    from kernbridge._numba_inside import serialize
 
     if arguments is not None:
         kind, args, place = serialize.runtime_build_excinfo_struct(pickle, arguments)
@@ -52,6 +52,6 @@ def _words(kind: Any, args: Any, place: Any, source: str) -> str:
 @functools.cache
 def install() -> None:
     """Give the decoder to the core; once, when the first kernel is compiled."""
-    from numba.core.runtime import _nrt_python
+    from kernbridge._numba_inside import runtime
 
-    _core.set_decoder(describe, _nrt_python.c_helpers["Free"])
+    _core.set_decoder(describe, runtime.c_helpers["Free"])

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from numba.core import ir, types
+
+from kernbridge._numba_inside import ir, types
 
 _ALIASING = (np.ascontiguousarray, np.asfortranarray, np.fill_diagonal)
 _SUSPECT_NAMES = frozenset(

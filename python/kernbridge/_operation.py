@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge import _jax
+from kernbridge import _jax, _jax_inside
 from kernbridge._spec import ArrayType, Call, OperationSpec
 
 if TYPE_CHECKING:
@@ -163,6 +163,8 @@ def _static_call(
     outputs = spec.outputs_for(inputs, scalars)
     frontend.check(inputs, scalars, outputs.types)
     spec.check_aliases(inputs, outputs.types)
+    if not outputs.types:
+        _jax_inside.require_insides(f"{spec.label} has no outputs, hence a side effect")
     call = Call(
         outs=outputs.types,
         scalars=names,

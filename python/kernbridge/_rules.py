@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.interpreters import ad, batching, mlir
 
 from kernbridge._jax import abstract, define_abstract, match_varying, new_primitive
+from kernbridge._jax_inside import ad, batching, mlir
 from kernbridge._levels import Levels, to_front, vmapped
 from kernbridge._spec import ArrayType
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable
 
-import jax
+from kernbridge import _jax_inside
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 _ALIASES = {"cuda": "gpu", "rocm": "gpu"}
 
-_context = jax.make_user_context(default_value=None)
-_set_global = getattr(_context, "set_global", None) or _context._obj.set_global  # JAX before 0.10
+_set_global = _jax_inside.new_user_context()
 
 _lock = threading.RLock()
 _backends: dict[str, str] = {}

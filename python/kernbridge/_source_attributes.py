@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from kernbridge._jax_inside import Tracer
+
 
 class Attribute(NamedTuple):
     """One attribute of a function."""
@@ -52,7 +54,7 @@ def check_names(
 def encode(label: str, attribute: Attribute, value: Any) -> bytes:
     """The bytes of one attribute."""
     name, kind = attribute
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         raise TypeError(
             f"{label}: attribute {name!r} is traced, and attributes are static: pass a number that "
             f"is known while tracing (jax.jit(..., static_argnames={name!r})), or make it an input"

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from kernbridge import _jax_inside
 from kernbridge._levels import NONE, Dim, Levels
 
 VMAP_METHODS = (
@@ -118,6 +119,8 @@ class OperationSpec:
         aliases = _read_aliases(label, input_output_aliases or {})
         if isinstance(outputs, Outputs):
             _check_output_indices(label, aliases, len(outputs.types))
+        if has_side_effect:
+            _jax_inside.require_insides(f"{label} has has_side_effect=True")
         for name, rule in (("jvp", jvp), ("vjp", vjp)):
             if rule is not None:
                 keywords = "".join(f", {a}=..." for a in attributes)

@@ -1,0 +1,111 @@
+"""The names of Numba that kernbridge uses, looked up once.
+
+No other module imports them. Imported only when a kernel is wrapped or compiled, since Numba takes
+time to import.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernbridge import _versions
+
+NAMES = (
+    "numba.core.caching.NullCache",
+    "numba.core.callconv.CPUCallConv.get_function_type",
+    "numba.core.codegen.JITCPUCodegen.create_library",
+    "numba.core.codegen.JITCPUCodegen.set_env",
+    "numba.core.codegen.JITCodeLibrary.add_ir_module",
+    "numba.core.codegen.JITCodeLibrary.codegen",
+    "numba.core.codegen.JITCodeLibrary.create_ir_module",
+    "numba.core.codegen.JITCodeLibrary.finalize",
+    "numba.core.codegen.JITCodeLibrary.get_asm_str",
+    "numba.core.codegen.JITCodeLibrary.get_llvm_str",
+    "numba.core.codegen.JITCodeLibrary.get_pointer_to_function",
+    "numba.core.compiler.CompileResult.environment",
+    "numba.core.compiler.CompileResult.fndesc",
+    "numba.core.compiler.CompileResult.library",
+    "numba.core.compiler.CompileResult.signature",
+    "numba.core.compiler.CompileResult.type_annotation",
+    "numba.core.compiler.Flags.no_cfunc_wrapper",
+    "numba.core.compiler.Flags.no_compile",
+    "numba.core.compiler.Flags.no_cpython_wrapper",
+    "numba.core.compiler.compile_extra",
+    "numba.core.compiler_lock.global_compiler_lock",
+    "numba.core.cpu.CPUContext.call_conv",
+    "numba.core.cpu.CPUContext.cast",
+    "numba.core.cpu.CPUContext.codegen",
+    "numba.core.cpu.CPUContext.get_abi_sizeof",
+    "numba.core.cpu.CPUContext.get_data_type",
+    "numba.core.cpu.CPUContext.get_env_name",
+    "numba.core.dispatcher._FunctionCompiler.fold_argument_types",
+    "numba.core.errors.TypingError",
+    "numba.core.ir.Expr",
+    "numba.core.ir.SetItem",
+    "numba.core.ir.StaticSetItem",
+    "numba.core.options.TargetOptions.parse_as_flags",
+    "numba.core.registry.CPUDispatcher.get_call_template",
+    "numba.core.runtime._nrt_python.c_helpers",
+    "numba.core.serialize._numba_unpickle",
+    "numba.core.serialize.runtime_build_excinfo_struct",
+    "numba.core.types.Array.mutable",
+    "numba.core.types.ArrayCTypes",
+    "numba.core.types.BaseTuple",
+    "numba.core.types.Dispatcher.dispatcher",
+    "numba.core.types.Dispatcher.get_call_type",
+    "numba.core.types.NumpyFlatType",
+    "numba.core.types.NumpyNdIterType",
+    "numba.core.types.UniTuple",
+    "numba.core.types.int64",
+    "numba.core.types.none",
+    "numba.from_dtype",
+    "numba.get_num_threads",
+    "numba.threading_layer",
+)
+OF_DISPATCHERS = (
+    "_cache",
+    "_can_compile",
+    "_compiler",
+    "_compiler.locals",
+    "_compiler.pipeline_class",
+    "_compiler.targetdescr.options",
+    "_compiler.targetoptions",
+    "overloads",
+    "py_func",
+    "targetctx.data_model_manager",
+    "typingctx",
+)
+
+
+def check() -> None:
+    """Raise UnknownVersionError if names are missing."""
+    _versions.look_up("Numba", NAMES)
+
+
+def check_dispatcher(kernel: Any) -> None:
+    """Raise UnknownVersionError if a dispatcher lacks attributes."""
+    _versions.look_up_attributes("Numba", kernel, OF_DISPATCHERS)
+
+
+check()
+_versions.warn_of_untested("Numba")
+
+import numba  # noqa: E402
+from numba.core import compiler, errors, ir, serialize, types  # noqa: E402
+from numba.core.caching import NullCache  # noqa: E402
+from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
+from numba.core.registry import CPUDispatcher  # noqa: E402
+from numba.core.runtime import _nrt_python as runtime  # noqa: E402
+
+__all__ = [  # and what is defined here
+    "CPUDispatcher",
+    "NullCache",
+    "compiler",
+    "errors",
+    "global_compiler_lock",
+    "ir",
+    "numba",
+    "runtime",
+    "serialize",
+    "types",
+]

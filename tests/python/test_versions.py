@@ -1,0 +1,298 @@
+"""Versions of JAX, Numba, Numba-CUDA and llvmlite that kernbridge does not know."""
+
+import ast
+import importlib
+import threading
+from importlib import metadata
+from pathlib import Path
+
+import kernbridge
+import pytest
+from kernbridge import UnknownVersionError, _jax_inside, _versions
+
+numba_cuda = pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+from kernbridge import _llvmlite_inside, _numba_cuda_inside, _numba_inside  # noqa: E402
+
+PACKAGES = {
+    "JAX": (*_jax_inside.NAMES, *_jax_inside.INSIDES),
+    "Numba": _numba_inside.NAMES,
+    "Numba-CUDA": _numba_cuda_inside.NAMES,
+    "llvmlite": (*_llvmlite_inside.NAMES, *_llvmlite_inside.CUDA_ON_CPU_NAMES),
+}
+ALL = [(package, name) for package, names in PACKAGES.items() for name in names]
+
+
+def take_away(monkeypatch, dotted):
+    """Remove a name from the module or class that has it."""
+    path, name = dotted.rsplit(".", 1)
+    parts = path.split(".")
+    owner = importlib.import_module(parts[0])
+    for i, part in enumerate(parts[1:], start=2):
+        try:
+            owner = getattr(owner, part)
+        except AttributeError:
+            owner = importlib.import_module(".".join(parts[:i]))
+    if isinstance(owner, type):
+        fields = owner.__dict__.get("__dataclass_fields__", {})
+        if name in fields:
+            monkeypatch.delitem(fields, name)
+        for base in owner.__mro__:
+            if name in base.__dict__:
+                monkeypatch.delattr(base, name)
+    else:
+        monkeypatch.delattr(owner, name)
+
+
+@pytest.mark.parametrize(("package", "names"), ALL, ids=[name for _, name in ALL])
+def test_a_name_that_is_missing_is_named_with_the_version(package, names, monkeypatch):
+    _versions.look_up(package, [names])
+    for name in names.split(" or "):
+        if _versions._exists(name):
+            take_away(monkeypatch, name)
+    with pytest.raises(UnknownVersionError) as raised:
+        _versions.look_up(package, PACKAGES[package])
+    monkeypatch.undo()
+    message = str(raised.value)
+    first, last = (".".join(map(str, v)) for v in _versions.TESTED[package])
+    version = _versions._version(package)
+    assert message.startswith(f"kernbridge does not know this {package} {version}: ")
+    assert f"`{names}`" in message
+    assert f" missing; versions {first} to {last} are tested. Install one" in message
+    assert isinstance(raised.value, kernbridge.KernbridgeError)
+
+
+KERNELS = """
+import jax, numba, kernbridge
+from numba import cuda
+x = jax.numpy.arange(4.0)
+out = jax.ShapeDtypeStruct((4,), x.dtype)
+
+@numba.njit
+def on_cpu(x, out):
+    out[:] = x + 1
+
+@cuda.jit
+def on_gpu(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + 1
+
+def attempt(make):
+    try:
+        make()(x)
+    except kernbridge.KernbridgeError as e:
+        print(type(e).__name__, e)
+
+def cpu():
+    return kernbridge.numba_kernel(on_cpu, out)
+
+def gpu():
+    return kernbridge.numba_cuda_kernel(on_gpu, out, launch_dims=4)
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("owner", "name", "kind", "package"),
+    [
+        ("numba.core.compiler", "Flags", "cpu", "Numba"),
+        ("numba.cuda.dispatcher", "_Kernel", "gpu", "Numba-CUDA"),
+        ("numba.cuda.codegen.CUDACodeLibrary", "_ensure_cc", "gpu", "Numba-CUDA"),
+        ("llvmlite.binding", "create_mcjit_compiler", "gpu", "llvmlite"),
+    ],
+)
+def test_the_kernel_is_not_blamed_for_a_missing_name(owner, name, kind, package, run_python):
+    said = run_python(
+        f"{KERNELS}\nimport pkgutil\n"
+        f"pkgutil.resolve_name('{owner}').__dict__  # imported\n"
+        f"delattr(pkgutil.resolve_name('{owner}'), '{name}')\n"
+        f"attempt({kind})\n"
+    )
+    assert said.startswith(f"UnknownVersionError kernbridge does not know this {package} "), said
+    assert f"{owner}.{name}" in said
+    assert "cannot compile" not in said
+
+
+@pytest.mark.once
+def test_an_attribute_that_a_dispatcher_lacks_is_named(run_python):
+    said = run_python(f"{KERNELS}\ndel on_cpu._compiler\nattempt(cpu)\n")
+    assert "does not know this Numba " in said
+    assert "`numba.core.registry.CPUDispatcher._compiler`, `" in said
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("module", "package", "use"),
+    [
+        ("jax", "JAX", "import kernbridge"),
+        ("numba", "Numba", "import kernbridge._numba_inside"),
+        ("numba_cuda", "Numba-CUDA", "import kernbridge._numba_cuda_inside"),
+        ("llvmlite", "llvmlite", "import kernbridge._llvmlite_inside"),
+    ],
+)
+def test_a_version_that_is_not_tested_is_warned_about(module, package, use, run_python):
+    program = f"import {module}\n{module}.__version__ = '99.1.2'\n{use}\n{use}\n"
+    said = run_python(program, check=False)
+    first, last = (".".join(map(str, v)) for v in _versions.TESTED[package])
+    assert said.count("KernbridgeWarning") == 1, said
+    assert f"{package} 99.1.2 is not among the versions" in said
+    assert f"versions {first} to {last}" in said
+    assert "kernbridge[tested]" in said
+
+
+@pytest.mark.once
+def test_the_tested_versions_stand_in_the_metadata():
+    requires = metadata.requires("kernbridge")
+    for package, (first, last) in _versions.TESTED.items():
+        behind = (last[0], last[1] + 1)
+        bounds = f"<{'.'.join(map(str, behind))},>={'.'.join(map(str, first))}"
+        wanted = f"{package.lower()}{bounds}; extra == "
+        assert any(r.startswith(wanted) and "tested" in r for r in requires), wanted
+
+
+UNKNOWN_JAX = """
+import warnings
+import jax, jax.numpy as jnp, numba
+import jax._src.core
+hidden = jax._src.core.standard_vma_rule
+del jax._src.core.standard_vma_rule
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import kernbridge
+jax._src.core.standard_vma_rule = hidden
+(warning,) = [w for w in caught if w.category is kernbridge.KernbridgeWarning]
+print(warning.message)
+
+@numba.njit
+def add(x, out):
+    out[:] = x + 1
+
+def attempt(function, *arguments, **keywords):
+    try:
+        return function(*arguments, **keywords)
+    except kernbridge.UnknownVersionError as e:
+        print(e)
+
+x = jnp.arange(8.0)
+like_x = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype)
+"""
+
+
+def test_an_unknown_jax_refuses_side_effects_when_a_kernel_is_wrapped(run_python):
+    said = run_python(
+        UNKNOWN_JAX + "attempt(kernbridge.numba_kernel, add, like_x, has_side_effect=True)\n"
+        "@numba.njit\ndef nothing(x): pass\n"
+        "attempt(kernbridge.numba_kernel(nothing, []), x)\n"
+    ).splitlines()
+    assert said[0].startswith("kernbridge does not know this JAX ")
+    assert "has_side_effect=True and calls inside shard_map" in said[0]
+    assert said[1].startswith("numba_kernel 'add' has has_side_effect=True: kernbridge does not")
+    assert said[2].startswith("numba_kernel 'nothing' has no outputs, hence a side effect: kern")
+    assert all("`jax._src.core.standard_vma_rule` is missing; versions 0.8 to" in s for s in said)
+
+
+def test_an_unknown_jax_refuses_shard_map_where_results_could_be_wrong(run_python):
+    said = run_python(
+        UNKNOWN_JAX
+        + """
+from jax.sharding import PartitionSpec as P
+op = kernbridge.numba_kernel(add, like_x)
+mesh = jax.make_mesh((4,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+def shared(**options):
+    return jax.shard_map(op, mesh=mesh, in_specs=P("i"), out_specs=P("i"), **options)
+attempt(shared(), x)
+print(attempt(shared(check_vma=False), x).tolist(), attempt(op, x).tolist())
+"""
+    ).splitlines()
+    assert said[1].startswith(
+        "numba_kernel 'add' is called inside shard_map with check_vma=True: kernbridge does not"
+    )
+    right = [float(i) for i in range(1, 9)]
+    assert said[-1] == f"{right} {right}"
+
+
+@pytest.mark.once
+def test_one_module_for_each_package_imports_its_names():
+    """Elsewhere, `numba.cuda` and `numba` are imported for what they promise alone."""
+    promised = {"numba", "numba.cuda", "numba.cuda.bf16", "jax", "jax.numpy", "jax.sharding"}
+    folder = Path(kernbridge.__file__).parent
+    offending = []
+    for path in folder.glob("*.py"):
+        if path.name.endswith("_inside.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [f"{node.module}.{alias.name}" for alias in node.names]
+            for module in modules:
+                package = module.split(".")[0]
+                if package not in ("jax", "numba", "llvmlite"):
+                    continue
+                if module not in promised and module != "jax.lax":
+                    offending.append(f"{path.name}: {module}")
+    assert not offending
+
+
+@pytest.mark.once
+def test_what_modules_use_of_numba_is_looked_up():
+    """Every attribute of a module that an _inside module hands out is one of its names."""
+    handed = {
+        "_numba_inside": ({"compiler", "errors", "serialize", "ir", "types"}, _numba_inside.NAMES),
+        "_numba_cuda_inside": (
+            {"cgutils", "codegen", "cudaimpl", "dispatcher", "driver", "numpy_support", "nvrtc"}
+            | {"nvvm", "target"},
+            _numba_cuda_inside.NAMES,
+        ),
+        "_llvmlite_inside": ({"binding", "ir"}, PACKAGES["llvmlite"]),
+        "_jax_inside": ({"ad", "batching", "mlir"}, _jax_inside.NAMES),
+    }
+    unlisted = []
+    for path in Path(kernbridge.__file__).parent.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        local = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("_inside"):
+                modules, names = handed[node.module.rsplit(".", 1)[1]]
+                for alias in node.names:
+                    if alias.name in modules:
+                        local[alias.asname or alias.name] = alias.name, names
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                module, names = local.get(node.value.id, (None, ()))
+                tail = f".{module}.{node.attr}"
+                if module and not any(tail in f".{name}" for name in names):
+                    unlisted.append(f"{path.name}: {module}.{node.attr}")
+    assert not unlisted
+
+
+@pytest.mark.once
+def test_printing_for_the_cpu_holds_numbas_lock_and_leaves_other_threads_alone(gpu, monkeypatch):
+    from kernbridge import _cuda_host_ir
+    from llvmlite import ir
+    from numba.core.compiler_lock import global_compiler_lock
+
+    pointer = ir.IntType(32).as_pointer()
+    module = ir.Module()
+    ir.Function(module, ir.FunctionType(pointer, [pointer]), "f")
+    seen = {}
+
+    def look():
+        seen["held"] = not global_compiler_lock._lock.acquire(blocking=False)
+        if not seen["held"]:
+            global_compiler_lock._lock.release()
+        seen["text"] = str(ir.FunctionType(pointer, [pointer]))
+
+    class Asking:
+        def __str__(self):
+            other = threading.Thread(target=look)
+            other.start()
+            other.join()
+            return str(module)
+
+    (here,) = _cuda_host_ir.printed([Asking()])
+    assert "ptr" in here
+    assert "i32*" not in here
+    assert seen == {"held": True, "text": "i32* (i32*)"}
+    assert "i32*" in str(module)
