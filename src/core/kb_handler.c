@@ -4,6 +4,7 @@
 #include "core/kb_attrs.h"
 #include "core/kb_batch.h"
 #include "core/kb_dtype.h"
+#include "core/kb_float_mode.h"
 #include "core/kb_frame.h"
 
 #include <stdatomic.h>
@@ -179,5 +180,8 @@ kb_xla_error *kb_handler_host_execute(kb_xla_frame *frame)
     if (frame->extension_start && kb_handler_answer(frame, 0))
         return NULL;
     kb_error err;
-    return KB_LIKELY(execute(frame, &err) == KB_OK) ? NULL : kb_handler_fail(frame, &err);
+    uint64_t mode = kb_float_mode_exact();
+    kb_status s = execute(frame, &err);
+    kb_float_mode_restore(mode);
+    return KB_LIKELY(s == KB_OK) ? NULL : kb_handler_fail(frame, &err);
 }

@@ -3,6 +3,7 @@
 #include "core/kb_pool.h"
 
 #include "core/kb_error.h"
+#include "core/kb_float_mode.h"
 #include "core/kb_memory.h"
 
 #include <pthread.h>
@@ -50,7 +51,9 @@ static void run_parts(loop *l)
 
 static void run_task(void *data)
 {
+    uint64_t mode = kb_float_mode_exact();
     run_parts(data);
+    kb_float_mode_restore(mode);
     drop(data);
 }
 

@@ -1,8 +1,8 @@
 /* Owns launches on the CPU: what they refuse, and how blocks are shared among threads. */
+#include "core/kb_float_mode.h"
 #include "core/kb_memory.h"
 #include "core/kb_pool.h"
 #include "hostcuda/kb_check.h"
-#include "hostcuda/kb_float_mode.h"
 #include "hostcuda/kb_hostcuda.h"
 
 #include <pthread.h>

@@ -4,6 +4,7 @@
 
 #include "core/kb_attrs.h"
 #include "core/kb_dtype.h"
+#include "core/kb_float_mode.h"
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
 #include "cuda/kb_stream.h"
@@ -128,10 +129,18 @@ static bool counts_fit(const bound *b, const kb_xla_frame *xla)
            (b->any_outputs || xla->rets.size == b->kernel.n_outputs);
 }
 
+static kb_status run_on_cpu(const kb_source_step *step, const kb_frame *frame, kb_error *err)
+{
+    uint64_t mode = kb_float_mode_exact();
+    kb_status s = kb_source_run(step, frame, err);
+    kb_float_mode_restore(mode);
+    return s;
+}
+
 static kb_status run(const kb_source_step *step, kb_frame *frame, kb_error *err)
 {
     if (!step->cuda)
-        return kb_source_run(step, frame, err);
+        return run_on_cpu(step, frame, err);
     kb_stream_scope scope;
     kb_status s = kb_stream_enter(&scope, frame, err);
     if (s != KB_OK)

@@ -3,6 +3,7 @@
 #include "python/callbacks.h"
 
 #include "abi/kb_numba.h"
+#include "core/kb_float_mode.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "hostcuda/kb_hostcuda.h"
@@ -18,11 +19,24 @@ static PyObject *call_function;      /* see kb_python_set_caller_doc */
 static void (*numba_free)(void *);
 static _Atomic(long) n_entries;
 
-/* Takes the GIL for a call into Python. */
-static PyGILState_STATE enter(void)
+/* What a thread was before it entered Python. */
+typedef struct entry {
+    PyGILState_STATE gil;
+    uint64_t float_mode;
+} entry;
+
+/* Takes the GIL for a call into Python, which computes with subnormal numbers: XLA's threads do
+ * not. */
+static entry enter(void)
 {
     atomic_fetch_add(&n_entries, 1);
-    return PyGILState_Ensure();
+    return (entry){.gil = PyGILState_Ensure(), .float_mode = kb_float_mode_exact()};
+}
+
+static void leave(entry before)
+{
+    kb_float_mode_restore(before.float_mode);
+    PyGILState_Release(before.gil);
 }
 
 long kb_python_entries(void)
@@ -95,7 +109,7 @@ static void decode(int32_t status, void *exception, const char *source, char *te
         snprintf(text, capacity, "the kernel failed with status %d", (int)status);
         return;
     }
-    PyGILState_STATE gil = enter();
+    entry before = enter();
     PyObject *description = NULL;
     if (status == KB_NUMBA_PYTHON_EXCEPTION)
         description = describe_raised(source);
@@ -108,14 +122,14 @@ static void decode(int32_t status, void *exception, const char *source, char *te
     else
         snprintf(text, capacity, "the kernel failed with status %d", (int)status);
     Py_XDECREF(description);
-    PyGILState_Release(gil);
+    leave(before);
 }
 
 static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes origin, kb_error *err)
 {
     if (!Py_IsInitialized())
         return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
-    PyGILState_STATE gil = enter();
+    entry before = enter();
     PyObject *done =
         PyObject_CallFunction(resolve_kernel, "y#s#", (const char *)digest,
                               (Py_ssize_t)KB_DIGEST_SIZE, origin.data, (Py_ssize_t)origin.size);
@@ -125,7 +139,7 @@ static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes orig
         copy_exception(err->message, sizeof err->message);
     }
     Py_XDECREF(done);
-    PyGILState_Release(gil);
+    leave(before);
     return s;
 }
 
@@ -164,7 +178,7 @@ static kb_status run_callback(const void *step, const kb_frame *frame, kb_error 
     const int64_t *handle = step;
     if (!Py_IsInitialized())
         return kb_error_set(err, KB_INTERNAL, "%s: Python has ended", frame->kernel->name);
-    PyGILState_STATE gil = enter();
+    entry before = enter();
     PyObject *buffers = describe_buffers(frame);
     unsigned long long stream = (uintptr_t)frame->stream;
     PyObject *done = buffers ? PyObject_CallFunction(call_function, "LOKi", (long long)*handle,
@@ -178,7 +192,7 @@ static kb_status run_callback(const void *step, const kb_frame *frame, kb_error 
     }
     Py_XDECREF(done);
     Py_XDECREF(buffers);
-    PyGILState_Release(gil);
+    leave(before);
     return s;
 }
 
@@ -249,7 +263,7 @@ static kb_status compile_for_host(const char *image, size_t size, kb_error *err)
 {
     if (!Py_IsInitialized())
         return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
-    PyGILState_STATE gil = enter();
+    entry before = enter();
     PyObject *done = PyObject_CallFunction(compile_image, "y#", image, (Py_ssize_t)size);
     kb_status s = KB_OK;
     if (!done) {
@@ -257,7 +271,7 @@ static kb_status compile_for_host(const char *image, size_t size, kb_error *err)
         copy_exception(err->message, sizeof err->message);
     }
     Py_XDECREF(done);
-    PyGILState_Release(gil);
+    leave(before);
     return s;
 }
 
