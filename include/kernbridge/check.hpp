@@ -31,7 +31,7 @@ class Message
     }
     KB_HOST_DEVICE Message &operator<<(char value)
     {
-        return put("%c", value);
+        return value ? put("%c", value) : put("%s", "\\x00");
     }
     KB_HOST_DEVICE Message &operator<<(bool value)
     {
@@ -88,9 +88,20 @@ class Message
         int n = snprintf(text_ + size_, sizeof text_ - size_, format, value);
         size_ += n < 0 ? 0 : static_cast<size_t>(n);
         if (size_ > sizeof text_ - 1)
-            size_ = sizeof text_ - 1;
+            cut();
 #endif
         return *this;
+    }
+
+    /* The text is full, and ends before a character of several bytes, which may be half of one. */
+    KB_HOST_DEVICE void cut()
+    {
+        size_ = sizeof text_ - 1;
+        size_t at = size_;
+        while (at > size_ - 3 && (text_[at - 1] & 0xC0) == 0x80)
+            at--;
+        if (text_[at - 1] & 0x80)
+            text_[at - 1] = 0;
     }
 
     char text_[512] = "";

@@ -126,10 +126,10 @@ def _disassemble(cubin: bytes) -> str | None:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=False)
+        done = subprocess.run([tool, "-c", file.name], capture_output=True, check=False)
     if done.returncode:
         return None
-    return re.sub(r"\s*/\* 0x[0-9a-f]+ \*/", "", done.stdout)
+    return re.sub(r"\s*/\* 0x[0-9a-f]+ \*/", "", done.stdout.decode(errors="backslashreplace"))
 
 
 def _find_nvdisasm() -> str | None:

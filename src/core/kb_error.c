@@ -1,6 +1,8 @@
 /* Owns the text of errors: formatting into the caller's buffer, names of status codes. */
 #include "core/kb_error.h"
 
+#include "core/kb_utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,18 +31,14 @@ void kb_error_append(kb_error *err, const char *format, ...)
     va_end(args);
 }
 
-static size_t utf8_size(unsigned char lead)
-{
-    return lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-}
-
 const char *kb_error_text(kb_error *err)
 {
-    size_t length = strlen(err->message), start = length;
-    while (start > 0 && ((unsigned char)err->message[start - 1] & 0xC0) == 0x80)
-        start--;
-    if (start > 0 && length - (start - 1) < utf8_size((unsigned char)err->message[start - 1]))
-        err->message[start - 1] = '\0';
+    char raw[KB_ERROR_CAPACITY];
+    size_t length = strlen(err->message);
+    if (length == KB_ERROR_CAPACITY - 1)
+        length = kb_utf8_whole(err->message, length);
+    memcpy(raw, err->message, length);
+    (void)kb_utf8_escape(err->message, KB_ERROR_CAPACITY, raw, length);
     return err->message;
 }
 

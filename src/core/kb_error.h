@@ -28,9 +28,9 @@ KB_COLD kb_status kb_error_set(kb_error *err, kb_status status, const char *form
 /* Appends to the message that is there; the status stays. */
 void kb_error_append(kb_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The message as it leaves the library: one that was cut ends with a whole UTF-8 character, since
- * readers refuse half of one. */
-const char *kb_error_text(kb_error *err);
+/* The message as it leaves the library: UTF-8, whatever user code put into it, since readers refuse
+ * anything else. See kb_utf8.h. */
+KB_COLD const char *kb_error_text(kb_error *err);
 
 /* "INVALID_ARGUMENT" for KB_INVALID_ARGUMENT; "UNKNOWN" for a number that is no status. */
 const char *kb_status_name(kb_status status);

@@ -1,6 +1,6 @@
-/* How the processor treats numbers below the normal ones. XLA's threads take them for 0; CUDA, Numba
- * and C compilers do not. Whatever runs user code on a CPU keeps them, and gives the thread back as
- * it was. Any thread may enter. */
+/* How the processor treats numbers below the normal ones. XLA's threads take them for 0; CUDA,
+ * Numba and C compilers do not. Whatever runs user code on a CPU keeps them, and gives the thread
+ * back as it was. Any thread may enter. */
 #ifndef KB_FLOAT_MODE_H
 #define KB_FLOAT_MODE_H
 

@@ -5,6 +5,7 @@
 #include "core/kb_memory.h"
 #include "core/kb_plan.h"
 #include "core/kb_pool.h"
+#include "core/kb_utf8.h"
 #include "cuda/kb_stream.h"
 #include "module/kb_tensors.h"
 
@@ -56,10 +57,15 @@ static KB_COLD __attribute__((format(printf, 3, 4))) int fail(const kb_call *cal
         return (int)status;
     kb_error_set(r->err, status, "%s: ", r->frame->kernel->name);
     size_t length = strlen(r->err->message);
+    char text[KB_ERROR_CAPACITY];
     va_list args;
     va_start(args, format);
-    vsnprintf(r->err->message + length, KB_ERROR_CAPACITY - length, format, args);
+    int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    size_t size = n < 0 ? 0 : (size_t)n; /* of which any byte may be 0 */
+    if (size > sizeof text - 1)
+        size = kb_utf8_whole(text, sizeof text - 1);
+    (void)kb_utf8_escape(r->err->message + length, KB_ERROR_CAPACITY - length, text, size);
     return (int)status;
 }
 

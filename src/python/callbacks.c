@@ -6,6 +6,7 @@
 #include "core/kb_float_mode.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
+#include "core/kb_utf8.h"
 #include "hostcuda/kb_hostcuda.h"
 
 #include <stdatomic.h>
@@ -44,13 +45,19 @@ long kb_python_entries(void)
     return atomic_load(&n_entries);
 }
 
-/* Copies str(object), or a stand-in if that fails. Steals nothing, leaves no error set. */
+/* Copies str(object), or a stand-in if that fails. Python's strings may hold NULs, and surrogates,
+ * which UTF-8 has no form for. Steals nothing, leaves no error set. */
 static void copy_text(PyObject *object, char *text, size_t capacity)
 {
     PyObject *string = object ? PyObject_Str(object) : NULL;
+    PyObject *utf8 = string ? PyUnicode_AsEncodedString(string, "utf-8", "backslashreplace") : NULL;
+    char *bytes;
     Py_ssize_t size;
-    const char *utf8 = string ? PyUnicode_AsUTF8AndSize(string, &size) : NULL;
-    snprintf(text, capacity, "%s", utf8 ? utf8 : "an exception that could not be put into words");
+    if (utf8 && PyBytes_AsStringAndSize(utf8, &bytes, &size) == 0)
+        (void)kb_utf8_escape(text, capacity, bytes, (size_t)size);
+    else
+        snprintf(text, capacity, "an exception that could not be put into words");
+    Py_XDECREF(utf8);
     Py_XDECREF(string);
     PyErr_Clear();
 }

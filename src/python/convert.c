@@ -4,11 +4,18 @@
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
 
+#include <string.h>
+
 PyObject *kb_python_raise(kb_error *err)
 {
     PyObject *type = err->status == KB_RESOURCE_EXHAUSTED ? PyExc_MemoryError : PyExc_ValueError;
     PyErr_SetString(type, kb_error_text(err));
     return NULL;
+}
+
+PyObject *kb_python_text(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
 }
 
 kb_buffer_spec *kb_python_read_buffers(PyObject *tuple)

@@ -12,6 +12,9 @@
 /* Raises MemoryError or ValueError with the message; gives NULL. */
 PyObject *kb_python_raise(kb_error *err);
 
+/* A str of bytes that need not be UTF-8: what is not becomes \xNN. */
+PyObject *kb_python_text(const char *text);
+
 /* Reads a tuple of (dtype code, rank, name). Freed with kb_free; the names are borrowed from the
  * tuple. NULL with an exception set if that fails. */
 kb_buffer_spec *kb_python_read_buffers(PyObject *tuple);

@@ -25,9 +25,9 @@ static PyObject *describe_exports(const kb_module *module)
     PyObject *list = PyTuple_New(n);
     for (Py_ssize_t i = 0; list && i < n; i++) {
         const kb_export *e = &module->exports[i];
-        PyObject *item =
-            Py_BuildValue("ssKKK", e->name, e->tokens, address((void *)(uintptr_t)e->run),
-                          address((void *)(uintptr_t)e->handler), address(e->slot));
+        PyObject *item = Py_BuildValue("NNKKK", kb_python_text(e->name), kb_python_text(e->tokens),
+                                       address((void *)(uintptr_t)e->run),
+                                       address((void *)(uintptr_t)e->handler), address(e->slot));
         if (!item || PyTuple_SetItem(list, i, item) < 0)
             Py_CLEAR(list);
     }

@@ -3,6 +3,7 @@
 
 #include "core/kb_memory.h"
 #include "cuda/kb_nvrtc.h"
+#include "python/convert.h"
 
 PyDoc_STRVAR(nvrtc_compile_doc,
              "nvrtc_compile(library, source, file, options, headers, name)\n--\n\n"
@@ -35,7 +36,7 @@ static const char **read_texts(PyObject *tuple, Py_ssize_t part)
 static PyObject *raise(kb_status s, kb_error *err, const char *log)
 {
     if (s == KB_INVALID_ARGUMENT) {
-        PyObject *why = Py_BuildValue("ss", kb_error_text(err), log ? log : "");
+        PyObject *why = Py_BuildValue("sN", kb_error_text(err), kb_python_text(log ? log : ""));
         if (why)
             PyErr_SetObject(PyExc_ValueError, why);
         Py_XDECREF(why);
@@ -54,9 +55,10 @@ static PyObject *compile(kb_nvrtc_request *request)
     s = kb_nvrtc_compile(request, &result, &err);
     Py_END_ALLOW_THREADS;
     PyObject *built =
-        s == KB_OK ? Py_BuildValue("y#sss", result.cubin ? result.cubin : "",
-                                   (Py_ssize_t)result.cubin_size, result.ptx ? result.ptx : "",
-                                   result.entry, result.log ? result.log : "")
+        s == KB_OK ? Py_BuildValue("y#NsN", result.cubin ? result.cubin : "",
+                                   (Py_ssize_t)result.cubin_size,
+                                   kb_python_text(result.ptx ? result.ptx : ""), result.entry,
+                                   kb_python_text(result.log ? result.log : ""))
                    : raise(s, &err, result.log);
     kb_nvrtc_free(&result);
     return built;
