@@ -163,6 +163,7 @@ class CudaKernel:
     def __init__(
         self, spec: OperationSpec, description: Description, attrs: dict[str, Any]
     ) -> None:
+        spec.check_names(description.output_names)
         self.spec = spec
         self._description = description
         self._attrs = attrs

@@ -62,6 +62,11 @@ class Description:
         )
 
     @property
+    def output_names(self) -> tuple[str, ...]:
+        """Of the parameters that are outputs."""
+        return tuple(p.name for p in self.parameters if p.role == "ret")
+
+    @property
     def attributes(self) -> tuple[Parameter, ...]:
         """Parameters that come by value."""
         return tuple(p for p in self.parameters if p.role == "attr")
@@ -92,6 +97,17 @@ class CudaKernelFrontend(PlannedFrontend):
         self.values = values
         self._lowered: OrderedDict[Any, tuple[NativeCall, Program]] = OrderedDict()
         self._lock = threading.RLock()
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Of the kernel's outputs."""
+        return self.description.output_names
+
+    def output_names(
+        self, n_inputs: int, scalars: Sequence[str], n_outputs: int
+    ) -> tuple[str, ...]:
+        """The parameters that the outputs of a call fill."""
+        return self.description.output_names
 
     def check(
         self,

@@ -110,7 +110,8 @@ class XLACustomKernel(KernelTable, RuleTable):
         *ins : array
             The inputs.
         outs : pytree of jax.ShapeDtypeStruct
-            Shape and dtype of each output.
+            Shape and dtype of each output. Generators and rules get them in JAX's order; a dict
+            that is written in another order than that of its sorted keys is refused.
         backend : str, optional
             The kernel to use.
         **kwargs
@@ -136,7 +137,7 @@ class XLACustomKernel(KernelTable, RuleTable):
         key = (_as_key(repr(self.name), outs), exact, choice)
         call = self._calls.get(key)
         if call is None:
-            outputs = Outputs.of(repr(self.name), outs)
+            outputs = Outputs.of(repr(self.name), outs).in_order(repr(self.name), ())
             call = self._jitted(outputs, Bound(choice, exact), kwargs)
             with self._lock:
                 self._calls[key] = call
@@ -155,7 +156,7 @@ class XLACustomKernel(KernelTable, RuleTable):
             outs = _avals(outputs.canonical(repr(self.name)))
             params = {**keywords, "outs": outs, _kernel_primitive.OURS: bound}
             results = self.primitive.bind(*_jax.match_varying(operands), **params)
-            return jax.tree.unflatten(outputs.tree, results)
+            return outputs.tree.unflatten(results)
 
         call.__name__ = call.__qualname__ = self.name
         return jax.jit(call, inline=True)

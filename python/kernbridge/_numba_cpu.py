@@ -12,6 +12,7 @@ from kernbridge import _numba_origin
 from kernbridge._inspect import Inspection, inspect_host
 from kernbridge._jax import NativeCall
 from kernbridge._numba_compile import Compiler, Signature, native_call
+from kernbridge._numba_params import NamedOutputs
 from kernbridge._operation import Operation
 from kernbridge._spec import ArrayType, Call, OperationSpec, Outputs
 
@@ -50,7 +51,9 @@ def numba_kernel(
     outs : pytree of jax.ShapeDtypeStruct, or a function
         Shape and dtype of each output; the operation returns the same pytree of arrays. A function
         is called at trace time with one ShapeDtypeStruct per input, and one by name per keyword
-        scalar, and returns that pytree, so that one operation serves every shape.
+        scalar, and returns that pytree, so that one operation serves every shape. Keys of a dict
+        that are the names of the kernel's output parameters are matched by name; everything else
+        is matched by order, and a dict that JAX would reorder is refused.
     vmap_method : str, optional
         How `jax.vmap` treats the call. By default the kernel is called once per slice, in a loop
         in C, and always sees its declared ranks, however deeply vmaps are nested. "sequential" and
@@ -58,8 +61,9 @@ def numba_kernel(
         "legacy_vectorized" add the batch to the kernel's arrays as a leading axis, as
         `jax.ffi.ffi_call` does.
     input_output_aliases : dict of int to int, optional
-        From the index of an input to that of an output of the same shape and dtype: both are then
-        the same memory, and the input may be written. Donate the input (`jax.jit(...,
+        From the index of an input to that of an output of the same shape and dtype, counted in the
+        order of the kernel's parameters: both are then the same memory, and the input may be
+        written. Donate the input (`jax.jit(...,
         donate_argnums=...)`) to save the copy of it.
     has_side_effect : bool, optional
         Run the kernel even if nothing reads its outputs. Without it JAX takes the operation as
@@ -117,7 +121,7 @@ def numba_kernel(
     return frontend.operation(spec)
 
 
-class NumbaCpu:
+class NumbaCpu(NamedOutputs):
     """A Numba kernel as a front end. One per dispatcher and option, kept by the dispatcher."""
 
     platforms: tuple[str, ...] = ("cpu",)
@@ -128,6 +132,7 @@ class NumbaCpu:
         self.label = f"numba_kernel {self.name!r}"
         self.half_as_bits = half_as_bits
         self.compiler = Compiler(kernel, self.label)
+        self.parameters = self.compiler.parameters
         self._home = _numba_origin.remember(kernel)
         self._operations: OrderedDict[OperationSpec, Operation] = OrderedDict()
         self._seems_to_return = _seems_to_return(kernel.py_func)
@@ -145,7 +150,7 @@ class NumbaCpu:
     def operation(self, spec: OperationSpec) -> Operation:
         """The operation of this kernel and specification; the same one while it is remembered."""
         if isinstance(spec.outs, Outputs):
-            self.compiler.parameters.check_outputs(len(spec.outs.types))
+            self.parameters.check_outputs(len(spec.outs.types))
         if not isinstance(spec.outs, Hashable):  # an object that is called and compared by value
             return Operation(spec, frontend=self)
         with self._lock:
@@ -163,7 +168,7 @@ class NumbaCpu:
     ) -> None:
         """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
         names = sorted(scalars)
-        assignment = self.compiler.parameters.assign(len(inputs), names, len(outs))
+        assignment = self.parameters.assign(len(inputs), names, len(outs))
         kinds = ["input"] * len(inputs) + ["keyword"] * len(names) + ["output"] * len(outs)
         arrays = (*inputs, *(scalars[name] for name in names), *outs)
         for i, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):

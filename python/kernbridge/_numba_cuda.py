@@ -27,7 +27,7 @@ from kernbridge._cuda_call import (
 from kernbridge._cuda_launch import Launch, LaunchRule
 from kernbridge._cuda_program import Buffer, Fill, Program, Value
 from kernbridge._jax import NativeCall
-from kernbridge._numba_params import Assignment, KernelParameters
+from kernbridge._numba_params import Assignment, KernelParameters, NamedOutputs
 from kernbridge._operation import Operation
 from kernbridge._spec import ArrayType, Call, OperationSpec, Outputs
 
@@ -205,7 +205,7 @@ def _operation(kernel: Any, spec: OperationSpec, frontend: NumbaCuda) -> Operati
         return operation
 
 
-class NumbaCuda(PlannedFrontend):
+class NumbaCuda(NamedOutputs, PlannedFrontend):
     """One Numba-CUDA kernel and its launch, as a front end."""
 
     platforms: tuple[str, ...] = ("cuda", "cpu")

@@ -26,7 +26,7 @@ from kernbridge._cuda_program import Buffer, Copy, Fill, Launch, Program
 from kernbridge._errors import KernbridgeWarning, KernelError
 from kernbridge._jax import NativeCall
 from kernbridge._numba_cuda import OPERATIONS_KEPT
-from kernbridge._numba_params import Assignment, KernelParameters
+from kernbridge._numba_params import Assignment, KernelParameters, NamedOutputs
 from kernbridge._operation import Operation
 from kernbridge._spec import ArrayType, Call, OperationSpec, Outputs
 
@@ -175,10 +175,11 @@ def make_operation(spec: OperationSpec, frontend: NumbaCudaCallable) -> Operatio
     return Verified(spec, operation, Operation(spec, frontend=unrecorded))
 
 
-class NumbaCudaCallable(PlannedFrontend):
+class NumbaCudaCallable(NamedOutputs, PlannedFrontend):
     """A function that launches kernels, as a front end."""
 
     platforms: tuple[str, ...] = ("cuda", "cpu")
+    n_appended = 1  # the stream
 
     def __init__(self, function: Callable[..., Any], name: str, label: str, record: str) -> None:
         self.function = function

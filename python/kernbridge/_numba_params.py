@@ -95,3 +95,23 @@ class KernelParameters:
             "takes the inputs and then one array per output; a call passes scalars by keyword, by "
             "the name of their parameter"
         )
+
+
+class NamedOutputs:
+    """A front end whose kernel is a Python function, after whose parameters outputs are named."""
+
+    parameters: KernelParameters
+    n_appended = 0  # parameters that come behind the outputs
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Of the kernel."""
+        return self.parameters.names
+
+    def output_names(
+        self, n_inputs: int, scalars: Sequence[str], n_outputs: int
+    ) -> tuple[str, ...]:
+        """The parameters that the outputs of such a call fill."""
+        assignment = self.parameters.assign(n_inputs, scalars, n_outputs + self.n_appended)
+        first = n_inputs + len(scalars)
+        return assignment.names[first : first + n_outputs]

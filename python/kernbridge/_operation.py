@@ -18,12 +18,22 @@ from kernbridge._spec import ArrayType, Call, OperationSpec
 if TYPE_CHECKING:
     from kernbridge._cuda_program import Program
     from kernbridge._inspect import Inspection
+    from kernbridge._output_order import OutputTree
 
 
 class CheckedFrontend(_jax.Frontend, Protocol):
     """A front end that can check a call before anything is compiled."""
 
     name: str
+
+    @property
+    def parameter_names(self) -> Sequence[str]:
+        """Names that outputs may have: of the kernel's parameters, as far as they are known."""
+        ...
+
+    def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
+        """Of the parameter that each output of a call fills; empty where it has no name."""
+        ...
 
     def check(
         self,
@@ -55,6 +65,7 @@ class Operation:
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
         """`attributes` are what derivative rules get as keywords."""
+        spec.check_names(frontend.parameter_names)
         self.spec = spec
         self._frontend = frontend
         keywords = tuple(sorted((attributes or {}).items()))
@@ -139,12 +150,12 @@ def _traced_call(
         types = [_type_of(spec.label, i, x) for i, x in enumerate(operands)]
         static, tree = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
-            return jax.tree.unflatten(tree, _jax.bind(frontend, static, operands))
+            return tree.unflatten(_jax.bind(frontend, static, operands))
         from kernbridge import _differentiable
         from kernbridge._rules import Rules
 
         rules = Rules(spec.label, tree, spec.jvp, spec.vjp, keywords)
-        return jax.tree.unflatten(tree, _differentiable.bind(frontend, static, rules, operands))
+        return tree.unflatten(_differentiable.bind(frontend, static, rules, operands))
 
     call.__name__ = call.__qualname__ = frontend.name
     return call
@@ -155,12 +166,14 @@ def _static_call(
     frontend: CheckedFrontend,
     operands: Sequence[ArrayType],
     names: tuple[str, ...],
-) -> tuple[Call, Any]:
+) -> tuple[Call, OutputTree]:
     """Check a call; what is static about it, and the tree of its outputs."""
     n_inputs = len(operands) - len(names)
     inputs, scalars = operands[:n_inputs], dict(zip(names, operands[n_inputs:], strict=True))
     _refuse_non_scalars(spec.label, scalars)
     outputs = spec.outputs_for(inputs, scalars)
+    parameters = frontend.output_names(n_inputs, names, len(outputs.types))
+    outputs = outputs.in_order(spec.label, parameters)
     frontend.check(inputs, scalars, outputs.types)
     spec.check_aliases(inputs, outputs.types)
     if not outputs.types:

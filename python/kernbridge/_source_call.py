@@ -62,6 +62,17 @@ class SourceFrontend:
         if native.cuda and has_fake_driver():
             self.platforms = ("cuda", "cpu")
 
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Of the function's outputs."""
+        return self.function.output_names
+
+    def output_names(
+        self, n_inputs: int, scalars: Sequence[str], n_outputs: int
+    ) -> tuple[str, ...]:
+        """The parameters that the outputs of a call fill."""
+        return self.function.output_names
+
     def check(
         self,
         inputs: Sequence[ArrayType],

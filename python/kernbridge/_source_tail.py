@@ -49,6 +49,11 @@ class Function(NamedTuple):
         return sum(p.role == role for p in self.parameters)
 
     @property
+    def output_names(self) -> tuple[str, ...]:
+        """Of its parameters for outputs, as far as it has any, and they are named."""
+        return tuple(p.name for p in self.parameters if p.role == "ret")
+
+    @property
     def attributes(self) -> tuple[Attribute, ...]:
         """Its attributes, in its order."""
         return tuple(Attribute(p.name, p.type) for p in self.parameters if p.role == "attr")

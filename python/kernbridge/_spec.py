@@ -16,6 +16,7 @@ import numpy as np
 
 from kernbridge import _jax_inside
 from kernbridge._levels import NONE, Dim, Levels
+from kernbridge._output_order import Leaves, OutputTree
 
 VMAP_METHODS = (
     None,
@@ -43,13 +44,29 @@ class Outputs:
     """The outputs of one call: array types and the pytree that they form."""
 
     types: tuple[ArrayType, ...]
-    tree: Any
+    tree: OutputTree
+    leaves: Leaves
 
     @staticmethod
     def of(label: str, outs: Any) -> Outputs:
-        """Read `outs`, a pytree of objects with a shape and a dtype."""
-        leaves, tree = jax.tree.flatten(outs, is_leaf=_has_type)
-        return Outputs(tuple(_read_type(label, i, leaf) for i, leaf in enumerate(leaves)), tree)
+        """Read `outs`, a pytree of objects with a shape and a dtype, in JAX's order."""
+        values, tree = jax.tree.flatten(outs, is_leaf=_has_type)
+        types = tuple(_read_type(label, i, value) for i, value in enumerate(values))
+        return Outputs(
+            types, OutputTree(tree, tuple(range(len(types)))), Leaves.of(outs, _has_type)
+        )
+
+    def in_order(self, label: str, parameters: Sequence[str]) -> Outputs:
+        """These outputs, as just read, in the order of the kernel's output parameters.
+
+        Raises
+        ------
+        ValueError
+            If the keys of a dict do not say which output is which.
+        """
+        order = self.leaves.order(label, parameters)
+        types = tuple(self.types[i] for i in order)
+        return replace(self, types=types, tree=replace(self.tree, order=order))
 
     def canonical(self, label: str) -> Outputs:
         """These outputs with the dtypes that JAX can hold now; warns about each that it cannot."""
@@ -132,8 +149,14 @@ class OperationSpec:
     def is_differentiable(self) -> bool:
         return self.jvp is not None or self.vjp is not None
 
+    def check_names(self, parameters: Sequence[str]) -> None:
+        """Refuse a dict of outputs that no kernel with these parameters can match; see Leaves."""
+        if isinstance(self.outs, Outputs):
+            self.outs.leaves.check(self.label, parameters)
+
     def outputs_for(self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]) -> Outputs:
-        """The outputs of a call with these inputs; calls `outs` if it is a function."""
+        """The outputs of a call with these inputs, in JAX's order; calls `outs` if it is a
+        function."""
         if isinstance(self.outs, Outputs):
             return self.outs.canonical(self.label)
         outs = call_with_shapes(self.label, "outs", self.outs, inputs, scalars)

@@ -126,7 +126,7 @@ def test_outs_as_function_serves_every_shape():
 
     def outs(x, y, *, alpha):
         seen.append((x, y, alpha))
-        return {"sum": S(x.shape, x.dtype), "n": S((), jnp.int32)}
+        return {"total": S(x.shape, x.dtype), "n": S((), jnp.int32)}
 
     @numba.njit
     def kernel(x, y, alpha, n, total):
@@ -137,7 +137,7 @@ def test_outs_as_function_serves_every_shape():
     for size in (3, 0, 11):
         x = jnp.arange(size, dtype=jnp.float32)
         got = op(x, x, alpha=2.0)
-        np.testing.assert_allclose(got["sum"], 3 * np.arange(size))
+        np.testing.assert_allclose(got["total"], 3 * np.arange(size))
         assert got["n"] == size
     assert all(isinstance(t, S) for call in seen for t in call)
     assert [call[0].shape for call in seen] == [(3,), (0,), (11,)]

@@ -1,0 +1,137 @@
+"""Which output of a kernel each leaf of `outs` is: by name where names are given, else by place.
+
+JAX hands over the values of a dict in the order of its sorted keys, which is seldom the order in
+which a kernel takes its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.tree_util import DictKey, GetAttrKey, SequenceKey
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTree:
+    """The pytree of a call's outputs, with its leaves in the order of the kernel's outputs."""
+
+    tree: Any  # of JAX
+    order: tuple[int, ...]  # the kernel's output j is leaf order[j] of the tree
+
+    def __str__(self) -> str:
+        return str(self.tree)
+
+    def unflatten(self, outputs: Sequence[Any]) -> Any:
+        """The pytree that holds these outputs."""
+        leaves = dict(zip(self.order, outputs, strict=True))
+        return self.tree.unflatten([leaves[i] for i in range(len(leaves))])
+
+    def flatten_up_to(self, value: Any) -> list[Any]:
+        """What a pytree of the same form holds in place of each output."""
+        leaves = self.tree.flatten_up_to(value)
+        return [leaves[i] for i in self.order]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The leaves of `outs` as JAX lists them."""
+
+    names: tuple[str, ...]  # the key or field that holds each of them; empty for items of sequences
+    written: tuple[int, ...]  # their numbers, in the order in which the user wrote them
+
+    @staticmethod
+    def of(outs: Any, is_leaf: Callable[[Any], bool]) -> Leaves:
+        """Read the names and the order of a pytree's leaves."""
+        paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(outs, is_leaf=is_leaf)[0]]
+        places = _places(outs, paths)
+        written = sorted(range(len(paths)), key=lambda i: (places[i], i))
+        return Leaves(tuple(map(_name, paths)), tuple(written))
+
+    def check(self, label: str, parameters: Sequence[str]) -> None:
+        """Refuse a dict that JAX reorders, and whose keys are not names of the kernel's parameters.
+
+        Raises
+        ------
+        ValueError
+            If no call of the operation could tell which output is which.
+        """
+        if not self._are_unique() or not set(self.names) <= set(parameters):
+            self._refuse_reordered(label, parameters)
+
+    def order(self, label: str, parameters: Sequence[str]) -> tuple[int, ...]:
+        """For each output of the kernel, whose output parameters are these, the number of its leaf.
+
+        Raises
+        ------
+        ValueError
+            If the keys are neither the names of the parameters nor in their order.
+        """
+        if self._are_unique() and set(self.names) == set(parameters):
+            return tuple(self.names.index(name) for name in parameters)
+        self._refuse_reordered(label, parameters)
+        for name, parameter in zip(self.names, parameters, strict=False):
+            if name != parameter and name in parameters:
+                raise ValueError(
+                    f"{label}: `outs` has the keys {_listed(self.names)}, and the kernel's outputs "
+                    f"are {_listed(parameters)}: {name!r} would be filled by the parameter "
+                    f"{parameter!r}. Name every output as its parameter, or pass a tuple in the "
+                    "order of the parameters"
+                )
+        return tuple(range(len(self.names)))
+
+    def _are_unique(self) -> bool:
+        return len(set(self.names)) == len(self.names)
+
+    def _refuse_reordered(self, label: str, parameters: Sequence[str]) -> None:
+        if self.written == tuple(range(len(self.written))):
+            return
+        named = [name for name in parameters if name]
+        remedy = "name the keys as the kernel's parameters are named, " if named else ""
+        of = f", which are none of its outputs ({_listed(named)})" if named else ""
+        raise ValueError(
+            f"{label}: `outs` is written in the order "
+            f"{_listed([self.names[i] for i in self.written])}{of}, and JAX lists the outputs of a "
+            f"dict by sorted keys, {_listed(self.names)}, so that the kernel would fill them in "
+            f"another order. To say which is which, {remedy}write the keys in sorted order, or "
+            "pass a tuple or a named tuple in the order of the kernel's outputs"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) if name else "(no name)" for name in names)
+
+
+def _name(path: Sequence[Any]) -> str:
+    last = path[-1] if path else None
+    if isinstance(last, DictKey):
+        return last.key if isinstance(last.key, str) else repr(last.key)
+    return last.name if isinstance(last, GetAttrKey) else ""
+
+
+def _places(outs: Any, paths: Sequence[Sequence[Any]]) -> list[tuple[int, ...]]:
+    """Where the user wrote each leaf, level by level: JAX's order, but for the keys of dicts."""
+    firsts: dict[tuple[Any, ...], int] = {}  # of each inner node, its first leaf
+    return [_place(outs, tuple(path), i, firsts) for i, path in enumerate(paths)]
+
+
+def _place(
+    node: Any, path: tuple[Any, ...], leaf: int, firsts: dict[tuple[Any, ...], int]
+) -> tuple[int, ...]:
+    place = []
+    for depth, key in enumerate(path, start=1):
+        first = firsts.setdefault(path[:depth], leaf)
+        place.append(list(node).index(key.key) if isinstance(node, dict) else first)
+        node = _child(node, key)
+    return tuple(place)
+
+
+def _child(node: Any, key: Any) -> Any:
+    """What a node of the pytree holds under a key; None where only its class knows."""
+    if isinstance(key, DictKey) and isinstance(node, dict):
+        return node[key.key]
+    if isinstance(key, SequenceKey) and isinstance(node, (tuple, list)):
+        return node[key.idx]
+    return getattr(node, key.name, None) if isinstance(key, GetAttrKey) else None
