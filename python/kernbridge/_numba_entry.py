@@ -26,6 +26,8 @@ from kernbridge._numba_inside import (
     types,
 )
 
+from kernbridge._numba_lines import noting_lines
+
 _INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)
 _POINTER = ir.IntType(8).as_pointer()
@@ -69,6 +71,7 @@ class Entry:
 
 
 @global_compiler_lock
+@noting_lines()
 def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
     """Type and lower the kernel for these argument types, or for a signature that it declares.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from kernbridge import _core
+from kernbridge import _core, _numba_places
 
 
 def describe(
@@ -18,12 +18,14 @@ def describe(
     pickle: bytes | None,
     digest: bytes | None,
     arguments: tuple[Any, ...] | None,
+    status: int,
 ) -> str:
     """The text of one exception.
 
     Either `exception` is a Python exception (from an object-mode block), or `pickle` is Numba's
     record at `address`, whose `arguments` were computed at run time if they are not None. `source`
-    is where the kernel is defined, for an exception that Numba gives no place of its own.
+    is where the kernel is defined, for an exception that has no place of its own. `status` is what
+    the kernel returned: the number of a line, where it was compiled so (see `_numba_lines`).
     """
     if exception is not None:
         return f"{type(exception).__name__}: {exception} (in the kernel at {source})"
@@ -33,7 +35,7 @@ def describe(
         kind, args, place = serialize.runtime_build_excinfo_struct(pickle, arguments)
     else:
         kind, args, place = serialize._numba_unpickle(address, pickle, digest)
-    return _words(kind, args, place, source)
+    return _words(kind, args, _numba_places.place_of(status) or place, source)
 
 
 def _words(kind: Any, args: Any, place: Any, source: str) -> str:
@@ -46,7 +48,7 @@ def _words(kind: Any, args: Any, place: Any, source: str) -> str:
     if place is None:
         return f"{text} (in the kernel at {source})"
     function, file, line = place
-    return f"{text} (in {function} at {file}:{line})"
+    return f"{text} ({f'in {function} ' if function else ''}at {file}:{line})"
 
 
 @functools.cache

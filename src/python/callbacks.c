@@ -84,26 +84,26 @@ static PyObject *describe_raised(const char *source)
 {
     PyObject *exception = take_exception();
     PyObject *text =
-        PyObject_CallFunction(describe_exception, "sOKOOO", source, exception ? exception : Py_None,
-                              0ULL, Py_None, Py_None, Py_None);
+        PyObject_CallFunction(describe_exception, "sOKOOOi", source,
+                              exception ? exception : Py_None, 0ULL, Py_None, Py_None, Py_None, 0);
     Py_XDECREF(exception);
     return text;
 }
 
-static PyObject *describe_record(const char *source, kb_numba_exception *record)
+static PyObject *describe_record(const char *source, int status, kb_numba_exception *record)
 {
     unsigned long long address = (uintptr_t)record->pickle;
     if (record->dynamic <= 0)
-        return PyObject_CallFunction(describe_exception, "sOKy#y#O", source, Py_None, address,
+        return PyObject_CallFunction(describe_exception, "sOKy#y#Oi", source, Py_None, address,
                                      record->pickle, (Py_ssize_t)record->pickle_size,
-                                     record->payload, (Py_ssize_t)NUMBA_HASH_SIZE, Py_None);
+                                     record->payload, (Py_ssize_t)NUMBA_HASH_SIZE, Py_None, status);
 
     PyObject *(*unwrap)(void *) = (PyObject * (*)(void *))(uintptr_t)record->unwrap;
     PyObject *arguments = unwrap(record->payload);
     PyObject *text =
-        arguments ? PyObject_CallFunction(describe_exception, "sOKy#OO", source, Py_None, address,
+        arguments ? PyObject_CallFunction(describe_exception, "sOKy#OOi", source, Py_None, address,
                                           record->pickle, (Py_ssize_t)record->pickle_size, Py_None,
-                                          arguments)
+                                          arguments, status)
                   : NULL;
     Py_XDECREF(arguments);
     numba_free(record);
@@ -121,7 +121,7 @@ static void decode(int32_t status, void *exception, const char *source, char *te
     if (status == KB_NUMBA_PYTHON_EXCEPTION)
         description = describe_raised(source);
     else if (status >= KB_NUMBA_USER_EXCEPTION && exception)
-        description = describe_record(source, exception);
+        description = describe_record(source, (int)status, exception);
     if (description)
         copy_text(description, text, capacity);
     else if (PyErr_Occurred())
@@ -218,7 +218,7 @@ static int keep(PyObject **slot, PyObject *callable)
 
 const char kb_python_set_decoder_doc[] = "set_decoder(describe, numba_free)\n--\n\n"
                                          "describe(source, exception, address, pickle, hash, "
-                                         "arguments) -> str puts a failed kernel into words;\n"
+                                         "arguments, status) -> str puts a failed kernel into words;\n"
                                          "numba_free is the address of Numba's own free.";
 
 PyObject *kb_python_set_decoder(PyObject *self, PyObject *args)
