@@ -7,6 +7,7 @@ runs.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kernbridge import _start  # noqa: F401  # registers handlers with JAX
 from kernbridge._errors import (
     BenchmarkDataFnNotProvidedError,
     BrainEventError,

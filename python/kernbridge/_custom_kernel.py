@@ -18,7 +18,7 @@ from kernbridge._rule_table import RuleTable
 from kernbridge._spec import Outputs
 
 if TYPE_CHECKING:
-    from kernbridge.benchmark import BenchmarkResult
+    from kernbridge._benchmark_result import BenchmarkResult
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
 
@@ -293,7 +293,7 @@ class XLACustomKernel(KernelTable, RuleTable):
 
         The same as `kernbridge.benchmark.benchmark_operation`, which tells the parameters.
         """
-        from kernbridge.benchmark import benchmark_operation
+        from kernbridge._benchmark_run import benchmark_operation
 
         return benchmark_operation(
             self,

@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge import _core, _debug, _jax_inside
-from kernbridge._cuda_toolchain import has_fake_driver
+from kernbridge import _jax_inside
 from kernbridge._errors import KernelNotAvailableError
 from kernbridge._jax_inside import Primitive, ShapedArray, ad, batching, mlir
 from kernbridge._levels import Dim, Levels, to_front
@@ -246,21 +245,3 @@ def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
 
 ad.primitive_jvps[call_p] = _no_derivative
 ad.primitive_transposes[call_p] = _no_derivative
-
-jax.ffi.register_ffi_target("kernbridge.host", _core.host_handlers(), platform="cpu")
-for _name, _handlers in _core.cuda_handlers().items():
-    jax.ffi.register_ffi_target(_name, _handlers, platform="CUDA")
-    if has_fake_driver():
-        jax.ffi.register_ffi_target(_name, _handlers, platform="cpu")
-jax.ffi.register_ffi_target("kernbridge.cuda.host", _core.cuda_host_handlers(), platform="cpu")
-
-
-def _compile_for_host(image: bytes) -> None:
-    """Asked by the core for a kernel that a program of another process brought."""
-    from kernbridge import _cuda_on_cpu
-
-    _cuda_on_cpu.compile_image(image)
-
-
-_core.set_host_compiler(_compile_for_host)
-_debug.install(has_fake_driver())

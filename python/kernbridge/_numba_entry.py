@@ -25,7 +25,6 @@ from kernbridge._numba_inside import (
     numba,
     types,
 )
-
 from kernbridge._numba_lines import noting_lines
 
 _INT64 = ir.IntType(64)

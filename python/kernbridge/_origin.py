@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from kernbridge import _core
 from kernbridge._errors import KernelError
 
 FORMAT = 2
@@ -51,6 +50,3 @@ def resolve(digest: bytes, text: str) -> None:
             f"the program names its kernel in a form that this kernbridge does not read ({e}); "
             "it is damaged, or of another version"
         ) from e
-
-
-_core.set_resolver(resolve)
