@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge import _core, _cuda_program, _nvrtc, _source_attributes
+from kernbridge import _core, _cuda_program, _nvrtc, _nvrtc_signature, _source_attributes
 from kernbridge._cuda_call import PlannedFrontend, name_buffers, native_call
 from kernbridge._cuda_launch import Launch, LaunchRule, find_dim
 from kernbridge._cuda_program import Fill, Program, Value, Word
@@ -117,6 +117,16 @@ class CudaKernelFrontend(PlannedFrontend):
     ) -> None:
         """Refuse what does not fit the kernel's parameters; compiles nothing."""
         parameters = self.description.parameters
+        self._arrays(parameters, inputs, outs)
+        self._launch(inputs, outs)
+        self._numbers(self.description.attributes, inputs, outs)
+
+    def _arrays(
+        self,
+        parameters: Sequence[Parameter],
+        inputs: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+    ) -> None:
         for what, role, arrays in (("input", "arg", inputs), ("output", "ret", outs)):
             pointers = [p for p in parameters if p.role == role]
             if len(pointers) != len(arrays):
@@ -133,22 +143,25 @@ class CudaKernelFrontend(PlannedFrontend):
                         f"{pointer.name!r} is {pointer.ctype}, expected {pointer.type}; convert "
                         "the array, or make the kernel a template"
                     )
-        self._launch(inputs, outs)
-        self._numbers(inputs, outs)
 
     def _launch(self, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]) -> Launch:
         return self.description.rule.resolve(inputs, {}, (*inputs, *outs))
 
-    def _numbers(self, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]) -> dict[str, Any]:
+    def _numbers(
+        self,
+        attributes: Sequence[Parameter],
+        inputs: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+    ) -> dict[str, Any]:
         """Values of the attributes: numbers, or where a symbolic one is read at run time."""
         numbers = {}
-        for p in self.description.attributes:
+        for p in attributes:
             value = self.values[p.name]
             if callable(value):
                 value = call_with_shapes(self.label, f"attrs[{p.name!r}]", value, inputs, {})
             if jax.export.is_symbolic_dim(value):
                 value = self._symbolic(p, value, (*inputs, *outs))
-            elif p.type:
+            elif p.type and not isinstance(value, bytes):
                 _source_attributes.encode(self.label, Attribute(p.name, p.type), value)
             numbers[p.name] = value
         return numbers
@@ -218,13 +231,12 @@ class CudaKernelFrontend(PlannedFrontend):
     def _words(
         self, function: _nvrtc.Function, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
     ) -> tuple[Word, ...]:
-        parameters = self.description.parameters
-        if len(parameters) != len(function.sizes):
-            raise KernelError(
-                f"{self.label}: the compiled kernel takes {len(function.sizes)} parameters, and "
-                f"{len(parameters)} are described; name each with params="
-            )
-        numbers = self._numbers(inputs, outs)
+        parameters = _nvrtc_signature.check(
+            self.label, self.name, self.description.parameters, function.types
+        )
+        self._arrays(parameters, inputs, outs)
+        attributes = [p for p in parameters if p.role == "attr"]
+        numbers = self._numbers(attributes, inputs, outs)
         next_buffer = {"arg": 0, "ret": len(inputs)}
         words: list[Word] = []
         for p, size in zip(parameters, function.sizes, strict=True):
@@ -243,7 +255,7 @@ class CudaKernelFrontend(PlannedFrontend):
     def _number(self, p: Parameter, size: int, value: Any) -> list[Word]:
         if isinstance(value, Value):
             return [Word(value.kind, buffer=value.buffer, dim=value.dim)]
-        if p.type:
+        if p.type and not isinstance(value, bytes):
             data = _source_attributes.encode(self.label, Attribute(p.name, p.type), value)
         else:
             data = _bytes_of(self.label, p, size, value)

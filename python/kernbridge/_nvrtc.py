@@ -10,17 +10,28 @@ import hashlib
 import importlib.util
 import os
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from kernbridge import _cache, _core, _cubin, _cuda_toolchain
+from kernbridge import (
+    _cache,
+    _core,
+    _cubin,
+    _cuda_toolchain,
+    _nvrtc_headers,
+    _nvrtc_signature,
+)
 from kernbridge._errors import CompilationError, KernelCompilationError, KernelToolchainError
+from kernbridge._nvrtc_signature import Type
 
 VARIABLE = "KERNBRIDGE_LIBNVRTC"
 CACHE_KIND = "nvrtc"
-FORMAT = 1  # of what is kept: part of the key in the cache
+FORMAT = 2  # of what is kept: part of the key in the cache
+ATTEMPTS = 3  # compilations of one source, if its headers change meanwhile
+FUNCTIONS_KEPT = 1024  # in memory
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 # Textures, surfaces and the functions of the C++ library: without them it takes half the time.
@@ -38,6 +49,10 @@ typedef long long intptr_t; typedef unsigned long long uintptr_t;
 _HEADERS = (("stdint.h", _STDINT), ("cstdint", _STDINT), ("stddef.h", ""), ("cstddef", ""))
 
 
+_functions: dict[bytes, Function] = {}
+_lock = threading.Lock()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
     """Machine code of one kernel; what `_cuda_program` launches. Compared by object."""
@@ -49,6 +64,7 @@ class Function:
     images: tuple[tuple[int, bytes], ...]  # (10 major + minor, cubin)
     ptx: str = ""
     auto_shared: int = 0
+    types: tuple[Type, ...] | None = None  # of the parameters; None: nobody knows
 
     @property
     def n_words(self) -> int:
@@ -85,40 +101,79 @@ def compile_kernel(request: Request) -> Function:
     return _compiled(request, _cuda_toolchain.architectures(), library())
 
 
-@functools.lru_cache(maxsize=1024)
 def _compiled(request: Request, architectures: tuple[tuple[int, int], ...], nvrtc: str) -> Function:
-    made_of = (FORMAT, request.source, request.name, request.options, request.include_paths)
-    identity = hashlib.sha256(repr(("nvrtc", *made_of)).encode()).digest()
     about = os.stat(nvrtc)
     compiler = (nvrtc, about.st_size, about.st_mtime_ns)
-    key = hashlib.sha256(repr((*made_of, request.file, architectures, compiler)).encode()).digest()
-    # What is included may change, and NVRTC does not tell what it read.
-    keeps = not re.search(r"#\s*include", request.source) or not request.include_paths
-    found = _cache.load(CACHE_KIND, key) if keeps else None
-    if found is None:
+    toolkit = _toolkit_headers(nvrtc)
+    for _ in range(ATTEMPTS):
+        headers = _nvrtc_headers.look(
+            request.source, request.options, request.include_paths, toolkit
+        )
+        made_of = (
+            *(FORMAT, _HEADERS, _nvrtc_signature.HEADER, headers.digest),
+            *(request.source, request.name, request.options, request.include_paths),
+        )
+        key = _digest((*made_of, request.file, architectures, compiler))
+        if not headers.known:
+            found = _compile(request, architectures, nvrtc)
+            return _function(request, architectures, found, _digest((made_of, found.blobs)))
+        with _lock:
+            function = _functions.get(key)
+        if function is not None:
+            return function
+        cached = _cache.load(CACHE_KIND, key)
+        if cached is not None:
+            found = cached
+            break
         found = _compile(request, architectures, nvrtc)
-        if keeps:
+        after = _nvrtc_headers.look(request.source, request.options, request.include_paths, toolkit)
+        if after == headers:
             _cache.store(CACHE_KIND, key, found)
-    meta = found.meta
+            break
+    else:  # headers that change while they are compiled
+        return _function(request, architectures, found, _digest((made_of, found.blobs)))
+    function = _function(request, architectures, found, _digest(("nvrtc", *made_of)))
+    with _lock:
+        if len(_functions) >= FUNCTIONS_KEPT:
+            _functions.pop(next(iter(_functions)))
+        return _functions.setdefault(key, function)
+
+
+def forget() -> None:
+    """Drop the functions that are kept in memory; the disk cache stays."""
+    with _lock:
+        _functions.clear()
+
+
+def _digest(parts: object) -> bytes:
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).digest()
+
+
+def _function(
+    request: Request,
+    architectures: tuple[tuple[int, int], ...],
+    found: _cache.Artefact,
+    identity: bytes,
+) -> Function:
     images = tuple(
         (10 * major + minor, cubin)
         for (major, minor), cubin in zip(architectures, found.blobs, strict=False)
     )
-    content = identity if keeps else hashlib.sha256(b"".join((identity, *found.blobs))).digest()
     return Function(
-        identity=content,
+        identity=identity,
         name=request.name,
-        entry=meta["entry"],
-        sizes=tuple(meta["sizes"]),
+        entry=found.meta["entry"],
+        sizes=tuple(found.meta["sizes"]),
         images=images,
         ptx=found.blobs[-1].decode(),
+        types=tuple(_nvrtc_signature.Type(*t) for t in found.meta["types"]),
     )
 
 
 def _compile(
     request: Request, architectures: tuple[tuple[int, int], ...], nvrtc: str
 ) -> _cache.Artefact:
-    cubins, entry, ptx = [], "", ""
+    runs = []
     for major, minor in architectures:
         options = (
             f"--gpu-architecture=sm_{major}{minor}",
@@ -126,34 +181,89 @@ def _compile(
             *(f"-I{path}" for path in (*request.include_paths, *_toolkit_headers(nvrtc))),
             *request.options,
         )
-        cubin, ptx, entry = _run(request, options, nvrtc)
-        cubins.append(cubin)
-    sizes = _cubin.read(cubins[0], entry).parameters
+        runs.append(_run(request, options, nvrtc))
+    first = runs[0]
+    sizes = []
+    for run in runs:
+        if (run.entry, run.types) == (first.entry, first.types):
+            sizes.append([size for _, size in _cubin.read(run.cubin, run.entry).parameters])
+        if len(sizes) == 0 or sizes[-1] != sizes[0] or run.types != first.types:
+            raise _differing(request, architectures, runs)
     return _cache.Artefact(
-        meta={"entry": entry, "sizes": [size for _, size in sizes]},
-        blobs=(*cubins, ptx.encode()),
+        meta={"entry": first.entry, "sizes": sizes[0], "types": [list(t) for t in first.types]},
+        blobs=(*(run.cubin for run in runs), runs[-1].ptx.encode()),
     )
 
 
-def _run(request: Request, options: tuple[str, ...], nvrtc: str) -> tuple[bytes, str, str]:
+def _differing(
+    request: Request, architectures: Sequence[tuple[int, int]], runs: Sequence[_Run]
+) -> KernelCompilationError:
+    lines = "\n".join(
+        f"  {major}.{minor}: ({', '.join(map(str, run.types))})"
+        for (major, minor), run in zip(architectures, runs, strict=True)
+    )
+    return KernelCompilationError(
+        f"{request.label}: the parameters of {request.name!r} are not the same for each compute "
+        f"capability, as every GPU gets the same arguments:\n{lines}"
+    )
+
+
+class _Run(NamedTuple):
+    cubin: bytes
+    ptx: str
+    entry: str
+    types: tuple[Type, ...]
+
+
+def _run(request: Request, options: tuple[str, ...], nvrtc: str) -> _Run:
     minimal = () if _NOT_MINIMAL.search(request.source) else ("--minimal",)
+    headers = (*_HEADERS, (_nvrtc_signature.HEADER_NAME, _nvrtc_signature.HEADER))
+    pre_included = (f"--pre-include={_nvrtc_signature.HEADER_NAME}", *options)
+    probe = _nvrtc_signature.expression(request.name)
+    refusals = []
     for attempt in dict.fromkeys((minimal, ())):
         given = (*options, *attempt)
         try:
-            cubin, ptx, entry, _ = _core.nvrtc_compile(
-                nvrtc, request.source, request.file, given, _HEADERS, request.name
+            cubin, ptx, entry, lowered, _ = _nvrtc_call(
+                request, nvrtc, (*pre_included, *attempt), headers, probe
             )
-            return cubin, ptx.rstrip("\0"), entry
+            return _Run(cubin, ptx.rstrip("\0"), entry, _nvrtc_signature.read(lowered))
         except ValueError as e:
-            what, log = e.args
-            refusal = CompilationError(
-                f"{request.label}: NVRTC does not compile {request.name!r} ({what})",
-                compiler_output=str(log),
-                command=" ".join(("nvrtc", *given)),
-            )
-        except RuntimeError as e:
-            raise KernelCompilationError(f"{request.label}: {e}") from e
-    raise refusal
+            refusals.append(_refusal(request, e, given))
+    # Without a word of ours in the messages; and if it compiles so, its types are not known.
+    try:
+        _nvrtc_call(request, nvrtc, options, _HEADERS, None)
+    except ValueError as e:
+        raise _refusal(request, e, options) from None
+    raise KernelCompilationError(
+        f"{request.label}: NVRTC compiles {request.name!r}, and does not tell the types of its "
+        "parameters, which have to be compared with the source; NVRTC's output:\n"
+        f"{refusals[-1].compiler_output}"
+    )
+
+
+def _nvrtc_call(
+    request: Request,
+    nvrtc: str,
+    options: tuple[str, ...],
+    headers: tuple[tuple[str, str], ...],
+    probe: str | None,
+) -> tuple[bytes, str, str, str, str]:
+    try:
+        return _core.nvrtc_compile(
+            nvrtc, request.source, request.file, options, headers, request.name, probe
+        )
+    except RuntimeError as e:
+        raise KernelCompilationError(f"{request.label}: {e}") from e
+
+
+def _refusal(request: Request, error: ValueError, options: tuple[str, ...]) -> CompilationError:
+    what, log = error.args
+    return CompilationError(
+        f"{request.label}: NVRTC does not compile {request.name!r} ({what})",
+        compiler_output=str(log),
+        command=" ".join(("nvrtc", *options)),
+    )
 
 
 def library() -> str:

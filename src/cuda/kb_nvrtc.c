@@ -111,26 +111,30 @@ static kb_status take(const nvrtc *rtc, nvrtc_program *program, get_size *size_o
     return code == NVRTC_SUCCESS ? KB_OK : fail(rtc, code, call, err);
 }
 
-static kb_status take_entry(const nvrtc *rtc, nvrtc_program *program, const char *name,
-                            kb_nvrtc_result *result, kb_error *err)
+/* Copies the lowered name of a name expression. */
+static kb_status take_name(const nvrtc *rtc, nvrtc_program *program, const char *name, char **copy,
+                           kb_error *err)
 {
     const char *lowered = NULL;
     int code = rtc->nvrtcGetLoweredName(program, name, &lowered);
     if (code != NVRTC_SUCCESS)
         return fail(rtc, code, "nvrtcGetLoweredName", err);
     size_t size = strlen(lowered) + 1;
-    result->entry = kb_calloc(1, size);
-    if (!result->entry)
+    *copy = kb_calloc(1, size);
+    if (!*copy)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the name of a kernel");
-    memcpy(result->entry, lowered, size);
+    memcpy(*copy, lowered, size);
     return KB_OK;
 }
 
-static kb_status take_results(const nvrtc *rtc, nvrtc_program *program, const char *name,
-                              kb_nvrtc_result *result, kb_error *err)
+static kb_status take_results(const nvrtc *rtc, nvrtc_program *program,
+                              const kb_nvrtc_request *request, kb_nvrtc_result *result,
+                              kb_error *err)
 {
     size_t size;
-    kb_status s = take_entry(rtc, program, name, result, err);
+    kb_status s = take_name(rtc, program, request->name, &result->entry, err);
+    if (s == KB_OK && request->probe)
+        s = take_name(rtc, program, request->probe, &result->probe, err);
     if (s == KB_OK)
         s = take(rtc, program, rtc->nvrtcGetCUBINSize, rtc->nvrtcGetCUBIN, &result->cubin,
                  &result->cubin_size, "nvrtcGetCUBIN", err);
@@ -145,6 +149,8 @@ static kb_status run(const nvrtc *rtc, nvrtc_program *program, const kb_nvrtc_re
 {
     size_t size;
     int code = rtc->nvrtcAddNameExpression(program, request->name);
+    if (code == NVRTC_SUCCESS && request->probe)
+        code = rtc->nvrtcAddNameExpression(program, request->probe);
     if (code != NVRTC_SUCCESS)
         return fail(rtc, code, "nvrtcAddNameExpression", err);
     code = rtc->nvrtcCompileProgram(program, request->n_options, request->options);
@@ -154,7 +160,7 @@ static kb_status run(const nvrtc *rtc, nvrtc_program *program, const kb_nvrtc_re
         return s;
     if (code != NVRTC_SUCCESS)
         return fail(rtc, code, "nvrtcCompileProgram", err);
-    return take_results(rtc, program, request->name, result, err);
+    return take_results(rtc, program, request, result, err);
 }
 
 kb_status kb_nvrtc_compile(const kb_nvrtc_request *request, kb_nvrtc_result *result, kb_error *err)
@@ -178,6 +184,7 @@ void kb_nvrtc_free(kb_nvrtc_result *result)
     kb_free(result->cubin);
     kb_free(result->ptx);
     kb_free(result->entry);
+    kb_free(result->probe);
     kb_free(result->log);
 }
 

@@ -16,7 +16,8 @@ typedef struct kb_nvrtc_request {
     int n_headers;
     const char *const *headers; /* their contents */
     const char *const *header_names;
-    const char *name; /* of the kernel, as C++ writes it: "scale", "ns::scale<float, 4>" */
+    const char *name;  /* of the kernel, as C++ writes it: "scale", "ns::scale<float, 4>" */
+    const char *probe; /* another name expression, or NULL */
 } kb_nvrtc_request;
 
 /* Every block is freed with kb_free, and NULL where there is nothing. */
@@ -25,6 +26,7 @@ typedef struct kb_nvrtc_result {
     size_t cubin_size;
     char *ptx;
     char *entry; /* the kernel's name in the cubin */
+    char *probe; /* the lowered name of the probe */
     char *log;   /* warnings and errors; set after a failure too */
 } kb_nvrtc_result;
 

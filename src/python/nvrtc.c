@@ -5,11 +5,13 @@
 #include "cuda/kb_nvrtc.h"
 #include "python/convert.h"
 
-PyDoc_STRVAR(nvrtc_compile_doc,
-             "nvrtc_compile(library, source, file, options, headers, name)\n--\n\n"
-             "Compile CUDA device code: (cubin, ptx, entry, log). `headers` is a tuple of (name, "
-             "content).\nValueError with (message, log) if the compiler refuses it, OSError "
-             "without the library.");
+PyDoc_STRVAR(
+    nvrtc_compile_doc,
+    "nvrtc_compile(library, source, file, options, headers, name, probe)\n--\n\n"
+    "Compile CUDA device code: (cubin, ptx, entry, probe, log), where entry and probe are "
+    "lowered names of the two\nname expressions; the second may be None. `headers` is a "
+    "tuple of (name, content).\nValueError with (message, log) if the compiler refuses it, OSError "
+    "without the library.");
 
 /* The texts of a tuple of str, or of pairs of str, one after the other; they stay the tuple's. */
 static const char **read_texts(PyObject *tuple, Py_ssize_t part)
@@ -54,12 +56,12 @@ static PyObject *compile(kb_nvrtc_request *request)
     Py_BEGIN_ALLOW_THREADS;
     s = kb_nvrtc_compile(request, &result, &err);
     Py_END_ALLOW_THREADS;
-    PyObject *built =
-        s == KB_OK ? Py_BuildValue("y#NsN", result.cubin ? result.cubin : "",
-                                   (Py_ssize_t)result.cubin_size,
-                                   kb_python_text(result.ptx ? result.ptx : ""), result.entry,
-                                   kb_python_text(result.log ? result.log : ""))
-                   : raise(s, &err, result.log);
+    PyObject *built = s == KB_OK ? Py_BuildValue("y#NssN", result.cubin ? result.cubin : "",
+                                                 (Py_ssize_t)result.cubin_size,
+                                                 kb_python_text(result.ptx ? result.ptx : ""),
+                                                 result.entry, result.probe ? result.probe : "",
+                                                 kb_python_text(result.log ? result.log : ""))
+                                 : raise(s, &err, result.log);
     kb_nvrtc_free(&result);
     return built;
 }
@@ -69,9 +71,9 @@ static PyObject *nvrtc_compile(PyObject *self, PyObject *args)
     (void)self;
     kb_nvrtc_request request;
     PyObject *options, *headers;
-    if (!PyArg_ParseTuple(args, "sssO!O!s:nvrtc_compile", &request.library, &request.source,
+    if (!PyArg_ParseTuple(args, "sssO!O!sz:nvrtc_compile", &request.library, &request.source,
                           &request.file, &PyTuple_Type, &options, &PyTuple_Type, &headers,
-                          &request.name))
+                          &request.name, &request.probe))
         return NULL;
     request.n_options = (int)PyTuple_Size(options);
     request.n_headers = (int)PyTuple_Size(headers);

@@ -72,6 +72,15 @@ static bool is_there(const walk *w, const kb_wanted *wanted)
     return n == 0;
 }
 
+/* True if the open namespaces are those that are asked for, in a path that ends with them. */
+static bool is_exact(const walk *w, const kb_wanted *wanted)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < w->path.n; i++)
+        n += w->path.at[i].kind == KB_TOKEN_WORD;
+    return n == wanted->n_qualifiers;
+}
+
 /* Gives the index from which to go on. */
 static size_t try_function(walk *w, kb_wanted *wanted, size_t i)
 {
@@ -89,9 +98,11 @@ static size_t try_function(walk *w, kb_wanted *wanted, size_t i)
     kb_signature *s = &wanted->found[d.body   ? before ? KB_BODY_BEFORE : KB_BODY_BEHIND
                                      : before ? KB_PROTOTYPE_BEFORE
                                               : KB_PROTOTYPE_BEHIND];
-    if (s->found)
+    bool exact = is_exact(w, wanted);
+    if (s->found && (s->exact || !exact || !wanted->kernel))
         return d.end;
-    *s = (kb_signature){.found = true, .at = name->at, .made = name->made, .declaration = d};
+    *s = (kb_signature){
+        .found = true, .at = name->at, .made = name->made, .exact = exact, .declaration = d};
     s->qualified = w->path.n > PATH_MAX_TOKENS ? wanted->name : qualify(w, wanted->name);
     return d.end;
 }
@@ -133,8 +144,11 @@ kb_status kb_signatures_find(const kb_tokens *outline, const kb_names *names, kb
 
 const kb_signature *kb_wanted_best(const kb_wanted *wanted)
 {
-    for (int kind = 0; kind < KB_FOUND_KINDS; kind++)
-        if (wanted->found[kind].found)
-            return &wanted->found[kind];
-    return NULL;
+    const kb_signature *best = NULL;
+    for (int kind = 0; kind < KB_FOUND_KINDS; kind++) {
+        const kb_signature *s = &wanted->found[kind];
+        if (s->found && (!best || (wanted->kernel && s->exact && !best->exact)))
+            best = s;
+    }
+    return best;
 }

@@ -11,11 +11,13 @@ typedef struct kb_signature {
     bool found;
     uint32_t at;       /* its name's offset in the source */
     bool made;         /* by a macro */
+    bool exact;        /* its namespaces are those that were asked for, and no others */
     kb_text qualified; /* "::a::name" */
     kb_declaration declaration;
 } kb_signature;
 
-/* In the order in which they are preferred; of each the first in the text. */
+/* In the order in which they are preferred; of each the first in the text. A kernel whose name is
+ * exactly the one that was asked for comes before kernels in other namespaces. */
 enum { KB_BODY_BEHIND, KB_BODY_BEFORE, KB_PROTOTYPE_BEHIND, KB_PROTOTYPE_BEFORE, KB_FOUND_KINDS };
 
 /* What is looked for: a function, or a kernel (__global__), of that name; `at`: what divides behind

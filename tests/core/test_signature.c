@@ -88,6 +88,14 @@ static void test_kernels(void)
                  "::a::k arg:x ret:y:float32 arg:h:float16 attr:s attr:n:uint64 "
                  "attr:m:int64 ret:z:int32");
     CHECK_KERNEL("// @BE k ret attr.n:int8", "x::k", "k ret attr:n:int8");
+
+    const char *alike = "namespace x { namespace a { __global__ void k(int *p); } }\n"
+                        "namespace a { __global__ void k(float *q) {} }\n"
+                        "extern \"C\" { __global__ void k(double *r); }";
+    CHECK_KERNEL(alike, "k", "::k ret:r:float64");
+    CHECK_KERNEL(alike, "::k", "::k ret:r:float64");
+    CHECK_KERNEL(alike, "a::k", "::a::k ret:q:float32");
+    CHECK_KERNEL(alike, "x::a::k", "::x::a::k ret:p:int32");
 }
 
 /* Of the alternatives of a condition the first stands for all, if it leaves a bracket open. */

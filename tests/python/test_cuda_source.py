@@ -130,22 +130,30 @@ __global__ void scale(const T* x, T* out, int n, T factor) {
 """
 
 
-def test_template_by_name_expression(gpu):
+def test_template_by_name_expression(gpu, x64):
     def op(name):
         return kernbridge.cuda_kernel(
             TEMPLATE, name, lambda x: like(x), launch_dims=4, attrs={"n": lambda x: x.size}
         )
 
-    x = jnp.ones(4)
+    x = jnp.ones(4, "float32")
     plan = op("app::scale<float, 3>").plan(x, factor=np.float32(2))
     assert plan.functions[0].sizes == (8, 8, 4, 4)
     assert "app5scaleIfLi3E" in plan.functions[0].entry
-    plan = op("app::scale<double, 3>").plan(x, factor=np.float64(2))
+    plan = op("app::scale<double, 3>").plan(jnp.ones(4, "float64"), factor=np.float64(2))
     assert plan.functions[0].sizes == (8, 8, 4, 8)
-    with pytest.raises(TypeError, match=r"'factor' is .* of 8 bytes.*takes 4"):
+    with pytest.raises(TypeError, match=r"input 0 is float32\[4\].*'x' is .*expected float64"):
+        op("app::scale<double, 3>").plan(x, factor=np.float64(2))
+    with pytest.raises(TypeError, match=r"'factor' is .* of dtype float64, expected float32"):
         op("app::scale<float, 3>").plan(x, factor=np.float64(2))
+    assert op("app::scale<float, 3>").plan(x, factor=2.0).functions[0].sizes == (8, 8, 4, 4)
+    struct = "struct two { int a, b; };\n__global__ void s(const float* x, float* o, two t) {}"
+    by_struct = kernbridge.cuda_kernel(struct, "s", lambda x: like(x), launch_dims=1)
+    assert by_struct.plan(x, t=bytes(8)).functions[0].sizes == (8, 8, 8)
     with pytest.raises(TypeError, match="is not known here; pass a NumPy scalar"):
-        op("app::scale<float, 3>").plan(x, factor=2.0)
+        by_struct.plan(x, t=2.0)
+    with pytest.raises(TypeError, match=r"of 4 bytes.*takes 8"):
+        by_struct.plan(x, t=bytes(4))
     with pytest.raises(kernbridge.CompilationError, match="app::scale<nothing, 3>"):
         op("app::scale<nothing, 3>").plan(x, factor=np.float32(2))
 

@@ -1,0 +1,194 @@
+"""The files that NVRTC may read when it compiles a source: what is kept is kept for their contents.
+
+NVRTC does not report which headers it read. So each name that a source or one of its headers may
+include, whatever the conditions around it, is looked for in each folder that may be searched, and
+every file that is found there counts. That is more than what the compiler reads, never less. Where
+only the compiler knows a name (``#include MACRO``) or where a clock is read (``__TIME__``), nothing
+is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+SETTLED = 0.05
+"""Seconds after which a change of a file shows in its times."""
+
+_SPLICE = re.compile(r"\\[ \t]*\r?\n")
+_BLANK = r"(?:[ \t\f\v]|/\*.*?\*/)*"
+_NAME = r'(?:"([^"\n]+)"|<([^>\n]+)>)'
+_DIRECTIVE = re.compile(
+    rf"^(?:.*\*/)?{_BLANK}(?:#|%:|\?\?=){_BLANK}(?:include|include_next|import|embed)\b"
+    rf"{_BLANK}{_NAME}?",
+    re.MULTILINE,
+)
+_ASKS = re.compile(rf"\b__has_(?:include|include_next|embed)\b(?:\s*\(\s*{_NAME})?")
+_DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_\w+")
+_UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\?\?/")
+
+_FOLDER = ("--include-path", "-I")
+_FILE = ("--pre-include", "-include")
+_PRECOMPILED = re.compile(r"--?(?:pch|create-pch|use-pch)\b")
+
+
+class Headers(NamedTuple):
+    """What a compilation may read.
+
+    Attributes
+    ----------
+    digest : bytes
+        Of the files' paths and contents; of those in the toolkit, of their sizes and times.
+    known : bool
+        Whether that is all: if not, nothing may be kept.
+    """
+
+    digest: bytes
+    known: bool
+
+
+class _Text(NamedTuple):
+    names: tuple[str, ...]
+    known: bool
+
+
+def look(
+    source: str, options: Sequence[str], include_paths: Sequence[str], toolkit: Sequence[str]
+) -> Headers:
+    """Find all that a compilation of this source with these options may read now."""
+    folders, names, known = _read_options(options)
+    text = _scan(source)
+    search = _Search((*include_paths, *folders), tuple(map(os.path.abspath, toolkit)))
+    search.ask((*names, *text.names), None)
+    search.run()
+    parts = repr(sorted(search.found.items())).encode("utf-8", "surrogatepass")
+    return Headers(hashlib.sha256(parts).digest(), known and text.known and search.known)
+
+
+def _read_options(options: Sequence[str]) -> tuple[list[str], list[str], bool]:
+    """Folders and files that the options name, and whether they can be followed."""
+    folders: list[str] = []
+    files: list[str] = []
+    known = not any(_UNSEEN.search(o) or _PRECOMPILED.match(o.strip()) for o in options)
+    for i, option in enumerate(options):
+        for spellings, found in ((_FOLDER, folders), (_FILE, files)):
+            for spelling in spellings:
+                value = option.strip().removeprefix(spelling)
+                if value == option.strip():
+                    continue
+                if value:
+                    found.append(value.lstrip("= "))
+                elif i + 1 < len(options):
+                    found.append(options[i + 1])
+    return folders, files, known
+
+
+@functools.lru_cache(maxsize=1024)
+def _scan(text: str) -> _Text:
+    """The names that a text may include."""
+    known = _UNSEEN.search(text) is None
+    text = _SPLICE.sub("", text)
+    names: dict[str, None] = {}
+    for match in _DIRECTIVE.finditer(text):
+        name = match[1] or match[2]
+        known = known and name is not None
+        if name is not None:
+            names[name] = None
+    for match in _ASKS.finditer(_DEFINED.sub("", text)):
+        name = match[1] or match[2]
+        known = known and name is not None
+        if name is not None:
+            names[name] = None
+    return _Text(tuple(names), known)
+
+
+class _Search:
+    """All files that names may stand for, and the names in those."""
+
+    def __init__(self, folders: Sequence[str], toolkit: tuple[str, ...]) -> None:
+        # A name in quotes is looked for in the working folder too, and beside its includer.
+        self.folders = list(dict.fromkeys(map(os.path.abspath, (".", *folders))))
+        self.toolkit = toolkit
+        self.names: dict[str, None] = {}
+        self.found: dict[str, str] = {}
+        self.known = True
+        self._tried: set[str] = set()
+        self._beside: list[str] = []  # paths in the toolkit
+
+    def ask(self, names: Sequence[str], folder: str | None) -> None:
+        """Note names; `folder`: of a header of the toolkit that includes them."""
+        for name in names:
+            self.names[name] = None
+            if folder is not None:
+                self._beside.append(os.path.join(folder, name))
+
+    def run(self) -> None:
+        """Look for names until no more are found."""
+        before = (-1, -1)
+        while before != (now := (len(self.names), len(self.folders))):
+            before = now
+            for folder in (*self.folders, *self.toolkit):
+                for name in tuple(self.names):
+                    self._try(os.path.join(folder, name))
+            while self._beside:
+                self._try(self._beside.pop())
+
+    def _try(self, path: str) -> None:
+        if path in self._tried:
+            return
+        self._tried.add(path)
+        path = os.path.normpath(path)
+        try:
+            about = os.stat(path)
+        except (OSError, ValueError):
+            return
+        if path in self.found or not os.path.isfile(path):
+            return
+        folder = os.path.dirname(path)
+        if any(path.startswith(root + os.sep) for root in self.toolkit):
+            self.found[path] = f"{about.st_size} {about.st_mtime_ns}"
+            self.ask(_of_toolkit(path, about.st_size, about.st_mtime_ns), folder)
+            return
+        self.found[path], text = _of_user(path, about)
+        self.known = self.known and text.known
+        self.ask(text.names, None)
+        if folder not in self.folders:
+            self.folders.append(folder)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as e:  # the compiler will not read it either, as long as that is so
+        return f"{type(e).__name__} {e.errno}".encode()
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_toolkit(path: str, size: int, modified: int) -> tuple[str, ...]:
+    return _scan.__wrapped__(_read(path).decode(errors="surrogateescape")).names
+
+
+_seen: dict[str, tuple[tuple[int, ...], tuple[str, _Text]]] = {}
+
+
+def _of_user(path: str, about: os.stat_result) -> tuple[str, _Text]:
+    """Digest and names of a file, read anew unless it is certain that nothing changed."""
+    state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    kept = _seen.get(path)
+    if kept is not None and kept[0] == state:
+        return kept[1]
+    looked = time.time()
+    data = _read(path)
+    found = (
+        hashlib.sha256(data).hexdigest(),
+        _scan.__wrapped__(data.decode(errors="surrogateescape")),
+    )
+    if 0 <= looked - about.st_ctime > SETTLED:
+        _seen[path] = (state, found)
+    return found
