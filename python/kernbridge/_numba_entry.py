@@ -26,6 +26,7 @@ from kernbridge._numba_inside import (
     types,
 )
 from kernbridge._numba_lines import noting_lines
+from kernbridge._numba_parallel import reporting_exceptions
 
 _INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)
@@ -71,6 +72,7 @@ class Entry:
 
 @global_compiler_lock
 @noting_lines()
+@reporting_exceptions()
 def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
     """Type and lower the kernel for these argument types, or for a signature that it declares.
 

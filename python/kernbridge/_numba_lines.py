@@ -91,17 +91,19 @@ def _place_in(builder: Any) -> Place | None:
 
 
 def _place_of(current: Any) -> Place | None:
-    loc, identity = current.loc, current.func_ir.func_id
+    loc = current.loc
     file = getattr(loc, "filename", None)
     if not file or file.startswith(_NUMBA):
         return None
-    function = identity.func_name if _holds(identity.code, file, loc.line) else ""
-    return Place(function, file, loc.line)
+    return Place(_function_of(file, loc.line), file, loc.line)
 
 
-def _holds(code: Any, file: str, line: int) -> bool:
-    """Whether a line is one of this function's own, rather than of one that was inlined."""
-    return code.co_filename == file and line in _lines_of(code)
+def _function_of(file: str, line: int) -> str:
+    """The function that holds a line: not one into which it was inlined, nor a parallel loop."""
+    for identity in (lowered.func_ir.func_id for lowered in reversed(lowerings)):
+        if identity.code.co_filename == file and line in _lines_of(identity.code):
+            return str(identity.func_name)
+    return ""
 
 
 @functools.lru_cache(maxsize=64)

@@ -115,6 +115,57 @@ def test_exceptions_that_numba_raises(function):
     assert line.endswith("# fails")
 
 
+@numba.njit(parallel=True)
+def parallel_pick(x, out):
+    for i in numba.prange(out.size):
+        pair = [1.0, 2.0]
+        out[i] = pair[np.int64(x[i]) // 5]  # parallel
+
+
+def test_parallel_loops():
+    """Numba itself loses such an exception, and goes on with the results as they are."""
+    for _ in range(3):
+        message, line = fails(parallel_pick, 5 * X)
+        assert "IndexError: getitem out of range (in parallel_pick at" in message
+        assert line.endswith("# parallel")
+    np.testing.assert_array_equal(numba_kernel(parallel_pick, FLAT)(X), [1] * 5 + [2] * 3)
+
+
+def test_parallel_loop_of_a_callee_in_a_loop():
+    @numba.njit(parallel=True)
+    def fill(out, at):
+        total = 0.0
+        for i in numba.prange(out.size):
+            total += np.zeros(at - i)[0]  # reduced
+        return total
+
+    @numba.njit
+    def kernel(x, out):
+        for i in range(20, -1, -1):
+            out[0] = fill(out, i)
+
+    message, line = fails(kernel, X)
+    assert "ValueError" in message
+    assert line.endswith("# reduced")
+
+
+def test_parallel_loop_with_an_exception_of_its_own_values():
+    @numba.njit
+    def refuse(i, x):
+        if i == 5:
+            raise ValueError("bad", i, x)  # own
+
+    @numba.njit(parallel=True)
+    def kernel(x, out):
+        for i in numba.prange(out.size):
+            refuse(i, x[i])
+            out[i] = x[i]
+
+    message, line = fails(kernel, X)
+    assert "ValueError: ('bad', 5, 5.0) (in refuse at" in message
+    assert line.endswith("# own")
+
+
 def test_exception_that_the_kernel_catches():
     @numba.njit
     def divide(a, b):
