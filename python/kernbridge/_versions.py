@@ -19,7 +19,7 @@ from typing import Any
 from kernbridge._errors import KernbridgeWarning, UnknownVersionError
 
 TESTED = {  # the first and the last minor version; pyproject.toml repeats them as `tested`
-    "JAX": ((0, 8), (0, 10)),
+    "JAX": ((0, 8), (0, 12)),
     "Numba": ((0, 60), (0, 68)),
     "Numba-CUDA": ((0, 30), (0, 30)),
     "llvmlite": ((0, 43), (0, 50)),
