@@ -1,4 +1,4 @@
-"""Which GPUs CUDA sources are compiled for."""
+"""Which GPUs are compiled for, by every front end: the only reader of settings and variables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Architecture: TypeAlias = tuple[int, int, str]
 Spelling: TypeAlias = "str | int | float | Iterable[str | int | float] | None"
 
 VARIABLES = (
-    "KERNBRIDGE_COMPUTE_CAPABILITIES",
     "KERNBRIDGE_CUDA_ARCHS",
+    "KERNBRIDGE_COMPUTE_CAPABILITIES",
     "BRAINEVENT_COMPUTE_CAPABILITIES",
 )
+"""The first that is set counts."""
 OLDEST_MAJOR = 5
 
 
@@ -51,16 +52,27 @@ def cuda_architectures(argument: Spelling = None) -> tuple[Architecture, ...]:
     """
     if argument is not None:
         return read(argument)
+    return chosen() or _of_this_machine()
+
+
+def chosen() -> tuple[Architecture, ...]:
+    """What `config.set_cuda_architectures`, else the environment names; empty if neither does.
+
+    Raises
+    ------
+    UnsupportedArchError, ValueError
+        See `cuda_architectures`.
+    """
     from kernbridge import config
 
-    chosen = config.chosen_architectures()
-    if chosen is not None:
-        return chosen
+    setting = config.chosen_architectures()
+    if setting is not None:
+        return setting
     for name in VARIABLES:
         text = os.environ.get(name, "")
         if text.strip():
             return read(text, name)
-    return _of_this_machine()
+    return ()
 
 
 def read(spelling: Spelling, what: str = "compute_capability") -> tuple[Architecture, ...]:

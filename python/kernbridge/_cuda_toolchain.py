@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import re
 import sys
 import warnings
+from collections.abc import Iterable
 
-from kernbridge import _core, config
+from kernbridge import _architectures, _core, config
+from kernbridge._architectures import Architecture
 from kernbridge._errors import KernbridgeWarning, KernelNotAvailableError
 
 ALL_MAJOR = ((8, 0), (9, 0), (10, 0), (12, 0))
@@ -51,46 +52,18 @@ def require_device(label: str) -> None:
         )
 
 
-def read_architectures(text: str) -> tuple[Capability, ...]:
-    """Read "8.0, 9.0" or "sm_90".
-
-    Raises
-    ------
-    ValueError
-        If a part is no compute capability.
-    """
-    found = []
-    for part in re.split(r"[,;\s]+", text.strip()):
-        match = re.fullmatch(r"(?:sm_|compute_)?(\d+?)\.?(\d)[af]?", part)
-        if match is None or int(match[1]) < 5:
-            raise ValueError(
-                f"cuda architecture {part!r}: expected a compute capability such as '9.0' or "
-                "'sm_90', several separated by commas"
-            )
-        found.append((int(match[1]), int(match[2])))
-    return tuple(sorted(set(found)))
-
-
 def chosen_architectures() -> tuple[Capability, ...]:
     """What `config.set_cuda_architectures` or the environment names; empty if neither does."""
-    chosen = config.get_cuda_architectures()
-    if chosen is not None:
-        return chosen
-    for name in ("KERNBRIDGE_CUDA_ARCHS", "KERNBRIDGE_COMPUTE_CAPABILITIES"):
-        if (text := os.environ.get(name, "")).strip():
-            return read_architectures(text)
-    return ()
+    return _without_suffix(_architectures.chosen())
 
 
 def architectures() -> tuple[Capability, ...]:
     """Compute capabilities to compile for: those chosen, else of this machine's GPUs, else all."""
-    return chosen_architectures() or _of_this_machine() or ALL_MAJOR
+    return _without_suffix(_architectures.cuda_architectures()) or ALL_MAJOR
 
 
-@functools.cache
-def _of_this_machine() -> tuple[Capability, ...]:
-    count, _ = _core.device_count()
-    return tuple(sorted({_core.compute_capability(i) for i in range(count)}))
+def _without_suffix(architectures: Iterable[Architecture]) -> tuple[Capability, ...]:
+    return tuple(sorted({(major, minor) for major, minor, _ in architectures}))
 
 
 def versions() -> tuple[str, ...]:

@@ -63,7 +63,9 @@ def set_cuda_architectures(architectures: Spelling) -> None:
     """Choose the GPUs that kernels are compiled for from now on.
 
     By default these are the GPUs of this machine, or, where it has none, one of each generation
-    that CUDA 13 compiles for. The environment variable KERNBRIDGE_CUDA_ARCHS does the same.
+    that CUDA 13 compiles for. The environment variable KERNBRIDGE_CUDA_ARCHS does the same, for
+    every front end; KERNBRIDGE_COMPUTE_CAPABILITIES and BRAINEVENT_COMPUTE_CAPABILITIES are other
+    names of it, and the first of the three that is set counts, after this setting.
     `set_compute_capability` is another name of this setting.
 
     Parameters

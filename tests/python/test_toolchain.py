@@ -254,8 +254,8 @@ def test_who_chooses_the_architectures(monkeypatch):
     finally:
         config.set_compute_capability(None)
     assert config.get_compute_capability() is None
-    monkeypatch.setenv("KERNBRIDGE_COMPUTE_CAPABILITIES", "nonsense")
-    with pytest.raises(ValueError, match="KERNBRIDGE_COMPUTE_CAPABILITIES: 'nonsense'"):
+    monkeypatch.setenv("KERNBRIDGE_CUDA_ARCHS", "nonsense")
+    with pytest.raises(ValueError, match="KERNBRIDGE_CUDA_ARCHS: 'nonsense'"):
         _toolchain.cuda_architectures()
 
 
