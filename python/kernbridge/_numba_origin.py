@@ -6,11 +6,12 @@ A call carries the kernel's module and qualified name, and its signature.
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 import weakref
 from typing import Any
 
-from kernbridge import _origin
+from kernbridge import _origin, config
 from kernbridge._errors import KernelError
 
 ORIGIN = "numba"  # kind of an origin, see _origin.py
@@ -74,6 +75,14 @@ def _register(digest: bytes, name: tuple[str, str], half_as_bits: bool, signatur
             "its code, a value that it captures, or an option of numba.njit differs; make the "
             "program anew"
         )
+    if name[0] not in sys.modules and not config.may_import(name[0]):
+        raise KernelError(
+            f"the program needs the kernel {place}, and the module {name[0]!r} is not imported "
+            "here. Importing a module runs its code, so a program may not name one by itself: "
+            f"import {name[0]} before the program is run; or, if you trust who made the program, "
+            f"let programs import it with kernbridge.config.allow_imports({name[0]!r}) or "
+            f"{config.ALLOW_IMPORTS}={name[0]}"
+        )
     raise KernelError(
         f"the program needs the kernel {place}, which is not to be found here: {failure}. A kernel "
         "travels by name: define it at the top level of a module that this process can import, or "
@@ -82,10 +91,15 @@ def _register(digest: bytes, name: tuple[str, str], half_as_bits: bool, signatur
 
 
 def _candidates(name: tuple[str, str]) -> tuple[list[Any], str]:
-    """Dispatchers of that name: those wrapped here, and the one that an import gives."""
+    """Dispatchers of that name: those wrapped here, and the one in its module.
+
+    A module that is not imported yet is imported only if the user allows it, as that runs its code.
+    """
     with _lock:
         found = list(_wrapped.get(name, ()))
     module, qualname = name
+    if module not in sys.modules and not config.may_import(module):
+        return found, f"{module} is not imported"
     try:
         value: Any = importlib.import_module(module)
         for part in qualname.split("."):

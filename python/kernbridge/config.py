@@ -11,6 +11,7 @@ Examples
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from kernbridge import _core
@@ -255,3 +256,51 @@ def set_cuda_on_cpu(what: str) -> None:
 def get_cuda_on_cpu() -> str:
     """What `set_cuda_on_cpu` chose."""
     return _cuda_on_cpu
+
+
+ALLOW_IMPORTS = "KERNBRIDGE_ALLOW_IMPORTS"
+_allowed_imports: tuple[str, ...] = ()
+
+
+def allow_imports(*modules: str) -> None:
+    """Choose the modules that a loaded program may import to find its kernels.
+
+    An exported program names the module of each Numba kernel that it calls. A module that this
+    process has imported is used as it is. Importing another one runs its code, so that happens only
+    for modules that are named here, or in the environment variable KERNBRIDGE_ALLOW_IMPORTS,
+    separated by commas.
+
+    Parameters
+    ----------
+    *modules : str
+        Names of modules; a package stands for all that is in it, and "*" for every module. They
+        replace those of an earlier call; without any, programs import nothing.
+
+    Raises
+    ------
+    TypeError
+        If a name is no text.
+
+    Examples
+    --------
+    >>> from kernbridge import config
+    >>> config.allow_imports("my_kernels")
+    >>> config.may_import("my_kernels.sparse"), config.may_import("os")
+    (True, False)
+    >>> config.allow_imports()
+    """
+    global _allowed_imports
+    for module in modules:
+        if not isinstance(module, str) or not module:
+            raise TypeError(f"allow_imports: {module!r} is no name of a module")
+    _allowed_imports = modules
+
+
+def may_import(module: str) -> bool:
+    """Whether a loaded program may import a module; see `allow_imports`."""
+    named = (name.strip() for name in os.environ.get(ALLOW_IMPORTS, "").split(","))
+    return any(
+        name == "*" or module == name or module.startswith(f"{name}.")
+        for name in (*_allowed_imports, *named)
+        if name
+    )

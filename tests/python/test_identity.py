@@ -201,7 +201,9 @@ def program(tmp_path, run_python):
     path = str(tmp_path / "program.bin")
     module = tmp_path / "travelling.py"
 
-    def run(definition="from travelling import triple", name="triple", before="", then=None):
+    allow = "kernbridge.config.allow_imports('travelling')"
+
+    def run(definition="from travelling import triple", name="triple", before=allow, then=None):
         module.write_text(MODULE.format(factor=3))
         run_python(EXPORTING.format(definition=definition, name=name, path=path))
         if then is not None:
@@ -216,6 +218,50 @@ LOCAL = MODULE.format(factor=5).replace("triple", "local")
 
 def test_a_kernel_of_a_module_is_imported_and_compiled(program):
     assert program() == "result [3.0, 3.0, 3.0]\n"
+
+
+ATTEMPTS = """
+import os
+for allow in ([], ["travel"], ["travelling.inner"], None, ["travelling"]):
+    if allow is None:
+        os.environ["KERNBRIDGE_ALLOW_IMPORTS"] = "other, travelled"
+    else:
+        kernbridge.config.allow_imports(*allow)
+    try:
+        ex = export.deserialize(bytearray(open({path!r}, "rb").read()))
+        print(allow, ex.call(jnp.ones(3)).tolist())
+    except Exception as e:
+        print(allow, "travelling" in sys.modules, e)
+"""
+
+
+def test_a_module_is_imported_only_where_that_is_allowed(program, tmp_path):
+    """A program may not choose what code runs where it is loaded."""
+    before = ATTEMPTS.format(path=str(tmp_path / "program.bin"))
+    got = program(before=before).partition("result")[0]
+    assert got.count("travelling:triple, and the module 'travelling' is not imported here") == 4
+    assert got.count("kernbridge.config.allow_imports('travelling')") == 4
+    assert got.count(" False ") == 4
+    assert got.endswith("['travelling'] [3.0, 3.0, 3.0]\n")
+
+
+def test_what_may_be_imported(monkeypatch):
+    may, allow = kernbridge.config.may_import, kernbridge.config.allow_imports
+    try:
+        assert not may("a")
+        allow("a", "b.c")
+        assert [may(m) for m in ("a", "a.x", "ab", "b", "b.c", "b.c.d", "")] == [
+            *(True, True, False, False, True, True, False)
+        ]
+        allow()
+        monkeypatch.setenv("KERNBRIDGE_ALLOW_IMPORTS", "x, y.z,")
+        assert [may(m) for m in ("a", "x.y", "y", "y.z", "")] == [False, True, False, True, False]
+        allow("*")
+        assert may("anything")
+        with pytest.raises(TypeError, match="3 is no name of a module"):
+            allow(3)
+    finally:
+        allow()
 
 
 def test_a_missing_import_is_named(program):
