@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import linecache
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -28,14 +28,15 @@ UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTEGERS = SIGNED + UNSIGNED
 FLOATS = ("float32", "float64")
 DTYPES = {name: np.dtype(name) for name in (*INTEGERS, *FLOATS, "bool")}
-KINDS = {
-    "i": SIGNED,
-    "u": UNSIGNED,
-    "f": ("float32",),
-    "d": ("float64",),
-    "b": ("bool",),
+KINDS = {"i": SIGNED, "u": UNSIGNED, "f": ("float32",), "d": ("float64",), "b": ("bool",)}
+RESULTS = {
+    "i": "int64",
+    "u": "int64",
+    "b": "int64",
+    "f": "float32",
+    "d": "float64",
+    "B": "uint8",  # of floats: NVVM keeps 16 bits of such a number until it is stored
 }
-RESULTS = {"i": "int64", "u": "int64", "b": "int64", "f": "float32", "d": "float64"}
 COMPARISONS = ("<", "<=", "==", "!=", ">", ">=")
 
 
@@ -90,7 +91,7 @@ def _x(name: str, row: int = 0) -> str:
 
 def _conversions() -> Iterator[tuple[str, str]]:
     for source, target in itertools.product(FLOATS, INTEGERS):
-        yield "i", f"np.{target}({_x(source)})"
+        yield "B" if target == "uint8" else "i", f"np.{target}({_x(source)})"
     for source, target in itertools.product(INTEGERS, (*FLOATS, "float16")):
         kind = "d" if target == "float64" else "f"
         yield kind, f"np.{target}({_x(source)})"
@@ -101,7 +102,8 @@ def _conversions() -> Iterator[tuple[str, str]]:
     for source in FLOATS:
         for call in ("math.floor", "math.ceil", "math.trunc", "int", "round"):
             yield "i", f"{call}({_x(source, 3)})"
-        for target in ("int8", "uint8", "int32", "uint32", "uint64"):
+        yield "B", f"np.uint8({_x(source, 0)} * {_x(source, 1)})"
+        for target in ("int8", "uint16", "int32", "uint32", "uint64"):
             yield "i", f"np.{target}({_x(source, 0)} * {_x(source, 1)})"
             yield "f", f"np.float32(np.{target}({_x(source, 2)}))"
         yield "b", f"bool({_x(source, 1)})"
@@ -220,7 +222,7 @@ def _halves() -> Iterator[tuple[str, str]]:
     for sign in COMPARISONS:
         yield "b", f"{a} {sign} {b}"
     for target in INTEGERS:
-        yield "i", f"np.{target}({a})"
+        yield "B" if target == "uint8" else "i", f"np.{target}({a})"
 
 
 def _functions() -> Iterator[tuple[str, str]]:
@@ -280,6 +282,7 @@ class _Draw:
         if form == 6:
             return f"np.{self.one(names)}({a})"
         if form == 7:
+            names = names[names[0] == "uint8" :]
             return f"np.{self.one(names)}({self.expression(self.one('fd'), depth)})"
         if form == 8:
             return f"np.{self.one(names)}({self.expression('u' if kind == 'i' else 'i', depth)})"
@@ -348,6 +351,7 @@ def groups() -> tuple[Group, ...]:
         ("divisions", _divisions),
         ("orders", _orders),
         ("sums", _sums),
+        ("alone", _sums),
         ("powers", _powers),
         ("halves", _halves),
         ("functions", _functions),
@@ -386,10 +390,9 @@ def _words(text: str) -> list[str]:
 def _case(name: str, result: str, texts: Sequence[str]) -> Case:
     used = {word.rsplit("_", 1)[0] for text in texts for word in _words(text)}
     names = [n for n in DTYPES if n in used]
-    make: Callable[[np.random.Generator], tuple[Any, ...]] = lambda rng: inputs(names, rng)
     return Case(
         kernel=_kernel(name, names, result, texts),
-        inputs=make,
+        inputs=partial(inputs, names),
         outs=[((len(texts), N), DTYPES[result])],
         covers=f"drawn expressions: {name}",
         bug="",
@@ -405,10 +408,11 @@ def cases(*wanted: str) -> tuple[tuple[Case, tuple[str, ...]], ...]:
     for group in groups():
         if wanted and group.name not in wanted:
             continue
-        for result in ("int64", "float32", "float64"):
+        size = 1 if group.name == "alone" else PER_KERNEL
+        for result in ("int64", "uint8", "float32", "float64"):
             texts = [text for kind, text in group.texts if RESULTS[kind] == result]
-            for first in range(0, len(texts), PER_KERNEL):
-                some = tuple(texts[first : first + PER_KERNEL])
-                name = f"{group.name}_{result}_{first // PER_KERNEL}"
+            for first in range(0, len(texts), size):
+                some = tuple(texts[first : first + size])
+                name = f"{group.name}_{result}_{first // size}"
                 found.append((_case(name, result, some), some))
     return tuple(found)
