@@ -81,7 +81,12 @@ def inputs(names: Sequence[str], rng: np.random.Generator) -> tuple[np.ndarray, 
         else:
             info = np.iinfo(dtype)
             drawn = rng.integers(info.min, info.max, (ROWS, N), dtype=dtype, endpoint=True)
-        found.append(np.where(rng.random((ROWS, N)) < 0.5, special, drawn))
+        values = np.where(rng.random((ROWS, N)) < 0.5, special, drawn)
+        if dtype.kind in "iu":
+            values[0::2, 0] = values[0::2, 1] = info.min  # by -1, and by 0
+            values[1::2, 0] = np.array(-1).astype(dtype)
+            values[1::2, 1] = 0
+        found.append(values)
     return tuple(found)
 
 
