@@ -23,7 +23,7 @@ CACHE_KIND = "numba_cuda"
 HOST = ((100, 0),)  # the architecture that stands for the CPU
 CHECKED = ((100, 1),)  # and for its checked mode
 LIKE_HOST = (9, 0)  # what Numba-CUDA compiles for there: its typed IR is the same for all
-FORMAT = 7  # of the generated code and of what is kept of it: part of the key in the cache
+FORMAT = 8  # of the generated code and of what is kept of it: part of the key in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
-from kernbridge import _cuda_host_prelude, _libdevice
+from kernbridge import _cuda_host_defined, _cuda_host_prelude, _libdevice
 from kernbridge._cuda_host_loops import LOOPS
 from kernbridge._errors import KernelCompilationError
 
@@ -224,7 +224,7 @@ def _wrapped(
     if len(re.findall(r"^define ", text, flags=re.M)) != 1:
         raise refused(label, "a recursive device function")
     _check_declared(label, text)
-    text = _libdevice.rewrite(text)
+    text = _cuda_host_defined.defined(_libdevice.rewrite(text))
     by_threads = bool(checks) or "ptr %kb.thread," in text or "%kb.shared," in text
     slots = [f"ptr noalias %kb.{r}" for r in REGISTERS]
     slots += ["ptr %kb.thread", "ptr %kb.shared"] if by_threads else []

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kernbridge import _cache, _core, _cuda_host_ir
+from kernbridge import _cache, _core, _cuda_host_fma, _cuda_host_ir
 from kernbridge._cache import Artefact
 from kernbridge._errors import KernelNotAvailableError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CC = 1000  # of images for the CPU, as src/hostcuda/kb_hostcuda.h has it
 CACHE_KIND = "cuda_host_object"
-OBJECT_FORMAT = 1
+OBJECT_FORMAT = 2
 
 _engines: dict[str, Any] = {}  # of each digest; the machine code lives as long as the process
 _lock = threading.RLock()
@@ -175,6 +175,7 @@ def _optimised(text: str, machine: Any) -> bytes:
     module.triple = llvm.get_default_triple()
     module.data_layout = str(machine.target_data)
     module.verify()
+    module = _with_fused_products(module, machine)
     # Where each access is a call, little can be gained.
     options = llvm.create_pipeline_tuning_options(speed_level=1 if _is_checked(text) else 3)
     options.loop_vectorization = options.slp_vectorization = True
@@ -183,6 +184,27 @@ def _optimised(text: str, machine: Any) -> bytes:
     builder.getModulePassManager().run(module, builder)
     code: bytes = machine.emit_object(module)
     return code
+
+
+def _with_fused_products(module: Any, machine: Any) -> Any:
+    """The module with a kernel's products and sums fused as on a GPU, if the processor can.
+
+    That is seen before the kernel is in the loops over threads, in the form that NVVM gives it.
+    """
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    if not (features.get("fma") or machine.triple.startswith("aarch64")):
+        return module
+    thread = module.get_function("kb_thread")
+    if not re.search(r" fmul |@llvm\.fpto", str(thread)):
+        return module
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getFunctionPassManager().run(thread, builder)
+    fused = llvm.parse_assembly(_cuda_host_fma.fused(str(module)))
+    fused.verify()
+    return fused
 
 
 def provide(program: Any) -> None:
