@@ -16,10 +16,18 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from kernbridge import _build_command, _build_manifest, _cache, _cache_limit, _toolchain
+from kernbridge import (
+    _build_command,
+    _build_manifest,
+    _cache,
+    _cache_limit,
+    _cache_trust,
+    _toolchain,
+)
 from kernbridge._architectures import Architecture
 from kernbridge._build_command import Job
 from kernbridge._build_manifest import Entry, Places
+from kernbridge._errors import KernelToolchainError
 
 
 class Request(NamedTuple):
@@ -126,7 +134,7 @@ def build(request: Request) -> Built:
 
 def _root() -> Path:
     """The cache's folder, or one of this process where there is none that can be written."""
-    folder = _cache.directory()
+    folder = _cache.usable()
     if folder is None:
         return _private(os.getpid())
     place = _cache_limit.modules(folder)
@@ -137,12 +145,13 @@ def _root() -> Path:
     except OSError as e:
         _cache._warn(str(folder), e)
         return _private(os.getpid())
-    return folder
+    # Another user may have been faster where everybody may make a folder.
+    return folder if _cache.usable() == folder else _private(os.getpid())
 
 
 @functools.cache
 def _private(pid: int) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="kernbridge-"))
+    folder = Path(tempfile.mkdtemp(prefix="kernbridge-", dir=_temporary()))
 
     def remove() -> None:
         if os.getpid() == pid:  # not in a process that was forked from this one
@@ -150,6 +159,20 @@ def _private(pid: int) -> Path:
 
     atexit.register(remove)
     return folder
+
+
+def _temporary() -> str:
+    """A folder for temporary files in which nobody else can replace them."""
+    objections = []
+    for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")):
+        why = _cache_trust.why_not(Path(place).absolute())
+        if why is None and os.access(place, os.W_OK | os.X_OK):
+            return place
+        objections.append(f"{place}: {why or 'it cannot be written to'}")
+    raise KernelToolchainError(
+        "there is no folder for temporary files in which nobody else can replace a library; set "
+        f"TMPDIR to one. {'; '.join(objections)}"
+    )
 
 
 def _place(root: Path, job: Job) -> tuple[Path, str]:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernbridge import _cache_trust
 from kernbridge._errors import KernbridgeWarning
 
 VARIABLE = "KERNBRIDGE_CACHE_DIR"
@@ -78,6 +79,23 @@ def directory() -> Path | None:
         return None
 
 
+def usable() -> Path | None:
+    """The folder of the cache, None where it is off or where others could replace what is in it."""
+    folder = directory()
+    if folder is None:
+        return None
+    why = _cache_trust.why_not(versioned(folder))
+    if why is None:
+        return folder
+    _warn(str(folder), f"{why}, and could put other code there")
+    return None
+
+
+def versioned(folder: Path) -> Path:
+    """The part of a cache folder that this version writes."""
+    return folder / f"v{FORMAT}"
+
+
 def set_cache_dir(path: str | os.PathLike[str] | None) -> None:
     """Choose the folder of the cache for this process, over KERNBRIDGE_CACHE_DIR.
 
@@ -115,7 +133,7 @@ def load(kind: str, key: bytes) -> Artefact | None:
     key : bytes
         Digest of all that it was made from.
     """
-    folder = directory()
+    folder = usable()
     if folder is None:
         return None
     data = _read(_path(folder, kind, key))
@@ -130,7 +148,7 @@ def store(kind: str, key: bytes, artefact: Artefact) -> None:
     TypeError
         If `artefact.meta` would not come back from JSON as it is.
     """
-    folder = directory()
+    folder = usable()
     if folder is None:
         return
     path, data = _path(folder, kind, key), _encode(kind, key, artefact)
@@ -145,7 +163,7 @@ def _path(folder: Path, kind: str, key: bytes) -> Path:
     if not (kind.isascii() and kind.isidentifier()) or len(key) < 2:
         raise ValueError(f"no place in the cache for kind {kind!r} and a key of {len(key)} bytes")
     name = key.hex()
-    return folder / f"v{FORMAT}" / kind / name[:2] / f"{name[2:]}.bin"
+    return versioned(folder) / kind / name[:2] / f"{name[2:]}.bin"
 
 
 def _encode(kind: str, key: bytes, artefact: Artefact) -> bytes:
@@ -241,14 +259,15 @@ def _publish(path: Path, data: bytes) -> None:
         raise
 
 
-def _warn(folder: str, reason: Exception) -> None:
+def _warn(folder: str, reason: object) -> None:
     global _warned
     if _warned:
         return
     _warned = True
     warnings.warn(
         f"the cache folder {folder} cannot be used: {reason}. Kernels are compiled anew in each "
-        f"process. Set {VARIABLE} to a folder that can be written, or to 0 to switch the cache off",
+        f"process. Set {VARIABLE} to a folder that you can write to, all of whose parents belong "
+        "to you or to root and can be written to by nobody else, or to 0 to switch the cache off",
         KernbridgeWarning,
         stacklevel=3,
     )

@@ -101,7 +101,7 @@ def clear_cache(name: str | None = None) -> int:
     >>> clear_cache("no_such_module")
     0
     """
-    folder = _cache.directory()
+    folder = _cache.usable()
     if folder is None:
         return 0
     removed = 0

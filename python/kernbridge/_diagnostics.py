@@ -190,11 +190,15 @@ def _numba(report: _Report) -> bool:
 
 def _cache(report: _Report) -> None:
     from kernbridge import _cache as cache
-    from kernbridge import _cache_limit
+    from kernbridge import _cache_limit, _cache_trust
 
     rows = report.section("cache")
     folder = cache.directory()
     rows.append(("folder", str(folder) if folder else f"off ({cache.VARIABLE} says so)"))
+    why = _cache_trust.why_not(cache.versioned(folder)) if folder else None
+    if why is not None:
+        rows.append(("not used", why))
+        report.advice.append(f"{why}: set {cache.VARIABLE} to a folder that is yours alone")
     stats = _cache_limit.cache_stats()
     rows.append(("holds", f"{stats.entries} entries, {stats.bytes / 1e6:.1f} MB"))
     try:

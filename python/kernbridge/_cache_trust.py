@@ -1,0 +1,121 @@
+"""Who could replace what lies in a folder: code that is loaded from there runs in this process.
+
+A file that only this user can write is not enough. Whoever owns a folder above it can move that
+folder away and put another one in its place, between a check and a use. So every folder from the
+root down must belong to this user or to root, and nobody else may write to it. Then nobody else can
+change what a path leads to, and what was checked is what is loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MOST_LINKS = 40
+
+
+def why_not(folder: Path) -> str | None:
+    """Who else could replace the contents of a folder, as text; None if nobody can.
+
+    What does not exist yet is no objection. Each part of the path is opened from the one before,
+    and no link is followed that was not looked at.
+
+    Parameters
+    ----------
+    folder : Path
+        Absolute.
+    """
+    parts = list(reversed(folder.parts[1:]))
+    here, links = "/", 0
+    with _Descriptors() as opened:
+        fd = opened.open("/", None)
+        objection = _objection(here, os.fstat(fd))
+        while parts and objection is None:
+            part = parts.pop()
+            path = os.path.join(here, part)
+            try:
+                about = os.stat(part, dir_fd=fd, follow_symlinks=False)
+                if stat.S_ISLNK(about.st_mode):
+                    links += 1
+                    if not _is_trusted(about.st_uid):
+                        return _owned("the link", path, about)
+                    if links > MOST_LINKS:
+                        return f"{path} is one of too many links"
+                    target = os.readlink(part, dir_fd=fd)
+                    parts += reversed(Path(target).parts)
+                    if target.startswith("/"):
+                        parts.pop()
+                        fd, here = opened.open("/", None), "/"
+                    continue
+                fd, here = opened.open(part, fd), path
+                objection = _objection(here, os.fstat(fd))
+            except OSError:  # it is missing, or no folder: then nothing is loaded from there
+                return None
+    return objection
+
+
+class _Descriptors:
+    """Folders that are open until the end of a block."""
+
+    def __init__(self) -> None:
+        self._opened: list[int] = []
+
+    def __enter__(self) -> _Descriptors:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._opened:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def open(self, name: str, folder: int | None) -> int:
+        """Open a folder, never through a link."""
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(name, flags, dir_fd=folder)
+        self._opened.append(fd)
+        return fd
+
+
+def _is_trusted(uid: int) -> bool:
+    return uid in (0, os.geteuid())
+
+
+def _objection(path: str, about: os.stat_result) -> str | None:
+    if not _is_trusted(about.st_uid):
+        return _owned("the folder", path, about)
+    if about.st_mode & stat.S_ISVTX:  # others may add to it, and not replace what is there
+        return None
+    others = bool(about.st_mode & stat.S_IWOTH)
+    group = bool(about.st_mode & stat.S_IWGRP) and not _is_private(about.st_gid)
+    if others or group:
+        who = "everybody" if others else f"the group {_name(grp.getgrgid, about.st_gid)}"
+        return f"{who} may write to the folder {path} (mode {stat.S_IMODE(about.st_mode):04o})"
+    return None
+
+
+def _owned(what: str, path: str, about: os.stat_result) -> str:
+    owner = _name(pwd.getpwuid, about.st_uid)
+    return f"{what} {path} belongs to {owner} (mode {stat.S_IMODE(about.st_mode):04o})"
+
+
+def _name(look_up: Callable[[int], Any], number: int) -> str:
+    try:
+        return f"{look_up(number)[0]} ({number})"
+    except (KeyError, OverflowError):
+        return f"number {number}"
+
+
+def _is_private(gid: int) -> bool:
+    """Whether a group is root's, or holds this user alone, as many systems make one for each."""
+    if gid == 0:
+        return True
+    with contextlib.suppress(KeyError):
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+        return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+    return False
