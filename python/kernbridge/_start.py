@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import jax
 
-from kernbridge import _core, _debug, _origin
+from kernbridge import _core, _debug, _exit, _origin
 from kernbridge._cuda_toolchain import has_fake_driver
 
 
@@ -30,4 +30,5 @@ def _register_targets() -> None:
 _register_targets()
 _core.set_resolver(_origin.resolve)
 _core.set_host_compiler(_compile_for_host)
+_exit.install()
 _debug.install(has_fake_driver())

@@ -3,13 +3,12 @@
 #include "python/callbacks.h"
 
 #include "abi/kb_numba.h"
-#include "core/kb_float_mode.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_utf8.h"
 #include "hostcuda/kb_hostcuda.h"
+#include "python/entry.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 
 enum { NUMBA_HASH_SIZE = 20 };
@@ -18,32 +17,6 @@ static PyObject *describe_exception; /* see kb_python_set_decoder_doc */
 static PyObject *resolve_kernel;     /* (digest, origin) -> None, or raises */
 static PyObject *call_function;      /* see kb_python_set_caller_doc */
 static void (*numba_free)(void *);
-static _Atomic(long) n_entries;
-
-/* What a thread was before it entered Python. */
-typedef struct entry {
-    PyGILState_STATE gil;
-    uint64_t float_mode;
-} entry;
-
-/* Takes the GIL for a call into Python, which computes with subnormal numbers: XLA's threads do
- * not. */
-static entry enter(void)
-{
-    atomic_fetch_add(&n_entries, 1);
-    return (entry){.gil = PyGILState_Ensure(), .float_mode = kb_float_mode_exact()};
-}
-
-static void leave(entry before)
-{
-    kb_float_mode_restore(before.float_mode);
-    PyGILState_Release(before.gil);
-}
-
-long kb_python_entries(void)
-{
-    return atomic_load(&n_entries);
-}
 
 /* Copies str(object), or a stand-in if that fails. Python's strings may hold NULs, and surrogates,
  * which UTF-8 has no form for. Steals nothing, leaves no error set. */
@@ -62,7 +35,9 @@ static void copy_text(PyObject *object, char *text, size_t capacity)
     PyErr_Clear();
 }
 
-/* The exception that is set on this thread, cleared from it; NULL if there is none. */
+/* The exception that is set on this thread, cleared from it; NULL if there is none. Ctrl-C, which
+ * arrives in the main thread, is more than the failure of a call: it is raised again where that
+ * thread is back in Python. */
 static PyObject *take_exception(void)
 {
     PyObject *type, *value, *traceback;
@@ -70,13 +45,18 @@ static PyObject *take_exception(void)
     PyErr_NormalizeException(&type, &value, &traceback);
     Py_XDECREF(type);
     Py_XDECREF(traceback);
+    if (value && PyErr_GivenExceptionMatches(value, PyExc_KeyboardInterrupt))
+        PyErr_SetInterrupt();
     return value;
 }
 
 static void copy_exception(char *text, size_t capacity)
 {
     PyObject *exception = take_exception();
-    copy_text(exception, text, capacity);
+    if (exception && PyErr_GivenExceptionMatches(exception, PyExc_KeyboardInterrupt))
+        snprintf(text, capacity, "KeyboardInterrupt");
+    else
+        copy_text(exception, text, capacity);
     Py_XDECREF(exception);
 }
 
@@ -112,11 +92,11 @@ static PyObject *describe_record(const char *source, int status, kb_numba_except
 
 static void decode(int32_t status, void *exception, const char *source, char *text, size_t capacity)
 {
-    if (!Py_IsInitialized()) {
+    kb_python_entry entry;
+    if (!kb_python_enter(&entry, false)) {
         snprintf(text, capacity, "the kernel failed with status %d", (int)status);
         return;
     }
-    entry before = enter();
     PyObject *description = NULL;
     if (status == KB_NUMBA_PYTHON_EXCEPTION)
         description = describe_raised(source);
@@ -129,14 +109,14 @@ static void decode(int32_t status, void *exception, const char *source, char *te
     else
         snprintf(text, capacity, "the kernel failed with status %d", (int)status);
     Py_XDECREF(description);
-    leave(before);
+    kb_python_leave(&entry);
 }
 
 static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes origin, kb_error *err)
 {
-    if (!Py_IsInitialized())
+    kb_python_entry entry;
+    if (!kb_python_enter(&entry, true))
         return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
-    entry before = enter();
     PyObject *done =
         PyObject_CallFunction(resolve_kernel, "y#s#", (const char *)digest,
                               (Py_ssize_t)KB_DIGEST_SIZE, origin.data, (Py_ssize_t)origin.size);
@@ -146,7 +126,7 @@ static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes orig
         copy_exception(err->message, sizeof err->message);
     }
     Py_XDECREF(done);
-    leave(before);
+    kb_python_leave(&entry);
     return s;
 }
 
@@ -183,9 +163,9 @@ static PyObject *describe_buffers(const kb_frame *frame)
 static kb_status run_callback(const void *step, const kb_frame *frame, kb_error *err)
 {
     const int64_t *handle = step;
-    if (!Py_IsInitialized())
+    kb_python_entry entry;
+    if (!kb_python_enter(&entry, false))
         return kb_error_set(err, KB_INTERNAL, "%s: Python has ended", frame->kernel->name);
-    entry before = enter();
     PyObject *buffers = describe_buffers(frame);
     unsigned long long stream = (uintptr_t)frame->stream;
     PyObject *done = buffers ? PyObject_CallFunction(call_function, "LOKi", (long long)*handle,
@@ -199,7 +179,7 @@ static kb_status run_callback(const void *step, const kb_frame *frame, kb_error 
     }
     Py_XDECREF(done);
     Py_XDECREF(buffers);
-    leave(before);
+    kb_python_leave(&entry);
     return s;
 }
 
@@ -268,9 +248,9 @@ static PyObject *compile_image; /* see kb_python_set_host_compiler_doc */
 
 static kb_status compile_for_host(const char *image, size_t size, kb_error *err)
 {
-    if (!Py_IsInitialized())
+    kb_python_entry entry;
+    if (!kb_python_enter(&entry, true))
         return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
-    entry before = enter();
     PyObject *done = PyObject_CallFunction(compile_image, "y#", image, (Py_ssize_t)size);
     kb_status s = KB_OK;
     if (!done) {
@@ -278,7 +258,7 @@ static kb_status compile_for_host(const char *image, size_t size, kb_error *err)
         copy_exception(err->message, sizeof err->message);
     }
     Py_XDECREF(done);
-    leave(before);
+    kb_python_leave(&entry);
     return s;
 }
 

@@ -19,7 +19,4 @@ PyObject *kb_python_set_caller(PyObject *self, PyObject *args);
 extern const char kb_python_set_host_compiler_doc[];
 PyObject *kb_python_set_host_compiler(PyObject *self, PyObject *args);
 
-/* How often the core entered Python so far. */
-long kb_python_entries(void);
-
 #endif

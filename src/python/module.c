@@ -3,6 +3,7 @@
 #include "python/callbacks.h"
 #include "python/convert.h"
 #include "python/cuda.h"
+#include "python/entry.h"
 #include "python/files.h"
 #include "python/modules.h"
 #include "python/nvrtc.h"
@@ -213,6 +214,7 @@ static PyMethodDef methods[] = {
     {"set_host_compiler", kb_python_set_host_compiler, METH_VARARGS,
      kb_python_set_host_compiler_doc},
     {"python_entries", python_entries, METH_NOARGS, python_entries_doc},
+    {"end_entries", kb_python_end_entries, METH_O, kb_python_end_entries_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,0 +1,34 @@
+/* How threads that know nothing of Python enter it, and how all of them leave before Python ends:
+ * one that is inside then never comes back, and XLA waits for its threads. */
+#ifndef KB_PYTHON_ENTRY_H
+#define KB_PYTHON_ENTRY_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A thread's stay in Python; on its stack. */
+typedef struct kb_python_entry {
+    PyGILState_STATE gil;
+    uint64_t float_mode;
+    unsigned long thread;
+    bool needless; /* once the process ends: nobody will use what it does */
+    struct kb_python_entry *next;
+} kb_python_entry;
+
+/* Takes the GIL, and computes with subnormal numbers from then on, as Python's own threads do.
+ * False if Python has ended, or is ending and the stay would be needless: then there is nothing to
+ * leave. */
+bool kb_python_enter(kb_python_entry *entry, bool needless);
+
+void kb_python_leave(kb_python_entry *entry);
+
+/* How often Python was entered so far. */
+long kb_python_entries(void);
+
+extern const char kb_python_end_entries_doc[];
+PyObject *kb_python_end_entries(PyObject *self, PyObject *interrupt);
+
+#endif
