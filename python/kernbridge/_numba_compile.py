@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +46,14 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """How a kernel is compiled, whatever its signature."""
+
+    checked: bool = False  # every index is checked
+    zero_outputs: bool = False  # outputs that are not aliased are filled before the kernel runs
+
+
+@dataclass(frozen=True, slots=True)
 class Native:
     """Registered code."""
 
@@ -60,9 +69,10 @@ _lock = threading.RLock()
 class Compiler:
     """Compiles one kernel for one signature after the other."""
 
-    def __init__(self, kernel: Any, label: str) -> None:
+    def __init__(self, kernel: Any, label: str, options: Options) -> None:
         self.kernel = kernel
         self.label = label
+        self.options = options
         self.parameters = KernelParameters(label, kernel.py_func)
         self._native: dict[Signature, Native] = {}
         self._returning_nothing: set[Signature] = set()
@@ -92,6 +102,7 @@ class Compiler:
                     signature.scalars,
                     signature.outputs,
                     signature.aliased,
+                    *(name for name, on in asdict(self.options).items() if on),
                 )
                 self._identities[signature] = digest, fingerprint
             return self._identities[signature]
@@ -215,19 +226,28 @@ class Compiler:
         from kernbridge import _numba_entry, _numba_readonly
 
         buffer_types = self._types(signature, opened | frozenset(signature.aliased))
-        try:
-            overload = _numba_entry.compile_kernel(
-                self.kernel,
-                [buffer_types[b] for b in assignment.positional],
-                {name: buffer_types[b] for name, b in assignment.named},
-            )
-        except UnknownVersionError:
-            raise
-        except Exception as e:
-            return e
-        if _numba_readonly.may_write(overload):
-            return TypeError("the kernel may write to a read-only input")
-        return overload
+        with self._compiling():
+            try:
+                overload = _numba_entry.compile_kernel(
+                    self.kernel,
+                    [buffer_types[b] for b in assignment.positional],
+                    {name: buffer_types[b] for name, b in assignment.named},
+                )
+            except UnknownVersionError:
+                raise
+            except Exception as e:
+                return e
+            if _numba_readonly.may_write(overload):
+                return TypeError("the kernel may write to a read-only input")
+            return overload
+
+    def _compiling(self) -> AbstractContextManager[None]:
+        """What is different while the kernel is compiled. Holds Numba's lock if anything is."""
+        if not self.options.checked:
+            return nullcontext()
+        from kernbridge import _numba_checked
+
+        return _numba_checked.compiling_checked(self.kernel)
 
     def _entry_parameters(self, signature: Signature, assignment: Assignment) -> list[Any]:
         """For each of the kernel's parameters its buffer; None for a default."""
@@ -235,8 +255,9 @@ class Compiler:
 
         aliased = frozenset(signature.aliased)
         n = signature.n_operands
+        zeroed = self.options.zero_outputs
         by_buffer = [
-            Parameter(is_output=i >= n, index=i - n if i >= n else i, type=t)
+            Parameter(is_output=i >= n, index=i - n if i >= n else i, type=t, zeroed=zeroed)
             for i, t in enumerate(self._types(signature, aliased))
         ]
         named = dict(assignment.named)

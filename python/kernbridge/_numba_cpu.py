@@ -8,10 +8,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from kernbridge import _numba_origin
+from kernbridge import _debug, _numba_origin
 from kernbridge._inspect import Inspection, inspect_host
 from kernbridge._jax import NativeCall
-from kernbridge._numba_compile import Compiler, Signature, native_call
+from kernbridge._numba_compile import Compiler, Options, Signature, native_call
 from kernbridge._numba_params import NamedOutputs
 from kernbridge._operation import Operation
 from kernbridge._spec import ArrayType, Call, OperationSpec, Outputs
@@ -32,6 +32,8 @@ def numba_kernel(
     input_output_aliases: Mapping[int, int] | None = None,
     has_side_effect: bool = False,
     half_as_bits: bool = False,
+    zero_outputs: bool = False,
+    check: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
 ) -> Operation:
@@ -46,8 +48,8 @@ def numba_kernel(
     ----------
     kernel : numba.njit dispatcher
         Takes the inputs in order, then the outputs; returns nothing. Must write every element of
-        its outputs, which are not zeroed. Inputs are read-only to it, unless they are aliased: a
-        kernel that writes to one anyway gets a copy of it, and a warning says so once.
+        its outputs, unless `zero_outputs` is set. Inputs are read-only to it, unless they are
+        aliased: a kernel that writes to one anyway gets a copy of it, and a warning says so once.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         Shape and dtype of each output; the operation returns the same pytree of arrays. A function
         is called at trace time with one ShapeDtypeStruct per input, and one by name per keyword
@@ -71,6 +73,11 @@ def numba_kernel(
     half_as_bits : bool, optional
         Hand bfloat16 and float16 arrays to the kernel as uint16 arrays of their bits, instead of
         refusing them: Numba has neither type on CPUs.
+    zero_outputs : bool, default False
+        Fill the outputs (not the aliased ones) with zeros before the kernel runs.
+    check : bool, default False
+        Compile the kernel, and the functions that it calls, so that an index out of bounds is an
+        error which names the array, its shape and the line. Also by ``KERNBRIDGE_DEBUG=check``.
     jvp, vjp : function, optional
         The derivative, for forward and for reverse mode: ``jvp(inputs, outputs, tangents)`` gives
         the tangents of the outputs, in the form of `outs`; ``vjp(inputs, outputs, cotangents)``
@@ -102,6 +109,7 @@ def numba_kernel(
     Notes
     -----
     An exception that the kernel raises becomes a JAX error with its type, message, file and line.
+    ``KERNBRIDGE_DEBUG=poison`` finds output elements that the kernel does not write.
 
     Examples
     --------
@@ -114,7 +122,8 @@ def numba_kernel(
     >>> op(jnp.arange(3.0), jnp.ones(3))
     Array([1., 2., 3.], dtype=float32)
     """
-    frontend = NumbaCpu.of(kernel, half_as_bits)
+    options = Options(bool(check) or _debug.checks(), bool(zero_outputs))
+    frontend = NumbaCpu.of(kernel, half_as_bits, options)
     spec = OperationSpec.of(
         frontend.label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
     )
@@ -127,25 +136,26 @@ class NumbaCpu(NamedOutputs):
     platforms: tuple[str, ...] = ("cpu",)
     _lock = threading.RLock()
 
-    def __init__(self, kernel: Any, half_as_bits: bool) -> None:
+    def __init__(self, kernel: Any, half_as_bits: bool, options: Options) -> None:
         self.name: str = kernel.py_func.__name__
         self.label = f"numba_kernel {self.name!r}"
         self.half_as_bits = half_as_bits
-        self.compiler = Compiler(kernel, self.label)
+        self.compiler = Compiler(kernel, self.label, options)
         self.parameters = self.compiler.parameters
         self._home = _numba_origin.remember(kernel)
         self._operations: OrderedDict[OperationSpec, Operation] = OrderedDict()
         self._seems_to_return = _seems_to_return(kernel.py_func)
 
     @classmethod
-    def of(cls, kernel: Any, half_as_bits: bool) -> NumbaCpu:
-        """The front end of this dispatcher; the same one for the same dispatcher."""
+    def of(cls, kernel: Any, half_as_bits: bool, options: Options) -> NumbaCpu:
+        """The front end of this dispatcher; the same one for the same dispatcher and options."""
         _check_dispatcher(kernel)
+        key = (half_as_bits, options)
         with cls._lock:
             kept = kernel.__dict__.setdefault("_kernbridge_frontends", {})
-            if half_as_bits not in kept:
-                kept[half_as_bits] = cls(kernel, half_as_bits)
-            return kept[half_as_bits]
+            if key not in kept:
+                kept[key] = cls(kernel, half_as_bits, options)
+            return kept[key]
 
     def operation(self, spec: OperationSpec) -> Operation:
         """The operation of this kernel and specification; the same one while it is remembered."""
@@ -185,7 +195,9 @@ class NumbaCpu(NamedOutputs):
             operands[:n_inputs], operands[n_inputs:], call.scalars, call.outs, aliased
         )
         native = self.compiler.native(signature)
-        origin = _numba_origin.write(self._home, self.half_as_bits, signature)
+        origin = _numba_origin.write(
+            self._home, self.half_as_bits, self.compiler.options, signature
+        )
         return native_call(native, origin, self.compiler.why_not_portable(signature))
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:

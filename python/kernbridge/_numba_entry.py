@@ -19,6 +19,7 @@ from typing import Any
 from kernbridge._llvmlite_inside import binding, ir
 from kernbridge._numba_inside import (
     NullCache,
+    cgutils,
     compiler,
     errors,
     global_compiler_lock,
@@ -26,7 +27,7 @@ from kernbridge._numba_inside import (
     types,
 )
 from kernbridge._numba_lines import noting_lines
-from kernbridge._numba_parallel import reporting_exceptions
+from kernbridge._numba_parallel import loops, reporting_exceptions, set_environments
 
 _INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)
@@ -44,6 +45,9 @@ class Parameter:
     is_output: bool
     index: int
     type: Any  # of Numba: a C-ordered types.Array, or a scalar type
+    zeroed: bool = (
+        False  # an output that is filled with zeros first, unless it is an input's memory
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Overload:
     arguments: tuple[Any, ...]  # types as compiled, in the order of the kernel's parameters
     compiled: Any  # Numba's compile result
     finished: bool  # whether machine code exists, or the library is still open for the entry
+    loops: tuple[Any, ...] = ()  # compile results of its parallel loops
 
     @property
     def result(self) -> Any:
@@ -81,6 +86,7 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
     numba.core.errors.NumbaError
         If it cannot be compiled for them, or no declared signature takes them.
     """
+    loops.clear()
     apart = _compiles_apart(kernel)
     if apart and kernel._can_compile:
         _, folded = kernel._compiler.fold_argument_types(tuple(positional), dict(named))
@@ -92,9 +98,8 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
         if signature is None:
             raise errors.TypingError(f"no declared signature of the kernel takes {positional}")
         arguments = signature.args
-    if apart:
-        return Overload(kernel, arguments, _lower(kernel, arguments), finished=False)
-    return Overload(kernel, arguments, kernel.overloads[arguments], finished=True)
+    compiled = _lower(kernel, arguments) if apart else kernel.overloads[arguments]
+    return Overload(kernel, arguments, compiled, finished=not apart, loops=tuple(loops))
 
 
 def _compiles_apart(kernel: Any) -> bool:
@@ -145,6 +150,7 @@ def build_entry(overload: Overload, parameters: Sequence[Parameter | None]) -> E
     got, expected = [a.type for a in arguments], list(argument_types)
     if got != expected:
         raise AssertionError(f"Numba passes {expected}, the entry was built for {got}")
+    _zero_outputs(context, builder, entry.args[2:], parameters)
     symbol = compiled.fndesc.llvm_func_name
     if overload.finished:
         address = compiled.library.get_pointer_to_function(symbol)
@@ -157,10 +163,11 @@ def build_entry(overload: Overload, parameters: Sequence[Parameter | None]) -> E
     library.finalize()
     if not overload.finished:
         library.codegen.set_env(context.get_env_name(compiled.fndesc), compiled.environment)
+    set_environments(library.codegen, overload.loops, context)
     return Entry(
         address=library.get_pointer_to_function(name),
         parallel="numba_parallel_for" in compiled.library.get_llvm_str(),
-        keep=(library, compiled),
+        keep=(library, compiled, overload.loops),
     )
 
 
@@ -217,6 +224,24 @@ def _array(context: Any, builder: Any, buffers: Any, parameter: Parameter) -> It
         n_items = builder.mul(n_items, extent, flags=("nsw",))
     data = _address(builder, buffers, parameter, item)
     yield from (null, null, n_items, size, data, *extents, *reversed(strides))
+
+
+def _zero_outputs(
+    context: Any, builder: Any, buffers: Any, parameters: Sequence[Parameter | None]
+) -> None:
+    arrays = [p for p in parameters if p is not None and isinstance(p.type, types.Array)]
+    aliased = [p for p in arrays if not p.is_output and p.type.mutable]
+    shared = [_field(builder, buffers, p, _DATA) for p in aliased]
+    for parameter in arrays:
+        if not (parameter.is_output and parameter.zeroed):
+            continue
+        data = _field(builder, buffers, parameter, _DATA)
+        size = _INT64(context.get_abi_sizeof(context.get_data_type(parameter.type.dtype)))
+        for extent in _extents(builder, buffers, parameter):
+            size = builder.mul(size, extent)
+        for other in shared:
+            size = builder.select(builder.icmp_unsigned("==", data, other), _INT64(0), size)
+        cgutils.memset(builder, data, size, 0)
 
 
 def _scalar(

@@ -11,6 +11,23 @@ from typing import Any
 from kernbridge import _core, _numba_places
 
 
+class OutOfBounds(IndexError):
+    """An index out of bounds that the checked mode found."""
+
+    def __init__(self, array: str, axis: int, index: int, *shape: int) -> None:
+        super().__init__(array, axis, index, *shape)
+        self.array, self.axis, self.index, self.shape = array, axis, index, shape
+
+    def __str__(self) -> str:
+        if self.axis < 0:
+            return f"index {self.index} is out of bounds for {self.shape[0]} elements"
+        named = f"array {self.array!r}" if self.array else "an array"
+        return (
+            f"index {self.index} is out of bounds for axis {self.axis} of {named}, whose shape is "
+            f"{self.shape}"
+        )
+
+
 def describe(
     source: str,
     exception: BaseException | None,
@@ -40,6 +57,7 @@ def describe(
 
 def _words(kind: Any, args: Any, place: Any, source: str) -> str:
     name = kind.__name__ if isinstance(kind, type) else str(kind)
+    name = IndexError.__name__ if kind is OutOfBounds else name
     try:
         message = str(kind(*(args or ())))
     except Exception:  # the exception's own constructor; its arguments still say something

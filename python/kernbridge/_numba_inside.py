@@ -91,7 +91,7 @@ check()
 _versions.warn_of_untested("Numba")
 
 import numba  # noqa: E402
-from numba.core import compiler, errors, ir, serialize, types  # noqa: E402
+from numba.core import cgutils, compiler, errors, ir, serialize, types  # noqa: E402
 from numba.core.caching import NullCache  # noqa: E402
 from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 from numba.core.registry import CPUDispatcher  # noqa: E402
@@ -100,6 +100,7 @@ from numba.core.runtime import _nrt_python as runtime  # noqa: E402
 __all__ = [  # and what is defined here
     "CPUDispatcher",
     "NullCache",
+    "cgutils",
     "compiler",
     "errors",
     "global_compiler_lock",

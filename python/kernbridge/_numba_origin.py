@@ -5,6 +5,7 @@ A call carries the kernel's module and qualified name, and its signature.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
 import threading
@@ -28,13 +29,14 @@ def remember(kernel: Any) -> tuple[str, str]:
     return name
 
 
-def write(name: tuple[str, str], half_as_bits: bool, signature: Any) -> str:
+def write(name: tuple[str, str], half_as_bits: bool, options: Any, signature: Any) -> str:
     """The text that a call carries."""
     return _origin.write(
         ORIGIN,
         module=name[0],
         qualname=name[1],
         half_as_bits=half_as_bits,
+        options=dataclasses.asdict(options),
         inputs=signature.inputs,
         scalars=signature.scalars,
         outputs=signature.outputs,
@@ -45,7 +47,8 @@ def write(name: tuple[str, str], half_as_bits: bool, signature: Any) -> str:
 def _resolve(digest: bytes, origin: dict[str, Any]) -> None:
     """Find, compile and register the kernel of this digest."""
     name = (str(origin["module"]), str(origin["qualname"]))
-    _register(digest, name, bool(origin["half_as_bits"]), _read_signature(origin))
+    options = {str(k): bool(v) for k, v in origin.get("options", {}).items()}
+    _register(digest, name, bool(origin["half_as_bits"]), options, _read_signature(origin))
 
 
 def _read_signature(origin: Any) -> Any:
@@ -59,13 +62,20 @@ def _read_signature(origin: Any) -> Any:
     )
 
 
-def _register(digest: bytes, name: tuple[str, str], half_as_bits: bool, signature: Any) -> None:
+def _register(
+    digest: bytes,
+    name: tuple[str, str],
+    half_as_bits: bool,
+    options: dict[str, bool],
+    signature: Any,
+) -> None:
+    from kernbridge._numba_compile import Options
     from kernbridge._numba_cpu import NumbaCpu
 
     place = f"{name[0]}:{name[1]}"
     found, failure = _candidates(name)
     for kernel in found:
-        compiler = NumbaCpu.of(kernel, half_as_bits).compiler
+        compiler = NumbaCpu.of(kernel, half_as_bits, Options(**options)).compiler
         if compiler.digest(signature) == digest:
             compiler.native(signature)
             return

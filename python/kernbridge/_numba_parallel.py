@@ -10,7 +10,7 @@ Imported only when a kernel is compiled, since it imports Numba.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,12 +38,24 @@ def reporting_exceptions() -> Iterator[None]:
         wrappers._GufuncWrapper.gen_loop_body = _numba_loop_body
 
 
+loops: list[Any] = []  # compile results of the loop bodies that were lowered last
+
+
+def set_environments(codegen: Any, compiled: Sequence[Any], context: Any) -> None:
+    """Give loop bodies the environment that exceptions with values need; Numba gives them none."""
+    for body in compiled:
+        name = context.get_env_name(body.fndesc)
+        if codegen._engine.get_global_value_address(name):
+            codegen.set_env(name, body.environment)
+
+
 _numba_call_loop = parfor_lowering.call_parallel_gufunc
 _numba_loop_body = wrappers._GufuncWrapper.gen_loop_body
 
 
-def _call_loop(lowerer: Any, *args: Any, **kwargs: Any) -> Any:
+def _call_loop(lowerer: Any, body: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a parallel loop, and return what it recorded."""
+    loops.append(body)
     builder, call_conv = lowerer.builder, lowerer.context.call_conv
     record = cgutils.alloca_once(builder, _RECORD)
     builder.store(ir.Constant(_RECORD, None), record)
@@ -56,7 +68,7 @@ def _call_loop(lowerer: Any, *args: Any, **kwargs: Any) -> Any:
 
     builder.call = call_with_record
     try:
-        result = _numba_call_loop(lowerer, *args, **kwargs)
+        result = _numba_call_loop(lowerer, body, *args, **kwargs)
     finally:
         del builder.call
     code, exception = (builder.load(_member(builder, record, i)) for i in range(2))

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import _core, _fingerprint, _numba_cpu, numba_kernel
-from kernbridge._numba_compile import Signature
+from kernbridge._numba_compile import Options, Signature
 from kernels import add
 
 pytestmark = pytest.mark.once
@@ -21,7 +21,7 @@ F, D = ("float32", 1), ("float64", 1)
 
 def digest(kernel=add, **changes):
     fields = {"inputs": (F, F), "scalars": (), "outputs": (F,), "aliased": (), **changes}
-    return _numba_cpu.NumbaCpu.of(kernel, False).compiler.digest(Signature(**fields))
+    return _numba_cpu.NumbaCpu.of(kernel, False, Options()).compiler.digest(Signature(**fields))
 
 
 def test_dtype_rank_output_scalar_and_alias_each_change_the_key():
