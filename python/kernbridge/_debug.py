@@ -1,10 +1,10 @@
 """What the environment variable KERNBRIDGE_DEBUG switches on, read when kernbridge is imported.
 
 A comma-separated list of: "sync", wait for every GPU launch, so that a fault is told by the launch
-that made it; "poison", run every GPU call over two fill patterns, and report output elements that
-no thread wrote; "verify", run recorded functions unrecorded as well, and compare; "check", check
-every access of Numba-CUDA kernels that run on the CPU; "nodes", count the graph nodes that calls
-add (for tests).
+that made it; "poison", run every call over two fill patterns, and report output elements that the
+kernel did not write; "verify", run recorded functions unrecorded as well, and compare; "check",
+check every access of Numba and Numba-CUDA kernels that run on the CPU, and of C++ modules; "nodes",
+count the graph nodes that calls add (for tests).
 """
 
 from __future__ import annotations
@@ -43,8 +43,13 @@ def verifies() -> bool:
 
 
 def checks() -> bool:
-    """Whether CUDA kernels on the CPU run in checked mode."""
+    """Whether kernels on the CPU run in checked mode."""
     return "check" in _names
+
+
+def host_target() -> str:
+    """The target of CPU kernels: where outputs are poisoned, the one that knows how."""
+    return "kernbridge.cuda.host" if "poison" in _names else "kernbridge.host"
 
 
 def install(fake_driver: bool) -> None:

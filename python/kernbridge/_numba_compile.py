@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernbridge import _core
+from kernbridge import _core, _debug
 from kernbridge._errors import KernbridgeWarning, KernelCompilationError, UnknownVersionError
 from kernbridge._jax import NativeCall
 from kernbridge._numba_params import Assignment, KernelParameters
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kernbridge._fingerprint import Fingerprint
     from kernbridge._numba_entry import Overload
 
-TARGET = "kernbridge.host"
 _DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 _AS_BITS = {"bfloat16": "uint16", "float16": "uint16"}
 
@@ -286,7 +285,7 @@ def native_call(native: Native, origin: str, why_not_portable: str) -> NativeCal
     from kernbridge._fingerprint import key_of
 
     return NativeCall(
-        target=TARGET,
+        target=_debug.host_target(),
         digest=native.digest,
         key=key_of(native.digest),
         origin=origin,

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernbridge import _core, _source_attributes
+from kernbridge import _core, _debug, _source_attributes
 from kernbridge._cuda_toolchain import has_fake_driver
 from kernbridge._errors import KernelError
 from kernbridge._fingerprint import key_of
@@ -101,16 +101,17 @@ class SourceFrontend:
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Register the function for these operands."""
         arrays = (*operands, *call.outs)
+        names = self.function.names_of(len(operands), len(call.outs))
         buffers = tuple(
-            (_DTYPES[t.dtype.name], len(t.shape), f"{'arg' if i < len(operands) else 'ret'}")
-            for i, t in enumerate(arrays)
+            (_DTYPES[t.dtype.name], len(t.shape), name)
+            for t, name in zip(arrays, names, strict=True)
         )
         digest = register(self.label, self.native, self.values, buffers, len(operands))
         cuda = self.native.cuda
         return NativeCall(
             target=("kernbridge.cuda.graph" if self.native.graph else "kernbridge.cuda")
             if cuda
-            else "kernbridge.host",
+            else _debug.host_target(),
             digest=digest,
             key=key_of(digest),
             origin=self.native.origin(self.values, arrays, len(operands)),

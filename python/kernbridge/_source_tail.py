@@ -53,6 +53,13 @@ class Function(NamedTuple):
         """Of its parameters for outputs, as far as it has any, and they are named."""
         return tuple(p.name for p in self.parameters if p.role == "ret")
 
+    def names_of(self, n_inputs: int, n_outputs: int) -> list[str]:
+        """What messages call the inputs and outputs of a call."""
+        if self.takes_any:
+            return ["arg"] * n_inputs + ["ret"] * n_outputs
+        inputs = [p.name or "arg" for p in self.parameters if p.role == "arg"]
+        return [*inputs, *(name or "ret" for name in self.output_names)]
+
     @property
     def attributes(self) -> tuple[Attribute, ...]:
         """Its attributes, in its order."""

@@ -132,6 +132,33 @@ static size_t count_unwritten(const poison *p, uint32_t i, size_t *at)
     return n;
 }
 
+static bool has_step(const kb_kernel *kernel, kb_step_kind kind)
+{
+    for (uint32_t i = 0; i < kernel->plan.n_steps; i++)
+        if (kernel->plan.steps[i].kind == kind)
+            return true;
+    return false;
+}
+
+static bool runs_on_threads(const kb_kernel *kernel)
+{
+    return !has_step(kernel, KB_STEP_HOST) && !has_step(kernel, KB_STEP_SOURCE);
+}
+
+static const char *who_writes(const kb_kernel *kernel)
+{
+    return runs_on_threads(kernel) ? "no thread" : "nothing";
+}
+
+static const char *remedy(const kb_kernel *kernel)
+{
+    if (has_step(kernel, KB_STEP_SOURCE))
+        return "write every element";
+    return runs_on_threads(kernel)
+               ? "launch more threads, write every element, or pass zero_outputs=True"
+               : "write every element, or pass zero_outputs=True";
+}
+
 static kb_status compare(const poison *p, kb_error *err)
 {
     const kb_kernel *kernel = p->frame->kernel;
@@ -140,10 +167,10 @@ static kb_status compare(const poison *p, kb_error *err)
         if (n)
             return kb_error_set(
                 err, KB_INTERNAL,
-                "%s: no thread wrote %zu of the %lld elements of output %u (%s), the first of them "
-                "element %zu; launch more threads, write every element, or pass zero_outputs=True",
-                kernel->name, n, (long long)kb_buffer_count(result(p, i)), i,
-                kernel->buffers[kernel->n_inputs + i].name, at);
+                "%s: %s wrote %zu of the %lld elements of output %u (%s), the first of them "
+                "element %zu; %s",
+                kernel->name, who_writes(kernel), n, (long long)kb_buffer_count(result(p, i)), i,
+                kernel->buffers[kernel->n_inputs + i].name, at, remedy(kernel));
     }
     return KB_OK;
 }
