@@ -143,7 +143,7 @@ def numba_cuda_callable(
     )
     frontend = NumbaCudaCallable(func, name, label, record)
     if isinstance(spec.outs, Outputs):
-        frontend.parameters.check_outputs(len(spec.outs.types) + 1)
+        frontend.parameters.check_outputs(len(spec.outs.types), frontend.n_appended)
     return _operation(spec, frontend)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
+import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from kernbridge._errors import KernbridgeWarning
 
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL
 
@@ -31,14 +36,19 @@ class KernelParameters:
         parameters = list(inspect.signature(function).parameters.values())
         self.variadic = next((p.name for p in parameters if p.kind is _VARIADIC), None)
         self.names = tuple(p.name for p in parameters if p.kind is not _VARIADIC)
+        self._rebound = _rebound(function)
+        self._file = getattr(getattr(function, "__code__", None), "co_filename", "")
         self._optional = frozenset(p.name for p in parameters if p.default is not p.empty)
 
     def __str__(self) -> str:
         star = (f"*{self.variadic}",) if self.variadic else ()
         return f"({', '.join(self.names + star)})"
 
-    def check_outputs(self, n_outputs: int) -> None:
-        """What can be said before inputs are known."""
+    def check_outputs(self, n_outputs: int, n_appended: int = 0) -> None:
+        """What can be said before inputs are known; `n_appended` parameters follow the outputs."""
+        last = len(self.names) - n_appended
+        self.warn_of_rebound(self.names[max(last - n_outputs, 0) : last])
+        n_outputs += n_appended
         if not self.variadic and n_outputs > len(self.names):
             raise TypeError(
                 f"{self.label}: `outs` has {n_outputs} outputs, and the kernel {self} takes "
@@ -83,6 +93,18 @@ class KernelParameters:
             names=tuple(names[b] for b in range(n_arrays + n_scalars)),
         )
 
+    def warn_of_rebound(self, outputs: Sequence[str]) -> None:
+        """Warn, once, of outputs whose name is assigned to before the array is ever used."""
+        for name in outputs:
+            if name in self._rebound:
+                warnings.warn(
+                    f"{self.label}: {self._file}:{self._rebound.pop(name)} assigns to the name of "
+                    f"the output {name!r}, which does not write into the array: the output stays "
+                    f"unwritten. Write {name}[...] = ...",
+                    KernbridgeWarning,
+                    stacklevel=2,
+                )
+
     def _check_count(self, free: list[str], n_inputs: int, n_outputs: int) -> None:
         n_arrays = n_inputs + n_outputs
         missing = [name for name in free[n_arrays:] if name not in self._optional]
@@ -114,4 +136,32 @@ class NamedOutputs:
         """The parameters that the outputs of such a call fill."""
         assignment = self.parameters.assign(n_inputs, scalars, n_outputs + self.n_appended)
         first = n_inputs + len(scalars)
-        return assignment.names[first : first + n_outputs]
+        names = assignment.names[first : first + n_outputs]
+        self.parameters.warn_of_rebound(names)
+        return names
+
+
+_ACCESS = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|DEREF|CLOSURE)")
+
+
+def _rebound(function: Callable[..., Any]) -> dict[str, int]:
+    """Parameters that are assigned to before they are used, and the line where."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {}
+    left = set(inspect.signature(function).parameters)
+    found = {}
+    line = code.co_firstlineno
+    for instruction in dis.get_instructions(code):
+        position = instruction.positions
+        line = (position.lineno if position else None) or line
+        names = instruction.argval
+        accesses = _ACCESS.findall(instruction.opname)
+        for access, name in zip(
+            accesses, names if isinstance(names, tuple) else (names,), strict=False
+        ):
+            if name in left:
+                left.discard(name)
+                if access == "STORE":
+                    found[name] = line
+    return found

@@ -1,0 +1,97 @@
+"""A kernel that assigns to the name of an output leaves it unwritten, and is warned about."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numba
+import numpy as np
+import pytest
+from kernbridge import KernbridgeWarning, numba_cuda_kernel, numba_kernel
+
+pytestmark = pytest.mark.once
+
+FLAT = jax.ShapeDtypeStruct((3,), jnp.float32)
+X = np.arange(3, dtype=np.float32)
+
+
+def test_warned_when_wrapped():
+    @numba.njit
+    def double(x, out):
+        y = x * 2
+        out = y  # noqa: F841
+
+    line = double.py_func.__code__.co_firstlineno + 3
+    with pytest.warns(KernbridgeWarning, match="the output 'out'") as found:
+        numba_kernel(double, FLAT)
+    text = str(found[0].message)
+    assert f"test_rebound_outputs.py:{line} assigns to the name of" in text
+    assert "Write out[...] = ..." in text
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        numba_kernel(double, FLAT)  # said once
+
+
+def test_warned_when_traced():
+    @numba.njit
+    def both(x, first, gain, second):
+        first[:] = x
+        second = x * gain  # noqa: F841
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        op = numba_kernel(both, lambda x, gain: (FLAT, FLAT))
+    with pytest.warns(KernbridgeWarning, match="the output 'second'"):
+        jax.eval_shape(op, X, gain=2.0)
+
+
+def test_cuda_kernels():
+    from numba import cuda
+
+    @cuda.jit
+    def pick(x, out):
+        i = cuda.grid(1)
+        out = x[i]  # noqa: F841
+
+    with pytest.warns(KernbridgeWarning, match="the output 'out'"):
+        numba_cuda_kernel(pick, FLAT, launch_dims=3)
+
+
+def _view(x, out):
+    out = out.reshape(3, 1)
+    out[:, 0] = x
+
+
+def _later(x, out):
+    out[:] = x
+    out = x
+
+
+def _branch(x, out):
+    if x.size > 2:
+        out[:] = x
+    else:
+        out = x
+
+
+def _input(x, unused, out):
+    unused = x * 2
+    out[:] = unused
+
+
+def _closure(x, out):
+    def write(value):
+        out[:] = value
+
+    write(x)
+
+
+@pytest.mark.parametrize("function", [_view, _later, _branch, _input, _closure])
+def test_what_writes_is_not_warned_about(function):
+    kernel = numba.njit(function)
+    inputs = (X, X) if function is _input else (X,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KernbridgeWarning)
+        op = numba_kernel(kernel, FLAT)
+        jax.eval_shape(op, *inputs)
+    np.testing.assert_array_equal(op(*inputs), 2 * X if function is _input else X)
