@@ -8,9 +8,11 @@ answer is a value or `ValueError`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from kernbridge._errors import KernelCompilationError
 
 _HEADER = struct.Struct("<4xBB10xHH20xQI6xHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -277,3 +279,16 @@ def _exactly(layout: struct.Struct, value: bytes | int, what: str) -> tuple[Any,
     if isinstance(value, int) or len(value) != layout.size:
         raise ValueError(f"damaged cubin: {what} has other than {layout.size} bytes")
     return layout.unpack(value)
+
+
+def check_words(label: str, cubins: Sequence[bytes], entry: str, n_words: int) -> None:
+    """Refuse cubins whose entry takes anything else than words of eight bytes."""
+    expected = tuple((8 * i, 8) for i in range(n_words))
+    for cubin in cubins:
+        found = read(bytes(cubin), entry).parameters
+        if found != expected:
+            raise KernelCompilationError(
+                f"{label}: the compiled entry takes parameters at (offset, size) {found}, expected "
+                f"{n_words} words of 8 bytes; this Numba-CUDA lays them out in a way that "
+                "kernbridge does not know"
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from kernbridge._jax import NativeCall
 from kernbridge._spec import ArrayType, Call
 
 if TYPE_CHECKING:
+    from kernbridge._cuda_callback import Callees
     from kernbridge._cuda_entry import Parameter
 
 DTYPES = frozenset(
@@ -27,6 +29,13 @@ DTYPES = frozenset(
 
 class PlannedFrontend:
     """What front ends share whose calls are plans that C runs."""
+
+    @functools.cached_property
+    def callees(self) -> Callees:
+        """What it calls through Python, for want of a plan."""
+        from kernbridge._cuda_callback import Callees
+
+        return Callees()
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile for these operands, or find it compiled, and plan the launches."""

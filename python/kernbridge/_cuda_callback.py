@@ -7,11 +7,10 @@ What the function raises becomes an XLA error. Such a call is in no CUDA graph, 
 from __future__ import annotations
 
 import secrets
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,8 @@ from kernbridge import _core, _intercept
 from kernbridge._cuda_call import name_buffers, native_call, place_of
 from kernbridge._cuda_program import DTYPE_CODES, Buffer, Callback, Fill, Program, Value
 from kernbridge._errors import KernbridgeWarning
-from kernbridge._record import line_of
+from kernbridge._kept import Kept
+from kernbridge._places import line_of
 
 if TYPE_CHECKING:
     from kernbridge._cuda_launch import Launch
@@ -29,35 +29,40 @@ if TYPE_CHECKING:
     from kernbridge._numba_params import Assignment
     from kernbridge._spec import ArrayType, Call
 
+CALLEES_KEPT = 256  # lowered calls of one operation that run as Python
 _NAMES = {code: name for name, code in DTYPE_CODES.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Callee:
-    """A Python function, and how it takes its arguments."""
+    """A Python function, how it takes its arguments, and the number by which the core names it."""
 
     function: Callable[..., Any]
     order: Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
     scalars: range  # buffers whose value the function gets
+    handle: int = field(default_factory=lambda: secrets.randbits(63))
 
 
-_callees: dict[int, Callee] = {}
-_handles: weakref.WeakKeyDictionary[Any, dict[Any, int]] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+# A callee lives as long as its front end, which operations and what JAX traced of them refer to, or
+# as a compiled program, to which JAX ties it. JAX may drop the Python side of a program that still
+# runs, so the callees that were used last stay in any case.
+_callees: weakref.WeakValueDictionary[int, Callee] = weakref.WeakValueDictionary()
+_used_last: Kept[Callee] = Kept(64)
 _warned: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def handle_of(owner: Any, key: Any, callee: Callee) -> int:
-    """A number by which the core names a function; the same for the same owner and key."""
-    with _lock:
-        try:
-            known = _handles.setdefault(owner, {})
-        except TypeError:  # not to be referred to weakly
-            known = {}
-        if key not in known:
-            known[key] = secrets.randbits(63)
-            _callees[known[key]] = callee
-        return known[key]
+class Callees:
+    """The callees of one front end."""
+
+    def __init__(self) -> None:
+        self._kept: Kept[Callee] = Kept(CALLEES_KEPT)
+
+    def find(self, key: Any, make: Callable[[], Callee]) -> Callee:
+        """The callee of this key, made by `make` when it is first asked for."""
+        callee = self._kept.find_or_make(key, make)
+        _callees[callee.handle] = callee
+        _used_last.put(callee.handle, callee)
+        return callee
 
 
 def _call(
@@ -68,7 +73,12 @@ def _call(
 ) -> None:
     from numba import cuda
 
-    callee = _callees[handle]
+    callee = _callees.get(handle)
+    if callee is None:
+        raise RuntimeError(
+            "the Python function of this call is gone: the operation and the compiled program that "
+            "calls it were released while it ran; keep the program until its results are there"
+        )
     with cuda.gpus[device]:
         on = cuda.external_stream(stream)
         arrays = [_array(*b).bind(on) for b in buffers]
@@ -79,7 +89,7 @@ def _call(
             with _intercept.on_stream(on):
                 callee.function(*positional, **named)
         except Exception as e:
-            where = line_of(e, callee.function)
+            where = line_of(e)
             raise RuntimeError(f"{type(e).__name__}: {e} at {where}") from None
 
 
@@ -117,7 +127,7 @@ _core.set_caller(_call)
 def lower(
     label: str,
     source: str,
-    handle: int,
+    callee: Callee,
     names: Sequence[str],
     operands: Sequence[ArrayType],
     call: Call,
@@ -140,10 +150,10 @@ def lower(
         n_inputs=len(operands),
         n_outputs=len(call.outs),
         buffers=(*buffers, *(Buffer(buffers[i].dtype, buffers[i].rank, names[i]) for i in copied)),
-        steps=(Callback(handle),),
+        steps=(Callback(callee.handle),),
     )
     why = "it runs as Python, which no program can carry"
-    return native_call(program, copied, why), program
+    return native_call(program, copied, why)._replace(keep=callee), program
 
 
 def lower_kernel(
@@ -182,12 +192,13 @@ def lower_kernel(
     def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         return [*(arrays[b] for b in assignment.positional), stream], {}
 
-    callee = Callee(
-        _launcher(kernel, grid, block, rule.shared_mem), order, scalars_of(operands, call)
+    scalars = scalars_of(operands, call)
+    launcher = _launcher(kernel, grid, block, rule.shared_mem)
+    callee = frontend.callees.find(
+        (grid, block, assignment, scalars), lambda: Callee(launcher, order, scalars)
     )
-    handle = handle_of(kernel, (grid, block, rule.shared_mem, assignment), callee)
     names = assignment.names
-    return lower(frontend.label, place_of(kernel.py_func), handle, names, operands, call)
+    return lower(frontend.label, place_of(kernel.py_func), callee, names, operands, call)
 
 
 def _lower_nothing(

@@ -12,8 +12,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kernbridge import _cache, _cuda_toolchain, _debug
+from kernbridge import _cache, _cuda_toolchain, _debug, _generators
 from kernbridge._errors import KernelCompilationError, UnknownVersionError
+from kernbridge._kept import kept_with
 
 if TYPE_CHECKING:
     from kernbridge._cuda_entry import Parameter
@@ -23,10 +24,9 @@ CACHE_KIND = "numba_cuda"
 HOST = ((100, 0),)  # the architecture that stands for the CPU
 CHECKED = ((100, 1),)  # and for its checked mode
 LIKE_HOST = (9, 0)  # what Numba-CUDA compiles for there: its typed IR is the same for all
-FORMAT = 8  # of the generated code and of what is kept of it: part of the key in the cache
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Function:
     """Machine code of one kernel for one list of parameters. Compared by object: one per identity.
 
@@ -49,7 +49,11 @@ class Function:
     auto_shared: int = 0  # dynamic shared memory to reckon with when a block size is chosen
 
 
-_functions: dict[tuple[bytes, tuple[tuple[int, int], ...]], Function] = {}
+_Key = tuple[bytes, tuple[tuple[int, int], ...]]  # identity and architectures
+
+# Machine code lives as long as a kernel that it was made for, or a plan that launches it. The core
+# has copies of what it has loaded.
+_functions: weakref.WeakValueDictionary[_Key, Function] = weakref.WeakValueDictionary()
 _lock = threading.RLock()
 
 
@@ -92,13 +96,15 @@ def compile_kernel(
     with _lock:
         fingerprint = _fingerprint_of(kernel, (wanted, batched))
         identity = _identity(fingerprint, wanted, batched, architectures)
-        function = _functions.get((identity, architectures))
+        key = (identity, architectures)
+        function = _functions.get(key)
         if function is None:
             function = _find(label, kernel, wanted, batched, identity, fingerprint, architectures)
-            _functions[identity, architectures] = function
+            _functions[key] = function
         elif function.kernel() is None:  # equal kernels share code; keep one that is alive
-            function = replace(function, kernel=weakref.ref(kernel))
-            _functions[identity, architectures] = function
+            function = _functions[key] = replace(function, kernel=weakref.ref(kernel))
+        own: dict[_Key, Function] = kept_with(kernel, "functions", dict)
+        own[key] = function
         return function
 
 
@@ -106,7 +112,7 @@ def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
     """Taken once per kernel and signature: Numba reads globals anew for each that it compiles."""
     from kernbridge import _fingerprint
 
-    taken = kernel.__dict__.setdefault("_kernbridge_fingerprints", {})
+    taken: dict[Any, Fingerprint] = kept_with(kernel, "fingerprints", dict)
     if signature not in taken:
         taken[signature] = _fingerprint.take(kernel)
     return taken[signature]
@@ -138,7 +144,8 @@ def _find(
 ) -> Function:
     import hashlib
 
-    made_of = (FORMAT, identity.hex(), architectures, _cuda_toolchain.versions())
+    versions = (_generators.digest(), _cuda_toolchain.versions())
+    made_of = (versions, identity.hex(), architectures)
     key = hashlib.sha256(repr(made_of).encode()).digest()
     opaque = fingerprint.opaque
     found = None if opaque else _cache.load(CACHE_KIND, key)
@@ -196,6 +203,8 @@ def _compile(
     architectures: tuple[tuple[int, int], ...],
     symbol: str,
 ) -> _cache.Artefact:
+    from kernbridge import _cubin
+
     compiled, opened = _compile_protected(
         label, kernel, parameters, batched, architectures[0], symbol
     )
@@ -212,7 +221,9 @@ def _compile(
         except Exception as e:
             raise _refusal(label, parameters, e) from e
         cubins.append(getattr(cubin, "code", cubin))
-    _check_layout(label, cubins, compiled.entry_name, sum(p.n_words(batched) for p in parameters))
+    _cubin.check_words(
+        label, cubins, compiled.entry_name, sum(p.n_words(batched) for p in parameters)
+    )
     assembly = library.get_asm_str(cc=_compiler_cc(*architectures[0]))
     return _cache.Artefact(
         meta={
@@ -224,20 +235,6 @@ def _compile(
         },
         blobs=tuple(bytes(cubin) for cubin in cubins),
     )
-
-
-def _check_layout(label: str, cubins: Sequence[bytes], entry: str, n_words: int) -> None:
-    from kernbridge import _cubin
-
-    expected = tuple((8 * i, 8) for i in range(n_words))
-    for cubin in cubins:
-        found = _cubin.read(bytes(cubin), entry).parameters
-        if found != expected:
-            raise KernelCompilationError(
-                f"{label}: the compiled entry takes parameters at (offset, size) {found}, expected "
-                f"{n_words} words of 8 bytes; this Numba-CUDA lays them out in a way that "
-                "kernbridge does not know"
-            )
 
 
 def _compile_protected(

@@ -6,9 +6,11 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernbridge import _cuda_toolchain, _nvrtc, _source_attributes
+from kernbridge import _cuda_toolchain, _host_state, _nvrtc, _source_attributes
 from kernbridge._cuda_kernel_call import CudaKernelFrontend, Description
 from kernbridge._cuda_launch import LaunchRule
+from kernbridge._exact import exact_items
+from kernbridge._kept import Kept
 from kernbridge._operation import Operation
 from kernbridge._spec import OperationSpec
 
@@ -167,7 +169,7 @@ class CudaKernel:
         self.spec = spec
         self._description = description
         self._attrs = attrs
-        self._operations: dict[Any, Operation] = {}
+        self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
         self.__name__ = description.name
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
@@ -180,16 +182,13 @@ class CudaKernel:
         """The operation with these attributes; the same one for the same values."""
         values = self._description.check_attributes({**self._attrs, **attributes})
         try:
-            key = tuple((name, type(value), value) for name, value in sorted(values.items()))
-            kept = self._operations.get(key)
+            key = exact_items(values)
         except TypeError:  # a value that cannot be hashed
             return self._make(values)
-        if kept is None:
-            kept = self._make(values)
-            if len(self._operations) >= OPERATIONS_KEPT:
-                self._operations.clear()
-            self._operations[key] = kept
-        return kept
+        functions = [(name, value) for name, value in values.items() if callable(value)]
+        if functions:
+            key = (key, _host_state.take(functions))
+        return self._operations.find_or_make(key, lambda: self._make(values))
 
     def _make(self, values: dict[str, Any]) -> Operation:
         numbers = _source_attributes.plain(values)

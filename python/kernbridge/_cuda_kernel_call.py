@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +17,7 @@ from kernbridge._cuda_toolchain import has_fake_driver
 from kernbridge._errors import KernelError
 from kernbridge._jax import NativeCall
 from kernbridge._jax_inside import Tracer
+from kernbridge._kept import Kept
 from kernbridge._source_attributes import Attribute
 from kernbridge._source_tail import Function, Parameter
 from kernbridge._spec import ArrayType, Call, call_with_shapes
@@ -95,8 +94,7 @@ class CudaKernelFrontend(PlannedFrontend):
         self.name = description.name
         self.description = description
         self.values = values
-        self._lowered: OrderedDict[Any, tuple[NativeCall, Program]] = OrderedDict()
-        self._lock = threading.RLock()
+        self._lowered: Kept[tuple[NativeCall, Program]] = Kept(CALLS_KEPT)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -179,22 +177,25 @@ class CudaKernelFrontend(PlannedFrontend):
         self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
     ) -> tuple[NativeCall, Program]:
         function = self.description.compile()
-        key = (operands, call, function)
-        with self._lock:
-            lowered = self._lowered.pop(key, None)
-            if lowered is None:
-                program = self._program(operands, call, function)
-                lowered = (native_call(program, (), "", self.description.rule.pdl), program)
-            self._lowered[key] = lowered
-            if len(self._lowered) > CALLS_KEPT:
-                self._lowered.popitem(last=False)
-            return lowered
+        # Functions of shapes are called at every lowering: what they read may have changed.
+        launch = self._launch(operands, call.outs)
+        words = self._words(function, operands, call.outs)
+
+        def plan() -> tuple[NativeCall, Program]:
+            program = self._program(operands, call, function, launch, words)
+            return native_call(program, (), "", self.description.rule.pdl), program
+
+        return self._lowered.find_or_make((operands, call, function, launch, words), plan)
 
     def _program(
-        self, operands: tuple[ArrayType, ...], call: Call, function: _nvrtc.Function
+        self,
+        operands: tuple[ArrayType, ...],
+        call: Call,
+        function: _nvrtc.Function,
+        launch: Launch,
+        words: tuple[Word, ...],
     ) -> Program:
         rule = self.description.rule
-        launch = self._launch(operands, call.outs)
         arrays = (*operands, *call.outs)
         aliased = {len(operands) + o for _, o in call.aliases}
         outputs = tuple(b for b in range(len(operands), len(arrays)) if b not in aliased)
@@ -203,7 +204,7 @@ class CudaKernelFrontend(PlannedFrontend):
             grid=launch.grid,
             block=launch.block,
             shared=rule.shared_mem,
-            words=self._words(function, operands, call.outs),
+            words=words,
             cluster=rule.cluster,
             cooperative=rule.cooperative,
             pdl=rule.pdl,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kernbridge import _cache, _core, _cuda_host_fma, _cuda_host_ir
+from kernbridge import _cache, _core, _cuda_host_fma, _cuda_host_ir, _generators
 from kernbridge._cache import Artefact
 from kernbridge._errors import KernelNotAvailableError
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 CC = 1000  # of images for the CPU, as src/hostcuda/kb_hostcuda.h has it
 CACHE_KIND = "cuda_host_object"
-OBJECT_FORMAT = 2
 
-_engines: dict[str, Any] = {}  # of each digest; the machine code lives as long as the process
+# Of each digest. Never released: the core has the addresses of the machine code in plans that stay
+# registered, and a program that was compiled before may call it at any time.
+_engines: dict[str, Any] = {}
 _lock = threading.RLock()
 
 
@@ -152,7 +153,7 @@ def _object_code(digest: str, text: str, machine: Any) -> bytes:
 
     features = llvm.get_host_cpu_features().flatten()
     made_of = (
-        OBJECT_FORMAT,
+        _generators.digest(),
         digest,
         machine.triple,
         llvm.get_host_cpu_name(),

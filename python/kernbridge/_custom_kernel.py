@@ -11,6 +11,7 @@ import jax
 
 from kernbridge import _jax, _kernel_choice, _kernel_primitive, _kernel_rules, _selection
 from kernbridge._jax_inside import ShapedArray
+from kernbridge._kept import Kept
 from kernbridge._kernel_choice import Bound, Choice
 from kernbridge._kernel_table import KernelTable
 from kernbridge._operation import as_operands, refuse_non_arrays
@@ -85,7 +86,7 @@ class XLACustomKernel(KernelTable, RuleTable):
         self._at_first_use: Any = None
         self._choices: dict[str | None, Choice] = {}
         self._choices_version = -1
-        self._calls: dict[Any, Any] = {}
+        self._calls: Kept[Any] = Kept(CALLS_KEPT)
         self._told: set[tuple[str, str]] = set()
         self.primitive = _kernel_primitive.make(self)
         if name in _registry:
@@ -135,14 +136,11 @@ class XLACustomKernel(KernelTable, RuleTable):
         exact = _kernel_choice.exact_keywords(self.name, kwargs)
         choice = self.choice(kwargs.get("backend"))
         key = (_as_key(repr(self.name), outs), exact, choice)
-        call = self._calls.get(key)
+        call = self._calls.find(key)
         if call is None:
             outputs = Outputs.of(repr(self.name), outs).in_order(repr(self.name), ())
             call = self._jitted(outputs, Bound(choice, exact), kwargs)
-            with self._lock:
-                self._calls[key] = call
-                if len(self._calls) > CALLS_KEPT:
-                    del self._calls[next(iter(self._calls))]
+            self._calls.put(key, call)
         try:
             return call(*ins)
         except TypeError:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge import _generators
 from kernbridge._encode import (
     HAS_CONST,
     has_safe_key,
@@ -37,9 +38,6 @@ from kernbridge._encode import (
     put_parts,
     put_plain,
 )
-
-FORMAT = 1
-"""Version of the walk; part of every digest."""
 
 _CODE_FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not docstring, nesting, __future__
 _MISSING: Any = object()
@@ -140,7 +138,7 @@ def combine(base: Fingerprint, *parts: object) -> bytes:
         If a part is anything else.
     """
     h = hashlib.sha256()
-    put_parts(h, ("combine", FORMAT, base.digest, parts))
+    put_parts(h, ("combine", base.digest, parts))
     return h.digest()
 
 
@@ -160,7 +158,7 @@ class _Walk:
         self.unnamed: set[str] = set()
         self.names: set[str] = set()  # every name by which code could read an attribute
         self.escaped: dict[int, types.ModuleType] = {}  # modules that code holds as values
-        put_parts(self.h, ("kernbridge", FORMAT))
+        put_parts(self.h, ("kernbridge", _generators.digest_of("_fingerprint", "_encode")))
         self.feed(dispatcher, self.root)
         self.follow_escaped()
 

@@ -32,6 +32,7 @@ class NativeCall(NamedTuple):
     why_not_portable: str  # empty, or why this call cannot be exported
     temporaries: tuple[ArrayType, ...] = ()  # results that only the kernel sees, for each slice
     program: bytes = b""  # what a fresh process makes the kernel of
+    keep: Any = None  # has to live as long as the compiled program
 
 
 class Frontend(Protocol):
@@ -120,6 +121,9 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
     native = frontend.lower(platform, types, call)
     if native.why_not_portable and for_export:
         raise ValueError(f"{frontend.label} cannot be exported: {native.why_not_portable}")
+
+    if native.keep is not None:
+        ctx.module_context.add_keepalive(native.keep)
 
     levels = call.levels
     operands_in, avals_in, masks = list(operands), list(ctx.avals_in), [*levels.masks]

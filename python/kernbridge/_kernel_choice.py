@@ -11,6 +11,7 @@ import numpy as np
 
 from kernbridge import _selection
 from kernbridge._errors import KernelFallbackExhaustedError
+from kernbridge._exact import exact
 from kernbridge._jax_inside import Tracer
 from kernbridge._levels import NONE, Levels
 
@@ -113,13 +114,12 @@ def _exact(name: str, keyword: str, value: Any) -> Any:
             f"static_argnames={keyword!r}), or close over a number; or pass it as an input array "
             "and read it in the kernel"
         )
-    if isinstance(value, tuple):
-        return (tuple, *(_exact(name, keyword, v) for v in value))
-    if isinstance(value, (float, complex, np.floating, np.complexfloating)):
-        return (type(value), value.hex() if isinstance(value, float) else repr(value))
     try:
-        hash(value)
+        return exact(value)
     except TypeError:
+        if isinstance(value, tuple):  # name the part that is wrong
+            for part in value:
+                _exact(name, keyword, part)
         remedy = "a tuple" if isinstance(value, (list, set, dict)) else "a number or a tuple"
         if isinstance(value, (jax.Array, np.ndarray)):
             remedy = f"a number, {keyword}.item(), or pass it as an input"
@@ -127,4 +127,3 @@ def _exact(name: str, keyword: str, value: Any) -> Any:
             f"{name!r}: keyword {keyword!r} is {value!r} of type {type(value).__name__}, which "
             f"cannot be hashed, and keywords are part of what JAX caches; give {remedy}"
         ) from None
-    return (type(value), value)

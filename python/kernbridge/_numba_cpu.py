@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dis
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kernbridge import _debug, _numba_origin
 from kernbridge._inspect import Inspection, inspect_host
 from kernbridge._jax import NativeCall
+from kernbridge._kept import Kept, kept_with
 from kernbridge._numba_compile import Compiler, Options, Signature, native_call
 from kernbridge._numba_params import NamedOutputs
-from kernbridge._operation import Operation
+from kernbridge._operation import Operation, spec_key
 from kernbridge._spec import ArrayType, Call, OperationSpec, Outputs
 
 NATIVE_DTYPES = frozenset(
@@ -134,7 +133,6 @@ class NumbaCpu(NamedOutputs):
     """A Numba kernel as a front end. One per dispatcher and option, kept by the dispatcher."""
 
     platforms: tuple[str, ...] = ("cpu",)
-    _lock = threading.RLock()
 
     def __init__(self, kernel: Any, half_as_bits: bool, options: Options) -> None:
         self.name: str = kernel.py_func.__name__
@@ -143,32 +141,24 @@ class NumbaCpu(NamedOutputs):
         self.compiler = Compiler(kernel, self.label, options)
         self.parameters = self.compiler.parameters
         self._home = _numba_origin.remember(kernel)
-        self._operations: OrderedDict[OperationSpec, Operation] = OrderedDict()
+        self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
         self._seems_to_return = _seems_to_return(kernel.py_func)
 
     @classmethod
     def of(cls, kernel: Any, half_as_bits: bool, options: Options) -> NumbaCpu:
         """The front end of this dispatcher; the same one for the same dispatcher and options."""
         _check_dispatcher(kernel)
-        key = (half_as_bits, options)
-        with cls._lock:
-            kept = kernel.__dict__.setdefault("_kernbridge_frontends", {})
-            if key not in kept:
-                kept[key] = cls(kernel, half_as_bits, options)
-            return kept[key]
+        name = f"numba_kernel, half_as_bits={bool(half_as_bits)}, {options!r}"
+        return kept_with(kernel, name, lambda: cls(kernel, half_as_bits, options))
 
     def operation(self, spec: OperationSpec) -> Operation:
         """The operation of this kernel and specification; the same one while it is remembered."""
         if isinstance(spec.outs, Outputs):
             self.parameters.check_outputs(len(spec.outs.types))
-        if not isinstance(spec.outs, Hashable):  # an object that is called and compared by value
+        key = spec_key(spec)
+        if key is None:
             return Operation(spec, frontend=self)
-        with self._lock:
-            operation = self._operations.pop(spec, None) or Operation(spec, frontend=self)
-            self._operations[spec] = operation  # the most recently used is last
-            if len(self._operations) > OPERATIONS_KEPT:
-                self._operations.popitem(last=False)
-            return operation
+        return self._operations.find_or_make(key, lambda: Operation(spec, frontend=self))
 
     def check(
         self,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernbridge import _cuda_program, _cuda_toolchain
+from kernbridge import _cuda_program, _cuda_toolchain, _host_state
 from kernbridge._cuda_call import (
     PlannedFrontend,
     check_declared,
@@ -27,8 +25,9 @@ from kernbridge._cuda_call import (
 from kernbridge._cuda_launch import Launch, LaunchRule
 from kernbridge._cuda_program import Buffer, Fill, Program, Value
 from kernbridge._jax import NativeCall
+from kernbridge._kept import Kept, kept_with
 from kernbridge._numba_params import Assignment, KernelParameters, NamedOutputs
-from kernbridge._operation import Operation
+from kernbridge._operation import Operation, spec_key
 from kernbridge._spec import ArrayType, Call, OperationSpec, Outputs
 
 if TYPE_CHECKING:
@@ -185,24 +184,18 @@ def numba_cuda_kernel(
     )
 
 
-_lock = threading.RLock()
-
-
 def _operation(kernel: Any, spec: OperationSpec, frontend: NumbaCuda) -> Operation:
     """The operation of this kernel and specification; the same one while it is remembered."""
     if isinstance(spec.outs, Outputs):
         frontend.parameters.check_outputs(len(spec.outs.types))
-    key = (spec, frontend.rule, frontend.zero_outputs, frontend.views, frontend.checked)
-    if not isinstance(spec.outs, Hashable) or not isinstance(frontend.rule.launch_dims, Hashable):
+    key, dims = spec_key(spec), frontend.rule.launch_dims
+    if key is None or not isinstance(dims, Hashable):
         return Operation(spec, frontend=frontend)
-    with _lock:
-        kept: OrderedDict[Any, Operation]
-        kept = kernel.__dict__.setdefault("_kernbridge_operations", OrderedDict())
-        operation = kept.pop(key, None) or Operation(spec, frontend=frontend)
-        kept[key] = operation  # the most recently used is last
-        if len(kept) > OPERATIONS_KEPT:
-            kept.popitem(last=False)
-        return operation
+    state = _host_state.take([("launch_dims", dims)]) if callable(dims) else None
+    key = (key, frontend.rule, state, frontend.zero_outputs, frontend.views, frontend.checked)
+    kept: Kept[Operation]
+    kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
+    return kept.find_or_make(key, lambda: Operation(spec, frontend=frontend))
 
 
 class NumbaCuda(NamedOutputs, PlannedFrontend):
@@ -227,7 +220,7 @@ class NumbaCuda(NamedOutputs, PlannedFrontend):
         self.views = views
         self.checked = bool(checked)
         self.parameters = KernelParameters(label, kernel.py_func)
-        self._lowered: OrderedDict[Any, tuple[NativeCall, Program]] = OrderedDict()
+        self._lowered: Kept[tuple[NativeCall, Program]] = Kept(CALLS_KEPT)
 
     def check(
         self,
@@ -249,18 +242,15 @@ class NumbaCuda(NamedOutputs, PlannedFrontend):
     def _lower(
         self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
     ) -> tuple[NativeCall, Program]:
-        key = (operands, call, host, () if host else _cuda_toolchain.architectures())
-        with _lock:
-            lowered = self._lowered.pop(key, None)
-            if lowered is None:
-                lowered = self._plan(operands, call, host)
-            self._lowered[key] = lowered
-            if len(self._lowered) > CALLS_KEPT:
-                self._lowered.popitem(last=False)
-            return lowered
+        n_inputs = len(operands) - len(call.scalars)
+        scalars = dict(zip(call.scalars, operands[n_inputs:], strict=True))
+        # A function `launch_dims` is called at every lowering: what it reads may have changed.
+        launch = self.rule.resolve(operands[:n_inputs], scalars, (*operands, *call.outs))
+        key = (operands, call, launch, host, () if host else _cuda_toolchain.architectures())
+        return self._lowered.find_or_make(key, lambda: self._plan(operands, call, launch, host))
 
     def _plan(
-        self, operands: tuple[ArrayType, ...], call: Call, host: bool
+        self, operands: tuple[ArrayType, ...], call: Call, launch: Launch, host: bool
     ) -> tuple[NativeCall, Program]:
         from kernbridge import _cuda_compile
 
@@ -268,8 +258,6 @@ class NumbaCuda(NamedOutputs, PlannedFrontend):
         n_inputs = len(operands) - len(call.scalars)
         assignment = self.parameters.assign(n_inputs, call.scalars, len(call.outs))
         arrays = (*operands, *call.outs)
-        scalars = dict(zip(call.scalars, operands[n_inputs:], strict=True))
-        launch = self.rule.resolve(operands[:n_inputs], scalars, arrays)
         if why:
             from kernbridge import _cuda_callback
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import types
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge import _cuda_toolchain, _debug
+from kernbridge import _cuda_toolchain, _debug, _host_state
 from kernbridge._cuda_call import (
     PlannedFrontend,
     check_dtype,
@@ -25,9 +24,10 @@ from kernbridge._cuda_call import (
 from kernbridge._cuda_program import Buffer, Copy, Fill, Launch, Program
 from kernbridge._errors import KernbridgeWarning, KernelError
 from kernbridge._jax import NativeCall
+from kernbridge._kept import Kept, kept_with
 from kernbridge._numba_cuda import OPERATIONS_KEPT
 from kernbridge._numba_params import Assignment, KernelParameters, NamedOutputs
-from kernbridge._operation import Operation
+from kernbridge._operation import Operation, spec_key
 from kernbridge._spec import ArrayType, Call, OperationSpec, Outputs
 
 RECORD = ("auto", "always", "never")
@@ -59,9 +59,8 @@ def numba_cuda_callable(
         ``@cuda.jit`` kernels (``kernel[grid, block, stream, shared](...)`` or ``kernel.forall``)
         with arrays and numbers; allocate ``cuda.device_array`` temporaries; slice, reshape, ravel,
         transpose and view device arrays; fill and copy them (``a[:] = 0``,
-        ``a.copy_to_device(b)``); loop and branch on shapes; call helper functions. As with
-        `jax.jit`, its Python side effects happen once per lowering, not per call. Every element of
-        the outputs must be written.
+        ``a.copy_to_device(b)``); loop and branch on shapes; call helper functions. It runs twice
+        per lowering, not per call. Every element of the outputs must be written.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         As for `numba_cuda_kernel`.
     vmap_method : str, optional
@@ -73,8 +72,9 @@ def numba_cuda_callable(
         From the index of an input to that of an output of the same shape and dtype: both are then
         the same memory.
     record : {"auto", "always", "never"}, default "auto"
-        What if the function cannot be recorded, because it reads elements on the host, or hands an
-        array to another library. "auto": it runs as Python at each call, with the GIL, on real
+        What if the function cannot be recorded, because it reads elements on the host, hands an
+        array to another library, or does not do the same each time that it runs (it draws random
+        numbers, counts, or reads a clock). "auto": it runs as Python at each call, with the GIL, on real
         Numba arrays, and a warning names the line; "always": a KernelError names the line; "never":
         it always runs so, and then its inputs are copied, which may not be written.
     has_side_effect : bool, default False
@@ -147,23 +147,22 @@ def numba_cuda_callable(
     return _operation(spec, frontend)
 
 
-_lock = threading.RLock()
+_of_objects: Kept[Operation] = Kept(OPERATIONS_KEPT)
+"""Operations of methods, partials and objects that are called. Nothing is kept in these objects,
+which users pickle and copy, so this keeps the objects alive until others take their places."""
 
 
 def _operation(spec: OperationSpec, frontend: NumbaCudaCallable) -> Operation:
-    """The operation of this function and specification; the function keeps those made of it."""
-    namespace = getattr(frontend.function, "__dict__", None)
-    if not isinstance(spec.outs, Hashable) or not isinstance(namespace, dict):
+    """The operation of this function, in the state that it is in, and specification."""
+    key, function = spec_key(spec), frontend.function
+    if key is None:
         return make_operation(spec, frontend)
-    key = (spec, frontend.record, _debug.verifies())
-    with _lock:
-        kept: OrderedDict[Any, Operation]
-        kept = namespace.setdefault("_kernbridge_operations", OrderedDict())
-        operation = kept.pop(key, None) or make_operation(spec, frontend)
-        kept[key] = operation  # the most recently used is last
-        if len(kept) > OPERATIONS_KEPT:
-            kept.popitem(last=False)
-        return operation
+    state = _host_state.take([(frontend.name, function)])
+    kept = _of_objects
+    if type(function) is types.FunctionType:
+        kept = kept_with(function, "numba_cuda_callable", lambda: Kept(OPERATIONS_KEPT))
+    key = (key, _host_state.identity_of(function), state, frontend.record, _debug.verifies())
+    return kept.find_or_make(key, lambda: make_operation(spec, frontend))
 
 
 def make_operation(spec: OperationSpec, frontend: NumbaCudaCallable) -> Operation:
@@ -306,11 +305,12 @@ class NumbaCudaCallable(NamedOutputs, PlannedFrontend):
         from kernbridge import _cuda_callback
 
         scalars = _cuda_callback.scalars_of(operands, call)
-        key = (assignment, scalars)
-        callee = _cuda_callback.Callee(self.function, _order(assignment), scalars)
-        handle = _cuda_callback.handle_of(self.function, key, callee)
+        callee = self.callees.find(
+            (assignment, scalars),
+            lambda: _cuda_callback.Callee(self.function, _order(assignment), scalars),
+        )
         place = place_of(self.function)
-        return _cuda_callback.lower(self.label, place, handle, assignment.names, operands, call)
+        return _cuda_callback.lower(self.label, place, callee, assignment.names, operands, call)
 
 
 def _order(

@@ -5,15 +5,16 @@ A call goes straight to one jitted function; whatever is checked, is checked whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge import _jax, _jax_inside
-from kernbridge._spec import ArrayType, Call, OperationSpec
+from kernbridge import _host_state, _jax, _jax_inside
+from kernbridge._exact import exact_items
+from kernbridge._spec import ArrayType, Call, OperationSpec, Outputs
 
 if TYPE_CHECKING:
     from kernbridge._cuda_program import Program
@@ -56,7 +57,7 @@ class Operation:
     under `jax.jit`, `jax.vmap`, `jax.lax.scan` and the other transformations of JAX.
     """
 
-    __slots__ = ("__weakref__", "_frontend", "_jitted", "spec")
+    __slots__ = ("__weakref__", "_frontend", "_jitted", "_keywords", "_state", "spec")
 
     def __init__(
         self,
@@ -68,15 +69,31 @@ class Operation:
         spec.check_names(frontend.parameter_names)
         self.spec = spec
         self._frontend = frontend
-        keywords = tuple(sorted((attributes or {}).items()))
-        self._jitted = jax.jit(_traced_call(spec, frontend, keywords), inline=True)
+        self._keywords = tuple(sorted((attributes or {}).items()))
+        self._jitted = jax.jit(_traced_call(spec, frontend, self._keywords), inline=True)
+        state = _host_state.take(functions_of(spec))
+        self._state = state if state.has_data else None
 
     def __call__(self, *inputs: Any, **scalars: Any) -> Any:
+        if self._state is not None:
+            self._look_again(inputs, scalars)
         try:
             return self._jitted(*inputs, **scalars)
         except TypeError:
             refuse_non_arrays(self.spec.label, inputs, scalars)
             raise
+
+    def _look_again(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> None:
+        """Trace the call anew where an outer function is traced and what `outs` reads changed."""
+        given = (*inputs, *scalars.values())
+        if given and not any(isinstance(x, jax.core.Tracer) for x in given):
+            return
+        state = _host_state.take(functions_of(self.spec))
+        if state != self._state:
+            self._jitted = jax.jit(
+                _traced_call(self.spec, self._frontend, self._keywords), inline=True
+            )
+            self._state = state
 
     def __repr__(self) -> str:
         return f"<{self.spec.label}>"
@@ -140,6 +157,23 @@ class Operation:
         return self._frontend.name
 
 
+def functions_of(spec: OperationSpec) -> list[tuple[str, Callable[..., Any]]]:
+    """The functions of the user that run while a call is traced, by the names of arguments."""
+    named = (("outs", spec.outs), ("jvp", spec.jvp), ("vjp", spec.vjp))
+    return [(n, f) for n, f in named if f is not None and not isinstance(f, Outputs)]
+
+
+def spec_key(spec: OperationSpec) -> Hashable | None:
+    """A key under which an operation can be remembered; None if `outs` cannot be hashed.
+
+    Functions that compare equal are told apart by what they read.
+    """
+    if not isinstance(spec.outs, Hashable):  # an object that is called and compared by value
+        return None
+    functions = functions_of(spec)
+    return (spec, _host_state.take(functions) if functions else None)
+
+
 def _traced_call(
     spec: OperationSpec, frontend: CheckedFrontend, keywords: tuple[tuple[str, Any], ...]
 ) -> Any:
@@ -154,7 +188,8 @@ def _traced_call(
         from kernbridge import _differentiable
         from kernbridge._rules import Rules
 
-        rules = Rules(spec.label, tree, spec.jvp, spec.vjp, keywords)
+        exact = (exact_items(dict(keywords)), _host_state.take(functions_of(spec)))
+        rules = Rules(spec.label, tree, spec.jvp, spec.vjp, keywords, exact=exact)
         return tree.unflatten(_differentiable.bind(frontend, static, rules, operands))
 
     call.__name__ = call.__qualname__ = frontend.name

@@ -8,7 +8,6 @@ elements, or hands an array to other libraries, cannot be recorded and says so.
 from __future__ import annotations
 
 import functools
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 from kernbridge import _cuda_compile, _cuda_launch, _intercept
 from kernbridge._cuda_call import check_declared
 from kernbridge._cuda_program import Copy, Fill, Launch, Step, Value, Word
+from kernbridge._places import current_line, line_of
 from kernbridge._record_arrays import (
     DeviceArray,
     NotRecordable,
@@ -29,6 +29,7 @@ from kernbridge._record_arrays import (
     typed_scalar,
     with_stride,
 )
+from kernbridge._record_twice import record_twice
 from kernbridge._spec import ArrayType
 
 AFTER_RECORDING: Callable[[list[Step]], None] | None = None
@@ -47,6 +48,8 @@ class Recording:
     steps: list[Step] = field(default_factory=list)
     temporaries: list[ArrayType] = field(default_factory=list)
     opened: set[int] = field(default_factory=set)  # read-only buffers that a kernel may write to
+    places: list[str] = field(default_factory=list)  # of each step: the line of the user
+    details: list[dict[str, str]] = field(default_factory=list)  # of each step: its arguments
     why_not_portable: str = ""
 
     def temporary(
@@ -104,7 +107,15 @@ class Recording:
             auto_block=auto,
             wide=wide,
         )
+        parts = {"the grid": blocks, "the block": block, "the dynamic shared memory": size}
+        parts |= {f"argument {i}": value for i, value in enumerate(arguments)}
+        self.add(step, {f"{what} of the launch of {name}": v for what, v in parts.items()})
+
+    def add(self, step: Step, details: dict[str, Any]) -> None:
+        """Add a step, with what a message says if the next recording differs."""
         self.steps.append(step)
+        self.places.append(current_line())
+        self.details.append({what: repr(value) for what, value in details.items()})
 
     def _argument(self, value: Any) -> tuple[Any, list[Word]]:
         from kernbridge._cuda_entry import Parameter
@@ -136,7 +147,8 @@ class Recording:
         if array.size == 0:
             return
         pattern = int.from_bytes(np.asarray(value).astype(array.dtype).tobytes(), "little")
-        self.steps.append(Fill(array.buffer, array.offset, array.itemsize, array.size, pattern))
+        step = Fill(array.buffer, array.offset, array.itemsize, array.size, pattern)
+        self.add(step, {"the value of the fill": value})
 
     def copy(self, to: DeviceArray, source: DeviceArray) -> None:
         """Add a copy between contiguous arrays of one kind."""
@@ -149,8 +161,7 @@ class Recording:
         ):
             refuse("copying between arrays that are not contiguous")
         if to.size:
-            step = Copy(to.buffer, to.offset, source.buffer, source.offset, to.nbytes)
-            self.steps.append(step)
+            self.add(Copy(to.buffer, to.offset, source.buffer, source.offset, to.nbytes), {})
 
     def transposed(self, array: DeviceArray) -> DeviceArray:
         """Add a transposing copy into a temporary."""
@@ -254,8 +265,7 @@ def _device_to_device(recording: Recording, dst: Any, src: Any, size: Any, strea
             raise ValueError(f"device_to_device of {size} bytes of {array.describe()}")
     recording.written(dst)
     if size:
-        step = Copy(dst.buffer, dst.offset, src.buffer, src.offset, int(size))
-        recording.steps.append(step)
+        recording.add(Copy(dst.buffer, dst.offset, src.buffer, src.offset, int(size)), {})
 
 
 def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: Any = 0) -> None:
@@ -265,7 +275,8 @@ def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: 
     if not 0 <= size <= dst.nbytes:
         raise ValueError(f"device_memset of {size} bytes of {dst.describe()}")
     if size:
-        recording.steps.append(Fill(dst.buffer, dst.offset, 1, int(size), int(val) & 0xFF))
+        step = Fill(dst.buffer, dst.offset, 1, int(size), int(val) & 0xFF)
+        recording.add(step, {"the value of device_memset": val})
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
@@ -301,12 +312,34 @@ def record(
 ) -> Recording:
     """Run `function` on stand-ins; `order` puts operands and stream into its parameters.
 
+    It runs twice, see `_record_twice`.
+
     Raises
     ------
     NotRecordable
         With the reason, and the line of the function where it arose.
     """
     _intercept.install(_HANDLERS, _FORBIDDEN)
+    once = functools.partial(
+        _record_once, label, function, inputs, scalars, outputs, order, read_only, batched, host
+    )
+    recording = record_twice(function, once)
+    if AFTER_RECORDING is not None:
+        AFTER_RECORDING(recording.steps)
+    return recording
+
+
+def _record_once(
+    label: str,
+    function: Callable[..., Any],
+    inputs: Sequence[ArrayType],
+    scalars: Sequence[tuple[str, np.dtype[Any]]],
+    outputs: Sequence[ArrayType],
+    order: Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]],
+    read_only: frozenset[int],
+    batched: bool,
+    host: bool,
+) -> Recording:
     n_buffers = len(inputs) + len(scalars) + len(outputs)
     recording = Recording(label, n_buffers, read_only, batched, host)
     operands: list[Any] = []
@@ -321,19 +354,5 @@ def record(
         with _intercept.recording_into(recording):
             function(*positional, **named)
     except NotRecordable as e:
-        raise NotRecordable(f"{e} at {line_of(e, function)}") from None
-    if AFTER_RECORDING is not None:
-        AFTER_RECORDING(recording.steps)
+        raise NotRecordable(f"{e} at {line_of(e)}") from None
     return recording
-
-
-def line_of(error: BaseException, function: Callable[..., Any]) -> str:
-    """File and line of the innermost frame that is the user's."""
-    ours = __file__.rsplit("/", 1)[0]
-    frames = traceback.extract_tb(error.__traceback__)
-    users = [f for f in frames if not f.filename.startswith(ours)]
-    libraries = ("/numba", "/numpy/", "<__array_function__")
-    best = [f for f in users if not any(part in f.filename for part in libraries)] or users
-    if not best:
-        return "an unknown line"
-    return f"{best[-1].filename}:{best[-1].lineno} ({(best[-1].line or '').strip()})"

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from kernbridge import _kernel_rules
+from kernbridge._exact import exact_items
 from kernbridge._kernel_rules import PerInputRules, WholeRule
 from kernbridge._rules import Rules
 
@@ -148,6 +149,7 @@ class RuleTable:
             self._vjp_rule,
             tuple(sorted(params.items())),
             symbolic_zeros=True,
+            exact=exact_items(params),
         )
 
     def check_rules_take(self, n_inputs: int, keywords: Sequence[str]) -> None:

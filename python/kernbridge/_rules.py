@@ -8,7 +8,7 @@ which is `vjp`. So every mode, and every mixture of them, works with either rule
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,7 @@ class Rules:
     vjp: Callable[..., Any] | None = None
     keywords: tuple[tuple[str, Any], ...] = ()
     symbolic_zeros: bool = False  # tangents that are zero come to `jvp` as JAX's Zero
+    exact: Hashable = None  # distinguishes keywords and rules that compare equal
 
     def tangents(
         self, types: Sequence[ArrayType], inputs: Sequence[Any], outputs: Sequence[Any], given: Any

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core, _debug, _source_attributes
 from kernbridge._cuda_toolchain import has_fake_driver
 from kernbridge._errors import KernelError
+from kernbridge._exact import exact_items
 from kernbridge._fingerprint import key_of
 from kernbridge._jax import NativeCall
-from kernbridge._operation import Operation
+from kernbridge._kept import Kept
+from kernbridge._operation import Operation, spec_key
 from kernbridge._source_attributes import Attribute
 from kernbridge._source_tail import Function
 from kernbridge._spec import ArrayType, Call, OperationSpec
@@ -169,21 +169,18 @@ class Attributed:
         self.label = label
         self.attributes = tuple(attributes)
         self._make = make
-        self._kept: OrderedDict[Any, Operation] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: Kept[Operation] = Kept(OPERATIONS_KEPT)
 
     def operation(self, spec: OperationSpec, values: Mapping[str, Any]) -> Operation:
         """The operation of this specification and these values."""
         encoded = _source_attributes.encode_all(self.label, self.attributes, values)
-        if not isinstance(spec.outs, Hashable):
-            return Operation(spec, self._make(encoded), _source_attributes.plain(values))
-        key = (spec, encoded)
-        with self._lock:
-            operation = self._kept.pop(key, None)
-            operation = operation or Operation(
-                spec, self._make(encoded), _source_attributes.plain(values)
-            )
-            self._kept[key] = operation  # the most recently used is last
-            if len(self._kept) > OPERATIONS_KEPT:
-                self._kept.popitem(last=False)
-            return operation
+        plain, key = _source_attributes.plain(values), spec_key(spec)
+
+        def make() -> Operation:
+            return Operation(spec, self._make(encoded), plain)
+
+        if key is None:
+            return make()
+        # Derivative rules get Python's numbers, which may differ where the bytes do not.
+        numbers = exact_items(plain) if spec.is_differentiable else None
+        return self._kept.find_or_make((key, encoded, numbers), make)

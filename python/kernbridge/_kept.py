@@ -1,0 +1,112 @@
+"""A small cache of the most recently used values, and what is kept with an object of the user.
+
+Both are safe to use from any thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+_clock = itertools.count()
+_lock = threading.RLock()
+_ATTRIBUTE = "_kernbridge"
+
+
+class Kept(Generic[T]):
+    """Values by key, of which the least recently used one is dropped when there are too many.
+
+    Finding a value takes no lock and hashes its key once. A value is made once: threads that ask
+    for the same new key wait for the first.
+
+    Parameters
+    ----------
+    limit : int
+        How many values are kept at most.
+    """
+
+    __slots__ = ("_entries", "_limit", "_lock")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: dict[Hashable, list[Any]] = {}  # of each key: its value, when it was used
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: Hashable) -> T | None:
+        """The value of a key, or None."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry[1] = next(_clock)
+        return entry[0]
+
+    def find_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of a key, which `make` makes if there is none. `make` may raise."""
+        found = self.find(key)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self.find(key)
+            if found is None:
+                found = make()
+                self.put(key, found)
+            return found
+
+    def put(self, key: Hashable, value: T) -> None:
+        """Keep a value under a key; drops the least recently used one if there are too many."""
+        with self._lock:
+            self._entries[key] = [value, next(_clock)]
+            while len(self._entries) > self._limit:
+                del self._entries[min(self._entries, key=lambda k: self._entries[k][1])]
+
+    def clear(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._entries.clear()
+
+
+class _Attached:
+    """What kernbridge keeps with one object; knows whose it is."""
+
+    __slots__ = ("owner", "parts")
+
+    def __init__(self, owner: object) -> None:
+        self.owner = weakref.ref(owner)
+        self.parts: dict[str, Any] = {}
+
+    def __reduce__(self) -> Any:
+        return _nothing, ()  # what is kept belongs to this object and this process
+
+
+def _nothing() -> None:
+    """What a copy of an object has in place of what was kept with the object."""
+
+
+def kept_with(owner: Any, name: str, make: Callable[[], T]) -> T:
+    """A value that lives as long as a function or a Numba dispatcher; `make` makes it once.
+
+    It is kept in the object's ``__dict__``, so that a value which refers to the object is collected
+    with it. `functools.wraps`, and Numba when it wraps a function, copy that ``__dict__`` into
+    other objects: what is kept knows its owner, and a copy of it counts as nothing.
+    """
+    with _lock:
+        attached = owner.__dict__.get(_ATTRIBUTE)
+        if not isinstance(attached, _Attached) or attached.owner() is not owner:
+            attached = owner.__dict__[_ATTRIBUTE] = _Attached(owner)
+        if name not in attached.parts:
+            attached.parts[name] = make()
+        return attached.parts[name]
+
+
+def forget(owner: Any) -> None:
+    """Drop all that is kept with an object."""
+    with _lock:
+        owner.__dict__.pop(_ATTRIBUTE, None)
