@@ -21,6 +21,8 @@ SITE        := $(BUILD)/site
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
            $(shell find src $(wildcard include) python -type f -not -name '*.pyc')
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Nothing here touches the cache of the user; tests have a folder for each session.
+export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
 .PHONY: demo test test-all test-core test-newest test-oldest test-next check bench gpu clean

@@ -12,6 +12,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))  # shared helpers
 
+import session_cache
+
+session_cache.install()
+
 if not hasattr(numpy, "row_stack"):  # numba-cuda 0.30 reads it; numpy 2.5 removed it
     numpy.row_stack = numpy.vstack
 

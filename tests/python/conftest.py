@@ -13,9 +13,11 @@ from pathlib import Path
 
 import fake_gpu
 import numpy
+import session_cache
 
 MENDED = "" if hasattr(numpy, "row_stack") else "import numpy; numpy.row_stack = numpy.vstack\n"
 exec(MENDED)  # numba-cuda 0.30 reads it; numpy 2.5 removed it
+session_cache.install()
 fake_gpu.install()  # before kernbridge is imported
 
 import jax  # noqa: E402
