@@ -134,6 +134,7 @@ __all__ = [
     "set_cache_dir",
 ]
 
+_MODULES = ("benchmark", "cache", "config")
 _LATER = {  # imported when they are asked for, which most programs do not
     "CudaBinary": "_load_binary",
     "CudaKernel": "_cuda_kernel",
@@ -166,6 +167,8 @@ _LATER = {  # imported when they are asked for, which most programs do not
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"kernbridge.{name}")
     if name not in _LATER:
         raise AttributeError(f"module 'kernbridge' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"kernbridge.{_LATER[name]}"), name)
@@ -174,4 +177,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

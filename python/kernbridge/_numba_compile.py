@@ -61,6 +61,8 @@ class Native:
     keep: Any  # owners of the machine code
 
 
+# Never released: the core has the addresses of the machine code, and finds them for every program
+# that names a kernel of this content, one that was compiled long ago or comes from a file included.
 _registered: dict[bytes, Native] = {}
 _lock = threading.RLock()
 

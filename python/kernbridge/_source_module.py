@@ -18,7 +18,9 @@ from kernbridge._spec import ArrayType, OperationSpec
 
 ORIGIN = "source"  # kind of an origin, see _origin.py
 
-_modules: dict[str, CompiledModule] = {}  # the latest of each content, for programs that name it
+# The latest of each content. Never released: a program from a file may name one, and its library,
+# whose functions compiled programs call, is never closed.
+_modules: dict[str, CompiledModule] = {}
 _lock = threading.Lock()
 
 

@@ -54,7 +54,16 @@ def test_code_in_documents_runs(document, run_python, request):
     run_python(source, **environment)
 
 
-WITH_EXAMPLES = ["_numba_cpu", "config", "_load_cpp", "_load_binary", "_cache_limit", "_cache"]
+WITH_EXAMPLES = [
+    "_exact",
+    "cache",
+    "_numba_cpu",
+    "config",
+    "_load_cpp",
+    "_load_binary",
+    "_cache_limit",
+    "_cache",
+]
 
 
 @pytest.mark.once

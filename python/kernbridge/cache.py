@@ -1,0 +1,114 @@
+"""The cache of compiled kernels: where it is, what it holds, and what this process holds.
+
+Examples
+--------
+>>> import kernbridge
+>>> kernbridge.cache.stats().callbacks
+0
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from kernbridge import _core
+from kernbridge._cache import get_cache_dir, set_cache_dir
+from kernbridge._cache_limit import cache_stats, clear_cache
+
+__all__ = ["CacheStats", "cache_stats", "clear_cache", "get_cache_dir", "set_cache_dir", "stats"]
+
+
+@dataclass(frozen=True)
+class CacheStats:
+    """What kernbridge holds in memory and on disk.
+
+    What is marked as lasting stays until the process ends: XLA may run a compiled program at any
+    time, and the program holds the address of the machine code.
+
+    Attributes
+    ----------
+    kernels : int
+        Kernels and plans that programs of this process can call. Lasting.
+    kernel_bytes : int
+        Memory of their descriptions.
+    cpu_kernels : int
+        Numba kernels with machine code for the CPU, one for each content and signature. Lasting.
+    cuda_functions : int
+        Numba-CUDA kernels with machine code. They are released with the last kernel of their
+        content and the last plan that launches them.
+    cuda_function_bytes : int
+        Memory of that machine code.
+    cuda_on_cpu : int
+        CUDA kernels with machine code for the CPU. Lasting.
+    gpu_functions : int
+        Functions of GPU programs that the core has read.
+    gpu_loads : int
+        How often one of them was loaded into a GPU.
+    gpu_bytes : int
+        Memory of their machine code.
+    modules : int
+        Modules that were built from C, C++ or CUDA source and loaded. Lasting.
+    callbacks : int
+        Python functions that run at every call, since they cannot be recorded. They are released
+        with their operation and the programs that call them; the 64 that were used last stay.
+    disk_entries : int
+        Compiled artefacts in the folder of the cache.
+    disk_bytes : int
+        Bytes of the folder.
+    """
+
+    kernels: int
+    kernel_bytes: int
+    cpu_kernels: int
+    cuda_functions: int
+    cuda_function_bytes: int
+    cuda_on_cpu: int
+    gpu_functions: int
+    gpu_loads: int
+    gpu_bytes: int
+    modules: int
+    callbacks: int
+    disk_entries: int
+    disk_bytes: int
+
+
+def stats() -> CacheStats:
+    """Count what kernbridge holds in memory and on disk.
+
+    Returns
+    -------
+    CacheStats
+        The counts at this time. The folder on disk is shared with other processes.
+
+    Examples
+    --------
+    >>> from kernbridge import cache
+    >>> cache.stats().kernels >= 0
+    True
+    """
+    functions = list(_held("_cuda_compile", "_functions").values())
+    disk = cache_stats()
+    kernels, kernel_bytes = _core.registry_stats()
+    gpu_functions, gpu_loads, gpu_bytes = _core.function_stats()
+    return CacheStats(
+        kernels=kernels,
+        kernel_bytes=kernel_bytes,
+        cpu_kernels=len(_held("_numba_compile", "_registered")),
+        cuda_functions=len(functions),
+        cuda_function_bytes=sum(len(image) for f in functions for _, image in f.images),
+        cuda_on_cpu=len(_held("_cuda_on_cpu", "_engines")),
+        gpu_functions=gpu_functions,
+        gpu_loads=gpu_loads,
+        gpu_bytes=gpu_bytes,
+        modules=len(_held("_source_module", "_modules")),
+        callbacks=len(_held("_cuda_callback", "_callees")),
+        disk_entries=disk.entries,
+        disk_bytes=disk.bytes,
+    )
+
+
+def _held(module: str, name: str) -> Any:
+    """What a module holds; nothing where the module has not been needed yet."""
+    return getattr(sys.modules.get(f"kernbridge.{module}"), name, {})

@@ -1,0 +1,95 @@
+"""What nothing refers to is released, and `kernbridge.cache.stats` counts what is there."""
+
+import dataclasses
+import gc
+import inspect
+import warnings
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import numba
+import numpy as np
+import pytest
+from kernbridge import _cuda_callback
+
+cuda = pytest.importorskip("numba.cuda")
+
+S = jax.ShapeDtypeStruct
+OUT = S((4,), jnp.float32)
+
+
+def make(constant):
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] + constant
+
+    return kernel
+
+
+def counts():
+    gc.collect()
+    jax.clear_caches()
+    gc.collect()
+    return kernbridge.cache.stats()
+
+
+@pytest.mark.usefixtures("gpu")
+def test_machine_code_goes_with_the_kernels_that_it_was_made_for():
+    before = counts()
+    kernels = [make(n) for n in range(2000, 2003)]
+    ops = [kernbridge.numba_cuda_kernel(k, OUT, launch_dims=4) for k in (*kernels, make(2000))]
+    for op in ops:
+        op(jnp.ones(4))
+    held = counts()
+    assert held.cuda_functions == before.cuda_functions + 3
+    assert held.cuda_function_bytes > before.cuda_function_bytes
+    del op, ops[3], kernels[0], ops[0]
+    assert counts().cuda_functions == before.cuda_functions + 2
+    del ops, kernels
+    after = counts()
+    assert after.cuda_functions == before.cuda_functions
+    assert after.cuda_function_bytes == before.cuda_function_bytes
+
+
+@pytest.mark.usefixtures("gpu")
+def test_python_functions_live_as_long_as_what_calls_them(monkeypatch):
+    monkeypatch.setattr(_cuda_callback, "_used_last", _cuda_callback.Kept(1))
+
+    def lowered(n):
+        kernel = make(3000 + n)
+
+        def reads(x, out, stream):
+            x.copy_to_host()
+            kernel[1, 4, stream](x, out)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return jax.jit(kernbridge.numba_cuda_callable(reads, OUT)).lower(OUT).compile()
+
+    before = counts().callbacks
+    programs = [lowered(n) for n in range(4)]
+    assert counts().callbacks == before + 4  # compiled programs alone hold them
+    del programs
+    assert counts().callbacks <= before + 1  # the last one that was used
+
+
+def test_counts_are_documented_and_grow():
+    @numba.njit
+    def kernel(x, out):
+        out[:] = x + 4001
+
+    before = counts()
+    np.testing.assert_array_equal(
+        kernbridge.numba_kernel(kernel, OUT)(jnp.zeros(4)), np.full(4, 4001)
+    )
+    after = counts()
+    assert after.cpu_kernels == before.cpu_kernels + 1
+    assert after.kernels == before.kernels + 1
+    documented = inspect.getdoc(kernbridge.cache.CacheStats)
+    for field in dataclasses.fields(after):
+        assert f"{field.name} : int" in documented
+    assert kernbridge.cache.get_cache_dir is kernbridge.get_cache_dir
+    assert kernbridge.cache.clear_cache is kernbridge.clear_cache
