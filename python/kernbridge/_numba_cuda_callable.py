@@ -74,9 +74,10 @@ def numba_cuda_callable(
     record : {"auto", "always", "never"}, default "auto"
         What if the function cannot be recorded, because it reads elements on the host, hands an
         array to another library, or does not do the same each time that it runs (it draws random
-        numbers, counts, or reads a clock). "auto": it runs as Python at each call, with the GIL, on real
-        Numba arrays, and a warning names the line; "always": a KernelError names the line; "never":
-        it always runs so, and then its inputs are copied, which may not be written.
+        numbers, counts, or reads a clock). "auto": it runs as Python at each call, with the GIL, on
+        real Numba arrays, and a warning names the line; "always": a KernelError names the line;
+        "never": it always runs so, and then its inputs are copied, which may not be written. On a
+        CPU it is always an error.
     has_side_effect : bool, default False
         Run the function even if nothing reads its outputs. Implied by `outs` without any output.
     jvp, vjp : function, optional
