@@ -7,13 +7,14 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernbridge import _architectures, _toolchain
+from kernbridge import _architectures, _build_inputs, _toolchain
+from kernbridge._build_inputs import Inputs
 from kernbridge._toolchain import Compiler, Nvcc
 
 if TYPE_CHECKING:
     from kernbridge._build import Request
 
-RULES = 2
+RULES = 3
 """Raised when the same request is to be built in another way."""
 SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
 
@@ -45,10 +46,8 @@ class Job(NamedTuple):
         What people call it, as in "nvcc for sm_90".
     tools : tuple of str
         Programs that decide the result.
-    includes : tuple of str
-        Include folders in the order of the search: ours, then the user's.
-    inputs : tuple of str
-        Libraries, objects and option files that the user's flags name.
+    inputs : Inputs
+        What the user's flags and the environment name.
     key : str
         Of all but the contents of files, 64 hexadecimal digits.
     """
@@ -58,8 +57,7 @@ class Job(NamedTuple):
     tool: str
     label: str
     tools: tuple[str, ...]
-    includes: tuple[str, ...]
-    inputs: tuple[str, ...]
+    inputs: Inputs
     key: str
 
     def fill(self, workspace: str, stem: str) -> list[str]:
@@ -106,15 +104,18 @@ def plan(request: Request) -> Job:
         [places.get(word, word) for word in command],
         tools,
         os.uname().machine,
-        {name: value for name in _ENVIRONMENT if (value := os.environ.get(name))},
+        _build_inputs.environment(tools, _ENVIRONMENT),
     ]
     flags = (*request.cflags, *request.ldflags)
-    if any(_is_relative(flag, flags[i - 1] if i else "") for i, flag in enumerate(flags)):
+    inputs = _build_inputs.of(flags, user)
+    if inputs.relative or any(
+        _is_relative(flag, flags[i - 1] if i else "") for i, flag in enumerate(flags)
+    ):
         parts.append(os.getcwd())
     if any("native" in word for word in command):
         parts.append(_this_cpu())
     key = hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
-    return Job(request, command, tool, label, tools, includes, _inputs(request), key)
+    return Job(request, command, tool, label, tools, inputs, key)
 
 
 def _host(request: Request, compiler: Compiler) -> tuple[list[str], list[str]]:
@@ -196,22 +197,6 @@ def _is_relative(flag: str, before: str) -> bool:
         return False
     path = flag.removeprefix("@")
     return not path.startswith("/") and (before in _TAKES_PATH or os.path.exists(path))
-
-
-def _inputs(request: Request) -> tuple[str, ...]:
-    """Files that the flags name and that no compiler reports: changed, they change the library."""
-    found: list[str] = []
-    flags = [part for flag in (*request.cflags, *request.ldflags) for part in flag.split(",")]
-    folders = [f[2:] for f in flags if f.startswith("-L") and len(f) > 2]
-    for flag in flags:
-        if flag.startswith("-l") and len(flag) > 2:
-            exact = flag[2:].startswith(":")
-            names = [flag[3:]] if exact else [f"lib{flag[2:]}.so", f"lib{flag[2:]}.a"]
-            files = [os.path.join(folder, name) for folder in folders for name in names]
-            found += [file for file in files if os.path.isfile(file)][:1]
-        elif not flag.startswith("-") and os.path.isfile(flag.removeprefix("@")):
-            found.append(flag.removeprefix("@"))
-    return tuple(dict.fromkeys(os.path.abspath(path) for path in found))
 
 
 def _this_cpu() -> str:

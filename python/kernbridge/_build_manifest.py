@@ -1,8 +1,8 @@
 """What a library was built from, and whether that is still so.
 
 A module's folder holds `manifest.json` and one library for each state of its headers and compiler
-that was met. A library fits when every file that it was built from is as it was: by size and time,
-or, where those differ, by content.
+that was met. A library fits when every file that it was built from is as it was: by size and time
+of the last change, or, where the time differs, by content.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,13 +19,16 @@ from kernbridge import _cache, _core
 
 NAME = "manifest.json"
 MOST_ENTRIES = 16
-HASHED_TOOL = 4 << 20
-"""A program of up to so many bytes is known by its content too; others by size and time only."""
+HASHED_TOOL = 256 << 20
+"""A program or library of up to so many bytes is known by its content, others by size and time."""
 HASHED_LIBRARY = 256 << 10
 """A library of up to so many bytes is read before it is loaded; larger ones reached the disk."""
 
 Dependency = tuple[str, int, int, str]
-"""Path, size, time of modification (ns), and SHA-256; of a large program `UNKNOWN`."""
+"""Path, size, time of the last change (ns), and SHA-256; of a large program `UNKNOWN`.
+
+The time is that of the file's inode: nobody can set it back, as they can the time of modification.
+"""
 SHA = 64
 UNKNOWN = "-" * SHA
 
@@ -44,8 +47,8 @@ class Entry(NamedTuple):
     paths, sizes, times, shas : str, list, list, str
         Of the files that were read and the programs that were run: see `Dependency`. Paths have a
         line each, digests `SHA` characters: two texts are read from JSON faster than hundreds.
-    absent : list of str
-        Files that would be read in place of others if they were there.
+    absent : str
+        Files that would be read in place of others if they were there, a line each.
     """
 
     digest: str
@@ -56,7 +59,7 @@ class Entry(NamedTuple):
     sizes: list[int]
     times: list[int]
     shas: str
-    absent: list[str]
+    absent: str
 
 
 class Places(NamedTuple):
@@ -134,7 +137,7 @@ def entry(
         sizes=list(sizes),
         times=list(times),
         shas="".join(shas),
-        absent=list(absent),
+        absent="\n".join(absent),
     )
 
 
@@ -154,8 +157,8 @@ def check(entry: Entry, places: Places) -> Entry | None:
             about, sha = os.stat(paths[i]), entry.shas[i * SHA : (i + 1) * SHA]
             if about.st_size != entry.sizes[i] or sha == UNKNOWN or digest_of(paths[i]) != sha:
                 return None
-            times[i] = about.st_mtime_ns
-        if any(os.path.lexists(places.unpack(path)) for path in entry.absent):
+            times[i] = about.st_ctime_ns
+        if entry.absent and _core.any_exists([places.unpack(p) for p in entry.absent.split("\n")]):
             return None
     except (OSError, ValueError, TypeError, IndexError, AttributeError):
         return None
@@ -181,20 +184,21 @@ def is_whole(path: Path, entry: Entry) -> bool:
 def digest_of(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file."""
     with open(path, "rb", buffering=0) as file:
-        return hashlib.sha256(file.read()).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def tool(path: str, about: os.stat_result) -> Dependency:
     """A program as a dependency; `about` is what it was before it ran."""
     sha = digest_of(path) if about.st_size <= HASHED_TOOL else UNKNOWN
-    return path, about.st_size, about.st_mtime_ns, sha
+    return path, about.st_size, about.st_ctime_ns, sha
 
 
 def header(path: str, places: Places, begin: int, end: int) -> tuple[Dependency, bool]:
     """A file that a compiler read; and whether it changed between two times (ns)."""
     about = os.stat(path)
     moved = begin <= about.st_ctime_ns <= end or begin <= about.st_mtime_ns <= end
-    return (places.pack(path), about.st_size, about.st_mtime_ns, digest_of(path)), moved
+    sha = digest_of(path) if about.st_size <= HASHED_TOOL else UNKNOWN
+    return (places.pack(path), about.st_size, about.st_ctime_ns, sha), moved
 
 
 def read_make(text: str) -> list[str]:
@@ -232,13 +236,3 @@ def _split(rule: str) -> list[str]:
             word += rule[i]
         i += 1
     return [*words, word] if word else words
-
-
-def shadows(path: str, folders: Sequence[str]) -> list[str]:
-    """Files that would be found before this one, in include folders that are searched earlier."""
-    for i, folder in enumerate(folders):
-        inside = folder.rstrip(os.sep) + os.sep
-        if path.startswith(inside):
-            rest = path[len(inside) :]
-            return [os.path.join(earlier, rest) for earlier in folders[:i]]
-    return []

@@ -10,13 +10,21 @@ import sys
 import time
 from pathlib import Path
 
-from kernbridge import _build_command, _build_lock, _build_manifest, _build_run
+from kernbridge import (
+    _build_command,
+    _build_inputs,
+    _build_lock,
+    _build_manifest,
+    _build_run,
+)
 from kernbridge._build_command import Job
 from kernbridge._build_manifest import Dependency, Entry, Places
 from kernbridge._errors import KernelToolchainError
 
 ATTEMPTS = 3
 """Builds of one request, if its headers change meanwhile."""
+TICK = 0.012
+"""Seconds that may pass before a change shows in a file's times."""
 
 _LINE = re.compile(r'^#line \d+ "(.*)"', re.MULTILINE)
 
@@ -42,18 +50,21 @@ def make(
     with _build_lock.workspace(root, job.key, owned) as workspace:
         for _ in range(ATTEMPTS):
             begin = time.time_ns()
+            time.sleep(TICK)
             version, tools = _compile(job, workspace, stem, limit)
             headers, settled = _read(job, workspace, stem, places, begin)
             if settled:
                 break
-        digest = _digest(job.key, [*tools, *headers])
-        if not settled:  # what the compiler saw is not known: no other library has this name
+        absent, asked = _absent(job, places, headers)
+        read = [*tools, *headers, *asked]
+        digest = _digest(job.key, read)
+        kept = settled and not job.inputs.unknown and not _unseen(job, places, headers)
+        if not kept:  # what the compiler saw is not known: no other library has this name
             digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
         library = workspace / f"{stem}.so"
         target = _build_manifest.library(folder, stem, digest)
-        shadows = _shadows(job, places, headers)
-        entry = _build_manifest.entry(digest, library, version, [*tools, *headers], shadows)
-        _publish(root, library, target, job.key, entry if settled else None)
+        entry = _build_manifest.entry(digest, library, version, read, absent) if kept else None
+        _publish(root, library, target, job.key, entry)
     return target, digest
 
 
@@ -105,7 +116,7 @@ def _read(
     inside = str(workspace) + os.sep
     said = set(_LINE.findall(job.request.source))  # nvcc takes what #line says for files
     found, settled = [], True
-    for name in (*_build_manifest.read_make(made), *job.inputs):
+    for name in (*_build_manifest.read_make(made), *job.inputs.files):
         path = os.path.join(os.getcwd(), name)
         if path.startswith(inside) or (name in said and not os.path.exists(path)):
             continue
@@ -128,12 +139,54 @@ def _digest(key: str, dependencies: list[Dependency]) -> str:
     return hashlib.sha256(json.dumps([key, parts]).encode()).hexdigest()
 
 
-def _shadows(job: Job, places: Places, headers: list[Dependency]) -> list[str]:
-    found: dict[str, None] = {}
+def _of_user(job: Job, places: Places, headers: list[Dependency]) -> list[str]:
+    """The headers that are neither ours nor of a package."""
+    packages = _build_inputs.packages(job.tools)
+    others = {*job.inputs.files, *(path for path, *_ in headers if places.unpack(path) != path)}
+    paths = [path for path, *_ in headers if path not in others]
+    return [path for path in paths if not _build_inputs.is_packaged(path, packages)]
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+def _unseen(job: Job, places: Places, headers: list[Dependency]) -> str:
+    """Why the library must not be kept, by what its texts say; "" if it may."""
+    texts = (job.request.source, *map(_text, _of_user(job, places, headers)))
+    return next((why for text in texts if (why := _build_inputs.unseen(text))), "")
+
+
+def _absent(
+    job: Job, places: Places, headers: list[Dependency]
+) -> tuple[list[str], list[Dependency]]:
+    """Files that would be read if they were there; and those that are, and were only asked for."""
+    user = _of_user(job, places, headers)
+    folders = dict.fromkeys((*job.inputs.folders, *map(os.path.dirname, user)))
+    searched = (*folders, _build_inputs.LOCAL)
+    found: dict[str, None] = dict.fromkeys(job.inputs.absent)
     for path, *_ in headers:
-        for shadow in _build_manifest.shadows(places.unpack(path), job.includes):
-            found[places.pack(shadow)] = None
-    return list(found)
+        if path in job.inputs.files:
+            continue
+        if folders or (path.startswith("/usr/include/") and "/c++/" not in path):
+            found |= dict.fromkeys(_build_inputs.shadows(places.unpack(path), searched))
+    found |= dict.fromkeys(f"{path}.gch" for path in user)
+    names = [n for t in (job.request.source, *map(_text, user)) for n in _build_inputs.asked(t)]
+    system = ("/usr/include", *(os.path.dirname(places.unpack(p)) for p, *_ in headers))
+    asked = dict.fromkeys(
+        os.path.join(folder, name)
+        for name in names
+        for folder in dict.fromkeys((*searched, *system))
+    )
+    known = {path for path, *_ in headers}
+    there = [
+        _build_manifest.header(path, places, 0, 0)[0]
+        for path in asked
+        if os.path.isfile(path) and path not in known
+    ]
+    absent = [path for path in (*found, *asked) if not os.path.lexists(path)]
+    return list(dict.fromkeys(map(places.pack, absent))), there
 
 
 def _publish(root: Path, library: Path, target: Path, key: str, entry: Entry | None) -> None:

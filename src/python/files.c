@@ -7,10 +7,11 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-PyDoc_STRVAR(changed_files_doc,
-             "changed_files(paths, sizes, times)\n--\n\n"
-             "Indices of the files whose size or time of modification (ns) is another; three lists "
-             "of one length.\nOSError if a file is missing.");
+PyDoc_STRVAR(
+    changed_files_doc,
+    "changed_files(paths, sizes, times)\n--\n\n"
+    "Indices of the files whose size or time of change (ns, of the inode) is another; three "
+    "lists of one length.\nOSError if a file is missing.");
 
 /* -1 with an exception set; else whether the file is another. */
 static int is_changed(PyObject *path, PyObject *size, PyObject *time)
@@ -25,7 +26,7 @@ static int is_changed(PyObject *path, PyObject *size, PyObject *time)
         PyErr_SetFromErrnoWithFilename(PyExc_OSError, name);
         return -1;
     }
-    long long seconds = about.st_mtim.tv_sec, nanoseconds = about.st_mtim.tv_nsec;
+    long long seconds = about.st_ctim.tv_sec, nanoseconds = about.st_ctim.tv_nsec;
     return about.st_size != wanted_size || seconds * 1000000000 + nanoseconds != wanted_time;
 }
 
@@ -59,8 +60,30 @@ static PyObject *changed_files(PyObject *self, PyObject *args)
     return changed;
 }
 
+PyDoc_STRVAR(any_exists_doc, "any_exists(paths)\n--\n\n"
+                             "Whether there is anything under one of the paths of a list.");
+
+static PyObject *any_exists(PyObject *self, PyObject *paths)
+{
+    (void)self;
+    if (!PyList_Check(paths)) {
+        PyErr_SetString(PyExc_TypeError, "any_exists: a list is expected");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < PyList_Size(paths); i++) {
+        const char *name = PyUnicode_AsUTF8AndSize(PyList_GetItem(paths, i), NULL);
+        struct stat about;
+        if (!name)
+            return NULL;
+        if (lstat(name, &about) == 0)
+            Py_RETURN_TRUE;
+    }
+    Py_RETURN_FALSE;
+}
+
 static PyMethodDef methods[] = {
     {"changed_files", changed_files, METH_VARARGS, changed_files_doc},
+    {"any_exists", any_exists, METH_O, any_exists_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,0 +1,219 @@
+"""What a compiler reads beyond the files that it reports, and what would change that.
+
+A compiler reports the headers that it read. It reports neither those that it looked for in vain nor
+libraries, and nothing reports what an assembler or an unknown option reads. So files that would be
+read if they were there are noted as absent, files that flags name are noted with their contents,
+and where neither is possible the library is never kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+INCLUDE_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+LOCAL = "/usr/local/include"
+"""Compilers search it before the folders of the system's packages."""
+
+_FOLDER_OPTIONS = ("-I", "-isystem", "-iquote", "-idirafter", "--include-path", "-cxx-isystem")
+_LIBRARY_FOLDERS = (
+    "/usr/local/lib",
+    "/usr/lib",
+    "/lib",
+    f"/usr/lib/{os.uname().machine}-linux-gnu",
+)
+_UNKNOWN_OPTION = re.compile(
+    r"-{1,2}(B(?!static|dynamic|symbolic|group)|T|specs|sysroot|isysroot|config|script|wrapper|"
+    r"options-file|optf|iprefix|iwithprefix|include-pch|fplugin|fprofile-use|fauto-profile|fmodule)"
+)
+_UNKNOWN_VARIABLES = ("COMPILER_PATH", "GCC_EXEC_PREFIX")
+_UNSEEN = (
+    (re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b"), "it reads the clock"),
+    (re.compile(r"\.incbin\b"), "its assembler code includes a file"),
+    (re.compile(r"#\s*embed\b|\b__has_embed\b"), "it embeds a file"),
+)
+_HAS_INCLUDE = re.compile(r'\b__has_include(?:_next)?\b(?:\s*\(\s*[<"]([^>"\n]+)[>"])?')
+_DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_include\w*")
+_PARTS = ("lib", "include")
+_PREFIXED = ("CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_", "NIX_", "SPACK_", "CRAY_", "PE_", "OMPI_")
+_SYSTEM = ("/usr/", "/lib/", "/nix/store/", "/gnu/store/")
+
+
+class Inputs(NamedTuple):
+    """What the flags and the environment of a build name.
+
+    Attributes
+    ----------
+    files : tuple of str
+        That no compiler reports: libraries, objects, option files.
+    absent : tuple of str
+        Libraries that would be linked in place of others.
+    folders : tuple of str
+        Where headers are looked for, beside those of the system.
+    relative : bool
+        Whether the working folder decides what they mean.
+    unknown : str
+        Why nothing may be kept; "" if all is known.
+    """
+
+    files: tuple[str, ...]
+    absent: tuple[str, ...]
+    folders: tuple[str, ...]
+    relative: bool
+    unknown: str
+
+
+def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
+    """Read the flags of a build, and the variables that add to them."""
+    files: dict[str, None] = {}
+    words = list(_expand(flags, files, 0))
+    for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
+        words += _expand(_split(os.environ.get(name, "")), files, 0)
+    unknown = [f"{n} is set" for n in _UNKNOWN_VARIABLES if n in os.environ]
+    unknown += [f"{w} names what is not seen" for w in words if _UNKNOWN_OPTION.match(w)]
+    folders = [*includes, *_valued(words, _FOLDER_OPTIONS)]
+    listed = [os.environ[n].split(os.pathsep) for n in INCLUDE_VARIABLES if os.environ.get(n)]
+    folders += [folder or "." for folder_list in listed for folder in folder_list]
+    libraries = [*_valued(words, ("-L", "--library-path"))]
+    libraries += [f for f in os.environ.get("LIBRARY_PATH", "").split(os.pathsep) if f]
+    absent: dict[str, None] = {}
+    for name in _valued(words, ("-l", "--library")):
+        _find_library(name, (*libraries, *_LIBRARY_FOLDERS), files, absent)
+    for word in words:
+        for part in re.split("[,=]", word):
+            if part and os.path.isfile(part):
+                files[os.path.abspath(part)] = None
+    named = (*folders[len(includes) :], *libraries)
+    return Inputs(
+        tuple(files),
+        tuple(absent),
+        tuple(dict.fromkeys(os.path.abspath(os.path.expanduser(f)) for f in folders)),
+        any(not os.path.isabs(folder) for folder in named),
+        unknown[0] if unknown else "",
+    )
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _expand(flags: Iterable[str], files: dict[str, None], depth: int) -> Iterator[str]:
+    """The flags one by one, as the compiler's parts see them: -Wl, and option files taken apart."""
+    for flag in flags:
+        path = os.path.abspath(flag[1:])
+        if flag.startswith("@") and os.path.isfile(path) and depth < 8:
+            files[path] = None
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                yield from _expand(_split(file.read()), files, depth + 1)
+        elif flag.startswith(("-Wl,", "-Wa,", "-Wp,")):
+            yield from flag[4:].split(",")
+        elif flag not in ("-Xlinker", "-Xcompiler", "-Xpreprocessor", "-Xassembler"):
+            yield flag
+
+
+def _valued(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
+    """Values of options, which stand in the same word or in the next one."""
+    for i, word in enumerate(words):
+        for option in options:
+            if word == option and i + 1 < len(words):
+                yield words[i + 1]
+            elif word.startswith(option) and word != option:
+                yield word[len(option) :].lstrip("=")
+                break
+
+
+def _find_library(
+    name: str, folders: Sequence[str], files: dict[str, None], absent: dict[str, None]
+) -> None:
+    names = (name[1:],) if name.startswith(":") else (f"lib{name}.so", f"lib{name}.a")
+    for folder in folders:
+        paths = [os.path.abspath(os.path.join(folder, n)) for n in names]
+        there = [path for path in paths if os.path.isfile(path)]
+        files.update(dict.fromkeys(there))
+        absent.update(dict.fromkeys(path for path in paths if path not in there))
+        if there:
+            return
+
+
+def environment(tools: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """The variables that decide what these programs make.
+
+    A compiler that is a script may read any variable: each that its text names counts.
+    """
+    wanted = set(names)
+    for tool in tools:
+        try:
+            about = os.stat(tool)
+            wanted |= _words(tool, about.st_size, about.st_ctime_ns)
+        except OSError:
+            continue
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if value and (name in wanted or name.startswith(_PREFIXED))
+    }
+
+
+@functools.lru_cache(maxsize=64)
+def _words(tool: str, size: int, changed: int) -> frozenset[str]:
+    """Words of a script; of other programs none."""
+    with open(tool, "rb") as file:
+        if file.read(2) != b"#!":
+            return frozenset()
+        text = file.read(1 << 20).decode(errors="replace")
+    return frozenset(re.findall(r"[A-Za-z_]\w*", text)) - {"PWD", "OLDPWD", "SHLVL", "_"}
+
+
+def unseen(text: str) -> str:
+    """Why a library of this text may not be kept; "" if it may."""
+    for pattern, why in _UNSEEN:
+        if pattern.search(text):
+            return why
+    if any(match[1] is None for match in _HAS_INCLUDE.finditer(_DEFINED.sub("", text))):
+        return "it asks for a header whose name is made by a macro"
+    return ""
+
+
+def asked(text: str) -> list[str]:
+    """Names of headers that a text asks for with __has_include."""
+    return [match[1] for match in _HAS_INCLUDE.finditer(text) if match[1]]
+
+
+def packages(tools: Sequence[str]) -> tuple[str, ...]:
+    """Folders of the system's, the compilers' and Python's packages, in which nobody edits."""
+    homes = [os.path.dirname(tool) for tool in tools]
+    found = [os.path.dirname(home) + os.sep for home in homes if os.path.basename(home) == "bin"]
+    found += [os.path.join(p, part, "") for p in (sys.prefix, sys.base_prefix) for part in _PARTS]
+    return (*_SYSTEM, *(folder for folder in dict.fromkeys(found) if folder != "//"))
+
+
+def is_packaged(path: str, folders: tuple[str, ...]) -> bool:
+    """Whether a header lies in one of `packages`."""
+    return path.startswith(folders) and not path.startswith(LOCAL)
+
+
+def shadows(path: str, folders: Sequence[str]) -> Iterator[str]:
+    """Files that might be found before a header, in folders that may be searched before its own."""
+    for name in _spellings(path, folders):
+        for folder in folders:
+            yield os.path.join(folder, name)
+
+
+def _spellings(path: str, folders: Sequence[str]) -> Iterator[str]:
+    """How a header may have been named by who includes it."""
+    for folder in folders:
+        inside = folder.rstrip(os.sep) + os.sep
+        if path.startswith(inside):
+            yield path[len(inside) :]
+    _, include, rest = path.rpartition("/include/")
+    if include:
+        yield re.sub(r"^(?:[\w.]+-[\w.-]+/)?(?:c\+\+/[\w.]+/)?(?:[\w.]+-[\w.-]+/)?", "", rest)
+    yield os.path.basename(path)

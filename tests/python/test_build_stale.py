@@ -1,0 +1,210 @@
+"""Whatever a library was built from: where it changes, the library is built again."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+
+import pytest
+from kernbridge._build import Request, build
+
+CC = shutil.which("gcc") or shutil.which("cc")
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(CC is None, reason="no C compiler here"),
+    pytest.mark.usefixtures("root"),
+]
+ANSWER = '__attribute__((visibility("default"))) int answer(void) { return A; }\n'
+MAIN = "#include <a.h>\n" + ANSWER
+
+
+def request(source=MAIN, **more):
+    return Request("m", "c", source, "spec", **more)
+
+
+def answer(request):
+    """What the library's function returns; the second build must find the first one's library."""
+    built = build(request)
+    again = build(request)
+    assert not again.built
+    assert again.path == built.path
+    return ctypes.CDLL(str(built.path)).answer()
+
+
+def define(folder, value, name="a.h"):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#define A {value}\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize("how", ["include_paths", "-isystem", "CPATH", "C_INCLUDE_PATH"])
+def test_a_header_that_appears_in_an_earlier_folder(tmp_path, monkeypatch, how):
+    early, late = tmp_path / "early", define(tmp_path / "late", 1)
+    early.mkdir()
+    if how == "include_paths":
+        other = request(include_paths=(str(early), late))
+    elif how == "-isystem":
+        other = request(include_paths=(str(early),), cflags=("-isystem", late))
+    else:
+        monkeypatch.setenv(how, f"{early}:{late}")
+        other = request()
+    assert answer(other) == 1
+    define(early, 2)
+    assert answer(other) == 2
+    (early / "a.h").unlink()
+    assert answer(other) == 1
+
+
+def test_a_header_that_takes_the_place_of_a_system_header(tmp_path):
+    source = "#include <errno.h>\n#ifndef A\n#define A EPERM\n#endif\n" + ANSWER
+    other = request(source, include_paths=(str(tmp_path),))
+    assert answer(other) == 1
+    define(tmp_path, 7, "errno.h")
+    assert answer(other) == 7
+
+
+def test_a_header_beside_the_one_that_includes_it(tmp_path):
+    one, two = tmp_path / "one", define(tmp_path / "two", 1)
+    one.mkdir()
+    (one / "top.h").write_text('#include "a.h"\n')
+    other = request(MAIN.replace("a.h", "top.h"), include_paths=(str(one), two))
+    assert answer(other) == 1
+    define(one, 2)
+    assert answer(other) == 2
+
+
+@pytest.mark.parametrize("where", ["source", "header"])
+def test_has_include(tmp_path, where):
+    asks = "#if __has_include(<b.h>)\n#define A 2\n#else\n#define A 1\n#endif\n"
+    (tmp_path / "a.h").write_text(asks)
+    other = request(asks + ANSWER if where == "source" else MAIN, include_paths=(str(tmp_path),))
+    assert answer(other) == 1
+    (tmp_path / "b.h").touch()
+    assert answer(other) == 2
+    (tmp_path / "b.h").unlink()
+    assert answer(other) == 1
+
+
+@pytest.mark.parametrize("value", ["inc", ":/nowhere", "/nowhere:inc"])
+def test_a_relative_CPATH(tmp_path, monkeypatch, value):
+    monkeypatch.setenv("CPATH", value)
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        define(folder, number)
+        define(folder / "inc", number)
+        monkeypatch.chdir(folder)
+        assert answer(request()) == number
+
+
+def test_the_same_size_and_time(tmp_path):
+    folder = define(tmp_path / "inc", 1)
+    about = (tmp_path / "inc" / "a.h").stat()
+    assert answer(request(include_paths=(folder,))) == 1
+    define(tmp_path / "inc", 2)
+    os.utime(tmp_path / "inc" / "a.h", ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert answer(request(include_paths=(folder,))) == 2
+
+
+def archive(folder, value, name="l"):
+    folder.mkdir(exist_ok=True)
+    (folder / "l.c").write_text(f"int l(void) {{ return {value}; }}")
+    subprocess.run([CC, "-fPIC", "-c", "l.c", "-o", "l.o"], cwd=folder, check=True)
+    (folder / f"lib{name}.a").unlink(missing_ok=True)
+    subprocess.run(["ar", "rcD", f"lib{name}.a", "l.o"], cwd=folder, check=True)
+    return str(folder)
+
+
+LINKED = "int l(void);\n" + ANSWER.replace("A;", "l();")
+
+
+@pytest.mark.parametrize("how", ["-L", "-L word", "LIBRARY_PATH", "@file"])
+def test_libraries(tmp_path, monkeypatch, how):
+    early, late = tmp_path / "early", archive(tmp_path / "late", 1)
+    early.mkdir()
+    folders = (str(early), late)
+    flags = {
+        "-L": tuple(f"-L{f}" for f in folders),
+        "-L word": tuple(word for f in folders for word in ("-L", f)),
+        "LIBRARY_PATH": (),
+        "@file": (f"@{tmp_path / 'options'}",),
+    }[how]
+    if how == "LIBRARY_PATH":
+        monkeypatch.setenv(how, ":".join(folders))
+    (tmp_path / "options").write_text(f"-L{early} '-L{late}' -ll\n")
+    other = request(LINKED, ldflags=flags if how == "@file" else (*flags, "-ll"))
+    assert answer(other) == 1
+    archive(tmp_path / "late", 2)
+    assert answer(other) == 2
+    archive(early, 3)
+    assert answer(other) == 3
+
+
+def test_option_files(tmp_path):
+    one, two = define(tmp_path / "one", 1), define(tmp_path / "two", 2)
+    options = tmp_path / "options"
+    other = request(cflags=(f"@{options}",))
+    for number, folder in ((1, one), (2, two)):
+        options.write_text(f"-I {folder}\n")
+        assert answer(other) == number
+    define(tmp_path / "two", 5)
+    assert answer(other) == 5
+
+
+@pytest.mark.parametrize("flag", ["-include", "-imacros"])
+def test_headers_that_flags_include(tmp_path, flag):
+    define(tmp_path, 1)
+    other = request(ANSWER, cflags=(flag, str(tmp_path / "a.h")))
+    assert answer(other) == 1
+    define(tmp_path, 2)
+    assert answer(other) == 2
+
+
+def test_a_compiler_that_reads_the_environment(tmp_path, monkeypatch):
+    script = tmp_path / "cc"
+    script.write_text(f'#!/bin/sh\nexec {CC} "$@" "-DA=${{MY_NUMBER:-0}}"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    for number in (3, 4):
+        monkeypatch.setenv("MY_NUMBER", str(number))
+        assert answer(request(ANSWER)) == number
+
+
+NEVER = {
+    "time": ("const char *t = __TIME__;\n", {}, {}),
+    "timestamp": ("const char *t = __TIMESTAMP__;\n", {}, {}),
+    "incbin": ('__asm__(".incbin \\"/etc/passwd\\"");\n', {}, {}),
+    "has_include of a macro": (
+        "#define N <b.h>\n#if __has_include(N)\n#endif\n",
+        {},
+        {},
+    ),
+    "specs": ("", {"cflags": ("-B/nowhere",)}, {}),
+    "sysroot": ("", {"ldflags": ("-Wl,--sysroot=/",)}, {}),
+    "COMPILER_PATH": ("", {}, {"COMPILER_PATH": "/nowhere"}),
+    "GCC_EXEC_PREFIX": ("", {}, {"GCC_EXEC_PREFIX": ""}),
+}
+
+
+@pytest.mark.parametrize("case", NEVER)
+def test_what_is_never_kept(case, monkeypatch):
+    text, more, environment = NEVER[case]
+    if case == "GCC_EXEC_PREFIX":
+        where = subprocess.run(
+            [CC, "-print-search-dirs"], capture_output=True, text=True, check=True
+        )
+        environment = {case: where.stdout.split()[1].split("gcc/")[0] + "gcc/"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    other = request(text + ANSWER.replace("A;", "1;"), **more)
+    one, two = build(other), build(other)
+    assert one.built
+    assert two.built
+    assert one.path != two.path
+
+
+def test_what_is_kept(tmp_path):
+    """Flags that name nothing of which we do not know the content."""
+    define(tmp_path, 1)
+    flags = ("-DX=1", "-Wall", "-g", "-ffast-math", "-march=native", f"-I{tmp_path}", "-pthread")
+    assert answer(request(cflags=flags, ldflags=("-lm", "-Wl,--as-needed", "-Wl,-z,now"))) == 1
