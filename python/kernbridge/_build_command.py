@@ -107,7 +107,7 @@ def plan(request: Request) -> Job:
         _build_inputs.environment(tools, _ENVIRONMENT),
     ]
     flags = (*request.cflags, *request.ldflags)
-    inputs = _build_inputs.of(flags, user)
+    inputs = _build_inputs.of((*host.arguments, *flags), user)
     if inputs.relative or any(
         _is_relative(flag, flags[i - 1] if i else "") for i, flag in enumerate(flags)
     ):

@@ -39,6 +39,10 @@ _UNSEEN = (
 )
 _HAS_INCLUDE = re.compile(r'\b__has_include(?:_next)?\b(?:\s*\(\s*[<"]([^>"\n]+)[>"])?')
 _DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_include\w*")
+_PASSES_ON = (
+    *("-Xlinker", "-Xcompiler", "-Xpreprocessor", "-Xassembler", "-Xclang"),
+    *("--compiler-options", "--linker-options"),
+)
 _PARTS = ("lib", "include")
 _PREFIXED = ("CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_", "NIX_", "SPACK_", "CRAY_", "PE_", "OMPI_")
 _SYSTEM = ("/usr/", "/lib/", "/nix/store/", "/gnu/store/")
@@ -107,15 +111,20 @@ def _split(text: str) -> list[str]:
 
 def _expand(flags: Iterable[str], files: dict[str, None], depth: int) -> Iterator[str]:
     """The flags one by one, as the compiler's parts see them: -Wl, and option files taken apart."""
+    passed_on = False
     for flag in flags:
         path = os.path.abspath(flag[1:])
+        passed_on, was = flag in _PASSES_ON, passed_on
+        through = flag.partition("=")
         if flag.startswith("@") and os.path.isfile(path) and depth < 8:
             files[path] = None
             with open(path, encoding="utf-8", errors="surrogateescape") as file:
                 yield from _expand(_split(file.read()), files, depth + 1)
         elif flag.startswith(("-Wl,", "-Wa,", "-Wp,")):
             yield from flag[4:].split(",")
-        elif flag not in ("-Xlinker", "-Xcompiler", "-Xpreprocessor", "-Xassembler"):
+        elif was or through[0] in _PASSES_ON:
+            yield from (flag if was else through[2]).split(",")
+        else:
             yield flag
 
 

@@ -55,10 +55,15 @@ def make(
             headers, settled = _read(job, workspace, stem, places, begin)
             if settled:
                 break
-        absent, asked = _absent(job, places, headers)
+        absent, asked, appeared = _absent(job, places, headers, begin)
         read = [*tools, *headers, *asked]
         digest = _digest(job.key, read)
-        kept = settled and not job.inputs.unknown and not _unseen(job, places, headers)
+        kept = (
+            settled
+            and not appeared
+            and not job.inputs.unknown
+            and not _unseen(job, places, headers)
+        )
         if not kept:  # what the compiler saw is not known: no other library has this name
             digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
         library = workspace / f"{stem}.so"
@@ -159,9 +164,10 @@ def _unseen(job: Job, places: Places, headers: list[Dependency]) -> str:
 
 
 def _absent(
-    job: Job, places: Places, headers: list[Dependency]
-) -> tuple[list[str], list[Dependency]]:
-    """Files that would be read if they were there; and those that are, and were only asked for."""
+    job: Job, places: Places, headers: list[Dependency], begin: int
+) -> tuple[list[str], list[Dependency], bool]:
+    """Files that would be read if they were there, those that are and were only asked for, and
+    whether one of them came while the compiler ran."""
     user = _of_user(job, places, headers)
     folders = dict.fromkeys((*job.inputs.folders, *map(os.path.dirname, user)))
     searched = (*folders, _build_inputs.LOCAL)
@@ -185,8 +191,13 @@ def _absent(
         for path in asked
         if os.path.isfile(path) and path not in known
     ]
-    absent = [path for path in (*found, *asked) if not os.path.lexists(path)]
-    return list(dict.fromkeys(map(places.pack, absent))), there
+    absent, appeared = [], False
+    for path in dict.fromkeys((*found, *asked)):
+        try:
+            appeared |= path not in known and os.lstat(path).st_ctime_ns >= begin
+        except OSError:
+            absent.append(places.pack(path))
+    return absent, there, appeared
 
 
 def _publish(root: Path, library: Path, target: Path, key: str, entry: Entry | None) -> None:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from kernbridge import _build_inputs
 from kernbridge._build import Request, build
 
 CC = shutil.which("gcc") or shutil.which("cc")
@@ -37,7 +38,7 @@ def define(folder, value, name="a.h"):
     return str(folder)
 
 
-@pytest.mark.parametrize("how", ["include_paths", "-isystem", "CPATH", "C_INCLUDE_PATH"])
+@pytest.mark.parametrize("how", ["include_paths", "-isystem", "CPATH", "C_INCLUDE_PATH", "CC"])
 def test_a_header_that_appears_in_an_earlier_folder(tmp_path, monkeypatch, how):
     early, late = tmp_path / "early", define(tmp_path / "late", 1)
     early.mkdir()
@@ -46,7 +47,8 @@ def test_a_header_that_appears_in_an_earlier_folder(tmp_path, monkeypatch, how):
     elif how == "-isystem":
         other = request(include_paths=(str(early),), cflags=("-isystem", late))
     else:
-        monkeypatch.setenv(how, f"{early}:{late}")
+        value = f"{CC} -I{early} -I {late}" if how == "CC" else f"{early}:{late}"
+        monkeypatch.setenv(how, value)
         other = request()
     assert answer(other) == 1
     define(early, 2)
@@ -201,6 +203,31 @@ def test_what_is_never_kept(case, monkeypatch):
     assert one.built
     assert two.built
     assert one.path != two.path
+
+
+def test_flags_that_are_passed_on():
+    """As nvcc takes those of the host compiler and of the linker."""
+    flags = ("-Xcompiler", "-I/a,-I/b", "-Xcompiler=-I/c", "-Xlinker", "-L/d", "-Wl,-rpath,/e")
+    found = _build_inputs.of(flags, ())
+    assert found.folders == ("/a", "/b", "/c")
+    assert not found.unknown
+    assert _build_inputs.of((*flags, "-ly"), ()).absent[:2] == ("/d/liby.so", "/d/liby.a")
+    assert "-B/x" in _build_inputs.of(("-Xcompiler", "-g,-B/x"), ()).unknown
+    assert not _build_inputs.of(("-Wl,-Bsymbolic,-Bstatic",), ()).unknown
+
+
+def test_a_header_that_appears_while_the_compiler_runs(tmp_path, monkeypatch):
+    early, late = tmp_path / "early", define(tmp_path / "late", 1)
+    early.mkdir()
+    script = tmp_path / "cc"
+    script.write_text(
+        f'#!/bin/sh\n{CC} "$@" || exit\n[ "$1" = --version ] || echo "#define A 2" > {early}/a.h\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    other = request(include_paths=(str(early), late))
+    assert ctypes.CDLL(str(build(other).path)).answer() == 1
+    assert ctypes.CDLL(str(build(other).path)).answer() == 2
 
 
 def test_what_is_kept(tmp_path):
