@@ -4,6 +4,9 @@
 #define KERNBRIDGE_CHECK_HPP
 
 #include "kernbridge/dtype.hpp"
+#ifdef KB_CHECKED
+#include "kernbridge/assertion.hpp"
+#endif
 
 #include <exception>
 #include <stdio.h>
@@ -207,6 +210,11 @@ template <typename F> void parallel_for(int64_t count, const F &f)
     } work = {f, 0, KB_INTERNAL, ""};
     auto run = [](void *data, int64_t begin, int64_t end) {
         Work *w = static_cast<Work *>(data);
+#ifdef KB_CHECKED
+        detail::Landing landing;
+        if (setjmp(landing.place))
+            return w->fail(KB_INVALID_ARGUMENT, landing.text);
+#endif
         try {
             w->f(begin, end);
         } catch (const Error &e) {

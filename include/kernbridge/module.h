@@ -111,6 +111,11 @@ template <typename F> inline int guard(const kb_call *call, const F &body)
 #ifdef KB_SHARED_RUNTIME
     (void)cudaGetLastError(); /* of somebody else's making */
 #endif
+#ifdef KB_CHECKED
+    Landing landing;
+    if (setjmp(landing.place))
+        return kb_fail(call, KB_INVALID_ARGUMENT, "%s", landing.text);
+#endif
     try {
         return body();
     } catch (const Error &e) {

@@ -3,6 +3,9 @@
 #define KERNBRIDGE_TENSOR_HPP
 
 #include "kernbridge/check.hpp"
+#ifdef KB_CHECKED
+#include "kernbridge/checked.hpp"
+#endif
 
 namespace kernbridge
 {
@@ -14,7 +17,8 @@ class Tensor
   public:
     enum { kMaxDim = 8 }; /* axes that a GPU kernel can see; on the host there is no limit */
 
-    explicit Tensor(const kb_tensor &t)
+    /* `name` is what messages call it. */
+    explicit Tensor(const kb_tensor &t, const char *name = "")
         : data_(t.data), size_(t.size), more_shape_(t.shape), more_strides_(t.strides),
           ndim_(t.ndim), type_(static_cast<DType>(t.type))
     {
@@ -22,6 +26,11 @@ class Tensor
             shape_[i] = t.shape[i];
             strides_[i] = t.strides[i];
         }
+#ifdef KB_CHECKED
+        name_ = name;
+#else
+        (void)name;
+#endif
     }
 
     KB_HOST_DEVICE void *data_ptr() const
@@ -34,18 +43,21 @@ class Tensor
     }
 
     /* The elements as T. Throws if they are of another type; for their bits as something else cast
-     * data_ptr(). */
+     * data_ptr(). In a module that is built with check=True, its indices are checked. */
+#ifdef KB_CHECKED
+    template <typename T>
+    Pointer<T> data_ptr(const char *file = __builtin_FILE(), int line = __builtin_LINE()) const
+    {
+        check_type<T>();
+        return Pointer<T>(static_cast<T *>(data_), size_, name_, file, line);
+    }
+#else
     template <typename T> KB_HOST_DEVICE T *data_ptr() const
     {
-        enum { asked = detail::type_of<T>::number };
-#ifndef __CUDA_ARCH__
-        if (static_cast<int>(asked) >= 0 && !detail::reads_as(static_cast<int32_t>(type_), asked))
-            throw Error(Message() << "data_ptr<" << static_cast<DType>(asked) << "> of a tensor of "
-                                  << type_,
-                        KB_INVALID_ARGUMENT);
-#endif
+        check_type<T>();
         return static_cast<T *>(data_);
     }
+#endif
 
     KB_HOST_DEVICE int ndim() const
     {
@@ -111,6 +123,17 @@ class Tensor
     }
 
   private:
+    template <typename T> KB_HOST_DEVICE void check_type() const
+    {
+        enum { asked = detail::type_of<T>::number };
+#ifndef __CUDA_ARCH__
+        if (static_cast<int>(asked) >= 0 && !detail::reads_as(static_cast<int32_t>(type_), asked))
+            throw Error(Message() << "data_ptr<" << static_cast<DType>(asked) << "> of a tensor of "
+                                  << type_,
+                        KB_INVALID_ARGUMENT);
+#endif
+    }
+
     KB_HOST_DEVICE int axis(int i) const
     {
         int wanted = i < 0 ? i + ndim_ : i;
@@ -133,6 +156,9 @@ class Tensor
     DType type_;
     int64_t shape_[kMaxDim];
     int64_t strides_[kMaxDim];
+#ifdef KB_CHECKED
+    const char *name_ = "";
+#endif
 };
 
 } // namespace kernbridge

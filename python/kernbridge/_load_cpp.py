@@ -25,6 +25,7 @@ def load_cpp_inline(
     auto_register: bool = True,
     target_prefix: str | None = None,
     optimization_level: int = 3,
+    check: bool = False,
 ) -> CompiledModule:
     """Build C++ source, and make its annotated functions JAX operations on the CPU.
 
@@ -42,6 +43,10 @@ def load_cpp_inline(
         As of `load_cuda_inline`.
     optimization_level : int, default 3
         ``-O``.
+    check : bool, default False
+        Build so that an index out of bounds is an error: of what ``data_ptr<T>()`` returns, which
+        is then a `kernbridge::Pointer`, so write ``auto p = x.data_ptr<T>()``; and of the
+        containers of the C++ library. Also by ``KERNBRIDGE_DEBUG=check``. Not for C.
 
     Returns
     -------
@@ -87,6 +92,7 @@ def load_cpp_inline(
         auto_register=auto_register,
         target_prefix=target_prefix,
         optimization_level=optimization_level,
+        check=check,
     )
     return build_inline("load_cpp_inline", name, cpp_sources, functions, options)
 
@@ -140,7 +146,7 @@ def load_c_inline(
     functions : dict or list, optional
         In place of ``// @BE`` annotations, see `load_cuda_inline`.
     **options
-        As of `load_cpp_inline`.
+        As of `load_cpp_inline`, without `check`.
 
     Returns
     -------

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import kernbridge
-from kernbridge import _architectures, _core, _source_tail, _source_targets
+from kernbridge import _architectures, _core, _debug, _source_tail, _source_targets
 from kernbridge import _build as builder
-from kernbridge._errors import HeaderNotFoundError, KernelError
+from kernbridge._errors import HeaderNotFoundError, KernbridgeWarning, KernelError
 from kernbridge._source_module import CompiledModule, digest_of
 from kernbridge._source_tail import Function
 
@@ -42,6 +43,7 @@ class Options(NamedTuple):
     optimization_level: int = 3
     use_fast_math: bool = False
     allow_cuda_graph: bool = True
+    check: bool = False
 
     @staticmethod
     def of(label: str, language: str, given: Mapping[str, Any]) -> Options:
@@ -61,6 +63,8 @@ class Options(NamedTuple):
         known = {name: name for name in Options._fields[4:]} | names
         if language != "cuda":
             known = {k: v for k, v in known.items() if k not in only_cuda}
+        if language != "c++":
+            del known["check"]
         for name in given:
             if name not in known:
                 raise TypeError(
@@ -115,6 +119,8 @@ def _build(
         raise ValueError(f"{label}: name is {name!r}, expected a text that is not empty")
     cuda = options.language == "cuda"
     found = _scan(f"{label} {name!r}", sources, functions, cuda)
+    if _check_flags(options):
+        _warn_of_plain_pointers(f"{label} {name!r}", sources)
     text = _join(sources)
     built = builder.build(
         builder.Request(
@@ -122,7 +128,7 @@ def _build(
             language=options.language,
             source=_translation_unit(options.language, text, found),
             spec=digest_of([f.tokens for f in found]),
-            cflags=(*_half_flags(options, text), *options.cflags),
+            cflags=(*_half_flags(options, text), *_check_flags(options), *options.cflags),
             ldflags=options.ldflags,
             include_paths=options.include_paths,
             own_include_paths=include_paths(),
@@ -199,6 +205,32 @@ def _half_flags(options: Options, text: str) -> tuple[str, ...]:
                     texts.append(file.read_text(encoding="utf-8", errors="replace"))
                     break
     return ()
+
+
+def _check_flags(options: Options) -> tuple[str, ...]:
+    """What makes indices of tensors, and of the C++ library's containers, checked."""
+    if options.language != "c++" or not (options.check or _debug.checks()):
+        return ()
+    return ("-DKB_CHECKED", "-D_GLIBCXX_ASSERTIONS")
+
+
+_PLAIN_POINTER = re.compile(r"\*\s*(?:(?:const|__restrict(?:__)?)\s+)*\w+\s*=[^;=]*?data_ptr\s*<")
+
+
+def _warn_of_plain_pointers(label: str, sources: Sequence[tuple[str, str]]) -> None:
+    """The checked mode does not see what a plain pointer is used for."""
+    places = [
+        f"{name}:{text.count(chr(10), 0, found.start()) + 1}"
+        for name, text in sources
+        for found in _PLAIN_POINTER.finditer(text)
+    ]
+    if places:
+        warnings.warn(
+            f"{label}: check=True does not check plain pointers, which {', '.join(places[:8])} "
+            "take from data_ptr; write auto in place of the pointer's type",
+            KernbridgeWarning,
+            stacklevel=2,
+        )
 
 
 def _join(sources: Sequence[tuple[str, str]]) -> str:

@@ -132,7 +132,7 @@ def _cpp_runner(index: int, function: Function) -> str:
         if p.role in ("arg", "ret"):
             side = "inputs" if p.role == "arg" else "outputs"
             const = "const " if p.role == "arg" and _is_const(p) else ""
-            lines.append(f"{const}kernbridge::Tensor {p.role}{i}(call->{side}[{i}]);")
+            lines.append(f'{const}kernbridge::Tensor {p.role}{i}(call->{side}[{i}], "{p.name}");')
         elif p.role == "stream":
             lines.append("const kernbridge::detail::Stream stream{call->stream};")
     arguments = (
