@@ -115,17 +115,30 @@ _numba_lower_inst = lowering.Lower.lower_inst
 
 def _remember_statement(self: Any, statement: Any) -> None:
     self.kernbridge_statement = statement
+    access = _Access.of(self.builder)
+    if access is not None and access.is_flat:  # which Numba does not check
+        size = _INTP(1)
+        for extent in access.shape(self.context, self.builder):
+            size = self.builder.mul(size, extent)
+        index = access.index(self.context, self.builder, 0, None)
+        if index is not None:
+            _check(self.context, self.builder, index, size, 0, access)
     _numba_lower_inst(self, statement)
 
 
 def _check_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
     """In place of Numba's check: raise with the name of the array, its shape and the index."""
+    _check(context, builder, index, extent, axis, _Access.of(builder))
+
+
+def _check(
+    context: Any, builder: Any, index: Any, extent: Any, axis: Any, access: _Access | None
+) -> None:
     outside = builder.or_(
         builder.icmp_signed(">=", index, extent),
         builder.icmp_signed("<", index, index.type(0)),
     )
     with cgutils.if_unlikely(builder, outside):
-        access = _Access.of(builder)
         axis = axis if isinstance(axis, int) else 0
         shape = [extent] if access is None else access.shape(context, builder)
         given = index if access is None else access.index(context, builder, axis, index)
@@ -161,9 +174,14 @@ class _Access:
             array, index = value.value, value.index
         else:
             return None
-        if not isinstance(lowerer.typeof(array.name), types.Array):
+        if not isinstance(lowerer.typeof(array.name), (types.Array, types.NumpyFlatType)):
             return None
         return _Access(lowerer, array, index)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it goes through `x.flat`."""
+        return isinstance(self._lowerer.typeof(self._array.name), types.NumpyFlatType)
 
     @property
     def name(self) -> str:
@@ -176,7 +194,9 @@ class _Access:
                 made = self._lowerer.func_ir.get_definition(variable)
             except KeyError:
                 return ""
-            if isinstance(made, numba_ir.Var):
+            if isinstance(made, numba_ir.Expr) and made.op == "getattr" and made.attr == "flat":
+                variable = made.value
+            elif isinstance(made, numba_ir.Var):
                 variable = made
             elif isinstance(made, (numba_ir.Global, numba_ir.FreeVar, numba_ir.Arg)):
                 return str(made.name)
@@ -192,7 +212,11 @@ class _Access:
     def shape(self, context: Any, builder: Any) -> list[Any]:
         """Extents of the array."""
         kind = self._lowerer.typeof(self._array.name)
-        array = context.make_array(kind)(context, builder, self._lowerer.loadvar(self._array.name))
+        value = self._lowerer.loadvar(self._array.name)
+        if self.is_flat:
+            value = context.make_helper(builder, kind, value=value).array
+            kind = kind.array_type
+        array = context.make_array(kind)(context, builder, value)
         return list(cgutils.unpack_tuple(builder, array.shape, kind.ndim))
 
     def index(self, context: Any, builder: Any, axis: int, wrapped: Any) -> Any:

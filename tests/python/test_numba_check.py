@@ -169,6 +169,29 @@ def test_index_arrays():
     assert line.endswith("# gather")
 
 
+def test_flat():
+    @numba.njit
+    def read(x, out):
+        out[0] = x.flat[np.int64(x[0, 1]) * 6]  # read
+
+    @numba.njit
+    def write(x, out):
+        out.flat[-1] = x.flat[5]  # write
+
+    @numba.njit
+    def right(x, out):
+        out.flat[2] = x.flat[np.int64(x[1, 2])]
+        out.flat[0] = out[1] = 0
+
+    message, line = fails(read, GRID)
+    assert "index 6 is out of bounds for axis 0 of array 'x', whose shape is (2, 3)" in message
+    assert line.endswith("# read")
+    message, line = fails(write, GRID)
+    assert "index -1 is out of bounds for axis 0 of array 'out', whose shape is (3,)" in message
+    assert line.endswith("# write")
+    np.testing.assert_array_equal(numba_kernel(right, FLAT, check=True)(GRID), [0, 0, 5])
+
+
 @pytest.mark.parametrize("options", [{"cache": True}, {"fastmath": True}, {"error_model": "numpy"}])
 def test_options_of_njit(options):
     @numba.njit(**options)
