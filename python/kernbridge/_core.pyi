@@ -21,7 +21,8 @@ def set_num_threads(n: int) -> None: ...
 def get_num_threads() -> int: ...
 def set_decoder(
     describe: Callable[
-        [str, BaseException | None, int, bytes | None, bytes | None, tuple[Any, ...] | None], str
+        [str, BaseException | None, int, bytes | None, bytes | None, tuple[Any, ...] | None, int],
+        str,
     ],
     numba_free: int,
 ) -> None: ...
@@ -73,6 +74,7 @@ def register_source(
     last_error: int,
     cuda: bool,
     values: tuple[bytes, ...],
+    zeroed: bool,
 ) -> bool: ...
 def nvrtc_compile(
     library: str,

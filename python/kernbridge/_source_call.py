@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 OPERATIONS_KEPT = 256  # of one function: outputs, options, attribute values
 _DTYPES = {name: code for name, (code, _bits) in _core.dtypes().items()}
+_BITS = {name: bits for name, (_code, bits) in _core.dtypes().items()}
 
 
 class Native:
     """Machine code of a function: addresses in an open library."""
 
-    __slots__ = ("cuda", "graph", "identity", "last_error", "origin", "run")
+    __slots__ = ("cuda", "graph", "identity", "last_error", "origin", "run", "zeroed")
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Native:
         graph: bool,
         identity: bytes,
         origin: Callable[[tuple[bytes, ...], Sequence[ArrayType], int], str],
+        zeroed: bool = False,
     ) -> None:
         self.run = run
         self.last_error = last_error
@@ -45,6 +47,7 @@ class Native:
         self.graph = graph
         self.identity = identity
         self.origin = origin
+        self.zeroed = zeroed  # its outputs, before it runs
 
 
 class SourceFrontend:
@@ -97,6 +100,12 @@ class SourceFrontend:
                         f"{self.label}: {what} {i} is {array.dtype.name}, which XLA "
                         "hands to no kernel; pass its bits as an integer array"
                     )
+        for i, array in enumerate(outs if self.native.zeroed else ()):
+            if _BITS[array.dtype.name] < 8:
+                raise ValueError(
+                    f"{self.label}: output {i} is {array.dtype.name}, whose elements are no whole "
+                    "bytes, and zero_outputs=True cannot fill it; write every element instead"
+                )
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Register the function for these operands."""
@@ -139,7 +148,8 @@ def register(
     kinds = tuple((dtype, rank) for dtype, rank, _ in buffers)
     if digest is None:
         made_of = ("kernbridge.source", native.identity, values, kinds, n_inputs, native.cuda)
-        digest = hashlib.sha256(repr(made_of).encode()).digest()
+        options = ("zeroed",) if native.zeroed else ()
+        digest = hashlib.sha256(repr((*made_of, *options)).encode()).digest()
     if not _core.is_registered(digest):
         n_outputs = len(buffers) - n_inputs
         _core.register_source(
@@ -153,6 +163,7 @@ def register(
             native.last_error,
             native.cuda,
             values,
+            native.zeroed,
         )
     return digest
 

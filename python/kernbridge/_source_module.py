@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import threading
@@ -103,7 +104,14 @@ class SourceFunction:
     def __init__(self, module: CompiledModule, export: Export) -> None:
         self._module = module
         self._export = export
-        self._attributed = Attributed(export.label, export.function.attributes, self._frontend)
+        self._attributed = {
+            zeroed: Attributed(
+                export.label,
+                export.function.attributes,
+                functools.partial(self._frontend, zeroed=zeroed),
+            )
+            for zeroed in (False, True)
+        }
         self.__name__ = export.function.name
 
     def __repr__(self) -> str:
@@ -121,6 +129,7 @@ class SourceFunction:
         vmap_method: str | None = None,
         input_output_aliases: Mapping[int, int] | None = None,
         has_side_effect: bool = False,
+        zero_outputs: bool = False,
         attrs: Mapping[str, Any] | None = None,
         jvp: Callable[..., Any] | None = None,
         vjp: Callable[..., Any] | None = None,
@@ -131,6 +140,7 @@ class SourceFunction:
             vmap_method=vmap_method,
             input_output_aliases=input_output_aliases,
             has_side_effect=has_side_effect,
+            zero_outputs=zero_outputs,
             attrs={**(attrs or {}), **attributes},
             jvp=jvp,
             vjp=vjp,
@@ -144,6 +154,7 @@ class SourceFunction:
         vmap_method: str | None = None,
         input_output_aliases: Mapping[int, int] | None = None,
         has_side_effect: bool = False,
+        zero_outputs: bool = False,
         attrs: Mapping[str, Any] | None = None,
         jvp: Callable[..., Any] | None = None,
         vjp: Callable[..., Any] | None = None,
@@ -160,6 +171,9 @@ class SourceFunction:
             From the index of an input to that of an output that takes its memory.
         has_side_effect : bool, default False
             Run even if nothing reads the outputs.
+        zero_outputs : bool, default False
+            Fill the outputs (not the aliased ones) with zeros before the function runs; not for
+            CUDA.
         attrs : dict of str to number, optional
             Values of the attributes.
         jvp, vjp : function, optional
@@ -170,6 +184,11 @@ class SourceFunction:
         Operation
             The same one for equal arguments, while it is remembered.
         """
+        if zero_outputs and self._export.cuda:
+            raise TypeError(
+                f"{self._export.label}: zero_outputs=True is for C and C++; fill the outputs in "
+                "the function, with cudaMemsetAsync on its stream"
+            )
         spec = OperationSpec.of(
             self._export.label,
             outs,
@@ -180,14 +199,13 @@ class SourceFunction:
             vjp,
             [a.name for a in self._export.function.attributes],
         )
-        return self._attributed.operation(spec, attrs or {})
+        return self._attributed[bool(zero_outputs)].operation(spec, attrs or {})
 
-    def _frontend(self, values: tuple[bytes, ...]) -> SourceFrontend:
+    def _frontend(self, values: tuple[bytes, ...], *, zeroed: bool) -> SourceFrontend:
         export = self._export
-        return SourceFrontend(export.label, export.function, self._native, values)
+        return SourceFrontend(export.label, export.function, self._native(zeroed), values)
 
-    @property
-    def _native(self) -> Native:
+    def _native(self, zeroed: bool) -> Native:
         module, export = self._module, self._export
         return Native(
             run=export.run,
@@ -195,10 +213,18 @@ class SourceFunction:
             cuda=export.cuda,
             graph=export.graph,
             identity=f"{module.digest} {export.function.name}".encode(),
-            origin=self._origin,
+            origin=functools.partial(self._origin, zeroed=zeroed),
+            zeroed=zeroed,
         )
 
-    def _origin(self, values: tuple[bytes, ...], arrays: Sequence[ArrayType], n_inputs: int) -> str:
+    def _origin(
+        self,
+        values: tuple[bytes, ...],
+        arrays: Sequence[ArrayType],
+        n_inputs: int,
+        *,
+        zeroed: bool,
+    ) -> str:
         return _origin.write(
             ORIGIN,
             module=self._module.name,
@@ -207,6 +233,7 @@ class SourceFunction:
             values=[v.hex() for v in values],
             arrays=[(t.dtype.name, len(t.shape)) for t in arrays],
             n_inputs=n_inputs,
+            zeroed=zeroed,
         )
 
 
@@ -318,9 +345,8 @@ def _resolve(digest: bytes, origin: dict[str, Any]) -> None:
     dtypes = _core.dtypes()
     buffers = tuple((dtypes[str(d)][0], int(rank), "") for d, rank in origin["arrays"])
     values = tuple(bytes.fromhex(v) for v in origin["values"])
-    register(
-        export.label, module[function]._native, values, buffers, int(origin["n_inputs"]), digest
-    )
+    native = module[function]._native(bool(origin.get("zeroed")))
+    register(export.label, native, values, buffers, int(origin["n_inputs"]), digest)
 
 
 _origin.register(ORIGIN, _resolve)

@@ -4,6 +4,7 @@
 #include "core/kb_arena.h"
 #include "core/kb_batch.h"
 #include "core/kb_dtype.h"
+#include "hostcuda/kb_hostcuda.h"
 
 #include <string.h>
 
@@ -150,11 +151,11 @@ static const char *who_writes(const kb_kernel *kernel)
     return runs_on_threads(kernel) ? "no thread" : "nothing";
 }
 
-static const char *remedy(const kb_kernel *kernel)
+static const char *remedy(const kb_frame *frame)
 {
-    if (has_step(kernel, KB_STEP_SOURCE))
-        return "write every element";
-    return runs_on_threads(kernel)
+    if (has_step(frame->kernel, KB_STEP_SOURCE) && frame->device != KB_HOSTCUDA_DEVICE)
+        return "write every element"; /* nothing else fills the outputs of a CUDA module */
+    return runs_on_threads(frame->kernel)
                ? "launch more threads, write every element, or pass zero_outputs=True"
                : "write every element, or pass zero_outputs=True";
 }
@@ -170,7 +171,7 @@ static kb_status compare(const poison *p, kb_error *err)
                 "%s: %s wrote %zu of the %lld elements of output %u (%s), the first of them "
                 "element %zu; %s",
                 kernel->name, who_writes(kernel), n, (long long)kb_buffer_count(result(p, i)), i,
-                kernel->buffers[kernel->n_inputs + i].name, at, remedy(kernel));
+                kernel->buffers[kernel->n_inputs + i].name, at, remedy(p->frame));
     }
     return KB_OK;
 }

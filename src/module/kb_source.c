@@ -136,6 +136,23 @@ static kb_status check_launches(const kb_source_step *step, const kb_frame *fram
                : kb_driver_fail(err, cu, result, "cuStreamSynchronize", frame->kernel->name);
 }
 
+static bool shares_memory(const kb_call *call, const kb_tensor *output)
+{
+    for (int32_t i = 0; i < call->n_inputs; i++)
+        if (call->inputs[i].data == output->data)
+            return true;
+    return false;
+}
+
+static KB_COLD void zero_outputs(const kb_call *call)
+{
+    for (int32_t i = 0; i < call->n_outputs; i++) {
+        const kb_tensor *output = &call->outputs[i];
+        if (output->size > 0 && !shares_memory(call, output))
+            memset(output->data, 0, (size_t)output->size * output->dl_dtype.bits / 8);
+    }
+}
+
 kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err)
 {
     const kb_source_step *step = given;
@@ -160,6 +177,8 @@ kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err)
         .err = err,
         .cuda = step->cuda,
     };
+    if (!KB_LIKELY(!step->zeroed))
+        zero_outputs(&r.call);
     int code = step->run(&r.call);
     if (!KB_LIKELY(code == 0) || atomic_load_explicit(&r.failed, memory_order_relaxed))
         s = describe_code(&r, code, err);

@@ -18,6 +18,7 @@ typedef struct kb_source_step {
     kb_source_function *run;
     kb_source_last_error *last_error; /* takes CUDA's error of this thread; NULL on the CPU */
     bool cuda;
+    bool zeroed; /* on the CPU: outputs that are no input's memory are filled with zeros first */
     uint32_t n_attributes;
     const void *const *attributes;
 } kb_source_step;

@@ -196,10 +196,11 @@ static int keep(PyObject **slot, PyObject *callable)
     return 0;
 }
 
-const char kb_python_set_decoder_doc[] = "set_decoder(describe, numba_free)\n--\n\n"
-                                         "describe(source, exception, address, pickle, hash, "
-                                         "arguments, status) -> str puts a failed kernel into words;\n"
-                                         "numba_free is the address of Numba's own free.";
+const char kb_python_set_decoder_doc[] =
+    "set_decoder(describe, numba_free)\n--\n\n"
+    "describe(source, exception, address, pickle, hash, arguments, status) -> str puts a failed "
+    "kernel into words;\n"
+    "numba_free is the address of Numba's own free.";
 
 PyObject *kb_python_set_decoder(PyObject *self, PyObject *args)
 {

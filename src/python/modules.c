@@ -146,9 +146,10 @@ static PyObject *handler_capsule(PyObject *self, PyObject *args)
 
 PyDoc_STRVAR(register_source_doc,
              "register_source(digest, name, source, n_inputs, n_outputs, buffers, run, last_error, "
-             "cuda, values)\n--\n\n"
+             "cuda, values, zeroed)\n--\n\n"
              "Register a function of a module as an operation; True if it is new. `buffers` as in "
-             "register_host;\n`values` is a tuple of bytes, one for each attribute.");
+             "register_host;\n`values` is a tuple of bytes, one for each attribute; with `zeroed` "
+             "the outputs are filled\nwith zeros first.");
 
 /* Pointers to the bytes of the tuple, which lend them. */
 static bool read_values(PyObject *tuple, const void **values, size_t *sizes)
@@ -173,11 +174,11 @@ static PyObject *register_source(PyObject *self, PyObject *args)
     kb_kernel kernel = {0};
     PyObject *buffers_tuple, *values_tuple;
     unsigned long long run, last_error;
-    int cuda;
-    if (!PyArg_ParseTuple(args, "y#ssIIO!KKpO!:register_source", &digest, &digest_size,
+    int cuda, zeroed;
+    if (!PyArg_ParseTuple(args, "y#ssIIO!KKpO!p:register_source", &digest, &digest_size,
                           &kernel.name, &kernel.source, &kernel.n_inputs, &kernel.n_outputs,
                           &PyTuple_Type, &buffers_tuple, &run, &last_error, &cuda, &PyTuple_Type,
-                          &values_tuple))
+                          &values_tuple, &zeroed))
         return NULL;
     Py_ssize_t n_values = PyTuple_Size(values_tuple);
     if (digest_size != KB_DIGEST_SIZE || run == 0 || n_values > KB_ATTRIBUTES_MAX ||
@@ -202,6 +203,7 @@ static PyObject *register_source(PyObject *self, PyObject *args)
         .run = (kb_source_function *)(uintptr_t)run,
         .last_error = (kb_source_last_error *)(uintptr_t)last_error,
         .cuda = cuda != 0,
+        .zeroed = zeroed != 0,
         .n_attributes = (uint32_t)n_values,
         .attributes = values,
     };

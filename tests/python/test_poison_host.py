@@ -60,7 +60,7 @@ tell(lambda: kernbridge.numba_kernel(add, S, input_output_aliases={0: 0})(X))
 
 
 def test_functions_of_modules():
-    partial, whole = poisoned("""
+    partial, whole, zeroed, aliased, batched = poisoned("""
 module = kernbridge.load_c_inline("poisoned", '''
 #include <kernbridge/kernbridge.h>
 // @BE f arg ret attr.n:int64
@@ -71,9 +71,15 @@ void f(const kb_tensor *x, kb_tensor *y, int64_t n) {
 ''')
 tell(lambda: module.f(X, outs=S, n=5))
 tell(lambda: module.f(X, outs=S, n=8))
+tell(lambda: module.f(X, outs=S, n=3, zero_outputs=True))
+tell(lambda: module.f(X, outs=S, n=3, zero_outputs=True, input_output_aliases={0: 0}))
+tell(lambda: jax.vmap(lambda x: module.f(x, outs=S, n=2, zero_outputs=True))(np.stack([X, X])))
 """)
     assert (
         "load_c_inline 'poisoned.f': nothing wrote 3 of the 8 elements of output 0 (y), the first "
-        "of them element 5; write every element" in partial
+        "of them element 5; write every element, or pass zero_outputs=True" in partial
     )
     assert whole == f"right {[float(i) for i in range(8)]}"
+    assert zeroed == "right [0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]"
+    assert aliased == whole
+    assert batched == f"right {[[0.0, 1.0] + [0.0] * 6] * 2}"
