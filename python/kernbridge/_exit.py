@@ -1,5 +1,5 @@
-"""The end of the process: XLA waits for its threads then. Those that are in Python must leave it before
-Python ends, since they could not do so afterwards.
+"""The end of the process: XLA waits for its threads then. Those that are in Python must leave it
+before Python ends, since they could not do so afterwards.
 
 A thread is there while it compiles a kernel of a loaded program, or calls a function of the user.
 """

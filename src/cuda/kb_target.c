@@ -104,7 +104,9 @@ static kb_status prepare_on(const kb_driver *cu, kb_frame *frame, kb_cu_device d
 }
 
 /* Loads the kernel for every GPU whose context is there: XLA's client makes them all at its begin.
- * Where there is no driver, XLA compiles for another machine. */
+ * Where there is no driver, XLA compiles for another machine. GPUs may be of several kinds, and the
+ * call is for some of them: one that the kernel cannot be loaded for is refused where the call is
+ * executed on it, and here only if no other can run it. */
 static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
 {
     kb_frame frame = {.xla = xla};
@@ -114,17 +116,25 @@ static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
         return s;
     const kb_driver *cu = kb_driver_get(err);
     int n_devices = cu ? kb_driver_device_count(err) : 0;
+    bool any_ready = false;
+    kb_status failed = KB_OK;
     for (int device = 0; device < n_devices && device < KB_DEVICES_MAX; device++) {
         unsigned flags;
         int active = 0;
-        if (is_prepared(frame.kernel, device) ||
-            cu->cuDevicePrimaryCtxGetState(device, &flags, &active) != KB_CU_SUCCESS || !active)
+        kb_error why;
+        s = KB_OK;
+        if (!is_prepared(frame.kernel, device)) {
+            if (cu->cuDevicePrimaryCtxGetState(device, &flags, &active) != KB_CU_SUCCESS || !active)
+                continue;
+            s = prepare_on(cu, &frame, device, &why);
+        }
+        any_ready |= s == KB_OK;
+        if (s == KB_OK || failed != KB_OK)
             continue;
-        s = prepare_on(cu, &frame, device, err);
-        if (s != KB_OK)
-            return s;
+        failed = s;
+        *err = why;
     }
-    return KB_OK;
+    return any_ready ? KB_OK : failed;
 }
 
 static KB_COLD kb_status run_counting(const kb_stream_scope *scope, const kb_frame *frame,
