@@ -10,7 +10,8 @@ enum { KB_EXPAND_FRAMES = 100, KB_EXPAND_DEPTH = 12, KB_EXPAND_TOKENS = 1 << 21 
 
 typedef struct kb_expander {
     kb_macros *macros;
-    size_t *budget; /* tokens that macros may still make */
+    size_t *
+        budget; /* tokens that macros may still make; a call spends one more, and one a parameter */
     uint32_t depth;
     bool failed; /* no memory */
     bool unclosed;

@@ -1,6 +1,8 @@
 /* Owns parameters, # and ## in the body of a macro. */
 #include "source/kb_substitute.h"
 
+#include "core/kb_memory.h"
+
 enum { PASTED_MAX = 1024 };
 
 typedef struct argument {
@@ -140,9 +142,10 @@ static void substitute(substitution *s)
 bool kb_substitute(kb_expander *x, kb_macro *m, const kb_tokens *tokens, const size_t *ends,
                    const kb_token **made, size_t *n_made)
 {
-    kb_arena *arena = x->macros->arena;
+    size_t cost = 1u + m->n_parameters; /* a call takes time and memory even if it makes nothing */
     substitution s = {.x = x, .macro = m};
-    s.arguments = kb_arena_take(arena, m->n_parameters + 1u, sizeof *s.arguments);
+    *x->budget = *x->budget > cost ? *x->budget - cost : 0;
+    s.arguments = kb_calloc(m->n_parameters + 1u, sizeof *s.arguments);
     if (!s.arguments)
         return false;
     for (uint32_t i = 0; i < m->n_parameters; i++) {
@@ -151,7 +154,7 @@ bool kb_substitute(kb_expander *x, kb_macro *m, const kb_tokens *tokens, const s
         s.arguments[i].n_written = ends[i] - from;
     }
     substitute(&s);
-    kb_token *copy = s.failed ? NULL : kb_arena_take(arena, s.out.n + 1, sizeof *copy);
+    kb_token *copy = s.failed ? NULL : kb_arena_take(x->macros->arena, s.out.n + 1, sizeof *copy);
     if (copy && s.out.n)
         memcpy(copy, s.out.at, s.out.n * sizeof *copy);
     *made = copy;
@@ -159,5 +162,6 @@ bool kb_substitute(kb_expander *x, kb_macro *m, const kb_tokens *tokens, const s
     for (uint32_t i = 0; i < m->n_parameters; i++)
         kb_tokens_free(&s.arguments[i].expanded);
     kb_tokens_free(&s.out);
+    kb_free(s.arguments);
     return copy != NULL;
 }
