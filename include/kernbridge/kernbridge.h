@@ -92,9 +92,14 @@ typedef void kb_range_function(void *data, int64_t begin, int64_t end);
 typedef struct kb_services {
     uint32_t struct_size;
     uint32_t abi;
-    /* Tells why the kernel fails; gives `code`, to be returned. */
-    int (*fail)(const kb_call *call, int code, const char *format, ...);
-    /* Memory of the host, until the kernel returns; aligned to 64 bytes. NULL if there is none. */
+    /* Tells why the kernel fails; gives `code`, to be returned. The text may hold any bytes. */
+    int (*fail)(const kb_call *call, int code, const char *format, ...)
+#ifdef __GNUC__
+        __attribute__((format(printf, 3, 4)))
+#endif
+        ;
+    /* Memory of the host, until the kernel returns; aligned to 64 bytes. It is not cleared: it
+     * holds anything, and bytes 0xFF (NaN) with KERNBRIDGE_DEBUG=poison. NULL if there is none. */
     void *(*scratch)(const kb_call *call, size_t bytes);
     /* Calls `function` for parts of 0..count on XLA's threads and on this one, and returns when all
      * is done. On a GPU's call: on this thread alone. */

@@ -121,6 +121,11 @@ kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *l
     kb_registry *kernels = kb_handler_registry();
     if (!kernels)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the registry of kernels");
+    if (frame->struct_size < KB_XLA_SIZE(kb_xla_frame, attrs))
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "XLA's call frame has %zu bytes, expected %zu or more: kernbridge does "
+                            "not know this version of jaxlib",
+                            frame->struct_size, KB_XLA_SIZE(kb_xla_frame, attrs));
     const uint8_t *digest = NULL;
     kb_status s = read_digest(frame, &digest, err);
     if (s != KB_OK)

@@ -2,16 +2,25 @@
 #include "core/kb_memory.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 static atomic_long fail_countdown;
 
+static bool must_fail(void)
+{
+    return atomic_load_explicit(&fail_countdown, memory_order_relaxed) > 0 &&
+           atomic_fetch_sub(&fail_countdown, 1) == 1;
+}
+
 void *kb_calloc(size_t count, size_t size)
 {
-    if (atomic_load_explicit(&fail_countdown, memory_order_relaxed) > 0 &&
-        atomic_fetch_sub(&fail_countdown, 1) == 1)
-        return NULL;
-    return calloc(count, size);
+    return must_fail() ? NULL : calloc(count, size);
+}
+
+void *kb_malloc(size_t size)
+{
+    return must_fail() ? NULL : malloc(size);
 }
 
 void kb_free(void *memory)

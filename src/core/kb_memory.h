@@ -9,6 +9,9 @@
  * overflows. Freed with kb_free. */
 void *kb_calloc(size_t count, size_t size);
 
+/* `size` bytes that hold anything; NULL when there is no memory. Freed with kb_free. */
+void *kb_malloc(size_t size);
+
 void kb_free(void *memory);
 
 /* Tests only: the n-th allocation from now on (1 is the next) fails, once; 0 switches it off. */

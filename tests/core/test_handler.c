@@ -46,6 +46,17 @@ static void test_before_anything(void)
     fake_frame_free(&f);
 }
 
+/* A frame that ends before what we read of it. */
+static void test_short_frame(void)
+{
+    fake_frame f;
+    frame_for(&f, KB_XLA_STAGE_INSTANTIATE);
+    f.frame.struct_size -= 1;
+    expect(kb_handler_host_instantiate(&f.frame), KB_FAILED_PRECONDITION,
+           "kernbridge does not know this version of jaxlib");
+    fake_frame_free(&f);
+}
+
 static void test_metadata(void)
 {
     kb_xla_handler *const handlers[] = {kb_handler_host_instantiate, kb_handler_host_execute};
@@ -194,6 +205,7 @@ int main(void)
     sample_output(&twice, KB_DTYPE_F32, 1, "out");
     test_before_anything();
     test_metadata();
+    test_short_frame();
     test_other_extensions();
     add_twice();
     test_execute();

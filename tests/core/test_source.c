@@ -4,6 +4,7 @@
 
 #include "core/kb_batch.h"
 #include "core/kb_memory.h"
+#include "cuda/kb_stream.h"
 #include "gpu.h"
 
 #include <stdlib.h>
@@ -272,6 +273,26 @@ static void test_scratch(void)
     gpu_call_free(&c);
 }
 
+static int look_at_scratch(const kb_call *call)
+{
+    const unsigned char *block = kb_scratch(call, 1000);
+    for (int i = 0; block && i < 1000; i++)
+        if (block[i] != 0xFF)
+            return 1;
+    return block ? 0 : 2;
+}
+
+static void test_poisoned_scratch(void)
+{
+    gpu_call c;
+    gpu_call_init(&c, 1);
+    const kb_source_step step = step_of(look_at_scratch, false);
+    kb_stream_set_debug(KB_DEBUG_POISON);
+    CHECK_INT(run(&c, &step), KB_OK);
+    kb_stream_set_debug(0);
+    gpu_call_free(&c);
+}
+
 static void add_range(void *data, int64_t begin, int64_t end)
 {
     atomic_fetch_add((atomic_long *)data, (long)(end - begin));
@@ -367,6 +388,7 @@ int main(void)
     test_failures();
     test_long_failure();
     test_scratch();
+    test_poisoned_scratch();
     test_parallel_for();
     test_gpu();
     test_plan();
