@@ -18,11 +18,13 @@ _ARITHMETIC = re.compile(rf"^  (%\S+) = (fmul|fadd|fsub|fneg) ({_FLAGS})(float|d
 _NAMES = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
 
 
-_SPLITS = re.compile(r" = (?:fdiv|[su](?:div|rem) i64)|\bcall [^@]*@(?!llvm\.)|@llvm\.sqrt\.")
+_SPLITS = re.compile(
+    r" = (?:fdiv|[su](?:div|rem) i64)|\bcall [^@]*@(?!llvm\.|__nv_f(?:min|max|abs))|@llvm\.sqrt\."
+)
 _ROUND_TRIP = re.compile(
     r"^  (%\S+) = (?:tail )?call i64 @llvm\.fpto([su])i\.sat\.i64\.f64\(double (%[^)]+)\).*$"
 )
-_FROM_INTEGER = re.compile(r"^  (%\S+) = ([su])itofp (?:nneg )?i64 (\S+) to double")
+_FROM_INTEGER = re.compile(r"^  (%\S+) = ([su])itofp (nneg )?i64 (\S+) to double")
 _USES_MAX = 4  # of a product that NVVM fuses
 _SUFFIX = {"float": "f32", "double": "f64"}
 
@@ -83,10 +85,10 @@ def _keep_integers(lines: list[str], first: int, end: int) -> None:
     made = {}
     for n in range(first + 1, end):
         if match := _FROM_INTEGER.match(lines[n]):
-            made[match[1]] = (match[2], match[3])
+            made[match[1]] = ("su" if match[3] else match[2], match[4])
     for n in range(first + 1, end):
         match = _ROUND_TRIP.match(lines[n])
-        if match and made.get(match[3], ("", ""))[0] == match[2]:
+        if match and match[2] in made.get(match[3], ("", ""))[0]:
             lines[n] = f"  {match[1]} = add i64 {made[match[3]][1]}, 0"
 
 

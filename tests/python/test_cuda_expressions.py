@@ -1,0 +1,42 @@
+"""Drawn expressions in CUDA kernels on the CPU give a GPU's values, to the bit."""
+
+import json
+import platform
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+
+TESTS = str(Path(__file__).parents[1])
+
+pytestmark = pytest.mark.once
+
+HAS_FMA = platform.machine() == "aarch64" or (
+    Path("/proc/cpuinfo").exists() and " fma " in Path("/proc/cpuinfo").read_text()
+)
+
+
+@pytest.mark.parametrize(
+    ("groups", "at_least"),
+    [
+        (("conversions", "shifts"), 100),
+        (("divisions", "orders", "powers", "halves"), 160),
+        (("sums", "functions"), 80),
+        (("alone",), 60),
+        (("drawn",), 300),
+    ],
+    ids=lambda groups: groups[0] if isinstance(groups, tuple) else "",
+)
+def test_gives_the_values_of_a_gpu(groups, at_least, run_python, tmp_path):
+    if not HAS_FMA and groups[0] in ("sums", "alone", "drawn"):
+        pytest.skip("the processor has no fused multiply-add")
+    printed = run_python(
+        f"import sys; sys.path.insert(0, {TESTS!r})\n"
+        f"from cuda_corpus.check_expressions import check; check(*{groups!r})",
+        KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so",
+        KERNBRIDGE_CACHE_DIR=str(tmp_path / "cache"),
+    )
+    compared, found = json.loads(printed.splitlines()[-1])
+    assert not found, "\n".join(found)
+    assert compared >= at_least
