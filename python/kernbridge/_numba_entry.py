@@ -18,7 +18,6 @@ from typing import Any
 
 from kernbridge._llvmlite_inside import binding, ir
 from kernbridge._numba_inside import (
-    NullCache,
     cgutils,
     compiler,
     errors,
@@ -103,11 +102,11 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
 
 
 def _compiles_apart(kernel: Any) -> bool:
-    """Whether kernel and entry can share a library. Not so for code from Numba's cache on disk,
-    nor for `with` blocks, which Numba lifts out to functions of their own."""
+    """Whether kernel and entry can share a library. Not so for `with` blocks, which Numba lifts out
+    to functions of their own. What Numba has in its cache on disk is compiled anew: it has no types
+    that show which inputs it writes to."""
     with_blocks = {"BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"}
-    lifts = any(i.opname in with_blocks for i in dis.get_instructions(kernel.py_func))
-    return isinstance(kernel._cache, NullCache) and not lifts
+    return not any(i.opname in with_blocks for i in dis.get_instructions(kernel.py_func))
 
 
 def _lower(kernel: Any, arguments: Sequence[Any]) -> Any:
@@ -128,6 +127,11 @@ def _lower(kernel: Any, arguments: Sequence[Any]) -> Any:
         locals=front.locals,
         pipeline_class=front.pipeline_class,
     )
+
+
+def compile_anew(kernel: Any, arguments: Sequence[Any]) -> Any:
+    """The typed code of a function whose machine code Numba found in its cache on disk."""
+    return _lower(kernel, arguments)
 
 
 @global_compiler_lock

