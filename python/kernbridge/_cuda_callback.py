@@ -87,6 +87,7 @@ def _call(
         positional, named = callee.order(arrays, on)
         try:
             with _intercept.on_stream(on):
+                _intercept.replace_aliases(callee.function)
                 callee.function(*positional, **named)
         except Exception as e:
             where = line_of(e)

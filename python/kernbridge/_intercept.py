@@ -7,10 +7,12 @@ default stream would race with it. Other threads see no difference.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 _thread = threading.local()
@@ -61,6 +63,7 @@ def _refuse(name: str, *_: Any, **__: Any) -> None:
 
 _handlers: dict[str, Callable[..., Any]] = {}
 _installed: set[tuple[int, str]] = set()
+_replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda, what stands for it
 
 
 def _instead(owner: Any, name: str, handler: str = "") -> None:
@@ -81,6 +84,70 @@ def _instead(owner: Any, name: str, handler: str = "") -> None:
         return original(*args, **kwargs)
 
     setattr(owner, name, dispatch)
+    if isinstance(owner, ModuleType):
+        _replaced[id(original)] = original, dispatch
+
+
+def replace_aliases(function: Any) -> None:
+    """Replace functions of `numba.cuda` that Python functions know by names of their own.
+
+    `from numba.cuda import device_array` binds the function itself, which `_instead` cannot reach.
+    The globals, closures and defaults of `function` are searched, and those of the functions that
+    it names. What is put there acts as before where nothing is recorded.
+    """
+    _replace_in(function, set())
+
+
+def _replace_in(function: Any, seen: set[int]) -> None:
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, FunctionType):
+        function = getattr(type(function).__call__, "__func__", type(function).__call__)
+    if not isinstance(function, FunctionType) or id(function) in seen:
+        return
+    if (function.__module__ or "").split(".")[0] in ("numba", "kernbridge", "numpy", "jax"):
+        return
+    seen.add(id(function))
+    names = _names(function.__code__)
+    for name in names & function.__globals__.keys():
+        value = function.__globals__[name]
+        if isinstance(value, ModuleType) and value.__name__.split(".")[0] != "numba":
+            for attribute in names & vars(value).keys():
+                _replace_value(vars(value), attribute, seen)
+        else:
+            _replace_value(function.__globals__, name, seen)
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            found = {"": cell.cell_contents}
+            _replace_value(found, "", seen)
+            if found[""] is not cell.cell_contents:
+                cell.cell_contents = found[""]
+    if function.__defaults__:
+        defaults = dict(enumerate(function.__defaults__))
+        for i in defaults:
+            _replace_value(defaults, i, seen)
+        function.__defaults__ = tuple(defaults.values())
+    for name in function.__kwdefaults__ or ():
+        _replace_value(function.__kwdefaults__, name, seen)
+    inner = getattr(function, "__wrapped__", None)
+    if inner is not None:
+        _replace_in(inner, seen)
+
+
+def _replace_value(where: Any, key: Any, seen: set[int]) -> None:
+    value = where[key]
+    original, dispatch = _replaced.get(id(value), (None, None))
+    if original is not None and original is value:
+        where[key] = dispatch
+    elif isinstance(value, (FunctionType, MethodType, functools.partial)):
+        _replace_in(value, seen)
+
+
+def _names(code: CodeType) -> set[str]:
+    """Names that a function's code reads, its inner functions' included."""
+    inner = (c for c in code.co_consts if isinstance(c, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
 
 
 def _install() -> None:

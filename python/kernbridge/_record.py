@@ -320,6 +320,7 @@ def record(
         With the reason, and the line of the function where it arose.
     """
     _intercept.install(_HANDLERS, _FORBIDDEN)
+    _intercept.replace_aliases(function)
     once = functools.partial(
         _record_once, label, function, inputs, scalars, outputs, order, read_only, batched, host
     )

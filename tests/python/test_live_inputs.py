@@ -293,6 +293,10 @@ print(all(sum(f.stats.cache_hits.values()) for f in (helper, reader)))
     assert run_python(program) == expected + "True\n"
 
 
+def plain(a):
+    a.flat[0] = 99
+
+
 CUDA_WRITES = {
     "flat": "x.flat[0] = 99",
     "device function": "on_device(x)",
@@ -311,15 +315,13 @@ def test_a_cuda_kernel_gets_a_copy_too(statement):
         "__name__": __name__,
         "cuda": cuda,
         "on_device": cuda.jit(device=True)(writes.py_func),
+        "jitable_on_gpu": extending.register_jitable(plain),
         "poke_on_gpu": extending.intrinsic(poke._defn),
     }
     exec(
-        "def writes_here(a):\n    a.flat[0] = 99\n"
-        f"def kernel(x, out):\n    {statement}\n"
-        "    for i in range(4):\n        out[i] = x[i]\n",
+        f"def kernel(x, out):\n    {statement}\n    for i in range(4):\n        out[i] = x[i]\n",
         scope,
     )
-    scope["jitable_on_gpu"] = extending.register_jitable(scope["writes_here"])
     x = jnp.array(START)
     op = kernbridge.numba_cuda_kernel(cuda.jit(scope["kernel"]), OUT, grid=1, block=1)
     with pytest.warns(kernbridge.KernbridgeWarning, match=r"may write to input 0 \(x\)"):
