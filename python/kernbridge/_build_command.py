@@ -7,15 +7,15 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernbridge import _architectures, _build_inputs, _toolchain
+from kernbridge import _architectures, _build_inputs, _generators, _toolchain
 from kernbridge._build_inputs import Inputs
 from kernbridge._toolchain import Compiler, Nvcc
 
 if TYPE_CHECKING:
     from kernbridge._build import Request
 
-RULES = 3
-"""Raised when the same request is to be built in another way."""
+_RULES = ("_build_command", "_build_inputs", "_build_manifest", "_build_work")
+"""The modules that decide how a request is built, and when what was built is used again."""
 SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
 
 _ENVIRONMENT = (
@@ -96,7 +96,7 @@ def plan(request: Request) -> Job:
     # Where our own headers are does not count, only what is in them.
     places = {f"-I{p}": f"-I@{i}" for i, p in enumerate(own)}
     parts: list[Any] = [
-        RULES,
+        _generators.digest_of(*_RULES),
         request.language,
         request.name,
         request.source,

