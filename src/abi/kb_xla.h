@@ -2,7 +2,7 @@
  *
  * XLA hands a handler one call frame; everything else is reached through the table of functions in
  * that frame, so no symbol of jaxlib is linked and no header of jaxlib is needed to build. Layouts
- * follow API versions 0.1 to 0.3 (jaxlib 0.8 to 0.12), in which all that is declared here is the
+ * follow API versions 0.1 to 0.5 (jaxlib 0.8 to 0.12), in which all that is declared here is the
  * same. State and type registration are left out on purpose: their layout changed twice.
  * tests/core/abi_check.c asserts every size, offset and constant against the installed jaxlib.
  *

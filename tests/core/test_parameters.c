@@ -87,10 +87,10 @@ static void test_layout_is_checked(void)
     gpu_call_free(&c);
 }
 
-/* An extent beyond what the kernel's int holds. */
+/* An extent beyond what the kernel's int holds; 8 bytes hold any. */
 static void test_too_large(void)
 {
-    static const uint32_t small[] = {4};
+    static const uint32_t small[] = {4}, wide[] = {8};
     static char byte;
     const int64_t dims[] = {(int64_t)INT32_MAX + 1};
     const uint8_t kinds[] = {KB_WORD_EXTENT, KB_WORD_COUNT};
@@ -103,6 +103,8 @@ static void test_too_large(void)
             step_of(function_of("large", "FAKE large 1 4\n", 1, small, 1), words, 1);
         CHECK_INT(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false), KB_INVALID_ARGUMENT);
         CHECK_HAS(c.err.message, "takes a number of 4 bytes where this call has 2147483648");
+        step = step_of(function_of("extent", "FAKE extent 1 8\n", 1, wide, 1), words, 1);
+        CHECK_INT(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false), KB_OK);
         gpu_call_free(&c);
     }
 }
