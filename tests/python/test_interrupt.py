@@ -6,7 +6,13 @@ import subprocess
 import sys
 import time
 
+import jax
 import pytest
+
+pytestmark = pytest.mark.skipif(
+    jax.__version_info__ < (0, 9),
+    reason="JAX 0.8 instantiates in the main thread, where Ctrl-C may become a JaxRuntimeError",
+)
 
 WAITING = """
 import os, time
