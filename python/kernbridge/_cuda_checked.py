@@ -38,6 +38,7 @@ def compiling_checked() -> Iterator[None]:
     context = dispatcher.cuda_target.target_context
     cached = context.cached_internal_func
     make_array, item_pointer = cudaimpl._generic_array, cgutils.get_item_pointer
+    address = cgutils.get_item_pointer2  # which the former calls
 
     apart: list[tuple[Any, Any, Any]] = []  # dispatchers, and what they had
 
@@ -55,7 +56,11 @@ def compiling_checked() -> Iterator[None]:
     def checked_pointer(*args: Any, boundscheck: bool = True, **how: Any) -> Any:
         return item_pointer(*args, boundscheck=boundscheck, **how)
 
+    def known_address(context: Any, builder: Any, *args: Any, **how: Any) -> Any:
+        return _ask_about_address(builder, address(context, builder, *args, **how))
+
     cudaimpl._generic_array, cgutils.get_item_pointer = named_array, checked_pointer
+    cgutils.get_item_pointer2 = known_address
     context_class.enable_boundscheck = property(lambda self: True)
     cgutils.do_boundscheck = _ask_about_index
     dispatcher_class.get_call_template = template_apart
@@ -71,6 +76,7 @@ def compiling_checked() -> Iterator[None]:
         dispatcher_class.get_call_template = template_of
         context.cached_internal_func = cached
         cudaimpl._generic_array, cgutils.get_item_pointer = make_array, item_pointer
+        cgutils.get_item_pointer2 = address
 
 
 def _name_of(dtype: Any) -> str:
@@ -84,6 +90,15 @@ def _ask_about_index(context: Any, builder: Any, index: Any, extent: Any, axis: 
     asked = cgutils.get_or_insert_function(builder.module, kind, "kb.check.index")
     number = axis if isinstance(axis, int) else 0
     builder.call(asked, [index, extent, ir.Constant(i32, number)])
+
+
+def _ask_about_address(builder: Any, address: Any) -> Any:
+    """The address in its place, which knows of the wrong index that made it."""
+    pointer = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(pointer, [pointer])
+    asked = cgutils.get_or_insert_function(builder.module, kind, "kb.check.pointer")
+    made = builder.call(asked, [builder.bitcast(address, pointer)])
+    return builder.bitcast(made, address.type)
 
 
 def checks_of(

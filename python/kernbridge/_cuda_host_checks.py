@@ -197,6 +197,7 @@ class Checks:
             "declare ptr @kb_check_shared(ptr, i32)",
             "declare i64 @kb_check_argument(ptr, i64, i32)",
             "declare void @kb_check_index(ptr, i64, i64, i32)",
+            "declare ptr @kb_check_pointer(ptr, ptr)",
             "declare void @kb_check_fence(ptr)",
         ]
         names: list[str] = []

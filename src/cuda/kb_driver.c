@@ -130,6 +130,8 @@ kb_status kb_driver_fail(kb_error *err, const kb_driver *cu, kb_cu_result code, 
         name = "an unknown error";
     if (cu->cuGetErrorString(code, &text) != KB_CU_SUCCESS || !text)
         text = "no description";
+    if (!*name) /* the CPU's driver: no call of CUDA failed */
+        return kb_error_set(err, KB_INTERNAL, "%s: %s", what, text);
     kb_error_set(err, KB_INTERNAL, "%s: %s failed: %s (%s, code %d)", what, call, name, text,
                  (int)code);
     if (is_fault(code) && strcmp(call, "cuStreamSynchronize") != 0)

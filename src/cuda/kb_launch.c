@@ -1,6 +1,7 @@
 /* Owns the launch of a kernel: grid, parameter words, attributes, and the words of its failures. */
 #include "core/kb_dtype.h"
 #include "core/kb_memory.h"
+#include "cuda/kb_entry_name.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 
@@ -202,12 +203,13 @@ static KB_COLD kb_status describe(const launch *l, const char *call, kb_cu_resul
                                   kb_error *err)
 {
     const kb_cu_launch *how = &l->how;
-    char what[1024];
+    char what[1024], name[256];
     snprintf(what, sizeof what,
              "%s: launch of %s, grid (%u, %u, %u), block (%u, %u, %u), %u bytes of dynamic shared "
              "memory",
-             l->frame->kernel->name, l->step->function->entry, how->grid[0], how->grid[1],
-             how->grid[2], how->block[0], how->block[1], how->block[2], how->shared);
+             l->frame->kernel->name, kb_entry_name(l->step->function->entry, name, sizeof name),
+             how->grid[0], how->grid[1], how->grid[2], how->block[0], how->block[1], how->block[2],
+             how->shared);
     return kb_driver_fail(err, l->cu, code, call, what);
 }
 

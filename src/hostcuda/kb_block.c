@@ -1,135 +1,13 @@
-/* Owns blocks: their memory, the turns of their threads, and the block's barrier. */
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
-#endif
+/* Owns blocks: the turns of their threads, their stacks' ends, and the block's barrier. */
 #include "hostcuda/kb_block.h"
 
-#include "core/kb_memory.h"
 #include "hostcuda/kb_check.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
-enum {
-    STACK_MIN = 32 * 1024, /* beside a kernel's own variables: what it spills, the C library */
-    PAGE = 4096,
-    LINE = 64,
-    COLOURS = 32, /* stacks begin at different lines of a page, for the sake of the caches */
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kb_block *unused; /* under the lock */
-
-static void *map(size_t size)
-{
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-#ifdef MAP_NORESERVE
-    flags |= MAP_NORESERVE;
-#endif
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
-/* Memory of at least `size` bytes in place of what was there. */
-static bool grow(unsigned char **memory, size_t *there, size_t size)
-{
-    if (size <= *there)
-        return true;
-    if (*memory)
-        (void)munmap(*memory, *there);
-    *memory = map(size);
-    *there = *memory ? size : 0;
-    return *memory != NULL;
-}
-
-static void *align_up(void *memory)
-{
-    return (char *)memory + (LINE - (uintptr_t)memory % LINE) % LINE;
-}
-
-static bool make_room(kb_block *b, uint32_t n_threads)
-{
-    if (n_threads <= b->capacity)
-        return true;
-    kb_free(b->threads_memory);
-    kb_free(b->warps);
-    b->threads_memory = kb_calloc((size_t)n_threads + 1, sizeof *b->threads);
-    b->threads = align_up(b->threads_memory);
-    b->warps = kb_calloc((n_threads + KB_WARP - 1) / KB_WARP, sizeof *b->warps);
-    b->capacity = b->threads_memory && b->warps ? n_threads : 0;
-    return b->capacity != 0;
-}
-
-static size_t round_up(size_t size, size_t unit)
-{
-    return (size + unit - 1) / unit * unit;
-}
-
-static void free_block(kb_block *b)
-{
-    if (b->stacks)
-        (void)munmap(b->stacks, b->stacks_size);
-    if (b->shared)
-        (void)munmap(b->shared, b->shared_size);
-    kb_free(b->threads_memory);
-    kb_free(b->warps);
-    kb_free(b);
-}
-
-static void number_threads(kb_block *b, const uint32_t sizes[6], uint32_t dynamic_shared)
-{
-    const uint32_t *extents = sizes + 3;
-    for (uint32_t i = 0; i < b->n_threads; i++) {
-        kb_thread *t = &b->threads[i];
-        t->tid[0] = i % extents[0];
-        t->tid[1] = i / extents[0] % extents[1];
-        t->tid[2] = i / extents[0] / extents[1];
-        memcpy(t->ntid, extents, sizeof t->ntid);
-        memcpy(t->nctaid, sizes, sizeof t->nctaid);
-        t->shared = b->shared;
-        t->dynamic_shared = dynamic_shared;
-        t->lane = i % KB_WARP;
-        t->index = i;
-        t->block = b;
-    }
-}
-
-kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint32_t dynamic_shared)
-{
-    pthread_mutex_lock(&lock);
-    kb_block *b = unused;
-    if (b)
-        unused = b->next;
-    pthread_mutex_unlock(&lock);
-    if (!b)
-        b = kb_calloc(1, sizeof *b);
-    if (!b)
-        return NULL;
-    b->code = code;
-    b->checks = NULL;
-    b->n_threads = sizes[3] * sizes[4] * sizes[5];
-    b->stack = round_up(STACK_MIN + (size_t)code->stack + (size_t)LINE * COLOURS, PAGE);
-    size_t shared = round_up((size_t)code->shared + dynamic_shared + LINE, PAGE);
-    if (!make_room(b, b->n_threads) ||
-        !grow(&b->stacks, &b->stacks_size, b->stack * b->n_threads) ||
-        !grow(&b->shared, &b->shared_size, shared)) {
-        free_block(b);
-        return NULL;
-    }
-    number_threads(b, sizes, dynamic_shared);
-    return b;
-}
-
-void kb_block_give_back(kb_block *b)
-{
-    pthread_mutex_lock(&lock);
-    b->next = unused;
-    unused = b;
-    pthread_mutex_unlock(&lock);
-}
+static const uint64_t canary = UINT64_C(0x6B65726E62726467); /* below each stack */
 
 static bool is_ready(const kb_block *b, const kb_thread *t)
 {
@@ -234,8 +112,30 @@ static kb_thread *find_next(kb_block *b, uint32_t after)
     return next;
 }
 
+/* What lies below a thread's stack, or is its last word: none of its frames may reach it. It shares
+ * a page with the beginning of the next stack, which is in use. */
+static unsigned char *end_of_stack(const kb_block *b, const kb_thread *t)
+{
+    return b->stacks + (size_t)t->index * b->stack - (t->index ? sizeof canary : 0);
+}
+
+/* A stack that has grown into its end has damaged what lies below: the block ends. */
+static void check_stack(kb_thread *t)
+{
+    const kb_block *b = t->block;
+    uint64_t found;
+    memcpy(&found, end_of_stack(b, t), sizeof found);
+    if (found != canary)
+        kb_block_fail(t,
+                      "used more than the %zu bytes of its stack: the kernel's variables take %u, "
+                      "and the functions that it calls need the rest; use smaller local arrays, or "
+                      "shared ones",
+                      b->stack, b->code->stack);
+}
+
 void kb_block_wait(kb_thread *t)
 {
+    check_stack(t);
     kb_thread *next = find_next(t->block, t->index);
     if (next != t)
         kb_fibre_switch(&t->fibre, &next->fibre);
@@ -331,6 +231,7 @@ static void run_thread(void *data)
     kb_block *b = t->block;
     kb_fibre_begun(&t->fibre);
     b->code->run(b->parameters, t);
+    check_stack(t);
     if (b->checks)
         kb_checks_end(t);
     t->state = KB_THREAD_ENDED;
@@ -348,11 +249,12 @@ static void run_thread(void *data)
 
 static void set_up_thread(kb_block *b, kb_thread *t, const uint32_t index[3])
 {
-    size_t top = b->stack - (size_t)LINE * (t->index % COLOURS);
+    size_t top = b->stack - (size_t)KB_LINE * (1 + t->index % KB_COLOURS);
     memcpy(t->ctaid, index, sizeof t->ctaid);
     t->state = KB_THREAD_RUNS;
     b->warps[t->index / KB_WARP].live |= UINT32_C(1) << t->lane;
     kb_fibre_init(&t->fibre, b->stacks + (size_t)t->index * b->stack, top, run_thread, t);
+    memcpy(end_of_stack(b, t), &canary, sizeof canary);
 }
 
 void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3])

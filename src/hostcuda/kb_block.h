@@ -20,7 +20,11 @@ typedef struct kb_block_code {
     const struct kb_check_table *checked; /* of code that asks about every access; or NULL */
 } kb_block_code;
 
-enum { KB_FAULT_SIZE = 512 };
+enum {
+    KB_FAULT_SIZE = 512,
+    KB_LINE = 64,
+    KB_COLOURS = 32, /* stacks begin at different lines of a page, for the sake of the caches */
+};
 
 typedef struct kb_warp {
     uint32_t live;    /* lanes that have not ended */
@@ -47,11 +51,14 @@ struct kb_block {
     kb_block *next;                         /* that waits for use */
 };
 
-/* A block with room for these threads and this dynamic shared memory; NULL without memory. It is
- * kept for the next when it is given back. */
+/* A block with room for these threads and this dynamic shared memory; NULL without memory. It may
+ * be kept for the next when it is given back. */
 kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6],
                         uint32_t dynamic_shared);
 void kb_block_give_back(kb_block *block);
+
+/* Threads that the blocks which wait for use have room for; the rest is given back. */
+uint32_t kb_block_kept(void);
 
 /* Runs the block with these indices to its end; false with block->fault after a fault. */
 bool kb_block_run(kb_block *block, void *const *parameters, const uint32_t index[3]);

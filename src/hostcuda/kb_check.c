@@ -8,14 +8,24 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TAG_SHIFT = 48, TAG_MAX = 0x7FFF, PLACE_MAX = 256, NAME_MAX = 160 };
+enum { TAG_SHIFT = 48, TAG_MAX = 0x7FFF, PLACE_MAX = 256, NAME_MAX = 160, WRONG_MAX = 8 };
+
+/* The numbers of addresses that were made of wrong indices: the last ones. */
+enum { WRONG_FIRST = TAG_MAX - WRONG_MAX + 1 };
 
 static const uint64_t address_mask = (UINT64_C(1) << TAG_SHIFT) - 1;
 
-typedef struct thread_record {
-    bool index_is_wrong;
+/* An index that lies outside its axis, and the array that it was used on. */
+typedef struct wrong_index {
     int64_t index, extent;
     uint32_t axis;
+    uint32_t which; /* as addresses have it: 0 for none */
+} wrong_index;
+
+typedef struct thread_record {
+    bool index_is_wrong; /* `last`, of which no address was made yet */
+    uint32_t n_wrong;    /* addresses made of wrong indices */
+    wrong_index last, of_addresses[WRONG_MAX];
     uint32_t fenced, took_part; /* times: of its last fence, of its last atomic access */
     uint32_t seen[KB_WARP]; /* barriers of each lane of its warp that lie before, own ones too */
 } thread_record;
@@ -24,6 +34,7 @@ struct kb_checks {
     const kb_check_table *table;
     kb_range *ranges; /* arguments, then shared arrays */
     thread_record *threads;
+    uint32_t n_threads;
     void **locals; /* of thread i from i * n_local on */
     kb_race_cell *shared_cells;
     size_t shared_size;
@@ -39,6 +50,7 @@ kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
     if (!c)
         return NULL;
     c->table = table;
+    c->n_threads = n_threads;
     c->ranges = kb_calloc((size_t)n_ranges + 1, sizeof *c->ranges);
     c->threads = kb_calloc(n_threads, sizeof *c->threads);
     c->locals = kb_calloc((size_t)n_threads * table->n_local + 1, sizeof *c->locals);
@@ -79,6 +91,10 @@ void kb_checks_free(kb_checks *c)
 void kb_checks_begin(kb_checks *c)
 {
     c->begun = ++c->epoch;
+    for (uint32_t i = 0; i < c->n_threads; i++) {
+        c->threads[i].index_is_wrong = false;
+        c->threads[i].n_wrong = 0;
+    }
 }
 
 void kb_checks_barrier(kb_checks *c)
@@ -187,9 +203,40 @@ void kb_check_index(kb_thread *t, int64_t index, int64_t extent, uint32_t axis)
     if (record->index_is_wrong)
         return; /* the first one is told */
     record->index_is_wrong = true;
-    record->index = index < 0 ? index - extent : index;
-    record->extent = extent;
-    record->axis = axis;
+    record->last = (wrong_index){
+        .index = index < 0 ? index - extent : index,
+        .extent = extent,
+        .axis = axis,
+    };
+}
+
+/* The place of what `last` says, of its own or of the same before. */
+static uint32_t place_of_wrong(thread_record *record, uint32_t which)
+{
+    wrong_index *last = &record->last;
+    last->which = which;
+    for (uint32_t i = 0; i < record->n_wrong && i < WRONG_MAX; i++) {
+        const wrong_index *w = &record->of_addresses[i];
+        if (w->index == last->index && w->extent == last->extent && w->axis == last->axis &&
+            w->which == which)
+            return i;
+    }
+    uint32_t i = record->n_wrong++ % WRONG_MAX;
+    record->of_addresses[i] = *last;
+    return i;
+}
+
+void *kb_check_pointer(kb_thread *t, void *made)
+{
+    thread_record *record = &t->block->checks->threads[t->index];
+    uint64_t word = (uintptr_t)made;
+    uint32_t which = (uint32_t)(word >> TAG_SHIFT & TAG_MAX);
+    if (!record->index_is_wrong)
+        return made;
+    record->index_is_wrong = false;
+    if (which >= WRONG_FIRST)
+        return made; /* part of a view that is wrong already */
+    return pointer(tagged(word, WRONG_FIRST + place_of_wrong(record, which) - 1));
 }
 
 void kb_check_fence(kb_thread *t)
@@ -200,22 +247,26 @@ void kb_check_fence(kb_thread *t)
 
 static const char *const verbs[] = {"reads", "writes", "updates"};
 
-/* The thread's wrong index, if there is one, of the array that it accesses. */
-static void check_index(kb_thread *t, const char *name, kb_access kind, uint32_t site)
+static const char *name_of(const kb_checks *c, uint32_t which)
 {
-    const thread_record *record = &t->block->checks->threads[t->index];
+    return which ? c->table->arrays[which - 1].name : "a constant array";
+}
+
+/* An access by an address that a wrong index made. */
+static void fail_index(kb_thread *t, uint32_t which, kb_access kind, uint32_t site)
+{
+    const kb_checks *c = t->block->checks;
+    const wrong_index *w = &c->threads[t->index].of_addresses[which - WRONG_FIRST];
     char place[PLACE_MAX];
-    if (record->index_is_wrong)
-        kb_block_fail(t, "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s",
-                      verbs[kind], name, (long long)record->index, record->axis,
-                      (long long)record->extent, kb_checks_place(t, site, place, sizeof place));
+    kb_block_fail(t, "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s",
+                  verbs[kind], name_of(c, w->which), (long long)w->index, w->axis,
+                  (long long)w->extent, kb_checks_place(t, site, place, sizeof place));
 }
 
 static void check_bounds(kb_thread *t, const kb_range *r, int64_t offset, uint64_t size,
                          kb_access kind, uint32_t site)
 {
     char place[PLACE_MAX], element[NAME_MAX];
-    check_index(t, r->about->name, kind, site);
     if (offset >= r->low && offset + (int64_t)size <= r->high)
         return;
     kb_range_element(r, offset, element, sizeof element);
@@ -293,10 +344,10 @@ void *kb_check_access(kb_thread *t, const void *given, uint64_t size, uint32_t h
     uint32_t which = (uint32_t)(word >> TAG_SHIFT & TAG_MAX);
     uint32_t n_ranges = c->table->n_arguments + c->table->n_shared;
     char place[PLACE_MAX];
-    if (which == 0) {
-        check_index(t, "a constant array", kind, site);
+    if (which == 0)
         return pointer(word);
-    }
+    if (which >= WRONG_FIRST)
+        fail_index(t, which, kind, site);
     if (which-- > n_ranges + c->table->n_local)
         kb_block_fail(t, "%s at an address that belongs to no array%s", verbs[kind],
                       kb_checks_place(t, site, place, sizeof place));

@@ -64,8 +64,11 @@ uint64_t kb_check_argument(kb_thread *thread, uint64_t address, uint32_t which);
 void *kb_check_shared(kb_thread *thread, uint32_t which);
 void *kb_check_local(kb_thread *thread, void *memory, uint32_t which);
 
-/* an index before it is used; the access that follows tells of which array; */
+/* an index before it is used, and the address that it makes: after a wrong one, an address that
+ * carries a number of its own, through all arithmetic on it, so that accesses by it are faults,
+ * and nothing else is; */
 void kb_check_index(kb_thread *thread, int64_t index, int64_t extent, uint32_t axis);
+void *kb_check_pointer(kb_thread *thread, void *made);
 
 /* memory for an access of `size` bytes; `how` is a kb_access. `value` is what will be written
  * there, or NULL; */

@@ -100,7 +100,7 @@ static kb_cu_result error_name(kb_cu_result result, const char **name)
 {
     *name = result == KB_CU_INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE"
             : result == invalid_image     ? "CUDA_ERROR_INVALID_IMAGE"
-            : result == KB_HOSTCUDA_FAULT ? "a fault of the kernel"
+            : result == KB_HOSTCUDA_FAULT ? ""
                                           : "CUDA_ERROR_NOT_SUPPORTED";
     return KB_CU_SUCCESS;
 }

@@ -5,6 +5,7 @@
 #include "kb_test.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 enum { FULL = -1 };
 
@@ -250,6 +251,56 @@ static void test_at_once(void)
     }
 }
 
+/* Fills `n` bytes of the stack below it. */
+static __attribute__((noinline)) void use_stack(size_t n)
+{
+    volatile unsigned char here[1024];
+    for (size_t i = 0; i < sizeof here; i++)
+        here[i] = (unsigned char)n;
+    if (n > sizeof here)
+        use_stack(n - sizeof here);
+    here[0] = here[1];
+}
+
+static void use_much(void *const *parameters, kb_thread *t)
+{
+    enum { SMALL = 16 * 1024, LARGE = 40 * 1024 };
+    use_stack(t->index == 1 && *(int *)parameters[0] ? LARGE : SMALL);
+    kb_barrier(t, 0);
+}
+
+static void test_stacks_have_ends(void)
+{
+#if !defined(KB_FIBRE_ASAN) && !defined(KB_FIBRE_TSAN)
+    static const uint32_t index[3] = {0, 0, 0};
+    kb_block_code code = {.run = use_much, .stack = 256};
+    kb_block *b = kb_block_take(&code, one_block, 0);
+    int much = 0;
+    void *parameters[] = {&much};
+    CHECK(kb_block_run(b, parameters, index));
+    much = 1;
+    CHECK(!kb_block_run(b, parameters, index));
+    CHECK_HAS(b->fault, "block (0, 0, 0), thread (1, 0, 0): used more than the 36864 bytes of its "
+                        "stack: the kernel's variables take 256");
+    kb_block_give_back(b);
+#endif
+}
+
+static void test_blocks_are_given_back(void)
+{
+    static const uint32_t large[6] = {64, 1, 1, 1024, 1, 1};
+    enum { N = 512 };
+    kb_block_code code = {.run = places, .stack = 256};
+    kb_block *taken[N];
+    for (int i = 0; i < N; i++)
+        taken[i] = kb_block_take(&code, large, 0);
+    for (int i = 0; i < N; i++)
+        kb_block_give_back(taken[i]);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    CHECK(kb_block_kept() > 0);
+    CHECK(kb_block_kept() <= 1024 * (uint32_t)(n > 1 ? n : 1));
+}
+
 int main(void)
 {
     test_barriers();
@@ -260,5 +311,7 @@ int main(void)
     test_votes();
     test_faults();
     test_at_once();
+    test_stacks_have_ends();
+    test_blocks_are_given_back();
     return kb_test_end("test_block");
 }

@@ -14,7 +14,7 @@ enum { X, Y, Z, B, ALIAS, PART, CONSTANT, N_ARGUMENTS, S = N_ARGUMENTS, DYNAMIC,
 enum { LOCAL = N_RANGES, RAW, N_ARRAYS };
 enum { ALL = -1 };
 
-typedef enum { END, READ, WRITE, ATOMIC, INDEX, FENCE, BARRIER, LANES, STOP } operation;
+typedef enum { END, READ, WRITE, ATOMIC, INDEX, FENCE, BARRIER, LANES, VIEW, STOP } operation;
 
 /* `at` is an element, an index, or lanes; `value` what is written, or an extent. */
 typedef struct step {
@@ -91,6 +91,10 @@ static void access_memory(kb_thread *t, const step *s, uint32_t site, void *loca
 {
     unsigned char *at = address_of(t, s->array, local);
     at += (int64_t)s->at * ITEM;
+    if (s > script && s[-1].does == INDEX && s[-1].thread == s->thread)
+        at = kb_check_pointer(t, at);
+    if (s->does == VIEW)
+        return;
     uint32_t kind = s->does == READ    ? KB_ACCESS_READ
                     : s->does == WRITE ? KB_ACCESS_WRITE
                                        : KB_ACCESS_ATOMIC;
@@ -231,8 +235,29 @@ static void test_indices(void)
         {{{INDEX, 0, 0, 5, 5}, {READ, 0, RAW, 0, 0}},
          "reads a constant array out of bounds: index 5 of"},
         {{{INDEX, 0, 0, 5, 5}, {READ, 1, Y, 0, 0}}, NULL}, /* of another thread */
+        /* a view that nobody reads, and views one after the other */
+        {{{INDEX, 0, 0, 3, 3}, {VIEW, 0, Y, 12, 0}, {READ, 0, X, 0, 0}, {WRITE, 0, S, 0, 1}}, NULL},
+        {{{INDEX, 0, 0, 3, 3}, {VIEW, 0, Y, 12, 0}, {INDEX, 0, 0, 7, 2}, {WRITE, 0, S, 0, 1}},
+         "writes the shared array out of bounds: index 7 of axis 1, whose extent is 2"},
     };
     check_rows(rows, sizeof rows / sizeof *rows);
+}
+
+static void test_blocks_of_three_axes(void)
+{
+    static const uint32_t cube[6] = {1, 1, 1, 8, 4, 2};
+    const step last[] = {{INDEX, 63, 0, 5, 5}, {READ, 63, X, 0, 0}, {END, 0, 0, 0, 0}};
+    const step race[] = {{WRITE, 62, LOCAL, 4, 1}, {WRITE, 63, LOCAL, 5, 1}, {END, 0, 0, 0, 0}};
+    CHECK_HAS(run(last, cube, 0),
+              "thread (7, 3, 1): reads 'x' (int32[1d]) out of bounds: index 5 of axis 1");
+    CHECK_HAS(run(race, cube, 0), "thread (7, 3, 1): writes the local array out of bounds");
+}
+
+static void test_wrong_indices_end_with_the_block(void)
+{
+    /* the first block's thread ends between an index and its use */
+    const step steps[] = {{INDEX, 0, 0, 5, 5}, {END, 0, 0, 0, 0}};
+    CHECK_TEXT(run(steps, two, 0), "");
 }
 
 static void test_shared_memory(void)
@@ -370,6 +395,8 @@ int main(void)
     set_up();
     test_bounds();
     test_indices();
+    test_blocks_of_three_axes();
+    test_wrong_indices_end_with_the_block();
     test_shared_memory();
     test_races();
     test_batches();

@@ -1,5 +1,6 @@
 /* Proves that the driver of the CPU runs every block of a launch once, on threads of XLA's pool
  * too, fills and copies, and refuses what it cannot run. */
+#include "cuda/kb_entry_name.h"
 #include "fake_xla.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "kb_test.h"
@@ -179,7 +180,15 @@ static void test_threads(void)
         kb_hostcuda_driver()->cuLaunchKernelEx(&how, (kb_cu_function)k, parameters, NULL);
     CHECK_INT(failed, 9001);
     kb_driver_fail(&err, kb_hostcuda_driver(), failed, "cuLaunchKernelEx", "op");
-    CHECK_HAS(err.message, "a fault of the kernel");
+    CHECK_HAS(err.message, "op: block (");
+    char name[32];
+    CHECK_TEXT(kb_entry_name("_ZN10kernbridge18scale_0123456789abB2v1B8cwExx", name, sizeof name),
+               "scale");
+    CHECK_TEXT(kb_entry_name("_ZN10kernbridge5scaleExx", name, sizeof name),
+               "_ZN10kernbridge5scaleExx");
+    CHECK_TEXT(kb_entry_name("_ZN10kernbridge99scale_0123456789ab", name, sizeof name),
+               "_ZN10kernbridge99scale_01234567");
+    CHECK_TEXT(kb_entry_name("scale", name, sizeof name), "scale");
     CHECK_HAS(err.message, "was told to");
     how.shared = 227 * 1024;
     CHECK_INT(kb_hostcuda_driver()->cuLaunchKernelEx(&how, (kb_cu_function)k, parameters, NULL), 1);
