@@ -108,7 +108,8 @@ def _read(lines: list[str], first: int, end: int) -> dict[str, _Line]:
             others.update(_NAMES.findall(text))
             continue
         operands = re.sub(r", [!#].*$", "", match[5]).split(", ")
-        found[match[1]] = _Line(n, block, part, *match.groups()[:4], operands)
+        result, operation, flags, kind = match[1], match[2], match[3], match[4]
+        found[result] = _Line(n, block, part, result, operation, flags, kind, operands)
     for line in found.values():
         for operand in line.operands:
             if operand in found:
