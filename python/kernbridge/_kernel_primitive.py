@@ -20,6 +20,7 @@ from kernbridge._errors import (
     KernelCompilationError,
     KernelError,
     KernelFallbackExhaustedError,
+    UnknownVersionError,
 )
 from kernbridge._jax_inside import Primitive, ShapedArray, ad, batching, mlir, platforms_of
 from kernbridge._kernel_choice import Bound, KernelEntry, listed
@@ -83,6 +84,8 @@ def _lower(
         kernel = _checked(operation.name, entry.kernel_generator(**visible), params["outs"])
         whole = _batched(kernel, entry, bound, slices, ctx.avals_in)
         return mlir.lower_fun(whole, multiple_results=True)(ctx, *operands)
+    except UnknownVersionError:  # not the kernel's fault
+        raise
     except Exception as e:
         raise KernelCompilationError(_why(operation, entry, e)) from e
 
