@@ -251,6 +251,7 @@ static void test_at_once(void)
     }
 }
 
+#if !defined(KB_FIBRE_ASAN) && !defined(KB_FIBRE_TSAN)
 /* Fills `n` bytes of the stack below it. */
 static __attribute__((noinline)) void use_stack(size_t n)
 {
@@ -271,7 +272,6 @@ static void use_much(void *const *parameters, kb_thread *t)
 
 static void test_stacks_have_ends(void)
 {
-#if !defined(KB_FIBRE_ASAN) && !defined(KB_FIBRE_TSAN)
     static const uint32_t index[3] = {0, 0, 0};
     kb_block_code code = {.run = use_much, .stack = 256};
     kb_block *b = kb_block_take(&code, one_block, 0);
@@ -283,8 +283,12 @@ static void test_stacks_have_ends(void)
     CHECK_HAS(b->fault, "block (0, 0, 0), thread (1, 0, 0): used more than the 36864 bytes of its "
                         "stack: the kernel's variables take 256");
     kb_block_give_back(b);
-#endif
 }
+#else /* the sanitizers' own frames are larger */
+static void test_stacks_have_ends(void)
+{
+}
+#endif
 
 static void test_blocks_are_given_back(void)
 {
