@@ -42,12 +42,18 @@ class CacheStats:
         Memory of that machine code.
     cuda_on_cpu : int
         CUDA kernels with machine code for the CPU. Lasting.
+    cuda_on_cpu_threads : int
+        CUDA threads whose stacks are kept for the next launch on the CPU; at most 1,024 for each
+        processor.
     gpu_functions : int
-        Functions of GPU programs that the core has read.
+        Functions of registered GPU programs. They are shared by programs of the same content.
+        Lasting.
     gpu_loads : int
         How often one of them was loaded into a GPU.
+    gpu_images : int
+        Images with their machine code, one for each content. Lasting.
     gpu_bytes : int
-        Memory of their machine code.
+        Memory of these functions and images.
     modules : int
         Modules that were built from C, C++ or CUDA source and loaded. Lasting.
     callbacks : int
@@ -65,8 +71,10 @@ class CacheStats:
     cuda_functions: int
     cuda_function_bytes: int
     cuda_on_cpu: int
+    cuda_on_cpu_threads: int
     gpu_functions: int
     gpu_loads: int
+    gpu_images: int
     gpu_bytes: int
     modules: int
     callbacks: int
@@ -91,7 +99,7 @@ def stats() -> CacheStats:
     functions = list(_held("_cuda_compile", "_functions").values())
     disk = cache_stats()
     kernels, kernel_bytes = _core.registry_stats()
-    gpu_functions, gpu_loads, gpu_bytes = _core.function_stats()
+    gpu_functions, gpu_loads, gpu_bytes, gpu_images = _core.function_stats()
     return CacheStats(
         kernels=kernels,
         kernel_bytes=kernel_bytes,
@@ -99,8 +107,10 @@ def stats() -> CacheStats:
         cuda_functions=len(functions),
         cuda_function_bytes=sum(len(image) for f in functions for _, image in f.images),
         cuda_on_cpu=len(_held("_cuda_on_cpu", "_engines")),
+        cuda_on_cpu_threads=_core.host_threads_kept(),
         gpu_functions=gpu_functions,
         gpu_loads=gpu_loads,
+        gpu_images=gpu_images,
         gpu_bytes=gpu_bytes,
         modules=len(_held("_source_module", "_modules")),
         callbacks=len(_held("_cuda_callback", "_callees")),

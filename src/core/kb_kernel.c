@@ -64,7 +64,7 @@ kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err)
                             "%s: no memory for a descriptor of %zu bytes", from->name, bytes);
     *kernel = *from;
     kernel->key = kb_digest_key(from->digest);
-    kernel->bytes = bytes;
+    kernel->bytes = bytes + from->bytes;
 
     kb_step *steps = (kb_step *)(kernel + 1);
     kb_buffer_spec *buffers = (kb_buffer_spec *)(steps + from->plan.n_steps);

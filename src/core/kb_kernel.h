@@ -34,10 +34,10 @@ typedef struct kb_kernel {
     kb_plan plan;
     void *owner; /* of what its steps point to, or NULL */
     void (*free_owner)(void *owner);
-    size_t bytes; /* of this descriptor and all that it owns */
+    size_t bytes; /* of what `owner` is; in a copy, of the descriptor besides */
 } kb_kernel;
 
-/* Copies the description `from` (key and bytes are derived) into one block that kb_kernel_free
+/* Copies the description `from` (the key is derived) into one block that kb_kernel_free
  * releases; the copy has the same owner, which kb_kernel_free releases too. KB_INVALID_ARGUMENT if
  * a count, rank or dtype is out of range. */
 kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err);

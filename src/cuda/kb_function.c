@@ -1,58 +1,87 @@
-/* Owns the loading of images into the driver. */
+/* Owns the table of GPU functions, by digest: who holds them, and their release. */
 #include "cuda/kb_function.h"
 
 #include "core/kb_memory.h"
 
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kb_function *functions; /* under the lock */
-static size_t n_loads;         /* under the lock */
-static size_t n_bytes;         /* under the lock */
+static kb_table table; /* under the lock */
+static size_t n_bytes; /* under the lock */
+static _Atomic(size_t) n_loads;
 
 static kb_function *find(const uint8_t digest[KB_DIGEST_SIZE])
 {
-    for (kb_function *f = functions; f; f = f->next)
+    kb_link *at = NULL;
+    while ((at = kb_table_find(&table, (uint64_t)kb_digest_key(digest), at))) {
+        kb_function *f = (kb_function *)at;
         if (memcmp(f->digest, digest, KB_DIGEST_SIZE) == 0)
             return f;
+    }
     return NULL;
 }
 
-/* One block: the function, its images' table, the sizes of parameters, the images' bytes (aligned
- * as cubins want), the entry. */
-static kb_function *copy(const kb_function *from, size_t *bytes)
+static void release(kb_function *f)
 {
-    enum { ALIGN = 16 };
-    size_t table = from->n_images * sizeof(kb_image);
+    for (uint32_t i = 0; i < f->n_images; i++)
+        if (f->codes[i])
+            kb_code_drop(f->codes[i]);
+    pthread_mutex_destroy(&f->loading);
+    kb_free(f);
+}
+
+static bool hold_codes(kb_function *f, const kb_function *from, kb_image *images)
+{
+    for (uint32_t i = 0; i < from->n_images; i++) {
+        f->codes[i] = kb_code_hold(from->images[i].bytes, from->images[i].size);
+        if (!f->codes[i])
+            return false;
+        images[i] = from->images[i];
+        images[i].bytes = kb_code_bytes(f->codes[i]);
+    }
+    return true;
+}
+
+/* One block: the function, its images' table, the sizes of parameters, the entry. */
+static kb_function *copy(const kb_function *from)
+{
+    size_t images = from->n_images * sizeof(kb_image);
     size_t sizes = from->n_sizes * sizeof *from->sizes;
-    size_t size = sizeof(kb_function) + table + sizes + ALIGN;
-    for (uint32_t i = 0; i < from->n_images; i++)
-        size += from->images[i].size + ALIGN;
-    size += strlen(from->entry) + 1;
+    size_t entry = strlen(from->entry) + 1;
+    size_t size = sizeof(kb_function) + images + sizes + entry;
     kb_function *f = kb_calloc(1, size);
-    if (!f)
+    if (!f || pthread_mutex_init(&f->loading, NULL) != 0) {
+        kb_free(f);
         return NULL;
+    }
+    char *at = (char *)(f + 1);
     memcpy(f->digest, from->digest, KB_DIGEST_SIZE);
+    f->link.hash = (uint64_t)kb_digest_key(from->digest);
+    f->size = size;
     f->n_words = from->n_words;
     f->n_sizes = from->n_sizes;
     f->shared = from->shared;
     f->n_images = from->n_images;
-    kb_image *images = (kb_image *)(f + 1);
-    char *at = (char *)images + table;
+    f->images = (kb_image *)at;
     if (sizes)
-        f->sizes = memcpy(at, from->sizes, sizes);
-    at += sizes;
-    for (uint32_t i = 0; i < from->n_images; i++) {
-        at += -(uintptr_t)at % ALIGN;
-        images[i] = from->images[i];
-        images[i].bytes = memcpy(at, from->images[i].bytes, from->images[i].size);
-        at += from->images[i].size;
+        f->sizes = memcpy(at + images, from->sizes, sizes);
+    f->entry = memcpy(at + images + sizes, from->entry, entry);
+    if (hold_codes(f, from, (kb_image *)at))
+        return f;
+    release(f);
+    return NULL;
+}
+
+static kb_function *add(const kb_function *from)
+{
+    kb_function *f = copy(from);
+    if (!f)
+        return NULL;
+    if (!kb_table_add(&table, &f->link)) {
+        release(f);
+        return NULL;
     }
-    f->images = images;
-    f->entry = memcpy(at, from->entry, strlen(from->entry) + 1);
-    *bytes = size;
+    n_bytes += f->size;
     return f;
 }
 
@@ -68,19 +97,17 @@ static bool equal(const kb_function *a, const kb_function *b)
     return same;
 }
 
-kb_status kb_function_get(const kb_function *from, kb_function **function, kb_error *err)
+kb_status kb_function_hold(const kb_function *from, kb_function **function, kb_error *err)
 {
     pthread_mutex_lock(&lock);
     kb_function *f = find(from->digest);
     bool differs = f && !equal(f, from);
-    size_t bytes = 0;
-    if (!f && (f = copy(from, &bytes))) {
-        f->next = functions;
-        functions = f;
-        n_bytes += bytes;
-    }
+    if (!f)
+        f = add(from);
+    if (f && !differs)
+        f->n_holds++;
     pthread_mutex_unlock(&lock);
-    *function = f;
+    *function = differs ? NULL : f;
     if (differs)
         return kb_error_set(err, KB_ALREADY_EXISTS,
                             "the image of %s differs from one of the same digest: the program is "
@@ -91,207 +118,44 @@ kb_status kb_function_get(const kb_function *from, kb_function **function, kb_er
                             from->entry);
 }
 
-/* The newest image that a device of this capability runs: of its major version, not above it. An
- * image of capability 0 holds several, of which the driver chooses. */
-static int choose_image(const kb_function *f, uint32_t cc)
+void kb_function_drop(kb_function *function)
 {
-    int best = -1;
-    for (uint32_t i = 0; i < f->n_images; i++)
-        if ((f->images[i].cc == 0 || f->images[i].cc / 10 == cc / 10) && f->images[i].cc <= cc &&
-            (best < 0 || f->images[i].cc > f->images[best].cc))
-            best = (int)i;
-    return best;
-}
-
-static kb_status choose(const kb_function *f, const kb_driver *cu, kb_cu_device device,
-                        const char *what, int *image, kb_error *err)
-{
-    int major = 0, minor = 0;
-    kb_cu_result code = cu->cuDeviceGetAttribute(&major, KB_CU_DEVICE_CC_MAJOR, device);
-    if (code == KB_CU_SUCCESS)
-        code = cu->cuDeviceGetAttribute(&minor, KB_CU_DEVICE_CC_MINOR, device);
-    if (code != KB_CU_SUCCESS)
-        return kb_driver_fail(err, cu, code, "cuDeviceGetAttribute", what);
-    *image = choose_image(f, (uint32_t)(10 * major + minor));
-    if (*image >= 0)
-        return KB_OK;
-    char there[KB_IMAGES_MAX * 8] = "";
-    for (uint32_t i = 0, n = 0; i < f->n_images && n < sizeof there - 8; i++)
-        n += (uint32_t)snprintf(there + n, sizeof there - n, "%s%u.%u", i ? ", " : "",
-                                f->images[i].cc / 10 % 100, f->images[i].cc % 10);
-    return kb_error_set(err, KB_FAILED_PRECONDITION,
-                        "%s: compiled for compute capability %s, and GPU %d has %d.%d; lower the "
-                        "program anew on this machine, or name its architecture with "
-                        "kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS",
-                        what, there, device, major, minor);
-}
-
-/* Parameters must be what launches hand over. Words lie one behind the other. */
-static kb_status check_layout(const kb_function *f, const kb_driver *cu, kb_cu_kernel kernel,
-                              const char *what, kb_error *err)
-{
-    uint32_t n = f->n_sizes ? f->n_sizes : f->n_words;
-    size_t offset, size;
-    if (!cu->cuKernelGetParamInfo)
-        return KB_OK;
-    for (uint32_t i = 0; i < n; i++) {
-        kb_cu_result code = cu->cuKernelGetParamInfo(kernel, i, &offset, &size);
-        size_t expected = f->n_sizes ? f->sizes[i] : KB_WORD_SIZE;
-        if (code != KB_CU_SUCCESS || size != expected ||
-            (f->n_sizes == 0 && offset != (size_t)KB_WORD_SIZE * i))
-            return kb_error_set(err, KB_INTERNAL,
-                                "%s: parameter %u of %s is not the word that was expected: the "
-                                "image is damaged, or of another version of kernbridge",
-                                what, i, f->entry);
+    pthread_mutex_lock(&lock);
+    bool last = --function->n_holds == 0;
+    if (last) {
+        kb_table_remove(&table, &function->link);
+        n_bytes -= function->size;
     }
-    if (cu->cuKernelGetParamInfo(kernel, n, &offset, &size) == KB_CU_SUCCESS)
-        return kb_error_set(err, KB_INTERNAL, "%s: %s takes more than the %u parameters expected",
-                            what, f->entry, n);
-    return KB_OK;
-}
-
-static kb_status load_library(kb_function *f, const kb_driver *cu, int image, const char *what,
-                              kb_error *err)
-{
-    if (f->libraries[image])
-        return KB_OK;
-    kb_cu_result code = cu->cuLibraryLoadData(&f->libraries[image], f->images[image].bytes, NULL,
-                                              NULL, 0, NULL, NULL, 0);
-    if (code == KB_CU_SUCCESS)
-        return KB_OK;
-    f->libraries[image] = NULL;
-    return kb_driver_fail(err, cu, code, "cuLibraryLoadData", what);
-}
-
-/* Under the lock. */
-static kb_status raise_shared(kb_function *f, const kb_driver *cu, kb_cu_device device,
-                              kb_cu_kernel kernel, uint32_t shared, const char *what, kb_error *err)
-{
-    _Atomic(uint32_t) *allowed = &f->loaded[device].shared;
-    if (shared <= atomic_load(allowed))
-        return KB_OK;
-    kb_cu_result code =
-        cu->cuKernelSetAttribute(KB_CU_KERNEL_MAX_DYNAMIC_SHARED, (int)shared, kernel, device);
-    if (code == KB_CU_SUCCESS) {
-        atomic_store(allowed, shared);
-        return KB_OK;
-    }
-    int limit = 0;
-    (void)cu->cuDeviceGetAttribute(&limit, KB_CU_DEVICE_MAX_SHARED_OPTIN, device);
-    kb_driver_fail(err, cu, code, "cuKernelSetAttribute", what);
-    kb_error_append(err,
-                    "; %u bytes of dynamic shared memory were asked for, GPU %d has %d a block, "
-                    "less what the kernel declares statically",
-                    shared, device, limit);
-    return err->status;
-}
-
-/* Asks for the best block, for which the kernel must be allowed what it reckons with: else the
- * driver's answer is 0. */
-static kb_status choose_block(kb_function *f, const kb_driver *cu, kb_cu_device device,
-                              kb_cu_kernel kernel, kb_cu_function function, const char *what,
-                              kb_error *err)
-{
-    int allowed = 0, min_grid = 0, block = 0;
-    kb_cu_result code =
-        cu->cuKernelGetAttribute(&allowed, KB_CU_KERNEL_MAX_DYNAMIC_SHARED, kernel, device);
-    if (code != KB_CU_SUCCESS)
-        return kb_driver_fail(err, cu, code, "cuKernelGetAttribute", what);
-    atomic_store(&f->loaded[device].shared, allowed > 0 ? (uint32_t)allowed : 0);
-    kb_status s = raise_shared(f, cu, device, kernel, f->shared, what, err);
-    if (s != KB_OK)
-        return s;
-    code = cu->cuOccupancyMaxPotentialBlockSize(&min_grid, &block, function, NULL, f->shared, 0);
-    if (code != KB_CU_SUCCESS)
-        return kb_driver_fail(err, cu, code, "cuOccupancyMaxPotentialBlockSize", what);
-    if (block <= 0)
-        return kb_error_set(err, KB_INTERNAL, "%s: no block of %s fits on GPU %d", what, f->entry,
-                            device);
-    f->loaded[device].best_block = block;
-    return KB_OK;
-}
-
-/* Loads under the lock. Getting the function of the current context makes the driver load the code
- * now, and not at the first launch, which may be inside a capture. */
-static kb_status load(kb_function *f, const kb_driver *cu, kb_cu_device device, const char *what,
-                      kb_error *err)
-{
-    int image = 0;
-    kb_status s = choose(f, cu, device, what, &image, err);
-    if (s == KB_OK)
-        s = load_library(f, cu, image, what, err);
-    if (s != KB_OK)
-        return s;
-    kb_cu_kernel kernel;
-    kb_cu_result code = cu->cuLibraryGetKernel(&kernel, f->libraries[image], f->entry);
-    if (code != KB_CU_SUCCESS)
-        return kb_driver_fail(err, cu, code, "cuLibraryGetKernel", what);
-    s = check_layout(f, cu, kernel, what, err);
-    if (s != KB_OK)
-        return s;
-    kb_cu_function function;
-    code = cu->cuKernelGetFunction(&function, kernel);
-    if (code != KB_CU_SUCCESS)
-        return kb_driver_fail(err, cu, code, "cuKernelGetFunction", what);
-    s = choose_block(f, cu, device, kernel, function, what, err);
-    if (s != KB_OK)
-        return s;
-    atomic_store_explicit(&f->loaded[device].kernel, kernel, memory_order_release);
-    n_loads++;
-    return KB_OK;
-}
-
-kb_status kb_function_load(kb_function *function, const kb_driver *cu, kb_cu_device device,
-                           const char *what, kb_cu_kernel *kernel, kb_error *err)
-{
-    *kernel = kb_function_kernel(function, device);
-    if (*kernel)
-        return KB_OK;
-    pthread_mutex_lock(&lock);
-    kb_status s = KB_OK;
-    if (!kb_function_kernel(function, device))
-        s = load(function, cu, device, what, err);
     pthread_mutex_unlock(&lock);
-    *kernel = kb_function_kernel(function, device);
-    return s;
+    if (last)
+        release(function);
 }
 
-kb_status kb_function_allow_shared(kb_function *function, const kb_driver *cu, kb_cu_device device,
-                                   uint32_t shared, const char *what, kb_error *err)
+void kb_function_count_load(void)
 {
-    if (shared <= atomic_load(&function->loaded[device].shared))
-        return KB_OK;
-    pthread_mutex_lock(&lock);
-    kb_cu_kernel kernel = kb_function_kernel(function, device);
-    kb_status s = raise_shared(function, cu, device, kernel, shared, what, err);
-    pthread_mutex_unlock(&lock);
-    return s;
+    atomic_fetch_add(&n_loads, 1);
 }
 
-void kb_function_count(size_t *known, size_t *loads, size_t *bytes)
+kb_function_stats kb_function_count(void)
 {
+    kb_function_stats stats;
     pthread_mutex_lock(&lock);
-    *known = 0;
-    for (kb_function *f = functions; f; f = f->next)
-        ++*known;
-    *loads = n_loads;
-    *bytes = n_bytes;
+    stats.functions = table.n;
+    stats.bytes = n_bytes;
     pthread_mutex_unlock(&lock);
+    stats.loads = atomic_load(&n_loads);
+    size_t bytes;
+    kb_code_count(&stats.images, &bytes);
+    stats.bytes += bytes;
+    return stats;
 }
 
 void kb_function_free_all(void)
 {
-    kb_error ignored;
-    const kb_driver *cu = kb_driver_get(&ignored);
     pthread_mutex_lock(&lock);
-    while (functions) {
-        kb_function *f = functions;
-        functions = f->next;
-        for (uint32_t i = 0; cu && i < f->n_images; i++)
-            if (f->libraries[i])
-                (void)cu->cuLibraryUnload(f->libraries[i]);
-        kb_free(f);
-    }
-    n_loads = n_bytes = 0;
+    for (kb_link *item; (item = kb_table_pop(&table));)
+        release((kb_function *)item);
+    n_bytes = 0;
     pthread_mutex_unlock(&lock);
+    atomic_store(&n_loads, 0);
 }

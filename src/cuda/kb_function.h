@@ -1,15 +1,27 @@
 /* A compiled GPU function: its images (cubins), and what loading them gave, per device.
  *
- * Functions are shared by content: two programs with the same image have the same function, loaded
- * once. They live as long as the process, since an executable or a graph may use them at any time.
- * Any thread may enter. */
+ * Functions are shared by content: programs with the same image have the same function, loaded
+ * once, and own it together; it is released with the last of them. The bytes of images are shared
+ * further (see kb_code.h).
+ *
+ * A program that could not be read, that was refused, or that was registered already releases its
+ * functions at once. A registered program is kept as long as the process, and its functions with
+ * it: a lowered module names it by its digest alone, so whoever has the module or a copy of its
+ * text may compile it later; and XLA does not report when the last executable or graph that calls
+ * it is gone. What stays is counted (kb_function_count).
+ *
+ * The table's lock is never held while the driver is called: a function has a lock of its own for
+ * that: threads that register or count functions do not wait for a load. Any thread may enter. */
 #ifndef KB_FUNCTION_H
 #define KB_FUNCTION_H
 
 #include "core/kb_error.h"
 #include "core/kb_kernel.h"
+#include "core/kb_table.h"
+#include "cuda/kb_code.h"
 #include "cuda/kb_driver.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -31,6 +43,9 @@ typedef struct kb_loaded {
 } kb_loaded;
 
 typedef struct kb_function {
+    kb_link link;
+    size_t n_holds;                 /* under the table's lock */
+    size_t size;                    /* of this block of memory */
     uint8_t digest[KB_DIGEST_SIZE]; /* of all that follows down to `images` */
     const char *entry;
     uint32_t n_words;
@@ -39,17 +54,20 @@ typedef struct kb_function {
     uint32_t shared;       /* dynamic shared memory that `best_block` reckons with */
     uint32_t n_images;
     const kb_image *images;
-    kb_cu_library libraries[KB_IMAGES_MAX]; /* under the lock */
+    kb_code *codes[KB_IMAGES_MAX]; /* of the images; a description has none */
+    pthread_mutex_t loading;       /* held while the driver loads or changes the function */
     kb_loaded loaded[KB_DEVICES_MAX];
-    struct kb_function *next;
 } kb_function;
 
-/* Gives the function of this digest, made of a copy of `from` if it is new. Loads nothing.
+/* Holds the function of this digest, made of a copy of `from` if it is new. Loads nothing.
  * KB_ALREADY_EXISTS if the digest belongs to other content. */
-kb_status kb_function_get(const kb_function *from, kb_function **function, kb_error *err);
+kb_status kb_function_hold(const kb_function *from, kb_function **function, kb_error *err);
 
-/* Loads the function for the device of the current context, once, and gives its kernel. `what`
- * names the operation. */
+/* Ends a hold. The last one frees the function; nobody may be using it. */
+void kb_function_drop(kb_function *function);
+
+/* Loads the function for the device of the current context, once, and gives its kernel. Others that
+ * ask for it meanwhile wait; after a failure each tries again. `what` names the operation. */
 kb_status kb_function_load(kb_function *function, const kb_driver *cu, kb_cu_device device,
                            const char *what, kb_cu_kernel *kernel, kb_error *err);
 
@@ -74,10 +92,19 @@ static inline kb_cu_kernel kb_function_ready(const kb_function *function, kb_cu_
                                                                                            : NULL;
 }
 
-/* Functions known, and how many kernels were loaded so far, over all devices. */
-void kb_function_count(size_t *known, size_t *loads, size_t *bytes);
+typedef struct kb_function_stats {
+    size_t functions; /* that are held */
+    size_t loads;     /* kernels loaded so far, over all devices */
+    size_t images;    /* of different content */
+    size_t bytes;     /* of functions and images */
+} kb_function_stats;
 
-/* Tests only: forgets and frees everything, unloading libraries. Nobody may be using any. */
+kb_function_stats kb_function_count(void);
+
+/* Counts a load; for kb_function_load. */
+void kb_function_count_load(void);
+
+/* Tests only: frees all functions, whoever holds them. Nobody may be using any. */
 void kb_function_free_all(void);
 
 #endif

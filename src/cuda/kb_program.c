@@ -19,12 +19,18 @@ enum {
     THREADS_MAX = 1024,
 };
 
+/* What a kernel's steps point to. It lies in its own arena. */
+typedef struct contents {
+    kb_arena *arena;
+    uint32_t n_functions;
+    kb_function **functions; /* held */
+} contents;
+
 typedef struct program {
     kb_reader from;
     kb_arena *arena;
     kb_kernel *kernel;
-    uint32_t n_functions;
-    kb_function **functions;
+    contents *contents;
     bool callbacks;
     bool no_memory;
     const char *wrong; /* the first thing that does not hold */
@@ -155,7 +161,7 @@ static kb_function *read_function(program *p, kb_error *err)
     }
     f.images = images;
     kb_function *function = NULL;
-    kb_status s = p->from.failed ? KB_OK : kb_function_get(&f, &function, err);
+    kb_status s = p->from.failed ? KB_OK : kb_function_hold(&f, &function, err);
     p->no_memory |= s == KB_RESOURCE_EXHAUSTED;
     expect(p, s == KB_OK, "an image");
     return function;
@@ -163,10 +169,13 @@ static kb_function *read_function(program *p, kb_error *err)
 
 static void read_functions(program *p, kb_error *err)
 {
-    p->n_functions = kb_read_count(&p->from, FUNCTION_SIZE);
-    p->functions = take(p, p->n_functions + 1, sizeof(kb_function *)); // NOLINT: of pointers
-    for (uint32_t i = 0; !p->from.failed && i < p->n_functions; i++)
-        p->functions[i] = read_function(p, err);
+    contents *c = p->contents;
+    uint32_t n = kb_read_count(&p->from, FUNCTION_SIZE);
+    c->functions = take(p, (size_t)n + 1, sizeof(kb_function *)); // NOLINT: of pointers
+    for (uint32_t i = 0; !p->from.failed && i < n; i++) {
+        c->functions[i] = read_function(p, err);
+        c->n_functions += c->functions[i] != NULL;
+    }
 }
 
 static void read_word(program *p, kb_word *word)
@@ -202,7 +211,7 @@ static const kb_launch_step *read_launch(program *p, bool wide)
     if (!step)
         return NULL;
     uint32_t function = kb_read_u32(&p->from);
-    expect(p, function < p->n_functions, "a function");
+    expect(p, function < p->contents->n_functions, "a function");
     for (int i = 0; i < 3; i++)
         step->grid[i] = read_value(p);
     read_triple(p, step->block, THREADS_MAX, "a block");
@@ -227,7 +236,7 @@ static const kb_launch_step *read_launch(program *p, bool wide)
     step->zeroed = zeroed;
     if (p->from.failed)
         return NULL;
-    step->function = p->functions[function];
+    step->function = p->contents->functions[function];
     expect(p, step->function->n_words == step->n_words, "a number of parameters");
     return step;
 }
@@ -303,9 +312,12 @@ static void read_steps(program *p)
     expect(p, p->from.left == 0, "its end");
 }
 
-static void free_arena(void *arena)
+static void free_contents(void *owner)
 {
-    kb_arena_free(arena);
+    contents *c = owner;
+    for (uint32_t i = 0; i < c->n_functions; i++)
+        kb_function_drop(c->functions[i]);
+    kb_arena_free(c->arena);
 }
 
 static kb_status read_all(program *p, kb_error *err)
@@ -331,7 +343,7 @@ static kb_status read_all(program *p, kb_error *err)
 kb_status kb_program_read(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
                           bool callbacks, kb_kernel *kernel, kb_error *err)
 {
-    *kernel = (kb_kernel){.free_owner = free_arena};
+    *kernel = (kb_kernel){.free_owner = free_contents};
     memcpy(kernel->digest, digest, KB_DIGEST_SIZE);
     program p = {
         .from = kb_reader_of(bytes, size),
@@ -339,11 +351,18 @@ kb_status kb_program_read(const void *bytes, size_t size, const uint8_t digest[K
         .kernel = kernel,
         .callbacks = callbacks,
     };
-    if (!p.arena)
+    p.contents = p.arena ? kb_arena_take(p.arena, 1, sizeof *p.contents) : NULL;
+    if (!p.contents) {
+        if (p.arena)
+            kb_arena_free(p.arena);
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a kernel's program");
-    kernel->owner = p.arena;
+    }
+    p.contents->arena = p.arena;
+    kernel->owner = p.contents;
     kb_status s = read_all(&p, err);
     if (s != KB_OK)
-        kb_arena_free(p.arena);
+        free_contents(p.contents);
+    else
+        kernel->bytes = kb_arena_bytes(p.arena);
     return s;
 }

@@ -2,20 +2,21 @@
 #include "hostcuda/kb_hostcuda.h"
 
 #include "core/kb_memory.h"
+#include "core/kb_table.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
 typedef struct known {
+    kb_link link;
     char digest[KB_HOSTCUDA_DIGEST];
     kb_hostcuda_code code;
-    struct known *next;
 } known;
 
 static _Atomic(kb_hostcuda_compiler *) compiler;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static known *codes; /* under the lock; never freed */
+static kb_table codes; /* of known, under the lock; never freed */
 
 void kb_hostcuda_set_compiler(kb_hostcuda_compiler *given)
 {
@@ -25,10 +26,14 @@ void kb_hostcuda_set_compiler(kb_hostcuda_compiler *given)
 const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST])
 {
     const kb_hostcuda_code *found = NULL;
+    uint64_t hash = kb_table_hash(digest, KB_HOSTCUDA_DIGEST);
     pthread_mutex_lock(&lock);
-    for (known *c = codes; c && !found; c = c->next)
+    kb_link *at = NULL;
+    while (!found && (at = kb_table_find(&codes, hash, at))) {
+        const known *c = (const known *)at;
         if (memcmp(c->digest, digest, sizeof c->digest) == 0)
             found = &c->code;
+    }
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -46,11 +51,14 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
     memcpy(c->digest, digest, sizeof c->digest);
     c->code = *code;
+    c->link.hash = kb_table_hash(digest, KB_HOSTCUDA_DIGEST);
     pthread_mutex_lock(&lock);
-    c->next = codes;
-    codes = c;
+    bool added = kb_table_add(&codes, &c->link);
     pthread_mutex_unlock(&lock);
-    return KB_OK;
+    if (added)
+        return KB_OK;
+    kb_free(c);
+    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
 }
 
 kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_error *err)

@@ -42,8 +42,9 @@ typedef struct kb_hostcuda_code {
 /* An image is a text that begins with the digest of the rest and ends in NUL. */
 enum { KB_HOSTCUDA_DIGEST = 64 }; /* hexadecimal digits */
 
-/* Makes the machine code of an image known, which lives as long as the process. KB_ALREADY_EXISTS
- * does not happen: the first code of a digest stays. */
+/* Makes the machine code of an image known, which lives as long as the process. Where the digest
+ * has code already, the new code is found from then on, and what was loaded keeps the old one.
+ * KB_RESOURCE_EXHAUSTED is the only failure. */
 kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcuda_code *code,
                           kb_error *err);
 

@@ -221,5 +221,6 @@ kb_status kb_source_plan(const kb_source_step *step, const size_t *sizes, kb_ker
     kernel->plan = (kb_plan){.n_steps = 1, .steps = plan_step};
     kernel->owner = own;
     kernel->free_owner = kb_free;
+    kernel->bytes = head + slots;
     return KB_OK;
 }

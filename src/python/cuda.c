@@ -248,14 +248,24 @@ static PyObject *captures(PyObject *self, PyObject *unused)
 }
 
 PyDoc_STRVAR(function_stats_doc, "function_stats()\n--\n\n"
-                                 "(functions, loads, bytes) of GPU code in this process.");
+                                 "(functions, loads, bytes, images of different content) of GPU "
+                                 "code in this process.");
 
 static PyObject *function_stats(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    size_t known, loads, bytes;
-    kb_function_count(&known, &loads, &bytes);
-    return Py_BuildValue("nnn", (Py_ssize_t)known, (Py_ssize_t)loads, (Py_ssize_t)bytes);
+    kb_function_stats stats = kb_function_count();
+    return Py_BuildValue("nnnn", (Py_ssize_t)stats.functions, (Py_ssize_t)stats.loads,
+                         (Py_ssize_t)stats.bytes, (Py_ssize_t)stats.images);
+}
+
+PyDoc_STRVAR(host_threads_kept_doc, "host_threads_kept()\n--\n\n"
+                                    "Threads of CUDA on the CPU whose stacks wait for use.");
+
+static PyObject *host_threads_kept(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyLong_FromUnsignedLong(kb_block_kept());
 }
 
 static PyMethodDef methods[] = {
@@ -271,6 +281,7 @@ static PyMethodDef methods[] = {
     {"set_debug", set_debug, METH_VARARGS, set_debug_doc},
     {"captures", captures, METH_NOARGS, captures_doc},
     {"function_stats", function_stats, METH_NOARGS, function_stats_doc},
+    {"host_threads_kept", host_threads_kept, METH_NOARGS, host_threads_kept_doc},
     {NULL, NULL, 0, NULL},
 };
 

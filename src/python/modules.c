@@ -1,4 +1,5 @@
-/* Owns the conversion of arguments between Python and src/source, the scanner excepted. */
+/* Owns the functions of `_core` for modules of C, C++ and CUDA source: their loading, the slots of
+ * their functions, and the compilation of CUDA source. */
 #include "python/modules.h"
 
 #include "core/kb_memory.h"

@@ -49,7 +49,7 @@ kb_function *gpu_function(const char *entry, uint32_t n_words)
     sample_digest(from.digest, id);
     kb_function *function = NULL;
     kb_error err;
-    if (!CHECK_INT(kb_function_get(&from, &function, &err), KB_OK))
+    if (!CHECK_INT(kb_function_hold(&from, &function, &err), KB_OK))
         abort();
     return function;
 }

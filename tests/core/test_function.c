@@ -9,17 +9,15 @@ static const kb_driver *cu;
 
 static size_t known(void)
 {
-    size_t functions, loads, bytes;
-    kb_function_count(&functions, &loads, &bytes);
-    CHECK((bytes > 0) == (functions > 0));
-    return functions;
+    kb_function_stats stats = kb_function_count();
+    CHECK((stats.bytes > 0) == (stats.functions > 0));
+    CHECK((stats.images > 0) == (stats.functions > 0));
+    return stats.functions;
 }
 
 static size_t loaded(void)
 {
-    size_t functions, loads, bytes;
-    kb_function_count(&functions, &loads, &bytes);
-    return loads;
+    return kb_function_count().loads;
 }
 
 static void start_anew(void)
@@ -60,7 +58,7 @@ static void test_once_a_device(void)
 static kb_status get(kb_function *from, kb_function **f, kb_error *err)
 {
     *f = NULL;
-    return kb_function_get(from, f, err);
+    return kb_function_hold(from, f, err);
 }
 
 /* The same content is the same function; any difference under one digest is refused. */
@@ -130,7 +128,7 @@ static void test_image_choice(void)
         int n = cases[i].image; /* the words of the image that must be taken */
         kb_function from = {.entry = "k", .n_words = (uint32_t)n, .n_images = 5, .images = images};
         sample_digest(from.digest, i);
-        CHECK_INT(kb_function_get(&from, &f, &err), KB_OK);
+        CHECK_INT(kb_function_hold(&from, &f, &err), KB_OK);
         fake_cuda_set_cc(0, cases[i].cc);
         if (!CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK))
             fprintf(stderr, "compute capability %d: %s\n", cases[i].cc, err.message);
@@ -172,7 +170,7 @@ static void test_no_image_lists_all(void)
     for (uint32_t i = 0; i < KB_IMAGES_MAX; i++)
         images[i] = (kb_image){i % 2 ? UINT32_MAX - i : 100 + i, "FAKE k 0\n", 9};
     sample_digest(from.digest, 1);
-    CHECK_INT(kb_function_get(&from, &f, &err), KB_OK);
+    CHECK_INT(kb_function_hold(&from, &f, &err), KB_OK);
     CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_FAILED_PRECONDITION);
     CHECK_HAS(err.message, "10.0, ");
     CHECK_HAS(err.message, ", 10.8, ");
@@ -214,7 +212,7 @@ static kb_function *function_of(const char *image, uint32_t shared)
     kb_function from = {.entry = "k", .shared = shared, .n_images = 1, .images = &images};
     kb_function *f = NULL;
     kb_error err;
-    CHECK_INT(kb_function_get(&from, &f, &err), KB_OK);
+    CHECK_INT(kb_function_hold(&from, &f, &err), KB_OK);
     return f;
 }
 

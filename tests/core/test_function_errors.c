@@ -29,7 +29,6 @@ static void test_each_call(void)
             kb_error err;
             kb_cu_kernel kernel = (kb_cu_kernel)1;
             char text[128];
-            size_t functions, loads, bytes;
             start_anew();
             kb_function *f = gpu_function("k", 3);
             fake_cuda_fail(calls[i].function, calls[i].nth, codes[c]);
@@ -40,8 +39,7 @@ static void test_each_call(void)
             CHECK_HAS(err.message, text);
             CHECK_PTR(kernel, NULL);
             CHECK_PTR(kb_function_kernel(f, 0), NULL);
-            kb_function_count(&functions, &loads, &bytes);
-            CHECK_INT(loads, 0);
+            CHECK_INT(kb_function_count().loads, 0);
             CHECK_INT(kb_function_load(f, cu, 0, "the operation", &kernel, &err), KB_OK);
             CHECK(kernel && kb_function_kernel(f, 0) == kernel);
             CHECK_INT(fake_cuda_n_libraries(), 1); /* loaded once, also after a failure behind it */
@@ -92,7 +90,7 @@ static void test_layout(void)
         kb_error err;
         start_anew();
         sample_digest(from.digest, i);
-        CHECK_INT(kb_function_get(&from, &f, &err), KB_OK);
+        CHECK_INT(kb_function_hold(&from, &f, &err), KB_OK);
         kb_status s = kb_function_load(f, cu, 0, "op", &kernel, &err);
         CHECK_INT(s, cases[i].text ? KB_INTERNAL : KB_OK);
         CHECK((kernel == NULL) == (cases[i].text != NULL));

@@ -22,7 +22,7 @@ static kb_function *function_of(const char *entry, const char *image, uint32_t n
     kb_function *function = NULL;
     kb_error err;
     sample_digest(from.digest, (uint64_t)(uintptr_t)entry & 0xffffffff);
-    CHECK_INT(kb_function_get(&from, &function, &err), KB_OK);
+    CHECK_INT(kb_function_hold(&from, &function, &err), KB_OK);
     return function;
 }
 

@@ -1,0 +1,103 @@
+/* Proves that a table finds each item by its hash, whatever its size, also where hashes are equal
+ * and where there is no memory to grow. */
+#include "core/kb_table.h"
+
+#include "core/kb_memory.h"
+#include "kb_test.h"
+
+enum { N = 1000 };
+
+typedef struct item {
+    kb_link link;
+    int number;
+} item;
+
+static item items[N];
+
+static uint64_t hash_of(int i)
+{
+    return (uint64_t)(i / 2) << 32; /* two items for each hash */
+}
+
+static int find(const kb_table *table, int number)
+{
+    int n = 0;
+    for (kb_link *at = NULL; (at = kb_table_find(table, hash_of(number), at));)
+        n += ((item *)at)->number == number;
+    return n;
+}
+
+static void check_items(kb_table *table)
+{
+    for (int i = 0; i < N; i++) {
+        CHECK_INT(find(table, i), 0);
+        items[i] = (item){{NULL, hash_of(i)}, i};
+        CHECK(kb_table_add(table, &items[i].link));
+        CHECK_PTR(kb_table_find(table, hash_of(i), NULL), &items[i].link); /* the newest */
+    }
+    CHECK_INT(table->n, N);
+    for (int i = 1; i < N; i += 2)
+        CHECK_PTR(kb_table_find(table, hash_of(i), NULL), &items[i].link);
+    for (int i = 0; i < N; i++)
+        CHECK_INT(find(table, i), 1);
+    for (int i = 0; i < N; i += 3)
+        kb_table_remove(table, &items[i].link);
+    for (int i = 0; i < N; i++)
+        CHECK_INT(find(table, i), i % 3 != 0);
+    int popped = 0;
+    for (kb_link *at; (at = kb_table_pop(table)); popped++)
+        CHECK_INT(find(table, ((item *)at)->number), 0);
+    CHECK_INT(popped, N - (N + 2) / 3);
+    CHECK_INT(table->n, 0);
+    CHECK_INT(table->capacity, 0);
+}
+
+static void test_items(void)
+{
+    kb_table table = {0};
+    check_items(&table);
+    check_items(&table); /* again, as one that is new */
+}
+
+static void test_no_memory(void)
+{
+    kb_table table = {0};
+    items[0] = (item){{NULL, 0}, 0};
+    kb_memory_fail_nth(1);
+    CHECK(!kb_table_add(&table, &items[0].link));
+    CHECK_INT(find(&table, 0), 0);
+    for (int i = 0; i < N; i++) {
+        items[i] = (item){{NULL, hash_of(i)}, i};
+        kb_memory_fail_nth(i > 0); /* it cannot grow */
+        CHECK(kb_table_add(&table, &items[i].link));
+    }
+    kb_memory_fail_nth(0);
+    for (int i = 0; i < N; i++)
+        CHECK_INT(find(&table, i), 1);
+    while (kb_table_pop(&table))
+        ;
+}
+
+/* Each byte and the size count. */
+static void test_hash(void)
+{
+    unsigned char bytes[64] = {0};
+    for (size_t size = 0; size < sizeof bytes; size++) {
+        uint64_t hash = kb_table_hash(bytes, size);
+        CHECK(hash != kb_table_hash(bytes, size + 1));
+        for (size_t i = 0; i < size; i++) {
+            bytes[i] = 1;
+            CHECK(hash != kb_table_hash(bytes, size));
+            bytes[i] = 0;
+        }
+        CHECK(hash == kb_table_hash(bytes, size));
+    }
+}
+
+int main(void)
+{
+    test_items();
+    test_no_memory();
+    test_hash();
+    return kb_test_end("test_table");
+}
