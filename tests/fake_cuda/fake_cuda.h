@@ -111,7 +111,7 @@ FAKE_CUDA_EXPORT void *fake_cuda_context(int device);
 FAKE_CUDA_EXPORT void *fake_cuda_stream_create(int device);
 
 /* Until the reset the NULL stream is this one: calls on XLA's CPU platform come without a stream,
- * and the default one cannot be captured. */
+ * and the default one cannot be captured. Where no context is current, it is that stream's. */
 FAKE_CUDA_EXPORT void fake_cuda_stand_in(void *stream);
 
 /* Whether the device's primary context is active, as if somebody had retained it; FAKE_CUDA_ACTIVE

@@ -225,8 +225,10 @@ static stream *find_stream(const void *handle)
 /* The device of a stream; -1 for a handle that is none. */
 static int device_of(const void *handle)
 {
+    if (is_default(handle) && current_context())
+        return current_context()->device;
     if (is_default(handle))
-        return current_context() ? current_context()->device : 0;
+        return !handle && state.stand_in ? state.stand_in->device : 0;
     const stream *s = find_stream(handle);
     return s ? s->device : -1;
 }

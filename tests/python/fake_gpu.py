@@ -192,6 +192,12 @@ class FakeDriver:
         assert self.library.fake_cuda_capture_end(stream) == 0
         self.library.fake_cuda_stand_in(None)
 
+    def use_device(self, device: int) -> None:
+        """Calls from now on are for this GPU."""
+        self.library.fake_cuda_stream_create.restype = ctypes.c_void_p
+        stream = self.library.fake_cuda_stream_create(device)
+        self.library.fake_cuda_stand_in(ctypes.c_void_p(stream))
+
     @property
     def fault_text(self) -> str:
         """What the last fault of a kernel was."""

@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import inspect
+import os
 import warnings
 
 import jax
@@ -93,3 +94,46 @@ def test_counts_are_documented_and_grow():
         assert f"{field.name} : int" in documented
     assert kernbridge.cache.get_cache_dir is kernbridge.get_cache_dir
     assert kernbridge.cache.clear_cache is kernbridge.clear_cache
+
+
+@pytest.mark.usefixtures("gpu")
+def test_operations_of_the_same_content_hold_one_function():
+    before = counts()
+    for _ in range(100):
+        jax.jit(kernbridge.numba_cuda_kernel(make(5000), OUT, launch_dims=4)).lower(OUT)
+    after = counts()
+    assert after.cuda_functions == before.cuda_functions
+    assert after.cuda_function_bytes == before.cuda_function_bytes
+    assert after.kernels == before.kernels + 1  # what was lowered may be compiled at any time
+    assert after.gpu_functions == before.gpu_functions + 1
+    assert after.gpu_images == before.gpu_images + 1
+    assert 0 < after.gpu_bytes - before.gpu_bytes < 100_000
+    assert after.gpu_loads == before.gpu_loads  # nothing was compiled by XLA
+
+
+@pytest.mark.usefixtures("gpu")
+def test_operations_with_the_same_machine_code_hold_one_image():
+    before = counts()
+    kernel = make(6000)
+    for n in range(1, 21):
+        jax.jit(kernbridge.numba_cuda_kernel(kernel, OUT, launch_dims=n)).lower(OUT)
+    after = counts()
+    assert after.kernels == before.kernels + 20
+    assert after.gpu_images == before.gpu_images + 1
+
+
+@pytest.mark.usefixtures("gpu")
+def test_stacks_of_cuda_threads_on_the_cpu_are_bounded():
+    @cuda.jit
+    def reverse(x, out):
+        shared = cuda.shared.array(64, np.float32)
+        i = cuda.threadIdx.x
+        shared[i] = x[i]
+        cuda.syncthreads()
+        out[i] = shared[63 - i]
+
+    op = kernbridge.numba_cuda_kernel(reverse, S((64,), jnp.float32), grid=1, block=64)
+    x = jnp.arange(64, dtype=jnp.float32)
+    np.testing.assert_array_equal(op(x), x[::-1])
+    kept = kernbridge.cache.stats().cuda_on_cpu_threads
+    assert 64 <= kept <= 1024 * os.cpu_count()
