@@ -36,7 +36,7 @@ static kb_code *find(uint64_t hash, const void *bytes, size_t size)
 
 static kb_code *add(uint64_t hash, const void *bytes, size_t size)
 {
-    kb_code *c = kb_calloc(1, sizeof *c + size);
+    kb_code *c = kb_calloc(1, sizeof *c + size + 1); /* a NUL ends images that are text */
     if (!c || pthread_mutex_init(&c->loading, NULL) != 0) {
         kb_free(c);
         return NULL;

@@ -45,6 +45,7 @@ static void test_last_holder(void)
     CHECK_PTR(again, f);
     CHECK_PTR(other->images[0].bytes, f->images[0].bytes);
     CHECK_INT((uintptr_t)f->images[0].bytes % 16, 0);
+    CHECK_INT(((const char *)f->images[0].bytes)[f->images[0].size], 0);
     check_count(3, 2);
     size_t bytes = kb_function_count().bytes;
     CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
