@@ -52,8 +52,30 @@ static void test_within_bounds(void)
                "::f arg:x ret:y");
 }
 
+/* A macro's name within what it makes is a name like others, also where it is written as an
+ * argument of a macro that is called afterwards. */
+static void test_painted(void)
+{
+    CHECK_SCAN("#define ID(x) x\n#define f ID(f)\n// @BE f\n"
+               "void f(const BE::Tensor x, BE::Tensor y) {}\n",
+               "::f arg:x ret:y");
+    CHECK_SCAN("#define ID(x) x\n#define x ID(x)\n// @BE f\n"
+               "void f(const BE::Tensor ID(x), BE::Tensor y) {}\n",
+               "::f arg:x ret:y");
+}
+
+/* A call that nothing closes is no call, and neither is any behind it: each is looked for once. */
+static void test_unclosed(void)
+{
+    CHECK_REFUSED("#define F(x) x\n// @BE f\nF(;\n"
+                  "void f(const BE::Tensor x, BE::Tensor y, float F(a));\n",
+                  "f: parameter 3 is `float F(a)`");
+}
+
 int main(void)
 {
+    test_painted();
+    test_unclosed();
     check_bounded("");
     check_bounded(";");
     test_within_bounds();

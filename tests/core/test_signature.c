@@ -17,6 +17,23 @@ static void test_namespaces(void)
     CHECK_SCAN("// @BE f\nusing namespace a; namespace c = d; void f(" T ") {}", "::f" FOUND);
 }
 
+/* Attributes of a namespace are no part of its path, whatever brackets they have. */
+static void test_attributes_of_namespaces(void)
+{
+    CHECK_SCAN("// @BE f\nnamespace [[deprecated(\"x\")]] a { void f(" T ") {} }", "::a::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace [[x(1)]] a [[y]] { void f(" T ") {} }", "::a::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace __attribute__((x(b))) a { void f(" T ") {} }", "::a::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace ) a { void f(" T ") {} }", "::a::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace ]] a { void f(" T ") {} }", "::a::f" FOUND);
+}
+
+/* A parenthesis that nothing closes ends with its declaration, or with its scope. */
+static void test_open_parentheses(void)
+{
+    CHECK_SCAN("// @BE f\nint x = (1; namespace a { void f(" T ") {} }", "::a::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace b { MAKE( } namespace a { void f(" T ") {} }", "::a::f" FOUND);
+}
+
 static void test_which(void)
 {
     CHECK_SCAN(
@@ -143,6 +160,8 @@ static void test_size(void)
 int main(void)
 {
     test_namespaces();
+    test_attributes_of_namespaces();
+    test_open_parentheses();
     test_which();
     test_parameters();
     test_macros();
