@@ -13,9 +13,9 @@ struct kb_code {
     kb_link link; /* under the table's lock */
     size_t n_holds;
     size_t size;
-    pthread_mutex_t loading; /* held while the driver loads */
-    kb_cu_library library;   /* under it; NULL until loaded */
-    const kb_driver *driver; /* that has loaded it */
+    pthread_mutex_t loading;                       /* held while the driver loads */
+    kb_cu_library library;                         /* under it; NULL until loaded */
+    kb_cu_result (*unload)(kb_cu_library library); /* of the driver that has loaded it */
     alignas(16) char bytes[];
 };
 
@@ -80,7 +80,7 @@ void kb_code_drop(kb_code *code)
     if (!last)
         return;
     if (code->library)
-        (void)code->driver->cuLibraryUnload(code->library);
+        (void)code->unload(code->library);
     pthread_mutex_destroy(&code->loading);
     kb_free(code);
 }
@@ -99,7 +99,7 @@ kb_status kb_code_load(kb_code *code, const kb_driver *cu, const char *what, kb_
         result = cu->cuLibraryLoadData(&code->library, code->bytes, NULL, NULL, 0, NULL, NULL, 0);
         if (result != KB_CU_SUCCESS)
             code->library = NULL;
-        code->driver = cu;
+        code->unload = cu->cuLibraryUnload;
     }
     *library = code->library;
     pthread_mutex_unlock(&code->loading);
