@@ -290,7 +290,7 @@ def _compile_once(
     symbol: str,
 ) -> Any:
     from kernbridge import _cuda_entry, _cuda_on_cpu, _lift_imports, _numba_readonly
-    from kernbridge._numba_cuda_inside import cuda
+    from kernbridge._numba_cuda_inside import check_kernel, cuda
     from kernbridge._numba_inside import types
 
     options = dict(kernel.targetoptions)
@@ -313,6 +313,7 @@ def _compile_once(
         options["lineinfo"] = True
     with _compiling_for(LIKE_HOST if for_host else architecture), without_nvvm, asking:
         compiled = _kernel_class()(entry, words, **options)
+        check_kernel(compiled)
         (overload,) = device.overloads.values()
         may_write = _numba_readonly.may_write_on_gpu(device, overload)
     if overload.signature.return_type != types.none:

@@ -192,7 +192,7 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
 
     That is seen before the kernel is in the loops over threads, in the form that NVVM gives it.
     """
-    import llvmlite.binding as llvm
+    from kernbridge._llvmlite_inside import binding as llvm
 
     features = llvm.get_host_cpu_features()
     if not (features.get("fma") or machine.triple.startswith("aarch64")):

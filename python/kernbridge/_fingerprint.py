@@ -210,6 +210,9 @@ class _Walk:
             if kind is not list:
                 self.unordered(value, path)
         elif "DUFunc" in family:
+            from kernbridge import _numba_inside
+
+            _numba_inside.check_ufunc(value)
             signatures = list(value.types) if value._frozen else None
             self.items("dufunc", (value._dispatcher, value.identity, signatures), path)
         elif is_dispatcher(value):

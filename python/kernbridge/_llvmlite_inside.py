@@ -23,6 +23,7 @@ NAMES = (
     "llvmlite.ir.IRBuilder",
     "llvmlite.ir.IntType",
     "llvmlite.ir.LiteralStructType",
+    "llvmlite.ir.Value",
     "llvmlite.ir.VoidType",
 )
 CUDA_ON_CPU_NAMES = (  # since llvmlite 0.44

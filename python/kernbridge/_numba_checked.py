@@ -15,13 +15,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba.core import cgutils, config, dispatcher, lowering, types
-from numba.core import ir as numba_ir
-from numba.core.caching import NullCache
-from numba.core.compiler_lock import global_compiler_lock
-
 from kernbridge._numba_errors import OutOfBounds
+from kernbridge._numba_inside import (
+    NullCache,
+    cgutils,
+    config,
+    dispatcher,
+    global_compiler_lock,
+    lowering,
+    numba,
+    types,
+)
+from kernbridge._numba_inside import ir as numba_ir
 from kernbridge._numba_lines import lowerings, noting_lines
 
 _NUMBA = str(Path(numba.__file__).parent)

@@ -14,9 +14,10 @@ from numba import cuda
 from kernbridge import _versions
 
 NAMES = (
+    "numba.cuda.cgutils._StructProxy._getvalue",
     "numba.cuda.cgutils.alloca_once_value",
     "numba.cuda.cgutils.do_boundscheck",
-    "numba.cuda.cgutils.get_item_pointer",
+    "numba.cuda.cgutils.get_item_pointer2",
     "numba.cuda.cgutils.get_null_value",
     "numba.cuda.cgutils.get_or_insert_function",
     "numba.cuda.cgutils.pack_array",
@@ -49,6 +50,7 @@ NAMES = (
     "numba.cuda.target.CUDATargetContext.enable_boundscheck",
 )
 OF_DISPATCHERS = ("overloads", "py_func", "targetoptions")
+OF_KERNELS = ("_codelibrary._entry_name", "_codelibrary._llvm_strs")
 
 
 def check() -> None:
@@ -59,6 +61,11 @@ def check() -> None:
 def check_dispatcher(kernel: Any) -> None:
     """Raise UnknownVersionError if a dispatcher lacks attributes."""
     _versions.look_up_attributes("Numba-CUDA", kernel, OF_DISPATCHERS)
+
+
+def check_kernel(compiled: Any) -> None:
+    """Raise UnknownVersionError if a compiled kernel lacks attributes."""
+    _versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)
 
 
 if importlib.util.find_spec("numba_cuda") is None:

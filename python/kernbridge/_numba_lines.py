@@ -18,10 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numba
-from llvmlite import ir
-from numba.core import callconv, lowering
-
+from kernbridge._llvmlite_inside import ir
+from kernbridge._numba_inside import callconv, lowering, numba
 from kernbridge._numba_places import Place, note
 
 _STATUS = ir.IntType(32)

@@ -14,10 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from llvmlite import ir
-from numba.core import callconv, cgutils
-from numba.np.ufunc import wrappers
-from numba.parfors import parfor_lowering
+from kernbridge._llvmlite_inside import ir
+from kernbridge._numba_inside import callconv, cgutils, check_codegen, parfor_lowering, wrappers
 
 _STATUS = ir.IntType(32)
 _RECORD = ir.LiteralStructType([_STATUS, callconv.excinfo_ptr_t])
@@ -43,6 +41,7 @@ loops: list[Any] = []  # compile results of the loop bodies that were lowered la
 
 def set_environments(codegen: Any, compiled: Sequence[Any], context: Any) -> None:
     """Give loop bodies the environment that exceptions with values need; Numba gives them none."""
+    check_codegen(codegen)
     for body in compiled:
         name = context.get_env_name(body.fndesc)
         if codegen._engine.get_global_value_address(name):

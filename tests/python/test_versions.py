@@ -3,6 +3,7 @@
 import ast
 import importlib
 import threading
+import types
 from importlib import metadata
 from pathlib import Path
 
@@ -230,7 +231,7 @@ def test_one_module_for_each_package_imports_its_names():
                 package = module.split(".")[0]
                 if package not in ("jax", "numba", "llvmlite"):
                     continue
-                if module not in promised and module != "jax.lax":
+                if module not in promised and not module.startswith(("jax.lax", "jax.tree_util")):
                     offending.append(f"{path.name}: {module}")
     assert not offending
 
@@ -239,14 +240,20 @@ def test_one_module_for_each_package_imports_its_names():
 def test_what_modules_use_of_numba_is_looked_up():
     """Every attribute of a module that an _inside module hands out is one of its names."""
     handed = {
-        "_numba_inside": ({"compiler", "errors", "serialize", "ir", "types"}, _numba_inside.NAMES),
-        "_numba_cuda_inside": (
-            {"cgutils", "codegen", "cudaimpl", "dispatcher", "driver", "numpy_support", "nvrtc"}
-            | {"nvvm", "target"},
-            _numba_cuda_inside.NAMES,
-        ),
-        "_llvmlite_inside": ({"binding", "ir"}, PACKAGES["llvmlite"]),
-        "_jax_inside": ({"ad", "batching", "mlir"}, _jax_inside.NAMES),
+        inside.__name__.rsplit(".", 1)[1]: (
+            {
+                name: getattr(inside, name).__name__.rsplit(".", 1)[-1]
+                for name in set(inside.__all__) - {"cuda", "numba"}  # which are public
+                if isinstance(getattr(inside, name), types.ModuleType)
+            },
+            names,
+        )
+        for inside, names in [
+            (_numba_inside, _numba_inside.NAMES),
+            (_numba_cuda_inside, _numba_cuda_inside.NAMES),
+            (_llvmlite_inside, PACKAGES["llvmlite"]),
+            (_jax_inside, _jax_inside.NAMES),
+        ]
     }
     unlisted = []
     for path in Path(kernbridge.__file__).parent.glob("*.py"):
@@ -257,7 +264,7 @@ def test_what_modules_use_of_numba_is_looked_up():
                 modules, names = handed[node.module.rsplit(".", 1)[1]]
                 for alias in node.names:
                     if alias.name in modules:
-                        local[alias.asname or alias.name] = alias.name, names
+                        local[alias.asname or alias.name] = modules[alias.name], names
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 module, names = local.get(node.value.id, (None, ()))
@@ -265,6 +272,36 @@ def test_what_modules_use_of_numba_is_looked_up():
                 if module and not any(tail in f".{name}" for name in names):
                     unlisted.append(f"{path.name}: {module}.{node.attr}")
     assert not unlisted
+
+
+@pytest.mark.once
+def test_private_attributes_of_other_packages_are_looked_up():
+    """Every private attribute that kernbridge does not define itself is part of a listed name."""
+    listed = {part for _, name in ALL for part in name.split(".")}
+    for names in (
+        _numba_inside.OF_DISPATCHERS,
+        _numba_inside.OF_CODEGEN,
+        _numba_inside.OF_UFUNCS,
+        _numba_cuda_inside.OF_KERNELS,
+    ):
+        listed |= {part for name in names for part in name.split(".")}
+    listed |= {"_asdict", "_fields", "_getframe", "_replace"}  # of Python, documented
+    defined, used = set(), set()
+    for path in Path(kernbridge.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                defined.add(node.name)
+            elif isinstance(node, ast.alias):
+                defined.add((node.asname or node.name).rsplit(".", 1)[-1])
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                defined.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                if own and isinstance(node.ctx, ast.Store):
+                    defined.add(node.attr)
+                elif not own and node.attr.startswith("_") and not node.attr.endswith("__"):
+                    used.add((node.attr, path.name))
+    assert not {(name, file) for name, file in used if name not in listed | defined}
 
 
 @pytest.mark.once
