@@ -142,12 +142,18 @@ def link(item: Any) -> Any:
 
 
 def loads(steps: list[dis.Instruction], cells: Mapping[str, Any]) -> set[tuple[str, ...]]:
-    """Chains such as ("global", "np", "linalg", "norm"), as far as attributes follow directly."""
+    """Chains such as ("global", "np", "linalg", "norm"), as far as attributes follow directly.
+
+    Names that nobody can write, such as the ``@pytest_ar`` that pytest puts into an ``assert``, are
+    not part of them: they lead into the tool that rewrote the code.
+    """
     found = set()
     for i, step in enumerate(steps):
         if not step.opname.startswith("LOAD_") or step.opname == "LOAD_CLOSURE":
             continue
         if step.opcode in _HAS_NAME and ("GLOBAL" in step.opname or step.opname == "LOAD_NAME"):
+            if step.argval.startswith("@"):
+                continue
             chain = ["global", step.argval]
         elif step.opcode in _HAS_FREE and step.argval in cells:
             chain = ["cell", step.argval]

@@ -269,19 +269,20 @@ class _Walk:
 
     def follow(self) -> None:
         """Add what code might read by name of the modules and classes that it holds."""
-        done: set[tuple[int, str]] = set()
-        while more := [
-            (path, name, holder)
-            for path, holder in list(self.holders.values())
-            for name in sorted(self.names)
-            if (id(holder), name) not in done
-        ]:
-            for path, name, holder in more:
-                done.add((id(holder), name))
+        done: dict[int, set[str]] = {}
+        growing = True
+        while growing:
+            growing = False
+            for path, holder in list(self.holders.values()):
                 owners = holder.__mro__ if isinstance(holder, type) else (holder,)
-                found = next((vars(o)[name] for o in owners if name in vars(o)), None)
-                if found is not None:
-                    self.feed(found, f"{path}.{name}")
+                looked_up = done.setdefault(id(holder), set())
+                held = set().union(*(self.names & vars(o).keys() for o in owners)) - looked_up
+                looked_up |= held
+                growing |= bool(held)
+                for name in sorted(held):
+                    found = next(vars(o)[name] for o in owners if name in vars(o))
+                    if found is not None:
+                        self.feed(found, f"{path}.{name}")
 
 
 def is_foreign(value: Any) -> bool:

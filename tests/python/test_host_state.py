@@ -220,6 +220,16 @@ def test_a_snapshot_notices_what_a_function_reads():
     assert snapshot(make()[0]) != snapshot(f)
 
 
+def asserts(x):
+    assert x.shape == (4,), x  # pytest rewrites this, and reads its own modules here
+    return x
+
+
+def test_a_snapshot_does_not_lead_into_pytest():
+    assert any(name.startswith("@pytest") for name in asserts.__code__.co_names)
+    assert list(_host_state.take([("outs", asserts)]).parts) == ["outs"]
+
+
 def test_functions_of_other_modules_may_read_by_the_same_name():
     def define(value):
         space = {"C": value}
