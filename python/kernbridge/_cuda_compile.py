@@ -355,10 +355,11 @@ class _Device:
 def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     """Let Numba compile for this architecture, whatever GPU there is, or none."""
     from kernbridge import _cuda_ranges
-    from kernbridge._numba_cuda_inside import codegen, dispatcher, global_compiler_lock
+    from kernbridge._numba_cuda_inside import Omitted, codegen, dispatcher, global_compiler_lock
+    from kernbridge._numba_defaults import exact_defaults
 
     library = codegen.CUDACodeLibrary
-    with global_compiler_lock:
+    with global_compiler_lock, exact_defaults(Omitted):
         device, ensure, assemble = (
             dispatcher.get_current_device,
             library._ensure_cc,

@@ -47,6 +47,7 @@ NAMES = (
     "numba.cuda.dispatcher.get_current_device",
     "numba.cuda.extending.intrinsic",
     "numba.cuda.np.numpy_support.from_dtype",
+    "numba.cuda.dispatcher.types.Omitted",
     "numba.cuda.target.CUDATargetContext.enable_boundscheck",
 )
 OF_DISPATCHERS = ("overloads", "py_func", "targetoptions")
@@ -94,9 +95,12 @@ try:
 except ImportError:
     from numba.core.compiler_lock import global_compiler_lock
 
+Omitted = dispatcher.types.Omitted
+
 __all__ = [  # and what is defined here
     "DeviceNDArrayBase",
     "NumbaDebugInfoWarning",
+    "Omitted",
     "cgutils",
     "codegen",
     "cuda",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernbridge._llvmlite_inside import binding, ir
+from kernbridge._numba_defaults import exact_defaults
 from kernbridge._numba_inside import (
     cgutils,
     compiler,
@@ -76,6 +77,7 @@ class Entry:
 
 @global_compiler_lock
 @noting_lines()
+@exact_defaults(types.Omitted)
 @reporting_exceptions()
 def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
     """Type and lower the kernel for these argument types, or for a signature that it declares.

@@ -92,6 +92,7 @@ NAMES = (
     "numba.core.types.Integer",
     "numba.core.types.MakeFunctionLiteral",
     "numba.core.types.NumpyFlatType",
+    "numba.core.types.Omitted",
     "numba.core.types.NumpyNdIterType",
     "numba.core.types.RecursiveCall",
     "numba.core.types.UniTuple",
