@@ -50,7 +50,7 @@ def defined(text: str) -> str:
     return text + "".join(f"{line}\n" for line in sorted(declared - known))
 
 
-def _namer(result: str) -> Callable[[str], str]:
+def namer(result: str) -> Callable[[str], str]:
     """Names for values on the way to a result."""
     if result.endswith('"'):
         return lambda part: f'{result[:-1]}.kb.{part}"'
@@ -61,7 +61,7 @@ def _namer(result: str) -> Callable[[str], str]:
 
 def _converted(found: re.Match[str], declared: set[str]) -> str:
     result, sign, kind, value, bits = found.groups()
-    name = _namer(result)
+    name = namer(result)
     wide = max(int(bits), 16)
     function = f"@llvm.fpto{sign}i.sat.i{wide}.{_KINDS[kind]}"
     declared.add(f"declare i{wide} {function}({kind})")
@@ -82,7 +82,7 @@ def _converted(found: re.Match[str], declared: set[str]) -> str:
 
 def _remaining(found: re.Match[str], declared: set[str]) -> str:
     result, flags, kind, value, divisor = found.groups()
-    name, function = _namer(result), f"@llvm.floor.{_KINDS[kind]}"
+    name, function = namer(result), f"@llvm.floor.{_KINDS[kind]}"
     declared.add(f"declare {kind} {function}({kind})")
     lines = (
         f"{name('q')} = fdiv {flags}{kind} {value}, {divisor}",
@@ -95,7 +95,7 @@ def _remaining(found: re.Match[str], declared: set[str]) -> str:
 
 def _shifted(found: re.Match[str]) -> str:
     result, operation, bits, value, count = found.groups()
-    name, kind = _namer(result), f"i{bits}"
+    name, kind = namer(result), f"i{bits}"
     lines = []
     if bits == "64":  # a GPU reads 32 bits of the count
         lines.append(f"{name('low')} = and i64 {count}, {2**32 - 1}")
@@ -113,7 +113,7 @@ def _shifted(found: re.Match[str]) -> str:
 
 def _divided(found: re.Match[str]) -> str:
     result, sign, operation, bits, value, divisor = found.groups()
-    name, kind = _namer(result), f"i{bits}"
+    name, kind = namer(result), f"i{bits}"
     lines = [f"{name('zero')} = icmp eq {kind} {divisor}, 0"]
     open_ = name("zero")
     if sign == "s":

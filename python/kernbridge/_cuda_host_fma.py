@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from kernbridge._cuda_host_defined import namer
+
 _FLAGS = r"(?:(?:reassoc|nnan|ninf|nsz|arcp|contract|afn|fast) )*"
 _ARITHMETIC = re.compile(rf"^  (%\S+) = (fmul|fadd|fsub|fneg) ({_FLAGS})(float|double) (.*)$")
 _NAMES = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
@@ -180,13 +182,12 @@ def _written(line: _Line, found: dict[str, _Line]) -> str:
     a, b = product.operands
     c = line.operands[1 - at]
     kind, before = line.kind, []
-    prefix = line.result[:-1] if line.result.endswith('"') else line.result
-    quote = '"' if line.result.endswith('"') else ""
+    name_of = namer(line.result)
     if negated:
-        before.append(f"  {prefix}.kb.a{quote} = fneg {kind} {a}")
-        a = f"{prefix}.kb.a{quote}"
+        before.append(f"  {name_of('a')} = fneg {kind} {a}")
+        a = name_of("a")
     if at == 0 and line.operation == "fsub":
-        before.append(f"  {prefix}.kb.c{quote} = fneg {kind} {c}")
-        c = f"{prefix}.kb.c{quote}"
+        before.append(f"  {name_of('c')} = fneg {kind} {c}")
+        c = name_of("c")
     call = f"call {line.flags}{kind} @llvm.fma.{_SUFFIX[kind]}({kind} {a}, {kind} {b}, {kind} {c})"
     return "\n".join([*before, f"  {line.result} = {call}"])
