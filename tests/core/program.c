@@ -5,6 +5,8 @@
 #include "cuda/kb_program.h"
 #include "gpu.h"
 
+#include "hostcuda/kb_hostcuda.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +52,14 @@ static void put_text(writer *w, const char *text)
     put(w, text, size);
 }
 
+static void put_image(writer *w, const program_image *image)
+{
+    size_t size = image->text ? strlen(image->text) + (image->cc == KB_HOSTCUDA_CC) : 0;
+    put_u32(w, image->cc);
+    put_u32(w, (uint32_t)size);
+    put(w, image->text, size);
+}
+
 static void put_value(writer *w, const kb_value *v)
 {
     put_u32s(w, (uint32_t[]){v->kind, v->buffer, v->axis, v->divisor}, 4);
@@ -65,10 +75,8 @@ static void put_function(writer *w, const program_function *f)
     put_u32s(w, (uint32_t[]){f->n_words, f->shared, f->n_sizes}, 3);
     put_u32s(w, f->sizes, f->n_sizes < PROGRAM_WORDS ? f->n_sizes : PROGRAM_WORDS);
     put_u32s(w, &f->n_images, 1);
-    for (uint32_t i = 0; i < f->n_images && i < 3; i++) {
-        put_u32(w, f->images[i].cc);
-        put_text(w, f->images[i].text);
-    }
+    for (uint32_t i = 0; i < f->n_images && i < 3; i++)
+        put_image(w, &f->images[i]);
 }
 
 static void put_launch(writer *w, const program_step *s)

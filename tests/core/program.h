@@ -15,7 +15,7 @@ typedef struct program_buffer {
 
 typedef struct program_image {
     uint32_t cc;
-    const char *text; /* see fake_cuda.h */
+    const char *text; /* see fake_cuda.h; of one for the CPU, the NUL is part of the image */
 } program_image;
 
 typedef struct program_function {

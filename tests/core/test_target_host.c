@@ -1,0 +1,84 @@
+/* Proves the stages of a GPU program on the CPU: its code is compiled when XLA compiles the call,
+ * and what the execution finds wrong is an error of the call. */
+#include "cuda/kb_target.h"
+#include "hostcuda/kb_hostcuda.h"
+#include "target.h"
+
+#include "cuda/kb_stream.h"
+
+#include <stdlib.h>
+
+static int n_compiled;
+
+/* Doubles, as target_double. */
+static void double_all(void *const *parameters, const uint32_t sizes[6], int64_t begin, int64_t end)
+{
+    (void)sizes, (void)end;
+    if (begin == 0)
+        target_double(NULL, "", NULL, NULL, 0, 3,
+                      (const uint64_t[]){*(const uint64_t *)parameters[0],
+                                         *(const uint64_t *)parameters[1],
+                                         *(const uint64_t *)parameters[2]});
+}
+
+static kb_status compile(const char *image, size_t size, kb_error *err)
+{
+    (void)size;
+    n_compiled++;
+    return kb_hostcuda_add(image, &(kb_hostcuda_code){.blocks = double_all}, err);
+}
+
+/* With an image of this many digits of a digest. */
+static void init(target_call *c, uint64_t id, int n_digits)
+{
+    static char image[KB_HOSTCUDA_DIGEST + 2];
+    program_text p;
+    program_simple(&p, id, "entry");
+    memset(image, 'a' + (int)id, sizeof image);
+    image[n_digits] = '\0';
+    p.functions[0].images[0] = (program_image){KB_HOSTCUDA_CC, image};
+    target_call_init(c, id, &p);
+}
+
+static void test_runs(void)
+{
+    target_call c;
+    init(&c, 1, KB_HOSTCUDA_DIGEST + 1);
+    target_expect(kb_target_host_execute, &c, KB_NOT_FOUND, "not registered in this process");
+    target_expect(kb_target_host_instantiate, &c, 0, NULL);
+    target_expect(kb_target_host_instantiate, &c, 0, NULL);
+    CHECK_INT(n_compiled, 1);
+    target_expect(kb_target_host_execute, &c, 0, NULL);
+    CHECK(target_doubled(&c));
+    kb_stream_set_debug(KB_DEBUG_POISON);
+    target_expect(kb_target_host_execute, &c, 0, NULL);
+    CHECK(target_doubled(&c));
+    kb_stream_set_debug(0);
+    c.f.frame.args.size = 0; /* the frame is not that of the kernel */
+    target_expect(kb_target_host_execute, &c, KB_INVALID_ARGUMENT, "simple");
+    CHECK(!target_doubled(&c));
+    target_call_free(&c);
+}
+
+static void test_refused(void)
+{
+    target_call c;
+    init(&c, 2, KB_HOSTCUDA_DIGEST - 1);
+    target_expect(kb_target_host_instantiate, &c, KB_FAILED_PRECONDITION,
+                  "simple: the program has no code for the CPU");
+    target_call_free(&c);
+    kb_hostcuda_set_compiler(NULL);
+    init(&c, 3, KB_HOSTCUDA_DIGEST + 1);
+    target_expect(kb_target_host_instantiate, &c, KB_FAILED_PRECONDITION,
+                  "simple: nothing here compiles a CUDA kernel for the CPU");
+    target_call_free(&c);
+}
+
+int main(void)
+{
+    kb_hostcuda_set_compiler(compile);
+    test_runs();
+    test_refused();
+    CHECK_INT(fake_errors_alive(), 0);
+    return kb_test_end("test_target_host");
+}
