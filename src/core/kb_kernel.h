@@ -34,7 +34,7 @@ typedef struct kb_kernel {
     kb_plan plan;
     void *owner; /* of what its steps point to, or NULL */
     void (*free_owner)(void *owner);
-    size_t bytes; /* of what `owner` is; in a copy, of the descriptor besides */
+    size_t bytes; /* that `owner` holds; in a copy, together with the descriptor */
 } kb_kernel;
 
 /* Copies the description `from` (the key is derived) into one block that kb_kernel_free

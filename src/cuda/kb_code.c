@@ -73,8 +73,6 @@ void kb_code_drop(kb_code *code)
     if (last) {
         kb_table_remove(&table, &code->link);
         n_bytes -= sizeof *code + code->size;
-        if (table.n == 0)
-            (void)kb_table_pop(&table);
     }
     pthread_mutex_unlock(&lock);
     if (!last)

@@ -1,5 +1,5 @@
-/* Owns the functions of `_core` for modules of C, C++ and CUDA source: their loading, the slots of
- * their functions, and the compilation of CUDA source. */
+/* Owns the functions of `_core` for modules of C, C++ and CUDA source: loading, binding of slots,
+ * and registration of their functions as kernels. */
 #include "python/modules.h"
 
 #include "core/kb_memory.h"

@@ -44,7 +44,7 @@ def test_outs_made_anew_each_time_do_not_pile_up():
 
     for _ in range(300):
         numba_kernel(kernel, lambda x: S(x.shape, x.dtype))
-    assert len(_numba_cpu.NumbaCpu.of(kernel, False)._operations) <= 64
+    assert len(_numba_cpu.NumbaCpu.of(kernel, False, _numba_cpu.Options())._operations) <= 64
 
 
 def test_equal_kernels_made_anew_share_their_machine_code():
