@@ -3,8 +3,9 @@
 A comma-separated list of: "sync", wait for every GPU launch, so that a fault is told by the launch
 that made it; "poison", run every call over two fill patterns, and report output elements that the
 kernel did not write; "verify", run recorded functions unrecorded as well, and compare; "check",
-check every access of Numba and Numba-CUDA kernels that run on the CPU, and of C++ modules; "nodes",
-count the graph nodes that calls add (for tests).
+check every access of Numba and Numba-CUDA kernels that run on the CPU, and of C++ modules, and
+report inputs that a kernel on the CPU changed; "nodes", count the graph nodes that calls add (for
+tests).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import os
 
 from kernbridge import _core
 
-_BITS = {"sync": 1, "poison": 2, "nodes": 4}
-_KNOWN = (*_BITS, "verify", "check")
+_BITS = {"sync": 1, "poison": 2, "nodes": 4, "check": 16}
+_KNOWN = (*_BITS, "verify")
 _DEFAULT_STREAM = 8
 
 
@@ -48,8 +49,8 @@ def checks() -> bool:
 
 
 def host_target() -> str:
-    """The target of CPU kernels: where outputs are poisoned, the one that knows how."""
-    return "kernbridge.cuda.host" if "poison" in _names else "kernbridge.host"
+    """The target of CPU kernels: where outputs or inputs are examined, the one that knows how."""
+    return "kernbridge.cuda.host" if _names & {"poison", "check"} else "kernbridge.host"
 
 
 def install(fake_driver: bool) -> None:

@@ -6,6 +6,7 @@
 #include "core/kb_dtype.h"
 #include "core/kb_frame.h"
 #include "core/kb_handler.h"
+#include "cuda/kb_intact.h"
 #include "cuda/kb_poison.h"
 #include "cuda/kb_program.h"
 #include "cuda/kb_step.h"
@@ -207,6 +208,12 @@ static kb_status prepare_on_host(const kb_xla_frame *xla, kb_error *err)
     return prepare_steps(&frame, err);
 }
 
+static kb_status run_on_host(const kb_frame *frame, kb_error *err)
+{
+    return kb_stream_debug() & KB_DEBUG_POISON ? kb_poison_run(frame->driver, frame, err)
+                                               : kb_batch_run(frame, err);
+}
+
 static kb_status execute_on_host(const kb_xla_frame *xla, kb_error *err)
 {
     const kb_kernel *kernel;
@@ -218,8 +225,8 @@ static kb_status execute_on_host(const kb_xla_frame *xla, kb_error *err)
     if (s != KB_OK)
         return s;
     kb_hostcuda_enter(&frame);
-    return kb_stream_debug() & KB_DEBUG_POISON ? kb_poison_run(frame.driver, &frame, err)
-                                               : kb_batch_run(&frame, err);
+    return kb_stream_debug() & KB_DEBUG_INPUTS ? kb_intact_run(&frame, run_on_host, err)
+                                               : run_on_host(&frame, err);
 }
 
 typedef kb_status stage(const kb_xla_frame *frame, kb_error *err);

@@ -224,7 +224,8 @@ static PyObject *occupancy(PyObject *self, PyObject *args)
 
 PyDoc_STRVAR(set_debug_doc, "set_debug(flags)\n--\n\n"
                             "Bits: 1 wait for every launch, 2 look for outputs that nobody writes, "
-                            "4 count graph nodes, 8 use the default stream where XLA gives none.");
+                            "4 count graph nodes, 8 use the default stream where XLA gives none, "
+                            "16 compare inputs on the CPU before and after.");
 
 static PyObject *set_debug(PyObject *self, PyObject *args)
 {
