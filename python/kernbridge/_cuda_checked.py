@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kernbridge._cuda_apart import compiled_apart
 from kernbridge._cuda_entry import Parameter
 from kernbridge._cuda_host_checks import Argument, Checks
 from kernbridge._llvmlite_inside import ir
@@ -21,33 +21,17 @@ from kernbridge._numba_cuda_inside import (
     NumbaDebugInfoWarning,
     cgutils,
     cudaimpl,
-    dispatcher,
     target,
 )
-
-_overloads: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
-_internal: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 @contextmanager
 def compiling_checked() -> Iterator[None]:
     """Let Numba-CUDA ask about indices and keep lines. Under Numba's lock."""
-    context_class, dispatcher_class = target.CUDATargetContext, dispatcher.CUDADispatcher
+    context_class = target.CUDATargetContext
     enabled, check = context_class.enable_boundscheck, cgutils.do_boundscheck
-    template_of = dispatcher_class.get_call_template
-    context = dispatcher.cuda_target.target_context
-    cached = context.cached_internal_func
     make_array, item_pointer = cudaimpl._generic_array, cgutils.get_item_pointer
     address = cgutils.get_item_pointer2  # which the former calls
-
-    apart: list[tuple[Any, Any, Any]] = []  # dispatchers, and what they had
-
-    def template_apart(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if all(kept is not self for kept, *_ in apart):
-            apart.append((self, self.overloads, self.targetoptions))
-            self.overloads = _overloads.setdefault(self, {})
-            self.targetoptions = {**self.targetoptions, "lineinfo": True}
-        return template_of(self, *args, **kwargs)
 
     def named_array(context: Any, builder: Any, *, symbol_name: str, **how: Any) -> Any:
         name = f"{symbol_name}.{_name_of(how['dtype'])}.{'x'.join(map(str, how['shape']))}"
@@ -63,18 +47,13 @@ def compiling_checked() -> Iterator[None]:
     cgutils.get_item_pointer2 = known_address
     context_class.enable_boundscheck = property(lambda self: True)
     cgutils.do_boundscheck = _ask_about_index
-    dispatcher_class.get_call_template = template_apart
-    context.cached_internal_func = _internal.setdefault(context, {})
     try:
-        with warnings.catch_warnings():  # that a renamed kernel's source is not where it says
+        with compiled_apart("check", lineinfo=True), warnings.catch_warnings():
+            # A renamed kernel's source is not where it says.
             warnings.simplefilter("ignore", NumbaDebugInfoWarning)
             yield
     finally:
-        for kept, overloads, options in apart:
-            kept.overloads, kept.targetoptions = overloads, options
         context_class.enable_boundscheck, cgutils.do_boundscheck = enabled, check
-        dispatcher_class.get_call_template = template_of
-        context.cached_internal_func = cached
         cudaimpl._generic_array, cgutils.get_item_pointer = make_array, item_pointer
         cgutils.get_item_pointer2 = address
 

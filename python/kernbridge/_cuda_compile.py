@@ -311,6 +311,10 @@ def _compile_once(
 
         asking = _cuda_checked.compiling_checked()
         options["lineinfo"] = True
+    elif for_host:
+        from kernbridge import _cuda_host_bounds
+
+        asking = _cuda_host_bounds.compiling_bounded()
     with _compiling_for(LIKE_HOST if for_host else architecture), without_nvvm, asking:
         compiled = _kernel_class()(entry, words, **options)
         check_kernel(compiled)

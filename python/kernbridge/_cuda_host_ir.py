@@ -3,7 +3,7 @@
 All functions of a kernel are inlined into its entry. What the entry reads of thread and block
 becomes loads from twelve slots. Around it goes one of two functions:
 
-- `kb_blocks(parameters, sizes, begin, end)`, loops over blocks and threads: threads run one after
+- `kb_blocks(parameters, sizes, begin, end, found)`, loops over blocks and threads: threads run one after
   the other, which is one of the orders that CUDA allows, unless they wait for each other;
 - `kb_fibre(parameters, thread)`, one thread of a kernel that has barriers, shared memory or
   operations of warps; src/hostcuda runs it, and gives the thread's place as a `kb_thread`.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge import _cuda_host_defined, _cuda_host_prelude, _libdevice
 from kernbridge._cuda_host_loops import LOOPS
+from kernbridge._cuda_host_outside import Outside
 from kernbridge._errors import KernelCompilationError
 
 if TYPE_CHECKING:
@@ -223,11 +224,13 @@ def _wrapped(
     )
     if len(re.findall(r"^define ", text, flags=re.M)) != 1:
         raise refused(label, "a recursive device function")
+    outside = Outside(text)
+    by_threads = bool(checks) or "ptr %kb.thread," in text or "%kb.shared," in text
+    text = outside.replaced(text, by_threads)
     _check_declared(label, text)
     text = _cuda_host_defined.defined(_libdevice.rewrite(text))
-    by_threads = bool(checks) or "ptr %kb.thread," in text or "%kb.shared," in text
     slots = [f"ptr noalias %kb.{r}" for r in REGISTERS]
-    slots += ["ptr %kb.thread", "ptr %kb.shared"] if by_threads else []
+    slots += ["ptr %kb.thread", "ptr %kb.shared"] if by_threads else ["ptr noalias %kb.outside"]
     text, n = re.subn(
         rf"^define [^@\n]*@{name}\(([^\n]*?)\)[^\n{{]*\{{",
         rf"define internal void @kb_thread({', '.join(slots)}{', ' if types else ''}\1) "
@@ -236,10 +239,10 @@ def _wrapped(
         flags=re.M,
     )
     assert n == 1
-    text += _sizes(text, shared.size)
+    text += _sizes(text, shared.size) + outside.definitions(by_threads)
     if checks:
         text += checks.table()
-    return text + (_fibre(types, checks) if by_threads else _loops(types))
+    return text + (_fibre(types, checks) if by_threads else outside.returned(_loops(types)))
 
 
 def _check_declared(label: str, text: str) -> None:
@@ -307,7 +310,9 @@ def _loops(types: list[str]) -> str:
     """
     lines = [
         "define void @kb_blocks(ptr noalias %kb.parameters, ptr noalias %kb.sizes, "
-        "i64 %kb.begin, i64 %kb.end) {\nentry:"
+        "i64 %kb.begin, i64 %kb.end, ptr noalias %kb.found) {\nentry:",
+        "  %kb.outside = alloca i64",
+        "  store i64 0, ptr %kb.outside",
     ]
     lines += [f"  %kb.{r} = alloca i32" for r in REGISTERS]
     lines += _parameters(types)
@@ -319,5 +324,5 @@ def _loops(types: list[str]) -> str:
         lines.append(f"  %kb.bl{d} = load i32, ptr %kb.bp{d}")
         lines.append(f"  %kb.b{d} = and i32 %kb.bl{d}, 2047")
         lines.append(f"  store i32 %kb.b{d}, ptr %kb.ntid.{d}")
-    lines.append(LOOPS.replace("ARGUMENTS", _arguments(types)))
+    lines.append(LOOPS.replace("ARGUMENTS", _arguments(types, "ptr %kb.outside")))
     return "\n".join(lines)

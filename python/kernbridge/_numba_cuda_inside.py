@@ -14,9 +14,12 @@ from numba import cuda
 from kernbridge import _versions
 
 NAMES = (
+    "numba.cuda.cache_hints.cgutils",
     "numba.cuda.cgutils._StructProxy._getvalue",
+    "numba.cuda.cgutils.alloca_once",
     "numba.cuda.cgutils.alloca_once_value",
     "numba.cuda.cgutils.do_boundscheck",
+    "numba.cuda.cgutils.get_item_pointer",
     "numba.cuda.cgutils.get_item_pointer2",
     "numba.cuda.cgutils.get_null_value",
     "numba.cuda.cgutils.get_or_insert_function",
@@ -37,6 +40,7 @@ NAMES = (
     "numba.cuda.cudadrv.nvvm.NVVM",
     "numba.cuda.cudadrv.nvvm._datalayout",
     "numba.cuda.cudaimpl._generic_array",
+    "numba.cuda.cudaimpl.cgutils",
     "numba.cuda.dispatcher.CUDADispatcher.__getitem__",
     "numba.cuda.dispatcher.CUDADispatcher.configure",
     "numba.cuda.dispatcher.CUDADispatcher.forall",
@@ -46,6 +50,11 @@ NAMES = (
     "numba.cuda.dispatcher.cuda_target.target_context.cached_internal_func",
     "numba.cuda.dispatcher.get_current_device",
     "numba.cuda.extending.intrinsic",
+    "numba.cuda.lowering.CUDALower.lower_inst",
+    "numba.cuda.np.arrayobj.basic_indexing",
+    "numba.cuda.np.arrayobj.load_item",
+    "numba.cuda.np.arrayobj.make_array_flat_cls",
+    "numba.cuda.np.arrayobj.store_item",
     "numba.cuda.np.numpy_support.from_dtype",
     "numba.cuda.dispatcher.types.Omitted",
     "numba.cuda.target.CUDATargetContext.enable_boundscheck",
@@ -83,12 +92,20 @@ if "numba_cuda" not in (cuda.__file__ or ""):
 check()
 _versions.warn_of_untested("Numba-CUDA")
 
-from numba.cuda import cgutils, codegen, cudaimpl, dispatcher, target  # noqa: E402
+from numba.cuda import (  # noqa: E402
+    cache_hints,
+    cgutils,
+    codegen,
+    cudaimpl,
+    dispatcher,
+    lowering,
+    target,
+)
 from numba.cuda.core.errors import NumbaDebugInfoWarning  # noqa: E402
 from numba.cuda.cudadrv import driver, nvrtc, nvvm  # noqa: E402
 from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase  # noqa: E402
 from numba.cuda.extending import intrinsic  # noqa: E402
-from numba.cuda.np import numpy_support  # noqa: E402
+from numba.cuda.np import arrayobj, numpy_support  # noqa: E402
 
 try:
     from numba.cuda.core.compiler_lock import global_compiler_lock
@@ -101,6 +118,8 @@ __all__ = [  # and what is defined here
     "DeviceNDArrayBase",
     "NumbaDebugInfoWarning",
     "Omitted",
+    "arrayobj",
+    "cache_hints",
     "cgutils",
     "codegen",
     "cuda",
@@ -109,6 +128,7 @@ __all__ = [  # and what is defined here
     "driver",
     "global_compiler_lock",
     "intrinsic",
+    "lowering",
     "numpy_support",
     "nvrtc",
     "nvvm",

@@ -2,6 +2,7 @@
 #include "hostcuda/kb_block.h"
 
 #include "hostcuda/kb_check.h"
+#include "hostcuda/kb_hostcuda.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -255,6 +256,11 @@ static void set_up_thread(kb_block *b, kb_thread *t, const uint32_t index[3])
     b->warps[t->index / KB_WARP].live |= UINT32_C(1) << t->lane;
     kb_fibre_init(&t->fibre, b->stacks + (size_t)t->index * b->stack, top, run_thread, t);
     memcpy(end_of_stack(b, t), &canary, sizeof canary);
+}
+
+void kb_write_outside(kb_thread *t, const char *what)
+{
+    kb_block_fail(t, "writes to %s out of bounds%s", what, kb_hostcuda_left_out);
 }
 
 void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3])

@@ -28,9 +28,10 @@ const kb_driver *kb_hostcuda_driver(void);
 void kb_hostcuda_enter(kb_frame *frame);
 
 /* Blocks begin to end of a launch, whose threads run one after the other. `parameters` are what
- * cuLaunchKernel takes; `sizes` the extents of the grid, then of a block. */
+ * cuLaunchKernel takes; `sizes` the extents of the grid, then of a block. `*outside`, which is NULL
+ * before, becomes the description of an array that a write would have left. */
 typedef void kb_hostcuda_blocks(void *const *parameters, const uint32_t sizes[6], int64_t begin,
-                                int64_t end);
+                                int64_t end, const char **outside);
 
 /* Machine code of a kernel: of one of two forms. */
 typedef struct kb_hostcuda_code {
@@ -53,6 +54,9 @@ const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST]);
 
 /* What a launch may be, in words. */
 extern const char kb_hostcuda_limits[];
+
+/* The end of a message about a write out of bounds. */
+extern const char kb_hostcuda_left_out[];
 
 /* Runs a launch: KB_CU_SUCCESS, KB_CU_INVALID_VALUE, or KB_HOSTCUDA_FAULT with `fault`. */
 kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -124,12 +125,25 @@ static void run_checked(launch *l, int64_t n_blocks)
     kb_checks_free(l->checks);
 }
 
+/* Blocks whose threads run one after the other, in loops. */
+static void run_loops(launch *l, int64_t begin, int64_t end)
+{
+    const char *outside = NULL;
+    l->code->blocks(l->parameters, l->sizes, begin, end, &outside);
+    if (!outside)
+        return;
+    char fault[KB_FAULT_SIZE];
+    (void)snprintf(fault, sizeof fault, "a thread writes to %s out of bounds%s", outside,
+                   kb_hostcuda_left_out);
+    fail(l, fault);
+}
+
 static void run_blocks(void *data, int64_t begin, int64_t end)
 {
     launch *l = data;
     uint64_t mode = kb_float_mode_exact();
     if (l->code->blocks)
-        l->code->blocks(l->parameters, l->sizes, begin, end);
+        run_loops(l, begin, end);
     else
         run_fibres(l, begin, end);
     kb_float_mode_restore(mode);
@@ -190,6 +204,10 @@ kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32
         return kb_error_set(err, KB_INVALID_ARGUMENT, "%s", kb_hostcuda_limits);
     return KB_OK;
 }
+
+const char kb_hostcuda_left_out[] =
+    "; the write was left out, and the results are not complete: pass check=True, or set "
+    "KERNBRIDGE_DEBUG=check, to see the thread, the index and the line";
 
 const char kb_hostcuda_limits[] =
     "a block has 1 to 1024 threads, at most 64 along z, and at most 227 KiB of shared memory; a "

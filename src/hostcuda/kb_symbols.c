@@ -29,5 +29,6 @@ const kb_hostcuda_symbol kb_hostcuda_symbols[] = {
     SYMBOL(kb_check_pointer),
     SYMBOL(kb_reshape),
     SYMBOL(kb_hostcuda_launch),
+    SYMBOL(kb_write_outside),
     {NULL, NULL},
 };

@@ -78,6 +78,9 @@ void kb_grid_barrier(kb_thread *thread, uint32_t site);
 /* Lets the other threads of the block go on. */
 void kb_yield(kb_thread *thread);
 
+/* The thread would write out of an array, which `what` describes: the block ends with a fault. */
+_Noreturn void kb_write_outside(kb_thread *thread, const char *what);
+
 /* print: as CUDA's vprintf, with its arguments one behind the other. */
 int kb_print(const char *format, const void *arguments);
 

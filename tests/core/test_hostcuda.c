@@ -19,8 +19,13 @@ static _Atomic(int) wrong;
 static int n_compiled;
 
 /* Its one parameter points at a number. */
-static void kernel(void *const *parameters, const uint32_t sizes[6], int64_t begin, int64_t end)
+static const char *left; /* what the kernel says that it would have left */
+
+static void kernel(void *const *parameters, const uint32_t sizes[6], int64_t begin, int64_t end,
+                   const char **outside)
 {
+    if (left && begin == 0)
+        *outside = left;
     const uint32_t expected[6] = {2, 3, 4, 64, 8, 2};
     if (*(const int *)parameters[0] != 42 || memcmp(sizes, expected, sizeof expected) != 0)
         atomic_fetch_add(&wrong, 1);
@@ -65,6 +70,12 @@ static void test_launch(void)
         fake_frame_free(&f);
     }
     CHECK_INT(atomic_load(&wrong), 0);
+    left = "'out' (float32[1d])";
+    CHECK_INT(launch(k, 2, 64, NULL), KB_HOSTCUDA_FAULT);
+    const char *fault = NULL;
+    (void)kb_hostcuda_driver()->cuGetErrorString(KB_HOSTCUDA_FAULT, &fault);
+    CHECK_HAS(fault, "a thread writes to 'out' (float32[1d]) out of bounds; the write was left");
+    left = NULL;
     CHECK_INT(launch(k, 0, 64, NULL), 1);
     CHECK_INT(launch(k, 1, 65, NULL), 1); /* 1040 threads */
     const uint32_t too_deep[6] = {1, 1, 1, 1, 1, 65}, too_high[6] = {1, 65536, 1, 1, 1, 1};
