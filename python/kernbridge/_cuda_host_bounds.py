@@ -2,8 +2,9 @@
 
 Numba-CUDA computes the address of an element and writes there. While a kernel is compiled for the
 CPU, without the checked mode, each write asks whether its indices lie in the array, and a call of
-`kb.outside.NAME` reports the answer; `_cuda_host_outside` turns it into instructions. Where a kernel makes
-the same comparison itself, LLVM removes this one, so that loops are vectorised as before.
+`kb.outside.NAME` reports the answer; `_cuda_host_outside` turns it into instructions. Where a
+kernel makes the same comparison itself, LLVM removes this one, so that loops are vectorised as
+before.
 
 A write is a store by index, an atomic update, an access with a cache hint, or the use of a record,
 whose fields are written by its address. A view that begins outside of its array has no elements.
@@ -13,7 +14,6 @@ Imported only when a kernel is compiled, since it imports Numba.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -182,11 +182,11 @@ def _with_safe_pointers(watch: _Watch) -> Iterator[None]:
 
 def _written_by(instruction: Any, names: dict[str, str]) -> str:
     """What the source calls the array that an instruction may write to; or ""."""
-    target = getattr(instruction, "target", None)
+    target: Any = getattr(instruction, "target", None)
     if type(instruction).__name__ == "Assign":
         value = instruction.value
         if type(value).__name__ == "Var":
-            names[target.name] = names.get(value.name, value.name)
+            names[instruction.target.name] = names.get(value.name, value.name)
         operation = getattr(value, "op", "")
         target = None
         if operation == "call" and value.args:

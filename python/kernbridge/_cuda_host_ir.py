@@ -3,8 +3,8 @@
 All functions of a kernel are inlined into its entry. What the entry reads of thread and block
 becomes loads from twelve slots. Around it goes one of two functions:
 
-- `kb_blocks(parameters, sizes, begin, end, found)`, loops over blocks and threads: threads run one after
-  the other, which is one of the orders that CUDA allows, unless they wait for each other;
+- `kb_blocks(parameters, sizes, begin, end, found)`, loops over blocks and threads: threads run one
+  after the other, which is one of the orders that CUDA allows, unless they wait for each other;
 - `kb_fibre(parameters, thread)`, one thread of a kernel that has barriers, shared memory or
   operations of warps; src/hostcuda runs it, and gives the thread's place as a `kb_thread`.
 

@@ -58,7 +58,9 @@ class Outside:
             which = min(self.all.index(found[1]), _BITS - 1)
             given = found[2].replace("noundef ", "").replace("zeroext ", "")
             if by_threads:
-                return f"  call void @kb.outside(ptr %kb.thread, i1 {given}, ptr @kb.outside.{which})"
+                return (
+                    f"  call void @kb.outside(ptr %kb.thread, i1 {given}, ptr @kb.outside.{which})"
+                )
             n = next(numbers)
             bit = 1 << which if which < _BITS - 1 else -(1 << which)
             return (

@@ -210,6 +210,13 @@ static void stranger(void *const *parameters, kb_thread *t)
         (void)kb_shuffle(t, 1, 0, 0, 0, 31, 0);
 }
 
+static void leaver(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    if (t->index == 7)
+        kb_write_outside(t, "'out' (float32[1d])");
+}
+
 static void test_faults(void)
 {
     char fault[KB_FAULT_SIZE] = "";
@@ -220,6 +227,9 @@ static void test_faults(void)
                      "0xffffffff, and thread (40, 0, 0) of these stands in cuda.syncthreads");
     CHECK(!run(stranger, one_block, 0, fault));
     CHECK_HAS(fault, "thread (7, 0, 0): calls a warp shuffle with the mask 0x00000001");
+    CHECK(!run(leaver, one_block, 0, fault));
+    CHECK_HAS(fault, "thread (7, 0, 0): writes to 'out' (float32[1d]) out of bounds; the write was "
+                     "left out");
     CHECK(run(sum, one_block, 128 * 4, NULL)); /* and the next block runs */
 }
 
@@ -269,6 +279,7 @@ static void use_much(void *const *parameters, kb_thread *t)
     use_stack(t->index == 1 && *(int *)parameters[0] ? LARGE : SMALL);
     kb_barrier(t, 0);
 }
+#endif
 
 static void test_stacks_have_ends(void)
 {
