@@ -107,7 +107,7 @@ def compiling_bounded() -> Iterator[None]:
         if not element or not element.axes:
             return store(context, builder, array_type, value, address)
         bad = _reported(builder, element, array_type, watch.name)
-        with builder.if_then(builder.not_(bad)):
+        with _unless(builder, bad):
             store(context, builder, array_type, value, address)
         return None
 
@@ -126,7 +126,7 @@ def compiling_bounded() -> Iterator[None]:
         ) -> None:
             element = _Element(None, None, (), "A", [(index, array.nitems)])
             bad = _reported(builder, element, kind, watch.name)
-            with builder.if_then(builder.not_(bad)):
+            with _unless(builder, bad):
                 write(self, context, builder, kind, array, index, value)
 
         made.setitem = setitem
@@ -178,6 +178,20 @@ def _with_safe_pointers(watch: _Watch) -> Iterator[None]:
     finally:
         for module in modules:
             module.cgutils = cgutils
+
+
+@contextmanager
+def _unless(builder: Any, bad: Any) -> Iterator[None]:
+    """Instructions that run if `bad` is false, in blocks that follow the present one."""
+    function = builder.function
+    at = function.blocks.index(builder.block) + 1
+    inside = function.insert_basic_block(at, "inside")
+    rest = function.insert_basic_block(at + 1, "rest")
+    builder.cbranch(bad, rest, inside)
+    builder.position_at_end(inside)
+    yield
+    builder.branch(rest)
+    builder.position_at_end(rest)
 
 
 def _written_by(instruction: Any, names: dict[str, str]) -> str:
