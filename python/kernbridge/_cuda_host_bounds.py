@@ -185,8 +185,8 @@ def _unless(builder: Any, bad: Any) -> Iterator[None]:
     """Instructions that run if `bad` is false, in blocks that follow the present one."""
     function = builder.function
     at = function.blocks.index(builder.block) + 1
-    inside = function.insert_basic_block(at, "inside")
-    rest = function.insert_basic_block(at + 1, "rest")
+    inside = function.insert_basic_block(at, "kb.inside")
+    rest = function.insert_basic_block(at + 1, "kb.rest")
     builder.cbranch(bad, rest, inside)
     builder.position_at_end(inside)
     yield

@@ -23,6 +23,8 @@ _NAMES = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
 _SPLITS = re.compile(
     r" = (?:fdiv|[su](?:div|rem) i64)|\bcall [^@]*@(?!llvm\.|__nv_f(?:min|max|abs))|@llvm\.sqrt\."
 )
+# A block that _cuda_host_bounds began, or an empty line, does not end one of the GPU's.
+_OF_BOUNDS = re.compile(r'"?kb\.(?:inside|rest)\b|$')
 _ROUND_TRIP = re.compile(
     r"^  (%\S+) = (?:tail )?call i64 @llvm\.fpto([su])i\.sat\.i64\.f64\(double (%[^)]+)\).*$"
 )
@@ -101,7 +103,8 @@ def _read(lines: list[str], first: int, end: int) -> dict[str, _Line]:
     for n in range(first + 1, end):
         text = lines[n]
         if not text.startswith("  "):
-            block = part = n
+            if not _OF_BOUNDS.match(text):
+                block = part = n
             continue
         if _SPLITS.search(text):
             part = n
