@@ -8,6 +8,7 @@ functions fill caches of their own.
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -102,8 +103,11 @@ def _comparable(step: Step) -> Any:
 
 @contextmanager
 def _watching(found: list[str]) -> Iterator[None]:
-    """Note where this thread's code of users reads a clock."""
-    before = sys.getprofile()
+    """Note where this thread's code of users reads a clock.
+
+    The garbage collector pauses meanwhile: callbacks of libraries read clocks when it runs.
+    """
+    before, collects = sys.getprofile(), gc.isenabled()
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call" and not found and _is_clock(argument) and _is_of_user(frame):
@@ -112,11 +116,14 @@ def _watching(found: list[str]) -> Iterator[None]:
         if before is not None:
             before(frame, event, argument)  # type: ignore[arg-type]
 
+    gc.disable()
     sys.setprofile(profile)
     try:
         yield
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
 
 
 def _is_clock(function: Any) -> bool:
