@@ -11,7 +11,8 @@ from typing import Any
 
 from numba import cuda
 
-from kernbridge import _versions
+from kernbridge import _cuda_toolchain, _versions
+from kernbridge._errors import KernelToolchainError
 
 NAMES = (
     "numba.cuda.cache_hints.cgutils",
@@ -64,8 +65,20 @@ OF_KERNELS = ("_codelibrary._entry_name", "_codelibrary._llvm_strs")
 
 
 def check() -> None:
-    """Raise UnknownVersionError if names are missing."""
-    _versions.look_up("Numba-CUDA", NAMES)
+    """Raise UnknownVersionError if names are missing.
+
+    Raises
+    ------
+    KernelToolchainError
+        If Numba-CUDA cannot be imported, for a reason whose remedy is known.
+    """
+    try:
+        _versions.look_up("Numba-CUDA", NAMES)
+    except (AttributeError, ImportError) as e:
+        remedy = _cuda_toolchain.explain(e)
+        if not remedy:
+            raise
+        raise KernelToolchainError(remedy) from e
 
 
 def check_dispatcher(kernel: Any) -> None:

@@ -46,7 +46,7 @@ static PyObject *take_exception(void)
     Py_XDECREF(type);
     Py_XDECREF(traceback);
     if (value && PyErr_GivenExceptionMatches(value, PyExc_KeyboardInterrupt))
-        PyErr_SetInterrupt();
+        kb_python_interrupt_after_leaving();
     return value;
 }
 

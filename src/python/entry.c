@@ -12,6 +12,7 @@ enum { TICK_NS = 5000000, TICKS_UNTIL_REMINDED = 200 };
 static atomic_long n_entries;
 static kb_python_entry *inside; /* under the GIL */
 static bool ending;             /* under the GIL */
+static _Thread_local bool interrupted;
 
 /* A process that was forked has none of these threads. */
 static void forget(void)
@@ -55,6 +56,14 @@ void kb_python_leave(kb_python_entry *entry)
         (void)PyThreadState_SetAsyncExc(entry->thread, NULL); /* one that came too late */
     kb_float_mode_restore(entry->float_mode);
     PyGILState_Release(entry->gil);
+    if (interrupted)
+        PyErr_SetInterrupt();
+    interrupted = false;
+}
+
+void kb_python_interrupt_after_leaving(void)
+{
+    interrupted = true;
 }
 
 long kb_python_entries(void)

@@ -25,6 +25,10 @@ bool kb_python_enter(kb_python_entry *entry, bool needless);
 
 void kb_python_leave(kb_python_entry *entry);
 
+/* Has KeyboardInterrupt raised again once this thread has left. Not before: the callbacks of
+ * objects that are released meanwhile would take it, and Python ignores exceptions of theirs. */
+void kb_python_interrupt_after_leaving(void);
+
 /* How often Python was entered so far. */
 long kb_python_entries(void);
 

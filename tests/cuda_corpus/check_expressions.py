@@ -26,8 +26,8 @@ UNLIKE = (
     # Where ptxas finds the product's other use, a division's slow path lies in between.
     "((((np.float32(100.0) if bool_3 else float32_1) * (np.float32(0.1) / float32_3)) * "
     "((float32_3 * float32_1) + (float32_2 - float32_1))) * abs(np.float32(-(float64_2))))",
-    # A write that may be out of bounds is a branch on the CPU. A product that several expressions of
-    # a kernel share is computed in each of these branches, so that fewer sums seem to read it.
+    # A write that may be out of bounds is a branch on the CPU. A product that several expressions
+    # of a kernel share is computed in each of these branches, so that fewer sums seem to read it.
     *(
         f"sums_{kind}_1: {text.replace('N', kind)}"
         for kind in ("float32", "float64")

@@ -68,7 +68,7 @@ OUT = jax.ShapeDtypeStruct((2,), jnp.float32)
 
 @pytest.mark.parametrize(
     "outs",
-    [OUT, [OUT], (OUT, OUT), {"v": OUT, "spikes": [OUT, (OUT,)]}, [], {"a": None, "b": OUT}, None],
+    [OUT, [OUT], (OUT, OUT), {"spikes": [OUT, (OUT,)], "v": OUT}, [], {"a": None, "b": OUT}, None],
     ids=str,
 )
 def test_outputs_come_back_as_their_pytree(outs):

@@ -333,3 +333,16 @@ def test_printing_for_the_cpu_holds_numbas_lock_and_leaves_other_threads_alone(g
     assert "i32*" not in here
     assert seen == {"held": True, "text": "i32* (i32*)"}
     assert "i32*" in str(module)
+
+
+def test_a_numpy_that_numba_cuda_cannot_use_is_named(monkeypatch):
+    """Numba-CUDA 0.30 cannot be imported with NumPy 2.5."""
+
+    def fail(package, names):
+        raise AttributeError("module 'numpy' has no attribute 'row_stack'")
+
+    monkeypatch.setattr(_versions, "look_up", fail)
+    with pytest.raises(
+        kernbridge.KernelToolchainError, match=r"no longer has numpy\.row_stack"
+    ):
+        _numba_cuda_inside.check()
