@@ -23,6 +23,7 @@ NAMES = (
     "llvmlite.ir.IRBuilder",
     "llvmlite.ir.IntType",
     "llvmlite.ir.LiteralStructType",
+    "llvmlite.ir.PointerType",
     "llvmlite.ir.Value",
     "llvmlite.ir.VoidType",
 )

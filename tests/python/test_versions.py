@@ -342,7 +342,5 @@ def test_a_numpy_that_numba_cuda_cannot_use_is_named(monkeypatch):
         raise AttributeError("module 'numpy' has no attribute 'row_stack'")
 
     monkeypatch.setattr(_versions, "look_up", fail)
-    with pytest.raises(
-        kernbridge.KernelToolchainError, match=r"no longer has numpy\.row_stack"
-    ):
+    with pytest.raises(kernbridge.KernelToolchainError, match=r"no longer has numpy\.row_stack"):
         _numba_cuda_inside.check()
