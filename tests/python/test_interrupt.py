@@ -56,6 +56,12 @@ exported = jax.export.export(jax.jit(numba_kernel(kernels.kernel, S)), disabled_
 open("program.bin", "wb").write(exported.serialize())
 """
 
+# A shell has its jobs in the background ignore Ctrl-C, which their children inherit.
+HEARS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
 CALL = """
 import os, sys, jax, jax.numpy as jnp, kernbridge, kernels
 call = jax.jit(jax.export.deserialize(open("program.bin", "rb").read()).call)
@@ -83,7 +89,7 @@ def program(tmp_path, run_python):
 def interrupt(folder, source, begun):
     """Run a program, and press Ctrl-C when that file is there; gives exit status and output."""
     script = folder / "interrupted.py"
-    script.write_text(source)
+    script.write_text(HEARS + source)
     path = os.pathsep.join((str(folder), *filter(None, [os.environ.get("PYTHONPATH")])))
     process = subprocess.Popen(
         [sys.executable, str(script)],
