@@ -279,7 +279,6 @@ static void use_much(void *const *parameters, kb_thread *t)
     use_stack(t->index == 1 && *(int *)parameters[0] ? LARGE : SMALL);
     kb_barrier(t, 0);
 }
-#endif
 
 static void test_stacks_have_ends(void)
 {
