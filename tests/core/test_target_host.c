@@ -11,9 +11,10 @@
 static int n_compiled;
 
 /* Doubles, as target_double. */
-static void double_all(void *const *parameters, const uint32_t sizes[6], int64_t begin, int64_t end)
+static void double_all(void *const *parameters, const uint32_t sizes[6], int64_t begin, int64_t end,
+                       const char **outside)
 {
-    (void)sizes, (void)end;
+    (void)sizes, (void)end, (void)outside;
     if (begin == 0)
         target_double(NULL, "", NULL, NULL, 0, 3,
                       (const uint64_t[]){*(const uint64_t *)parameters[0],
