@@ -92,7 +92,7 @@ typedef void kb_range_function(void *data, int64_t begin, int64_t end);
 typedef struct kb_services {
     uint32_t struct_size;
     uint32_t abi;
-    /* Tells why the kernel fails; gives `code`, to be returned. The text may hold any bytes. */
+    /* Reports why the kernel fails and returns `code`. The text may hold any bytes. */
     int (*fail)(const kb_call *call, int code, const char *format, ...)
 #ifdef __GNUC__
         __attribute__((format(printf, 3, 4)))

@@ -237,7 +237,7 @@ def _run(request: Request, options: tuple[str, ...], nvrtc: str) -> _Run:
     except ValueError as e:
         raise _refusal(request, e, options) from None
     raise KernelCompilationError(
-        f"{request.label}: NVRTC compiles {request.name!r}, and does not tell the types of its "
+        f"{request.label}: NVRTC compiles {request.name!r}, and does not report the types of its "
         "parameters, which have to be compared with the source; NVRTC's output:\n"
         f"{refusals[-1].compiler_output}"
     )
