@@ -29,7 +29,9 @@ import jax.numpy as jnp
 import kernbridge
 import numba
 import numpy as np
-from kernbridge import _core, _cuda_compile, _cuda_on_cpu
+from kernbridge import _core
+from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from numba import cuda
 from rich.console import Console
 from rich.table import Table
@@ -103,15 +105,15 @@ class HostLaunch:
     """A kernel's launch on this thread. Gives the time that the kernel's two compilers took."""
 
     def __init__(self, kernel: Any, arrays: list[np.ndarray], grid: int) -> None:
-        from kernbridge._cuda_entry import Parameter
+        from kernbridge._src.numba_cuda.entry import Parameter
 
         parameters = [Parameter("array", a.dtype, a.ndim) for a in arrays]
         begun = time.process_time()
-        function = _cuda_compile.compile_kernel("benchmark", kernel, parameters, host=True)
+        function = numba_cuda_compile.compile_kernel("benchmark", kernel, parameters, host=True)
         self.numba_seconds = time.process_time() - begun
         ((_, image),) = function.images
         begun = time.process_time()
-        _cuda_on_cpu.compile_image(image)
+        cuda_on_cpu_compile.compile_image(image)
         self.llvm_seconds = time.process_time() - begun
         words = [w for a in arrays for w in (a.ctypes.data, *a.shape)]
         self.arrays = arrays

@@ -7,8 +7,8 @@ runs.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kernbridge import _start  # noqa: F401  # registers handlers with JAX
-from kernbridge._errors import (
+from kernbridge._src import start  # noqa: F401  # registers handlers with JAX
+from kernbridge._src.base.errors import (
     BenchmarkDataFnNotProvidedError,
     BrainEventError,
     CompilationError,
@@ -33,31 +33,36 @@ from kernbridge._errors import (
     UnsupportedArchError,
     UnsupportedOperationError,
 )
-from kernbridge._load_cpp import load_c_file, load_c_inline, load_cpp_file, load_cpp_inline
-from kernbridge._load_cuda import load_cuda_dir, load_cuda_file, load_cuda_inline
-from kernbridge._numba_cpu import numba_kernel
-from kernbridge._operation import Operation
-from kernbridge._source_module import CompiledModule, SourceFunction
-from kernbridge._source_targets import list_registered_targets, register_ffi_target
+from kernbridge._src.numba_cpu.kernel import numba_kernel
+from kernbridge._src.operation.operation import Operation
+from kernbridge._src.source.load_cpp import (
+    load_c_file,
+    load_c_inline,
+    load_cpp_file,
+    load_cpp_inline,
+)
+from kernbridge._src.source.load_cuda import load_cuda_dir, load_cuda_file, load_cuda_inline
+from kernbridge._src.source.module import CompiledModule, SourceFunction
+from kernbridge._src.source.targets import list_registered_targets, register_ffi_target
 
 if TYPE_CHECKING:
-    from kernbridge._cache import get_cache_dir, set_cache_dir
-    from kernbridge._cache_limit import cache_stats, clear_cache
-    from kernbridge._check_rules import RuleCheck, RuleCheckError, check_rules
-    from kernbridge._cuda_kernel import CudaKernel, cuda_kernel
-    from kernbridge._custom_kernel import (
+    from kernbridge._src.cuda_kernel.kernel import CudaKernel, cuda_kernel
+    from kernbridge._src.custom.choice import KernelEntry
+    from kernbridge._src.custom.kernel import (
         XLACustomKernel,
         get_all_primitive_names,
         get_primitives_by_tags,
         get_registry,
     )
-    from kernbridge._diagnostics import print_diagnostics
-    from kernbridge._kernel_choice import KernelEntry
-    from kernbridge._kernel_rules import defjvp, general_batching_rule
-    from kernbridge._load_binary import CudaBinary, load_binary
-    from kernbridge._numba_cuda import numba_cuda_kernel
-    from kernbridge._numba_cuda_callable import numba_cuda_callable
-    from kernbridge._warp import jaxinfo_to_warpinfo, jaxtype_to_warptype
+    from kernbridge._src.custom.rule_forms import defjvp, general_batching_rule
+    from kernbridge._src.custom.warp import jaxinfo_to_warpinfo, jaxtype_to_warptype
+    from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
+    from kernbridge._src.record.callable import numba_cuda_callable
+    from kernbridge._src.source.load_binary import CudaBinary, load_binary
+    from kernbridge._src.store.artefacts import get_cache_dir, set_cache_dir
+    from kernbridge._src.store.limit import cache_stats, clear_cache
+    from kernbridge._src.tools.check_rules import RuleCheck, RuleCheckError, check_rules
+    from kernbridge._src.tools.doctor import print_diagnostics
     from kernbridge.benchmark import (
         BenchmarkConfig,
         BenchmarkRecord,
@@ -136,33 +141,33 @@ __all__ = [
 
 _MODULES = ("benchmark", "cache", "config")
 _LATER = {  # imported when they are asked for, which most programs do not
-    "CudaBinary": "_load_binary",
-    "CudaKernel": "_cuda_kernel",
-    "KernelEntry": "_kernel_choice",
+    "CudaBinary": "_src.source.load_binary",
+    "CudaKernel": "_src.cuda_kernel.kernel",
+    "KernelEntry": "_src.custom.choice",
     "BenchmarkConfig": "benchmark",
     "BenchmarkRecord": "benchmark",
     "BenchmarkResult": "benchmark",
-    "RuleCheck": "_check_rules",
-    "RuleCheckError": "_check_rules",
-    "XLACustomKernel": "_custom_kernel",
+    "RuleCheck": "_src.tools.check_rules",
+    "RuleCheckError": "_src.tools.check_rules",
+    "XLACustomKernel": "_src.custom.kernel",
     "benchmark_function": "benchmark",
-    "cache_stats": "_cache_limit",
-    "check_rules": "_check_rules",
-    "clear_cache": "_cache_limit",
-    "cuda_kernel": "_cuda_kernel",
-    "defjvp": "_kernel_rules",
-    "general_batching_rule": "_kernel_rules",
-    "get_all_primitive_names": "_custom_kernel",
-    "get_cache_dir": "_cache",
-    "get_primitives_by_tags": "_custom_kernel",
-    "get_registry": "_custom_kernel",
-    "jaxinfo_to_warpinfo": "_warp",
-    "jaxtype_to_warptype": "_warp",
-    "load_binary": "_load_binary",
-    "numba_cuda_callable": "_numba_cuda_callable",
-    "numba_cuda_kernel": "_numba_cuda",
-    "print_diagnostics": "_diagnostics",
-    "set_cache_dir": "_cache",
+    "cache_stats": "_src.store.limit",
+    "check_rules": "_src.tools.check_rules",
+    "clear_cache": "_src.store.limit",
+    "cuda_kernel": "_src.cuda_kernel.kernel",
+    "defjvp": "_src.custom.rule_forms",
+    "general_batching_rule": "_src.custom.rule_forms",
+    "get_all_primitive_names": "_src.custom.kernel",
+    "get_cache_dir": "_src.store.artefacts",
+    "get_primitives_by_tags": "_src.custom.kernel",
+    "get_registry": "_src.custom.kernel",
+    "jaxinfo_to_warpinfo": "_src.custom.warp",
+    "jaxtype_to_warptype": "_src.custom.warp",
+    "load_binary": "_src.source.load_binary",
+    "numba_cuda_callable": "_src.record.callable",
+    "numba_cuda_kernel": "_src.numba_cuda.kernel",
+    "print_diagnostics": "_src.tools.doctor",
+    "set_cache_dir": "_src.store.artefacts",
 }
 
 

@@ -7,15 +7,15 @@ see docs/benchmarking.md.
 
 from __future__ import annotations
 
-from kernbridge._benchmark_measure import (
+from kernbridge._src.benchmark.measure import (
     BenchmarkTimes,
     Measurement,
     benchmark_function,
     measure,
 )
-from kernbridge._benchmark_records import BenchmarkConfig, BenchmarkRecord
-from kernbridge._benchmark_result import BenchmarkResult
-from kernbridge._benchmark_run import benchmark_operation
+from kernbridge._src.benchmark.records import BenchmarkConfig, BenchmarkRecord
+from kernbridge._src.benchmark.result import BenchmarkResult
+from kernbridge._src.benchmark.run import benchmark_operation
 
 __all__ = [
     "BenchmarkConfig",

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernbridge import _core
-from kernbridge._cache import get_cache_dir, set_cache_dir
-from kernbridge._cache_limit import cache_stats, clear_cache
+from kernbridge._src.store.artefacts import get_cache_dir, set_cache_dir
+from kernbridge._src.store.limit import cache_stats, clear_cache
 
 __all__ = ["CacheStats", "cache_stats", "clear_cache", "get_cache_dir", "set_cache_dir", "stats"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kernbridge import _benchmark_command
+from kernbridge._src.tools import benchmark_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("cache", help="tell where the cache is and what it holds")
     clear = commands.add_parser("clear", help="remove compiled kernels from the cache")
     clear.add_argument("name", nargs="?", help="of one module; without it, everything goes")
-    _benchmark_command.add(commands)
+    benchmark_command.add(commands)
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
         parser.print_help()
@@ -37,14 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.command == "benchmark":
         return int(chosen.run(chosen))
     if chosen.command == "doctor":
-        from kernbridge import _diagnostics
+        from kernbridge._src.tools import doctor
 
-        return 0 if _diagnostics.print_diagnostics() else 1
-    from kernbridge import _cache, _cache_limit
+        return 0 if doctor.print_diagnostics() else 1
+    from kernbridge._src.store import artefacts, limit
 
     if chosen.command == "clear":
-        print(f"{_cache_limit.clear_cache(chosen.name)} removed")
+        print(f"{limit.clear_cache(chosen.name)} removed")
         return 0
-    stats = _cache_limit.cache_stats()
-    print(f"{_cache.directory() or 'off'}: {stats.entries} entries, {stats.bytes / 1e6:.1f} MB")
+    stats = limit.cache_stats()
+    print(f"{artefacts.directory() or 'off'}: {stats.entries} entries, {stats.bytes / 1e6:.1f} MB")
     return 0

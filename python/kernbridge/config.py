@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kernbridge import _core
 
 if TYPE_CHECKING:
-    from kernbridge._architectures import Architecture, Spelling
+    from kernbridge._src.toolchain.architectures import Architecture, Spelling
 
 
 def set_numba_num_threads(n: int | None) -> None:
@@ -80,8 +80,8 @@ def set_cuda_architectures(architectures: Spelling) -> None:
     ValueError
         If `architectures` names none, or one that is too old.
     """
-    from kernbridge import _architectures as reader
-    from kernbridge._errors import UnsupportedArchError
+    from kernbridge._src.base.errors import UnsupportedArchError
+    from kernbridge._src.toolchain import architectures as reader
 
     try:
         chosen = None if architectures is None else reader.read(architectures, "cuda architecture")
@@ -120,14 +120,14 @@ def set_compute_capability(value: Spelling) -> None:
     ['sm_80', 'sm_90a']
     >>> config.set_compute_capability(None)
     """
-    from kernbridge import _architectures as reader
+    from kernbridge._src.toolchain import architectures as reader
 
     _set_architectures(None if value is None else reader.read(value))
 
 
 def get_compute_capability() -> list[str] | None:
     """What `set_compute_capability` chose, as in ["sm_86"], or None."""
-    from kernbridge import _architectures as reader
+    from kernbridge._src.toolchain import architectures as reader
 
     return None if _architectures is None else [reader.name(a) for a in _architectures]
 
@@ -200,28 +200,28 @@ def set_backend(platform: str, backend: str | None) -> None:
     'cpp'
     >>> config.clear_backends()
     """
-    from kernbridge import _selection
+    from kernbridge._src.custom import selection
 
-    where = _selection.platform_of("set_backend", platform)
+    where = selection.platform_of("set_backend", platform)
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"set_backend: backend is {backend!r}, expected a name, or None")
     if backend == "":
         raise ValueError("set_backend: backend is an empty text, expected a name, or None")
-    _selection.set_backend(where, backend)
+    selection.set_backend(where, backend)
 
 
 def get_backend(platform: str) -> str | None:
     """What `set_backend` chose for a platform, or None."""
-    from kernbridge import _selection
+    from kernbridge._src.custom import selection
 
-    return _selection.get_backend(_selection.platform_of("get_backend", platform))
+    return selection.get_backend(selection.platform_of("get_backend", platform))
 
 
 def clear_backends() -> None:
     """Leave every operation its default backend, on every platform."""
-    from kernbridge import _selection
+    from kernbridge._src.custom import selection
 
-    _selection.clear_backends()
+    selection.clear_backends()
 
 
 _cuda_on_cpu = "compile"

@@ -1,7 +1,7 @@
 /* What crosses between kernbridge and native code that Numba made for a CPU.
  *
  * An entry is a function that we generate around the user's kernel
- * (python/kernbridge/_numba_entry.py). It reads the address and the extents of each of its
+ * (python/kernbridge/_src/numba_cpu/entry.py). It reads the address and the extents of each of its
  * parameters from XLA's own buffers, and returns Numba's status; on a user exception `*exception`
  * points to Numba's description of it, which the decoder in src/python turns into text.
  */

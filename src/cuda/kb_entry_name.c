@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_HASH = 12, BASE = 10 }; /* as kernbridge._cuda_compile writes them */
+enum { N_HASH = 12, BASE = 10 }; /* as kernbridge._src.numba_cuda.compile writes them */
 
 static const char module[] = "_ZN10kernbridge";
 

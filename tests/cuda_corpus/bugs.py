@@ -32,9 +32,9 @@ def plant(name: str, text: str) -> str:
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """Kernels that are lowered for the CPU in this context have a bug."""
-    from kernbridge import _cuda_compile
+    from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
-    compile_kernel = _cuda_compile.compile_kernel
+    compile_kernel = numba_cuda_compile.compile_kernel
 
     def compile_with_bug(*args: Any, **kwargs: Any) -> Any:
         function = compile_kernel(*args, **kwargs)
@@ -42,7 +42,7 @@ def planted(name: str) -> Iterator[None]:
         identity = hashlib.sha256(b"".join(image for _, image in images)).digest()
         return replace(function, images=images, identity=identity)
 
-    with mock.patch.object(_cuda_compile, "compile_kernel", compile_with_bug):
+    with mock.patch.object(numba_cuda_compile, "compile_kernel", compile_with_bug):
         yield
 
 

@@ -14,7 +14,7 @@ cuda = pytest.importorskip("numba.cuda")
 import fake_gpu  # noqa: E402
 from callables import CASES, F32, S, add  # noqa: E402
 from gil import Gate  # noqa: E402
-from kernbridge import _record  # noqa: E402
+from kernbridge._src.record import record as record_record  # noqa: E402
 
 by_numba = pytest.mark.gpu_only("what is not recorded is launched by Numba, which needs a GPU")
 NAMED = {"argnames": "case", "argvalues": CASES, "ids": [c.name for c in CASES]}
@@ -109,7 +109,7 @@ def test_a_planted_bug_shows(case, number, monkeypatch):
         case.bugs[number](steps)
         assert steps != before
 
-    monkeypatch.setattr(_record, "AFTER_RECORDING", plant)
+    monkeypatch.setattr(record_record, "AFTER_RECORDING", plant)
     scribble()
     try:
         found = leaves(wrap(case, "always", function)(*inputs_of(case, seed)))

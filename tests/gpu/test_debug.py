@@ -115,14 +115,14 @@ attempt(wrap(half, zero_outputs=True), x)
 def test_verify_compares_recorded_and_unrecorded():
     printed = run(
         """
-from kernbridge import _record
+from kernbridge._src.record import record
 def right(x, out, stream):
     increment[4, 256, stream](x, out)
 attempt(kernbridge.numba_cuda_callable(right, S), x)
 def wrong(x, out, stream):
     increment[4, 256, stream](x, out)
     half[4, 256, stream](x, out)
-_record.AFTER_RECORDING = lambda steps: steps.pop()  # a recording that loses a launch
+record.AFTER_RECORDING = lambda steps: steps.pop()  # a recording that loses a launch
 attempt(kernbridge.numba_cuda_callable(wrong, S), x)
 """,
         "verify",

@@ -32,8 +32,8 @@ def test_the_tutorials(tmp_path, name):
     run("\n".join(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)), tmp_path)
 
 
-NUMBA = "_numba_cuda.numba_cuda_kernel, _numba_cuda_callable.numba_cuda_callable"
-SOURCE = "_cuda_kernel.cuda_kernel, _load_cuda.load_cuda_inline"
+NUMBA = "numba_cuda_kernel", "numba_cuda_callable"
+SOURCE = "cuda_kernel", "load_cuda_inline"
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,12 @@ SOURCE = "_cuda_kernel.cuda_kernel, _load_cuda.load_cuda_inline"
 def test_the_docstrings(tmp_path, functions, tries):
     source = f"""
 import doctest
-from kernbridge import _cuda_kernel, _load_cuda, _numba_cuda, _numba_cuda_callable
+import kernbridge
 parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
-for f in ({functions}):
+for name in {functions}:
+    f = getattr(kernbridge, name)
     text = f.__doc__.replace("# doctest: +SKIP", "")
-    runner.run(parser.get_doctest(text, {{}}, f.__name__, f.__module__, 0))
+    runner.run(parser.get_doctest(text, {{}}, name, f.__module__, 0))
 assert runner.tries >= {tries} and runner.failures == 0, runner.tries
 """
     run(source, tmp_path)

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge import _core, _toolchain
+from kernbridge import _core
+from kernbridge._src.toolchain import compilers
 
 SOURCE = r"""
 #include <cuda_runtime.h>
@@ -305,7 +306,7 @@ def test_cuda_kernel_refused():
 
 @pytest.mark.parametrize("kind", ["cubin", "fatbin"])
 def test_binary(tmp_path, kind):
-    nvcc = _toolchain.find_nvcc().path
+    nvcc = compilers.find_nvcc().path
     capability = jax.devices("gpu")[0].compute_capability.replace(".", "")
     source = tmp_path / "k.cu"
     source.write_text(PLAIN.replace("#include <cstdint>", "#include <stdint.h>"))

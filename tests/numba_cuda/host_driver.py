@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy
-from kernbridge._errors import KernelCompilationError
+from kernbridge._src.base.errors import KernelCompilationError
 
 CAPABILITY = (9, 0)
 _HANDLES = itertools.count(0x1000, 16)

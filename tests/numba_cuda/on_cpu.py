@@ -15,8 +15,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import host_driver
-from kernbridge import _core, _cuda_on_cpu
-from kernbridge._errors import KernelCompilationError
+from kernbridge import _core
+from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from stand_ins import reads
 
 LEVEL = "NUMBA_CUDA_TESTS_LEVEL"  # environment variable: see _optimise_less
@@ -34,7 +35,7 @@ def install() -> None:
     from numba.cuda import codegen, dispatcher
 
     host_driver.install()
-    _patches.enter_context(_cuda_on_cpu.without_nvvm())
+    _patches.enter_context(cuda_on_cpu_compile.without_nvvm())
     codegen.CUDACodeLibrary.get_cubin = _image
     codegen.CUDACodeLibrary.get_cufunc = _function
     dispatcher.launch = _launch
@@ -86,7 +87,7 @@ def _image(library: Any, cc: Any = None) -> bytes:
     if cc not in library._cubin_cache:
         try:
             with global_compiler_lock:
-                image, _ = _cuda_on_cpu.image_of(library.name, library, library._entry_name)
+                image, _ = cuda_on_cpu_compile.image_of(library.name, library, library._entry_name)
         except KernelCompilationError as e:
             refusals.append(str(e))
             raise
@@ -98,7 +99,7 @@ def _function(library: Any) -> Any:
     """`CUDACodeLibrary.get_cufunc`: the machine code, with what Numba reads of a CUfunction."""
     if 0 not in library._cufunc_cache:
         image = _image(library)
-        _cuda_on_cpu.compile_image(image)
+        cuda_on_cpu_compile.compile_image(image)
         module = _Module(image)
         kernel = SimpleNamespace(
             image=image,
@@ -122,7 +123,7 @@ class _Module:
     def __init__(self, image: bytes) -> None:
         self.handle = next(_MODULES)
         self.initialized = False
-        self.engine = _cuda_on_cpu._engines[image[:64].decode()]
+        self.engine = cuda_on_cpu_compile._engines[image[:64].decode()]
 
     def setup(self) -> None:
         self.initialized = True
@@ -143,8 +144,8 @@ class _Attributes:
     maxthreads = _MAX_THREADS
 
     def __init__(self, module: _Module) -> None:
-        self.shared = _cuda_on_cpu._number(module.engine, "kb_shared_size")
-        self.local = _cuda_on_cpu._number(module.engine, "kb_stack_size")
+        self.shared = cuda_on_cpu_compile._number(module.engine, "kb_shared_size")
+        self.local = cuda_on_cpu_compile._number(module.engine, "kb_stack_size")
 
     @property
     def regs(self) -> int:

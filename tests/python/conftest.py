@@ -79,10 +79,10 @@ def run_python(tmp_path):
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """The folder of an empty cache."""
-    from kernbridge import _cache
+    from kernbridge._src.store import artefacts
 
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(_cache, "_warned", False)
+    monkeypatch.setattr(artefacts, "_warned", False)
     return tmp_path / "cache"
 
 

@@ -97,11 +97,14 @@ def install() -> None:
 
 def execute_kernels() -> None:
     """From now on, give the driver the code of kernels that kernbridge compiles or finds."""
-    from kernbridge import _cuda_compile
+    from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
-    if _cuda_compile._find is not _find:
-        _real["find"], _real["compile"] = _cuda_compile._find, _cuda_compile._compile_protected
-        _cuda_compile._find, _cuda_compile._compile_protected = _find, _compile_protected
+    if numba_cuda_compile._find is not _find:
+        _real["find"], _real["compile"] = (
+            numba_cuda_compile._find,
+            numba_cuda_compile._compile_protected,
+        )
+        numba_cuda_compile._find, numba_cuda_compile._compile_protected = _find, _compile_protected
 
 
 _real: dict[str, Any] = {}
@@ -115,26 +118,30 @@ def _compile_protected(label, kernel, parameters, batched, architecture, symbol)
 
 
 def _find(label, kernel, parameters, batched, identity, fingerprint, architectures):
-    from kernbridge import KernelCompilationError, _cuda_compile, _cuda_on_cpu
+    from kernbridge import KernelCompilationError
+    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+    from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
     _compiled.clear()
     function = _real["find"](
         label, kernel, parameters, batched, identity, fingerprint, architectures
     )
-    if function.images[0][0] == _cuda_on_cpu.CC:
+    if function.images[0][0] == cuda_on_cpu_compile.CC:
         return function
     if not _compiled:  # its cubin was in the cache, which keeps nothing else of a compilation
-        symbol = _cuda_compile._symbol(kernel, identity)
+        symbol = numba_cuda_compile._symbol(kernel, identity)
         given = tuple(
             replace(p, read_only=p.read_only and i not in function.opened)
             for i, p in enumerate(parameters)
         )
-        with _cuda_on_cpu.without_nvvm():
+        with cuda_on_cpu_compile.without_nvvm():
             _compiled.append(
-                _cuda_compile._compile_once(label, kernel, given, batched, architectures[0], symbol)
+                numba_cuda_compile._compile_once(
+                    label, kernel, given, batched, architectures[0], symbol
+                )
             )
     try:
-        (image,) = _cuda_on_cpu.artefact(label, _compiled.pop(), ()).blobs
+        (image,) = cuda_on_cpu_compile.artefact(label, _compiled.pop(), ()).blobs
     except KernelCompilationError as e:
         REFUSED[function.entry] = str(e)
     else:
@@ -143,9 +150,10 @@ def _find(label, kernel, parameters, batched, identity, fingerprint, architectur
 
 
 def _give_code(function, image: bytes) -> None:
-    from kernbridge import _core, _cuda_on_cpu
+    from kernbridge import _core
+    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 
-    _cuda_on_cpu.compile_image(image)
+    cuda_on_cpu_compile.compile_image(image)
     execute = ctypes.c_void_p(_core.host_symbols()["kb_hostcuda_launch"])
     digest, entry = image[:DIGEST], function.entry.encode()
     library = ctypes.CDLL(os.environ["KERNBRIDGE_LIBCUDA"])
@@ -211,9 +219,9 @@ class FakeDriver:
 
     def close(self) -> None:
         """Forget everything; sees to it that Numba's kernels were executed."""
-        from kernbridge import _cuda_compile
+        from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
-        kernels = {f.entry for f in _cuda_compile._functions.values()} - REFUSED.keys()
+        kernels = {f.entry for f in numba_cuda_compile._functions.values()} - REFUSED.keys()
         idle = {launch.entry.decode() for launch in self.launches if launch.does == NOTHING}
         self.library.fake_cuda_reset()
         assert not idle & kernels, "launches of these did nothing"

@@ -215,12 +215,12 @@ def test_no_backend_is_pinned_by_a_trace_of_another():
 
 
 def test_calls_are_remembered_within_bounds():
-    from kernbridge import _custom_kernel
+    from kernbridge._src.custom import kernel
 
     op = Counted(first=1)
-    for n in range(_custom_kernel.CALLS_KEPT + 20):
+    for n in range(kernel.CALLS_KEPT + 20):
         op(jnp.zeros(1), backend="first") if n % 2 else op(jnp.zeros(n % 7 + 1))
     assert len(op.op._calls) <= 8
-    for n in range(_custom_kernel.CALLS_KEPT + 5):
+    for n in range(kernel.CALLS_KEPT + 5):
         jax.eval_shape(op, S((n,), jnp.float32))
-    assert len(op.op._calls) == _custom_kernel.CALLS_KEPT
+    assert len(op.op._calls) == kernel.CALLS_KEPT

@@ -10,8 +10,9 @@ import numba
 import numpy as np
 import pytest
 from jax import lax
-from kernbridge import _benchmark_measure, benchmark, numba_kernel
-from kernbridge._benchmark_measure import prepare
+from kernbridge import benchmark, numba_kernel
+from kernbridge._src.benchmark import measure
+from kernbridge._src.benchmark.measure import prepare
 
 pytestmark = pytest.mark.once
 
@@ -189,8 +190,8 @@ def test_arrays_that_are_closed_over_are_operands():
 
 @pytest.mark.parametrize(("n", "expected"), [(2, 2), (7, 7), (10, 5), (11, 1), (200, 8)])
 def test_calls_per_iteration_divide_the_batch(n, expected):
-    assert _benchmark_measure._calls_per_iteration(n, "gpu") == expected
-    assert _benchmark_measure._calls_per_iteration(n, "cpu") == 1
+    assert measure._calls_per_iteration(n, "gpu") == expected
+    assert measure._calls_per_iteration(n, "cpu") == 1
 
 
 @pytest.mark.parametrize("n_batch", [1, 6])
@@ -224,7 +225,7 @@ def test_the_output_is_that_of_a_call(value, n_batch):
 
 def test_the_figures_are_those_of_the_runs(monkeypatch):
     ticks = iter([0.0, 2.0, 10.0, 14.0, 20.0, 21.0, 30.0, 39.0])
-    monkeypatch.setattr(_benchmark_measure.time, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: next(ticks))
     found = benchmark.measure(jnp.sin, n_warmup=0, n_runs=4, n_batch_per_run=2, data=(x,))
     assert found.samples == (1.0, 2.0, 0.5, 4.5)
     assert (found.mean, found.min, found.max, found.median) == (2.0, 0.5, 4.5, 1.5)
@@ -246,7 +247,7 @@ def test_the_results_are_waited_for_and_the_first_run_is_not_timed(monkeypatch):
         return 0.0
 
     monkeypatch.setattr(jax, "block_until_ready", wait)
-    monkeypatch.setattr(_benchmark_measure.time, "perf_counter", tick)
+    monkeypatch.setattr(measure.time, "perf_counter", tick)
     benchmark.measure(jnp.sin, n_warmup=2, n_runs=2, data=(x,))
     inputs, compiled, warm = ["ready"], ["ready"], ["ready"] * 2
     assert events == inputs + compiled + warm + ["tick", "ready", "tick"] * 2

@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from kernbridge import _benchmark_command, cli
-from kernbridge._benchmark_codec import decode
+from kernbridge import cli
+from kernbridge._src.benchmark.codec import decode
+from kernbridge._src.tools import benchmark_command
 from kernbridge.benchmark import BenchmarkRecord, BenchmarkResult
 
 pytestmark = pytest.mark.once
@@ -192,4 +193,4 @@ def result(times):
     ],
 )
 def test_optimal_defaults(times, chosen):
-    assert _benchmark_command.optimal_defaults([result(times)]) == chosen
+    assert benchmark_command.optimal_defaults([result(times)]) == chosen

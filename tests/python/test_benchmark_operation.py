@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from kernbridge import _errors
+from kernbridge._src.base import errors
 from kernbridge.benchmark import BenchmarkConfig, BenchmarkResult, benchmark_operation
 
 pytestmark = pytest.mark.once
@@ -89,13 +89,13 @@ def test_arrays_are_on_a_device_of_the_platform(monkeypatch):
     configs = [config(np.ones(3)), config(elsewhere), config()]
     op = Operation(configs, a=lambda *xs: xs[0] + 1 if xs else jnp.ones(3))
     outputs = []
-    from kernbridge import _benchmark_run
+    from kernbridge._src.benchmark import run as benchmark_run
 
     def keep(output):
         outputs.append(output)
         return output
 
-    monkeypatch.setattr(_benchmark_run, "on_host", keep)
+    monkeypatch.setattr(benchmark_run, "on_host", keep)
     run(op)
     assert [output.devices() for output in outputs] == [{other}] * 3
 
@@ -241,7 +241,7 @@ def test_what_is_missing_is_said():
     with pytest.raises(ValueError, match=r"'op' has no call function .*op.def_call"):
         run(op)
     op.call_function, op.benchmark_data = op.call, None
-    with pytest.raises(_errors.BenchmarkDataFnNotProvidedError, match=r"'op' .*def_benchmark_data"):
+    with pytest.raises(errors.BenchmarkDataFnNotProvidedError, match=r"'op' .*def_benchmark_data"):
         run(op)
     with pytest.raises(ValueError, match="`n_runs` must be at least 1"):
         run(op, n_runs=0)

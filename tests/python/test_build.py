@@ -9,9 +9,7 @@ import sys
 import time
 
 import pytest
-from kernbridge import _build_command, _build_manifest, _build_run, _toolchain
-from kernbridge._build import Request, build
-from kernbridge._errors import (
+from kernbridge._src.base.errors import (
     CompilationError,
     HostCompilerIncompatibleError,
     HostCompilerNotFoundError,
@@ -19,6 +17,9 @@ from kernbridge._errors import (
     KernelToolchainError,
     UnsupportedArchError,
 )
+from kernbridge._src.build import command, manifest, run
+from kernbridge._src.build.build import Request, build
+from kernbridge._src.toolchain import compilers
 
 pytestmark = pytest.mark.once
 
@@ -40,7 +41,7 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def nvcc():
     try:
-        return _toolchain.find_nvcc()
+        return compilers.find_nvcc()
     except KernelToolchainError as e:
         pytest.skip(f"no nvcc here: {e}".splitlines()[0])
 
@@ -152,7 +153,7 @@ def test_a_long_build_says_so(tmp_path, monkeypatch, capsys):
     slow.write_text(f'#!/bin/sh\n[ "$1" = --version ] || sleep 0.6\nexec {compiler} "$@"\n')
     slow.chmod(0o755)
     monkeypatch.setenv("CC", str(slow))
-    monkeypatch.setattr(_build_run, "QUIET", 0.1)
+    monkeypatch.setattr(run, "QUIET", 0.1)
     build(Request("my_kernels", "c", ANSWER, ""))
     said = capsys.readouterr().err
     assert said.startswith("kernbridge: building my_kernels with slow ... ")
@@ -253,7 +254,7 @@ def test_an_old_setpriv(tmp_path, monkeypatch):
     old.write_text("#!/bin/sh\necho \"setpriv: unrecognized option '--pdeathsig'\" >&2\nexit 1\n")
     old.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(_build_run, "_setpriv", None)
+    monkeypatch.setattr(run, "_setpriv", None)
     assert call(build(Request("m", "c", ANSWER, "")).path) == 42
 
 
@@ -281,7 +282,7 @@ NVCC_SAYS = {
 @pytest.mark.parametrize(("kind", "said"), [(k, s) for k, all_ in NVCC_SAYS.items() for s in all_])
 def test_what_nvcc_says(kind, said):
     with pytest.raises(KernbridgeError) as caught:
-        _build_run.fail("m", "nvcc", 1, f"first\n{said}\n", "nvcc m.cu", 600)
+        run.fail("m", "nvcc", 1, f"first\n{said}\n", "nvcc m.cu", 600)
     assert type(caught.value) is kind
     assert said in str(caught.value)
     assert caught.value.command == "nvcc m.cu"
@@ -300,7 +301,7 @@ def test_cuda(nvcc):
 
 def test_cuda_without_a_static_runtime(nvcc, monkeypatch):
     without = nvcc._replace(library_dirs=())
-    monkeypatch.setattr(_toolchain, "find_nvcc", lambda: without)
+    monkeypatch.setattr(compilers, "find_nvcc", lambda: without)
     library = build(Request("add", "cuda", CUDA, "", architectures=((9, 0, ""),))).path.read_bytes()
     assert b"libcudart.so" in library
     assert os.path.dirname(nvcc.cudart).encode() in library  # where it looks for it
@@ -322,7 +323,7 @@ def test_cuda_without_a_host_compiler(nvcc, monkeypatch):
 
 def test_flags_of_the_linker_for_nvcc():
     flags = ["-lm", "-L/x", "-Wl,-z,now", "-fopenmp", "-rpath=/x", "/x/y.a", "--as-needed"]
-    made = [word for flag in flags for word in _build_command._for_nvcc(flag)]
+    made = [word for flag in flags for word in command._for_nvcc(flag)]
     assert made == [
         *("-lm", "-L/x", "-Xlinker", "-z", "-Xlinker", "now", "-Xcompiler", "-fopenmp"),
         *("-Xlinker", "-rpath=/x", "/x/y.a", "-Xlinker", "--as-needed"),
@@ -330,7 +331,7 @@ def test_flags_of_the_linker_for_nvcc():
 
 
 def test_reading_what_md_writes():
-    read = _build_manifest.read_make
+    read = manifest.read_make
     assert read("") == []
     assert read("out.so: a.c \\\n  /x/b.h\\\n c.h\n") == ["a.c", "/x/b.h", "c.h"]
     assert read("out.so : a.cu \\\n    a.h \\\n    a.h\n") == ["a.cu", "a.h"]
@@ -346,5 +347,5 @@ def test_a_cached_build_starts_no_process(monkeypatch):
         raise AssertionError("a process was started")
 
     monkeypatch.setattr("subprocess.Popen", refuse)
-    _toolchain.forget()
+    compilers.forget()
     assert not build(request).built

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from conftest import write_compiler
-from kernbridge import _build_manifest
-from kernbridge._build import Request, build
+from kernbridge._src.build import manifest
+from kernbridge._src.build.build import Request, build
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -73,8 +73,8 @@ def test_a_touched_header_is_read_once(request_, monkeypatch, tmp_path):
     build(request_)
     age(tmp_path / "user" / "b.h")
     read = []
-    real = _build_manifest.digest_of
-    monkeypatch.setattr(_build_manifest, "digest_of", lambda p: read.append(str(p)) or real(p))
+    real = manifest.digest_of
+    monkeypatch.setattr(manifest, "digest_of", lambda p: read.append(str(p)) or real(p))
     for _ in range(2):
         assert not build(request_).built
     assert [Path(p).name for p in read if not p.endswith(".so")] == ["b.h"]
@@ -287,7 +287,7 @@ def test_other_processes(request_, compiler, run_python, root, tmp_path):
     """A process that never built it finds it, and the same digest."""
     first = build(request_)
     program = f"""
-from kernbridge._build import Request, build
+from kernbridge._src.build.build import Request, build
 built = build({request_!r})
 print(built.digest, built.built)
 """

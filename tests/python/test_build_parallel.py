@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from conftest import write_compiler
-from kernbridge import _build, _build_lock
-from kernbridge._build import Request, build
+from kernbridge._src.build import build as build_build
+from kernbridge._src.build.build import Request, build
+from kernbridge._src.store import lock
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -33,14 +34,14 @@ QUICK = f"""
 import sys, types
 # The builder without JAX, for many processes.
 sys.modules["kernbridge"] = package = types.ModuleType("kernbridge")
-package.__path__ = [{os.path.dirname(_build.__file__)!r}]
+package.__path__ = [{os.path.dirname(build_build.__file__)!r}]
 """
 
 CONCURRENT = (
     QUICK
     + """
 import time
-from kernbridge._build import Request, build
+from kernbridge._src.build.build import Request, build
 from pathlib import Path
 while not Path("go").exists():
     time.sleep(0.005)
@@ -94,7 +95,9 @@ def test_a_builder_that_is_killed(request_, tmp_path, root):
     """The next one builds at once, and nothing is left behind."""
     pids = tmp_path / "pids"
     write_compiler(tmp_path / "cc", f"echo $$ >> {pids}; exec sleep 99")
-    program = f"{QUICK}\nfrom kernbridge._build import Request, build\nbuild({request_!r})"
+    program = (
+        f"{QUICK}\nfrom kernbridge._src.build.build import Request, build\nbuild({request_!r})"
+    )
     builder = subprocess.Popen(
         [sys.executable, "-c", program],
         env={**os.environ, "CC": str(tmp_path / "cc")},
@@ -136,8 +139,8 @@ def is_running(pid):
 
 def test_staging_of_a_living_builder_stays(request_, root):
     with (
-        _build_lock.held(root, "abc", 0) as mine,
-        _build_lock.workspace(root, "abc", mine) as space,
+        lock.held(root, "abc", 0) as mine,
+        lock.workspace(root, "abc", mine) as space,
     ):
         (space / "x.o").touch()
         build(request_)

@@ -6,8 +6,8 @@ import shutil
 import subprocess
 
 import pytest
-from kernbridge import _build_inputs
-from kernbridge._build import Request, build
+from kernbridge._src.build import inputs
+from kernbridge._src.build.build import Request, build
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -208,12 +208,12 @@ def test_what_is_never_kept(case, monkeypatch):
 def test_flags_that_are_passed_on():
     """As nvcc takes those of the host compiler and of the linker."""
     flags = ("-Xcompiler", "-I/a,-I/b", "-Xcompiler=-I/c", "-Xlinker", "-L/d", "-Wl,-rpath,/e")
-    found = _build_inputs.of(flags, ())
+    found = inputs.of(flags, ())
     assert found.folders == ("/a", "/b", "/c")
     assert not found.unknown
-    assert _build_inputs.of((*flags, "-ly"), ()).absent[:2] == ("/d/liby.so", "/d/liby.a")
-    assert "-B/x" in _build_inputs.of(("-Xcompiler", "-g,-B/x"), ()).unknown
-    assert not _build_inputs.of(("-Wl,-Bsymbolic,-Bstatic",), ()).unknown
+    assert inputs.of((*flags, "-ly"), ()).absent[:2] == ("/d/liby.so", "/d/liby.a")
+    assert "-B/x" in inputs.of(("-Xcompiler", "-g,-B/x"), ()).unknown
+    assert not inputs.of(("-Wl,-Bsymbolic,-Bstatic",), ()).unknown
 
 
 def test_a_header_that_appears_while_the_compiler_runs(tmp_path, monkeypatch):

@@ -5,8 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from kernbridge import KernbridgeWarning, _build, _build_manifest, _cache, _cache_limit
-from kernbridge._build import Request, build
+from kernbridge import KernbridgeWarning
+from kernbridge._src.build import build as build_build
+from kernbridge._src.build import manifest as build_manifest
+from kernbridge._src.build.build import Request, build
+from kernbridge._src.store import artefacts, limit
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -42,7 +45,7 @@ def test_damaged_libraries(request_, compiler):
 
 
 def test_a_large_library_is_known_by_its_size(request_, monkeypatch, compiler):
-    monkeypatch.setattr(_build_manifest, "HASHED_LIBRARY", 0)
+    monkeypatch.setattr(build_manifest, "HASHED_LIBRARY", 0)
     path = build(request_).path
     data = path.read_bytes()
     path.unlink()
@@ -79,7 +82,7 @@ def test_what_others_may_write_is_not_loaded(request_, what):
     target = {"library": path, "manifest": path.parent / "manifest.json", "folder": path.parent}
     target[what].chmod(0o777)
     if what == "folder":
-        assert _build_manifest.read(path.parent, "") == []
+        assert build_manifest.read(path.parent, "") == []
     assert build(request_).built
 
 
@@ -100,7 +103,7 @@ def test_no_cache(request_, monkeypatch, tmp_path, run_python):
     assert not build(request_).built  # of this process, it is there
     assert not built.path.is_relative_to(tmp_path)
     program = f"""
-from kernbridge._build import Request, build
+from kernbridge._src.build.build import Request, build
 built = build({request_!r})
 assert built.built and built.path.exists()
 print(built.path)
@@ -108,7 +111,7 @@ print(built.path)
     other = Path(run_python(program, KERNBRIDGE_CACHE_DIR="0").strip())
     assert other != built.path
     assert not other.parents[3].exists()  # it went with its process
-    assert _cache_limit.clear_cache() == 0
+    assert limit.clear_cache() == 0
 
 
 def test_a_cache_that_cannot_be_written(request_, tmp_path, monkeypatch):
@@ -119,14 +122,14 @@ def test_a_cache_that_cannot_be_written(request_, tmp_path, monkeypatch):
 
 
 def test_setting_the_folder(request_, tmp_path, root):
-    _cache.set_cache_dir(tmp_path / "other")
+    artefacts.set_cache_dir(tmp_path / "other")
     try:
-        assert _cache.get_cache_dir() == tmp_path / "other"
+        assert artefacts.get_cache_dir() == tmp_path / "other"
         assert build(request_).path.is_relative_to(tmp_path / "other")
         with pytest.raises(ValueError, match="empty"):
-            _cache.set_cache_dir("")
+            artefacts.set_cache_dir("")
     finally:
-        _cache.set_cache_dir(None)
-    assert _cache.get_cache_dir() == root
+        artefacts.set_cache_dir(None)
+    assert artefacts.get_cache_dir() == root
     assert build(request_).built
-    assert _build._root() == root
+    assert build_build._root() == root

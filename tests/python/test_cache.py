@@ -11,8 +11,9 @@ import warnings
 from pathlib import Path
 
 import pytest
-from kernbridge import KernbridgeWarning, _cache
-from kernbridge._cache import Artefact
+from kernbridge import KernbridgeWarning
+from kernbridge._src.store import artefacts
+from kernbridge._src.store.artefacts import Artefact
 
 pytestmark = pytest.mark.once
 
@@ -24,7 +25,7 @@ ARTEFACT = Artefact(
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(_cache, "_warned", False)
+    monkeypatch.setattr(artefacts, "_warned", False)
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -32,20 +33,20 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def path(folder):
     """Where the artefact lies, once it is stored."""
-    _cache.store("cubin", KEY, ARTEFACT)
+    artefacts.store("cubin", KEY, ARTEFACT)
     name = KEY.hex()
     return folder / "v1" / "cubin" / name[:2] / f"{name[2:]}.bin"
 
 
 def test_round_trip(folder):
-    assert _cache.load("cubin", KEY) is None
+    assert artefacts.load("cubin", KEY) is None
     assert not folder.exists()  # looking makes no folder
-    _cache.store("cubin", KEY, ARTEFACT)
-    assert _cache.load("cubin", KEY) == ARTEFACT
-    assert _cache.load("object", KEY) is None
-    assert _cache.load("cubin", KEY[::-1]) is None
-    _cache.store("cubin", KEY, Artefact({}, ()))
-    assert _cache.load("cubin", KEY) == Artefact({}, ())
+    artefacts.store("cubin", KEY, ARTEFACT)
+    assert artefacts.load("cubin", KEY) == ARTEFACT
+    assert artefacts.load("object", KEY) is None
+    assert artefacts.load("cubin", KEY[::-1]) is None
+    artefacts.store("cubin", KEY, Artefact({}, ()))
+    assert artefacts.load("cubin", KEY) == Artefact({}, ())
 
 
 def test_where(path, folder):
@@ -56,27 +57,27 @@ def test_where(path, folder):
 def test_meta_that_json_changes(folder):
     for meta in ({"a": (1, 2)}, {1: 2}, {"a": b""}, {"a": float("nan")}):
         with pytest.raises(TypeError):
-            _cache.store("cubin", KEY, Artefact(meta, ()))
-    assert _cache.load("cubin", KEY) is None
+            artefacts.store("cubin", KEY, Artefact(meta, ()))
+    assert artefacts.load("cubin", KEY) is None
 
 
 @pytest.mark.parametrize("kind", ["", "../up", "a/b", "a.b", "ü"])
 def test_kinds_that_name_no_folder(folder, kind):
     with pytest.raises(ValueError, match="no place in the cache"):
-        _cache.store(kind, KEY, ARTEFACT)
+        artefacts.store(kind, KEY, ARTEFACT)
     with pytest.raises(ValueError, match="no place in the cache"):
-        _cache.load(kind, KEY)
+        artefacts.load(kind, KEY)
 
 
 def test_cut_short_and_replaced(path):
     data = path.read_bytes()
     for n in range(len(data)):
         path.write_bytes(data[:n])
-        assert _cache.load("cubin", KEY) is None, n
+        assert artefacts.load("cubin", KEY) is None, n
     path.write_bytes(data + b"\0")
-    assert _cache.load("cubin", KEY) is None
-    _cache.store("cubin", KEY, ARTEFACT)
-    assert _cache.load("cubin", KEY) == ARTEFACT
+    assert artefacts.load("cubin", KEY) is None
+    artefacts.store("cubin", KEY, ARTEFACT)
+    assert artefacts.load("cubin", KEY) == ARTEFACT
 
 
 def test_any_changed_bit(path):
@@ -86,7 +87,7 @@ def test_any_changed_bit(path):
         damaged = bytearray(data)
         damaged[at] ^= 1 << r.randrange(8)
         path.write_bytes(damaged)
-        assert _cache.load("cubin", KEY) is None, at
+        assert artefacts.load("cubin", KEY) is None, at
 
 
 def signed(body):
@@ -97,8 +98,8 @@ def test_files_of_others_with_a_right_digest(path):
     """The parts are checked too: the digest alone says only that the file is whole."""
     data = path.read_bytes()[:-32]
     path.write_bytes(signed(data))
-    assert _cache.load("cubin", KEY) == ARTEFACT
-    parts = _cache._HEADER.size
+    assert artefacts.load("cubin", KEY) == ARTEFACT
+    parts = artefacts._HEADER.size
     r = random.Random(4)
     bodies = [data[:n] for n in range(parts + 60)] + [data + b"\0", b"", b"KERNBRIDGE" + data[10:]]
     for _ in range(500):
@@ -108,30 +109,30 @@ def test_files_of_others_with_a_right_digest(path):
         bodies.append(bytes(damaged))
     for body in bodies:
         path.write_bytes(signed(body))
-        assert body == data or _cache.load("cubin", KEY) is None
+        assert body == data or artefacts.load("cubin", KEY) is None
 
 
 def test_meta_that_is_no_object(path):
     for meta in ([b"[]"], [b""], [b"\xff"], [b"{"], [b"[" * 100_000], []):
         parts = [b"cubin", KEY, *meta]
-        body = _cache._HEADER.pack(_cache._MAGIC, _cache.FORMAT, len(parts))
-        body += b"".join(_cache._LENGTH.pack(len(p)) + p for p in parts)
+        body = artefacts._HEADER.pack(artefacts._MAGIC, artefacts.FORMAT, len(parts))
+        body += b"".join(artefacts._LENGTH.pack(len(p)) + p for p in parts)
         path.write_bytes(signed(body))
-        assert _cache.load("cubin", KEY) is None
+        assert artefacts.load("cubin", KEY) is None
 
 
 def test_a_file_under_the_name_of_another(path, folder):
     other = bytes([KEY[0]]) + KEY[1:][::-1]
     os.link(path, path.with_name(f"{other.hex()[2:]}.bin"))
-    assert _cache.load("cubin", other) is None
+    assert artefacts.load("cubin", other) is None
     (folder / "v1" / "cubin").rename(folder / "v1" / "object")
-    assert _cache.load("object", KEY) is None
+    assert artefacts.load("object", KEY) is None
 
 
 def test_permissions(path, folder):
     before = os.umask(0)
     try:
-        _cache.store("object", KEY, ARTEFACT)
+        artefacts.store("object", KEY, ARTEFACT)
     finally:
         os.umask(before)
     everything = [folder, *folder.rglob("*")]
@@ -143,40 +144,40 @@ def test_permissions(path, folder):
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_a_file_that_others_may_write(path, mode):
     path.chmod(mode)
-    assert _cache.load("cubin", KEY) is None
+    assert artefacts.load("cubin", KEY) is None
     path.chmod(0o644)
-    assert _cache.load("cubin", KEY) == ARTEFACT
+    assert artefacts.load("cubin", KEY) == ARTEFACT
 
 
 def test_a_file_of_another_user(path, monkeypatch):
     mine = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
-    assert _cache.load("cubin", KEY) is None
+    assert artefacts.load("cubin", KEY) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_file_given_away(path):
     os.chown(path, 12345, -1)
-    assert _cache.load("cubin", KEY) is None
-    _cache.store("cubin", KEY, ARTEFACT)
-    assert _cache.load("cubin", KEY) == ARTEFACT
+    assert artefacts.load("cubin", KEY) is None
+    artefacts.store("cubin", KEY, ARTEFACT)
+    assert artefacts.load("cubin", KEY) == ARTEFACT
 
 
 def test_what_is_no_plain_file(path):
     target = path.with_name("elsewhere")
     path.rename(target)
     path.symlink_to(target)
-    assert _cache.load("cubin", KEY) is None
+    assert artefacts.load("cubin", KEY) is None
     path.unlink()
     os.mkfifo(path, 0o600)
     writer = threading.Timer(20, lambda: os.open(path, os.O_RDWR | os.O_NONBLOCK))
     writer.start()
-    assert _cache.load("cubin", KEY) is None
+    assert artefacts.load("cubin", KEY) is None
     assert writer.is_alive()  # it did not wait for one
     writer.cancel()
     path.unlink()
     path.mkdir()
-    assert _cache.load("cubin", KEY) is None
+    assert artefacts.load("cubin", KEY) is None
 
 
 @pytest.mark.parametrize("value", ["", "0"])
@@ -184,9 +185,9 @@ def test_off(monkeypatch, tmp_path, value):
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", value)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert _cache.directory() is None
-    _cache.store("cubin", KEY, ARTEFACT)
-    assert _cache.load("cubin", KEY) is None
+    assert artefacts.directory() is None
+    artefacts.store("cubin", KEY, ARTEFACT)
+    assert artefacts.load("cubin", KEY) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -194,9 +195,9 @@ def test_where_by_default(monkeypatch, tmp_path):
     pytest.importorskip("platformdirs")
     monkeypatch.delenv("KERNBRIDGE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert _cache.directory() == tmp_path / "xdg" / "kernbridge"
-    _cache.store("cubin", KEY, ARTEFACT)
-    assert _cache.load("cubin", KEY) == ARTEFACT
+    assert artefacts.directory() == tmp_path / "xdg" / "kernbridge"
+    artefacts.store("cubin", KEY, ARTEFACT)
+    assert artefacts.load("cubin", KEY) == ARTEFACT
 
 
 def test_chosen_in_the_process(folder, tmp_path, monkeypatch):
@@ -204,24 +205,24 @@ def test_chosen_in_the_process(folder, tmp_path, monkeypatch):
     try:
         for value in (str(folder), "0"):
             monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", value)
-            _cache.set_cache_dir(str(tmp_path / "chosen"))
-            assert _cache.get_cache_dir() == _cache.directory() == tmp_path / "chosen"
-            _cache.store("cubin", KEY, ARTEFACT)
-            assert _cache.load("cubin", KEY) == ARTEFACT
-            _cache.set_cache_dir(None)
-            assert _cache.load("cubin", KEY) is None
+            artefacts.set_cache_dir(str(tmp_path / "chosen"))
+            assert artefacts.get_cache_dir() == artefacts.directory() == tmp_path / "chosen"
+            artefacts.store("cubin", KEY, ARTEFACT)
+            assert artefacts.load("cubin", KEY) == ARTEFACT
+            artefacts.set_cache_dir(None)
+            assert artefacts.load("cubin", KEY) is None
     finally:
-        _cache.set_cache_dir(None)
-    assert _cache.get_cache_dir() is None
+        artefacts.set_cache_dir(None)
+    assert artefacts.get_cache_dir() is None
 
 
 def test_a_use_is_noted_now_and_then(path):
     """So that the least recently used goes first, and a hit usually writes nothing."""
     written = path.stat().st_mtime_ns
-    _cache.load("cubin", KEY)
+    artefacts.load("cubin", KEY)
     assert path.stat().st_mtime_ns == written
     os.utime(path, (1, 1))
-    _cache.load("cubin", KEY)
+    artefacts.load("cubin", KEY)
     assert path.stat().st_mtime_ns >= written
 
 
@@ -229,21 +230,21 @@ def test_relative_and_home(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", "here")
-    assert _cache.directory() == tmp_path / "here"
+    assert artefacts.directory() == tmp_path / "here"
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", "~/there")
-    assert _cache.directory() == tmp_path / "home" / "there"
+    assert artefacts.directory() == tmp_path / "home" / "there"
 
 
 def test_no_home(monkeypatch, tmp_path):
     pytest.importorskip("platformdirs")
-    monkeypatch.setattr(_cache, "_warned", False)
+    monkeypatch.setattr(artefacts, "_warned", False)
     monkeypatch.chdir(tmp_path)
     for name in ("KERNBRIDGE_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
     with pytest.warns(KernbridgeWarning, match="home"):
-        assert _cache.directory() is None
-    assert _cache.load("cubin", KEY) is None
+        assert artefacts.directory() is None
+    assert artefacts.load("cubin", KEY) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -259,8 +260,8 @@ def test_a_file_in_place_of_a_folder(folder, blocked):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(3):
-            _cache.store("cubin", KEY, ARTEFACT)
-            assert _cache.load("cubin", KEY) is None
+            artefacts.store("cubin", KEY, ARTEFACT)
+            assert artefacts.load("cubin", KEY) is None
     (only,) = warned(caught)
     text = str(only.message)
     assert str(folder) in text
@@ -272,8 +273,8 @@ def test_a_file_in_place_of_a_folder(folder, blocked):
 def test_a_folder_without_write_permission(folder):
     folder.mkdir(mode=0o500)
     with pytest.warns(KernbridgeWarning, match="Permission denied"):
-        _cache.store("cubin", KEY, ARTEFACT)
-    assert _cache.load("cubin", KEY) is None
+        artefacts.store("cubin", KEY, ARTEFACT)
+    assert artefacts.load("cubin", KEY) is None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
@@ -283,10 +284,10 @@ def test_a_full_disk(path, folder, monkeypatch):
         "builtins.open", lambda fd, mode, open=open: (os.close(fd), open("/dev/full", mode))[1]
     )
     with pytest.warns(KernbridgeWarning, match="No space left"):
-        _cache.store("cubin", KEY, Artefact({"new": 1}, (b"x" * 100_000,)))
+        artefacts.store("cubin", KEY, Artefact({"new": 1}, (b"x" * 100_000,)))
     monkeypatch.undo()
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(folder))
-    assert _cache.load("cubin", KEY) == ARTEFACT
+    assert artefacts.load("cubin", KEY) == ARTEFACT
     assert os.listdir(path.parent) == [path.name]
 
 
@@ -294,7 +295,7 @@ def test_many_processes(folder):
     """Everyone sees nothing or a whole artefact, whoever wrote it."""
     program = """
 import sys
-from kernbridge._cache import Artefact, load, store
+from kernbridge._src.store.artefacts import Artefact, load, store
 me = int(sys.argv[1])
 for i in range(150):
     key = bytes([i % 3]) * 32

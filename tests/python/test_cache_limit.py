@@ -5,8 +5,8 @@ import shutil
 import time
 
 import pytest
-from kernbridge import _cache, _cache_limit
-from kernbridge._build import Request, build
+from kernbridge._src.build.build import Request, build
+from kernbridge._src.store import artefacts, limit
 
 NO_COMPILER = (shutil.which("gcc") or shutil.which("cc")) is None
 pytestmark = [pytest.mark.once, pytest.mark.skipif(NO_COMPILER, reason="no C compiler here")]
@@ -34,20 +34,20 @@ def module(request, used):
 def test_the_least_recently_used_goes_first(request_, root, monkeypatch):
     paths = {i: module(request_._replace(spec=str(i)), used=i) for i in (3, 1, 4, 2)}
     artefact = key_of(5)
-    _cache.store("cubin", artefact, _cache.Artefact({}, (b"x" * 1000,)))
+    artefacts.store("cubin", artefact, artefacts.Artefact({}, (b"x" * 1000,)))
     (old,) = root.rglob("*.bin")
     os.utime(old, (1, 1))
-    size = _cache_limit.cache_stats().bytes
+    size = limit.cache_stats().bytes
     recent = build(request_._replace(spec="recent")).path
-    _cache_limit.shrink(root, size + 10**6)
+    limit.shrink(root, size + 10**6)
     assert all(p.exists() for p in (*paths.values(), old, recent))
     for keep in (4, 3, 2, 1, 0):
-        one_less = _cache_limit.cache_stats().bytes - 1
-        assert _cache_limit.shrink(root, one_less) <= one_less
+        one_less = limit.cache_stats().bytes - 1
+        assert limit.shrink(root, one_less) <= one_less
         assert [i for i in (1, 2, 3, 4) if paths[i].exists()] == list(range(1, keep + 1))
         assert not old.exists()
     assert [paths[i].parent.exists() for i in paths] == [False] * 4
-    _cache_limit.shrink(root, 1)
+    limit.shrink(root, 1)
     assert recent.exists()  # somebody may be about to load it
 
 
@@ -59,7 +59,7 @@ def test_a_hit_keeps_a_library(request_, root):
     one, two = request_._replace(spec="one"), request_._replace(spec="two")
     used, unused = module(one, used=9), module(two, used=8)
     build(one)
-    _cache_limit.shrink(root, _cache_limit.cache_stats().bytes - 1)
+    limit.shrink(root, limit.cache_stats().bytes - 1)
     assert (used.exists(), unused.exists()) == (True, False)
     assert not build(one).built
     assert build(two).built
@@ -67,13 +67,13 @@ def test_a_hit_keeps_a_library(request_, root):
 
 def test_an_artefact_that_is_read_stays(root):
     for n in (1, 2):
-        _cache.store("cubin", key_of(n), _cache.Artefact({"n": n}, ()))
+        artefacts.store("cubin", key_of(n), artefacts.Artefact({"n": n}, ()))
     for path in root.rglob("*.bin"):
         os.utime(path, (1, 1))
-    _cache.load("cubin", key_of(1))
-    _cache_limit.shrink(root, 1)
-    assert _cache.load("cubin", key_of(1)) is not None
-    assert _cache.load("cubin", key_of(2)) is None
+    artefacts.load("cubin", key_of(1))
+    limit.shrink(root, 1)
+    assert artefacts.load("cubin", key_of(1)) is not None
+    assert artefacts.load("cubin", key_of(2)) is None
 
 
 def test_a_build_keeps_the_limit(request_, monkeypatch):
@@ -94,12 +94,12 @@ def test_limits(monkeypatch, request_, root):
         *(("10k", 10_000), ("1tb", 10**12)),
     ):
         monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", text)
-        assert _cache_limit.limit() == expected
+        assert limit.limit() == expected
     for text in ("much", "-1", "1 XB", "GB"):
         monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", text)
         with pytest.raises(ValueError, match="KERNBRIDGE_CACHE_SIZE"):
             build(request_)
-    assert _cache_limit.cache_stats() == (0, 0)  # it is told before the work
+    assert limit.cache_stats() == (0, 0)  # it is told before the work
 
 
 def test_clearing(request_, root):
@@ -107,15 +107,15 @@ def test_clearing(request_, root):
     for request in requests:
         build(request)
     build(requests[0]._replace(spec="other"))
-    _cache.store("cubin", key_of(1), _cache.Artefact({}, ()))
+    artefacts.store("cubin", key_of(1), artefacts.Artefact({}, ()))
     foreign = [root / "notes.txt", root / "v1" / "notes.txt", root / "v1" / "modules" / "mine"]
     for path in foreign:
         path.write_text("keep me")
-    assert _cache_limit.cache_stats().entries == 5
-    assert _cache_limit.clear_cache("ad") == 0
-    assert _cache_limit.clear_cache("add") == 2
+    assert limit.cache_stats().entries == 5
+    assert limit.clear_cache("ad") == 0
+    assert limit.clear_cache("add") == 2
     assert [build(r).built for r in requests] == [True, False, False]
-    assert _cache_limit.clear_cache() == 4
-    assert _cache_limit.cache_stats() == (0, 0)
+    assert limit.clear_cache() == 4
+    assert limit.cache_stats() == (0, 0)
     assert all(path.exists() for path in foreign)
     assert [build(r).built for r in requests] == [True] * 3

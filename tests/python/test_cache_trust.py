@@ -4,8 +4,10 @@ import os
 import shutil
 
 import pytest
-from kernbridge import KernbridgeWarning, _build, _cache, _cache_limit, _cache_trust
-from kernbridge._build import Request, build
+from kernbridge import KernbridgeWarning
+from kernbridge._src.build import build as build_build
+from kernbridge._src.build.build import Request, build
+from kernbridge._src.store import artefacts, limit, trust
 
 CC = shutil.which("gcc") or shutil.which("cc")
 THEIRS = 54321  # a user whom this process is not
@@ -18,7 +20,7 @@ KEY = bytes(range(32))
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    monkeypatch.setattr(_cache, "_warned", False)
+    monkeypatch.setattr(artefacts, "_warned", False)
 
 
 @pytest.fixture
@@ -98,15 +100,15 @@ def test_what_others_could_replace(case, tmp_path, monkeypatch, request_):
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(folder))
     with pytest.warns(KernbridgeWarning, match=message) as told:
-        _cache.store("numba", KEY, _cache.Artefact({}, (b"code",)))
+        artefacts.store("numba", KEY, artefacts.Artefact({}, (b"code",)))
     assert len(told) == 1
     assert f"the cache folder {folder} cannot be used" in str(told[0].message)
     assert "Set KERNBRIDGE_CACHE_DIR to a folder" in str(told[0].message)
-    assert _cache.load("numba", KEY) is None
+    assert artefacts.load("numba", KEY) is None
     if CC is not None:
         built = build(request_)
         assert not built.path.is_relative_to(tmp_path)
-    assert _cache_limit.clear_cache() == 0
+    assert limit.clear_cache() == 0
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -114,14 +116,14 @@ def test_a_folder_that_is_given_away_later(tmp_path, monkeypatch, request_, run_
     """What was kept there is not loaded any more."""
     (tmp_path / "parent").mkdir(mode=0o755)
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "parent" / "cache"))
-    artefact = _cache.Artefact({}, (b"code",))
-    _cache.store("numba", KEY, artefact)
-    assert _cache.load("numba", KEY) == artefact
+    artefact = artefacts.Artefact({}, (b"code",))
+    artefacts.store("numba", KEY, artefact)
+    assert artefacts.load("numba", KEY) == artefact
     os.chown(tmp_path / "parent", THEIRS, THEIRS)
     with pytest.warns(KernbridgeWarning, match="belongs to"):
-        assert _cache.load("numba", KEY) is None
+        assert artefacts.load("numba", KEY) is None
     os.chown(tmp_path / "parent", 0, 0)
-    assert _cache.load("numba", KEY) == artefact
+    assert artefacts.load("numba", KEY) == artefact
 
 
 def test_what_nobody_else_can_replace(tmp_path, monkeypatch, recwarn):
@@ -130,24 +132,24 @@ def test_what_nobody_else_can_replace(tmp_path, monkeypatch, recwarn):
     (tmp_path / "grouped").mkdir()
     (tmp_path / "grouped").chmod(0o775)  # of root's group
     (tmp_path / "link").symlink_to(tmp_path / "grouped")
-    artefact = _cache.Artefact({}, (b"code",))
+    artefact = artefacts.Artefact({}, (b"code",))
     for place in ("sticky", "grouped/cache", "link/cache/deep", "plain/not/yet"):
         monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / place))
-        _cache.store("numba", KEY, artefact)
-        assert _cache.load("numba", KEY) == artefact
+        artefacts.store("numba", KEY, artefact)
+        assert artefacts.load("numba", KEY) == artefact
     assert not [w for w in recwarn if w.category is KernbridgeWarning]
 
 
 def test_many_links(tmp_path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    assert "too many links" in _cache_trust.why_not(tmp_path / "a" / "cache")
+    assert "too many links" in trust.why_not(tmp_path / "a" / "cache")
 
 
 def test_a_temporary_folder_of_others(tmp_path, monkeypatch, request_):
     """Without a cache a library is built where nobody else can replace it either."""
     (tmp_path / "theirs").mkdir(mode=0o777)
     os.chown(tmp_path / "theirs", THEIRS, THEIRS)
-    monkeypatch.setattr(_build.tempfile, "tempdir", str(tmp_path / "theirs"))
-    folder = _build._private.__wrapped__(os.getpid())
+    monkeypatch.setattr(build_build.tempfile, "tempdir", str(tmp_path / "theirs"))
+    folder = build_build._private.__wrapped__(os.getpid())
     assert not folder.is_relative_to(tmp_path)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from kernbridge import _cubin
+from kernbridge._src.gpu import cubin as gpu_cubin
 
 pytestmark = pytest.mark.once
 
@@ -155,9 +155,9 @@ sys.stdout.buffer.write(made.entry_name.encode() + b"\0" + getattr(cubin, "code"
 @pytest.mark.parametrize("build", BUILDS)
 def test_agrees_with_the_compiler(build):
     cubin, usage = nvcc(*BUILDS[build])
-    assert _cubin.entries(cubin) == tuple(sorted(PARAMETERS)) == tuple(sorted(usage))
+    assert gpu_cubin.entries(cubin) == tuple(sorted(PARAMETERS)) == tuple(sorted(usage))
     for entry, expected in usage.items():
-        info = _cubin.read(cubin, entry)
+        info = gpu_cubin.read(cubin, entry)
         assert info.parameters == PARAMETERS[entry], entry
         assert info.registers == expected["registers"], entry
         assert info.local == expected["local"], entry
@@ -170,7 +170,7 @@ def test_agrees_with_the_compiler(build):
 def test_the_cases_are_what_they_are_for():
     """Shared memory, local arrays and spills are there to be read."""
     plain, tight = (
-        {e: _cubin.read(nvcc(*BUILDS[b])[0], e) for e in PARAMETERS}
+        {e: gpu_cubin.read(nvcc(*BUILDS[b])[0], e) for e in PARAMETERS}
         for b in ("sm_90", "sm_90, 32 registers")
     )
     assert plain["shared"].static_shared == 1200
@@ -183,8 +183,8 @@ def test_the_cases_are_what_they_are_for():
 
 def test_numba():
     cubin, entry = numba_cubin()
-    assert _cubin.entries(cubin) == (entry,)
-    info = _cubin.read(cubin, entry)
+    assert gpu_cubin.entries(cubin) == (entry,)
+    info = gpu_cubin.read(cubin, entry)
     words = [(8 * i, 8) for i in range(9 + 1)]  # a matrix is 5 + 2 * 2 words, then the integer
     vector = [(96 + 8 * i, 8) for i in range(7)]
     assert info.parameters == (*words, (80, 1), (84, 4), (88, 4), *vector)
@@ -202,26 +202,26 @@ def test_the_header_before_cuda_13():
         data = bytearray(cubin)
         data[7:9] = 0x33, 7
         struct.pack_into("<I", data, 48, old_flags)
-        assert _cubin.read(bytes(data), "shared") == _cubin.read(cubin, "shared")
+        assert gpu_cubin.read(bytes(data), "shared") == gpu_cubin.read(cubin, "shared")
 
 
 def test_a_kernel_that_is_not_there():
     cubin, entry = any_cubin()
     with pytest.raises(ValueError, match=f"no kernel 'other'; its kernels are: .*{entry}"):
-        _cubin.read(cubin, "other")
+        gpu_cubin.read(cubin, "other")
 
 
 def test_device_functions_are_no_kernels():
     cubin, _ = nvcc("-arch=sm_90")
     assert b"_Z7recursefi" in cubin
     with pytest.raises(ValueError, match="no kernel"):
-        _cubin.read(cubin, "_Z7recursefi")
+        gpu_cubin.read(cubin, "_Z7recursefi")
 
 
 def test_unlinked():
     cubin, _ = nvcc("-arch=sm_90", "-rdc=true")
     with pytest.raises(ValueError, match=r"not linked.*nvlink"):
-        _cubin.entries(cubin)
+        gpu_cubin.entries(cubin)
 
 
 @pytest.mark.parametrize(
@@ -231,14 +231,14 @@ def test_unlinked():
 )
 def test_something_else(data):
     with pytest.raises(ValueError, match="not a cubin"):
-        _cubin.entries(data)
+        gpu_cubin.entries(data)
 
 
 def test_an_elf_file_of_the_host():
     with open(sys.executable, "rb") as f:
         data = f.read(100_000)
     with pytest.raises(ValueError, match=r"not a cubin: an ELF file of class 2, .* and machine"):
-        _cubin.entries(data)
+        gpu_cubin.entries(data)
 
 
 def section(cubin, name):
@@ -279,17 +279,17 @@ def test_parameters_that_contradict_each_other():
         struct.pack_into("<IHHI", data, places[which], *values)
         return bytes(data)
 
-    assert _cubin.read(with_parameter(0), "scalars").parameters == PARAMETERS["scalars"]
+    assert gpu_cubin.read(with_parameter(0), "scalars").parameters == PARAMETERS["scalars"]
     with pytest.raises(ValueError, match="is there twice"):
-        _cubin.read(with_parameter(0, ordinal=0), "scalars")
+        gpu_cubin.read(with_parameter(0, ordinal=0), "scalars")
     with pytest.raises(ValueError, match="none is number 4"):
-        _cubin.read(with_parameter(0, ordinal=9), "scalars")
+        gpu_cubin.read(with_parameter(0, ordinal=9), "scalars")
     with pytest.raises(ValueError, match=r"parameter 4 has 8 bytes at 25, .* all take 32"):
-        _cubin.read(with_parameter(0, offset=25), "scalars")
+        gpu_cubin.read(with_parameter(0, offset=25), "scalars")
     with pytest.raises(ValueError, match=r"parameter 4 has 8 bytes at 16, .* end at 24"):
-        _cubin.read(with_parameter(0, offset=16), "scalars")
+        gpu_cubin.read(with_parameter(0, offset=16), "scalars")
     with pytest.raises(ValueError, match="parameter 4 has 0 bytes"):
-        _cubin.read(with_parameter(0, size=0), "scalars")
+        gpu_cubin.read(with_parameter(0, size=0), "scalars")
 
 
 def test_pointers_with_attributes():
@@ -300,14 +300,14 @@ def test_pointers_with_attributes():
         at = find(cubin, entry, code)[0] + 8
         before = struct.unpack_from("<I", cubin, at)[0]
         struct.pack_into("<I", data, at, before | (bits & 0x3FFFF if code == 0x17 else bits))
-        assert _cubin.read(bytes(data), entry).parameters == PARAMETERS[entry]
+        assert gpu_cubin.read(bytes(data), entry).parameters == PARAMETERS[entry]
 
 
 def outcome(cubin, entry):
     """A result of the right types, or None where there was a ValueError."""
     try:
-        names = _cubin.entries(cubin)
-        info = _cubin.read(cubin, entry)
+        names = gpu_cubin.entries(cubin)
+        info = gpu_cubin.read(cubin, entry)
     except ValueError:
         return None
     assert entry in names
@@ -342,7 +342,7 @@ def test_damage_by_name():
         data = bytearray(cubin)
         data[at : at + len(value)] = value
         with pytest.raises(ValueError, match=message):
-            _cubin.read(bytes(data), entry)
+            gpu_cubin.read(bytes(data), entry)
 
 
 def test_random_damage():

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import kernbridge
 import pytest
-from kernbridge import _core, _nvrtc
+from kernbridge import _core
+from kernbridge._src.cuda_kernel import nvrtc as cuda_kernel_nvrtc
 
 pytestmark = pytest.mark.once
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.once
 @pytest.fixture(autouse=True)
 def nvrtc(gpu, root):
     try:
-        _nvrtc.library()
+        cuda_kernel_nvrtc.library()
     except kernbridge.KernelToolchainError as e:
         pytest.skip(str(e))
 
@@ -35,11 +36,11 @@ SOURCE = '#include "w.h"\nextern "C" __global__ void k(const float *x, float *o)
 def value(source=SOURCE, fresh=False, **more):
     """The number that the kernel stores, from its PTX."""
     if fresh:
-        _nvrtc.forget()
-    request = _nvrtc.Request(
+        cuda_kernel_nvrtc.forget()
+    request = cuda_kernel_nvrtc.Request(
         "k", source, "k.cu", "k", more.get("options", ()), more.get("include_paths", ())
     )
-    function = _nvrtc.compile_kernel(request)
+    function = cuda_kernel_nvrtc.compile_kernel(request)
     number = re.search(r"mov\.\w+\s+%\w+, ([0-9]\w*);", function.ptx)
     return number[1], function.identity
 

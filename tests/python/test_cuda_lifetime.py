@@ -9,7 +9,8 @@ import kernbridge
 import numpy as np
 import psutil
 import pytest
-from kernbridge import _core, _cuda_compile
+from kernbridge import _core
+from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
 cuda = pytest.importorskip("numba.cuda")
 pytestmark = [pytest.mark.once, pytest.mark.usefixtures("gpu")]
@@ -55,11 +56,11 @@ def test_ten_thousand_wraps_and_a_thousand_traces_add_nothing():
     trace(50)
     wrap(500)
     gc.collect()
-    before = _core.registry_stats(), _core.function_stats(), len(_cuda_compile._functions)
+    before = _core.registry_stats(), _core.function_stats(), len(numba_cuda_compile._functions)
     resident = psutil.Process().memory_info().rss
     wrap(9_500)
     trace(950)
-    after = _core.registry_stats(), _core.function_stats(), len(_cuda_compile._functions)
+    after = _core.registry_stats(), _core.function_stats(), len(numba_cuda_compile._functions)
     assert after == before
     assert psutil.Process().memory_info().rss - resident < 32 * 2**20
 
@@ -84,10 +85,10 @@ def test_a_kernel_that_nobody_holds_goes_away():
 PROGRAM = """
 import sys, jax, jax.numpy as jnp, kernbridge
 from numba import cuda
-from kernbridge import _cuda_compile
+from kernbridge._src.numba_cuda import compile as cuda_compile
 compiles = []
-compile_once = _cuda_compile._compile_once
-_cuda_compile._compile_once = lambda *a: compiles.append(1) or compile_once(*a)
+compile_once = cuda_compile._compile_once
+cuda_compile._compile_once = lambda *a: compiles.append(1) or compile_once(*a)
 S = jax.ShapeDtypeStruct((4,), jnp.float32)
 factor = {factor}
 @cuda.jit

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge import _nvrtc, _nvrtc_signature
+from kernbridge._src.cuda_kernel import nvrtc as cuda_kernel_nvrtc
+from kernbridge._src.cuda_kernel import signature
 
 pytestmark = pytest.mark.once
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.once
 @pytest.fixture(autouse=True)
 def nvrtc(gpu):
     try:
-        _nvrtc.library()
+        cuda_kernel_nvrtc.library()
     except kernbridge.KernelToolchainError as e:
         pytest.skip(str(e))
 
@@ -167,8 +168,8 @@ def test_every_type():
     values = ", ".join(f"{t} v{i}" for i, t in enumerate(names))
     pointers = ", ".join(f"{t} *p{i}, volatile const {t} *c{i}" for i, t in enumerate(names))
     source += f'extern "C" __global__ void k({values}, {pointers}) {{}}'
-    request = _nvrtc.Request("k", source, "k.cu", "k", (), ())
-    types = _nvrtc.compile_kernel(request).types
+    request = cuda_kernel_nvrtc.Request("k", source, "k.cu", "k", (), ())
+    types = cuda_kernel_nvrtc.compile_kernel(request).types
     values, pointers = types[: len(names)], types[len(names) :]
     assert [(t.dtype, t.pointer, t.constant) for t in values] == [
         (dtype, False, False) for dtype in EVERY.values()
@@ -221,7 +222,7 @@ def test_errors_of_the_user_stay_in_the_users_lines():
 
 
 def test_a_source_that_hides_its_types_is_refused(monkeypatch):
-    monkeypatch.setattr(_nvrtc_signature, "HEADER", "#error no types\n")
+    monkeypatch.setattr(signature, "HEADER", "#error no types\n")
     source = "__global__ void k(const float *x, float *o) { /* without types */ }"
     with pytest.raises(kernbridge.KernelError, match="types of its parameters"):
         kernel(source).plan(jnp.ones(3))

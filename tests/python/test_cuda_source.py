@@ -11,7 +11,9 @@ import kernbridge
 import numpy as np
 import pytest
 from fake_gpu import _TWIN
-from kernbridge import _nvrtc, _toolchain, config
+from kernbridge import config
+from kernbridge._src.cuda_kernel import nvrtc as cuda_kernel_nvrtc
+from kernbridge._src.toolchain import compilers
 
 SOURCE = r"""
 #include <cstdint>
@@ -31,7 +33,7 @@ def like(x, dtype=None):
 @pytest.fixture(autouse=True)
 def nvrtc():
     try:
-        _nvrtc.library()
+        cuda_kernel_nvrtc.library()
     except kernbridge.KernelToolchainError as e:
         pytest.skip(str(e))
 
@@ -295,7 +297,7 @@ void on_host(const BE::Tensor x, BE::Tensor out, float k, int64_t stream) {
 @pytest.fixture
 def nvcc():
     try:
-        return _toolchain.find_nvcc()
+        return compilers.find_nvcc()
     except kernbridge.NvccNotFoundError as e:
         pytest.skip(str(e).splitlines()[0])
 
@@ -380,7 +382,7 @@ def test_setting_of_architectures(gpu):
 
 
 def test_another_architecture_rebuilds(gpu, nvcc, monkeypatch):
-    from kernbridge import _build_work
+    from kernbridge._src.build import work
 
     source = HOST_SIDE + "// of two architectures"
     hashes = [
@@ -390,7 +392,7 @@ def test_another_architecture_rebuilds(gpu, nvcc, monkeypatch):
         for cc in ("8.0", "9.0")
     ]
     assert hashes[0] != hashes[1]
-    monkeypatch.setattr(_build_work, "make", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(work, "make", lambda *_: pytest.fail("built again"))
     for cc, before in zip(("8.0", "9.0"), hashes, strict=True):
         module = kernbridge.load_cuda_inline(
             "archs", source, compute_capability=cc, auto_register=False

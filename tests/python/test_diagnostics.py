@@ -5,7 +5,10 @@ import os
 import sys
 
 import pytest
-from kernbridge import _cache, _diagnostics, _source_targets, cli
+from kernbridge import cli
+from kernbridge._src.source import targets
+from kernbridge._src.store import artefacts
+from kernbridge._src.tools import doctor
 
 pytestmark = pytest.mark.once
 
@@ -18,7 +21,7 @@ def root(tmp_path, monkeypatch):
 
 def told():
     text = io.StringIO()
-    works = _diagnostics.print_diagnostics(text)
+    works = doctor.print_diagnostics(text)
     return works, text.getvalue()
 
 
@@ -31,8 +34,8 @@ def without_compilers(monkeypatch, tmp_path):
 
 def test_what_is_told(root, monkeypatch):
     monkeypatch.setenv("KERNBRIDGE_COMPILE_TIMEOUT", "60 s")
-    monkeypatch.setattr(_source_targets, "list_registered_targets", lambda: ["a.one", "b.two"])
-    _cache.store("cubin", bytes(32), _cache.Artefact({}, ()))
+    monkeypatch.setattr(targets, "list_registered_targets", lambda: ["a.one", "b.two"])
+    artefacts.store("cubin", bytes(32), artefacts.Artefact({}, ()))
     works, text = told()
     assert works
     lines = [" ".join(line.split()) for line in text.splitlines()]
@@ -61,14 +64,14 @@ def test_missing_compilers(monkeypatch, tmp_path):
         assert f"[{code}] no " in text
     assert "apt-get install g++" in text
     assert "g++ on PATH: no such program" in text
-    assert works == (_diagnostics.importlib.util.find_spec("numba") is not None)
+    assert works == (doctor.importlib.util.find_spec("numba") is not None)
 
 
 def test_nothing_works(monkeypatch, tmp_path, capsys):
     without_compilers(monkeypatch, tmp_path)
-    real = _diagnostics.importlib.util.find_spec
+    real = doctor.importlib.util.find_spec
     monkeypatch.setattr(
-        _diagnostics.importlib.util, "find_spec", lambda n: None if n == "numba" else real(n)
+        doctor.importlib.util, "find_spec", lambda n: None if n == "numba" else real(n)
     )
     assert cli.main(["doctor"]) == 1
     assert "pip install 'kernbridge[numba]'" in capsys.readouterr().out
@@ -76,7 +79,7 @@ def test_nothing_works(monkeypatch, tmp_path, capsys):
 
 def test_known_trouble(monkeypatch):
     versions = {"numpy": "2.5.0rc1", "numba-cuda": "0.30.4"}
-    monkeypatch.setattr(_diagnostics, "_version", versions.get)
+    monkeypatch.setattr(doctor, "_version", versions.get)
     assert "pip install 'numpy<2.5'" in told()[1]
     versions["numpy"] = "2.4.6"
     assert "numpy<2.5" not in told()[1]
@@ -111,7 +114,7 @@ def test_the_command(run_python, root, capsys):
 sys.argv[1:] = ["doctor"]
 runpy.run_module("kernbridge", run_name="__main__")"""
     assert "versions" in run_python(run, KERNBRIDGE_CACHE_DIR=str(root))
-    _cache.store("cubin", bytes(32), _cache.Artefact({}, (bytes(10**6),)))
+    artefacts.store("cubin", bytes(32), artefacts.Artefact({}, (bytes(10**6),)))
     for arguments, expected in (
         (["cache"], f"{root}: 1 entries, 1.0 MB\n"),
         (["clear", "m"], "0 removed\n"),
@@ -127,7 +130,7 @@ runpy.run_module("kernbridge", run_name="__main__")"""
 def test_jax_is_not_started(run_python):
     program = """
 import jax, io
-from kernbridge._diagnostics import print_diagnostics
+from kernbridge._src.tools.doctor import print_diagnostics
 text = io.StringIO()
 print_diagnostics(text)
 from jax._src import xla_bridge

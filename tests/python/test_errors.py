@@ -200,7 +200,7 @@ def test_exception_names_operation_type_message_file_and_line():
 
 
 def test_exception_without_a_place_names_the_kernels():
-    from kernbridge._numba_errors import _words
+    from kernbridge._src.numba_cpu.errors import _words
 
     assert _words(ZeroDivisionError, ("no",), None, "file.py:3") == (
         "ZeroDivisionError: no (in the kernel at file.py:3)"

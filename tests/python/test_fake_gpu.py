@@ -225,14 +225,14 @@ def test_a_kernel_that_cpus_do_not_run_does_nothing_and_says_why(gpu):
 PROGRAM = """
 import jax, jax.numpy as jnp, kernbridge, fake_gpu, numpy as np
 from numba import cuda
-from kernbridge import _cuda_compile
+from kernbridge._src.numba_cuda import compile as cuda_compile
 driver = fake_gpu.FakeDriver()
-compile_, n = _cuda_compile._compile, 0
+compile_, n = cuda_compile._compile, 0
 def counted(*given):
     global n
     n += 1
     return compile_(*given)
-_cuda_compile._compile = counted
+cuda_compile._compile = counted
 
 @cuda.jit
 def counts(x, out):

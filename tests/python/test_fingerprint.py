@@ -19,7 +19,7 @@ import numba
 import numpy as np
 import pytest
 from conftest import path_with
-from kernbridge import _fingerprint
+from kernbridge._src.keys import fingerprint as keys_fingerprint
 from numba import njit
 from numba.core.cpu_options import FastMathOptions, ParallelOptions
 from numba.extending import intrinsic, overload, register_jitable
@@ -33,11 +33,11 @@ Shade = enum.Enum("Color", {"RED": 3, "BLUE": 2})
 
 
 def digest(kernel):
-    return _fingerprint.take(kernel).digest
+    return keys_fingerprint.take(kernel).digest
 
 
 def opaque(kernel):
-    return _fingerprint.take(kernel).opaque
+    return keys_fingerprint.take(kernel).opaque
 
 
 def define(source, options=None, filename="<test>", **names):
@@ -294,7 +294,7 @@ def run_process(folder, first="", last=PRINT, state="None", seed=0):
     folder.mkdir()
     (folder / "kernel.py").write_text("\n" * seed + KERNEL % state)
     (folder / "settings.py").write_text("A = 3.0\n")
-    program = PROGRAM.format(first=first, last=last, path=_fingerprint.__file__)
+    program = PROGRAM.format(first=first, last=last, path=keys_fingerprint.__file__)
     env = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": path_with(folder)}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=folder, env=env, text=True, capture_output=True
@@ -348,7 +348,7 @@ def test_the_dispatcher_and_opaque_values_are_not_kept_alive():
 
     thing = Thing()
     thing.kernel = kernel = build("callee of a callee", thing)
-    fingerprint = _fingerprint.take(kernel)
+    fingerprint = keys_fingerprint.take(kernel)
     dead = [weakref.ref(kernel), weakref.ref(thing)]
     del thing, kernel
     gc.collect()
@@ -357,7 +357,7 @@ def test_the_dispatcher_and_opaque_values_are_not_kept_alive():
 
 
 def test_entries_of_dead_objects_are_removed():
-    tables = [_fingerprint._first_seen, _fingerprint._nonces]
+    tables = [keys_fingerprint._first_seen, keys_fingerprint._nonces]
     gc.collect()
     before = [len(table._entries) for table in tables]
     kernels = [build("callee of a callee", type("Thing", (), {})()) for _ in range(5)]
@@ -450,7 +450,7 @@ def test_what_cannot_be_walked_is_named_and_stands_for_itself(value):
     assert [opaque(k) for k in kernels] == [("f.C",)] * 3
 
 
-BASE = _fingerprint.Fingerprint(b"\x01" * 32, ())
+BASE = keys_fingerprint.Fingerprint(b"\x01" * 32, ())
 PARTS = [
     (), (None,), (0,), (False,), (0.0,), (-0.0,), ("",), (b"",), ((),), ((), ()), ("a", "b"),
     (("a", "b"),), (("a",), "b"), ("ab",), (b"ab",), ("f4", 1), ("f4", 2), ("f8", 1),
@@ -460,17 +460,17 @@ PARTS = [
 
 
 def test_combine_tells_all_parts_apart():
-    bases = [BASE, _fingerprint.Fingerprint(b"\x02" * 32, ())]
-    found = [_fingerprint.combine(b, *parts) for b in bases for parts in PARTS]
+    bases = [BASE, keys_fingerprint.Fingerprint(b"\x02" * 32, ())]
+    found = [keys_fingerprint.combine(b, *parts) for b in bases for parts in PARTS]
     assert len(set(found)) == 2 * len(PARTS)
     assert {len(d) for d in found} == {32}
-    assert found[: len(PARTS)] == [_fingerprint.combine(BASE, *parts) for parts in PARTS]
+    assert found[: len(PARTS)] == [keys_fingerprint.combine(BASE, *parts) for parts in PARTS]
 
 
 @pytest.mark.parametrize("part", [[1], {}, np.float32(1), object(), (1, [2]), Color.RED])
 def test_combine_refuses_other_values(part):
     with pytest.raises(TypeError, match="expected a plain value or a tuple, got"):
-        _fingerprint.combine(BASE, part)
+        keys_fingerprint.combine(BASE, part)
 
 
 @pytest.mark.parametrize(
@@ -483,12 +483,12 @@ def test_combine_refuses_other_values(part):
     ],
 )
 def test_keys_are_signed_and_little_endian(start, key):
-    assert _fingerprint.key_of(bytes.fromhex(start) + b"\xab" * 24) == key
+    assert keys_fingerprint.key_of(bytes.fromhex(start) + b"\xab" * 24) == key
 
 
 def test_only_dispatchers_are_accepted():
     with pytest.raises(TypeError, match="expected a Numba dispatcher, got function"):
-        _fingerprint.take(digest)
+        keys_fingerprint.take(digest)
 
 
 def test_threads_agree():
@@ -497,7 +497,7 @@ def test_threads_agree():
 
         def take(_, kernel=kernel, barrier=barrier):
             barrier.wait()
-            return _fingerprint.take(kernel)
+            return keys_fingerprint.take(kernel)
 
         with ThreadPoolExecutor(8) as pool:
             assert len(set(pool.map(take, range(8)))) == 1

@@ -11,7 +11,8 @@ import kernbridge
 import numba
 import numpy as np
 import pytest
-from kernbridge import _exact, _kept
+from kernbridge._src.base import kept as base_kept
+from kernbridge._src.keys import exact
 
 cuda = pytest.importorskip("numba.cuda")
 
@@ -213,16 +214,16 @@ ALIKE = [0, 0.0, -0.0, False, np.float32(0), np.float32(-0.0), np.float64(0), np
 
 
 def test_keys_are_exact():
-    keys = [_exact.exact(value) for value in ALIKE]
+    keys = [exact.exact(value) for value in ALIKE]
     assert len(set(keys)) == len(ALIKE)
-    assert _exact.exact((1, float("nan"))) == _exact.exact((1, float("nan")))
+    assert exact.exact((1, float("nan"))) == exact.exact((1, float("nan")))
     for bad in ([], (1, []), {}, np.zeros(2)):
         with pytest.raises(TypeError):
-            _exact.exact(bad)
+            exact.exact(bad)
 
 
 def test_the_least_recently_used_goes_first():
-    kept = _kept.Kept(3)
+    kept = base_kept.Kept(3)
     for n in range(3):
         assert kept.find_or_make(n, lambda n=n: [n]) == [n]
     assert kept.find(0) == [0]
@@ -232,7 +233,7 @@ def test_the_least_recently_used_goes_first():
 
 
 def test_a_value_is_made_once_by_many_threads():
-    kept, made, barrier = _kept.Kept(4), [], threading.Barrier(8)
+    kept, made, barrier = base_kept.Kept(4), [], threading.Barrier(8)
 
     def make():
         made.append(1)
@@ -261,9 +262,9 @@ def test_what_is_kept_with_a_function_goes_with_it():
     def owner():
         pass
 
-    value = _kept.kept_with(owner, "value", Value)
+    value = base_kept.kept_with(owner, "value", Value)
     value.owner = owner
-    assert _kept.kept_with(owner, "value", Value) is value
+    assert base_kept.kept_with(owner, "value", Value) is value
     alive = weakref.ref(value)
     del owner, value
     gc.collect()

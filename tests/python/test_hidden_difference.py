@@ -25,8 +25,9 @@ import subprocess
 import hidden
 import kernbridge
 import pytest
-from kernbridge import _build_command, _nvrtc
-from kernbridge._build import Request, build
+from kernbridge._src.build import command
+from kernbridge._src.build.build import Request, build
+from kernbridge._src.cuda_kernel import nvrtc
 
 pytestmark = pytest.mark.once
 CC = shutil.which("gcc") or shutil.which("cc")
@@ -178,7 +179,7 @@ def test_keys_of_modules(tmp_path, monkeypatch):
             with monkeypatch.context() as patch:
                 for name, text in environment.items():
                     patch.setenv(name, text)
-                keys.append(_build_command.plan(request).key)
+                keys.append(command.plan(request).key)
         assert keys[0] != keys[1], f"seed {SEED}, draw {i}: {thing} {values}"
         assert keys[0] == keys[2], f"seed {SEED}, draw {i}: {thing} {values}"
 
@@ -222,7 +223,7 @@ def test_modules_of_which_a_file_or_a_variable_changes(tmp_path, root, monkeypat
 
 def test_headers_of_nvrtc(tmp_path, root, gpu):
     try:
-        _nvrtc.library()
+        nvrtc.library()
     except kernbridge.KernelToolchainError as e:
         pytest.skip(str(e))
     print(f"seed {SEED}")
@@ -237,16 +238,16 @@ def test_headers_of_nvrtc(tmp_path, root, gpu):
             if not early:
                 (tmp_path / "early" / "a.h").unlink()
             if rng.random() < 0.5:
-                _nvrtc.forget()  # what the process holds; what is on disk stays
+                nvrtc.forget()  # what the process holds; what is on disk stays
             folders = (str(tmp_path / "early"), str(tmp_path / "late"))
-            request = _nvrtc.Request("k", source, "k.cu", "k", (), folders)
-            stored = re.search(r"mov\.\w+\s+%\w+, ([0-9]+);", _nvrtc.compile_kernel(request).ptx)
+            request = nvrtc.Request("k", source, "k.cu", "k", (), folders)
+            stored = re.search(r"mov\.\w+\s+%\w+, ([0-9]+);", nvrtc.compile_kernel(request).ptx)
             assert stored[1] == str(value), f"seed {SEED}, draw {i}: {value}"
 
 
 def test_the_draws_notice_a_collision(monkeypatch):
     """With an identity that is blind to captured values, the same draws are wrong."""
-    from kernbridge import _fingerprint
+    from kernbridge._src.keys import fingerprint
 
-    monkeypatch.setattr(_fingerprint._Walk, "feed", lambda self, value, path, owner=None: None)
+    monkeypatch.setattr(fingerprint._Walk, "feed", lambda self, value, path, owner=None: None)
     assert hidden.draw("numba", SEED, 20)

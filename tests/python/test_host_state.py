@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
-from kernbridge import _host_state
+from kernbridge._src.keys import host_state
 
 cuda = pytest.importorskip("numba.cuda")
 
@@ -187,7 +187,7 @@ def test_what_a_function_fills_once_may_be_recorded():
 
 
 def snapshot(function):
-    return _host_state.take([("f", function)])
+    return host_state.take([("f", function)])
 
 
 def test_a_snapshot_notices_what_a_function_reads():
@@ -227,7 +227,7 @@ def asserts(x):
 
 def test_a_snapshot_does_not_lead_into_pytest():
     assert any(name.startswith("@pytest") for name in asserts.__code__.co_names)
-    assert list(_host_state.take([("outs", asserts)]).parts) == ["outs"]
+    assert list(host_state.take([("outs", asserts)]).parts) == ["outs"]
 
 
 def test_functions_of_other_modules_may_read_by_the_same_name():

@@ -8,8 +8,10 @@ import kernbridge
 import numba
 import numpy as np
 import pytest
-from kernbridge import _core, _fingerprint, _numba_cpu, numba_kernel
-from kernbridge._numba_compile import Options, Signature
+from kernbridge import _core, numba_kernel
+from kernbridge._src.keys import fingerprint
+from kernbridge._src.numba_cpu import kernel as numba_cpu_kernel
+from kernbridge._src.numba_cpu.compile import Options, Signature
 from kernels import add
 
 pytestmark = pytest.mark.once
@@ -21,7 +23,9 @@ F, D = ("float32", 1), ("float64", 1)
 
 def digest(kernel=add, **changes):
     fields = {"inputs": (F, F), "scalars": (), "outputs": (F,), "aliased": (), **changes}
-    return _numba_cpu.NumbaCpu.of(kernel, False, Options()).compiler.digest(Signature(**fields))
+    return numba_cpu_kernel.NumbaCpu.of(kernel, False, Options()).compiler.digest(
+        Signature(**fields)
+    )
 
 
 def test_dtype_rank_output_scalar_and_alias_each_change_the_key():
@@ -36,7 +40,7 @@ def test_dtype_rank_output_scalar_and_alias_each_change_the_key():
         digest(aliased=(0,)),
     ]
     assert len(set(digests)) == len(digests)
-    assert len({_fingerprint.key_of(d) for d in digests}) == len(digests)
+    assert len({fingerprint.key_of(d) for d in digests}) == len(digests)
 
 
 @pytest.mark.parametrize(
@@ -125,13 +129,13 @@ def test_a_key_with_the_top_bit_set_works(top):
     assert register(d, entry) is False
     assert _core.is_registered(d)
     call = {
-        "call": np.array([_fingerprint.key_of(d)], np.int64),
+        "call": np.array([fingerprint.key_of(d)], np.int64),
         "digest": np.frombuffer(d, np.uint8),
         "origin": "{}",
     }
     f = jax.jit(lambda: jax.ffi.ffi_call("kernbridge.host", [], has_side_effect=True)(**call))
     jax.block_until_ready(f())
-    assert (_fingerprint.key_of(d) < 0) == (top >= 0x80)
+    assert (fingerprint.key_of(d) < 0) == (top >= 0x80)
 
 
 def test_an_equal_key_with_another_digest_is_refused():
@@ -148,7 +152,7 @@ def test_an_equal_key_with_another_digest_is_refused():
 def test_a_damaged_program_is_an_error():
     d = bytes(range(100, 132))
     register(d, native())
-    good = {"call": np.array([_fingerprint.key_of(d)]), "digest": np.frombuffer(d, np.uint8)}
+    good = {"call": np.array([fingerprint.key_of(d)]), "digest": np.frombuffer(d, np.uint8)}
     damaged = [
         ({}, "without a digest"),
         ({**good, "digest": good["digest"][:31]}, "without a digest"),

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numba
 import numpy as np
 import psutil
-from kernbridge import _core, _numba_cpu, numba_kernel
+from kernbridge import _core, numba_kernel
+from kernbridge._src.numba_cpu import kernel as numba_cpu_kernel
 
 S = jax.ShapeDtypeStruct
 x = jnp.arange(4, dtype=jnp.float32)
@@ -44,7 +45,10 @@ def test_outs_made_anew_each_time_do_not_pile_up():
 
     for _ in range(300):
         numba_kernel(kernel, lambda x: S(x.shape, x.dtype))
-    assert len(_numba_cpu.NumbaCpu.of(kernel, False, _numba_cpu.Options())._operations) <= 64
+    assert (
+        len(numba_cpu_kernel.NumbaCpu.of(kernel, False, numba_cpu_kernel.Options())._operations)
+        <= 64
+    )
 
 
 def test_equal_kernels_made_anew_share_their_machine_code():

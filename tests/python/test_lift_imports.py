@@ -10,7 +10,7 @@ import types
 
 import pytest
 from kernbridge import KernelCompilationError
-from kernbridge._lift_imports import lift
+from kernbridge._src.numba_cuda.lift_imports import lift
 
 pytestmark = pytest.mark.once
 

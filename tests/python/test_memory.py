@@ -12,7 +12,7 @@ import kernbridge
 import numba
 import numpy as np
 import pytest
-from kernbridge import _cuda_callback
+from kernbridge._src.numba_cuda import callback
 
 cuda = pytest.importorskip("numba.cuda")
 
@@ -57,7 +57,7 @@ def test_machine_code_goes_with_the_kernels_that_it_was_made_for():
 
 @pytest.mark.usefixtures("gpu")
 def test_python_functions_live_as_long_as_what_calls_them(monkeypatch):
-    monkeypatch.setattr(_cuda_callback, "_used_last", _cuda_callback.Kept(1))
+    monkeypatch.setattr(callback, "_used_last", callback.Kept(1))
 
     def lowered(n):
         kernel = make(3000 + n)

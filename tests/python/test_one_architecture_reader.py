@@ -1,8 +1,9 @@
 """Every front end compiles for the same GPUs, whichever variable names them."""
 
 import pytest
-from kernbridge import _architectures, _cuda_toolchain, config
-from kernbridge._errors import UnsupportedArchError
+from kernbridge import config
+from kernbridge._src.base.errors import UnsupportedArchError
+from kernbridge._src.toolchain import architectures, cuda
 
 pytestmark = pytest.mark.once
 
@@ -23,15 +24,15 @@ def nothing_chosen(monkeypatch):
 
 def both():
     """What Numba-CUDA and NVRTC compile for, and what nvcc compiles for."""
-    nvcc = _architectures.cuda_architectures()
-    return _cuda_toolchain.architectures(), tuple((major, minor) for major, minor, _ in nvcc)
+    nvcc = architectures.cuda_architectures()
+    return cuda.architectures(), tuple((major, minor) for major, minor, _ in nvcc)
 
 
 @pytest.mark.parametrize("name", VARIABLES)
 def test_each_variable_reaches_every_front_end(monkeypatch, name):
     monkeypatch.setenv(name, "8.6, sm_90")
     assert both() == (((8, 6), (9, 0)),) * 2
-    assert _cuda_toolchain.chosen_architectures() == ((8, 6), (9, 0))
+    assert cuda.chosen_architectures() == ((8, 6), (9, 0))
 
 
 @pytest.mark.parametrize("first", range(len(VARIABLES)))
@@ -51,9 +52,7 @@ def test_an_empty_variable_is_none(monkeypatch, name):
     assert both() == (((8, 0),),) * 2
 
 
-@pytest.mark.parametrize(
-    "reader", [_cuda_toolchain.architectures, _architectures.cuda_architectures]
-)
+@pytest.mark.parametrize("reader", [cuda.architectures, architectures.cuda_architectures])
 def test_the_same_errors(monkeypatch, reader):
     monkeypatch.setenv(VARIABLES[0], "sm_x")
     with pytest.raises(ValueError, match="KERNBRIDGE_CUDA_ARCHS: 'sm_x' is no compute capability"):
@@ -65,5 +64,5 @@ def test_the_same_errors(monkeypatch, reader):
 
 def test_suffixes_are_for_cuda_sources(monkeypatch):
     monkeypatch.setenv(VARIABLES[0], "9.0a,9.0")
-    assert _cuda_toolchain.architectures() == ((9, 0),)
-    assert _architectures.cuda_architectures() == ((9, 0, ""), (9, 0, "a"))
+    assert cuda.architectures() == ((9, 0),)
+    assert architectures.cuda_architectures() == ((9, 0, ""), (9, 0, "a"))

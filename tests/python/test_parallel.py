@@ -91,8 +91,8 @@ def test_many_threads_enter_parallel_kernels(layer, run_python):
 def test_the_lock_is_for_workqueue_alone(run_python):
     program = (
         "import numba; numba.config.THREADING_LAYER = 'omp'\n"
-        "from kernbridge import _numba_entry\n"
-        "print(_numba_entry.pool_functions())\n"
+        "from kernbridge._src.numba_cpu import entry\n"
+        "print(entry.pool_functions())\n"
     )
     get, set_, exclusive = eval(run_python(program).splitlines()[-1])
     assert get

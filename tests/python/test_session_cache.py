@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import session_cache
-from kernbridge import _cache
+from kernbridge._src.store import artefacts
 
 pytestmark = pytest.mark.once
 HERE = Path(__file__).parent
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 def test_this_session_has_a_folder_of_its_own(run_python):
     folder = Path(os.environ[session_cache.MARK])
-    assert _cache.directory() == folder
+    assert artefacts.directory() == folder
     assert folder.name.startswith("kernbridge-tests-")
     asked = "import kernbridge; print(kernbridge.get_cache_dir())"
     assert run_python(asked).strip() == str(folder)
@@ -29,12 +29,12 @@ def test_a_session_leaves_nothing_in_the_cache_of_the_user(conftest, tmp_path):
     )
     (tmp_path / "test_it.py").write_text(
         "import os\n"
-        "from kernbridge import _cache\n"
+        "from kernbridge._src.store import artefacts\n"
         "def test_it():\n"
-        "    assert _cache.directory() != _cache.Path(os.environ['HOME']) / 'chosen'\n"
-        "    _cache.store('a_kind', bytes(32), _cache.Artefact({}, (b'code',)))\n"
-        "    assert _cache.load('a_kind', bytes(32)) is not None\n"
-        "    open('folder', 'w').write(str(_cache.directory()))\n"
+        "    assert artefacts.directory() != artefacts.Path(os.environ['HOME']) / 'chosen'\n"
+        "    artefacts.store('a_kind', bytes(32), artefacts.Artefact({}, (b'code',)))\n"
+        "    assert artefacts.load('a_kind', bytes(32)) is not None\n"
+        "    open('folder', 'w').write(str(artefacts.directory()))\n"
     )
     home = tmp_path / "home"
     home.mkdir()

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numba
 import numpy as np
-from kernbridge import _core, _numba_compile, numba_kernel
+from kernbridge import _core, numba_kernel
+from kernbridge._src.numba_cpu import compile as numba_cpu_compile
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
@@ -59,14 +60,14 @@ def test_eight_threads_compile_a_kernel_once(monkeypatch):
             out[i] = x[i] * 7 + 1
 
     compiled = []
-    original = _numba_compile.Compiler._compile
+    original = numba_cpu_compile.Compiler._compile
 
     def counting(self, digest, signature):
         compiled.append(digest)
         time.sleep(0.05)
         return original(self, digest, signature)
 
-    monkeypatch.setattr(_numba_compile.Compiler, "_compile", counting)
+    monkeypatch.setattr(numba_cpu_compile.Compiler, "_compile", counting)
     x = jnp.arange(5, dtype=jnp.float32)
     before = _core.registry_stats()[0]
 

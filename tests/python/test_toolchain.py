@@ -4,19 +4,20 @@ import os
 import sys
 
 import pytest
-from kernbridge import _architectures, _core, _toolchain, config
-from kernbridge._errors import (
+from kernbridge import _core, config
+from kernbridge._src.base.errors import (
     HostCompilerNotFoundError,
     KernelToolchainError,
     NvccNotFoundError,
     UnsupportedArchError,
 )
+from kernbridge._src.toolchain import architectures, compilers
 
 pytestmark = pytest.mark.once
 
 VARIABLES = (
     *("CC", "CXX", "CONDA_PREFIX", "KERNBRIDGE_NVCC_PATH", "BRAINEVENT_NVCC_PATH", "CUDA_HOME"),
-    *("CUDA_PATH", "KERNBRIDGE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER", *_architectures.VARIABLES),
+    *("CUDA_PATH", "KERNBRIDGE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER", *architectures.VARIABLES),
 )
 
 
@@ -39,7 +40,7 @@ def program(path):
 
 def test_the_order_of_host_compilers(tmp_path, monkeypatch):
     with pytest.raises(HostCompilerNotFoundError):
-        _toolchain.find_cxx()
+        compilers.find_cxx()
     machine = os.uname().machine
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "conda"))
     conda = tmp_path / "conda" / "bin"
@@ -51,27 +52,27 @@ def test_the_order_of_host_compilers(tmp_path, monkeypatch):
         conda / f"{machine}-conda-linux-gnu-g++",
     ):
         program(path)
-        _toolchain.forget()
-        assert _toolchain.find_cxx().path == str(path)
+        compilers.forget()
+        assert compilers.find_cxx().path == str(path)
     other = program(tmp_path / "other" / "icpx")
     monkeypatch.setenv("CXX", str(other))
-    assert _toolchain.find_cxx().path == str(other)
+    assert compilers.find_cxx().path == str(other)
 
 
 def test_the_order_of_c_compilers(tmp_path, monkeypatch):
     for name in ("clang", "cc", "gcc"):
         path = program(tmp_path / "path" / name)
-        _toolchain.forget()
-        assert _toolchain.find_c().path == str(path)
+        compilers.forget()
+        assert compilers.find_c().path == str(path)
     monkeypatch.setenv("CC", "clang -m64")
-    assert _toolchain.find_c().path == str(tmp_path / "path" / "clang")
-    assert _toolchain.find_c().arguments == ("-m64",)
+    assert compilers.find_c().path == str(tmp_path / "path" / "clang")
+    assert compilers.find_c().arguments == ("-m64",)
 
 
 def test_launchers(tmp_path, monkeypatch):
     ccache, gxx = program(tmp_path / "path" / "ccache"), program(tmp_path / "path" / "g++")
     monkeypatch.setenv("CXX", "ccache g++ '-DA=b c'")
-    found = _toolchain.find_cxx()
+    found = compilers.find_cxx()
     assert found.command == (str(ccache), str(gxx), "-DA=b c")
     assert (found.path, found.arguments) == (str(gxx), ("-DA=b c",))
     assert found.tools == (str(ccache), str(gxx))
@@ -80,7 +81,7 @@ def test_launchers(tmp_path, monkeypatch):
     (links / "g++").symlink_to(ccache)
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", f"{links}{os.pathsep}{tmp_path / 'path'}")
-    found = _toolchain.find_cxx()
+    found = compilers.find_cxx()
     assert found.command == (str(links / "g++"),)
     assert found.tools == (str(ccache), str(gxx))  # a new g++ behind ccache is a new compiler
 
@@ -89,20 +90,20 @@ def test_host_compilers_that_are_missing(tmp_path, monkeypatch):
     program(tmp_path / "path" / "g++").chmod(0o644)
     (tmp_path / "path" / "c++").mkdir()
     with pytest.raises(HostCompilerNotFoundError) as caught:
-        _toolchain.find_cxx()
+        compilers.find_cxx()
     lines = str(caught.value).splitlines()
     assert lines[0].startswith("[E-CXX] no C++ compiler")
     probes = [line.strip(" -") for line in lines if line.startswith("  - ")]
     assert [p.split()[0] for p in probes] == ["CXX:", "CONDA_PREFIX:", "g++", "c++", "clang++"]
     assert any(line.startswith("  1. ") for line in lines)
     program(tmp_path / "path" / "g++")
-    assert _toolchain.find_cxx().origin == "PATH"  # a miss is not kept
+    assert compilers.find_cxx().origin == "PATH"  # a miss is not kept
     for value in ("/no/such/g++", "ccache /no/such/g++", "nothing"):
         monkeypatch.setenv("CXX", value)
         with pytest.raises(HostCompilerNotFoundError, match=f"CXX={value}".replace("+", r"\+")):
-            _toolchain.find_cxx()
+            compilers.find_cxx()
     monkeypatch.setenv("CXX", "")
-    assert _toolchain.find_cxx().origin == "PATH"
+    assert compilers.find_cxx().origin == "PATH"
 
 
 def toolkit(root, *parts):
@@ -117,33 +118,33 @@ def test_the_order_of_nvcc(tmp_path, monkeypatch):
     toolkit(tmp_path / "system")
     (tmp_path / "path").symlink_to(tmp_path / "system" / "bin")
     on_path = str(tmp_path / "path" / "nvcc")
-    assert _toolchain.find_nvcc().path == on_path
+    assert compilers.find_nvcc().path == on_path
     for name in ("cuda_nvcc", "cu13", "cu100"):
         path = toolkit(site / name)
-        _toolchain.forget()
-        assert _toolchain.find_nvcc().path == path
+        compilers.forget()
+        assert compilers.find_nvcc().path == path
     config.prefer_system_nvcc(True)
     try:
-        assert _toolchain.find_nvcc().path == on_path
+        assert compilers.find_nvcc().path == on_path
         monkeypatch.setenv("KERNBRIDGE_NVCC_PREFER", "pip")
-        assert _toolchain.find_nvcc().path == on_path  # the setting is stronger
+        assert compilers.find_nvcc().path == on_path  # the setting is stronger
     finally:
         config.prefer_system_nvcc(None)
-    assert _toolchain.find_nvcc().path != on_path
+    assert compilers.find_nvcc().path != on_path
     monkeypatch.setenv("KERNBRIDGE_NVCC_PREFER", "system")
-    assert _toolchain.find_nvcc().path == on_path
+    assert compilers.find_nvcc().path == on_path
     monkeypatch.setenv("KERNBRIDGE_NVCC_PREFER", "mine")
     with pytest.raises(ValueError, match="KERNBRIDGE_NVCC_PREFER is 'mine'"):
-        _toolchain.find_nvcc()
+        compilers.find_nvcc()
     monkeypatch.delenv("KERNBRIDGE_NVCC_PREFER")
     for name in ("CUDA_PATH", "CUDA_HOME"):
         path = toolkit(tmp_path / name)
         monkeypatch.setenv(name, str(tmp_path / name))
-        assert _toolchain.find_nvcc().path == path
+        assert compilers.find_nvcc().path == path
     for name in ("BRAINEVENT_NVCC_PATH", "KERNBRIDGE_NVCC_PATH"):
         path = toolkit(tmp_path / name)
         monkeypatch.setenv(name, path)
-        assert _toolchain.find_nvcc().path == path
+        assert compilers.find_nvcc().path == path
 
 
 def test_nvcc_that_is_named_and_missing(tmp_path, monkeypatch):
@@ -151,16 +152,16 @@ def test_nvcc_that_is_named_and_missing(tmp_path, monkeypatch):
     for name in ("CUDA_PATH", "CUDA_HOME", "KERNBRIDGE_NVCC_PATH"):
         monkeypatch.setenv(name, "/no/such/place")
         with pytest.raises(NvccNotFoundError, match=f"{name}=/no/such/place"):
-            _toolchain.find_nvcc()
+            compilers.find_nvcc()
 
 
 def test_nvcc_that_is_nowhere(monkeypatch):
-    real = _toolchain._is_program
+    real = compilers._is_program
     monkeypatch.setattr(
-        _toolchain, "_is_program", lambda p: not p.startswith("/usr/local/cuda") and real(p)
+        compilers, "_is_program", lambda p: not p.startswith("/usr/local/cuda") and real(p)
     )
     with pytest.raises(NvccNotFoundError) as caught:
-        _toolchain.find_nvcc()
+        compilers.find_nvcc()
     text = str(caught.value)
     assert isinstance(caught.value, KernelToolchainError)
     wanted = [
@@ -177,7 +178,7 @@ def test_the_parts_of_a_toolkit(tmp_path, monkeypatch):
     path = toolkit(root, "bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc", "lib64/libcudart.so")
     (tmp_path / "cuda").symlink_to(root)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
-    found = _toolchain.find_nvcc()
+    found = compilers.find_nvcc()
     assert found.root == str(root)
     assert found.path == str(tmp_path / "cuda" / "bin" / "nvcc")
     assert found.tools == (
@@ -194,7 +195,7 @@ def test_the_parts_of_wheels(tmp_path):
     program(site / "cuda_runtime" / "include" / "cuda_runtime.h")
     program(site / "cuda_cccl" / "include" / "x.h")
     cudart = program(site / "cuda_runtime" / "lib" / "libcudart.so.12")
-    found = _toolchain.find_nvcc()
+    found = compilers.find_nvcc()
     assert found.include_dirs == tuple(
         str(site / part / "include") for part in ("cuda_runtime", "cuda_nvcc", "cuda_cccl")
     )
@@ -219,34 +220,34 @@ def test_the_parts_of_wheels(tmp_path):
     ],
 )
 def test_spellings_of_architectures(spelling, expected):
-    assert _toolchain.cuda_architectures(spelling) == tuple(expected)
+    assert compilers.cuda_architectures(spelling) == tuple(expected)
 
 
 @pytest.mark.parametrize("spelling", ["", "nine", [], [[]], "9.0b", "sm_9", True, "9.0,,8", 8.65])
 def test_what_is_no_architecture(spelling):
     with pytest.raises(ValueError, match="is no compute capability"):
-        _toolchain.cuda_architectures(spelling)
+        compilers.cuda_architectures(spelling)
 
 
 def test_architectures_that_are_too_old():
     for spelling in ("3.5", 20, 12):
         with pytest.raises(UnsupportedArchError, match="older than"):
-            _toolchain.cuda_architectures(spelling)
+            compilers.cuda_architectures(spelling)
 
 
 def test_who_chooses_the_architectures(monkeypatch):
     monkeypatch.setattr(_core, "device_count", lambda: (0, "none"))
-    assert _toolchain.cuda_architectures() == ()
+    assert compilers.cuda_architectures() == ()
     monkeypatch.setattr(_core, "device_count", lambda: (3, ""))
     monkeypatch.setattr(_core, "compute_capability", lambda i: [(9, 0), (8, 0), (9, 0)][i])
-    assert _toolchain.cuda_architectures() == ((8, 0, ""), (9, 0, ""))
-    for name, text in zip(reversed(_architectures.VARIABLES), ("7.5", "8.6", "8.9"), strict=True):
+    assert compilers.cuda_architectures() == ((8, 0, ""), (9, 0, ""))
+    for name, text in zip(reversed(architectures.VARIABLES), ("7.5", "8.6", "8.9"), strict=True):
         monkeypatch.setenv(name, text)
-        assert _toolchain.cuda_architectures() == _toolchain.cuda_architectures(text)
+        assert compilers.cuda_architectures() == compilers.cuda_architectures(text)
     config.set_compute_capability(["9.0a"])
     try:
-        assert _toolchain.cuda_architectures() == ((9, 0, "a"),)
-        assert _toolchain.cuda_architectures("12.0") == ((12, 0, ""),)
+        assert compilers.cuda_architectures() == ((9, 0, "a"),)
+        assert compilers.cuda_architectures("12.0") == ((12, 0, ""),)
         assert config.get_compute_capability() == ["sm_90a"]
         assert config.get_cuda_architectures() == ((9, 0),)
         config.set_cuda_architectures("8.0")
@@ -256,11 +257,11 @@ def test_who_chooses_the_architectures(monkeypatch):
     assert config.get_compute_capability() is None
     monkeypatch.setenv("KERNBRIDGE_CUDA_ARCHS", "nonsense")
     with pytest.raises(ValueError, match="KERNBRIDGE_CUDA_ARCHS: 'nonsense'"):
-        _toolchain.cuda_architectures()
+        compilers.cuda_architectures()
 
 
 def test_flags_for_architectures():
-    flags = _architectures.flags
+    flags = architectures.flags
     assert flags(((9, 0, ""),)) == ("-gencode", "arch=compute_90,code=[sm_90,compute_90]")
     two = flags(((8, 0, ""), (9, 0, "a")))
     assert two[:2] == ("-gencode", "arch=compute_80,code=sm_80")

@@ -9,16 +9,22 @@ from pathlib import Path
 
 import kernbridge
 import pytest
-from kernbridge import UnknownVersionError, _jax_inside, _versions
+from kernbridge import UnknownVersionError
+from kernbridge._src.base import versions
+from kernbridge._src.operation import jax_inside
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
-from kernbridge import _llvmlite_inside, _numba_cuda_inside, _numba_inside  # noqa: E402
+from kernbridge._src.numba_common import (  # noqa: E402
+    llvmlite_inside,
+    numba_cuda_inside,
+    numba_inside,
+)
 
 PACKAGES = {
-    "JAX": (*_jax_inside.NAMES, *_jax_inside.INSIDES),
-    "Numba": _numba_inside.NAMES,
-    "Numba-CUDA": _numba_cuda_inside.NAMES,
-    "llvmlite": (*_llvmlite_inside.NAMES, *_llvmlite_inside.CUDA_ON_CPU_NAMES),
+    "JAX": (*jax_inside.NAMES, *jax_inside.INSIDES),
+    "Numba": numba_inside.NAMES,
+    "Numba-CUDA": numba_cuda_inside.NAMES,
+    "llvmlite": (*llvmlite_inside.NAMES, *llvmlite_inside.CUDA_ON_CPU_NAMES),
 }
 ALL = [(package, name) for package, names in PACKAGES.items() for name in names]
 
@@ -46,16 +52,16 @@ def take_away(monkeypatch, dotted):
 
 @pytest.mark.parametrize(("package", "names"), ALL, ids=[name for _, name in ALL])
 def test_a_name_that_is_missing_is_named_with_the_version(package, names, monkeypatch):
-    _versions.look_up(package, [names])
+    versions.look_up(package, [names])
     for name in names.split(" or "):
-        if _versions._exists(name):
+        if versions._exists(name):
             take_away(monkeypatch, name)
     with pytest.raises(UnknownVersionError) as raised:
-        _versions.look_up(package, PACKAGES[package])
+        versions.look_up(package, PACKAGES[package])
     monkeypatch.undo()
     message = str(raised.value)
-    first, last = (".".join(map(str, v)) for v in _versions.TESTED[package])
-    version = _versions._version(package)
+    first, last = (".".join(map(str, v)) for v in versions.TESTED[package])
+    version = versions._version(package)
     assert message.startswith(f"kernbridge does not know this {package} {version}: ")
     assert f"`{names}`" in message
     assert f" missing; versions {first} to {last} are tested. Install one" in message
@@ -126,15 +132,15 @@ def test_an_attribute_that_a_dispatcher_lacks_is_named(run_python):
     ("module", "package", "use"),
     [
         ("jax", "JAX", "import kernbridge"),
-        ("numba", "Numba", "import kernbridge._numba_inside"),
-        ("numba_cuda", "Numba-CUDA", "import kernbridge._numba_cuda_inside"),
-        ("llvmlite", "llvmlite", "import kernbridge._llvmlite_inside"),
+        ("numba", "Numba", "import kernbridge._src.numba_common.numba_inside"),
+        ("numba_cuda", "Numba-CUDA", "import kernbridge._src.numba_common.numba_cuda_inside"),
+        ("llvmlite", "llvmlite", "import kernbridge._src.numba_common.llvmlite_inside"),
     ],
 )
 def test_a_version_that_is_not_tested_is_warned_about(module, package, use, run_python):
     program = f"import {module}\n{module}.__version__ = '99.1.2'\n{use}\n{use}\n"
     said = run_python(program, check=False)
-    first, last = (".".join(map(str, v)) for v in _versions.TESTED[package])
+    first, last = (".".join(map(str, v)) for v in versions.TESTED[package])
     assert said.count("KernbridgeWarning") == 1, said
     assert f"{package} 99.1.2 is not among the versions" in said
     assert f"versions {first} to {last}" in said
@@ -144,7 +150,7 @@ def test_a_version_that_is_not_tested_is_warned_about(module, package, use, run_
 @pytest.mark.once
 def test_the_tested_versions_stand_in_the_metadata():
     requires = metadata.requires("kernbridge")
-    for package, (first, last) in _versions.TESTED.items():
+    for package, (first, last) in versions.TESTED.items():
         behind = (last[0], last[1] + 1)
         bounds = f"<{'.'.join(map(str, behind))},>={'.'.join(map(str, first))}"
         wanted = f"{package.lower()}{bounds}; extra == "
@@ -249,10 +255,10 @@ def test_what_modules_use_of_numba_is_looked_up():
             names,
         )
         for inside, names in [
-            (_numba_inside, _numba_inside.NAMES),
-            (_numba_cuda_inside, _numba_cuda_inside.NAMES),
-            (_llvmlite_inside, PACKAGES["llvmlite"]),
-            (_jax_inside, _jax_inside.NAMES),
+            (numba_inside, numba_inside.NAMES),
+            (numba_cuda_inside, numba_cuda_inside.NAMES),
+            (llvmlite_inside, PACKAGES["llvmlite"]),
+            (jax_inside, jax_inside.NAMES),
         ]
     }
     unlisted = []
@@ -279,10 +285,10 @@ def test_private_attributes_of_other_packages_are_looked_up():
     """Every private attribute that kernbridge does not define itself is part of a listed name."""
     listed = {part for _, name in ALL for part in name.split(".")}
     for names in (
-        _numba_inside.OF_DISPATCHERS,
-        _numba_inside.OF_CODEGEN,
-        _numba_inside.OF_UFUNCS,
-        _numba_cuda_inside.OF_KERNELS,
+        numba_inside.OF_DISPATCHERS,
+        numba_inside.OF_CODEGEN,
+        numba_inside.OF_UFUNCS,
+        numba_cuda_inside.OF_KERNELS,
     ):
         listed |= {part for name in names for part in name.split(".")}
     listed |= {"_asdict", "_fields", "_getframe", "_replace"}  # of Python, documented
@@ -306,7 +312,7 @@ def test_private_attributes_of_other_packages_are_looked_up():
 
 @pytest.mark.once
 def test_printing_for_the_cpu_holds_numbas_lock_and_leaves_other_threads_alone(gpu, monkeypatch):
-    from kernbridge import _cuda_host_ir
+    from kernbridge._src.cuda_on_cpu import ir as cuda_on_cpu_ir
     from llvmlite import ir
     from numba.core.compiler_lock import global_compiler_lock
 
@@ -328,7 +334,7 @@ def test_printing_for_the_cpu_holds_numbas_lock_and_leaves_other_threads_alone(g
             other.join()
             return str(module)
 
-    (here,) = _cuda_host_ir.printed([Asking()])
+    (here,) = cuda_on_cpu_ir.printed([Asking()])
     assert "ptr" in here
     assert "i32*" not in here
     assert seen == {"held": True, "text": "i32* (i32*)"}
@@ -341,6 +347,6 @@ def test_a_numpy_that_numba_cuda_cannot_use_is_named(monkeypatch):
     def fail(package, names):
         raise AttributeError("module 'numpy' has no attribute 'row_stack'")
 
-    monkeypatch.setattr(_versions, "look_up", fail)
+    monkeypatch.setattr(versions, "look_up", fail)
     with pytest.raises(kernbridge.KernelToolchainError, match=r"no longer has numpy\.row_stack"):
-        _numba_cuda_inside.check()
+        numba_cuda_inside.check()

@@ -1,0 +1,1 @@
+"""The implementation of kernbridge. Each package imports only the packages below it."""

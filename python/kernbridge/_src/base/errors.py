@@ -1,0 +1,162 @@
+"""Exceptions and warnings of kernbridge."""
+
+from __future__ import annotations
+
+MOST_LINES = 200
+"""Of a compiler's output in the text of an exception; the whole is in `compiler_output`."""
+
+
+class KernbridgeError(Exception):
+    """Base of every exception that kernbridge defines."""
+
+
+BrainEventError = KernbridgeError
+"""The name that BrainEvent gives to its base."""
+
+
+class UnknownVersionError(KernbridgeError):
+    """A package that kernbridge builds on lacks a name that it needs."""
+
+
+class MathError(KernbridgeError):
+    """A mathematical operation got operands that it has no meaning for."""
+
+
+class UnsupportedOperationError(KernbridgeError):
+    """An operation is not supported for these operands."""
+
+
+class BenchmarkDataFnNotProvidedError(KernbridgeError):
+    """An operation is to be benchmarked that has no function which makes its data."""
+
+
+class KernelError(KernbridgeError):
+    """A kernel could not be used."""
+
+
+class KernelNotAvailableError(KernelError, NotImplementedError):
+    """An operation has no kernel for the platform that it was lowered for."""
+
+
+class KernelFallbackExhaustedError(KernelError):
+    """Every kernel that could have served an operation failed."""
+
+
+class KernelExecutionError(KernelError):
+    """A kernel failed while it ran."""
+
+
+class CUDANotInstalledError(KernelError):
+    """Something needs CUDA, and there is none."""
+
+
+class KernelLoadError(KernelError):
+    """A compiled library could not be loaded, or lacks a function."""
+
+
+class KernelRegistrationError(KernelError):
+    """A name is taken by a kernel of another content."""
+
+
+class KernelCompilationError(KernelError):
+    """A kernel's compiler refused it; the compiler's own exception is the cause."""
+
+
+class _CompilerReport:
+    """What a compiler said: shared by the exceptions that carry it."""
+
+    compiler_output: str
+    command: str
+    stage: str
+
+    def _keep(self, output: str, command: str, stage: str) -> None:
+        self.compiler_output = output
+        self.command = command
+        self.stage = stage
+
+    def _tell(self, message: str) -> str:
+        parts = [message]
+        if self.command:
+            parts.append(f"command: {self.command}")
+        if self.compiler_output.strip():
+            lines = self.compiler_output.strip("\n").splitlines()
+            parts += ["compiler output:", *lines[:MOST_LINES]]
+            if len(lines) > MOST_LINES:
+                left = len(lines) - MOST_LINES
+                parts.append(f"... and {left} more lines, in this exception's compiler_output")
+        return "\n".join(parts)
+
+
+class CompilationError(_CompilerReport, KernelCompilationError):
+    """A C, C++ or CUDA compiler refused a source, or ran too long.
+
+    Parameters
+    ----------
+    message : str
+        What happened.
+    compiler_output : str
+        All that the compiler wrote.
+    command : str
+        Its command line.
+    stage : str
+        "compile" or "timeout".
+
+    Examples
+    --------
+    >>> from kernbridge._src.base.errors import CompilationError
+    >>> print(CompilationError("f: refused", "f.c:1: error: no", "cc f.c"))
+    f: refused
+    command: cc f.c
+    compiler output:
+    f.c:1: error: no
+    """
+
+    def __init__(
+        self, message: str, compiler_output: str = "", command: str = "", stage: str = "compile"
+    ) -> None:
+        super().__init__(message)
+        self._keep(compiler_output, command, stage)
+
+    def __str__(self) -> str:
+        return self._tell(str(self.args[0]))
+
+
+class HostCompilerIncompatibleError(CompilationError):
+    """nvcc does not work with this C++ compiler."""
+
+
+class KernelToolchainError(KernelError):
+    """A tool that a build needs is missing or does not fit."""
+
+
+class NvccNotFoundError(KernelToolchainError):
+    """No CUDA compiler was found."""
+
+
+class HostCompilerNotFoundError(KernelToolchainError):
+    """No C or C++ compiler was found."""
+
+
+class HeaderNotFoundError(KernelToolchainError):
+    """Headers that a build needs were not found."""
+
+
+class GpuArchDetectionError(KernelToolchainError):
+    """The GPUs to compile for could not be found out."""
+
+
+class UnsupportedArchError(_CompilerReport, KernelToolchainError):
+    """A GPU architecture that the CUDA compiler cannot compile for."""
+
+    def __init__(
+        self, message: str, *, compiler_output: str = "", command: str = "", stage: str = "compile"
+    ) -> None:
+        super().__init__(message)
+        self._keep(compiler_output, command, stage)
+
+    def __str__(self) -> str:
+        return self._tell(str(self.args[0]))
+
+
+class KernbridgeWarning(UserWarning):
+    """Something works, but not as its author may expect."""

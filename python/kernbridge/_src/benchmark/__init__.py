@@ -1,0 +1,1 @@
+"""Measuring operations: running, results, tables, files."""

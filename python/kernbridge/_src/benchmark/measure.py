@@ -1,0 +1,326 @@
+"""The time of one function: compiled once, run until its results are there, never optimised away.
+
+Several calls in one run are one jitted loop. Each call takes its operands out of an
+`optimization_barrier` that also holds a number made from the results of the call before. That
+changes no value; it keeps XLA from moving a call out of the loop, merging two, or leaving one out.
+The number must be made from the results: what a barrier holds and nobody reads, XLA drops.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from kernbridge._src.operation import jax_inside
+
+
+class BenchmarkTimes(NamedTuple):
+    """Seconds per call over the runs of a function, and what it returned."""
+
+    mean: float
+    std: float
+    min: float
+    max: float
+    output: Any
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What `measure` found.
+
+    Attributes
+    ----------
+    samples : tuple of float
+        Seconds per call, of each timed run in the order of the runs.
+    n_batch_per_run : int
+        Calls in one run.
+    output : pytree of jax.Array
+        What the last call returned.
+    """
+
+    samples: tuple[float, ...]
+    n_batch_per_run: int
+    output: Any
+
+    @property
+    def mean(self) -> float:
+        """Mean, in seconds per call."""
+        return math.fsum(self.samples) / len(self.samples)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation over the runs (over n - 1), in seconds per call; 0 for one run."""
+        if len(self.samples) == 1:
+            return 0.0
+        return float(np.std(self.samples, ddof=1))
+
+    @property
+    def min(self) -> float:
+        """Of the fastest run, in seconds per call."""
+        return min(self.samples)
+
+    @property
+    def max(self) -> float:
+        """Of the slowest run, in seconds per call."""
+        return max(self.samples)
+
+    @property
+    def median(self) -> float:
+        """Median, in seconds per call."""
+        return float(np.median(self.samples))
+
+    @property
+    def iqr(self) -> float:
+        """From the first quartile to the third, in seconds per call."""
+        first, third = np.percentile(self.samples, (25, 75))
+        return float(third - first)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run of a function: `run(*operands)` gives its results and, without any, one number."""
+
+    run: Callable[..., list[Any]]
+    operands: tuple[Any, ...]
+    rebuild: Callable[[Sequence[Any]], Any]
+    has_effects: bool
+
+    def __call__(self) -> list[Any]:
+        """Run, and wait for the results and for the effects."""
+        results = jax.block_until_ready(self.run(*self.operands))
+        if self.has_effects:
+            jax.effects_barrier()
+        return results
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value goes to a device: arrays of numbers do, Python's own numbers do not."""
+    if isinstance(value, jax.Array):
+        return True
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return False
+    return bool(value.dtype == bool or jnp.issubdtype(value.dtype, np.number))
+
+
+def prepare(fn: Callable[..., Any], data: Sequence[Any], n_batch_per_run: int) -> Prepared:
+    """Trace a function and make a jitted run of several calls; compiles nothing yet.
+
+    Arrays that the function closes over become operands, as constants could be folded away.
+    """
+    leaves, tree = jax.tree.flatten(tuple(data))
+    places = [i for i, leaf in enumerate(leaves) if is_array(leaf)]
+
+    def call(*arrays: Any) -> Any:
+        filled = list(leaves)
+        for place, array in zip(places, arrays, strict=True):
+            filled[place] = array
+        return fn(*tree.unflatten(filled))
+
+    arrays = [jnp.asarray(leaves[i]) for i in places]
+    closed, shapes = jax.make_jaxpr(call, return_shape=True)(*arrays)
+    operands = (*(jnp.asarray(const) for const in closed.consts), *arrays)
+    n_consts = len(closed.consts)
+
+    def evaluate(*operands: Any) -> list[Any]:
+        results = jax_inside.eval_jaxpr(closed.jaxpr, operands[:n_consts], *operands[n_consts:])
+        return [_strongly_typed(result) for result in results]
+
+    avals, results_tree = jax.tree.flatten(shapes)
+    first = jnp.zeros((), jnp.int32)
+    tied = any(operand.size for operand in operands)
+    platform = next(iter((first, *operands)[-1].devices())).platform
+    unroll = _calls_per_iteration(n_batch_per_run, platform) if tied else 1
+    return Prepared(
+        jax.jit(_repeated(evaluate, avals, n_batch_per_run, tied, unroll)),
+        jax.block_until_ready((first, *operands)),
+        lambda results: results_tree.unflatten(results[: len(avals)]),
+        bool(closed.effects),
+    )
+
+
+def _strongly_typed(value: Any) -> Any:
+    weak = getattr(value, "weak_type", False)
+    return lax.convert_element_type(value, value.dtype) if weak else value
+
+
+def _repeated(
+    evaluate: Callable[..., list[Any]], avals: Sequence[Any], n: int, tied: bool, unroll: int
+) -> Callable[..., list[Any]]:
+    """n dependent calls. `tied` says whether there is an operand to hang the dependence on."""
+
+    def body(i: Any, carry: Any, first: Any) -> Any:
+        operands, results, token = carry
+        if tied:
+            operands, token = lax.optimization_barrier((operands, token))
+            results = evaluate(*operands)
+        else:
+            # Nothing to tie: a branch on what XLA does not know (`first` is 0) holds the call here.
+            kept = results
+            results = lax.cond(i >= first, evaluate, lambda *_: kept, *operands)
+        return operands, results, _witness(results, token)
+
+    def run(first: Any, *operands: Any) -> list[Any]:
+        if n == 1:
+            return evaluate(*operands) or [first + 1]  # something to wait for
+        start = [lax.full(aval.shape, 0, aval.dtype) for aval in avals]
+        _, results, token = lax.fori_loop(
+            0, n, lambda i, carry: body(i, carry, first), (operands, start, first), unroll=unroll
+        )
+        return [*results, token]
+
+    return run
+
+
+def _witness(results: list[Any], token: Any) -> Any:
+    """A number that cannot be known before the results are."""
+    for result in lax.optimization_barrier(results):
+        if result.size and not jnp.issubdtype(result.dtype, jax.dtypes.extended):
+            token = token + (result[(0,) * result.ndim] != 0).astype(token.dtype)
+    return token
+
+
+def _calls_per_iteration(n: int, platform: str) -> int:
+    """On a GPU a step of a loop costs more than a small kernel, so one holds up to 8 calls.
+
+    On a CPU a step costs little, and XLA would merge the calls.
+    """
+    return 1 if platform == "cpu" else max(d for d in range(1, 9) if n % d == 0)
+
+
+def measure(
+    fn: Callable[..., Any],
+    *,
+    n_warmup: int = 5,
+    n_runs: int = 20,
+    n_batch_per_run: int = 1,
+    data: Sequence[Any] = (),
+) -> Measurement:
+    """Measure what a call of a function takes, inside `jax.jit`.
+
+    Parameters
+    ----------
+    fn : callable
+        Called as `fn(*data)` while JAX traces it; returns a pytree of arrays, or None. Arrays that
+        it closes over are handed over like those of `data`.
+    n_warmup : int
+        Runs that are not timed, after a first one that compiles.
+    n_runs : int
+        Runs that are timed, each until its results are there.
+    n_batch_per_run : int
+        Calls in one run: above 1, a jitted loop whose iterations wait for each other and are all
+        executed, so that the cost of dispatch is divided by their number. The loop's own cost per
+        iteration is part of the figures.
+    data : tuple
+        Positional arguments, pytrees: the arrays in them (of any shape) are put on the device
+        first, everything else is handed over as it is.
+
+    Returns
+    -------
+    Measurement
+        The time of every run, in seconds per call, what follows from them, and the last output.
+
+    Raises
+    ------
+    ValueError
+        `n_warmup` is negative, or another count below 1.
+    TypeError
+        A count is not an int, or `data` not a tuple or list.
+
+    Notes
+    -----
+    A part of `fn` that depends on none of its arrays may be computed once per run.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from kernbridge.benchmark import measure
+    >>> found = measure(jnp.dot, n_runs=3, n_batch_per_run=10, data=(jnp.ones(8), jnp.ones(8)))
+    >>> len(found.samples), float(found.output), 0 < found.min <= found.median <= found.max
+    (3, 8.0, True)
+    """
+    check_counts(n_warmup=n_warmup, n_runs=n_runs, n_batch_per_run=n_batch_per_run)
+    if not isinstance(data, (tuple, list)):
+        raise TypeError(
+            "`data` is the tuple of the function's positional arguments, got "
+            f"{type(data).__name__}: write data=(x,)"
+        )
+    prepared = prepare(fn, data, n_batch_per_run)
+    for _ in range(1 + n_warmup):
+        results = prepared()
+    samples = []
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(n_runs):
+            del results  # outside of what is timed
+            start = time.perf_counter()
+            results = prepared()
+            samples.append((time.perf_counter() - start) / n_batch_per_run)
+    finally:
+        if collecting:
+            gc.enable()
+    return Measurement(tuple(samples), n_batch_per_run, prepared.rebuild(results))
+
+
+def check_counts(**counts: Any) -> None:
+    """Refuse counts of runs that are not ints, or too small."""
+    for name, value in counts.items():
+        least = 0 if name == "n_warmup" else 1
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"`{name}` is a number of runs, an int; got {value!r}")
+        if value < least:
+            raise ValueError(f"`{name}` must be at least {least}, got {value}")
+
+
+def benchmark_function(
+    fn: Callable[..., Any],
+    n_warmup: int,
+    n_runs: int,
+    n_batch_per_run: int = 1,
+    data: Sequence[Any] = (),
+) -> BenchmarkTimes:
+    """Measure what a call of a function takes, inside `jax.jit`; gives five figures.
+
+    `measure` gives the median and the time of every run as well.
+
+    Parameters
+    ----------
+    fn : callable
+        Called as `fn(*data)`; returns a pytree of arrays.
+    n_warmup, n_runs, n_batch_per_run : int
+        Runs that are not timed, runs that are, and calls in each; see `measure`.
+    data : tuple
+        Positional arguments of `fn`.
+
+    Returns
+    -------
+    BenchmarkTimes
+        The tuple (mean, std, min, max, output): seconds per call over the runs, and what the last
+        call returned.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `measure` does.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from kernbridge.benchmark import benchmark_function
+    >>> mean, std, least, most, output = benchmark_function(jnp.sum, 1, 5, data=(jnp.ones(4),))
+    >>> least <= mean <= most, float(output)
+    (True, 4.0)
+    """
+    found = measure(
+        fn, n_warmup=n_warmup, n_runs=n_runs, n_batch_per_run=n_batch_per_run, data=data
+    )
+    return BenchmarkTimes(found.mean, found.std, found.min, found.max, found.output)

@@ -1,0 +1,199 @@
+"""What a benchmark is given and what it found: one case, one figure of a backend in that case."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from kernbridge._src.benchmark.measure import Measurement, is_array
+
+KWARGS = ("kernel_kwargs", "data_kwargs")
+
+
+@dataclass
+class BenchmarkConfig:
+    """One case to benchmark an operation in.
+
+    Parameters
+    ----------
+    name : str
+        Its label in tables and plots.
+    args : tuple
+        Positional arguments of the operation's call function: pytrees of arrays, or other values.
+    kernel_kwargs : dict
+        Its keywords.
+    data_kwargs : dict
+        What describes the data, such as sizes; only written into the record, for tables and plots.
+
+    Raises
+    ------
+    TypeError
+        An argument is of another type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernbridge.benchmark import BenchmarkConfig
+    >>> config = BenchmarkConfig("small", (np.ones(8, np.float32),), data_kwargs={"n": 8})
+    >>> config.put_args().args[0].devices()
+    {CpuDevice(id=0)}
+    """
+
+    name: str
+    args: tuple[Any, ...]
+    kernel_kwargs: dict[str, Any] = field(default_factory=dict)
+    data_kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"BenchmarkConfig: `name` is a str, got {type(self.name).__name__}")
+        if not isinstance(self.args, (tuple, list)):
+            raise TypeError(
+                f"BenchmarkConfig {self.name!r}: `args` is the tuple of positional arguments, got "
+                f"{type(self.args).__name__}: write args=(x,)"
+            )
+        self.args = tuple(self.args)
+        for where in KWARGS:
+            given = getattr(self, where)
+            if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+                raise TypeError(
+                    f"BenchmarkConfig {self.name!r}: `{where}` is a dict with names as keys, got "
+                    f"{given!r}"
+                )
+
+    def put_args(self, device: Any = None) -> BenchmarkConfig:
+        """A config whose arrays are on a device.
+
+        Parameters
+        ----------
+        device : jax.Device, jax.sharding.Sharding or None
+            Where to; JAX's default device by default.
+
+        Returns
+        -------
+        BenchmarkConfig
+            With the arrays among `args`, NumPy's and JAX's, as arrays on that device, ready for
+            use; everything else is the same.
+        """
+
+        def put(value: Any) -> Any:
+            return jax.device_put(value, device) if is_array(value) else value
+
+        args = jax.block_until_ready(jax.tree.map(put, self.args))
+        return dataclasses.replace(self, args=args)
+
+
+@dataclass(frozen=True)
+class BenchmarkRecord:
+    """One backend in one case. Times are in milliseconds per call, NaN when there are none.
+
+    Attributes
+    ----------
+    platform, backend, label : str
+        Where it ran, with which kernel, and the name of the config.
+    mean_ms, std_ms, min_ms : float
+        Mean, standard deviation and minimum over the runs.
+    throughput : float
+        Calls per second, at the median time.
+    success : bool
+        Whether it ran and its results agree with those of the first backend that ran.
+    error : str or None
+        "Type: message" of what went wrong.
+    kernel_kwargs, data_kwargs : dict
+        Those of the config.
+    median_ms, iqr_ms, max_ms : float
+        Median, distance of the quartiles, and maximum over the runs.
+    n_runs, n_batch_per_run : int
+        Timed runs, and calls in each of them.
+    """
+
+    platform: str
+    backend: str
+    label: str
+    mean_ms: float = math.nan
+    std_ms: float = math.nan
+    min_ms: float = math.nan
+    throughput: float = math.nan
+    success: bool = True
+    error: str | None = None
+    kernel_kwargs: dict[str, Any] = field(default_factory=dict)
+    data_kwargs: dict[str, Any] = field(default_factory=dict)
+    median_ms: float = math.nan
+    iqr_ms: float = math.nan
+    max_ms: float = math.nan
+    n_runs: int = 0
+    n_batch_per_run: int = 1
+
+
+FIELDS = tuple(f.name for f in dataclasses.fields(BenchmarkRecord))
+FIGURES = tuple(name for name in FIELDS if name.endswith("_ms") or name == "throughput")
+
+
+def figures(found: Measurement) -> dict[str, Any]:
+    """The fields of a record that a measurement gives."""
+    times = {name: getattr(found, name) for name in ("mean", "std", "min", "median", "iqr", "max")}
+    return {
+        **{f"{name}_ms": 1e3 * seconds for name, seconds in times.items()},
+        "throughput": 1 / found.median if found.median else math.inf,
+        "n_runs": len(found.samples),
+        "n_batch_per_run": found.n_batch_per_run,
+    }
+
+
+def as_dict(record: BenchmarkRecord) -> dict[str, Any]:
+    """The fields of a record; the dicts in it are copies, their values are not."""
+    values = {name: getattr(record, name) for name in FIELDS}
+    return {name: dict(v) if isinstance(v, dict) else v for name, v in values.items()}
+
+
+Getter = Callable[[BenchmarkRecord], Any]
+
+
+def getter(records: Sequence[BenchmarkRecord], name: str, what: str) -> Getter:
+    """What reads a named value of a record: a field, or a key of one of its dicts.
+
+    "kernel_kwargs.n" and "data_kwargs.n" say which dict. A record without the key has None.
+    """
+    if name in FIELDS:
+        return lambda record: getattr(record, name)
+    keys = {where: _keys(records, where) for where in KWARGS}
+    for where in KWARGS:
+        key = name.removeprefix(f"{where}.")
+        if key in keys[where]:
+            return lambda record: getattr(record, where).get(key)
+    known = list(dict.fromkeys((*FIELDS, *keys["kernel_kwargs"], *keys["data_kwargs"])))
+    raise ValueError(
+        f"`{what}` names {name!r}, which is neither a field nor a key of kernel_kwargs or "
+        f"data_kwargs here; there are {', '.join(known)}"
+    )
+
+
+def _keys(records: Iterable[BenchmarkRecord], where: str) -> list[str]:
+    return list(dict.fromkeys(key for record in records for key in getattr(record, where)))
+
+
+def varying(records: Sequence[BenchmarkRecord]) -> list[str]:
+    """The keys of kernel_kwargs and data_kwargs that have more than one value."""
+    names = dict.fromkeys(key for where in KWARGS for key in _keys(records, where))
+    return [
+        name
+        for name in names
+        if len({key_of(getter(records, name, "name")(record)) for record in records}) > 1
+    ]
+
+
+def names_of(given: str | Sequence[str] | None, default: Sequence[str] = ()) -> list[str]:
+    """A list of names from a name, several, or None."""
+    if given is None:
+        return list(default)
+    return [given] if isinstance(given, str) else list(given)
+
+
+def key_of(value: Any) -> tuple[str, str]:
+    """Equal for values of the same type that look the same; can be hashed."""
+    return type(value).__name__, repr(value)

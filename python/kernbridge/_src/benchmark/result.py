@@ -1,0 +1,257 @@
+"""`BenchmarkResult`: the records of one operation, to read, print, plot and keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kernbridge._src.benchmark import files
+from kernbridge._src.benchmark import plot as benchmark_plot
+from kernbridge._src.benchmark import table as benchmark_table
+from kernbridge._src.benchmark.files import PathLike
+from kernbridge._src.benchmark.records import BenchmarkRecord, as_dict
+from kernbridge._src.benchmark.table import Layout, Names
+
+
+class BenchmarkResult:
+    """The records of one operation. Printed, it is a table.
+
+    Parameters
+    ----------
+    records : iterable of BenchmarkRecord
+        One for each backend in each config.
+    primitive_name : str
+        The operation.
+
+    Raises
+    ------
+    TypeError
+        One of `records` is no record.
+
+    Examples
+    --------
+    >>> from kernbridge.benchmark import BenchmarkRecord, BenchmarkResult
+    >>> result = BenchmarkResult(
+    ...     [
+    ...         BenchmarkRecord("cpu", "jnp", "small", median_ms=0.25, data_kwargs={"n": 8}),
+    ...         BenchmarkRecord("cpu", "numba", "small", median_ms=0.125, data_kwargs={"n": 8}),
+    ...     ],
+    ...     "decay",
+    ... )
+    >>> result.fastest("small").backend
+    'numba'
+    >>> "250 us" in str(result) and "125 us *" in str(result)
+    True
+    """
+
+    def __init__(self, records: Iterable[BenchmarkRecord], primitive_name: str = "") -> None:
+        self._records = list(records)
+        self.primitive_name = primitive_name
+        for i, record in enumerate(self._records):
+            if not isinstance(record, BenchmarkRecord):
+                raise TypeError(f"record {i} is a {type(record).__name__}, not a BenchmarkRecord")
+
+    @property
+    def records(self) -> list[BenchmarkRecord]:
+        """The records, in a list of your own."""
+        return list(self._records)
+
+    def fastest(self, label: str | None = None) -> BenchmarkRecord | None:
+        """The success with the smallest median time.
+
+        Parameters
+        ----------
+        label : str or None
+            Of one config; of all by default.
+
+        Returns
+        -------
+        BenchmarkRecord or None
+            None if nothing succeeded.
+
+        Raises
+        ------
+        ValueError
+            No record has this label.
+        """
+        labels = dict.fromkeys(record.label for record in self._records)
+        if label is not None and label not in labels:
+            raise ValueError(
+                f"{self.primitive_name or 'these results'}: no config is named {label!r}; there "
+                f"are {', '.join(labels) or 'none'}"
+            )
+        succeeded = [r for r in self._records if r.success and label in (None, r.label)]
+        return min(succeeded, key=lambda record: record.median_ms, default=None)
+
+    def print(
+        self,
+        sort_by: Names = None,
+        group_by: Names = "label",
+        compare_by: Names = "backend",
+        highlight_best: bool = True,
+        order_by: Names = None,
+        speedup_vs: Any = None,
+        vary_by: Names = None,
+    ) -> None:
+        """Print the records as a table, with rich in colours.
+
+        Names are those of fields of a record, or of keys of its kernel_kwargs and data_kwargs
+        ("data_kwargs.n" where both have an "n"). Each parameter takes one name or several.
+
+        Parameters
+        ----------
+        sort_by : str or sequence of str, optional
+            Sorts the rows of a group; "-name" sorts downwards. NaN and what is missing come last.
+        group_by : str or sequence of str, optional
+            A section of the table for each value; None makes one section.
+        compare_by : str or sequence of str
+            What is compared with each other within a case.
+        highlight_best : bool
+            Mark the fastest row of each case, by median.
+        order_by : str or sequence of str, optional
+            Sorts the groups, by the first value in each.
+        speedup_vs : value of `compare_by`, optional
+            Adds a column: how many times faster a row is than the row of its case with this value.
+        vary_by : str or sequence of str, optional
+            What makes a case within a group, shown as columns; by default every key of the kwargs
+            that has more than one value.
+
+        Raises
+        ------
+        ValueError
+            A name is unknown, or no record has the value of `speedup_vs`.
+
+        Examples
+        --------
+        >>> from kernbridge.benchmark import BenchmarkRecord, BenchmarkResult
+        >>> result = BenchmarkResult([BenchmarkRecord("cpu", "jnp", "small")])
+        >>> result.print(sort_by="size")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: `sort_by` names 'size', which is neither a field nor a key of ...
+        """
+        layout = Layout(
+            sort_by, group_by, compare_by, highlight_best, order_by, speedup_vs, vary_by
+        )
+        benchmark_table.show(benchmark_table.build(self.primitive_name, self._records, layout))
+
+    def __str__(self) -> str:
+        table = benchmark_table.build(self.primitive_name, self._records, Layout())
+        return benchmark_table.as_text(table)
+
+    __repr__ = __str__
+
+    def plot(
+        self,
+        ax: Any = None,
+        x: str | None = None,
+        y: str = "median_ms",
+        hue: str | None = "backend",
+        style: str | None = None,
+        kind: str = "line",
+        show: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Plot the successful records with matplotlib.
+
+        An axis is logarithmic if its values are positive and span more than 1.5 decades.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes or None
+            Where to draw; a new figure by default.
+        x : str, optional
+            Field or key of the kwargs along x: by default the first key whose values are different
+            numbers, or else the label.
+        y : str
+            Field or key along y. The median, unlike the mean, is not moved by one disturbed run.
+        hue, style : str or None
+            What colours tell apart, and dashes and marks. Without a style, configs are told apart
+            where points of several would share a line.
+        kind : {"line", "bar", "scatter"}
+            Bars stand side by side, with numbers as categories.
+        show : bool
+            Open a window.
+        **kwargs
+            Handed to `Axes.plot`, `Axes.bar` or `Axes.scatter`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            There is no matplotlib.
+        ValueError
+            A name or kind is unknown, or nothing can be plotted.
+        """
+        return benchmark_plot.draw(
+            self._records,
+            self.primitive_name,
+            ax=ax,
+            x=x,
+            y=y,
+            hue=hue,
+            style=style,
+            kind=kind,
+            show=show,
+            **kwargs,
+        )
+
+    def save(self, path: PathLike, format: str | None = None) -> None:
+        """Write every field of every record, without loss.
+
+        Parameters
+        ----------
+        path : path
+            Missing folders are made.
+        format : {"json", "csv"} or None
+            By default what the suffix of `path` says. Both hold the kwargs too, and what is neither
+            number nor text in them, such as tuples and dtypes, as JSON that says its type.
+
+        Raises
+        ------
+        ValueError
+            The format is another one. Nothing is pickled.
+        TypeError
+            A value of the kwargs could not be read back as it is; the message names it.
+        """
+        files.save(path, self.primitive_name, self._records, format)
+
+    @classmethod
+    def load(cls, path: PathLike, format: str | None = None) -> BenchmarkResult:
+        """Read what `save` wrote. Nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : path
+        format : {"json", "csv"} or None
+            By default what the suffix of `path` says.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such file.
+        ValueError
+            The format is another one, or the file holds something else.
+        """
+        name, records = files.load(path, format)
+        return cls(records, name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"primitive_name": ..., "records": [{field: value, ...}, ...]}``."""
+        return {
+            "primitive_name": self.primitive_name,
+            "records": [as_dict(record) for record in self._records],
+        }
+
+
+def failures(results: Sequence[BenchmarkResult]) -> list[str]:
+    """A line for each record that is no success."""
+    return [
+        f"{result.primitive_name}, {record.label}, {record.backend}: {record.error}"
+        for result in results
+        for record in result.records
+        if not record.success
+    ]

@@ -1,0 +1,271 @@
+"""Benchmarking an operation: every backend in every config, results compared."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import jax
+
+from kernbridge._src.base.errors import BenchmarkDataFnNotProvidedError
+from kernbridge._src.benchmark.compare import difference, on_host
+from kernbridge._src.benchmark.measure import check_counts, measure
+from kernbridge._src.benchmark.records import BenchmarkConfig, BenchmarkRecord, figures
+from kernbridge._src.benchmark.result import BenchmarkResult
+from kernbridge._src.benchmark.table import duration
+
+PLATFORMS = ("cpu", "gpu", "tpu")
+
+
+class Operation(Protocol):
+    """What is benchmarked: an `XLACustomKernel`, or whatever has these."""
+
+    name: str
+
+    @property
+    def call_function(self) -> Callable[..., Any] | None: ...
+
+    @property
+    def benchmark_data(self) -> Callable[..., Any] | None: ...
+
+    def available_backends(self, platform: str) -> list[str]: ...
+
+    def call(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+def benchmark_operation(
+    op: Operation,
+    *,
+    platform: str,
+    n_warmup: int = 5,
+    n_runs: int = 20,
+    n_batch_per_run: int = 1,
+    compare_results: bool = True,
+    rtol: float = 1e-3,
+    atol: float = 1e-3,
+    verbose: bool = False,
+    catch_errors: bool = True,
+    backends: Sequence[str] | None = None,
+    progress: bool | None = None,
+) -> BenchmarkResult:
+    """Benchmark every backend of an operation in every config of its benchmark data.
+
+    Parameters
+    ----------
+    op : XLACustomKernel
+        With a call function (`def_call`) and benchmark data (`def_benchmark_data`). It is called as
+        `op.call(*config.args, backend=..., **config.kernel_kwargs)`.
+    platform : {"cpu", "gpu", "tpu"}
+        The arrays of the configs are put on the first device of this platform, and it runs there.
+    n_warmup, n_runs, n_batch_per_run : int
+        Runs that are not timed, runs that are, and calls in each; see `measure`.
+    compare_results : bool
+        Compare the results of each backend with those of the first that ran: integers and bools
+        exactly, the others within `atol` + `rtol` times the first's; NaN equals NaN. A difference
+        makes the record a failure that says where and how large it is; its times are kept.
+    rtol, atol : float
+        Tolerances, relative and absolute.
+    verbose : bool
+        Print a line for each record.
+    catch_errors : bool
+        Make exceptions of a backend failed records, with the error "Type: message"; else raise
+        them.
+    backends : sequence of str or None
+        Only these; all that there are by default.
+    progress : bool or None
+        Show a progress bar on standard error; by default if that is a terminal and rich is there.
+
+    Returns
+    -------
+    BenchmarkResult
+        A record for each backend in each config.
+
+    Raises
+    ------
+    ValueError
+        The operation has no call function, no backend for the platform, or not one of `backends`;
+        the data function gives no config; a count is too small.
+    BenchmarkDataFnNotProvidedError
+        It has no data function.
+    RuntimeError
+        JAX has no device of this platform.
+    TypeError
+        The data function gives something else than configs.
+    ImportError
+        `progress` is True and rich is missing.
+    """
+    check_counts(n_warmup=n_warmup, n_runs=n_runs, n_batch_per_run=n_batch_per_run)
+    if op.call_function is None:
+        raise ValueError(
+            f"{op.name!r} has no call function to benchmark: give it one with op.def_call(function)"
+        )
+    if op.benchmark_data is None:
+        raise BenchmarkDataFnNotProvidedError(
+            f"{op.name!r} has no benchmark data: give it a function with op.def_benchmark_data("
+            "function), called as function(platform=...), that returns a list of BenchmarkConfig"
+        )
+    chosen = _backends(op, platform, backends)
+    device = _device(op, platform)
+    with jax.default_device(device):
+        configs = _configs(op, platform)
+    measured = functools.partial(
+        measure, n_warmup=n_warmup, n_runs=n_runs, n_batch_per_run=n_batch_per_run
+    )
+    records = []
+    with _progress(op.name, len(configs) * len(chosen), progress) as step:
+        for config in configs:
+            case = _Case(op, platform, config, catch_errors)
+            for backend in chosen:
+                step(f"{op.name}: {config.name}, {backend}")
+                with jax.default_device(device):
+                    record = case.run(backend, device, measured, compare_results, rtol, atol)
+                records.append(record)
+                if verbose:
+                    print(_line(op.name, record), flush=True)
+    return BenchmarkResult(records, op.name)
+
+
+class _Case:
+    """One config; keeps the results of the first backend that ran."""
+
+    def __init__(
+        self, op: Operation, platform: str, config: BenchmarkConfig, catch_errors: bool
+    ) -> None:
+        self.op, self.platform, self.config, self.catch = op, platform, config, catch_errors
+        self.placed: BenchmarkConfig | None = None
+        self.reference: tuple[str, Any] | None = None
+
+    def run(
+        self,
+        backend: str,
+        device: Any,
+        measured: Callable[..., Any],
+        compare: bool,
+        rtol: float,
+        atol: float,
+    ) -> BenchmarkRecord:
+        config, found, error = self.config, {}, None
+        call = functools.partial(self.op.call, backend=backend, **config.kernel_kwargs)
+        try:
+            self.placed = self.placed or config.put_args(device)
+            timed = measured(call, data=self.placed.args)
+            found = figures(timed)
+            if compare:
+                error = self._compare(backend, on_host(timed.output), rtol, atol)
+        except Exception as e:
+            if not self.catch:
+                raise
+            found, error = {}, f"{type(e).__name__}: {e}"
+        return BenchmarkRecord(
+            self.platform,
+            backend,
+            config.name,
+            success=error is None,
+            error=error,
+            kernel_kwargs=dict(config.kernel_kwargs),
+            data_kwargs=dict(config.data_kwargs),
+            **found,
+        )
+
+    def _compare(self, backend: str, output: Any, rtol: float, atol: float) -> str | None:
+        if self.reference is None:
+            self.reference = (backend, output)
+            return None
+        name, wanted = self.reference
+        text = difference(output, wanted, name, rtol, atol)
+        return text and f"Mismatch: backend {backend!r}: {text}"
+
+
+def _backends(op: Operation, platform: str, chosen: Sequence[str] | None) -> list[str]:
+    known = op.available_backends(platform)
+    if not known:
+        elsewhere = [other for other in PLATFORMS if op.available_backends(other)]
+        raise ValueError(
+            f"{op.name!r} has no backend for {platform!r}; it has some for "
+            f"{', '.join(elsewhere) or 'no platform'}: define one with op.def_kernel"
+        )
+    wanted = [chosen] if isinstance(chosen, str) else chosen
+    if wanted is None:
+        return list(known)
+    unknown = [name for name in wanted if name not in known]
+    if unknown or not wanted:
+        raise ValueError(
+            f"{op.name!r} on {platform!r}: `backends` is {list(wanted)!r}, expected some of "
+            f"{', '.join(map(repr, known))}"
+        )
+    return list(dict.fromkeys(wanted))
+
+
+def _device(op: Operation, platform: str) -> Any:
+    try:
+        return jax.devices(platform)[0]
+    except RuntimeError as e:
+        here = ", ".join(sorted({device.platform for device in jax.devices()}))
+        raise RuntimeError(
+            f"{op.name!r} cannot be benchmarked on {platform!r}: JAX has no such device here, only "
+            f"{here}; install a JAX for it (pip install 'jax[cuda13]' for NVIDIA's GPUs), unset "
+            f"JAX_PLATFORMS if it excludes them, or choose platform={here.split(', ')[0]!r}"
+        ) from e
+
+
+def _configs(op: Operation, platform: str) -> list[BenchmarkConfig]:
+    given = op.benchmark_data(platform=platform) if op.benchmark_data else []
+    if isinstance(given, BenchmarkConfig):
+        given = [given]
+    try:
+        configs = list(given)
+    except TypeError:
+        configs = [given]
+    wrong = [config for config in configs if not isinstance(config, BenchmarkConfig)]
+    if wrong:
+        raise TypeError(
+            f"{op.name!r}: its benchmark data function returns a list of BenchmarkConfig, got "
+            f"{type(wrong[0]).__name__} in it"
+        )
+    if not configs:
+        raise ValueError(
+            f"{op.name!r}: its benchmark data function gives no config for {platform!r}"
+        )
+    return configs
+
+
+def _line(name: str, record: BenchmarkRecord) -> str:
+    where = f"{name}, {record.label}, {record.backend}"
+    if not record.success:
+        return f"{where}: failed: {record.error}"
+    return f"{where}: {duration(record.median_ms)} (IQR {duration(record.iqr_ms)})"
+
+
+@contextlib.contextmanager
+def _progress(name: str, total: int, wanted: bool | None) -> Iterator[Callable[[str], None]]:
+    """A bar on standard error; gives what is called before each step."""
+    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+        yield lambda text: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import TimeElapsedColumn as Elapsed
+    except ImportError as e:
+        if wanted:
+            raise ImportError(
+                "a progress bar needs rich: pip install 'kernbridge[bench]', or progress=False"
+            ) from e
+        yield lambda text: None
+        return
+    texts = TextColumn("{task.description}", markup=False)
+    console = Console(stderr=True)
+    with Progress(texts, BarColumn(), MofNCompleteColumn(), Elapsed(), console=console) as bar:
+        task = bar.add_task(name, total=total)
+        started = False
+
+        def step(text: str) -> None:
+            nonlocal started
+            bar.update(task, description=text, advance=1 if started else 0, refresh=True)
+            started = True
+
+        yield step
+        bar.update(task, description=name, completed=total, refresh=True)

@@ -1,0 +1,235 @@
+"""Command lines of compilers, and the key of all that decides what they make."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kernbridge._src.build import inputs as build_inputs
+from kernbridge._src.build.inputs import Inputs
+from kernbridge._src.keys import generators
+from kernbridge._src.toolchain import architectures, compilers
+from kernbridge._src.toolchain.compilers import Compiler, Nvcc
+
+if TYPE_CHECKING:
+    from kernbridge._src.build.build import Request
+
+_RULES = ("build.command", "build.inputs", "build.manifest", "build.work")
+"""The modules that decide how a request is built, and when what was built is used again."""
+SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
+
+_ENVIRONMENT = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "LD_RUN_PATH",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "NVCC_CCBIN",
+)
+"""Variables that change what a compiler makes."""
+_TAKES_PATH = ("-I", "-L", "-B", "-isystem", "-iquote", "-idirafter", "-include", "-imacros", "@")
+
+
+class Job(NamedTuple):
+    """How to build a request here.
+
+    Attributes
+    ----------
+    tool : str
+        The compiler's path.
+    label : str
+        What people call it, as in "nvcc for sm_90".
+    tools : tuple of str
+        Programs that decide the result.
+    inputs : Inputs
+        What the user's flags and the environment name.
+    key : str
+        Of all but the contents of files, 64 hexadecimal digits.
+    """
+
+    request: Request
+    command: tuple[str, ...]
+    tool: str
+    label: str
+    tools: tuple[str, ...]
+    inputs: Inputs
+    key: str
+
+    def fill(self, workspace: str, stem: str) -> list[str]:
+        """The command line that works in a folder."""
+        base = os.path.join(workspace, stem)
+        places = {
+            "@source": base + SUFFIXES[self.request.language],
+            "@out": base + ".so",
+            "@deps": base + ".d",
+        }
+        return [places.get(word, word) for word in self.command]
+
+
+def plan(request: Request) -> Job:
+    """Find the compilers and work out what to run.
+
+    Raises
+    ------
+    KernelToolchainError
+        If a compiler is missing.
+    """
+    own = tuple(os.path.abspath(p) for p in request.own_include_paths)
+    user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
+    if request.language == "cuda":
+        nvcc, host = compilers.find_nvcc(), compilers.find_cxx()
+        start, rest = _cuda(request, nvcc, host)
+        tool, tools = nvcc.path, (*nvcc.tools, *host.tools)
+        archs = ", ".join(map(architectures.name, request.architectures)) or "all GPUs"
+        label = f"nvcc for {archs}"
+    else:
+        host = compilers.find_c() if request.language == "c" else compilers.find_cxx()
+        start, rest = _host(request, host)
+        tool, tools, label = host.path, host.tools, os.path.basename(host.path)
+    includes = (*own, *user)
+    command = (*start, *(f"-I{p}" for p in includes), *rest)
+    # Where our own headers are does not count, only what is in them.
+    places = {f"-I{p}": f"-I@{i}" for i, p in enumerate(own)}
+    parts: list[Any] = [
+        generators.digest_of(*_RULES),
+        request.language,
+        request.name,
+        request.source,
+        request.spec,
+        [places.get(word, word) for word in command],
+        tools,
+        os.uname().machine,
+        build_inputs.environment(tools, _ENVIRONMENT),
+    ]
+    flags = (*request.cflags, *request.ldflags)
+    inputs = build_inputs.of((*host.arguments, *flags), user)
+    if inputs.relative or any(
+        _is_relative(flag, flags[i - 1] if i else "") for i, flag in enumerate(flags)
+    ):
+        parts.append(os.getcwd())
+    if any("native" in word for word in command):
+        parts.append(_this_cpu())
+    key = hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return Job(request, command, tool, label, tools, inputs, key)
+
+
+def _host(request: Request, compiler: Compiler) -> tuple[list[str], list[str]]:
+    standard = "-std=c11" if request.language == "c" else "-std=c++17"
+    start = [*compiler.command, standard, *_optimize(request), "-fPIC", "-shared"]
+    start += ["-fvisibility=hidden", "-MD", "-MF", "@deps", "-o", "@out"]
+    if request.fast_math:
+        start.append("-ffast-math")
+    return start, [*request.cflags, "@source", *request.ldflags]
+
+
+def _cuda(request: Request, nvcc: Nvcc, host: Compiler) -> tuple[list[str], list[str]]:
+    start = [nvcc.path, "-std=c++17", *_optimize(request), "-shared"]
+    start += ["-Xcompiler", "-fPIC,-fvisibility=hidden", "-ccbin", host.path]
+    for argument in host.arguments:
+        start += ["-Xcompiler", argument]
+    start += architectures.flags(request.architectures)
+    start += ["-MD", "-MF", "@deps", "-o", "@out"]
+    start += [f"-I{folder}" for folder in nvcc.include_dirs]
+    if request.fast_math:
+        start.append("--use_fast_math")
+    if _allows_any_compiler():
+        start.append("-allow-unsupported-compiler")
+    rest = [*request.cflags, "@source", *_runtime(nvcc)]
+    after = ""
+    for flag in request.ldflags:
+        rest += [flag] if after == "-Xlinker" else _for_nvcc(flag)
+        after = "" if after == "-Xlinker" else flag
+    return start, rest
+
+
+def _optimize(request: Request) -> list[str]:
+    level = request.optimization_level
+    return [] if level is None else [f"-O{level}"]
+
+
+def _runtime(nvcc: Nvcc) -> list[str]:
+    """A CUDA runtime of the module's own: a launch costs 0.1 us less than through a shared one, and
+    errors that others leave behind stay with them. Where the toolkit has no static one, the shared
+    one, found where it is now; one that JAX has loaded serves instead."""
+    if any(os.path.isfile(os.path.join(d, "libcudart_static.a")) for d in nvcc.library_dirs):
+        return ["-cudart", "static"]
+    if not nvcc.cudart:
+        return ["-cudart", "shared", "-DKB_SHARED_RUNTIME"]
+    folder, name = os.path.split(nvcc.cudart)
+    link = [f"-L{folder}", "-Xlinker", f"-rpath={folder}"]
+    if name == "libcudart.so":
+        return ["-cudart", "shared", "-DKB_SHARED_RUNTIME", *link]
+    # A wheel has no name without a version, which -lcudart would need.
+    return ["-cudart", "none", "-DKB_SHARED_RUNTIME", *link, "-Xlinker", f"-l:{name}"]
+
+
+def _for_nvcc(flag: str) -> list[str]:
+    """A flag of the linker as nvcc takes it."""
+    if flag.startswith("-Wl,"):
+        return [word for part in flag[4:].split(",") for word in ("-Xlinker", part)]
+    if flag.startswith(("-l", "-L", "-Xlinker")) or _is_object(flag):
+        return [flag]
+    if flag.startswith(("-f", "-m", "-pthread", "-static-lib")):  # the host compiler's
+        return ["-Xcompiler", flag]
+    return ["-Xlinker", flag]
+
+
+def _is_object(word: str) -> bool:
+    return not word.startswith("-") and (word.endswith((".o", ".a", ".so")) or ".so." in word)
+
+
+def _allows_any_compiler() -> bool:
+    names = ("KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER", "BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER")
+    return any(os.environ.get(name, "") not in ("", "0") for name in names)
+
+
+def _is_relative(flag: str, before: str) -> bool:
+    """Whether what a flag means depends on the working folder."""
+    if flag.startswith("-"):
+        for option in _TAKES_PATH:
+            if flag.startswith(option) and flag != option:
+                return not flag[len(option) :].lstrip("=").startswith("/")
+        return False
+    path = flag.removeprefix("@")
+    return not path.startswith("/") and (before in _TAKES_PATH or os.path.exists(path))
+
+
+def _this_cpu() -> str:
+    """What `-march=native` looks at."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            first = file.read(1 << 16).split("\n\n", 1)[0]
+    except OSError:
+        return os.uname().nodename
+    wanted = ("model name", "flags", "features", "cpu", "vendor_id", "stepping", "model")
+    lines = [n for n in first.splitlines() if n.partition(":")[0].strip().lower() in wanted]
+    return "\n".join(lines)
+
+
+def environment(workspace: str) -> dict[str, str]:
+    """Of a compiler: its temporary files in the workspace, its messages in English."""
+    found = {k: v for k, v in os.environ.items() if k not in ("LANGUAGE", "LC_MESSAGES")}
+    found |= {"TMPDIR": workspace, "LC_ALL": "C.UTF-8"}
+    for name in ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "SOURCE_DATE_EPOCH"):
+        found.pop(name, None)
+    return found
+
+
+def safe_name(name: str) -> str:
+    """A module's name as a part of file names.
+
+    Examples
+    --------
+    >>> from kernbridge._src.build.command import safe_name
+    >>> safe_name("my/kernels v2")
+    'my_kernels_v2'
+    """
+    found = "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "_" for c in name)
+    return found.strip(".-")[:80] or "module"

@@ -1,0 +1,246 @@
+"""Running a compiler: time limit, a word to who waits, and errors in the user's terms."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from kernbridge._src.base.errors import (
+    CompilationError,
+    HostCompilerIncompatibleError,
+    KernelToolchainError,
+    UnsupportedArchError,
+)
+
+TIMEOUT = "KERNBRIDGE_COMPILE_TIMEOUT"
+QUIET = 1.0
+"""Seconds before anything is said."""
+
+_INCOMPATIBLE = re.compile(
+    r"host_config\.h\b.*#\s*error\b.*-- unsupported \w+"
+    r"|^nvcc fatal\s*: (?:Failed to preprocess host compiler properties"
+    r"|Host compiler targets unsupported OS|Cannot find compiler)",
+    re.MULTILINE,
+)
+_UNSUPPORTED_ARCH = re.compile(
+    r"^nvcc fatal\s*: (?:Unsupported gpu architecture|Unsupported NVVM architecture"
+    r"|Value '[^']*' is not defined for option 'gpu-(?:architecture|code)')"
+    r"|^ptxas fatal\s*: Value '[^']*' is not defined for option 'gpu-name'",
+    re.MULTILINE,
+)
+
+
+def timeout() -> float:
+    """Seconds that one compiler may run.
+
+    Raises
+    ------
+    ValueError
+        If the environment says something else than a number above 0.
+    """
+    text = os.environ.get(TIMEOUT, "").strip() or "600"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise ValueError(f"{TIMEOUT} is {text!r}, expected seconds, more than 0")
+    return seconds
+
+
+class Progress:
+    """One line on stderr about what takes longer than a second."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._begin = time.monotonic()
+        self._said = False
+
+    def tick(self) -> None:
+        """Say so, if it is time; on a terminal, how long it has taken."""
+        seconds = time.monotonic() - self._begin
+        if seconds < QUIET:
+            return
+        if sys.stderr.isatty():
+            self._write(f"\r{self.text} ... {seconds:.0f} s")
+        elif not self._said:
+            self._write(f"{self.text} ...")
+        self._said = True
+
+    def end(self) -> None:
+        """Finish the line."""
+        if self._said:
+            seconds = time.monotonic() - self._begin
+            start = f"\r{self.text} ..." if sys.stderr.isatty() else ""
+            self._write(f"{start} {seconds:.1f} s\n")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # no stderr, or a closed one
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    progress: Progress,
+    limit: float,
+    meanwhile: Callable[[], None] | None = None,
+) -> tuple[int | None, str]:
+    """Run a command; gives its exit status, None if it ran too long, and what it wrote.
+
+    `meanwhile` is work of ours that need not wait for it.
+    """
+    wrapped = [*_die_with_parent(), *command]
+    process = subprocess.Popen(
+        wrapped,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        process_group=0,
+    )
+    end = time.monotonic() + limit
+    try:
+        if meanwhile is not None:
+            meanwhile()
+        while True:
+            try:
+                output, _ = process.communicate(timeout=min(0.5, max(end - time.monotonic(), 0)))
+                break
+            except subprocess.TimeoutExpired as e:
+                progress.tick()
+                if time.monotonic() >= end:
+                    said = e.output or b""
+                    return None, said.decode(errors="replace")
+    finally:
+        if process.returncode is None:  # too long, or an exception such as KeyboardInterrupt
+            _kill(process)
+    text = output.decode(errors="replace")
+    if len(wrapped) > len(command) and process.returncode and text.startswith("setpriv:"):
+        _without_setpriv()
+        return run(command, environment, progress, limit)
+    return process.returncode, text
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a compiler and all that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        process.wait(10)
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+_setpriv: list[str] | None = None
+
+
+def _die_with_parent() -> list[str]:
+    """A program that lets the compiler be killed if this process is; empty where there is none."""
+    global _setpriv
+    if _setpriv is None:
+        program = shutil.which("setpriv")
+        # Busybox has one that cannot do it.
+        known = program and os.path.basename(os.path.realpath(program)) == "setpriv"
+        _setpriv = [str(program), "--pdeathsig", "KILL"] if known else []
+    return _setpriv
+
+
+def _without_setpriv() -> None:
+    """That one is too old: util-linux has the option since 2.33."""
+    global _setpriv
+    _setpriv = []
+
+
+def show(command: Sequence[str], workspace: str) -> str:
+    """A command as text, without the folder that is gone afterwards."""
+    return shlex.join(command).replace(workspace + os.sep, "")
+
+
+def fail(
+    what: str, tool: str, status: int | None, output: str, command: str, limit: float
+) -> NoReturn:
+    """Raise what a failed run means.
+
+    Parameters
+    ----------
+    what : str
+        The module, as in "kernels 'add'".
+    tool : str
+        As in "nvcc" or "g++".
+    status : int or None
+        Of the exit; None if it ran too long.
+    """
+    if status is None:
+        raise CompilationError(
+            f"{what}: {tool} was stopped after {limit:g} s; raise {TIMEOUT} (seconds), or compile "
+            "less at once: fewer templates, fewer GPU architectures",
+            output,
+            command,
+            "timeout",
+        )
+    if _UNSUPPORTED_ARCH.search(output):
+        raise UnsupportedArchError(
+            f"[E-ARCH] {what}: this nvcc does not compile for a GPU architecture that was asked "
+            "for; name others with compute_capability=, kernbridge.config.set_compute_capability "
+            "or KERNBRIDGE_COMPUTE_CAPABILITIES, or install another CUDA toolkit",
+            compiler_output=output,
+            command=command,
+        )
+    if _INCOMPATIBLE.search(output):
+        raise HostCompilerIncompatibleError(
+            f"{what}: nvcc does not work with this C++ compiler; name another one with CXX, "
+            "install a newer CUDA toolkit, or try KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1",
+            output,
+            command,
+            "host compiler",
+        )
+    how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+    raise CompilationError(f"{what}: {tool} failed ({how})", output, command, "compile")
+
+
+def start_version(tool: str) -> subprocess.Popen[bytes]:
+    """Ask a compiler for its version, beside its work."""
+    return subprocess.Popen(
+        [tool, "--version"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
+
+
+def end_version(process: subprocess.Popen[bytes]) -> str:
+    """The line with the version; empty if there is none."""
+    try:
+        text = process.communicate(timeout=10)[0].decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((n for n in lines if "release" in n), lines[0] if lines else "")
+
+
+def version(tool: str) -> str:
+    """The line of a compiler's answer to --version that holds it; empty if there is none.
+
+    Raises
+    ------
+    KernelToolchainError
+        If the program cannot be started.
+    """
+    try:
+        return end_version(start_version(tool))
+    except OSError as e:
+        raise KernelToolchainError(f"{tool} cannot be started: {e}") from e

@@ -1,0 +1,1 @@
+"""CUDA C++ kernels compiled by NVRTC: the front end of `cuda_kernel`."""

@@ -1,0 +1,207 @@
+"""CUDA kernels from source, without nvcc: `cuda_kernel`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kernbridge._src.base.kept import Kept
+from kernbridge._src.cuda_kernel import nvrtc
+from kernbridge._src.cuda_kernel.frontend import CudaKernelFrontend, Description
+from kernbridge._src.gpu.launch import LaunchRule
+from kernbridge._src.keys import host_state
+from kernbridge._src.keys.exact import exact_items
+from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.spec import OperationSpec
+from kernbridge._src.scan import attributes as scan_attributes
+from kernbridge._src.toolchain import cuda
+
+
+def cuda_kernel(
+    source: str,
+    name: str,
+    outs: Any,
+    *,
+    grid: int | tuple[int, ...] | None = None,
+    block: int | tuple[int, ...] | None = None,
+    launch_dims: Any = None,
+    threads_per_block: int | str = 256,
+    shared_mem: int = 0,
+    params: str | Sequence[str] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    options: Sequence[str] = (),
+    include_paths: Sequence[str] = (),
+    use_fast_math: bool = False,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    cooperative: bool = False,
+    cluster: int | tuple[int, ...] | None = None,
+    pdl: bool = False,
+    zero_outputs: bool = False,
+    has_side_effect: bool = False,
+    jvp: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
+) -> CudaKernel:
+    """Make a JAX operation of a CUDA kernel in source, compiled by NVRTC.
+
+    The source holds device code alone; C launches the kernel on XLA's stream, and XLA may put the
+    launch into a CUDA graph. Neither nvcc nor a host compiler is needed. Nothing is compiled before
+    the operation is first lowered; what was compiled before is found by its content.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C++ with a ``__global__`` function. Fixed-width integer types are known; headers of the
+        toolkit may be included.
+    name : str
+        Of the kernel, as C++ writes it: ``"scale"``, or for a template ``"scale<float, 4>"``.
+    outs : pytree of jax.ShapeDtypeStruct, or a function
+        As of `numba_kernel`.
+    grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
+        As of `numba_cuda_kernel`.
+    params : str or list of str, optional
+        What each parameter of the kernel receives, in order: "arg" an input, "ret" an output,
+        "attr.n" or "attr.n:int32" a number. By default a ``// @BE name ...`` comment in the source
+        says so, or the signature does: pointers to const are inputs, other pointers outputs, and
+        what comes by value are attributes of the parameters' names.
+    attrs : dict, optional
+        Values of attributes: numbers, or functions of the inputs' shapes, called as `outs` is, as
+        in ``{"n": lambda x: x.size}``.
+    options : list of str, optional
+        For NVRTC, such as "-lineinfo" or "-DTILE=16".
+    include_paths : list of str, optional
+        Where headers are looked for.
+    use_fast_math : bool, default False
+        ``--use_fast_math``: quicker, and less exact.
+    vmap_method : str, optional
+        As of `numba_kernel`: by default one launch per slice, in a loop in C.
+    input_output_aliases, zero_outputs, has_side_effect
+        As of `numba_cuda_kernel`.
+    jvp, vjp : function, optional
+        The derivative, as of `numba_kernel`; called with the attributes by name besides.
+
+    Returns
+    -------
+    CudaKernel
+        Called as ``op(*inputs, **attributes)``; attributes are numbers that are known while
+        tracing, and complete or replace `attrs`.
+
+    Raises
+    ------
+    KernelError
+        If the source has no such kernel, or `params` disagrees with it.
+    ImportError
+        If there is neither a GPU nor an architecture to compile for (see
+        `kernbridge.config.set_cuda_architectures`).
+    TypeError, ValueError
+        When traced, if inputs, outputs or attributes do not fit the kernel: their number, the dtype
+        of an array against the pointer's type, a number out of range.
+    KernelToolchainError
+        When lowered, if NVRTC is not found.
+    CompilationError
+        When lowered, with NVRTC's output.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> scale = kernbridge.cuda_kernel(
+    ...     '''
+    ...     template <typename T>
+    ...     __global__ void scale(const T *x, T *out, int n, T factor) {
+    ...         int i = blockIdx.x * blockDim.x + threadIdx.x;
+    ...         if (i < n) out[i] = factor * x[i];
+    ...     }''',
+    ...     "scale<float>",
+    ...     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
+    ...     launch_dims=lambda x: x.size,
+    ...     attrs={"n": lambda x: x.size},
+    ... )  # doctest: +SKIP
+    >>> scale(jnp.arange(3.0), factor=jnp.float32(2))  # doctest: +SKIP
+    Array([0., 2., 4.], dtype=float32)
+    """
+    label = f"cuda_kernel {name!r}"
+    for what, value in (("source", source), ("name", name)):
+        if not isinstance(value, str) or not value:
+            raise TypeError(f"{label}: {what} is {value!r}, expected a text")
+    rule = LaunchRule.of(
+        label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
+    )
+    given = nvrtc.option_texts(label, options)
+    request = nvrtc.Request(
+        label=label,
+        source=source,
+        file=f"{name.split('<')[0]}.cu",
+        name=name,
+        options=(*given, "--use_fast_math") if use_fast_math else given,
+        include_paths=tuple(map(str, include_paths)),
+    )
+    description = Description.of(
+        label,
+        (request.file, source),
+        name,
+        params,
+        rule,
+        bool(zero_outputs),
+        functools.partial(nvrtc.compile_kernel, request),
+    )
+    spec = OperationSpec.of(
+        label,
+        outs,
+        vmap_method,
+        input_output_aliases,
+        has_side_effect,
+        jvp,
+        vjp,
+        description.attributes_of_rules(attrs or {}),
+    )
+    cuda.require_device("cuda_kernel")
+    return CudaKernel(spec, description, dict(attrs or {}))
+
+
+OPERATIONS_KEPT = 256  # of one kernel, by attribute values
+
+
+class CudaKernel:
+    """A CUDA kernel as an operation with attributes; made by `cuda_kernel` and `load_binary`."""
+
+    def __init__(
+        self, spec: OperationSpec, description: Description, attrs: dict[str, Any]
+    ) -> None:
+        spec.check_names(description.output_names)
+        self.spec = spec
+        self._description = description
+        self._attrs = attrs
+        self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
+        self.__name__ = description.name
+
+    def __call__(self, *inputs: Any, **attributes: Any) -> Any:
+        return self.operation(**attributes)(*inputs)
+
+    def __repr__(self) -> str:
+        return f"<{self.spec.label}>"
+
+    def operation(self, **attributes: Any) -> Operation:
+        """The operation with these attributes; the same one for the same values."""
+        values = self._description.check_attributes({**self._attrs, **attributes})
+        try:
+            key = exact_items(values)
+        except TypeError:  # a value that cannot be hashed
+            return self._make(values)
+        functions = [(name, value) for name, value in values.items() if callable(value)]
+        if functions:
+            key = (key, host_state.take(functions))
+        return self._operations.find_or_make(key, lambda: self._make(values))
+
+    def _make(self, values: dict[str, Any]) -> Operation:
+        numbers = scan_attributes.plain(values)
+        known = {n: numbers[n] for n in self._description.attributes_of_rules(self._attrs)}
+        return Operation(self.spec, CudaKernelFrontend(self._description, values), known)
+
+    def plan(self, *inputs: Any, **attributes: Any) -> Any:
+        """What C runs for inputs of these shapes; see `Operation.plan`."""
+        return self.operation(**attributes).plan(*inputs)
+
+    def inspect(self, *inputs: Any, **attributes: Any) -> Any:
+        """Code and resources of the launch; see `Operation.inspect`."""
+        return self.operation(**attributes).inspect(*inputs)

@@ -1,0 +1,1 @@
+"""The IR of Numba-CUDA's kernels, compiled for CPUs."""

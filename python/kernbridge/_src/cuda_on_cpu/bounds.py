@@ -1,0 +1,249 @@
+"""Writes of CUDA kernels on the CPU that would leave their array are left out and reported.
+
+Numba-CUDA computes the address of an element and writes there. While a kernel is compiled for the
+CPU, without the checked mode, each write asks whether its indices lie in the array, and a call of
+`kb.outside.NAME` reports the answer; `_cuda_host_outside` turns it into instructions. Where a
+kernel makes the same comparison itself, LLVM removes this one, so that loops are vectorised as
+before.
+
+A write is a store by index, an atomic update, an access with a cache hint, or the use of a record,
+whose fields are written by its address. A view that begins outside of its array has no elements.
+Imported only when a kernel is compiled, since it imports Numba.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernbridge._src.numba_common.llvmlite_inside import ir
+from kernbridge._src.numba_common.numba_cuda_inside import (
+    arrayobj,
+    cache_hints,
+    cgutils,
+    cudaimpl,
+    lowering,
+)
+from kernbridge._src.numba_cuda.apart import compiled_apart
+
+MARK = "kb.outside."
+
+_BIT = ir.IntType(1)
+
+
+@dataclass
+class _Element:
+    """What an address was made of: indices with the extents of their axes."""
+
+    address: Any
+    data: Any
+    shape: Sequence[Any]
+    layout: str
+    axes: list[tuple[Any, Any]]
+
+
+@dataclass
+class _Watch:
+    """One compilation: the addresses that were made, and what the kernel calls its arrays."""
+
+    elements: dict[int, _Element] = field(default_factory=dict)  # by the address's identity
+    axes: list[tuple[Any, Any]] = field(default_factory=list)  # of the address in the making
+    names: dict[str, str] = field(default_factory=dict)  # what was copied from a variable
+    name: str = ""  # of the array that the present instruction writes to
+
+
+@contextmanager
+def compiling_bounded() -> Iterator[None]:
+    """Let Numba-CUDA ask about the indices of writes. Under Numba's lock."""
+    watch = _Watch()
+    address_of, basic = cgutils.get_item_pointer2, arrayobj.basic_indexing
+    collect, store, load = cgutils.do_boundscheck, arrayobj.store_item, arrayobj.load_item
+    flat_class, lower = arrayobj.make_array_flat_cls, lowering.CUDALower.lower_inst
+
+    def known_address(
+        context: Any,
+        builder: Any,
+        data: Any,
+        shape: Any,
+        strides: Any,
+        layout: str,
+        inds: Any,
+        wraparound: bool = False,
+        boundscheck: bool = False,
+    ) -> Any:
+        kept, watch.axes = watch.axes, []
+        made = address_of(context, builder, data, shape, strides, layout, inds, wraparound, True)
+        watch.elements[id(made)] = _Element(made, data, shape, layout, watch.axes)
+        watch.axes = kept
+        return made
+
+    def known_axis(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
+        watch.axes.append((index, extent))
+
+    def known_view(
+        context: Any,
+        builder: Any,
+        array_type: Any,
+        array: Any,
+        index_types: Any,
+        indices: Any,
+        boundscheck: Any = None,
+    ) -> Any:
+        kept, watch.axes = watch.axes, []
+        made, shape, strides = basic(
+            context, builder, array_type, array, index_types, indices, boundscheck=True
+        )
+        watch.elements[id(made)].axes, watch.axes = watch.axes, kept
+        if shape and (axes := watch.elements[id(made)].axes):
+            bad = _beyond(builder, axes)
+            shape = [builder.select(bad, extent.type(0), extent) for extent in shape]
+        return made, shape, strides
+
+    def bounded_store(context: Any, builder: Any, array_type: Any, value: Any, address: Any) -> Any:
+        element = watch.elements.get(id(address))
+        if not element or not element.axes:
+            return store(context, builder, array_type, value, address)
+        bad = _reported(builder, element, array_type, watch.name)
+        with _unless(builder, bad):
+            store(context, builder, array_type, value, address)
+        return None
+
+    def bounded_load(context: Any, builder: Any, array_type: Any, address: Any) -> Any:
+        element = watch.elements.get(id(address))
+        if element and isinstance(context.get_value_type(array_type.dtype), ir.PointerType):
+            address = _instead(builder, element, array_type, watch.name)
+        return load(context, builder, array_type, address)
+
+    def bounded_flat(flat_type: Any) -> Any:
+        made = flat_class(flat_type)
+        write = made.setitem
+
+        def setitem(
+            self: Any, context: Any, builder: Any, kind: Any, array: Any, index: Any, value: Any
+        ) -> None:
+            element = _Element(None, None, (), "A", [(index, array.nitems)])
+            bad = _reported(builder, element, kind, watch.name)
+            with _unless(builder, bad):
+                write(self, context, builder, kind, array, index, value)
+
+        made.setitem = setitem
+        return made
+
+    def named_instruction(self: Any, instruction: Any) -> None:
+        kept, watch.name = watch.name, _written_by(instruction, watch.names)
+        if self.fndesc.modname.startswith("numba."):  # names that the user does not know
+            watch.name = ""
+        try:
+            lower(self, instruction)
+        finally:
+            watch.name = kept
+
+    with compiled_apart("bounds"), _with_safe_pointers(watch):
+        cgutils.get_item_pointer2, arrayobj.basic_indexing = known_address, known_view
+        cgutils.do_boundscheck, arrayobj.store_item = known_axis, bounded_store
+        arrayobj.load_item, arrayobj.make_array_flat_cls = bounded_load, bounded_flat
+        lowering.CUDALower.lower_inst = named_instruction
+        try:
+            yield
+        finally:
+            cgutils.get_item_pointer2, arrayobj.basic_indexing = address_of, basic
+            cgutils.do_boundscheck, arrayobj.store_item = collect, store
+            arrayobj.load_item, arrayobj.make_array_flat_cls = load, flat_class
+            lowering.CUDALower.lower_inst = lower
+
+
+@contextmanager
+def _with_safe_pointers(watch: _Watch) -> Iterator[None]:
+    """Give atomic updates and cache hints, which alone do so, other memory for a wrong index."""
+
+    class Functions:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cgutils, name)
+
+        @staticmethod
+        def get_item_pointer(
+            context: Any, builder: Any, array_type: Any, *args: Any, **how: Any
+        ) -> Any:
+            made = cgutils.get_item_pointer(context, builder, array_type, *args, **how)
+            return _instead(builder, watch.elements[id(made)], array_type, watch.name)
+
+    modules = (cudaimpl, cache_hints)
+    for module in modules:
+        module.cgutils = Functions()
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.cgutils = cgutils
+
+
+@contextmanager
+def _unless(builder: Any, bad: Any) -> Iterator[None]:
+    """Instructions that run if `bad` is false, in blocks that follow the present one."""
+    function = builder.function
+    at = function.blocks.index(builder.block) + 1
+    inside = function.insert_basic_block(at, "kb.inside")
+    rest = function.insert_basic_block(at + 1, "kb.rest")
+    builder.cbranch(bad, rest, inside)
+    builder.position_at_end(inside)
+    yield
+    builder.branch(rest)
+    builder.position_at_end(rest)
+
+
+def _written_by(instruction: Any, names: dict[str, str]) -> str:
+    """What the source calls the array that an instruction may write to; or ""."""
+    target: Any = getattr(instruction, "target", None)
+    if type(instruction).__name__ == "Assign":
+        value = instruction.value
+        if type(value).__name__ == "Var":
+            names[instruction.target.name] = names.get(value.name, value.name)
+        operation = getattr(value, "op", "")
+        target = None
+        if operation == "call" and value.args:
+            target = value.args[0]
+        elif operation in ("getitem", "static_getitem"):
+            target = value.value
+    found = getattr(target, "name", "")
+    found = names.get(found, found) if isinstance(found, str) else ""
+    return "" if found.startswith("$") else found.split(".")[0]
+
+
+def _beyond(builder: Any, axes: Sequence[tuple[Any, Any]]) -> Any:
+    """Whether an index leaves its axis. These are the comparisons that kernels make."""
+    answers = []
+    for index, extent in axes:
+        answers.append(builder.icmp_signed("<", index, index.type(0)))
+        answers.append(builder.icmp_signed(">=", index, extent))
+    return functools.reduce(builder.or_, answers)
+
+
+def _reported(builder: Any, element: _Element, array_type: Any, name: str) -> Any:
+    """Whether the element lies outside of its array, with the call that reports it.
+
+    An index that leaves its axis and stays in an array without gaps harms nothing else.
+    """
+    bad = _beyond(builder, element.axes)
+    if element.layout in "CF" and len(element.shape) > 1:
+        end = builder.gep(element.data, [functools.reduce(builder.mul, element.shape)])
+        before = builder.icmp_unsigned("<", element.address, element.data)
+        behind = builder.icmp_unsigned(">=", element.address, end)
+        bad = builder.and_(bad, builder.or_(before, behind))
+    described = f"{name!r} " if name else "an array "
+    described += f"({array_type.dtype}[{array_type.ndim}d])"
+    kind = ir.FunctionType(ir.VoidType(), [_BIT])
+    mark = cgutils.get_or_insert_function(builder.module, kind, MARK + described.encode().hex())
+    builder.call(mark, [bad])
+    return bad
+
+
+def _instead(builder: Any, element: _Element, array_type: Any, name: str) -> Any:
+    """The element's address, or that of other memory if it lies outside of its array."""
+    if not element.axes:
+        return element.address
+    other = cgutils.alloca_once(builder, element.address.type.pointee, zfill=True)
+    bad = _reported(builder, element, array_type, name)
+    return builder.select(bad, other, element.address)

@@ -1,0 +1,136 @@
+"""What Numba-CUDA calls of CUDA's headers for float16 and bfloat16, by its mangled names.
+
+Each function of C++ is a shim there: it returns a status and takes pointers to its result and to
+its arguments. Here it loads, calls a function of `_cuda_host_halves`, and stores.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from kernbridge._src.cuda_on_cpu.halves import (
+    FORMATS,
+    INTEGERS,
+    LOADS,
+    MATH,
+    MODES,
+    ORDERS,
+    SHUFFLES,
+    WHOLE,
+    Format,
+    values,
+)
+
+_SPELT = {  # as CUDA's names of conversions have them
+    "char": "a",
+    "uchar": "h",
+    "short": "s",
+    "ushort": "t",
+    "int": "i",
+    "uint": "j",
+    "ll": "x",
+    "ull": "y",
+}
+_STORES = ("__stwb", "__stcg", "__stcs", "__stwt")
+
+
+def _mangled(name: str, parameters: str) -> str:
+    return f"_ZL{len(name)}{name}{parameters}_nbst"
+
+
+def _called(f: Format) -> dict[str, str]:
+    """The function of values for each function of C++."""
+    h, p = f.mangled, f.prefix
+    double = "narrow" if f.kind == "double" else "double"
+    names = {
+        f"_ZN{h}C1Ef_nbst": "rn",
+        f"_ZN{h}C1Ed_nbst": double,
+        f"_ZN{h}C1ERK{_raw(f)}_nbst": "copy",
+        _mangled(f"__double2{f.spelt}", "d"): double,
+        _mangled(f"__float2{f.spelt}", "f"): "rn",
+        _mangled(f"__{f.spelt}2float", h): "widen",
+        _mangled("__hisinf", h): "isinf",
+        _mangled("__hisnan", h): "isnan",
+        _mangled("htanh_approx", h): "tanh",
+        _mangled("atomicAdd", f"P{h}S_"): "atomic.add",
+        f"_ZpsRK{h}_nbst": "copy",
+        f"_ZngRK{h}_nbst": "neg",
+    }
+    if f.spelt == "bfloat16":  # operators of conversion; Numba has its own casts of float16
+        names |= {
+            f"__{h[2:]}__ZNK{h}cv{letter}Ev_1": f"to.{kind}.rz" for letter, kind in INTEGERS.items()
+        }
+        names[f"__{h[2:]}__ZNK{h}cvfEv_1"] = "widen"
+        names[f"__{h[2:]}__ZNK{h}cvbEv_1"] = "bool"
+    for constness in ("NK", "NVK"):
+        names[f"__{h.lstrip('0123456789')}__Z{constness}{h}cv{_raw(f)}Ev_1"] = "copy"
+    for letter, kind in INTEGERS.items():
+        if letter in "stijlmxy":
+            names[f"_ZN{h}C1E{letter}_nbst"] = f"from.{kind}.rn"
+    for spelt, letter in _SPELT.items():
+        kind = INTEGERS[letter]
+        for mode in MODES:
+            names[_mangled(f"__{f.spelt}2{spelt}_{mode}", h)] = f"to.{kind}.{mode}"
+            names[_mangled(f"__{spelt}2{f.spelt}_{mode}", letter)] = f"from.{kind}.{mode}"
+    for mode in MODES:
+        names[_mangled(f"__float2{f.spelt}_{mode}", "f")] = mode
+    for spelt, letter in (("short", "s"), ("ushort", "t")):
+        names[_mangled(f"__{f.spelt}_as_{spelt}", h)] = "copy"
+        names[_mangled(f"__{spelt}_as_{f.spelt}", letter)] = "copy"
+    for name, letters in (("add", "plpL"), ("sub", "mimI"), ("mul", "mlmL"), ("div", "dvdV")):
+        names[f"_Z{letters[:2]}RK{h}S1__nbst"] = names[f"_Z{letters[2:]}R{h}RKS__nbst"] = name
+        for suffix, form in (("", ""), ("_rn", ""), ("_sat", ".sat")):
+            names[_mangled(f"__h{name}{suffix}", f"{h}S_")] = name + form
+    for form in ("", "sat", "relu"):
+        names[_mangled(f"__hfma{form and '_' + form}", f"{h}S_S_")] = f"fma.{form}".strip(".")
+    for order in ORDERS:
+        names[_mangled(f"__h{order}", f"{h}S_")] = f"o{order}"
+        names[_mangled(f"__h{order}u", f"{h}S_")] = f"u{order}"
+        names[f"_Z{order}RK{h}S1__nbst"] = "une" if order == "ne" else f"o{order}"
+    for name in ("max", "min"):
+        names[_mangled(f"__h{name}", f"{h}S_")] = name
+        names[_mangled(f"__h{name}_nan", f"{h}S_")] = f"{name}.nan"
+    names |= {_mangled(f"__h{name}", h): name for name in ("neg", "abs")}
+    names |= {_mangled(f"h{name}", h): name for name in (*MATH, *WHOLE, "rsqrt", "rcp")}
+    names |= {_mangled(name, f"PK{h}"): name for name in LOADS}
+    names |= {_mangled(name, f"P{h}S_"): "store" for name in _STORES}
+    names |= {_mangled(n, f"j{h}{lane}i"): n for n, (_, lane, _) in SHUFFLES.items()}
+    return {name: f"{p}.{called}" for name, called in names.items()}
+
+
+def _raw(f: Format) -> str:
+    name = f"{f.mangled.lstrip('0123456789')}_raw"
+    return f"{len(name)}{name}"
+
+
+def _shim(name: str, called: str, signature: str) -> str:
+    result, parameters = signature.split(" (", 1)
+    kinds = re.findall(r"(\w+) %\w+", parameters.split(")", 1)[0])
+    pointers = ", ".join(["ptr %to", *(f"ptr %p{i}" for i in range(len(kinds)))])
+    loads = "\n".join(f"  %v{i} = load {kind}, ptr %p{i}" for i, kind in enumerate(kinds))
+    values = ", ".join(f"{kind} %v{i}" for i, kind in enumerate(kinds))
+    status = "ptr %ignored, " if "C1E" in name else ""  # constructors have both
+    return f"""i32 ({status}{pointers}) {{
+{loads}
+  %r = call {result} @{called}({values})
+  store {result} %r, ptr %to
+  ret i32 0 }}"""
+
+
+@cache
+def definitions() -> dict[str, str]:
+    """Definitions of LLVM IR by name, each as `result (parameters) { body }`."""
+    found = dict(values())
+    for f in FORMATS:
+        for name, called in _called(f).items():
+            found[name] = _shim(name, called, found[called])
+        found[f"_ZN{f.mangled}C1Ev_nbst"] = "i32 (ptr %ignored, ptr %self) { ret i32 0 }"
+    for f, other in (FORMATS, FORMATS[::-1]):
+        found[f"_ZN{f.mangled}C1E{other.mangled}_nbst"] = f"""i32 (ptr %ignored, ptr %to, ptr %p) {{
+  %a = load i16, ptr %p
+  %w = call float @{other.prefix}.widen(i16 %a)
+  %r = call i16 @{f.prefix}.rn(float %w)
+  store i16 %r, ptr %to
+  ret i32 0 }}"""
+    return found

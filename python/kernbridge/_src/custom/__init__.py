@@ -1,0 +1,1 @@
+"""`XLACustomKernel`: one operation with a kernel for each backend."""

@@ -1,0 +1,348 @@
+"""`XLACustomKernel`: one operation with kernels for many backends, and rules for JAX."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from kernbridge._src.base.kept import Kept
+from kernbridge._src.custom import choice as custom_choice
+from kernbridge._src.custom import primitive as custom_primitive
+from kernbridge._src.custom import rule_forms, selection
+from kernbridge._src.custom.choice import Bound, Choice
+from kernbridge._src.custom.kernel_table import KernelTable
+from kernbridge._src.custom.rule_table import RuleTable
+from kernbridge._src.operation import primitive
+from kernbridge._src.operation.jax_inside import ShapedArray
+from kernbridge._src.operation.operation import as_operands, refuse_non_arrays
+from kernbridge._src.operation.spec import Outputs
+
+if TYPE_CHECKING:
+    from kernbridge._src.benchmark.result import BenchmarkResult
+
+CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
+
+_registry: dict[str, XLACustomKernel] = {}
+_serials = itertools.count()
+
+
+class XLACustomKernel(KernelTable, RuleTable):
+    """One operation with kernels for several platforms and backends.
+
+    Each kernel is given by a generator, which is called with the static keywords of a call and
+    `outs`, and returns a function of the inputs, traced by JAX: usually an operation of
+    `numba_kernel`, `numba_cuda_kernel` or a module built from source. Which kernel runs is chosen
+    by, in this order: ``backend=`` of the call; `config.set_backend`; `set_default`; the first that
+    was defined. A change takes effect at the next call, also of functions that were jitted before.
+
+    Parameters
+    ----------
+    name : str
+        Shown in jaxprs and messages, and known to `get_registry`.
+    doc : str, optional
+        What the operation does.
+
+    Attributes
+    ----------
+    name : str
+    primitive : jax.extend.core.Primitive
+        To be bound in rules, ``primitive.bind(*inputs, outs=outs, **keywords)``.
+    defaults : dict of str to str
+        The default backend of each platform.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, numba, kernbridge
+    >>> @numba.njit
+    ... def scale(x, alpha, out):
+    ...     for i in range(x.size):
+    ...         out[i] = alpha * x[i]
+    >>> def generator(*, outs, alpha):
+    ...     return lambda x: kernbridge.numba_kernel(scale, outs)(x, alpha)
+    >>> op = kernbridge.XLACustomKernel("doc_scale")
+    >>> op.def_numba_kernel(generator)
+    >>> op.def_jvp_rule2(lambda t, x, *, outs, alpha: op(t, outs=outs, alpha=alpha))
+    >>> op.def_transpose_rule(
+    ...     lambda ct, x, *, outs, alpha: op(ct[0], outs=outs, alpha=alpha)
+    ... )
+    >>> x = jnp.arange(3.0)
+    >>> op(x, outs=x, alpha=2.0)
+    Array([0., 2., 4.], dtype=float32)
+    >>> jax.grad(lambda x: op(x, outs=x, alpha=2.0).sum())(x)
+    Array([2., 2., 2.], dtype=float32)
+    """
+
+    def __init__(self, name: str, doc: str | None = None) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"XLACustomKernel: name is {name!r}, expected a text")
+        KernelTable.__init__(self, name)
+        RuleTable.__init__(self)
+        self.__doc__ = doc or type(self).__doc__
+        self.tags: frozenset[str] = frozenset()
+        self.call_function: Callable[..., Any] | None = None
+        self.benchmark_data: Callable[..., Any] | None = None
+        self._serial = next(_serials)
+        self._at_first_use: Any = None
+        self._choices: dict[str | None, Choice] = {}
+        self._choices_version = -1
+        self._calls: Kept[Any] = Kept(CALLS_KEPT)
+        self._told: set[tuple[str, str]] = set()
+        self.primitive = custom_primitive.make(self)
+        if name in _registry:
+            warnings.warn(
+                f"XLACustomKernel: an operation named {name!r} is there already; the registry "
+                "holds the new one from now on",
+                UserWarning,
+                stacklevel=2,
+            )
+        _registry[name] = self
+
+    def __repr__(self) -> str:
+        return f"<XLACustomKernel {self.name!r}: {custom_choice.listed(self._kernels)}>"
+
+    # Calls
+
+    def __call__(self, *ins: Any, outs: Any, **kwargs: Any) -> Any:
+        """Apply the operation.
+
+        Parameters
+        ----------
+        *ins : array
+            The inputs.
+        outs : pytree of jax.ShapeDtypeStruct
+            Shape and dtype of each output. Generators and rules get them in JAX's order; a dict
+            that is written in another order than that of its sorted keys is refused.
+        backend : str, optional
+            The kernel to use.
+        **kwargs
+            Static keywords, handed to generators and rules: numbers, texts, tuples of them.
+
+        Returns
+        -------
+        pytree of arrays
+            In the form of `outs`.
+
+        Raises
+        ------
+        TypeError
+            If a keyword is traced or cannot be hashed, an input is no array, or a rule or generator
+            does not take these arguments.
+        KernelFallbackExhaustedError
+            If there is no such backend; when lowered, if there is no kernel for the platform.
+        KernelCompilationError
+            When lowered, if the generator or its kernel fails.
+        """
+        exact = custom_choice.exact_keywords(self.name, kwargs)
+        choice = self.choice(kwargs.get("backend"))
+        key = (_as_key(repr(self.name), outs), exact, choice)
+        call = self._calls.find(key)
+        if call is None:
+            outputs = Outputs.of(repr(self.name), outs).in_order(repr(self.name), ())
+            call = self._jitted(outputs, Bound(choice, exact), kwargs)
+            self._calls.put(key, call)
+        try:
+            return call(*ins)
+        except TypeError:
+            refuse_non_arrays(repr(self.name), ins)
+            raise
+
+    def _jitted(self, outputs: Outputs, bound: Bound, keywords: dict[str, Any]) -> Any:
+        def call(*ins: Any) -> Any:
+            operands = as_operands(repr(self.name), ins)
+            self._check_known(len(operands), ("outs", *keywords))
+            outs = _avals(outputs.canonical(repr(self.name)))
+            params = {**keywords, "outs": outs, custom_primitive.OURS: bound}
+            results = self.primitive.bind(*primitive.match_varying(operands), **params)
+            return outputs.tree.unflatten(results)
+
+        call.__name__ = call.__qualname__ = self.name
+        return jax.jit(call, inline=True)
+
+    def bound_params(self, operands: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
+        """Parameters of the primitive for a user who binds it."""
+        keywords = {name: value for name, value in params.items() if name != "outs"}
+        outputs = Outputs.of(repr(self.name), tuple(jax.tree.leaves(params.get("outs", ()))))
+        exact = custom_choice.exact_keywords(self.name, keywords)
+        bound = Bound(self.choice(keywords.get("backend")), exact)
+        self._check_known(len(operands), ("outs", *keywords))
+        return {
+            **keywords,
+            "outs": _avals(outputs.canonical(repr(self.name))),
+            custom_primitive.OURS: bound,
+        }
+
+    def choice(self, backend: str | None) -> Choice:
+        """The kernels that a call uses; the same object while nothing changes."""
+        known = self._choices.get(backend)
+        if known is not None and self._choices_version == selection.version():
+            return known
+        with self._lock:
+            if self._choices_version != selection.version():
+                self._choices.clear()
+                self._choices_version = selection.version()
+            if backend not in self._choices:
+                choice = custom_choice.choose(self.name, self._kernels, self._defaults, backend)
+                self._choices[backend] = choice
+            if self._at_first_use is None:
+                self._at_first_use = self._state()
+            return self._choices[backend]
+
+    def tell_ignored(self, choice: Choice, platform: str) -> None:
+        """Warn, once, of a global choice that this operation cannot follow."""
+        for where, backend in choice.ignored:
+            if where == platform and (where, backend) not in self._told:
+                self._told.add((where, backend))
+                used = choice.of(platform)
+                warnings.warn(
+                    f"{self.name!r}: ignoring the backend {backend!r} that config.set_backend "
+                    f"chose for {platform}, which this operation does not have; it uses "
+                    f"{used.backend if used else None!r}",
+                    UserWarning,
+                    stacklevel=2,
+                )
+
+    def _state(self) -> Any:
+        kernels = tuple(e for by in self._kernels.values() for e in by.values())
+        return kernels, tuple(sorted(self._defaults.items())), self._rules_version
+
+    def _change(self) -> None:
+        self._choices.clear()
+        if self._at_first_use is None:
+            return
+        state = self._state()
+        selection.changed(self._serial, None if state == self._at_first_use else state)
+
+    def _rules_changed(self) -> None:
+        with self._lock:
+            self._rules_version += 1
+            self._change()
+
+    def _check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
+        """What can be said of rules and generators once inputs and keywords are known."""
+        given = [k for k in keywords if k != "backend"]
+        for by in self._kernels.values():
+            for entry in by.values():
+                what = f"generator of backend {entry.backend!r}"
+                rule_forms.check_call(self.name, what, entry.kernel_generator, 0, given)
+        self.check_rules_take(n_inputs, keywords)
+
+    # The user's own function, benchmarks, tags
+
+    def def_call(self, fn: Callable[..., Any]) -> None:
+        """Define the function that users call, and that `benchmark` measures.
+
+        Parameters
+        ----------
+        fn : callable
+            Takes what users give, and ``backend=None``; calls the operation.
+        """
+        if not callable(fn):
+            raise TypeError(f"{self.name!r}: def_call got {fn!r}, expected a function")
+        self.call_function = fn
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function that `def_call` was given.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        if self.call_function is None:
+            raise ValueError(f"{self.name!r} has no function to call; give it one with def_call")
+        return self.call_function(*args, **kwargs)
+
+    def def_tags(self, *tags: str) -> None:
+        """Replace the tags by which `get_primitives_by_tags` finds the operation."""
+        for tag in tags:
+            if not isinstance(tag, str):
+                raise TypeError(f"{self.name!r}: tag {tag!r} is no text")
+        self.tags = frozenset(tags)
+
+    def def_benchmark_data(self, fn: Callable[..., Any]) -> None:
+        """Define what `benchmark` measures.
+
+        Parameters
+        ----------
+        fn : callable
+            ``fn(platform=...)`` gives a list of `BenchmarkConfig`.
+        """
+        if not callable(fn):
+            raise TypeError(f"{self.name!r}: def_benchmark_data got {fn!r}, expected a function")
+        self.benchmark_data = fn
+
+    def benchmark(
+        self,
+        *,
+        platform: str,
+        n_warmup: int = 5,
+        n_runs: int = 20,
+        n_batch_per_run: int = 1,
+        compare_results: bool = True,
+        rtol: float = 1e-3,
+        atol: float = 1e-3,
+        verbose: bool = False,
+        catch_errors: bool = True,
+        backends: Sequence[str] | None = None,
+        progress: bool | None = None,
+    ) -> BenchmarkResult:
+        """Measure every backend of a platform, and compare their results.
+
+        The same as `kernbridge.benchmark.benchmark_operation`, which tells the parameters.
+        """
+        from kernbridge._src.benchmark.run import benchmark_operation
+
+        return benchmark_operation(
+            self,
+            platform=platform,
+            n_warmup=n_warmup,
+            n_runs=n_runs,
+            n_batch_per_run=n_batch_per_run,
+            compare_results=compare_results,
+            rtol=rtol,
+            atol=atol,
+            verbose=verbose,
+            catch_errors=catch_errors,
+            backends=backends,
+            progress=progress,
+        )
+
+
+def _as_key(label: str, outs: Any) -> Any:
+    """Something to find a call by, soon made for the usual forms of `outs`."""
+    if type(outs) is jax.ShapeDtypeStruct:
+        return outs
+    if type(outs) in (tuple, list) and all(type(o) is jax.ShapeDtypeStruct for o in outs):
+        return (type(outs), *outs)
+    return Outputs.of(label, outs)
+
+
+def _avals(outputs: Outputs) -> tuple[ShapedArray, ...]:
+    return tuple(ShapedArray(t.shape, t.dtype) for t in outputs.types)
+
+
+def get_registry() -> dict[str, XLACustomKernel]:
+    """All operations by name, the newest of each name."""
+    return dict(_registry)
+
+
+def get_primitives_by_tags(tags: Collection[str]) -> dict[str, XLACustomKernel]:
+    """Operations that have all these tags, by name.
+
+    Raises
+    ------
+    TypeError
+        If `tags` is a text; give a set of them.
+    """
+    if isinstance(tags, str):
+        raise TypeError(f"get_primitives_by_tags: tags is {tags!r}, expected a set of texts")
+    return {name: op for name, op in _registry.items() if op.tags.issuperset(tags)}
+
+
+def get_all_primitive_names() -> list[str]:
+    """Names of all operations, sorted."""
+    return sorted(_registry)

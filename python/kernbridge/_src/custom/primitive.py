@@ -1,0 +1,280 @@
+"""The JAX primitive of an `XLACustomKernel`: how JAX's transformations reach its kernels and rules.
+
+Parameters are the user's (`outs`, the static keywords) and one of ours, which names the chosen
+kernels and the `vmap`s around the call; users' functions never see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernbridge._src.base.errors import (
+    KernelCompilationError,
+    KernelError,
+    KernelFallbackExhaustedError,
+    UnknownVersionError,
+)
+from kernbridge._src.custom.choice import Bound, KernelEntry, listed
+from kernbridge._src.operation import primitive as operation_primitive
+from kernbridge._src.operation.jax_inside import (
+    Primitive,
+    ShapedArray,
+    ad,
+    batching,
+    mlir,
+    platforms_of,
+)
+from kernbridge._src.operation.levels import looped, to_front, vmapped
+from kernbridge._src.operation.spec import ArrayType
+from kernbridge._src.operation.tangents import differentiate
+
+if TYPE_CHECKING:
+    from kernbridge._src.custom.kernel import XLACustomKernel
+
+OURS = "kernbridge"  # the parameter that users' functions do not see
+LOOPED = frozenset(("warp",))  # batches itself by shapes that it infers: one slice at a time
+
+
+class KernelPrimitive(Primitive):  # type: ignore[misc, valid-type]
+    """May be bound with the user's parameters alone, as rules do that users write."""
+
+    operation: XLACustomKernel
+
+    def bind(self, *operands: Any, **params: Any) -> Any:
+        if OURS not in params:
+            params = self.operation.bound_params(operands, params)
+        return super().bind(*operands, **params)
+
+
+def make(operation: XLACustomKernel) -> KernelPrimitive:
+    """The primitive of an operation."""
+    primitive: KernelPrimitive = operation_primitive.new_primitive(operation.name, KernelPrimitive)
+    primitive.operation = operation
+    operation_primitive.define_abstract(primitive, partial(_abstract_eval, operation.name))
+    for lowered, platform in (("cpu", "cpu"), ("cuda", "gpu"), ("rocm", "gpu"), ("tpu", "tpu")):
+        mlir.register_lowering(primitive, partial(_lower, operation, platform), platform=lowered)
+    mlir.register_lowering(primitive, partial(_lower_elsewhere, operation))
+    batching.primitive_batchers[primitive] = partial(_batch, operation)
+    ad.primitive_jvps[primitive] = partial(_jvp, operation)
+    ad.primitive_transposes[primitive] = partial(_transpose, operation)
+    return primitive
+
+
+def types_of(outs: Sequence[Any]) -> tuple[ArrayType, ...]:
+    """Array types of the parameter `outs`."""
+    return tuple(ArrayType(tuple(aval.shape), np.dtype(aval.dtype)) for aval in outs)
+
+
+def _abstract_eval(name: str, *operands: Any, outs: Any, **params: Any) -> Any:
+    return operation_primitive.abstract(name, operands, types_of(outs), params[OURS].levels, False)
+
+
+def _lower(
+    operation: XLACustomKernel, platform: str, ctx: Any, *operands: Any, **params: Any
+) -> Any:
+    bound: Bound = params.pop(OURS)
+    entry = _entry(operation, platform, bound)
+    operation.tell_ignored(bound.choice, platform)
+    visible = {name: value for name, value in params.items() if name != "backend"}
+    slices = [
+        jax.ShapeDtypeStruct(bound.levels.own_shape(i, aval.shape), aval.dtype)
+        for i, aval in enumerate(ctx.avals_in)
+    ]
+    try:
+        kernel = _checked(operation.name, entry.kernel_generator(**visible), params["outs"])
+        whole = _batched(kernel, entry, bound, slices, ctx.avals_in)
+        return mlir.lower_fun(whole, multiple_results=True)(ctx, *operands)
+    except UnknownVersionError:  # not the kernel's fault
+        raise
+    except Exception as e:
+        raise KernelCompilationError(_why(operation, entry, e)) from e
+
+
+def _entry(operation: XLACustomKernel, platform: str, bound: Bound) -> KernelEntry:
+    entry = bound.choice.of(platform)
+    if entry is None:  # none was there when the call was traced; perhaps there is one by now
+        entry = operation.choice(bound.choice.explicit).of(platform)
+    if entry is not None:
+        return entry
+    kernels = operation._kernels
+    on_gpu = kernels.get("gpu", {}).get("numba_cuda")
+    explicit = bound.choice.explicit
+    wanted = explicit == "numba_cuda" or (explicit is None and platform not in kernels)
+    if platform == "cpu" and on_gpu is not None and wanted:
+        return on_gpu  # CUDA kernels of Numba run on the CPU, and say so
+    if bound.choice.explicit is not None and platform in kernels:
+        raise KernelFallbackExhaustedError(
+            f"{operation.name!r} has no backend {bound.choice.explicit!r} on {platform}; it has "
+            f"{listed(kernels)}. Leave backend= out, or define it with def_kernel"
+        )
+    raise KernelFallbackExhaustedError(_no_kernel(operation, platform))
+
+
+def _no_kernel(operation: XLACustomKernel, platform: str) -> str:
+    method = {"cpu": "def_numba_kernel or def_cpp_kernel", "gpu": "def_numba_cuda_kernel"}.get(
+        platform, "def_pallas_kernel or def_kernel"
+    )
+    return (
+        f"{operation.name!r} was lowered for {platform}, where it has no kernel; it has "
+        f"{listed(operation._kernels)}. Define one with {method}, or commit its inputs to another "
+        "device, jax.device_put(x, device)"
+    )
+
+
+def _lower_elsewhere(operation: XLACustomKernel, ctx: Any, *_: Any, **__: Any) -> Any:
+    raise KernelFallbackExhaustedError(_no_kernel(operation, ", ".join(platforms_of(ctx))))
+
+
+def _why(operation: XLACustomKernel, entry: KernelEntry, error: Exception) -> str:
+    others = [b for b in operation._kernels[entry.platform] if b != entry.backend]
+    remedy = (
+        f"Other backends on {entry.platform}: {', '.join(map(repr, others))}; choose one with "
+        "backend=, set_default or kernbridge.config.set_backend"
+        if others
+        else f"There is no other backend on {entry.platform}"
+    )
+    return (
+        f"{operation.name!r}: the kernel of backend {entry.backend!r} on {entry.platform} cannot "
+        f"be used: {type(error).__name__}: {error}\n{remedy}"
+    )
+
+
+def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[Any]]:
+    """The generator's function, with a list of outputs that are what was declared."""
+    if not callable(kernel):
+        raise TypeError(
+            f"{name!r}: the generator gave {kernel!r}, expected a function of the inputs"
+        )
+    expected = types_of(outs)
+
+    def call(*inputs: Any) -> list[Any]:
+        result = kernel(*inputs)
+        values = list(result) if isinstance(result, (tuple, list)) else [result]
+        if len(values) != len(expected):
+            raise KernelError(
+                f"{name!r}: the kernel gave {len(values)} outputs, and outs declares "
+                f"{len(expected)}"
+            )
+        for i, (value, t) in enumerate(zip(values, expected, strict=True)):
+            if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+                raise KernelError(
+                    f"{name!r}: the kernel gave {value!r} as output {i}, expected an array, {t}"
+                )
+            came = ArrayType(tuple(value.shape), np.dtype(value.dtype))
+            if came != t:
+                raise KernelError(
+                    f"{name!r}: the kernel gave {came} as output {i}, and outs declares {t}"
+                )
+        return values
+
+    return call
+
+
+def _batched(
+    kernel: Callable[..., Any],
+    entry: KernelEntry,
+    bound: Bound,
+    slices: Sequence[Any],
+    avals: Sequence[Any],
+) -> Callable[..., Any]:
+    """The kernel over its batch: its own batching where it has one, else slice by slice."""
+    if not bound.levels:
+        return kernel
+    jax.eval_shape(kernel, *slices)  # errors of the kernel itself come as they are
+    if entry.backend in LOOPED:
+        return looped(kernel, bound.levels)
+    whole = vmapped(kernel, bound.levels)
+    try:
+        jax.eval_shape(whole, *(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals))
+    except NotImplementedError:
+        return looped(kernel, bound.levels)
+    return whole
+
+
+def _batch(operation: XLACustomKernel, operands: Any, dims: Any, **params: Any) -> Any:
+    bound: Bound = params[OURS]
+    if operation.batching_rule is not None and not bound.levels:
+        del params[OURS]
+        return operation.batching_rule(operands, dims, **params)
+    size, mapped, front = to_front(operands, dims)
+    params[OURS] = replace(bound, levels=bound.levels.inside(size, mapped))
+    outs = operation.primitive.bind(*front, **params)
+    return outs, [0] * len(outs)
+
+
+def _jvp(operation: XLACustomKernel, primals: Any, tangents: Any, **params: Any) -> Any:
+    bound: Bound = params.pop(OURS)
+    whole = operation.whole_jvp_rule()
+    if whole is not None and not bound.levels:
+        return whole(primals, tangents, **params)
+    rules = operation.rules(len(primals), params)
+    if rules is None:
+        raise NotImplementedError(
+            f"{operation.name!r} has no derivative: JAX cannot look inside a kernel. Give it a "
+            "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule, or cut it out with "
+            "jax.lax.stop_gradient"
+        )
+    results = operation.primitive.bind(*primals, **params, **{OURS: bound})
+    outs = types_of(params["outs"])
+    return results, differentiate(rules, outs, bound.levels, primals, results, tangents)
+
+
+def _transpose(operation: XLACustomKernel, cotangents: Any, *operands: Any, **params: Any) -> Any:
+    levels = params.pop(OURS).levels
+    rule = operation.transpose_rule
+    if rule is None:
+        raise NotImplementedError(
+            f"{operation.name!r} is applied to a tangent, and JAX wants its transpose: give it "
+            "def_transpose_rule, or the operation whose tangent this is def_vjp_rule"
+        )
+    if not levels:
+        return _transposed(operation.name, rule(cotangents, *operands, **params), operands)
+
+    linear = [i for i, x in enumerate(operands) if ad.is_undefined_primal(x)]
+    known = [i for i in range(len(operands)) if i not in linear]
+    given = [ad.instantiate_zeros(ct) for ct in cotangents]
+    own = [
+        ad.UndefinedPrimal(ShapedArray(levels.own_shape(i, x.aval.shape), x.aval.dtype))
+        if ad.is_undefined_primal(x)
+        else None
+        for i, x in enumerate(operands)
+    ]
+
+    def one_slice(*values: Any) -> list[Any]:
+        args = list(own)
+        for i, value in zip(known, values[: len(known)], strict=True):
+            args[i] = value
+        found = rule(list(values[len(known) :]), *args, **params)
+        found = _transposed(operation.name, found, operands)
+        return [ad.instantiate_zeros(_or_zeros(found[i], own[i])) for i in linear]
+
+    masks = levels.choose([*known, *[None] * len(given)])
+    found = vmapped(one_slice, masks)(
+        *operation_primitive.match_varying([*(operands[i] for i in known), *given])
+    )
+    result: list[Any] = [None] * len(operands)
+    for i, ct in zip(linear, found, strict=True):
+        result[i] = jnp.sum(ct, levels.axes_missing(i))
+    return result
+
+
+def _or_zeros(value: Any, undefined: Any) -> Any:
+    aval = undefined.aval
+    return jnp.zeros(aval.shape, aval.dtype) if value is None else value
+
+
+def _transposed(name: str, found: Any, operands: Sequence[Any]) -> Any:
+    if not isinstance(found, (tuple, list)) or len(found) != len(operands):
+        came = len(found) if isinstance(found, (tuple, list)) else repr(found)
+        raise TypeError(
+            f"{name!r}: the transpose rule gave {came}, expected a list of {len(operands)}: the "
+            "cotangent of each linear operand, None for the others"
+        )
+    return found

@@ -1,0 +1,232 @@
+"""Derivative and batching rules in the forms that JAX's primitives take them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from kernbridge._src.operation.jax_inside import ad
+from kernbridge._src.operation.levels import to_front
+from kernbridge._src.operation.tangents import zero_tangent
+
+Rule = Callable[..., Any]
+
+
+def check_positional(name: str, what: str, rule: Any, expected: str, n: int) -> None:
+    """Refuse what cannot be called with `n` positional arguments; keywords are not known yet."""
+    if not callable(rule):
+        raise TypeError(f"{name!r}: the {what} is {rule!r}, expected a function {expected}")
+    _bind(name, what, rule, expected, lambda s: s.bind_partial(*[None] * n))
+
+
+def check_call(name: str, what: str, rule: Rule, n: int, keywords: Sequence[str]) -> None:
+    """Refuse what cannot be called with `n` positional arguments and these keywords."""
+    expected = ", ".join([f"{n} arguments"] * (n > 0) + [f"{k}=..." for k in keywords])
+    _bind(
+        name, what, rule, f"({expected})", lambda s: s.bind(*[None] * n, **dict.fromkeys(keywords))
+    )
+
+
+def _bind(name: str, what: str, rule: Rule, expected: str, attempt: Any) -> None:
+    try:
+        signature = inspect.signature(rule)
+    except (TypeError, ValueError):  # a callable that does not tell
+        return
+    try:
+        attempt(signature)
+    except TypeError as e:
+        raise TypeError(
+            f"{name!r}: the {what} is a function of {signature}, and is called as {expected}: {e}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class WholeRule:
+    """A rule ``fun(primals, tangents, **params)``, which gives outputs and their tangents."""
+
+    name: str
+    function: Rule
+    symbolic_zeros: bool
+
+    def __call__(self, primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
+        """As JAX calls it."""
+        given = list(tangents) if self.symbolic_zeros else zeros_for(tangents)
+        result = self.function(list(primals), given, **params)
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise TypeError(
+                f"{self.name!r}: the jvp rule gave {result!r}, expected a pair: the outputs, and "
+                "their tangents"
+            )
+        outputs, dots = (list(r) if isinstance(r, (tuple, list)) else [r] for r in result)
+        return outputs, dots
+
+    def tangents(self, inputs: Any, outputs: Any, tangents: Any, **params: Any) -> tuple[Any, ...]:
+        """The tangents alone."""
+        return tuple(self(inputs, tangents, **params)[1])
+
+
+@dataclass(frozen=True)
+class PerInputRules:
+    """One rule ``rule(tangent, *primals, **params)`` for each input; their tangents add up."""
+
+    name: str
+    rules: tuple[Rule | None, ...]
+
+    def check_count(self, n_inputs: int) -> None:
+        if len(self.rules) != n_inputs:
+            raise ValueError(
+                f"{self.name!r} has {len(self.rules)} jvp rules and is called with {n_inputs} "
+                "inputs; give one rule for each input, None where the derivative is zero"
+            )
+
+    def tangents(self, inputs: Any, outputs: Any, tangents: Any, **params: Any) -> tuple[Any, ...]:
+        """The tangents of the outputs."""
+        self.check_count(len(inputs))
+        total: list[Any] = [None] * len(outputs)
+        for i, (rule, t) in enumerate(zip(self.rules, tangents, strict=True)):
+            if rule is None or type(t) is ad.Zero:
+                continue
+            for j, part in enumerate(self._parts(i, rule(t, *inputs, **params), len(outputs))):
+                if part is not None and type(part) is not ad.Zero:
+                    total[j] = part if total[j] is None else total[j] + part
+        return tuple(total)
+
+    def _parts(self, index: int, result: Any, n: int) -> Sequence[Any]:
+        if n == 1 and not isinstance(result, (tuple, list)):
+            return [result]
+        if not isinstance(result, (tuple, list)):
+            raise TypeError(
+                f"{self.name!r}: jvp rule {index} gave {type(result).__name__}, expected a tuple "
+                f"or list of {n} tangents, one for each output"
+            )
+        if len(result) != n:
+            raise ValueError(
+                f"{self.name!r}: jvp rule {index} gave {len(result)} tangents, expected {n}, one "
+                "for each output"
+            )
+        return result
+
+
+def defjvp(primitive: Any, *rules: Rule | None) -> None:
+    """Give an operation or a JAX primitive one derivative rule for each input.
+
+    Parameters
+    ----------
+    primitive : XLACustomKernel or jax.extend.core.Primitive
+        What the rules are for.
+    *rules : function or None
+        ``rule(tangent, *primals, **params)`` gives the part of the outputs' tangents that comes
+        from this input; None: no part. For several outputs it gives a tuple or list.
+
+    Raises
+    ------
+    TypeError
+        If a rule is no function; when differentiated, if it gives no tuple for several outputs.
+    ValueError
+        If there are not as many rules as inputs, once their number is known.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, numba, kernbridge
+    >>> @numba.njit
+    ... def square(x, out):
+    ...     for i in range(x.size):
+    ...         out[i] = x[i] * x[i]
+    >>> op = kernbridge.XLACustomKernel("doc_defjvp_square")
+    >>> op.def_numba_kernel(lambda outs, **_: kernbridge.numba_kernel(square, outs))
+    >>> kernbridge.defjvp(op, lambda t, x, **_: 2 * x * t)
+    >>> jax.grad(lambda x: op(x, outs=x).sum())(jnp.arange(3.0))
+    Array([0., 2., 4.], dtype=float32)
+    """
+    operation = getattr(primitive, "operation", primitive)
+    if hasattr(operation, "def_jvp_rule2"):
+        operation.def_jvp_rule2(*rules)
+        return
+    ad.primitive_jvps[primitive] = functools.partial(
+        _primitive_jvp, primitive, per_input(primitive.name, rules)
+    )
+
+
+def per_input(name: str, rules: Sequence[Rule | None]) -> PerInputRules:
+    """Rules by input, each checked."""
+    for i, rule in enumerate(rules):
+        if rule is not None:
+            expected = "(tangent, *primals, **params)"
+            check_positional(name, f"jvp rule {i}", rule, expected, 1 + len(rules))
+    return PerInputRules(name, tuple(rules))
+
+
+def _primitive_jvp(
+    primitive: Any, rules: PerInputRules, primals: Any, tangents: Any, **params: Any
+) -> Any:
+    result = primitive.bind(*primals, **params)
+    outputs = result if primitive.multiple_results else [result]
+    found = rules.tangents(primals, outputs, tangents, **params)
+    dots = [zero_tangent(x) if t is None else t for x, t in zip(outputs, found, strict=True)]
+    return (result, dots) if primitive.multiple_results else (result, dots[0])
+
+
+def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """Batch anything: call it for one slice after the other, in a scan.
+
+    Parameters
+    ----------
+    prim : jax.extend.core.Primitive or callable
+        Called with one slice of each mapped argument, and with the others as they are.
+    args : sequence of arrays
+        The arguments.
+    axes : sequence of int or None
+        The mapped axis of each argument.
+    **kwargs
+        For every call.
+
+    Returns
+    -------
+    outs, dims
+        Outputs with the batch as axis 0, in the form that `prim` gives them, and that axis for each
+        output.
+
+    Raises
+    ------
+    ValueError
+        If no axis is mapped.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, kernbridge
+    >>> kernbridge.general_batching_rule(jnp.dot, (jnp.eye(2), jnp.ones(2)), (0, None))
+    (Array([1., 1.], dtype=float32), 0)
+    """
+    call = prim.bind if hasattr(prim, "bind") else prim
+    if all(d is None for d in axes):
+        raise ValueError(
+            f"general_batching_rule: no argument of {getattr(prim, 'name', prim)!r} is mapped; "
+            "call it as it is"
+        )
+    size, mapped, front = to_front(args, axes)
+
+    def step(_: None, slices: Any) -> tuple[None, Any]:
+        own = iter(slices)
+        return None, call(
+            *(next(own) if m else x for m, x in zip(mapped, front, strict=True)), **kwargs
+        )
+
+    slices = tuple(x for m, x in zip(mapped, front, strict=True) if m)
+    outs = jax.lax.scan(step, None, slices, length=size)[1]
+    return outs, jax.tree.map(lambda _: 0, outs)
+
+
+def zeros_for(tangents: Sequence[Any]) -> list[Any]:
+    """Tangents with arrays of zeros in place of JAX's symbolic ones."""
+    return [
+        ad.instantiate_zeros(t)
+        if type(t) is ad.Zero and jnp.issubdtype(t.aval.dtype, jnp.inexact)
+        else t
+        for t in tangents
+    ]

@@ -1,0 +1,81 @@
+"""Which backend operations use, and how JAX learns that the choice has changed.
+
+JAX caches what it traced and compiled. A user context of JAX is part of the keys of these caches:
+its value is what differs from the state in which operations were first used. So a change reaches
+functions that were jitted before, a change back finds what was compiled before, and where nothing
+changes there is nothing to pay.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+
+from kernbridge._src.operation import jax_inside
+
+PLATFORMS = ("cpu", "gpu", "tpu")
+_ALIASES = {"cuda": "gpu", "rocm": "gpu"}
+
+_set_global = jax_inside.new_user_context()
+
+_lock = threading.RLock()
+_backends: dict[str, str] = {}
+_changed: dict[int, Hashable] = {}
+_version = 0
+
+
+def version() -> int:
+    """Grows with each change of a backend that all operations look at."""
+    return _version
+
+
+def platform_of(label: str, platform: object) -> str:
+    """The platform's name: "cuda" and "rocm" are "gpu"."""
+    if not isinstance(platform, str):
+        raise TypeError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS}")
+    name = _ALIASES.get(platform, platform)
+    if name not in PLATFORMS:
+        raise ValueError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS}")
+    return name
+
+
+def set_backend(platform: str, backend: str | None) -> None:
+    """Choose the backend of all operations that have it, or leave each its own."""
+    global _version
+    with _lock:
+        if _backends.get(platform) == backend:
+            return
+        if backend is None:
+            del _backends[platform]
+        else:
+            _backends[platform] = backend
+        _version += 1
+        _publish()
+
+
+def clear_backends() -> None:
+    """Leave every operation its own backend, on every platform."""
+    for platform in list(_backends):
+        set_backend(platform, None)
+
+
+def get_backend(platform: str) -> str | None:
+    """The backend that all operations use if they have it."""
+    return _backends.get(platform)
+
+
+def changed(operation: int, state: Hashable | None) -> None:
+    """Tell that an operation is not what it was when it was first used; None: that it is again."""
+    with _lock:
+        if _changed.get(operation) == state:
+            return
+        if state is None:
+            del _changed[operation]
+        else:
+            _changed[operation] = state
+        _publish()
+
+
+def _publish() -> None:
+    value = (tuple(sorted(_backends.items())), tuple(sorted(_changed.items())))
+    _set_global(value if any(value) else None)

@@ -1,0 +1,1 @@
+"""Programs and launches on GPUs: grids, blocks, buffers, cubins."""

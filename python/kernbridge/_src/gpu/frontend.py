@@ -1,0 +1,188 @@
+"""What the front ends of GPU kernels share: checks, buffers and words, and registration."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernbridge import _core
+from kernbridge._src.base.errors import KernbridgeWarning
+from kernbridge._src.gpu import program as gpu_program
+from kernbridge._src.gpu.inspection import Inspection, inspect_launches
+from kernbridge._src.gpu.program import Buffer, Program, Word
+from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.toolchain import cuda
+from kernbridge._src.toolchain.cuda import has_fake_driver
+
+if TYPE_CHECKING:
+    from kernbridge._src.numba_cuda.callback import Callees
+    from kernbridge._src.numba_cuda.entry import Parameter
+
+DTYPES = frozenset(
+    ["bool", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
+    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+)
+
+
+class PlannedFrontend:
+    """What front ends share whose calls are plans that C runs."""
+
+    @functools.cached_property
+    def callees(self) -> Callees:
+        """What it calls through Python, for want of a plan."""
+        from kernbridge._src.numba_cuda.callback import Callees
+
+        return Callees()
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        """Compile for these operands, or find it compiled, and plan the launches."""
+        host = platform == "cpu" and not has_fake_driver()
+        if host:
+            cuda.tell_of_cpu(getattr(self, "label", "a CUDA kernel"))
+        return self._lower(tuple(operands), call, host)[0]
+
+    def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
+        """The plan of a call."""
+        return self._lower(tuple(operands), call)[1]
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """Code and resources of every launch."""
+        return inspect_launches(self.program(operands, call).steps)
+
+    def _lower(
+        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
+    ) -> tuple[NativeCall, Program]:
+        """Machine code and plan, for a GPU or for the CPU."""
+        raise NotImplementedError
+
+
+def check_dispatcher(entry_point: str, kernel: Any) -> None:
+    """Refuse what is not a kernel of `numba.cuda.jit`."""
+    from kernbridge._src.numba_common import numba_cuda_inside
+
+    hint = "decorate it with @numba.cuda.jit"
+    if isinstance(kernel, numba_cuda_inside.dispatcher.CUDADispatcher):
+        numba_cuda_inside.check_dispatcher(kernel)
+        if not kernel.targetoptions.get("device"):
+            return
+        hint = "a device function is called by kernels; decorate it without device=True"
+    elif "CPUDispatcher" in type(kernel).__name__:
+        hint = "a numba.njit function belongs to numba_kernel"
+    elif "FakeCUDAKernel" in type(kernel).__name__:
+        hint = "NUMBA_ENABLE_CUDASIM is set, which puts a simulator in place of numba.cuda"
+    raise TypeError(
+        f"{entry_point}: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
+        f"numba.cuda.jit kernel; {hint}"
+    )
+
+
+def check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> None:
+    """Refuse arrays that no signature takes which `cuda.jit` was given."""
+    from kernbridge._src.numba_cuda.entry import parameter_type
+
+    if getattr(kernel, "_can_compile", True):
+        return
+
+    def takes(declared: Any, given: Any) -> bool:
+        if not hasattr(declared, "ndim") or not hasattr(given, "ndim"):
+            return hasattr(declared, "ndim") == hasattr(given, "ndim")
+        return bool(declared.dtype == given.dtype and declared.ndim == given.ndim)
+
+    given = [parameter_type(p) for p in parameters]
+    for declared in kernel.overloads:
+        if len(declared) == len(given) and all(map(takes, declared, given)):
+            return
+    raise TypeError(
+        f"{label}: the kernel was declared for {', '.join(map(str, kernel.overloads))}, and the "
+        f"call has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or "
+        "decorate the kernel without a signature"
+    )
+
+
+def check_dtype(label: str, place: str, dtype: str) -> None:
+    """Refuse element types that no kernel can take."""
+    if dtype in DTYPES:
+        return
+    raise ValueError(
+        f"{label}: {place} is {dtype}, which Numba-CUDA has no type for; convert it before the "
+        f"call, or pass its bits as an integer array. Supported: {', '.join(sorted(DTYPES))}"
+    )
+
+
+def words_of(parameter: Parameter, buffer: int, batched: bool) -> list[Word]:
+    """The words of a parameter that is a whole buffer."""
+    words = [Word("address", buffer=buffer)]
+    if batched:
+        words.append(Word("stride", buffer=buffer))
+    return words + [Word("extent", buffer=buffer, dim=d) for d in range(parameter.ndim)]
+
+
+def name_buffers(arrays: Sequence[ArrayType], names: Sequence[str]) -> list[Buffer]:
+    """Buffers of a program."""
+    return [Buffer(t.dtype.name, len(t.shape), n) for t, n in zip(arrays, names, strict=False)]
+
+
+def place_of(function: Any) -> str:
+    """Where a function is defined."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(type(function))
+
+
+def warn_of_copies(label: str, copied: Sequence[tuple[int, str]]) -> None:
+    """Say which inputs are copied at every call."""
+    names = ", ".join(f"input {i} ({name})" for i, name in copied)
+    warnings.warn(
+        f"{label}: the kernel may write to {names}, which JAX does not allow; it gets a copy each "
+        "time. To save the copy, write to an output instead, or alias the input to an output with "
+        "input_output_aliases.",
+        KernbridgeWarning,
+        stacklevel=2,
+    )
+
+
+def native_call(
+    program: Program,
+    copied: Sequence[int],
+    why_not_portable: str,
+    in_order: bool = False,
+    temporaries: Sequence[ArrayType] = (),
+    host: bool = False,
+) -> NativeCall:
+    """Register a program; what the lowering needs of it."""
+    from kernbridge._src.base import debug
+    from kernbridge._src.keys.fingerprint import key_of
+
+    digest = program.digest()
+    callbacks = any(isinstance(step, gpu_program.Callback) for step in program.steps)
+    if not _core.is_registered(digest):
+        _core.register_program(digest, program.write(), callbacks)
+    graph = not (callbacks or in_order or debug.waits())
+    on_gpu = "kernbridge.cuda.graph" if graph else "kernbridge.cuda"
+    return NativeCall(
+        target="kernbridge.cuda.host" if host else on_gpu,
+        digest=digest,
+        key=key_of(digest),
+        origin="",
+        copied=tuple(copied),
+        why_not_portable=why_not_portable,
+        temporaries=tuple(temporaries),
+        program=b"" if callbacks else program.write(),
+    )
+
+
+def read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | int, Any], ...]:
+    """The argument `view` of an operation, as pairs of place and NumPy dtype."""
+    views = []
+    for place, dtype in view.items():
+        try:
+            views.append((place, np.dtype(dtype)))
+        except TypeError:
+            raise TypeError(
+                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype"
+            ) from None
+    return tuple(views)

@@ -1,0 +1,269 @@
+"""How a GPU kernel is launched: the arguments of `numba_cuda_kernel`, checked and resolved."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from kernbridge._src.gpu.program import Value
+from kernbridge._src.operation.spec import ArrayType, call_with_shapes
+
+THREADS_MAX = 1024
+BLOCK_MAX = (1024, 1024, 64)
+GRID_MAX = (2**31 - 1, 65535, 65535)
+CLUSTER_MAX = 16  # blocks; more than 8 need a GPU that allows it
+SHARED_MAX = 2**31 - 1
+
+_BLOCKS = {2: (16, 16), 3: (8, 8, 4)}  # threads, by the number of launch dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Grid and block of one call."""
+
+    grid: tuple[Value, Value, Value]
+    block: tuple[int, int, int]
+    auto_block: bool = False
+
+
+@dataclass(frozen=True)
+class LaunchRule:
+    """From the shapes of a call to its launch; hashable unless `launch_dims` is not."""
+
+    label: str
+    grid: tuple[Any, ...] | None
+    block: tuple[int, int, int] | None
+    launch_dims: Any
+    threads_per_block: int | str
+    shared_mem: int
+    cooperative: bool
+    cluster: tuple[int, int, int] | None
+    pdl: bool
+
+    @staticmethod
+    def of(
+        label: str,
+        grid: Any,
+        block: Any,
+        launch_dims: Any,
+        threads_per_block: Any,
+        shared_mem: Any,
+        cooperative: Any,
+        cluster: Any,
+        pdl: Any,
+    ) -> LaunchRule:
+        """Check all that can be checked without inputs."""
+        if launch_dims is not None and (grid is not None or block is not None):
+            raise ValueError(
+                f"{label}: both launch_dims and grid or block are given; give launch_dims, or both "
+                "grid and block"
+            )
+        if launch_dims is None and (grid is None or block is None):
+            given = "neither" if grid is None and block is None else "only one of them"
+            raise ValueError(
+                f"{label}: the launch needs launch_dims, or both grid and block; {given} is given"
+            )
+        rule = LaunchRule(
+            label=label,
+            grid=None if grid is None else read_grid(label, grid),
+            block=None if block is None else read_block(label, block),
+            launch_dims=launch_dims if callable(launch_dims) else _as_tuple(launch_dims),
+            threads_per_block=_read_threads(label, threads_per_block),
+            shared_mem=read_int(label, "shared_mem", shared_mem, 0, SHARED_MAX),
+            cooperative=bool(cooperative),
+            cluster=None if cluster is None else _read_cluster(label, cluster),
+            pdl=bool(pdl),
+        )
+        if launch_dims is not None and not callable(launch_dims):
+            rule._read_launch_dims(rule.launch_dims)
+        rule._check_cluster()
+        return rule
+
+    def resolve(
+        self,
+        inputs: Sequence[ArrayType],
+        scalars: dict[str, ArrayType],
+        buffers: Sequence[ArrayType],
+    ) -> Launch:
+        """The launch of a call; `buffers` are inputs, scalars and outputs, without batch axes."""
+        if self.grid is not None and self.block is not None:
+            grid = tuple(self._value("grid", n, 1, buffers) for n in _pad(self.grid))
+            return self._empty_if_no_block(Launch(_three(grid), self.block))
+        dims = self.launch_dims
+        if callable(dims):
+            dims = _as_tuple(call_with_shapes(self.label, "launch_dims", dims, inputs, scalars))
+        dims = self._read_launch_dims(dims)
+        auto = self.threads_per_block == "auto" and len(dims) == 1
+        block = self._block_for(dims)
+        grid = tuple(
+            self._value("launch_dims", n, 1 if auto else b, buffers)
+            for n, b in zip(_pad(dims), block, strict=True)
+        )
+        return Launch(_three(grid), block, auto)
+
+    def _block_for(self, dims: Sequence[Any]) -> tuple[int, int, int]:
+        """Threads of a block: the rule's, or fewer where there are fewer to launch."""
+        if len(dims) == 1:
+            most: tuple[int, ...] = (
+                1 if self.threads_per_block == "auto" else int(self.threads_per_block),
+            )
+        else:
+            most = _BLOCKS[len(dims)]
+        block = [
+            max(1, min(b, int(n))) if _is_int(n) else b for b, n in zip(most, dims, strict=True)
+        ]
+        x, y, z = _pad(block)
+        return x, y, z
+
+    @staticmethod
+    def _empty_if_no_block(launch: Launch) -> Launch:
+        """A block of zero threads launches nothing, as a grid of zero."""
+        if 0 not in launch.block:
+            return launch
+        x, y, z = (max(1, n) for n in launch.block)
+        return Launch((Value(), Value(constant=1), Value(constant=1)), (x, y, z))
+
+    def _read_launch_dims(self, dims: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not 1 <= len(dims) <= 3:
+            raise ValueError(
+                f"{self.label}: launch_dims must have 1-3 dimensions, got {len(dims)}: {dims!r}"
+            )
+        return tuple(_read_extent(self.label, "launch_dims", n) for n in dims)
+
+    def _value(self, what: str, n: Any, divisor: int, buffers: Sequence[ArrayType]) -> Value:
+        if _is_int(n):
+            return Value(constant=-(-int(n) // divisor))
+        found = find_dim(n, buffers)
+        if found is None:
+            raise ValueError(
+                f"{self.label}: {what} has the symbolic extent {n}, which is neither an extent nor "
+                "the size of an input or output (nor such a number divided and rounded up); "
+                "give launch_dims as a function of the inputs that returns one of those"
+            )
+        return Value(found.kind, 0, found.buffer, found.dim, found.divisor * divisor)
+
+    def _check_cluster(self) -> None:
+        if self.cluster is None or self.grid is None:
+            return
+        for n, c in zip(_pad(self.grid), self.cluster, strict=True):
+            if _is_int(n) and n % c:
+                raise ValueError(
+                    f"{self.label}: cluster {self.cluster} does not divide grid {self.grid}"
+                )
+
+
+def find_dim(n: Any, buffers: Sequence[ArrayType]) -> Value | None:
+    """Where a symbolic number is to be read from at run time."""
+    for divisor in (1, 32, 64, 128, 256, 512, 1024):
+        for b, t in enumerate(buffers):
+            for d, extent in enumerate(t.shape):
+                if not _is_int(extent) and -(-extent // divisor) == n:
+                    return Value("extent", 0, b, d, divisor)
+            size = _size(t)
+            if not _is_int(size) and -(-size // divisor) == n:
+                return Value("count", 0, b, 0, divisor)
+    return None
+
+
+def _size(t: ArrayType) -> Any:
+    size: Any = 1
+    for extent in t.shape:
+        size = size * extent
+    return size
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _pad(values: Sequence[Any]) -> tuple[Any, ...]:
+    return (*values, 1, 1, 1)[:3]
+
+
+def _three(values: Sequence[Any]) -> tuple[Any, Any, Any]:
+    x, y, z = values
+    return x, y, z
+
+
+def _read_extent(label: str, what: str, n: Any) -> Any:
+    """A non-negative int, or a symbolic dimension as it is."""
+    if isinstance(n, (bool, float, str)):
+        raise TypeError(f"{label}: {what} holds {n!r}, expected whole numbers")
+    if jax.export.is_symbolic_dim(n):
+        return n
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(
+            f"{label}: {what} holds {n!r} of type {type(n).__name__}, expected whole numbers"
+        ) from None
+    if n < 0:
+        raise ValueError(f"{label}: {what} holds the negative number {n}")
+    return n
+
+
+def read_grid(label: str, grid: Any) -> tuple[Any, ...]:
+    """Blocks along x, y, z."""
+    grid = _as_tuple(grid)
+    if not 1 <= len(grid) <= 3:
+        raise ValueError(f"{label}: grid must have 1-3 dimensions, got {len(grid)}: {grid!r}")
+    grid = tuple(_read_extent(label, "grid", n) for n in grid)
+    for n, most, axis in zip(grid, GRID_MAX, "xyz", strict=False):
+        if _is_int(n) and n > most:
+            raise ValueError(f"{label}: grid {grid} has {n} blocks along {axis}, at most {most}")
+    return grid
+
+
+def read_block(label: str, block: Any) -> tuple[int, int, int]:
+    """Threads along x, y, z; a zero among them is let through."""
+    block = _as_tuple(block)
+    if not 1 <= len(block) <= 3:
+        raise ValueError(f"{label}: block must have 1-3 dimensions, got {len(block)}: {block!r}")
+    block = tuple(_read_extent(label, "block", n) for n in block)
+    x, y, z = _pad(block)
+    if x * y * z > THREADS_MAX or any(n > m for n, m in zip((x, y, z), BLOCK_MAX, strict=True)):
+        raise ValueError(
+            f"{label}: block {block} has {x * y * z} threads, at most {THREADS_MAX} and at most "
+            f"{BLOCK_MAX} along x, y, z are possible; launch more blocks instead"
+        )
+    return x, y, z
+
+
+def _read_threads(label: str, threads: Any) -> int | str:
+    if threads == "auto":
+        return "auto"
+    return read_int(label, "threads_per_block", threads, 1, THREADS_MAX)
+
+
+def _read_cluster(label: str, cluster: Any) -> tuple[int, int, int]:
+    cluster = _as_tuple(cluster)
+    if not 1 <= len(cluster) <= 3:
+        raise ValueError(f"{label}: cluster must have 1-3 dimensions, got {len(cluster)}")
+    x, y, z = _pad([read_int(label, "cluster", n, 1, CLUSTER_MAX) for n in cluster])
+    if x * y * z > CLUSTER_MAX:
+        raise ValueError(
+            f"{label}: cluster {cluster} has {x * y * z} blocks, at most {CLUSTER_MAX} are possible"
+        )
+    return x, y, z
+
+
+def read_int(label: str, what: str, value: Any, least: int, most: int) -> int:
+    """A whole number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(
+            f"{label}: {what} is {value!r} of type {type(value).__name__}, expected a whole number"
+        )
+    if not least <= value <= most:
+        raise ValueError(f"{label}: {what} is {value}, expected {least} to {most}")
+    return int(value)

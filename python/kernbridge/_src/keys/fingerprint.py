@@ -1,0 +1,339 @@
+"""What a Numba dispatcher means, as 32 bytes: equal in every process that runs the same kernel.
+
+Owns the walk from a dispatcher to all that its machine code depends on, and the tables that follow
+dispatchers without keeping them alive. Any thread may enter. Numba is recognised by the objects
+that come in; importing this module imports neither Numba nor JAX.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import enum
+import functools
+import hashlib
+import secrets
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernbridge._src.keys import generators
+from kernbridge._src.keys.encode import (
+    HAS_CONST,
+    has_safe_key,
+    is_dispatcher,
+    is_library,
+    link,
+    loads,
+    name_of,
+    overloads,
+    put,
+    put_array,
+    put_parts,
+    put_plain,
+)
+
+_CODE_FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not docstring, nesting, __future__
+_MISSING: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Identity of a dispatcher's meaning.
+
+    Attributes
+    ----------
+    digest : bytes
+        32 bytes, SHA-256.
+    opaque : tuple of str
+        Dotted names of the values that could not be walked; each added a nonce of this process.
+        Empty if the digest is the same in every process.
+    """
+
+    digest: bytes
+    opaque: tuple[str, ...]
+
+    @property
+    def why_not_portable(self) -> str:
+        """Empty, or what keeps other processes from recognising the dispatcher."""
+        if not self.opaque:
+            return ""
+        return f"it reads {', '.join(self.opaque)}, whose value has no name outside this process"
+
+
+class _ById:
+    """What belongs to an object, by its identity, for as long as the object lives."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[Any, Any]] = {}
+        self._lock = threading.RLock()
+
+    def get(self, key: object) -> Any:
+        entry = self._entries.get(id(key))
+        return entry[1] if entry is not None and entry[0]() is key else None
+
+    def setdefault(self, key: object, value: Any) -> Any:
+        entries, name = self._entries, id(key)
+        ref: Callable[[], object]
+        try:
+            ref = weakref.ref(key, lambda _: entries.pop(name, None))
+        except TypeError:  # it stays alive, so that no other object gets its entry
+            ref = functools.partial(lambda kept: kept, key)
+        with self._lock:
+            if (known := self.get(key)) is None:
+                entries[name] = (ref, known := value)
+            return known
+
+
+_first_seen, _nonces = _ById(), _ById()
+
+
+def take(dispatcher: Any) -> Fingerprint:
+    """Take the fingerprint of a dispatcher as it reads now.
+
+    A dispatcher that another one calls, and that would read otherwise now than when it was first
+    seen, counts as opaque: Numba may mix both.
+
+    Parameters
+    ----------
+    dispatcher : numba dispatcher
+        What `numba.njit` or `numba.cuda.jit` gave. It is not kept alive.
+
+    Raises
+    ------
+    TypeError
+        If it is no Numba dispatcher.
+    """
+    if not is_dispatcher(dispatcher):
+        raise TypeError(f"expected a Numba dispatcher, got {type(dispatcher).__name__}")
+    walk = _Walk(dispatcher)
+    for path, inner in walk.dispatchers:
+        if inner is dispatcher:
+            continue
+        now = _Walk(inner).h.digest()
+        if _first_seen.setdefault(inner, now) != now:
+            walk.opaque(inner, path)
+    return Fingerprint(walk.h.digest(), tuple(sorted(walk.unnamed)))
+
+
+def combine(base: Fingerprint, *parts: object) -> bytes:
+    """Digest (32 bytes) of a fingerprint and plain values: dtypes, ranks, the launch rule.
+
+    Parameters
+    ----------
+    base : Fingerprint
+        What the values are added to.
+    *parts : None, bool, int, float, complex, str, bytes, numpy.dtype, or tuples of these
+        Values of different types differ: 1, 1.0 and True give three digests.
+
+    Raises
+    ------
+    TypeError
+        If a part is anything else.
+    """
+    h = hashlib.sha256()
+    put_parts(h, ("combine", base.digest, parts))
+    return h.digest()
+
+
+def key_of(digest: bytes) -> int:
+    """First 8 bytes, little-endian, as a signed integer: JAX lowers no unsigned one above 2**63."""
+    return int.from_bytes(digest[:8], "little", signed=True)
+
+
+class _Walk:
+    """The walk from one dispatcher. Objects met again are written as the number of their visit."""
+
+    def __init__(self, dispatcher: Any) -> None:
+        self.h = hashlib.sha256()
+        self.root = getattr(dispatcher.py_func, "__name__", "kernel")
+        self.visited: dict[int, tuple[int, object]] = {}
+        self.dispatchers: list[tuple[str, Any]] = []
+        self.unnamed: set[str] = set()
+        self.names: set[str] = set()  # every name by which code could read an attribute
+        self.escaped: dict[int, types.ModuleType] = {}  # modules that code holds as values
+        put_parts(self.h, ("kernbridge", generators.digest_of("keys.fingerprint", "keys.encode")))
+        self.feed(dispatcher, self.root)
+        self.follow_escaped()
+
+    def feed(self, value: Any, path: str, owner: types.ModuleType | None = None) -> None:
+        """Add a value, reached as `path`, and where that matters as an attribute of `owner`."""
+        kind = type(value)
+        if put_plain(self.h, value):
+            if kind is str and value.isidentifier():
+                self.names.add(value)  # for getattr
+        elif value is _MISSING:
+            put(self.h, "missing", b"")
+        elif kind is tuple:
+            self.items("items", value, path)
+        elif kind is range or kind is slice:
+            self.items(kind.__name__, (value.start, value.stop, value.step), path)
+        elif isinstance(value, types.ModuleType):
+            put_parts(self.h, ("module", value.__name__))
+            self.escaped[id(value)] = value
+        elif isinstance(value, enum.Enum):
+            self.items("member", (kind, value.name, value.value), path)
+        elif isinstance(value, np.ndarray | np.generic) and is_library(kind.__module__):
+            put_parts(self.h, (kind.__qualname__,))
+            if not put_array(self.h, np.asanyarray(value)):
+                self.opaque(value, path)
+        elif isinstance(value, tuple) and hasattr(kind, "_fields"):
+            self.items("namedtuple", (kind, *value), path)
+        elif isinstance(value, enum.EnumMeta):
+            bases = tuple(f"{b.__module__}.{b.__qualname__}" for b in value.__mro__)
+            members: dict[str, Any] = dict(value.__members__)
+            self.items("enum", (bases, *((n, m.value) for n, m in members.items())), path)
+        elif isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+            defaults = getattr(value, "_field_defaults", {})
+            name = (value.__module__, value.__qualname__)
+            self.items("fields", (name, tuple(value._fields), defaults), path)
+        elif (known := name_of(value, owner)) is not None:
+            put_parts(self.h, ("named", known))
+        elif id(value) in self.visited:
+            put_parts(self.h, ("visit", self.visited[id(value)][0]))
+        else:
+            self.visited[id(value)] = (len(self.visited), value)
+            self.parts(value, path)
+
+    def parts(self, value: Any, path: str) -> None:
+        """Add a value that may lead back to itself."""
+        kind = type(value)
+        family = {c.__name__ for c in kind.__mro__ if is_library(c.__module__)}
+        if kind in (list, set, frozenset, dict, types.MappingProxyType):
+            self.items(kind.__name__, value if kind is list else (), path)
+            if kind is not list:
+                self.unordered(value, path)
+        elif "DUFunc" in family:
+            from kernbridge._src.numba_common import numba_inside
+
+            numba_inside.check_ufunc(value)
+            signatures = list(value.types) if value._frozen else None
+            self.items("dufunc", (value._dispatcher, value.identity, signatures), path)
+        elif is_dispatcher(value):
+            self.dispatcher(value, path)
+        elif kind is types.FunctionType:
+            self.function(value, path)
+            self.items("overloads", overloads(value), f"{path}.overload")
+        elif kind is types.MethodType:
+            self.items("method", (value.__func__, value.__self__), path)
+        elif kind is functools.partial:
+            self.items("partial", (value.func, value.args, value.keywords), path)
+        elif "AbstractOptionValue" in family:
+            slots = [s for c in kind.__mro__ for s in getattr(c, "__slots__", ())]
+            fields = {s: getattr(value, s) for s in slots if hasattr(value, s)}
+            self.items(kind.__name__, (fields, getattr(value, "__dict__", {})), path)
+        elif "Type" in family and has_safe_key(value):
+            self.items(f"{kind.__module__}.{kind.__qualname__}", (value.key,), path)
+        else:
+            self.opaque(value, path)
+
+    def items(self, tag: str, items: Iterable[Any], path: str) -> None:
+        """Add values in their order."""
+        items = tuple(items)
+        put_parts(self.h, (tag, len(items)))
+        for i, item in enumerate(items):
+            self.feed(item, f"{path}[{i}]" if tag in ("items", "list") else path)
+
+    def unordered(self, value: Iterable[Any], path: str) -> None:
+        """Add a set or a mapping, in an order that depends on no hash."""
+        outer, visited, keys = self.h, self.visited, []
+        for key in value:
+            self.h, self.visited = hashlib.sha256(), dict(visited)
+            self.feed(key, f"{path}[...]")
+            keys.append((self.h.digest(), key))
+        self.h, self.visited = outer, visited
+        for digest, key in sorted(keys, key=lambda item: item[0]):
+            put(self.h, "key", digest)
+            if isinstance(value, Mapping):
+                self.feed(value[key], f"{path}.{key}" if type(key) is str else f"{path}[...]")
+
+    def dispatcher(self, value: Any, path: str) -> None:
+        """Add code, options, and, where no more can be compiled, signatures."""
+        self.dispatchers.append((path, value))
+        options = dict(value.targetoptions)
+        overriding = getattr(sys.modules.get("numba.core.config"), "BOUNDSCHECK", None)
+        if overriding is not None:
+            options["boundscheck"] = overriding
+        if "link" in options:
+            options["link"] = [link(item) for item in options["link"] or ()]
+        put_parts(self.h, ("dispatcher", type(value).__name__))
+        self.function(value.py_func, path)
+        self.feed(options, f"{path}.targetoptions")
+        self.feed(getattr(value, "locals", None), f"{path}.locals")
+        pipeline = getattr(getattr(value, "_compiler", None), "pipeline_class", None)
+        self.feed(pipeline, f"{path}.pipeline_class")
+        if not getattr(value, "_can_compile", True):
+            for arguments, compiled in value.overloads.items():
+                returned = getattr(getattr(compiled, "signature", None), "return_type", None)
+                self.feed((arguments, returned), f"{path}.signatures")
+
+    def function(self, value: types.FunctionType, path: str) -> None:
+        """Add code, defaults, and everything that the code loads, by value."""
+        cells: dict[str, Any] = {}
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            try:
+                cells[name] = cell.cell_contents
+            except ValueError:
+                cells[name] = _MISSING
+        put_parts(self.h, ("function", sys.implementation.cache_tag))
+        loads = self.code(value.__code__, cells)
+        self.feed(value.__defaults__, f"{path}.__defaults__")
+        self.feed(value.__kwdefaults__, f"{path}.__kwdefaults__")
+        for kind, root, *attributes in sorted(loads):
+            put_parts(self.h, (kind, root, *attributes))
+            found = (cells if kind == "cell" else value.__globals__).get(root, _MISSING)
+            if found is _MISSING and kind == "global" and hasattr(builtins, root):
+                put(self.h, "builtin", b"")
+                continue
+            owner, where = None, f"{path}.{root}"
+            for name in attributes:
+                if not isinstance(found, types.ModuleType):
+                    break
+                put_parts(self.h, ("attribute of", found.__name__))
+                owner, where = found, f"{where}.{name}"
+                found = getattr(found, name, _MISSING)
+            self.feed(found, where, owner)
+
+    def code(self, code: types.CodeType, cells: Mapping[str, Any]) -> set[tuple[str, ...]]:
+        """Add a code object; gives the chains of names that it and those within it load."""
+        self.names.update(code.co_names)
+        counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+        names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
+        steps = list(dis.get_instructions(code))
+        # Constants by value, not by index: a docstring shifts the indices.
+        text = "\n".join(f"{s.opname} {'' if s.opcode in HAS_CONST else s.arg}" for s in steps)
+        flags = code.co_flags & _CODE_FLAGS
+        put_parts(self.h, ("code", counts, flags, code.co_exceptiontable, names, text))
+        found = loads(steps, cells)
+        for constant in (s.argval for s in steps if s.opcode in HAS_CONST):
+            if isinstance(constant, types.CodeType):
+                free = set(constant.co_freevars) & set(code.co_freevars)
+                found |= self.code(constant, {n: v for n, v in cells.items() if n in free})
+            else:
+                self.feed(constant, self.root)
+        return found
+
+    def follow_escaped(self) -> None:
+        """Add the attributes by which code might read a module that it holds as a value."""
+        done: set[tuple[int, str]] = set()
+        while more := [
+            (m.__name__, name, m)
+            for m in self.escaped.values()
+            for name in self.names
+            if (id(m), name) not in done and hasattr(m, name)
+        ]:
+            for module, name, m in sorted(more, key=lambda item: item[:2]):
+                done.add((id(m), name))
+                put_parts(self.h, ("escaped", module, name))
+                self.feed(getattr(m, name, _MISSING), f"{self.root}.{module}.{name}", m)
+
+    def opaque(self, value: object, path: str) -> None:
+        """Add what stands for this object, in this process, while it lives."""
+        put(self.h, "opaque", _nonces.setdefault(value, secrets.token_bytes(32)))
+        self.unnamed.add(path)

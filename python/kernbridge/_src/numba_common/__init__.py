@@ -1,0 +1,1 @@
+"""What the front ends of Numba and of Numba-CUDA share."""

@@ -1,0 +1,48 @@
+"""Keeps default arguments apart that Python calls equal: 0.0 and -0.0, (1,) and (True,).
+
+Numba compiles a function for the value of each default argument that a call omits, and makes one
+type of the values that compare as equal: a kernel with the default -0.0 is compiled with 0.0, if
+Numba has met that before. While kernbridge compiles, such types compare by their values' bits.
+
+Imported only when a kernel is compiled, since it is used with Numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kernbridge._src.base import versions
+from kernbridge._src.keys.exact import exact
+
+_CONFUSED = (float, complex, tuple, frozenset)  # NumPy's numbers of 64 bits are among them
+_OF_TYPES = ("_value_key", "value")
+
+
+@contextmanager
+def exact_defaults(omitted: Any) -> Iterator[None]:
+    """Compile so that omitted arguments have a type of their own. The caller holds Numba's lock.
+
+    Parameters
+    ----------
+    omitted : type
+        The class of these types, Numba's or Numba-CUDA's.
+    """
+    make = omitted.__init__
+
+    def make_exact(self: Any, value: Any) -> None:
+        make(self, value)
+        if not isinstance(value, _CONFUSED) and not hasattr(value, "dtype"):
+            return
+        versions.look_up_attributes("Numba", self, _OF_TYPES)
+        try:
+            self._value_key = exact(value)
+        except TypeError:  # not hashable: Numba's key is the identity
+            return
+
+    omitted.__init__ = make_exact
+    try:
+        yield
+    finally:
+        omitted.__init__ = make

@@ -1,0 +1,113 @@
+"""The names of llvmlite that kernbridge uses, looked up once.
+
+No other module imports them. Imported only when a kernel is wrapped or compiled, since llvmlite
+takes time to import.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kernbridge._src.base import versions
+
+NAMES = (
+    "llvmlite.binding.address_of_symbol",
+    "llvmlite.binding.get_host_cpu_name",
+    "llvmlite.ir.Constant",
+    "llvmlite.ir.Function",
+    "llvmlite.ir.FunctionType",
+    "llvmlite.ir.IRBuilder",
+    "llvmlite.ir.IntType",
+    "llvmlite.ir.LiteralStructType",
+    "llvmlite.ir.PointerType",
+    "llvmlite.ir.Value",
+    "llvmlite.ir.VoidType",
+)
+CUDA_ON_CPU_NAMES = (  # since llvmlite 0.44
+    "llvmlite.binding.ObjectFileRef.from_data",
+    "llvmlite.binding.Target.from_default_triple",
+    "llvmlite.binding.add_symbol",
+    "llvmlite.binding.create_mcjit_compiler",
+    "llvmlite.binding.create_new_module_pass_manager",
+    "llvmlite.binding.create_pass_builder",
+    "llvmlite.binding.create_pipeline_tuning_options",
+    "llvmlite.binding.create_target_data",
+    "llvmlite.binding.executionengine.ExecutionEngine.add_object_file",
+    "llvmlite.binding.executionengine.ExecutionEngine.finalize_object",
+    "llvmlite.binding.executionengine.ExecutionEngine.get_function_address",
+    "llvmlite.binding.executionengine.ExecutionEngine.get_global_value_address",
+    "llvmlite.binding.get_default_triple",
+    "llvmlite.binding.get_host_cpu_features",
+    "llvmlite.binding.initialize_native_asmprinter",
+    "llvmlite.binding.initialize_native_target",
+    "llvmlite.binding.llvm_version_info",
+    "llvmlite.binding.newpassmanagers.ModulePassManager.add_always_inliner_pass",
+    "llvmlite.binding.newpassmanagers.ModulePassManager.add_global_dead_code_eliminate_pass",
+    "llvmlite.binding.newpassmanagers.ModulePassManager.run",
+    "llvmlite.binding.newpassmanagers.PassBuilder.getModulePassManager",
+    "llvmlite.binding.parse_assembly",
+    "llvmlite.binding.targets.TargetMachine.emit_object",
+    "llvmlite.binding.targets.TargetMachine.target_data",
+    "llvmlite.binding.targets.TargetMachine.triple",
+    "llvmlite.ir._utils._StrCaching",
+    "llvmlite.ir.types.ir_layer_typed_pointers_enabled",
+)
+
+
+def check() -> None:
+    """Raise UnknownVersionError if names are missing."""
+    versions.look_up("llvmlite", NAMES)
+
+
+@functools.cache
+def check_for_cuda_on_cpu() -> None:
+    """Raise UnknownVersionError if names that CUDA kernels on the CPU need are missing."""
+    versions.look_up("llvmlite", CUDA_ON_CPU_NAMES)
+
+
+check()
+versions.warn_of_untested("llvmlite")
+
+from llvmlite import __version__ as version  # noqa: E402
+from llvmlite import binding, ir  # noqa: E402
+
+__all__ = ["binding", "ir", "version"]  # and what is defined here
+
+
+class _OffHere:
+    """In place of llvmlite's switch for typed pointers: off in one thread, unchanged in others."""
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+        self._thread = threading.get_ident()
+
+    def __bool__(self) -> bool:
+        return bool(self._before) and threading.get_ident() != self._thread
+
+
+@contextmanager
+def opaque_pointers() -> Iterator[None]:
+    """Let this thread print IR with opaque pointers. The caller holds Numba's compiler lock.
+
+    Other threads print as before, and what this thread prints is not cached in the IR's objects.
+    """
+    import llvmlite.ir._utils as utils
+    import llvmlite.ir.types as types
+
+    thread = threading.get_ident()
+    typed, cached = types.ir_layer_typed_pointers_enabled, utils._StrCaching.__str__
+
+    def printed(self: Any) -> str:
+        text: str = self._to_string() if threading.get_ident() == thread else cached(self)
+        return text
+
+    types.ir_layer_typed_pointers_enabled = _OffHere(typed)
+    utils._StrCaching.__str__ = printed
+    try:
+        yield
+    finally:
+        types.ir_layer_typed_pointers_enabled, utils._StrCaching.__str__ = typed, cached

@@ -1,0 +1,150 @@
+"""The names of Numba-CUDA that kernbridge uses, looked up once.
+
+No other module imports them. Imported only when a kernel is wrapped or compiled, since Numba-CUDA
+takes time to import.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+from numba import cuda
+
+from kernbridge._src.base import versions
+from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.toolchain import cuda as toolchain_cuda
+
+NAMES = (
+    "numba.cuda.cache_hints.cgutils",
+    "numba.cuda.cgutils._StructProxy._getvalue",
+    "numba.cuda.cgutils.alloca_once",
+    "numba.cuda.cgutils.alloca_once_value",
+    "numba.cuda.cgutils.do_boundscheck",
+    "numba.cuda.cgutils.get_item_pointer",
+    "numba.cuda.cgutils.get_item_pointer2",
+    "numba.cuda.cgutils.get_null_value",
+    "numba.cuda.cgutils.get_or_insert_function",
+    "numba.cuda.cgutils.pack_array",
+    "numba.cuda.cgutils.unpack_tuple",
+    "numba.cuda.codegen.CUDACodeLibrary._ensure_cc",
+    "numba.cuda.codegen.CUDACodeLibrary.get_asm_str",
+    "numba.cuda.codegen.CUDACodeLibrary.get_cubin",
+    "numba.cuda.codegen.CUDACodeLibrary.get_llvm_str",
+    "numba.cuda.codegen.CUDACodeLibrary.modules",
+    "numba.cuda.core.compiler_lock.global_compiler_lock"
+    " or numba.core.compiler_lock.global_compiler_lock",
+    "numba.cuda.core.errors.NumbaDebugInfoWarning",
+    "numba.cuda.cudadrv.devicearray.DeviceNDArrayBase._default_stream",
+    "numba.cuda.cudadrv.driver.device_memset",
+    "numba.cuda.cudadrv.driver.device_to_device",
+    "numba.cuda.cudadrv.nvrtc.get_arch_option",
+    "numba.cuda.cudadrv.nvvm.NVVM",
+    "numba.cuda.cudadrv.nvvm._datalayout",
+    "numba.cuda.cudaimpl._generic_array",
+    "numba.cuda.cudaimpl.cgutils",
+    "numba.cuda.dispatcher.CUDADispatcher.__getitem__",
+    "numba.cuda.dispatcher.CUDADispatcher.configure",
+    "numba.cuda.dispatcher.CUDADispatcher.forall",
+    "numba.cuda.dispatcher.CUDADispatcher.get_call_template",
+    "numba.cuda.dispatcher._Kernel",
+    "numba.cuda.dispatcher._LaunchConfiguration",
+    "numba.cuda.dispatcher.cuda_target.target_context.cached_internal_func",
+    "numba.cuda.dispatcher.get_current_device",
+    "numba.cuda.extending.intrinsic",
+    "numba.cuda.lowering.CUDALower.lower_inst",
+    "numba.cuda.np.arrayobj.basic_indexing",
+    "numba.cuda.np.arrayobj.load_item",
+    "numba.cuda.np.arrayobj.make_array_flat_cls",
+    "numba.cuda.np.arrayobj.store_item",
+    "numba.cuda.np.numpy_support.from_dtype",
+    "numba.cuda.dispatcher.types.Omitted",
+    "numba.cuda.target.CUDATargetContext.enable_boundscheck",
+)
+OF_DISPATCHERS = ("overloads", "py_func", "targetoptions")
+OF_KERNELS = ("_codelibrary._entry_name", "_codelibrary._llvm_strs")
+
+
+def check() -> None:
+    """Raise UnknownVersionError if names are missing.
+
+    Raises
+    ------
+    KernelToolchainError
+        If Numba-CUDA cannot be imported, for a reason whose remedy is known.
+    """
+    try:
+        versions.look_up("Numba-CUDA", NAMES)
+    except (AttributeError, ImportError) as e:
+        remedy = toolchain_cuda.explain(e)
+        if not remedy:
+            raise
+        raise KernelToolchainError(remedy) from e
+
+
+def check_dispatcher(kernel: Any) -> None:
+    """Raise UnknownVersionError if a dispatcher lacks attributes."""
+    versions.look_up_attributes("Numba-CUDA", kernel, OF_DISPATCHERS)
+
+
+def check_kernel(compiled: Any) -> None:
+    """Raise UnknownVersionError if a compiled kernel lacks attributes."""
+    versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)
+
+
+if importlib.util.find_spec("numba_cuda") is None:
+    raise ImportError(
+        "kernels of numba.cuda need the package numba-cuda, which is not installed: pip install "
+        "'kernbridge[cuda13]' (or [cuda12])"
+    )
+if "numba_cuda" not in (cuda.__file__ or ""):
+    raise ImportError(
+        f"numba.cuda is {cuda.__file__}, expected the one of the package numba-cuda, which is "
+        "installed, but whose _numba_cuda_redirector.pth Python did not read when it started; "
+        "install numba-cuda into the environment's own site-packages"
+    )
+check()
+versions.warn_of_untested("Numba-CUDA")
+
+from numba.cuda import (  # noqa: E402
+    cache_hints,
+    cgutils,
+    codegen,
+    cudaimpl,
+    dispatcher,
+    lowering,
+    target,
+)
+from numba.cuda.core.errors import NumbaDebugInfoWarning  # noqa: E402
+from numba.cuda.cudadrv import driver, nvrtc, nvvm  # noqa: E402
+from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase  # noqa: E402
+from numba.cuda.extending import intrinsic  # noqa: E402
+from numba.cuda.np import arrayobj, numpy_support  # noqa: E402
+
+try:
+    from numba.cuda.core.compiler_lock import global_compiler_lock
+except ImportError:
+    from numba.core.compiler_lock import global_compiler_lock
+
+Omitted = dispatcher.types.Omitted
+
+__all__ = [  # and what is defined here
+    "DeviceNDArrayBase",
+    "NumbaDebugInfoWarning",
+    "Omitted",
+    "arrayobj",
+    "cache_hints",
+    "cgutils",
+    "codegen",
+    "cuda",
+    "cudaimpl",
+    "dispatcher",
+    "driver",
+    "global_compiler_lock",
+    "intrinsic",
+    "lowering",
+    "numpy_support",
+    "nvrtc",
+    "nvvm",
+    "target",
+]

@@ -1,0 +1,167 @@
+"""Which of a kernel's parameters are inputs, scalars and outputs."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernbridge._src.base.errors import KernbridgeWarning
+
+_VARIADIC = inspect.Parameter.VAR_POSITIONAL
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The parameters of one call: for each, by name, the buffer that it stands for.
+
+    Buffers are counted inputs first, then scalars sorted by name, then outputs. `positional` are
+    passed in order; `named` follow a parameter that was left to its default.
+    """
+
+    positional: tuple[int, ...]
+    named: tuple[tuple[str, int], ...]
+    names: tuple[str, ...]  # of the parameter of each buffer
+
+
+class KernelParameters:
+    """The signature of a kernel's Python function."""
+
+    def __init__(self, label: str, function: Callable[..., Any]) -> None:
+        self.label = label
+        parameters = list(inspect.signature(function).parameters.values())
+        self.variadic = next((p.name for p in parameters if p.kind is _VARIADIC), None)
+        self.names = tuple(p.name for p in parameters if p.kind is not _VARIADIC)
+        self._rebound = _rebound(function)
+        self._file = getattr(getattr(function, "__code__", None), "co_filename", "")
+        self._optional = frozenset(p.name for p in parameters if p.default is not p.empty)
+
+    def __str__(self) -> str:
+        star = (f"*{self.variadic}",) if self.variadic else ()
+        return f"({', '.join(self.names + star)})"
+
+    def check_outputs(self, n_outputs: int, n_appended: int = 0) -> None:
+        """What can be said before inputs are known; `n_appended` parameters follow the outputs."""
+        last = len(self.names) - n_appended
+        self.warn_of_rebound(self.names[max(last - n_outputs, 0) : last])
+        n_outputs += n_appended
+        if not self.variadic and n_outputs > len(self.names):
+            raise TypeError(
+                f"{self.label}: `outs` has {n_outputs} outputs, and the kernel {self} takes "
+                f"{len(self.names)} parameters; it takes the inputs and then one array per output"
+            )
+
+    def assign(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Assignment:
+        """Give inputs and then outputs to the parameters that no scalar names.
+
+        Raises
+        ------
+        TypeError
+            If a scalar names no parameter, or the numbers do not fit.
+        """
+        for name in scalars:
+            if name not in self.names:
+                raise TypeError(
+                    f"{self.label}: the kernel {self} has no parameter {name!r}, "
+                    "which the call names as a keyword"
+                )
+        free = [name for name in self.names if name not in scalars]
+        n_arrays = n_inputs + n_outputs
+        self._check_count(free, n_inputs, n_outputs)
+
+        n_scalars = len(scalars)
+        buffers = [*range(n_inputs), *range(n_inputs + n_scalars, n_arrays + n_scalars)]
+        buffer_of = dict(zip(free, buffers, strict=False))
+        buffer_of.update({name: n_inputs + i for i, name in enumerate(scalars)})
+        names = {buffer: name for name, buffer in buffer_of.items()}
+        for i, buffer in enumerate(buffers[len(free) :]):
+            names[buffer] = f"{self.variadic}[{i}]"
+
+        given = [buffer_of.get(name) for name in self.names]
+        cut = given.index(None) if None in given else len(given)
+        positional = [b for b in given[:cut] if b is not None]
+        named = [
+            (n, b) for n, b in zip(self.names[cut:], given[cut:], strict=True) if b is not None
+        ]
+        return Assignment(
+            positional=(*positional, *buffers[len(free) :]),
+            named=tuple(named),
+            names=tuple(names[b] for b in range(n_arrays + n_scalars)),
+        )
+
+    def warn_of_rebound(self, outputs: Sequence[str]) -> None:
+        """Warn, once, of outputs whose name is assigned to before the array is ever used."""
+        for name in outputs:
+            if name in self._rebound:
+                warnings.warn(
+                    f"{self.label}: {self._file}:{self._rebound.pop(name)} assigns to the name of "
+                    f"the output {name!r}, which does not write into the array: the output stays "
+                    f"unwritten. Write {name}[...] = ...",
+                    KernbridgeWarning,
+                    stacklevel=2,
+                )
+
+    def _check_count(self, free: list[str], n_inputs: int, n_outputs: int) -> None:
+        n_arrays = n_inputs + n_outputs
+        missing = [name for name in free[n_arrays:] if name not in self._optional]
+        if not missing and (n_arrays <= len(free) or self.variadic):
+            return
+        left = f"; {', '.join(missing)} would get nothing" if missing else ""
+        raise TypeError(
+            f"{self.label}: the call has {n_inputs} inputs and {n_outputs} outputs, {n_arrays} "
+            f"arrays, and the kernel {self} has {len(free)} parameters for them{left}. A kernel "
+            "takes the inputs and then one array per output; a call passes scalars by keyword, by "
+            "the name of their parameter"
+        )
+
+
+class NamedOutputs:
+    """A front end whose kernel is a Python function, after whose parameters outputs are named."""
+
+    parameters: KernelParameters
+    n_appended = 0  # parameters that come behind the outputs
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Of the kernel."""
+        return self.parameters.names
+
+    def output_names(
+        self, n_inputs: int, scalars: Sequence[str], n_outputs: int
+    ) -> tuple[str, ...]:
+        """The parameters that the outputs of such a call fill."""
+        assignment = self.parameters.assign(n_inputs, scalars, n_outputs + self.n_appended)
+        first = n_inputs + len(scalars)
+        names = assignment.names[first : first + n_outputs]
+        self.parameters.warn_of_rebound(names)
+        return names
+
+
+_ACCESS = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|DEREF|CLOSURE)")
+
+
+def _rebound(function: Callable[..., Any]) -> dict[str, int]:
+    """Parameters that are assigned to before they are used, and the line where."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {}
+    left = set(inspect.signature(function).parameters)
+    found = {}
+    line = code.co_firstlineno
+    for instruction in dis.get_instructions(code):
+        position = instruction.positions
+        line = (position.lineno if position else None) or line
+        names = instruction.argval
+        accesses = _ACCESS.findall(instruction.opname)
+        for access, name in zip(
+            accesses, names if isinstance(names, tuple) else (names,), strict=False
+        ):
+            if name in left:
+                left.discard(name)
+                if access == "STORE":
+                    found[name] = line
+    return found

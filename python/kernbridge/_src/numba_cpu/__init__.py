@@ -1,0 +1,1 @@
+"""Numba kernels on CPUs: the front end of `numba_kernel`."""

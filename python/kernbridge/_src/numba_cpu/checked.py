@@ -1,0 +1,242 @@
+"""Compiling Numba kernels so that every index is checked, and an error names array and line.
+
+Nothing of it remains: functions that are compiled so, the kernel's callees among them, are kept
+apart from those that run unchecked, and are not written to Numba's cache on disk.
+
+Imported only when a kernel is compiled, since it imports Numba.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kernbridge._src.numba_common.numba_inside import (
+    NullCache,
+    cgutils,
+    config,
+    dispatcher,
+    global_compiler_lock,
+    lowering,
+    numba,
+    types,
+)
+from kernbridge._src.numba_common.numba_inside import ir as numba_ir
+from kernbridge._src.numba_cpu.errors import OutOfBounds
+from kernbridge._src.numba_cpu.lines import lowerings, noting_lines
+
+_NUMBA = str(Path(numba.__file__).parent)
+_READS = ("getitem", "static_getitem", "typed_getitem")
+_INTP = cgutils.intp_t
+_overloads: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+@contextmanager
+def compiling_checked(kernel: Any) -> Iterator[None]:
+    """Let Numba check the indices of this kernel and of what it calls. Holds Numba's lock."""
+    with global_compiler_lock, noting_lines(), _checking(kernel):
+        yield
+
+
+@contextmanager
+def _checking(kernel: Any) -> Iterator[None]:
+    lower_inst, check = lowering.Lower.lower_inst, cgutils.do_boundscheck
+    template_of = dispatcher.Dispatcher.get_call_template
+    add_overload, wanted = dispatcher.Dispatcher.add_overload, config.BOUNDSCHECK
+    apart: dict[Any, _Unchecked] = {}
+
+    def set_apart(function: Any) -> None:
+        if function not in apart and not function.py_func.__code__.co_filename.startswith(_NUMBA):
+            apart[function] = _Unchecked(function)
+
+    def template_apart(self: Any, args: Any, kws: Any) -> Any:
+        set_apart(self)
+        return template_of(self, args, kws)
+
+    def add_apart(self: Any, compiled: Any) -> None:
+        if self in apart:
+            self.overloads[tuple(compiled.signature.args)] = compiled
+        else:
+            add_overload(self, compiled)
+
+    lowering.Lower.lower_inst, cgutils.do_boundscheck = _remember_statement, _check_index
+    dispatcher.Dispatcher.get_call_template = template_apart
+    dispatcher.Dispatcher.add_overload = add_apart
+    config.BOUNDSCHECK = None
+    try:
+        set_apart(kernel)
+        yield
+    finally:
+        for unchecked in apart.values():
+            unchecked.restore()
+        lowering.Lower.lower_inst, cgutils.do_boundscheck = lower_inst, check
+        dispatcher.Dispatcher.get_call_template = template_of
+        dispatcher.Dispatcher.add_overload = add_overload
+        config.BOUNDSCHECK = wanted
+
+
+class _Unchecked:
+    """What a function has outside the checked mode; made, it is replaced."""
+
+    def __init__(self, function: Any) -> None:
+        front = function._compiler
+        self._function = function
+        self._kept = {name: getattr(function, name) for name in ("overloads", "_cache")}
+        self._kept_by_compiler = {
+            name: getattr(front, name) for name in ("targetoptions", "_failed_cache")
+        }
+        declared = (
+            [] if function._can_compile else [o.signature for o in function.overloads.values()]
+        )
+        function.overloads = _overloads.setdefault(function, {})
+        function._cache = NullCache()
+        front.targetoptions = {**front.targetoptions, "boundscheck": True}
+        front._failed_cache = {}
+        if declared:
+            self._compile(declared)
+
+    def _compile(self, declared: list[Any]) -> None:
+        """Compile what the function was declared for, and nothing else."""
+        self._function._can_compile = True
+        try:
+            for signature in declared:
+                self._function.compile(signature)
+        finally:
+            self._function._can_compile = False
+
+    def restore(self) -> None:
+        for name, value in self._kept.items():
+            setattr(self._function, name, value)
+        for name, value in self._kept_by_compiler.items():
+            setattr(self._function._compiler, name, value)
+
+
+_numba_lower_inst = lowering.Lower.lower_inst
+
+
+def _remember_statement(self: Any, statement: Any) -> None:
+    self.kernbridge_statement = statement
+    access = _Access.of(self.builder)
+    if access is not None and access.is_flat:  # which Numba does not check
+        size = _INTP(1)
+        for extent in access.shape(self.context, self.builder):
+            size = self.builder.mul(size, extent)
+        index = access.index(self.context, self.builder, 0, None)
+        if index is not None:
+            _check(self.context, self.builder, index, size, 0, access)
+    _numba_lower_inst(self, statement)
+
+
+def _check_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
+    """In place of Numba's check: raise with the name of the array, its shape and the index."""
+    _check(context, builder, index, extent, axis, _Access.of(builder))
+
+
+def _check(
+    context: Any, builder: Any, index: Any, extent: Any, axis: Any, access: _Access | None
+) -> None:
+    outside = builder.or_(
+        builder.icmp_signed(">=", index, extent),
+        builder.icmp_signed("<", index, index.type(0)),
+    )
+    with cgutils.if_unlikely(builder, outside):
+        axis = axis if isinstance(axis, int) else 0
+        shape = [extent] if access is None else access.shape(context, builder)
+        given = index if access is None else access.index(context, builder, axis, index)
+        name = "" if access is None else access.name
+        values = [builder.sext(v, _INTP) if v.type != _INTP else v for v in (given, *shape)]
+        context.call_conv.return_dynamic_user_exc(
+            builder,
+            OutOfBounds,
+            (name, axis if access else -1, *values),
+            [None, None, *[types.intp] * len(values)],
+        )
+
+
+class _Access:
+    """An indexing expression of the user's that is being lowered."""
+
+    def __init__(self, lowerer: Any, array: Any, index: Any) -> None:
+        self._lowerer = lowerer
+        self._array = array
+        self._index = index  # a variable, or what Numba knows as a constant
+
+    @staticmethod
+    def of(builder: Any) -> _Access | None:
+        """What the builder's instructions belong to; None if that is no indexing of an array."""
+        lowerer = lowerings[-1] if lowerings else None
+        if lowerer is None or lowerer.builder.function is not builder.function:
+            return None
+        statement = getattr(lowerer, "kernbridge_statement", None)
+        value = getattr(statement, "value", None)
+        if isinstance(statement, (numba_ir.SetItem, numba_ir.StaticSetItem)):
+            array, index = statement.target, statement.index
+        elif isinstance(value, numba_ir.Expr) and value.op in _READS:
+            array, index = value.value, value.index
+        else:
+            return None
+        if not isinstance(lowerer.typeof(array.name), (types.Array, types.NumpyFlatType)):
+            return None
+        return _Access(lowerer, array, index)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it goes through `x.flat`."""
+        return isinstance(self._lowerer.typeof(self._array.name), types.NumpyFlatType)
+
+    @property
+    def name(self) -> str:
+        """Of the array, as the user wrote it, as far as that is a name."""
+        variable = self._array
+        for _ in range(8):  # x.field.field, at most
+            if not variable.is_temp:
+                return self._as_written(str(variable.unversioned_name))
+            try:
+                made = self._lowerer.func_ir.get_definition(variable)
+            except KeyError:
+                return ""
+            if isinstance(made, numba_ir.Expr) and made.op == "getattr" and made.attr == "flat":
+                variable = made.value
+            elif isinstance(made, numba_ir.Var):
+                variable = made
+            elif isinstance(made, (numba_ir.Global, numba_ir.FreeVar, numba_ir.Arg)):
+                return str(made.name)
+            else:
+                return ""
+        return ""
+
+    def _as_written(self, name: str) -> str:
+        """Without what Numba puts before the names of a function that it inlines."""
+        code = self._lowerer.func_ir.func_id.code
+        return name if name in code.co_varnames else re.sub(r"^\w+_v\d+_", "", name)
+
+    def shape(self, context: Any, builder: Any) -> list[Any]:
+        """Extents of the array."""
+        kind = self._lowerer.typeof(self._array.name)
+        value = self._lowerer.loadvar(self._array.name)
+        if self.is_flat:
+            value = context.make_helper(builder, kind, value=value).array
+            kind = kind.array_type
+        array = context.make_array(kind)(context, builder, value)
+        return list(cgutils.unpack_tuple(builder, array.shape, kind.ndim))
+
+    def index(self, context: Any, builder: Any, axis: int, wrapped: Any) -> Any:
+        """The index along an axis as the user gave it: `wrapped` if that cannot be found."""
+        given = self._index
+        if not isinstance(given, numba_ir.Var):
+            each = given if isinstance(given, tuple) else (given,)
+            constant = each[axis] if axis < len(each) else None
+            return _INTP(constant) if isinstance(constant, int) else wrapped
+        kind = self._lowerer.typeof(given.name)
+        value = self._lowerer.loadvar(given.name)
+        if isinstance(kind, types.BaseTuple):
+            if not all(isinstance(k, types.Integer) for k in kind) or axis >= len(kind):
+                return wrapped
+            kind, value = kind[axis], builder.extract_value(value, axis)
+        if not isinstance(kind, types.Integer):
+            return wrapped
+        return context.cast(builder, value, kind, types.intp)

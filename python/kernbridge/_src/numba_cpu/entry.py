@@ -1,0 +1,285 @@
+"""A native entry for a Numba kernel, built as LLVM IR: one function of C type
+
+    int32 entry(void **result, void **exception, void *const *inputs, void *const *outputs)
+
+that reads addresses and extents from XLA's buffers (src/abi/kb_numba.h) and calls the kernel with
+Numba's own convention. It is compiled in one library with the kernel, in place of the wrappers that
+Numba makes for Python and for C, so that the optimiser sees both at once: a first call costs less
+than Numba's own. Imported only when a kernel is compiled, since it imports Numba.
+"""
+
+from __future__ import annotations
+
+import dis
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernbridge._src.numba_common.defaults import exact_defaults
+from kernbridge._src.numba_common.llvmlite_inside import binding, ir
+from kernbridge._src.numba_common.numba_inside import (
+    cgutils,
+    compiler,
+    errors,
+    global_compiler_lock,
+    numba,
+    types,
+)
+from kernbridge._src.numba_cpu.lines import noting_lines
+from kernbridge._src.numba_cpu.parallel import loops, reporting_exceptions, set_environments
+
+_INT64 = ir.IntType(64)
+_INT32 = ir.IntType(32)
+_POINTER = ir.IntType(8).as_pointer()
+# kb_xla_buffer: size, extensions, dtype, data, rank, dims
+_BUFFER = ir.LiteralStructType((_INT64, _POINTER, _INT32, _POINTER, _INT64, _INT64.as_pointer()))
+_DATA, _DIMS = 3, 5
+_serial = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What one kernel parameter is filled from: an input or output of the call, by its index."""
+
+    is_output: bool
+    index: int
+    type: Any  # of Numba: a C-ordered types.Array, or a scalar type
+    zeroed: bool = (
+        False  # an output that is filled with zeros first, unless it is an input's memory
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """A kernel typed and lowered for certain argument types."""
+
+    kernel: Any  # the dispatcher
+    arguments: tuple[Any, ...]  # types as compiled, in the order of the kernel's parameters
+    compiled: Any  # Numba's compile result
+    finished: bool  # whether machine code exists, or the library is still open for the entry
+    loops: tuple[Any, ...] = ()  # compile results of its parallel loops
+
+    @property
+    def result(self) -> Any:
+        """The return type."""
+        return self.compiled.signature.return_type
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A native entry; `keep` owns its machine code and the kernel's."""
+
+    address: int
+    parallel: bool  # whether it enters Numba's thread pool
+    keep: tuple[Any, ...]
+
+
+@global_compiler_lock
+@noting_lines()
+@exact_defaults(types.Omitted)
+@reporting_exceptions()
+def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
+    """Type and lower the kernel for these argument types, or for a signature that it declares.
+
+    Raises
+    ------
+    numba.core.errors.NumbaError
+        If it cannot be compiled for them, or no declared signature takes them.
+    """
+    loops.clear()
+    apart = _compiles_apart(kernel)
+    if apart and kernel._can_compile:
+        _, folded = kernel._compiler.fold_argument_types(tuple(positional), dict(named))
+        arguments = tuple(folded)
+    else:
+        signature = types.Dispatcher(kernel).get_call_type(
+            kernel.typingctx, tuple(positional), dict(named)
+        )
+        if signature is None:
+            raise errors.TypingError(f"no declared signature of the kernel takes {positional}")
+        arguments = signature.args
+    compiled = _lower(kernel, arguments) if apart else kernel.overloads[arguments]
+    return Overload(kernel, arguments, compiled, finished=not apart, loops=tuple(loops))
+
+
+def _compiles_apart(kernel: Any) -> bool:
+    """Whether kernel and entry can share a library. Not so for `with` blocks, which Numba lifts out
+    to functions of their own. What Numba has in its cache on disk is compiled anew: it has no types
+    that show which inputs it writes to."""
+    with_blocks = {"BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"}
+    return not any(i.opname in with_blocks for i in dis.get_instructions(kernel.py_func))
+
+
+def _lower(kernel: Any, arguments: Sequence[Any]) -> Any:
+    """What the dispatcher itself does to compile, without its wrappers and up to machine code."""
+    front = kernel._compiler
+    flags = compiler.Flags()
+    front.targetdescr.options.parse_as_flags(flags, front.targetoptions)
+    flags.no_cpython_wrapper = True
+    flags.no_cfunc_wrapper = True
+    flags.no_compile = True
+    return compiler.compile_extra(
+        kernel.typingctx,
+        kernel.targetctx,
+        kernel.py_func,
+        args=tuple(arguments),
+        return_type=None,
+        flags=flags,
+        locals=front.locals,
+        pipeline_class=front.pipeline_class,
+    )
+
+
+def compile_anew(kernel: Any, arguments: Sequence[Any]) -> Any:
+    """The typed code of a function whose machine code Numba found in its cache on disk."""
+    return _lower(kernel, arguments)
+
+
+@global_compiler_lock
+def build_entry(overload: Overload, parameters: Sequence[Parameter | None]) -> Entry:
+    """Generate the entry. `parameters` follow the kernel's own; None stands for a default value."""
+    compiled, context = overload.compiled, overload.kernel.targetctx
+    name = f"kb_entry_{next(_serial)}"
+    library = compiled.library
+    if overload.finished:
+        library = context.codegen().create_library(name)
+    module = library.create_ir_module(name)
+    kernel_type = context.call_conv.get_function_type(overload.result, overload.arguments)
+    result, exception, *argument_types = kernel_type.args
+    lists = [_BUFFER.as_pointer().as_pointer()] * 2
+    entry_type = ir.FunctionType(_INT32, [result, exception, *lists])
+    entry = ir.Function(module, entry_type, name)
+    builder = ir.IRBuilder(entry.append_basic_block())
+
+    arguments = list(_arguments(context, builder, entry.args[2:], overload, parameters))
+    got, expected = [a.type for a in arguments], list(argument_types)
+    if got != expected:
+        raise AssertionError(f"Numba passes {expected}, the entry was built for {got}")
+    _zero_outputs(context, builder, entry.args[2:], parameters)
+    symbol = compiled.fndesc.llvm_func_name
+    if overload.finished:
+        address = compiled.library.get_pointer_to_function(symbol)
+        kernel = builder.inttoptr(_INT64(address), kernel_type.as_pointer())
+    else:
+        kernel = ir.Function(module, kernel_type, symbol)
+    builder.ret(builder.call(kernel, [entry.args[0], entry.args[1], *arguments]))
+
+    library.add_ir_module(module)
+    library.finalize()
+    if not overload.finished:
+        library.codegen.set_env(context.get_env_name(compiled.fndesc), compiled.environment)
+    set_environments(library.codegen, overload.loops, context)
+    return Entry(
+        address=library.get_pointer_to_function(name),
+        parallel="numba_parallel_for" in compiled.library.get_llvm_str(),
+        keep=(library, compiled, overload.loops),
+    )
+
+
+def _arguments(
+    context: Any, builder: Any, buffers: Any, overload: Overload, parameters: Sequence[Any]
+) -> Iterator[Any]:
+    """The kernel's arguments as Numba flattens them; a default value takes none."""
+    flat = iter(parameters)
+    for compiled_type in overload.arguments:
+        is_tuple = isinstance(compiled_type, types.BaseTuple)  # of the kernel's *args
+        for member in compiled_type if is_tuple else (compiled_type,):
+            parameter = next(flat)
+            if parameter is None:
+                continue
+            if isinstance(parameter.type, types.Array):
+                yield from _array(context, builder, buffers, parameter)
+            else:
+                yield from _scalar(context, builder, buffers, parameter, member)
+
+
+def _field(builder: Any, buffers: Any, parameter: Parameter, field: int) -> Any:
+    inputs_or_outputs = buffers[parameter.is_output]
+    buffer = builder.load(builder.gep(inputs_or_outputs, [_INT32(parameter.index)]))
+    return builder.load(builder.gep(buffer, [_INT32(0), _INT32(field)]))
+
+
+def _address(builder: Any, buffers: Any, parameter: Parameter, item: Any) -> Any:
+    """Where the data is; never NULL, which XLA may give for an array without elements."""
+    data = _field(builder, buffers, parameter, _DATA)
+    nowhere = builder.inttoptr(_INT64(64), _POINTER)
+    is_null = builder.icmp_unsigned("==", data, _POINTER(None))
+    return builder.bitcast(builder.select(is_null, nowhere, data), item.as_pointer())
+
+
+def _extents(builder: Any, buffers: Any, parameter: Parameter) -> list[Any]:
+    if parameter.type.ndim == 0:
+        return []
+    dims = _field(builder, buffers, parameter, _DIMS)
+    return [builder.load(builder.gep(dims, [_INT64(d)])) for d in range(parameter.type.ndim)]
+
+
+def _array(context: Any, builder: Any, buffers: Any, parameter: Parameter) -> Iterator[Any]:
+    """meminfo, parent, number of items, item size, data, extents, strides in bytes."""
+    array = parameter.type
+    item = context.get_data_type(array.dtype)
+    null = _POINTER(None)
+    size = _INT64(context.get_abi_sizeof(item))
+    extents = _extents(builder, buffers, parameter)
+    strides, inside = [], size
+    n_items: Any = _INT64(1)
+    for extent in reversed(extents):
+        strides.append(inside)
+        inside = builder.mul(inside, extent, flags=("nsw",))
+        n_items = builder.mul(n_items, extent, flags=("nsw",))
+    data = _address(builder, buffers, parameter, item)
+    yield from (null, null, n_items, size, data, *extents, *reversed(strides))
+
+
+def _zero_outputs(
+    context: Any, builder: Any, buffers: Any, parameters: Sequence[Parameter | None]
+) -> None:
+    arrays = [p for p in parameters if p is not None and isinstance(p.type, types.Array)]
+    aliased = [p for p in arrays if not p.is_output and p.type.mutable]
+    shared = [_field(builder, buffers, p, _DATA) for p in aliased]
+    for parameter in arrays:
+        if not (parameter.is_output and parameter.zeroed):
+            continue
+        data = _field(builder, buffers, parameter, _DATA)
+        size = _INT64(context.get_abi_sizeof(context.get_data_type(parameter.type.dtype)))
+        for extent in _extents(builder, buffers, parameter):
+            size = builder.mul(size, extent)
+        for other in shared:
+            size = builder.select(builder.icmp_unsigned("==", data, other), _INT64(0), size)
+        cgutils.memset(builder, data, size, 0)
+
+
+def _scalar(
+    context: Any, builder: Any, buffers: Any, parameter: Parameter, compiled_type: Any
+) -> Iterator[Any]:
+    """The value behind the address, converted to the type that the kernel was compiled for."""
+    given = context.data_model_manager[parameter.type]
+    pointer = _address(builder, buffers, parameter, given.get_data_type())
+    value = given.load_from_data_pointer(builder, pointer)
+    value = context.cast(builder, value, parameter.type, compiled_type)
+    yield from _flatten(context.data_model_manager[compiled_type].as_argument(builder, value))
+
+
+def _flatten(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for member in value:
+            yield from _flatten(member)
+    else:
+        yield value
+
+
+def num_threads() -> int:
+    """Threads that Numba would use for a parallel kernel on this thread."""
+    return numba.get_num_threads()
+
+
+def pool_functions() -> tuple[int, int, bool]:
+    """Addresses of Numba's get_num_threads and set_num_threads, and whether the threading layer
+    takes one caller at a time. Starts the layer."""
+    numba.get_num_threads()  # starts it
+    return (
+        binding.address_of_symbol("get_num_threads") or 0,
+        binding.address_of_symbol("set_num_threads") or 0,
+        numba.threading_layer() == "workqueue",
+    )

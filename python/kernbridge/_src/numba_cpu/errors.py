@@ -1,0 +1,78 @@
+"""Puts exceptions of Numba kernels into words: type, message, file and line.
+
+The core calls `describe` when a kernel failed, on the thread where it ran, with the GIL taken.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from kernbridge import _core
+from kernbridge._src.numba_cpu import places
+
+
+class OutOfBounds(IndexError):
+    """An index out of bounds that the checked mode found."""
+
+    def __init__(self, array: str, axis: int, index: int, *shape: int) -> None:
+        super().__init__(array, axis, index, *shape)
+        self.array, self.axis, self.index, self.shape = array, axis, index, shape
+
+    def __str__(self) -> str:
+        if self.axis < 0:
+            return f"index {self.index} is out of bounds for {self.shape[0]} elements"
+        named = f"array {self.array!r}" if self.array else "an array"
+        return (
+            f"index {self.index} is out of bounds for axis {self.axis} of {named}, whose shape is "
+            f"{self.shape}"
+        )
+
+
+def describe(
+    source: str,
+    exception: BaseException | None,
+    address: int,
+    pickle: bytes | None,
+    digest: bytes | None,
+    arguments: tuple[Any, ...] | None,
+    status: int,
+) -> str:
+    """The text of one exception.
+
+    Either `exception` is a Python exception (from an object-mode block), or `pickle` is Numba's
+    record at `address`, whose `arguments` were computed at run time if they are not None. `source`
+    is where the kernel is defined, for an exception that has no place of its own. `status` is what
+    the kernel returned: the number of a line, where it was compiled so (see `_numba_lines`).
+    """
+    if exception is not None:
+        return f"{type(exception).__name__}: {exception} (in the kernel at {source})"
+    from kernbridge._src.numba_common.numba_inside import serialize
+
+    if arguments is not None:
+        kind, args, place = serialize.runtime_build_excinfo_struct(pickle, arguments)
+    else:
+        kind, args, place = serialize._numba_unpickle(address, pickle, digest)
+    return _words(kind, args, places.place_of(status) or place, source)
+
+
+def _words(kind: Any, args: Any, place: Any, source: str) -> str:
+    name = kind.__name__ if isinstance(kind, type) else str(kind)
+    name = IndexError.__name__ if kind is OutOfBounds else name
+    try:
+        message = str(kind(*(args or ())))
+    except Exception:  # the exception's own constructor; its arguments still say something
+        message = ", ".join(map(str, args or ()))
+    text = f"{name}: {message}" if message else name
+    if place is None:
+        return f"{text} (in the kernel at {source})"
+    function, file, line = place
+    return f"{text} ({f'in {function} ' if function else ''}at {file}:{line})"
+
+
+@functools.cache
+def install() -> None:
+    """Give the decoder to the core; once, when the first kernel is compiled."""
+    from kernbridge._src.numba_common.numba_inside import runtime
+
+    _core.set_decoder(describe, runtime.c_helpers["Free"])

@@ -1,0 +1,269 @@
+"""Numba kernels on the CPU: `numba_kernel` and its front end."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kernbridge._src.base import debug
+from kernbridge._src.base.kept import Kept, kept_with
+from kernbridge._src.gpu.inspection import Inspection, inspect_host
+from kernbridge._src.numba_common.parameters import NamedOutputs
+from kernbridge._src.numba_cpu import origin as numba_cpu_origin
+from kernbridge._src.numba_cpu.compile import Compiler, Options, Signature, native_call
+from kernbridge._src.operation.operation import Operation, spec_key
+from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
+
+NATIVE_DTYPES = frozenset(
+    ["bool", "float32", "float64", "complex64", "complex128"]
+    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+)
+HALF_DTYPES = frozenset(("bfloat16", "float16"))
+OPERATIONS_KEPT = 64  # specifications remembered for one kernel
+
+
+def numba_kernel(
+    kernel: Any,
+    outs: Any,
+    *,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    has_side_effect: bool = False,
+    half_as_bits: bool = False,
+    zero_outputs: bool = False,
+    check: bool = False,
+    jvp: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
+) -> Operation:
+    """Make a JAX operation of a Numba CPU kernel.
+
+    The kernel works on XLA's buffers in place: it is called with one C-ordered array per input,
+    then one per output, and writes its results into the latter. It runs without Python and
+    without the GIL. Nothing is compiled before the operation is first lowered; then once for each
+    combination of dtypes and ranks, whatever the shapes.
+
+    Parameters
+    ----------
+    kernel : numba.njit dispatcher
+        Takes the inputs in order, then the outputs; returns nothing. Must write every element of
+        its outputs, unless `zero_outputs` is set. Inputs are read-only to it, unless they are
+        aliased: a kernel that writes to one anyway gets a copy of it, and a warning says so once.
+    outs : pytree of jax.ShapeDtypeStruct, or a function
+        Shape and dtype of each output; the operation returns the same pytree of arrays. A function
+        is called at trace time with one ShapeDtypeStruct per input, and one by name per keyword
+        scalar, and returns that pytree, so that one operation serves every shape. Keys of a dict
+        that are the names of the kernel's output parameters are matched by name; everything else
+        is matched by order, and a dict that JAX would reorder is refused.
+    vmap_method : str, optional
+        How `jax.vmap` treats the call. By default the kernel is called once per slice, in a loop
+        in C, and always sees its declared ranks, however deeply vmaps are nested. "sequential" and
+        "sequential_unrolled" mean the same. "expand_dims", "broadcast_all" and
+        "legacy_vectorized" add the batch to the kernel's arrays as a leading axis, as
+        `jax.ffi.ffi_call` does.
+    input_output_aliases : dict of int to int, optional
+        From the index of an input to that of an output of the same shape and dtype, counted in the
+        order of the kernel's parameters: both are then the same memory, and the input may be
+        written. Donate the input (`jax.jit(...,
+        donate_argnums=...)`) to save the copy of it.
+    has_side_effect : bool, optional
+        Run the kernel even if nothing reads its outputs. Without it JAX takes the operation as
+        pure: it may run it twice, or not at all. Implied by `outs` without any output.
+    half_as_bits : bool, optional
+        Hand bfloat16 and float16 arrays to the kernel as uint16 arrays of their bits, instead of
+        refusing them: Numba has neither type on CPUs.
+    zero_outputs : bool, default False
+        Fill the outputs (not the aliased ones) with zeros before the kernel runs.
+    check : bool, default False
+        Compile the kernel, and the functions that it calls, so that an index out of bounds is an
+        error which names the array, its shape and the line. Also by ``KERNBRIDGE_DEBUG=check``.
+    jvp, vjp : function, optional
+        The derivative, for forward and for reverse mode: ``jvp(inputs, outputs, tangents)`` gives
+        the tangents of the outputs, in the form of `outs`; ``vjp(inputs, outputs, cotangents)``
+        gives a tuple with the cotangent of each input. `inputs` and `tangents` are tuples, keyword
+        scalars last by name. None stands for zero, and for what has no tangent since it holds
+        integers. Either rule serves both modes where JAX can transpose it; see docs/derivatives.md.
+
+    Returns
+    -------
+    Operation
+        Called as ``op(*inputs, **scalars)``. Inputs are arrays; scalars among them arrive as 0-d
+        arrays. Keywords are scalars for the kernel's parameters of those names, which are then
+        skipped in the order of inputs and outputs; their values may change from call to call
+        without a new compile.
+
+    Raises
+    ------
+    ImportError
+        If Numba is not installed.
+    TypeError
+        If `kernel` is not a numba.njit dispatcher or returns a value; when called, if the number
+        of inputs and outputs is not the kernel's, or an argument is neither array nor scalar.
+    ValueError
+        If `vmap_method` or an alias is unknown or does not fit; when called, if Numba has no type
+        for a dtype.
+    KernelCompilationError
+        When first lowered, if Numba cannot compile the kernel for the given dtypes and ranks.
+
+    Notes
+    -----
+    An exception that the kernel raises becomes a JAX error with its type, message, file and line.
+    ``KERNBRIDGE_DEBUG=poison`` finds output elements that the kernel does not write.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, numba, kernbridge
+    >>> @numba.njit
+    ... def add(x, y, out):
+    ...     for i in range(out.size):
+    ...         out[i] = x[i] + y[i]
+    >>> op = kernbridge.numba_kernel(add, jax.ShapeDtypeStruct((3,), jnp.float32))
+    >>> op(jnp.arange(3.0), jnp.ones(3))
+    Array([1., 2., 3.], dtype=float32)
+    """
+    options = Options(bool(check) or debug.checks(), bool(zero_outputs))
+    frontend = NumbaCpu.of(kernel, half_as_bits, options)
+    spec = OperationSpec.of(
+        frontend.label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
+    )
+    return frontend.operation(spec)
+
+
+class NumbaCpu(NamedOutputs):
+    """A Numba kernel as a front end. One per dispatcher and option, kept by the dispatcher."""
+
+    platforms: tuple[str, ...] = ("cpu",)
+
+    def __init__(self, kernel: Any, half_as_bits: bool, options: Options) -> None:
+        self.name: str = kernel.py_func.__name__
+        self.label = f"numba_kernel {self.name!r}"
+        self.half_as_bits = half_as_bits
+        self.compiler = Compiler(kernel, self.label, options)
+        self.parameters = self.compiler.parameters
+        self._home = numba_cpu_origin.remember(kernel)
+        self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
+        self._seems_to_return = _seems_to_return(kernel.py_func)
+
+    @classmethod
+    def of(cls, kernel: Any, half_as_bits: bool, options: Options) -> NumbaCpu:
+        """The front end of this dispatcher; the same one for the same dispatcher and options."""
+        _check_dispatcher(kernel)
+        name = f"numba_kernel, half_as_bits={bool(half_as_bits)}, {options!r}"
+        return kept_with(kernel, name, lambda: cls(kernel, half_as_bits, options))
+
+    def operation(self, spec: OperationSpec) -> Operation:
+        """The operation of this kernel and specification; the same one while it is remembered."""
+        if isinstance(spec.outs, Outputs):
+            self.parameters.check_outputs(len(spec.outs.types))
+        key = spec_key(spec)
+        if key is None:
+            return Operation(spec, frontend=self)
+        return self._operations.find_or_make(key, lambda: Operation(spec, frontend=self))
+
+    def check(
+        self,
+        inputs: Sequence[ArrayType],
+        scalars: Mapping[str, ArrayType],
+        outs: Sequence[ArrayType],
+    ) -> None:
+        """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
+        names = sorted(scalars)
+        assignment = self.parameters.assign(len(inputs), names, len(outs))
+        kinds = ["input"] * len(inputs) + ["keyword"] * len(names) + ["output"] * len(outs)
+        arrays = (*inputs, *(scalars[name] for name in names), *outs)
+        for i, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
+            self._check_dtype(f"{kind} {assignment.names[i]!r}", array.dtype.name)
+        if self._seems_to_return:
+            signature = self._signature(inputs, [scalars[n] for n in names], names, outs, ())
+            self.compiler.check_result(signature)
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        """Compile the kernel for these operands, or find it compiled."""
+        n_inputs = len(operands) - len(call.scalars)
+        aliased = tuple(i for i, _ in call.aliases)
+        signature = self._signature(
+            operands[:n_inputs], operands[n_inputs:], call.scalars, call.outs, aliased
+        )
+        native = self.compiler.native(signature)
+        origin = numba_cpu_origin.write(
+            self._home, self.half_as_bits, self.compiler.options, signature
+        )
+        return native_call(native, origin, self.compiler.why_not_portable(signature))
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """LLVM IR and assembly."""
+        n_inputs = len(operands) - len(call.scalars)
+        aliased = tuple(i for i, _ in call.aliases)
+        signature = self._signature(
+            operands[:n_inputs], operands[n_inputs:], call.scalars, call.outs, aliased
+        )
+        return (inspect_host(self.name, self.compiler.native(signature).keep.keep[0]),)
+
+    @staticmethod
+    def _signature(
+        inputs: Sequence[ArrayType],
+        scalars: Sequence[ArrayType],
+        names: Sequence[str],
+        outs: Sequence[ArrayType],
+        aliased: tuple[int, ...],
+    ) -> Signature:
+        return Signature(
+            inputs=tuple((t.dtype.name, len(t.shape)) for t in inputs),
+            scalars=tuple((n, t.dtype.name) for n, t in zip(names, scalars, strict=True)),
+            outputs=tuple((t.dtype.name, len(t.shape)) for t in outs),
+            aliased=aliased,
+        )
+
+    def _check_dtype(self, place: str, dtype: str) -> None:
+        if dtype in NATIVE_DTYPES or (self.half_as_bits and dtype in HALF_DTYPES):
+            return
+        remedy = (
+            "pass half_as_bits=True to get the bits as uint16, or convert to float32"
+            if dtype in HALF_DTYPES
+            else "convert it before the call, or pass its bits as an integer array"
+        )
+        raise ValueError(
+            f"{self.label}: {place} is {dtype}, which Numba has no type for on CPUs; {remedy}. "
+            f"Supported: {', '.join(sorted(NATIVE_DTYPES))}"
+        )
+
+
+def _check_dispatcher(kernel: Any) -> None:
+    try:
+        import numba
+    except ImportError as e:
+        raise ImportError(
+            "numba_kernel needs Numba, which cannot be imported: pip install numba"
+        ) from e
+    from kernbridge._src.numba_common import numba_inside
+
+    if isinstance(kernel, numba_inside.CPUDispatcher):
+        numba_inside.check_dispatcher(kernel)
+        return
+    hint = "decorate it with @numba.njit"
+    if "CUDADispatcher" in type(kernel).__name__:
+        hint = "a numba.cuda.jit kernel belongs to numba_cuda_kernel"
+    elif callable(kernel) and numba.config.DISABLE_JIT:
+        hint = "NUMBA_DISABLE_JIT is set, which turns numba.njit off"
+    raise TypeError(
+        f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
+        f"numba.njit function; {hint}"
+    )
+
+
+def _seems_to_return(function: Callable[..., Any]) -> bool:
+    """Whether the bytecode has a `return` of anything but the constant None.
+
+    It may still be None, as in ``return helper(x, out)``; only Numba's type inference knows.
+    """
+    before = None
+    for instruction in dis.get_instructions(function):
+        if instruction.opname == "RETURN_CONST" and instruction.argval is not None:
+            return True
+        if instruction.opname == "RETURN_VALUE" and (
+            before is None or before.opname != "LOAD_CONST" or before.argval is not None
+        ):
+            return True
+        before = instruction
+    return False

@@ -1,0 +1,125 @@
+"""Where a fresh process finds a Numba kernel: what a program carries in place of machine code.
+
+A call carries the kernel's module and qualified name, and its signature.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+import threading
+import weakref
+from typing import Any
+
+from kernbridge import config
+from kernbridge._src.base.errors import KernelError
+from kernbridge._src.operation import origin as operation_origin
+
+ORIGIN = "numba"  # kind of an origin, see operation/origin.py
+
+_wrapped: dict[tuple[str, str], weakref.WeakSet[Any]] = {}
+_lock = threading.Lock()
+
+
+def remember(kernel: Any) -> tuple[str, str]:
+    """Note that this process wrapped the kernel; gives its module and qualified name."""
+    name = (kernel.py_func.__module__, kernel.py_func.__qualname__)
+    with _lock:
+        _wrapped.setdefault(name, weakref.WeakSet()).add(kernel)
+    return name
+
+
+def write(name: tuple[str, str], half_as_bits: bool, options: Any, signature: Any) -> str:
+    """The text that a call carries."""
+    return operation_origin.write(
+        ORIGIN,
+        module=name[0],
+        qualname=name[1],
+        half_as_bits=half_as_bits,
+        options=dataclasses.asdict(options),
+        inputs=signature.inputs,
+        scalars=signature.scalars,
+        outputs=signature.outputs,
+        aliased=signature.aliased,
+    )
+
+
+def _resolve(digest: bytes, origin: dict[str, Any]) -> None:
+    """Find, compile and register the kernel of this digest."""
+    name = (str(origin["module"]), str(origin["qualname"]))
+    options = {str(k): bool(v) for k, v in origin.get("options", {}).items()}
+    _register(digest, name, bool(origin["half_as_bits"]), options, _read_signature(origin))
+
+
+def _read_signature(origin: Any) -> Any:
+    from kernbridge._src.numba_cpu.compile import Signature
+
+    return Signature(
+        inputs=tuple((str(d), int(r)) for d, r in origin["inputs"]),
+        scalars=tuple((str(n), str(d)) for n, d in origin["scalars"]),
+        outputs=tuple((str(d), int(r)) for d, r in origin["outputs"]),
+        aliased=tuple(int(i) for i in origin["aliased"]),
+    )
+
+
+def _register(
+    digest: bytes,
+    name: tuple[str, str],
+    half_as_bits: bool,
+    options: dict[str, bool],
+    signature: Any,
+) -> None:
+    from kernbridge._src.numba_cpu.compile import Options
+    from kernbridge._src.numba_cpu.kernel import NumbaCpu
+
+    place = f"{name[0]}:{name[1]}"
+    found, failure = _candidates(name)
+    for kernel in found:
+        compiler = NumbaCpu.of(kernel, half_as_bits, Options(**options)).compiler
+        if compiler.digest(signature) == digest:
+            compiler.native(signature)
+            return
+    if found:
+        raise KernelError(
+            f"the kernel {place} in this process is not the one that the program was made with: "
+            "its code, a value that it captures, or an option of numba.njit differs; make the "
+            "program anew"
+        )
+    if name[0] not in sys.modules and not config.may_import(name[0]):
+        raise KernelError(
+            f"the program needs the kernel {place}, and the module {name[0]!r} is not imported "
+            "here. Importing a module runs its code, so a program may not name one by itself: "
+            f"import {name[0]} before the program is run; or, if you trust who made the program, "
+            f"let programs import it with kernbridge.config.allow_imports({name[0]!r}) or "
+            f"{config.ALLOW_IMPORTS}={name[0]}"
+        )
+    raise KernelError(
+        f"the program needs the kernel {place}, which is not to be found here: {failure}. A kernel "
+        "travels by name: define it at the top level of a module that this process can import, or "
+        "wrap it with numba_kernel here before the program is loaded"
+    )
+
+
+def _candidates(name: tuple[str, str]) -> tuple[list[Any], str]:
+    """Dispatchers of that name: those wrapped here, and the one in its module.
+
+    A module that is not imported yet is imported only if the user allows it, as that runs its code.
+    """
+    with _lock:
+        found = list(_wrapped.get(name, ()))
+    module, qualname = name
+    if module not in sys.modules and not config.may_import(module):
+        return found, f"{module} is not imported"
+    try:
+        value: Any = importlib.import_module(module)
+        for part in qualname.split("."):
+            value = getattr(value, part)
+    except (ImportError, AttributeError) as e:
+        return found, f"{type(e).__name__}: {e}"
+    if hasattr(value, "py_func") and value not in found:
+        found.append(value)
+    return found, f"{module}.{qualname} is a {type(value).__name__}, expected a numba.njit function"
+
+
+operation_origin.register(ORIGIN, _resolve)

@@ -1,0 +1,1 @@
+"""Numba-CUDA kernels: the front end of `numba_cuda_kernel`."""

@@ -1,0 +1,109 @@
+"""Compiling Numba-CUDA kernels for the checked mode: indices ask, lines are known.
+
+Nothing of it remains: device functions that are compiled so are kept apart from those that run
+unchecked. Imported only when a kernel is compiled.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kernbridge._src.cuda_on_cpu.checks import Argument, Checks
+from kernbridge._src.numba_common.llvmlite_inside import ir
+from kernbridge._src.numba_common.numba_cuda_inside import (
+    NumbaDebugInfoWarning,
+    cgutils,
+    cudaimpl,
+    target,
+)
+from kernbridge._src.numba_cuda.apart import compiled_apart
+from kernbridge._src.numba_cuda.entry import Parameter
+
+
+@contextmanager
+def compiling_checked() -> Iterator[None]:
+    """Let Numba-CUDA ask about indices and keep lines. Under Numba's lock."""
+    context_class = target.CUDATargetContext
+    enabled, check = context_class.enable_boundscheck, cgutils.do_boundscheck
+    make_array, item_pointer = cudaimpl._generic_array, cgutils.get_item_pointer
+    address = cgutils.get_item_pointer2  # which the former calls
+
+    def named_array(context: Any, builder: Any, *, symbol_name: str, **how: Any) -> Any:
+        name = f"{symbol_name}.{_name_of(how['dtype'])}.{'x'.join(map(str, how['shape']))}"
+        return make_array(context, builder, symbol_name=name, **how)
+
+    def checked_pointer(*args: Any, boundscheck: bool = True, **how: Any) -> Any:
+        return item_pointer(*args, boundscheck=boundscheck, **how)
+
+    def known_address(context: Any, builder: Any, *args: Any, **how: Any) -> Any:
+        return _ask_about_address(builder, address(context, builder, *args, **how))
+
+    cudaimpl._generic_array, cgutils.get_item_pointer = named_array, checked_pointer
+    cgutils.get_item_pointer2 = known_address
+    context_class.enable_boundscheck = property(lambda self: True)
+    cgutils.do_boundscheck = _ask_about_index
+    try:
+        with compiled_apart("check", lineinfo=True), warnings.catch_warnings():
+            # A renamed kernel's source is not where it says.
+            warnings.simplefilter("ignore", NumbaDebugInfoWarning)
+            yield
+    finally:
+        context_class.enable_boundscheck, cgutils.do_boundscheck = enabled, check
+        cudaimpl._generic_array, cgutils.get_item_pointer = make_array, item_pointer
+        cgutils.get_item_pointer2 = address
+
+
+def _name_of(dtype: Any) -> str:
+    """As part of a symbol."""
+    return str(dtype) if re.fullmatch(r"\w+", str(dtype)) else "records"
+
+
+def _ask_about_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
+    i64, i32 = ir.IntType(64), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [i64, i64, i32])
+    asked = cgutils.get_or_insert_function(builder.module, kind, "kb.check.index")
+    number = axis if isinstance(axis, int) else 0
+    builder.call(asked, [index, extent, ir.Constant(i32, number)])
+
+
+def _ask_about_address(builder: Any, address: Any) -> Any:
+    """The address in its place, which knows of the wrong index that made it."""
+    pointer = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(pointer, [pointer])
+    asked = cgutils.get_or_insert_function(builder.module, kind, "kb.check.pointer")
+    made = builder.call(asked, [builder.bitcast(address, pointer)])
+    return builder.bitcast(made, address.type)
+
+
+def checks_of(
+    label: str,
+    kernel: Any,
+    parameters: Sequence[Parameter],
+    opened: Sequence[int],
+    batched: bool,
+) -> Checks:
+    """What to ask about a kernel's arguments."""
+    names = list(inspect.signature(kernel.py_func).parameters)
+    arguments = []
+    word = 0
+    for i, parameter in enumerate(parameters):
+        if parameter.kind != "scalar":
+            name = parameter.keyword or (names[i] if i < len(names) else f"parameter {i}")
+            arguments.append(
+                Argument(
+                    name=f"{name!r} ({parameter.describe()})",
+                    word=word,
+                    item_size=parameter.dtype.itemsize,
+                    n_dims=parameter.ndim,
+                    batched=batched,
+                    strided=parameter.layout != "C",
+                    constant=parameter.read_only and i not in opened,
+                )
+            )
+        word += parameter.n_words(batched)
+    return Checks(label, arguments)

@@ -1,0 +1,407 @@
+"""From a Numba-CUDA kernel and the kinds of its parameters to machine code (cubins).
+
+Needs no GPU. What was compiled before, by content, is found in the process or on disk.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kernbridge._src.base import debug
+from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
+from kernbridge._src.base.kept import kept_with
+from kernbridge._src.keys import generators
+from kernbridge._src.store import artefacts
+from kernbridge._src.toolchain import cuda as toolchain_cuda
+
+if TYPE_CHECKING:
+    from kernbridge._src.keys.fingerprint import Fingerprint
+    from kernbridge._src.numba_cuda.entry import Parameter
+
+CACHE_KIND = "numba_cuda"
+HOST = ((100, 0),)  # the architecture that stands for the CPU
+CHECKED = ((100, 1),)  # and for its checked mode
+LIKE_HOST = (9, 0)  # what Numba-CUDA compiles for there: its typed IR is the same for all
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Function:
+    """Machine code of one kernel for one list of parameters. Compared by object: one per identity.
+
+    `opened` are the parameters that the kernel may write to though they were to be read-only.
+    """
+
+    identity: bytes  # of its meaning
+    name: str
+    entry: str
+    n_words: int
+    images: tuple[tuple[int, bytes], ...]  # (10 major + minor, cubin)
+    opened: tuple[int, ...]
+    uses_z: bool
+    cooperative: bool
+    why_not_portable: str
+    parameters: tuple[Parameter, ...]
+    batched: bool
+    kernel: Any  # a weak reference: the dispatcher
+    sizes: tuple[int, ...] = ()  # of the parameters; none where each is a word
+    auto_shared: int = 0  # dynamic shared memory to reckon with when a block size is chosen
+
+
+_Key = tuple[bytes, tuple[tuple[int, int], ...]]  # identity and architectures
+
+# Machine code lives as long as a kernel that it was made for, or a plan that launches it. The core
+# has copies of what it has loaded.
+_functions: weakref.WeakValueDictionary[_Key, Function] = weakref.WeakValueDictionary()
+_lock = threading.RLock()
+
+
+def why_not_native(kernel: Any) -> str:
+    """Empty, or the option of `cuda.jit` that only Numba's own launcher serves."""
+    options = kernel.targetoptions
+    if options.get("debug"):
+        return "debug=True"
+    if options.get("extensions"):
+        return "extensions="
+    for item in options.get("link") or ():
+        if getattr(item, "setup_callback", None) or getattr(item, "teardown_callback", None):
+            return "a link= item with callbacks"
+    return ""
+
+
+def compile_kernel(
+    label: str,
+    kernel: Any,
+    parameters: Sequence[Parameter],
+    batched: bool = False,
+    host: bool = False,
+    checked: bool = False,
+) -> Function:
+    """Machine code for these parameters, compiled at most once per content and architectures.
+
+    With `host` for the CPU, see `_cuda_on_cpu`; with `checked` for its checked mode.
+
+    Raises
+    ------
+    KernelCompilationError
+        If Numba refuses the kernel.
+    TypeError
+        If the kernel returns a value.
+    """
+    wanted = tuple(parameters)
+    architectures = toolchain_cuda.architectures()
+    if host:
+        architectures = CHECKED if checked or debug.checks() else HOST
+    with _lock:
+        fingerprint = _fingerprint_of(kernel, (wanted, batched))
+        identity = _identity(fingerprint, wanted, batched, architectures)
+        key = (identity, architectures)
+        function = _functions.get(key)
+        if function is None:
+            function = _find(label, kernel, wanted, batched, identity, fingerprint, architectures)
+            _functions[key] = function
+        elif function.kernel() is None:  # equal kernels share code; keep one that is alive
+            function = _functions[key] = replace(function, kernel=weakref.ref(kernel))
+        own: dict[_Key, Function] = kept_with(kernel, "functions", dict)
+        own[key] = function
+        return function
+
+
+def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
+    """Taken once per kernel and signature: Numba reads globals anew for each that it compiles."""
+    from kernbridge._src.keys import fingerprint as keys_fingerprint
+
+    taken: dict[Any, Fingerprint] = kept_with(kernel, "fingerprints", dict)
+    if signature not in taken:
+        taken[signature] = keys_fingerprint.take(kernel)
+    return taken[signature]
+
+
+def _identity(
+    fingerprint: Fingerprint,
+    parameters: Sequence[Parameter],
+    batched: bool,
+    architectures: tuple[tuple[int, int], ...],
+) -> bytes:
+    from kernbridge._src.keys import fingerprint as keys_fingerprint
+
+    kinds = tuple((p.kind, p.dtype, p.ndim, p.layout, p.read_only, p.keyword) for p in parameters)
+    where = "numba.cuda"
+    if architectures in (HOST, CHECKED):
+        where += ".host" if architectures == HOST else ".checked"
+    return keys_fingerprint.combine(fingerprint, where, kinds, batched)
+
+
+def _find(
+    label: str,
+    kernel: Any,
+    parameters: tuple[Parameter, ...],
+    batched: bool,
+    identity: bytes,
+    fingerprint: Fingerprint,
+    architectures: tuple[tuple[int, int], ...],
+) -> Function:
+    import hashlib
+
+    versions = (generators.digest(), toolchain_cuda.versions())
+    made_of = (versions, identity.hex(), architectures)
+    key = hashlib.sha256(repr(made_of).encode()).digest()
+    opaque = fingerprint.opaque
+    found = None if opaque else artefacts.load(CACHE_KIND, key)
+    if found is None:
+        found = _compile(
+            label, kernel, parameters, batched, architectures, _symbol(kernel, identity)
+        )
+        if not opaque:
+            artefacts.store(CACHE_KIND, key, found)
+    meta = found.meta
+    return Function(
+        identity=identity,
+        name=kernel.py_func.__name__,
+        entry=meta["entry"],
+        n_words=sum(p.n_words(batched) for p in parameters),
+        images=tuple(zip(meta["architectures"], found.blobs, strict=True)),
+        opened=tuple(meta["opened"]),
+        uses_z=meta["uses_z"],
+        cooperative=meta["cooperative"],
+        why_not_portable=fingerprint.why_not_portable,
+        parameters=parameters,
+        batched=batched,
+        kernel=weakref.ref(kernel),
+    )
+
+
+def intermediate_code(function: Function) -> tuple[str, str]:
+    """LLVM IR and PTX; compiles the kernel again, since neither is kept."""
+    kernel = function.kernel()
+    if kernel is None:
+        raise KernelCompilationError(f"the kernel {function.name!r} is gone")
+    architecture = divmod(function.images[0][0], 10)
+    parameters = tuple(
+        replace(p, read_only=p.read_only and i not in function.opened)
+        for i, p in enumerate(function.parameters)
+    )
+    symbol = _symbol(kernel, function.identity)
+    compiled = _compile_once(
+        function.name, kernel, parameters, function.batched, architecture, symbol
+    )
+    library = compiled._codelibrary
+    return library.get_llvm_str(), library.get_asm_str(cc=_compiler_cc(*architecture))
+
+
+def _symbol(kernel: Any, identity: bytes) -> str:
+    """A name for the entry that no other kernel has: Numba's own are numbered in each process."""
+    return f"{kernel.py_func.__name__}_{identity[:6].hex()}"
+
+
+def _compile(
+    label: str,
+    kernel: Any,
+    parameters: tuple[Parameter, ...],
+    batched: bool,
+    architectures: tuple[tuple[int, int], ...],
+    symbol: str,
+) -> artefacts.Artefact:
+    from kernbridge._src.gpu import cubin as gpu_cubin
+
+    compiled, opened = _compile_protected(
+        label, kernel, parameters, batched, architectures[0], symbol
+    )
+    library = compiled._codelibrary
+    if architectures in (HOST, CHECKED):
+        from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+
+        about = (kernel, parameters, opened, batched) if architectures == CHECKED else None
+        return cuda_on_cpu_compile.artefact(label, compiled, opened, about)
+    cubins = []
+    for major, minor in architectures:
+        try:
+            cubin = library.get_cubin(cc=_compiler_cc(major, minor))
+        except Exception as e:
+            raise _refusal(label, parameters, e) from e
+        cubins.append(getattr(cubin, "code", cubin))
+    gpu_cubin.check_words(
+        label, cubins, compiled.entry_name, sum(p.n_words(batched) for p in parameters)
+    )
+    assembly = library.get_asm_str(cc=_compiler_cc(*architectures[0]))
+    return artefacts.Artefact(
+        meta={
+            "entry": compiled.entry_name,
+            "architectures": [10 * major + minor for major, minor in architectures],
+            "opened": list(opened),
+            "uses_z": any(f"%{r}.z" in assembly for r in ("tid", "ntid", "ctaid", "nctaid")),
+            "cooperative": bool(compiled.cooperative),
+        },
+        blobs=tuple(bytes(cubin) for cubin in cubins),
+    )
+
+
+def _compile_protected(
+    label: str,
+    kernel: Any,
+    parameters: tuple[Parameter, ...],
+    batched: bool,
+    architecture: tuple[int, int],
+    symbol: str,
+) -> tuple[Any, tuple[int, ...]]:
+    """Compile with inputs as protected as the kernel allows; which ones had to be opened."""
+
+    def attempt(opened: frozenset[int]) -> Any:
+        given = tuple(
+            replace(p, read_only=p.read_only and i not in opened) for i, p in enumerate(parameters)
+        )
+        try:
+            return _compile_once(label, kernel, given, batched, architecture, symbol)
+        except (_ReturnsValue, UnknownVersionError):
+            raise
+        except Exception as e:
+            return e
+
+    protected = frozenset(i for i, p in enumerate(parameters) if p.read_only)
+    found = attempt(frozenset())
+    if not isinstance(found, Exception):
+        return found, ()
+    opened = protected
+    found = attempt(opened) if protected else found
+    if isinstance(found, Exception):
+        raise _refusal(label, parameters, found) from found
+    for i in sorted(protected) if len(protected) > 1 else ():
+        closed = attempt(opened - {i})
+        if not isinstance(closed, Exception):
+            opened, found = opened - {i}, closed
+    return found, tuple(sorted(opened))
+
+
+class _MayWrite(Exception):
+    """The kernel may write to a read-only parameter in a way that Numba lets through."""
+
+
+class _ReturnsValue(TypeError):
+    """Kernels return nothing."""
+
+
+def _compile_once(
+    label: str,
+    kernel: Any,
+    parameters: tuple[Parameter, ...],
+    batched: bool,
+    architecture: tuple[int, int],
+    symbol: str,
+) -> Any:
+    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+    from kernbridge._src.numba_common import readonly
+    from kernbridge._src.numba_common.numba_cuda_inside import check_kernel, cuda
+    from kernbridge._src.numba_common.numba_inside import types
+    from kernbridge._src.numba_cuda import entry as numba_cuda_entry
+    from kernbridge._src.numba_cuda import lift_imports
+
+    options = dict(kernel.targetoptions)
+    function = lift_imports.lift(kernel.py_func, label)
+    device_options = {k: v for k, v in options.items() if k in ("fastmath", "lineinfo", "opt")}
+    if "forceinline" in options:
+        device_options["forceinline"] = True
+    device = cuda.jit(device=True, **device_options)(function)
+    entry, words = numba_cuda_entry.build_entry(device, parameters, batched)
+    entry.__name__ = entry.__qualname__ = symbol
+    entry.__module__ = "kernbridge"
+    checked = architecture == CHECKED[0]
+    for_host = checked or architecture == HOST[0]
+    without_nvvm = cuda_on_cpu_compile.without_nvvm() if for_host else nullcontext()
+    asking: Any = nullcontext()
+    if checked:
+        from kernbridge._src.numba_cuda import checked as numba_cuda_checked
+
+        asking = numba_cuda_checked.compiling_checked()
+        options["lineinfo"] = True
+    elif for_host:
+        from kernbridge._src.cuda_on_cpu import bounds
+
+        asking = bounds.compiling_bounded()
+    with _compiling_for(LIKE_HOST if for_host else architecture), without_nvvm, asking:
+        compiled = _kernel_class()(entry, words, **options)
+        check_kernel(compiled)
+        (overload,) = device.overloads.values()
+        may_write = readonly.may_write_on_gpu(device, overload)
+    if overload.signature.return_type != types.none:
+        raise _ReturnsValue(
+            f"{label}: the kernel returns {overload.signature.return_type}, expected nothing; "
+            "write results into the output arrays, which come after the inputs"
+        )
+    if may_write:
+        raise _MayWrite("the kernel may write to a read-only input")
+    return compiled
+
+
+def _kernel_class() -> Any:
+    from kernbridge._src.numba_common.numba_cuda_inside import dispatcher
+
+    return dispatcher._Kernel
+
+
+def _compiler_cc(major: int, minor: int) -> Any:
+    """A compute capability as this Numba-CUDA's code library takes it."""
+    import inspect
+
+    from kernbridge._src.numba_common.numba_cuda_inside import nvrtc
+
+    takes_suffix = len(inspect.signature(nvrtc.get_arch_option).parameters) > 2
+    return (major, minor, "") if takes_suffix else (major, minor)
+
+
+class _Device:
+    """Answers the one question that Numba asks of the current device while it compiles."""
+
+    id = 0
+
+    def __init__(self, architecture: tuple[int, int]) -> None:
+        self.compute_capability = architecture
+
+
+@contextmanager
+def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
+    """Let Numba compile for this architecture, whatever GPU there is, or none."""
+    from kernbridge._src.numba_common.defaults import exact_defaults
+    from kernbridge._src.numba_common.numba_cuda_inside import (
+        Omitted,
+        codegen,
+        dispatcher,
+        global_compiler_lock,
+    )
+    from kernbridge._src.numba_cuda import ranges
+
+    library = codegen.CUDACodeLibrary
+    with global_compiler_lock, exact_defaults(Omitted):
+        device, ensure, assemble = (
+            dispatcher.get_current_device,
+            library._ensure_cc,
+            library.get_asm_str,
+        )
+        cc = _compiler_cc(*architecture)
+
+        def assemble_annotated(self: Any, *args: Any, **kwargs: Any) -> Any:
+            ranges.annotate(self)
+            return assemble(self, *args, **kwargs)
+
+        dispatcher.get_current_device = lambda: _Device(architecture)
+        library._ensure_cc = lambda self, given: cc if given is None else given
+        library.get_asm_str = assemble_annotated
+        try:
+            yield
+        finally:
+            dispatcher.get_current_device = device
+            library._ensure_cc, library.get_asm_str = ensure, assemble
+
+
+def _refusal(label: str, parameters: Sequence[Parameter], error: Exception) -> Exception:
+    if isinstance(error, (KernelCompilationError, UnknownVersionError)):
+        return error
+    remedy = toolchain_cuda.explain(error)
+    what = ", ".join(p.describe() for p in parameters)
+    return KernelCompilationError(
+        f"{label}: Numba-CUDA cannot compile the kernel for ({what})\n{error}"
+        + (f"\n{remedy}" if remedy else "")
+    )

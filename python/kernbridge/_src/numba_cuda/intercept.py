@@ -1,0 +1,226 @@
+"""Stands between `numba.cuda` and functions that are recorded, or called by XLA.
+
+While a thread records, the names of `numba.cuda` that act on a device act on the recording. While
+XLA calls a function, what names no stream goes on XLA's, in whose order the arrays are: Numba's
+default stream would race with it. Other threads see no difference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+_thread = threading.local()
+
+
+def recording() -> Any:
+    """What this thread records into, or None."""
+    return getattr(_thread, "recording", None)
+
+
+@contextmanager
+def recording_into(target: Any) -> Iterator[None]:
+    """Record what this thread does."""
+    before = recording()
+    _thread.recording = target
+    try:
+        yield
+    finally:
+        _thread.recording = before
+
+
+@contextmanager
+def on_stream(stream: Any) -> Iterator[None]:
+    """Put what this thread launches, fills and copies on a stream, unless it names another."""
+    _install_for_streams()
+    before = getattr(_thread, "stream", None)
+    _thread.stream = stream
+    try:
+        yield
+    finally:
+        _thread.stream = before
+
+
+def install(handlers: Mapping[str, Callable[..., Any]], forbidden: Sequence[str]) -> None:
+    """Let `handlers` take the calls of threads that record."""
+    if not _handlers:
+        _handlers.update(handlers)
+        for name in forbidden:
+            _handlers[name] = functools.partial(_refuse, name)
+    _install()
+
+
+def _refuse(name: str, *_: Any, **__: Any) -> None:
+    from kernbridge._src.record.arrays import refuse
+
+    refuse(f"cuda.{name}")
+
+
+_handlers: dict[str, Callable[..., Any]] = {}
+_installed: set[tuple[int, str]] = set()
+_replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda, what stands for it
+
+
+def _instead(owner: Any, name: str, handler: str = "") -> None:
+    original = getattr(owner, name, None)
+    if original is None or (id(owner), name) in _installed:
+        return
+    _installed.add((id(owner), name))
+    key = handler or name
+
+    @functools.wraps(original)
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        target = recording()
+        if target is not None:
+            return _handlers[key](target, *args, **kwargs)
+        stream = getattr(_thread, "stream", None)
+        if stream is not None and key in _ON_STREAM:
+            return _ON_STREAM[key](stream, original, *args, **kwargs)
+        return original(*args, **kwargs)
+
+    setattr(owner, name, dispatch)
+    if isinstance(owner, ModuleType):
+        _replaced[id(original)] = original, dispatch
+
+
+def replace_aliases(function: Any) -> None:
+    """Replace functions of `numba.cuda` that Python functions know by names of their own.
+
+    `from numba.cuda import device_array` binds the function itself, which `_instead` cannot reach.
+    The globals, closures and defaults of `function` are searched, and those of the functions that
+    it names. What is put there acts as before where nothing is recorded.
+    """
+    _replace_in(function, set())
+
+
+def _replace_in(function: Any, seen: set[int]) -> None:
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, FunctionType):
+        function = getattr(type(function).__call__, "__func__", type(function).__call__)
+    if not isinstance(function, FunctionType) or id(function) in seen:
+        return
+    if (function.__module__ or "").split(".")[0] in ("numba", "kernbridge", "numpy", "jax"):
+        return
+    seen.add(id(function))
+    names = _names(function.__code__)
+    for name in names & function.__globals__.keys():
+        value = function.__globals__[name]
+        if isinstance(value, ModuleType) and value.__name__.split(".")[0] != "numba":
+            for attribute in names & vars(value).keys():
+                _replace_value(vars(value), attribute, seen)
+        else:
+            _replace_value(function.__globals__, name, seen)
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            found = {"": cell.cell_contents}
+            _replace_value(found, "", seen)
+            if found[""] is not cell.cell_contents:
+                cell.cell_contents = found[""]
+    if function.__defaults__:
+        defaults = dict(enumerate(function.__defaults__))
+        for i in defaults:
+            _replace_value(defaults, i, seen)
+        function.__defaults__ = tuple(defaults.values())
+    for name in function.__kwdefaults__ or ():
+        _replace_value(function.__kwdefaults__, name, seen)
+    inner = getattr(function, "__wrapped__", None)
+    if inner is not None:
+        _replace_in(inner, seen)
+
+
+def _replace_value(where: Any, key: Any, seen: set[int]) -> None:
+    value = where[key]
+    original, dispatch = _replaced.get(id(value), (None, None))
+    if original is not None and original is value:
+        where[key] = dispatch
+    elif isinstance(value, (FunctionType, MethodType, functools.partial)):
+        _replace_in(value, seen)
+
+
+def _names(code: CodeType) -> set[str]:
+    """Names that a function's code reads, its inner functions' included."""
+    inner = (c for c in code.co_consts if isinstance(c, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _install() -> None:
+    from kernbridge._src.numba_common.numba_cuda_inside import cuda, dispatcher, driver
+
+    CUDADispatcher = dispatcher.CUDADispatcher
+    elsewhere = {
+        "__getitem__": CUDADispatcher,
+        "configure": CUDADispatcher,
+        "forall": CUDADispatcher,
+        "__call__": CUDADispatcher,
+        "device_memset": driver,
+        "device_to_device": driver,
+    }
+    for name in _handlers:
+        if name != "launch":
+            _instead(elsewhere.get(name, cuda), name)
+    _instead(dispatcher._LaunchConfiguration, "__call__", "launch")
+
+
+def _install_for_streams() -> None:
+    from kernbridge._src.numba_common.numba_cuda_inside import DeviceNDArrayBase, cuda, dispatcher
+
+    for name in ("__getitem__", "configure", "forall"):
+        _instead(dispatcher.CUDADispatcher, name)
+    for name in ("device_array", "device_array_like"):
+        _instead(cuda, name)
+    _instead(DeviceNDArrayBase, "_default_stream")
+
+
+def _nothing(*_: Any) -> None:
+    """A launch of no blocks."""
+
+
+def _getitem(ours: Any, original: Any, kernel: Any, given: Any) -> Any:
+    return _configure(ours, kernel.configure, None, *given)
+
+
+def _configure(
+    ours: Any,
+    original: Any,
+    kernel: Any,
+    griddim: Any,
+    blockdim: Any,
+    stream: Any = 0,
+    sharedmem: int = 0,
+) -> Any:
+    if 0 in (griddim if isinstance(griddim, (tuple, list)) else (griddim,)):
+        return _nothing
+    owner = () if kernel is None else (kernel,)
+    return original(*owner, griddim, blockdim, stream or ours, sharedmem)
+
+
+def _forall(
+    ours: Any, original: Any, kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0
+) -> Any:
+    return original(kernel, n, tpb, stream or ours, sharedmem)
+
+
+def _device_array(ours: Any, original: Any, *args: Any, stream: Any = 0, **kwargs: Any) -> Any:
+    return original(*args, **kwargs, stream=stream or ours)
+
+
+def _default_stream(ours: Any, original: Any, array: Any, stream: Any) -> Any:
+    """Of what an array does: `reshape` loses the stream that an array is bound to."""
+    return original(array, stream) or ours
+
+
+_ON_STREAM: dict[str, Callable[..., Any]] = {
+    "__getitem__": _getitem,
+    "configure": _configure,
+    "forall": _forall,
+    "device_array": _device_array,
+    "device_array_like": _device_array,
+    "_default_stream": _default_stream,
+}

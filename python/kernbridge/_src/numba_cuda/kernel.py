@@ -1,0 +1,390 @@
+"""Numba-CUDA kernels on GPUs: `numba_cuda_kernel` and its front end."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernbridge._src.base.kept import Kept, kept_with
+from kernbridge._src.gpu import program as gpu_program
+from kernbridge._src.gpu.frontend import (
+    PlannedFrontend,
+    check_declared,
+    check_dispatcher,
+    check_dtype,
+    name_buffers,
+    native_call,
+    place_of,
+    read_views,
+    warn_of_copies,
+    words_of,
+)
+from kernbridge._src.gpu.launch import Launch, LaunchRule
+from kernbridge._src.gpu.program import Buffer, Fill, Program, Value
+from kernbridge._src.keys import host_state
+from kernbridge._src.numba_common.parameters import Assignment, KernelParameters, NamedOutputs
+from kernbridge._src.operation.operation import Operation, spec_key
+from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
+from kernbridge._src.toolchain import cuda
+
+if TYPE_CHECKING:
+    from kernbridge._src.numba_cuda.compile import Function
+    from kernbridge._src.numba_cuda.entry import Parameter
+
+OPERATIONS_KEPT = 64  # specifications remembered for one kernel
+CALLS_KEPT = 256  # lowered calls remembered for one operation
+
+
+def numba_cuda_kernel(
+    kernel: Any,
+    outs: Any,
+    *,
+    grid: int | tuple[int, ...] | None = None,
+    block: int | tuple[int, ...] | None = None,
+    launch_dims: Any = None,
+    threads_per_block: int | str = 256,
+    shared_mem: int = 0,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    cooperative: bool = False,
+    cluster: int | tuple[int, ...] | None = None,
+    pdl: bool = False,
+    zero_outputs: bool = False,
+    has_side_effect: bool = False,
+    view: Mapping[str | int, Any] | None = None,
+    check: bool = False,
+    jvp: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
+) -> Operation:
+    """Make a JAX operation of a Numba-CUDA kernel.
+
+    The kernel works on XLA's buffers in place, on XLA's stream: it is called with one C-ordered
+    array per input, then one per output, and writes its results into the latter. C launches it; no
+    Python runs, and XLA may put the launch into a CUDA graph. Nothing is compiled before the
+    operation is first lowered; then once for each combination of dtypes and ranks, whatever the
+    shapes, and what was compiled before, in this process or another, is found by its content.
+
+    Parameters
+    ----------
+    kernel : numba.cuda.jit dispatcher
+        Takes the inputs in order, then the outputs. Must write every element of its outputs,
+        unless `zero_outputs` is set. Inputs are read-only to it, unless they are aliased: a kernel
+        that may write to one anyway, by `cuda.atomic` for example, gets a copy of it, and a
+        warning says so once.
+    outs : pytree of jax.ShapeDtypeStruct, or a function
+        Shape and dtype of each output; the operation returns the same pytree of arrays. A function
+        is called at trace time with one ShapeDtypeStruct per input, and one by name per keyword
+        scalar, and returns that pytree.
+    grid, block : int or tuple of 1 to 3 int, optional
+        Blocks, and threads of each block, along x, y, z. Both or neither. With a zero among them
+        nothing is launched, and the outputs are zeros.
+    launch_dims : int, tuple of 1 to 3 int, or a function, optional
+        Threads wanted along x, y, z, in place of `grid` and `block`. Blocks then have
+        ``min(threads_per_block, n)``, 16 x 16 or 8 x 8 x 4 threads, and cover at least as many.
+        Axis 0 lies along x: in a kernel that indexes ``a[i, j]`` by ``i, j = cuda.grid(2)``,
+        neighbouring threads touch different rows. A function is called as `outs` is.
+    threads_per_block : int or "auto", default 256
+        Of one-dimensional `launch_dims`; "auto" takes what the driver finds best for the occupancy
+        of the GPU.
+    shared_mem : int, default 0
+        Dynamic shared memory of a block in bytes; more than 48 KiB where the GPU has it.
+    vmap_method : str, optional
+        How `jax.vmap` treats the call. By default the kernel sees its declared ranks however deeply
+        vmaps are nested, and all slices are one launch with the batch in the grid's z axis; a
+        kernel that uses z itself, or is cooperative, is launched once per slice, in C.
+        "sequential" and "sequential_unrolled" mean the same. "expand_dims", "broadcast_all" and
+        "legacy_vectorized" add the batch to the kernel's arrays as a leading axis.
+    input_output_aliases : dict of int to int, optional
+        From the index of an input to that of an output of the same shape and dtype: both are then
+        the same memory, and the input may be written.
+    cooperative : bool, default False
+        Launch cooperatively, as `cuda.cg.this_grid().sync()` needs; kernels that use it are
+        launched so anyway.
+    cluster : int or tuple of 1 to 3 int, optional
+        Blocks of a thread block cluster (compute capability 9.0 and later); must divide the grid.
+    pdl : bool, default False
+        Programmatic dependent launch: the kernel may start before the previous one on the stream
+        ends. Only for kernels that wait for it themselves (``griddepcontrol.wait``).
+    zero_outputs : bool, default False
+        Fill the outputs (not the aliased ones) with zeros before the kernel runs.
+    has_side_effect : bool, default False
+        Run the kernel even if nothing reads its outputs. Implied by `outs` without any output.
+    view : dict of str or int to dtype, optional
+        For parameters (by name, or by index among the inputs) that take records: the NumPy record
+        dtype. The array's last axis holds the words of one record, for states of
+        `numba.cuda.random` ``view={"states": xoroshiro128p_dtype}`` and an input of
+        ``uint64[n, xoroshiro128p_dtype.itemsize // 8]``.
+    check : bool, default False
+        On the CPU, check every access: bounds, data races, shared memory that nobody wrote, and
+        barriers that not all threads reach are errors. Also by ``KERNBRIDGE_DEBUG=check``.
+    jvp, vjp : function, optional
+        The derivative, as of `numba_kernel`.
+
+    Returns
+    -------
+    Operation
+        Called as ``op(*inputs, **scalars)``. Inputs are arrays (0-d ones arrive as 0-d arrays);
+        keywords are scalars for the kernel's parameters of those names, whose values may change
+        from call to call without a new compile.
+
+    Raises
+    ------
+    ValueError
+        If launch arguments, `vmap_method` or an alias do not fit; when called, if Numba-CUDA has no
+        type for a dtype.
+    TypeError
+        If `kernel` is not a numba.cuda.jit kernel; when called, if the number of inputs and outputs
+        is not the kernel's, or an argument is neither array nor scalar.
+    ImportError
+        If Numba-CUDA is missing.
+    KernelCompilationError
+        When first lowered, if Numba-CUDA refuses the kernel; when lowered for a CPU, if the kernel
+        uses what a CPU cannot do.
+    KernelNotAvailableError
+        When lowered for a CPU if `kernbridge.config.set_cuda_on_cpu` forbids it, or for a TPU.
+
+    Notes
+    -----
+    A launch that fails is a JAX error naming kernel, grid and block. A fault while a kernel runs
+    (an illegal address) is told by a later call, since launches do not wait;
+    ``KERNBRIDGE_DEBUG=sync`` waits for each, and ``KERNBRIDGE_DEBUG=poison`` finds output elements
+    that no thread wrote.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def add(x, y, out):
+    ...     i = cuda.grid(1)
+    ...     if i < out.size:
+    ...         out[i] = x[i] + y[i]
+    >>> op = kernbridge.numba_cuda_kernel(
+    ...     add, jax.ShapeDtypeStruct((3,), jnp.float32), launch_dims=3
+    ... )  # doctest: +SKIP
+    >>> op(jnp.arange(3.0), jnp.ones(3))  # doctest: +SKIP
+    Array([1., 2., 3.], dtype=float32)
+    """
+    name = getattr(getattr(kernel, "py_func", kernel), "__name__", type(kernel).__name__)
+    label = f"numba_cuda_kernel {name!r}"
+    rule = LaunchRule.of(
+        label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
+    )
+    spec = OperationSpec.of(
+        label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
+    )
+    views = read_views(label, view or {})
+    cuda.require("numba_cuda_kernel")
+    check_dispatcher("numba_cuda_kernel", kernel)
+    return _operation(
+        kernel, spec, NumbaCuda(kernel, label, rule, bool(zero_outputs), views, check)
+    )
+
+
+def _operation(kernel: Any, spec: OperationSpec, frontend: NumbaCuda) -> Operation:
+    """The operation of this kernel and specification; the same one while it is remembered."""
+    if isinstance(spec.outs, Outputs):
+        frontend.parameters.check_outputs(len(spec.outs.types))
+    key, dims = spec_key(spec), frontend.rule.launch_dims
+    if key is None or not isinstance(dims, Hashable):
+        return Operation(spec, frontend=frontend)
+    state = host_state.take([("launch_dims", dims)]) if callable(dims) else None
+    key = (key, frontend.rule, state, frontend.zero_outputs, frontend.views, frontend.checked)
+    kept: Kept[Operation]
+    kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
+    return kept.find_or_make(key, lambda: Operation(spec, frontend=frontend))
+
+
+class NumbaCuda(NamedOutputs, PlannedFrontend):
+    """One Numba-CUDA kernel and its launch, as a front end."""
+
+    platforms: tuple[str, ...] = ("cuda", "cpu")
+
+    def __init__(
+        self,
+        kernel: Any,
+        label: str,
+        rule: LaunchRule,
+        zero_outputs: bool,
+        views: tuple[tuple[str | int, Any], ...],
+        checked: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.name: str = kernel.py_func.__name__
+        self.label = label
+        self.rule = rule
+        self.zero_outputs = zero_outputs
+        self.views = views
+        self.checked = bool(checked)
+        self.parameters = KernelParameters(label, kernel.py_func)
+        self._lowered: Kept[tuple[NativeCall, Program]] = Kept(CALLS_KEPT)
+
+    def check(
+        self,
+        inputs: Sequence[ArrayType],
+        scalars: Mapping[str, ArrayType],
+        outs: Sequence[ArrayType],
+    ) -> None:
+        """Refuse what the kernel or its launch cannot take; compiles nothing."""
+        names = sorted(scalars)
+        assignment = self.parameters.assign(len(inputs), names, len(outs))
+        arrays = (*inputs, *(scalars[name] for name in names), *outs)
+        kinds = ["input"] * len(inputs) + ["keyword"] * len(names) + ["output"] * len(outs)
+        views = self._views_of(assignment, arrays)
+        for i, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
+            if i not in views:
+                check_dtype(self.label, f"{kind} {assignment.names[i]!r}", array.dtype.name)
+        self.rule.resolve(inputs, dict(scalars), arrays)
+
+    def _lower(
+        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
+    ) -> tuple[NativeCall, Program]:
+        n_inputs = len(operands) - len(call.scalars)
+        scalars = dict(zip(call.scalars, operands[n_inputs:], strict=True))
+        # A function `launch_dims` is called at every lowering: what it reads may have changed.
+        launch = self.rule.resolve(operands[:n_inputs], scalars, (*operands, *call.outs))
+        key = (operands, call, launch, host, () if host else cuda.architectures())
+        return self._lowered.find_or_make(key, lambda: self._plan(operands, call, launch, host))
+
+    def _plan(
+        self, operands: tuple[ArrayType, ...], call: Call, launch: Launch, host: bool
+    ) -> tuple[NativeCall, Program]:
+        from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+
+        why = numba_cuda_compile.why_not_native(self.kernel)
+        n_inputs = len(operands) - len(call.scalars)
+        assignment = self.parameters.assign(n_inputs, call.scalars, len(call.outs))
+        arrays = (*operands, *call.outs)
+        if why:
+            from kernbridge._src.numba_cuda import callback
+
+            cuda.refuse_on_cpu(self.label, why, host)
+            return callback.lower_kernel(self, why, assignment, launch, operands, call)
+
+        parameters, buffers = self._parameters(assignment, arrays, n_inputs, call)
+        check_declared(self.label, self.kernel, parameters)
+        compile_kernel = functools.partial(
+            numba_cuda_compile.compile_kernel,
+            self.label,
+            self.kernel,
+            parameters,
+            host=host,
+            checked=self.checked,
+        )
+        function = compile_kernel()
+        cooperative = self.rule.cooperative or function.cooperative
+        wide = bool(call.levels) and not function.uses_z and not cooperative
+        wide = wide and launch.grid[2] == Value(constant=1)
+        if wide:
+            function = compile_kernel(batched=True)
+        copied = sorted({buffers[i] for i in function.opened})
+        if copied:
+            warn_of_copies(self.label, [(b, assignment.names[b]) for b in copied])
+        program = self._program(assignment, arrays, operands, call, launch, function, copied, wide)
+        if host:
+            from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+
+            cuda_on_cpu_compile.provide(program)
+        native = native_call(program, copied, function.why_not_portable, self.rule.pdl, host=host)
+        return native, program
+
+    def _program(
+        self,
+        assignment: Assignment,
+        arrays: Sequence[ArrayType],
+        operands: Sequence[ArrayType],
+        call: Call,
+        launch: Launch,
+        function: Function,
+        copied: Sequence[int],
+        wide: bool,
+    ) -> Program:
+        order = [*assignment.positional, *(b for _, b in assignment.named)]
+        words = [
+            word
+            for parameter, b in zip(function.parameters, order, strict=True)
+            for word in words_of(parameter, b, wide)
+        ]
+        aliased = {len(operands) + o for _, o in call.aliases}
+        outputs = tuple(b for b in range(len(operands), len(arrays)) if b not in aliased)
+        step = gpu_program.Launch(
+            function=replace(function, auto_shared=self.rule.shared_mem)
+            if launch.auto_block
+            else function,
+            grid=launch.grid,
+            block=launch.block,
+            shared=self.rule.shared_mem,
+            words=tuple(words),
+            cluster=self.rule.cluster,
+            cooperative=self.rule.cooperative or function.cooperative,
+            pdl=self.rule.pdl,
+            auto_block=launch.auto_block,
+            zeroed=outputs,
+            wide=wide,
+        )
+        fills = [
+            Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0)
+            for b in outputs
+            if self.zero_outputs
+        ]
+        hidden = [
+            Buffer(arrays[b].dtype.name, len(arrays[b].shape), assignment.names[b]) for b in copied
+        ]
+        return Program(
+            name=self.label,
+            source=place_of(self.kernel.py_func),
+            n_inputs=len(operands),
+            n_outputs=len(call.outs),
+            buffers=(*name_buffers(arrays, assignment.names), *hidden),
+            steps=(*fills, step),
+        )
+
+    def _parameters(
+        self, assignment: Assignment, arrays: Sequence[ArrayType], n_inputs: int, call: Call
+    ) -> tuple[list[Parameter], list[int]]:
+        """The kernel's parameters in its order, and the buffer of each."""
+        from kernbridge._src.numba_cuda.entry import Parameter
+
+        aliased = {i for i, _ in call.aliases}
+        views = self._views_of(assignment, arrays)
+        n_operands = n_inputs + len(call.scalars)
+        order = [*((b, "") for b in assignment.positional), *((b, n) for n, b in assignment.named)]
+        parameters = []
+        for b, keyword in order:
+            t = arrays[b]
+            if n_inputs <= b < n_operands:
+                parameters.append(Parameter("loaded", t.dtype, keyword=keyword))
+                continue
+            rank = len(t.shape) - (b in views)
+            read_only = b < n_inputs and b not in aliased
+            dtype = views.get(b, t.dtype)
+            parameters.append(Parameter("array", dtype, rank, "C", read_only, keyword))
+        return parameters, [b for b, _ in order]
+
+    def _views_of(
+        self, assignment: Assignment, arrays: Sequence[ArrayType]
+    ) -> dict[int, np.dtype[Any]]:
+        found = {}
+        for place, dtype in self.views:
+            if isinstance(place, str) and place not in assignment.names:
+                raise ValueError(
+                    f"{self.label}: view names {place!r}, and the kernel {self.parameters} has no "
+                    "array parameter of that name"
+                )
+            b = assignment.names.index(place) if isinstance(place, str) else int(place)
+            if not 0 <= b < len(arrays):
+                raise ValueError(f"{self.label}: view names parameter {b}, of {len(arrays)}")
+            t = arrays[b]
+            if not t.shape or t.shape[-1] * t.dtype.itemsize != dtype.itemsize:
+                raise ValueError(
+                    f"{self.label}: view takes {assignment.names[b]!r} as records of "
+                    f"{dtype.itemsize} bytes, and it is {t}; its last axis must hold the "
+                    f"{dtype.itemsize // t.dtype.itemsize} words of one record"
+                )
+            found[b] = dtype
+        return found

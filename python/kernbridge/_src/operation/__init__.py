@@ -1,0 +1,1 @@
+"""An operation as JAX sees it: types, vmap, derivatives, primitives, lowering."""

@@ -1,0 +1,282 @@
+"""An operation: a kernel with its specification, called like a function.
+
+A call goes straight to one jitted function; whatever is checked, is checked while that is traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernbridge._src.keys import host_state
+from kernbridge._src.keys.exact import exact_items
+from kernbridge._src.operation import jax_inside, primitive
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
+
+if TYPE_CHECKING:
+    from kernbridge._src.gpu.inspection import Inspection
+    from kernbridge._src.gpu.program import Program
+    from kernbridge._src.operation.output_order import OutputTree
+
+
+class CheckedFrontend(primitive.Frontend, Protocol):
+    """A front end that can check a call before anything is compiled."""
+
+    name: str
+
+    @property
+    def parameter_names(self) -> Sequence[str]:
+        """Names that outputs may have: of the kernel's parameters, as far as they are known."""
+        ...
+
+    def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
+        """Of the parameter that each output of a call fills; empty where it has no name."""
+        ...
+
+    def check(
+        self,
+        inputs: Sequence[ArrayType],
+        scalars: Mapping[str, ArrayType],
+        outs: Sequence[ArrayType],
+    ) -> None:
+        """Raise TypeError or ValueError if the kernel cannot take these arguments."""
+        ...
+
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """Code and resources of the kernels that this call runs."""
+        ...
+
+
+class Operation:
+    """A kernel as a JAX operation.
+
+    Calling it with the kernel's inputs gives the outputs as the pytree that `outs` is. It works
+    under `jax.jit`, `jax.vmap`, `jax.lax.scan` and the other transformations of JAX.
+    """
+
+    __slots__ = ("__weakref__", "_frontend", "_jitted", "_keywords", "_state", "spec")
+
+    def __init__(
+        self,
+        spec: OperationSpec,
+        frontend: CheckedFrontend,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`attributes` are what derivative rules get as keywords."""
+        spec.check_names(frontend.parameter_names)
+        self.spec = spec
+        self._frontend = frontend
+        self._keywords = tuple(sorted((attributes or {}).items()))
+        self._jitted = jax.jit(_traced_call(spec, frontend, self._keywords), inline=True)
+        state = host_state.take(functions_of(spec))
+        self._state = state if state.has_data else None
+
+    def __call__(self, *inputs: Any, **scalars: Any) -> Any:
+        if self._state is not None:
+            self._look_again(inputs, scalars)
+        try:
+            return self._jitted(*inputs, **scalars)
+        except TypeError:
+            refuse_non_arrays(self.spec.label, inputs, scalars)
+            raise
+
+    def _look_again(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> None:
+        """Trace the call anew where an outer function is traced and what `outs` reads changed."""
+        given = (*inputs, *scalars.values())
+        if given and not any(isinstance(x, jax.core.Tracer) for x in given):
+            return
+        state = host_state.take(functions_of(self.spec))
+        if state != self._state:
+            self._jitted = jax.jit(
+                _traced_call(self.spec, self._frontend, self._keywords), inline=True
+            )
+            self._state = state
+
+    def __repr__(self) -> str:
+        return f"<{self.spec.label}>"
+
+    def plan(self, *inputs: Any, **scalars: Any) -> Program:
+        """What C runs on a GPU for inputs of these shapes: launches, fills and copies.
+
+        Parameters
+        ----------
+        *inputs, **scalars : arrays, or objects with a shape and a dtype
+            As of a call.
+
+        Returns
+        -------
+        Program
+            Prints as one line a step; `steps` holds them. Buffers are inputs, keyword scalars,
+            outputs, copies of inputs, temporaries.
+
+        Raises
+        ------
+        TypeError
+            If the operation has no kernel for GPUs.
+        """
+        make = getattr(self._frontend, "program", None)
+        if make is None:
+            raise TypeError(f"{self.spec.label} runs on CPUs, where it is one call of its kernel")
+        operands, call = self._described(inputs, scalars)
+        return make(operands, call)
+
+    def inspect(self, *inputs: Any, **scalars: Any) -> tuple[Inspection, ...]:
+        """Code and resources of the kernels that run for inputs of these shapes.
+
+        Parameters
+        ----------
+        *inputs, **scalars : arrays, or objects with a shape and a dtype
+            As of a call.
+
+        Returns
+        -------
+        tuple of Inspection
+            One for each kernel launch (one for a CPU kernel): LLVM IR, PTX or assembly, SASS where
+            nvdisasm is found, registers, shared and local memory, occupancy.
+        """
+        operands, call = self._described(inputs, scalars)
+        return self._frontend.inspect(operands, call)
+
+    def _described(
+        self, inputs: Sequence[Any], scalars: Mapping[str, Any]
+    ) -> tuple[list[ArrayType], Call]:
+        names = tuple(sorted(scalars))
+        operands = [
+            ArrayType(tuple(x.shape), np.dtype(jax.dtypes.canonicalize_dtype(x.dtype)))
+            if hasattr(x, "shape") and hasattr(x, "dtype")
+            else _type_of(self.spec.label, i, jnp.asarray(x))
+            for i, x in enumerate((*inputs, *(scalars[name] for name in names)))
+        ]
+        return operands, _static_call(self.spec, self._frontend, operands, names)[0]
+
+    @property
+    def __name__(self) -> str:
+        return self._frontend.name
+
+
+def functions_of(spec: OperationSpec) -> list[tuple[str, Callable[..., Any]]]:
+    """The functions of the user that run while a call is traced, by the names of arguments."""
+    named = (("outs", spec.outs), ("jvp", spec.jvp), ("vjp", spec.vjp))
+    return [(n, f) for n, f in named if f is not None and not isinstance(f, Outputs)]
+
+
+def spec_key(spec: OperationSpec) -> Hashable | None:
+    """A key under which an operation can be remembered; None if `outs` cannot be hashed.
+
+    Functions that compare equal are told apart by what they read.
+    """
+    if not isinstance(spec.outs, Hashable):  # an object that is called and compared by value
+        return None
+    functions = functions_of(spec)
+    return (spec, host_state.take(functions) if functions else None)
+
+
+def _traced_call(
+    spec: OperationSpec, frontend: CheckedFrontend, keywords: tuple[tuple[str, Any], ...]
+) -> Any:
+    def call(*inputs: Any, **scalars: Any) -> Any:
+        refuse_non_arrays(spec.label, inputs, scalars)
+        names = tuple(sorted(scalars))
+        operands = [_as_operand(x) for x in (*inputs, *(scalars[name] for name in names))]
+        types = [_type_of(spec.label, i, x) for i, x in enumerate(operands)]
+        static, tree = _static_call(spec, frontend, types, names)
+        if not spec.is_differentiable:
+            return tree.unflatten(primitive.bind(frontend, static, operands))
+        from kernbridge._src.operation import differentiable
+        from kernbridge._src.operation.tangents import Rules
+
+        exact = (exact_items(dict(keywords)), host_state.take(functions_of(spec)))
+        rules = Rules(spec.label, tree, spec.jvp, spec.vjp, keywords, exact=exact)
+        return tree.unflatten(differentiable.bind(frontend, static, rules, operands))
+
+    call.__name__ = call.__qualname__ = frontend.name
+    return call
+
+
+def _static_call(
+    spec: OperationSpec,
+    frontend: CheckedFrontend,
+    operands: Sequence[ArrayType],
+    names: tuple[str, ...],
+) -> tuple[Call, OutputTree]:
+    """Check a call; what is static about it, and the tree of its outputs."""
+    n_inputs = len(operands) - len(names)
+    inputs, scalars = operands[:n_inputs], dict(zip(names, operands[n_inputs:], strict=True))
+    _refuse_non_scalars(spec.label, scalars)
+    outputs = spec.outputs_for(inputs, scalars)
+    parameters = frontend.output_names(n_inputs, names, len(outputs.types))
+    outputs = outputs.in_order(spec.label, parameters)
+    frontend.check(inputs, scalars, outputs.types)
+    spec.check_aliases(inputs, outputs.types)
+    if not outputs.types:
+        jax_inside.require_insides(f"{spec.label} has no outputs, hence a side effect")
+    call = Call(
+        outs=outputs.types,
+        scalars=names,
+        aliases=spec.aliases,
+        vmap_method=spec.vmap_method,
+        has_side_effect=spec.has_side_effect or not outputs.types,
+    )
+    return call, outputs.tree
+
+
+def _as_operand(value: Any) -> Any:
+    return value if isinstance(value, jax.Array) else jnp.asarray(value)
+
+
+def _type_of(label: str, index: int, operand: Any) -> ArrayType:
+    aval = jax.typeof(operand)
+    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+        raise TypeError(
+            f"{label}: input {index} has JAX's own dtype {aval.dtype}, which no kernel knows; "
+            "pass its bits, for a random key jax.random.key_data(key)"
+        )
+    return ArrayType(aval.shape, np.dtype(aval.dtype))
+
+
+def _is_operand(value: object) -> bool:
+    if isinstance(value, (jax.Array, np.ndarray, np.generic)):
+        return not (isinstance(value, np.ndarray) and value.dtype.hasobject)
+    return isinstance(value, (bool, int, float, complex)) or hasattr(value, "__jax_array__")
+
+
+def as_operands(label: str, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs as arrays of JAX, or TypeError."""
+    refuse_non_arrays(label, inputs)
+    operands = [_as_operand(x) for x in inputs]
+    for i, x in enumerate(operands):
+        _type_of(label, i, x)
+    return operands
+
+
+def refuse_non_arrays(
+    label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
+) -> None:
+    """Raise TypeError for what is neither array nor scalar."""
+    named = [(f"input {i}", x) for i, x in enumerate(inputs)]
+    named += [(f"keyword {name!r}", x) for name, x in (scalars or {}).items()]
+    for place, value in named:
+        if isinstance(value, np.ndarray) and value.dtype.names:
+            raise TypeError(
+                f"{label}: {place} holds records, {value.dtype}, which JAX has no dtype for; pass "
+                "their words, x.view(np.uint32).reshape(*x.shape, -1), and name the record dtype "
+                "with view= of numba_cuda_kernel"
+            )
+        if not _is_operand(value):
+            raise TypeError(
+                f"{label}: {place} is {value!r} of type {type(value).__name__}, expected an array "
+                "or a scalar; convert it with jnp.asarray"
+            )
+
+
+def _refuse_non_scalars(label: str, scalars: Mapping[str, ArrayType]) -> None:
+    for name, t in scalars.items():
+        if t.shape:
+            raise ValueError(
+                f"{label}: keyword {name!r} is an array, {t}, expected a scalar; "
+                "pass arrays as positional inputs"
+            )

@@ -1,0 +1,52 @@
+"""Where a fresh process finds a kernel whose machine code does not travel with a program.
+
+A call carries an origin, JSON text. The core asks `resolve` when a program (exported, or taken from
+JAX's compilation cache) names a kernel that this process has not registered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from kernbridge._src.base.errors import KernelError
+
+FORMAT = 2
+
+Resolver = Callable[[bytes, dict[str, Any]], None]
+_resolvers: dict[str, Resolver] = {}
+
+
+def register(kind: str, resolver: Resolver) -> None:
+    """Let `resolver` find the kernels whose origins are of this kind.
+
+    It registers the kernel of a digest in the core, or raises KernelError that says what is
+    missing; ValueError, KeyError and TypeError mean that the origin is damaged.
+    """
+    _resolvers[kind] = resolver
+
+
+def write(kind: str, **parts: Any) -> str:
+    """The text that a call carries."""
+    return json.dumps({"format": FORMAT, "kind": kind, **parts}, separators=(",", ":"))
+
+
+def resolve(digest: bytes, text: str) -> None:
+    """Find and register the kernel of this digest.
+
+    Raises
+    ------
+    KernelError
+        If it cannot be found, or is another kernel by now; the message says what is missing.
+    """
+    try:
+        origin = json.loads(text)
+        if origin["format"] != FORMAT:
+            raise ValueError(f"format {origin['format']}")
+        _resolvers[origin["kind"]](digest, origin)
+    except (ValueError, KeyError, TypeError) as e:
+        raise KernelError(
+            f"the program names its kernel in a form that this kernbridge does not read ({e}); "
+            "it is damaged, or of another version"
+        ) from e

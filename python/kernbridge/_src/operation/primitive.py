@@ -1,0 +1,251 @@
+"""kernbridge's JAX primitive: abstract evaluation, lowering, batching, no derivatives."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.operation import jax_inside
+from kernbridge._src.operation.jax_inside import Primitive, ShapedArray, ad, batching, mlir
+from kernbridge._src.operation.levels import Dim, Levels, to_front
+from kernbridge._src.operation.spec import ArrayType, Call
+
+BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
+PROGRAM_CARRIED_MAX = 64 * 1024  # larger ones only travel in exported programs
+
+
+class NativeCall(NamedTuple):
+    """What a front end gives for one call on one platform."""
+
+    target: str
+    digest: bytes  # identity of the kernel; its first eight bytes are the key
+    key: int
+    origin: str  # where a fresh process finds the kernel; empty if the program is the kernel
+    copied: tuple[int, ...]  # operands that the kernel may write to, without leave of the caller
+    why_not_portable: str  # empty, or why this call cannot be exported
+    temporaries: tuple[ArrayType, ...] = ()  # results that only the kernel sees, for each slice
+    program: bytes = b""  # what a fresh process makes the kernel of
+    keep: Any = None  # has to live as long as the compiled program
+
+
+class Frontend(Protocol):
+    """A kernel of some language, as the primitive sees it. Hashed by identity."""
+
+    label: str
+    platforms: tuple[str, ...]
+
+    def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
+        """Compile and register; `operands` are without batch axes."""
+        ...
+
+
+def new_primitive(name: str, kind: type = Primitive) -> Any:
+    """A primitive with several outputs, which is compiled also where nothing around it is."""
+    primitive = kind(name)
+    primitive.multiple_results = True
+
+    def apply(*operands: Any, **params: Any) -> Any:
+        with jax.disable_jit(False):  # the one compiled call that jax.disable_jit leaves
+            return _jitted_bind(primitive, tuple(sorted(params.items())))(*operands)
+
+    primitive.def_impl(apply)
+    return primitive
+
+
+@functools.lru_cache(maxsize=1024)
+def _jitted_bind(primitive: Any, params: tuple[tuple[str, Any], ...]) -> Any:
+    return jax.jit(functools.partial(primitive.bind, **dict(params)))
+
+
+call_p = new_primitive("kernbridge_call")
+
+
+def match_varying(operands: Sequence[Any]) -> Sequence[Any]:
+    """The operands, each varying over all manual mesh axes that any of them varies over."""
+    if not operands or not jax_inside.HAS_INSIDES:
+        return operands
+    return jax_inside.match_varying_axes(*operands)
+
+
+def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Array]:
+    """Apply a kernel to operands (tracers or arrays)."""
+    return call_p.bind(*match_varying(operands), frontend=frontend, call=call)
+
+
+def _abstract_eval(*operands: Any, frontend: Frontend, call: Call) -> Any:
+    return abstract(frontend.label, operands, call.outs, call.levels, call.has_side_effect)
+
+
+def abstract(
+    label: str,
+    operands: Sequence[Any],
+    outs: Sequence[ArrayType],
+    levels: Levels,
+    has_side_effect: bool,
+) -> Any:
+    """Abstract outputs of a call on abstract operands, for `define_abstract`."""
+    avals = [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in outs]
+    varying = jax_inside.varying_axes(label, operands)
+    if not jax_inside.HAS_INSIDES:
+        return avals
+    effects = {jax_inside.kernel_effect} if has_side_effect else set()
+    return [jax_inside.on_mesh(aval, varying) for aval in avals], effects
+
+
+def define_abstract(primitive: Any, rule: Any) -> None:
+    """Let a rule that ends in `abstract` describe the outputs of a primitive."""
+    if jax_inside.HAS_INSIDES:
+        primitive.def_effectful_abstract_eval(rule)
+    else:
+        primitive.def_abstract_eval(rule)
+
+
+define_abstract(call_p, _abstract_eval)
+
+
+def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
+    if platform not in frontend.platforms:
+        _refuse_platform(ctx, frontend)
+    for_export = jax_inside.is_for_export(ctx)
+    types = [
+        ArrayType(call.levels.own_shape(i, aval.shape), np.dtype(aval.dtype))
+        for i, aval in enumerate(ctx.avals_in)
+    ]
+    native = frontend.lower(platform, types, call)
+    if native.why_not_portable and for_export:
+        raise ValueError(f"{frontend.label} cannot be exported: {native.why_not_portable}")
+
+    if native.keep is not None:
+        ctx.module_context.add_keepalive(native.keep)
+
+    levels = call.levels
+    operands_in, avals_in, masks = list(operands), list(ctx.avals_in), [*levels.masks]
+    for i in native.copied:
+        operands_in[i], avals_in[i] = _with_all_levels(ctx, operands[i], avals_in[i], levels, i)
+        if levels:
+            masks[i] = levels.full_mask
+    aliases = dict(call.aliases)
+    aliases.update({i: len(call.outs) + j for j, i in enumerate(native.copied)})
+    batch = [len(levels.sizes), *masks] if levels else []
+    attributes = {  # see src/core/kb_handler.h
+        "call": np.array([native.key, *batch], np.int64),
+        "digest": np.frombuffer(native.digest, np.uint8),
+    }
+    if native.origin:
+        attributes["origin"] = native.origin
+    if native.program and (for_export or len(native.program) <= PROGRAM_CARRIED_MAX):
+        attributes["program"] = np.frombuffer(native.program, np.uint8)
+    rule = jax.ffi.ffi_lowering(
+        native.target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect
+    )
+    hidden = [avals_in[i] for i in native.copied]
+    hidden += [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in native.temporaries]
+    wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden])
+    return rule(wide, *operands_in, **attributes)[: len(call.outs)]
+
+
+def _with_all_levels(
+    ctx: Any, operand: Any, aval: Any, levels: Levels, index: int
+) -> tuple[Any, Any]:
+    """The operand broadcast to every level of the batch: each slice gets a copy of its own."""
+    missing = levels.axes_missing(index)
+    if not missing:
+        return operand, aval
+    wide = aval.update(shape=(*levels.shape, *levels.own_shape(index, aval.shape)))
+
+    def spread(x: Any) -> Any:
+        return jnp.broadcast_to(jnp.expand_dims(x, missing), wide.shape)
+
+    inner = ctx.replace(avals_in=[aval], avals_out=[wide])
+    (result,) = mlir.lower_fun(spread, multiple_results=False)(inner, operand)
+    return result, wide
+
+
+def _refuse_platform(ctx: Any, frontend: Frontend) -> None:
+    platform = ", ".join(jax_inside.platforms_of(ctx))
+    where = " or ".join(frontend.platforms)
+    remedy = (
+        "Commit its inputs to the CPU, jax.device_put(x, jax.devices('cpu')[0]), or run the "
+        "program under jax.default_device(jax.devices('cpu')[0])"
+        if "cpu" in frontend.platforms
+        else "Run the program where JAX sees a GPU (pip install 'jax[cuda13]'; jax.devices() "
+        "lists them), or commit its inputs to one, jax.device_put(x, jax.devices('cuda')[0])"
+    )
+    raise KernelNotAvailableError(
+        f"{frontend.label} has a kernel for {where}, and was lowered for {platform}. {remedy}."
+    )
+
+
+def _lower_elsewhere(ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
+    _refuse_platform(ctx, frontend)
+
+
+for _platform in ("cpu", "cuda"):
+    mlir.register_lowering(call_p, functools.partial(_lower, _platform), platform=_platform)
+mlir.register_lowering(call_p, _lower_elsewhere)
+
+
+def _batch(operands: Sequence[Any], dims: Sequence[Any], *, frontend: Frontend, call: Call) -> Any:
+    size, mapped, front = to_front(operands, dims)
+    for i, _ in call.aliases:  # its memory becomes the output's, which has a slice of its own each
+        if not mapped[i]:
+            front[i] = jnp.broadcast_to(front[i], (size, *front[i].shape))
+            mapped[i] = True
+    if call.vmap_method in (None, "sequential", "sequential_unrolled"):
+        outs = _batch_by_loop(frontend, call, size, front, mapped)
+    else:
+        outs = _batch_by_rank(frontend, call, size, front, mapped)
+    return outs, [0] * len(outs)
+
+
+def _batch_by_loop(
+    frontend: Frontend, call: Call, size: Dim, front: list[Any], mapped: list[bool]
+) -> Any:
+    """One call in the program; the core runs the kernel slice by slice."""
+    if len(call.levels.sizes) == BATCH_LEVELS_MAX:
+        raise NotImplementedError(
+            f"{frontend.label} is inside {BATCH_LEVELS_MAX + 1} nested vmaps, at most "
+            f"{BATCH_LEVELS_MAX} are possible; merge some axes before the call"
+        )
+    return bind(frontend, replace(call, levels=call.levels.inside(size, mapped)), front)
+
+
+def _batch_by_rank(
+    frontend: Frontend, call: Call, size: Dim, front: list[Any], mapped: list[bool]
+) -> Any:
+    """The kernel sees the batch as one more leading axis, as JAX's named methods say."""
+    n_arrays = len(front) - len(call.scalars)
+    for i, name in enumerate(call.scalars, start=n_arrays):
+        if mapped[i]:
+            raise ValueError(
+                f"{frontend.label}: the keyword scalar {name!r} is mapped, and vmap_method="
+                f"{call.vmap_method!r} would hand the kernel an array for it; leave vmap_method "
+                "unset, or pass it as a positional input"
+            )
+    new_axis = {"expand_dims": 1, "broadcast_all": size}.get(call.vmap_method or "")
+    for i in range(n_arrays):
+        if not mapped[i] and new_axis is not None:
+            front[i] = jnp.broadcast_to(front[i], (new_axis, *front[i].shape))
+    return bind(frontend, call.with_output_axis(size), front)
+
+
+batching.primitive_batchers[call_p] = _batch
+
+
+def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
+    raise NotImplementedError(
+        f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Give it a rule with "
+        "vjp= (reverse mode) or jvp= (both modes) where it is wrapped, or cut it out with "
+        "jax.lax.stop_gradient."
+    )
+
+
+ad.primitive_jvps[call_p] = _no_derivative
+ad.primitive_transposes[call_p] = _no_derivative

@@ -1,0 +1,276 @@
+"""What an operation promises before anything is compiled: outputs, aliases, batching, effects.
+
+Everything here runs when a kernel is wrapped or traced, never when the operation runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from kernbridge._src.operation import jax_inside
+from kernbridge._src.operation.levels import NONE, Dim, Levels
+from kernbridge._src.operation.output_order import Leaves, OutputTree
+
+VMAP_METHODS = (
+    None,
+    "sequential",
+    "sequential_unrolled",
+    "expand_dims",
+    "broadcast_all",
+    "legacy_vectorized",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """Shape and dtype of one array, hashable."""
+
+    shape: tuple[Dim, ...]
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The outputs of one call: array types and the pytree that they form."""
+
+    types: tuple[ArrayType, ...]
+    tree: OutputTree
+    leaves: Leaves
+
+    @staticmethod
+    def of(label: str, outs: Any) -> Outputs:
+        """Read `outs`, a pytree of objects with a shape and a dtype, in JAX's order."""
+        values, tree = jax.tree.flatten(outs, is_leaf=_has_type)
+        types = tuple(_read_type(label, i, value) for i, value in enumerate(values))
+        return Outputs(
+            types, OutputTree(tree, tuple(range(len(types)))), Leaves.of(outs, _has_type)
+        )
+
+    def in_order(self, label: str, parameters: Sequence[str]) -> Outputs:
+        """These outputs, as just read, in the order of the kernel's output parameters.
+
+        Raises
+        ------
+        ValueError
+            If the keys of a dict do not say which output is which.
+        """
+        order = self.leaves.order(label, parameters)
+        types = tuple(self.types[i] for i in order)
+        return replace(self, types=types, tree=replace(self.tree, order=order))
+
+    def canonical(self, label: str) -> Outputs:
+        """These outputs with the dtypes that JAX can hold now; warns about each that it cannot."""
+        return replace(self, types=tuple(_canonical(label, i, t) for i, t in enumerate(self.types)))
+
+
+def _has_type(value: object) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
+    if not _has_type(leaf):
+        raise TypeError(
+            f"{label}: output {index} in `outs` is {leaf!r} of type {type(leaf).__name__}, "
+            "expected an object with a shape and a dtype; use jax.ShapeDtypeStruct(shape, dtype)"
+        )
+    shape = tuple(leaf.shape)
+    for d in shape:
+        if isinstance(d, (int, np.integer)) and d < 0:
+            raise ValueError(f"{label}: output {index} in `outs` has the negative extent {d}")
+    return ArrayType(shape, np.dtype(leaf.dtype))
+
+
+def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
+    dtype = np.dtype(jax.dtypes.canonicalize_dtype(out.dtype))
+    if dtype == out.dtype:
+        return out
+    warnings.warn(
+        f"{label}: output {index} asks for {out.dtype.name}, which JAX does not hold now; the "
+        f"kernel writes {dtype.name} instead. Set jax.config.update('jax_enable_x64', True), or "
+        "the environment variable JAX_ENABLE_X64=1, for 64-bit types.",
+        UserWarning,
+        stacklevel=2,
+    )
+    return ArrayType(out.shape, dtype)
+
+
+@dataclass(frozen=True)
+class OperationSpec:
+    """What `numba_kernel` and its siblings take beside the kernel; hashable if `outs` is."""
+
+    label: str
+    outs: Outputs | Callable[..., Any]
+    vmap_method: str | None
+    aliases: tuple[tuple[int, int], ...]
+    has_side_effect: bool
+    jvp: Callable[..., Any] | None = None
+    vjp: Callable[..., Any] | None = None
+
+    @staticmethod
+    def of(
+        label: str,
+        outs: Any,
+        vmap_method: str | None,
+        input_output_aliases: Mapping[int, int] | None,
+        has_side_effect: bool,
+        jvp: Callable[..., Any] | None = None,
+        vjp: Callable[..., Any] | None = None,
+        attributes: Sequence[str] = (),
+    ) -> OperationSpec:
+        """Check the arguments as far as they can be without inputs; rules get `attributes` too."""
+        if vmap_method not in VMAP_METHODS:
+            raise ValueError(
+                f"{label}: vmap_method is {vmap_method!r}, expected one of {VMAP_METHODS}"
+            )
+        outputs = outs if callable(outs) and not _has_type(outs) else Outputs.of(label, outs)
+        aliases = _read_aliases(label, input_output_aliases or {})
+        if isinstance(outputs, Outputs):
+            _check_output_indices(label, aliases, len(outputs.types))
+        if has_side_effect:
+            jax_inside.require_insides(f"{label} has has_side_effect=True")
+        for name, rule in (("jvp", jvp), ("vjp", vjp)):
+            if rule is not None:
+                keywords = "".join(f", {a}=..." for a in attributes)
+                expected = f"(inputs, outputs, {'co' * (name == 'vjp')}tangents{keywords})"
+                check_rule(label, name, rule, expected, 3, attributes)
+        return OperationSpec(label, outputs, vmap_method, aliases, bool(has_side_effect), jvp, vjp)
+
+    @property
+    def is_differentiable(self) -> bool:
+        return self.jvp is not None or self.vjp is not None
+
+    def check_names(self, parameters: Sequence[str]) -> None:
+        """Refuse a dict of outputs that no kernel with these parameters can match; see Leaves."""
+        if isinstance(self.outs, Outputs):
+            self.outs.leaves.check(self.label, parameters)
+
+    def outputs_for(self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]) -> Outputs:
+        """The outputs of a call with these inputs, in JAX's order; calls `outs` if it is a
+        function."""
+        if isinstance(self.outs, Outputs):
+            return self.outs.canonical(self.label)
+        outs = call_with_shapes(self.label, "outs", self.outs, inputs, scalars)
+        outputs = Outputs.of(self.label, outs).canonical(self.label)
+        _check_output_indices(self.label, self.aliases, len(outputs.types))
+        return outputs
+
+    def check_aliases(self, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
+        """An aliased pair must be the same kind of array."""
+        for i, o in self.aliases:
+            if i >= len(inputs):
+                raise ValueError(
+                    f"{self.label}: input_output_aliases names input {i}, "
+                    f"but the call has {len(inputs)} inputs"
+                )
+            if inputs[i] != outputs[o]:
+                raise ValueError(
+                    f"{self.label}: input_output_aliases maps input {i}, {inputs[i]}, to output "
+                    f"{o}, {outputs[o]}; both must have the same shape and dtype"
+                )
+
+
+def call_with_shapes(
+    label: str,
+    name: str,
+    function: Callable[..., Any],
+    inputs: Sequence[ArrayType],
+    scalars: Mapping[str, ArrayType],
+) -> Any:
+    """What a function of the shapes of a call gives; `name` is the argument that it came by."""
+    given = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs]
+    named = {n: jax.ShapeDtypeStruct(t.shape, t.dtype) for n, t in scalars.items()}
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a callable that does not tell
+        return function(*given, **named)
+    try:
+        signature.bind(*given, **named)
+    except TypeError as e:
+        keywords = ", ".join(named) or "no keywords"
+        raise TypeError(
+            f"{label}: `{name}` is a function of {signature}, and the call has {len(given)} "
+            f"inputs and {keywords}: {e}. It is called with one ShapeDtypeStruct per input, "
+            "and one by name per keyword"
+        ) from None
+    return function(*given, **named)
+
+
+def check_rule(
+    label: str, name: str, rule: Any, expected: str, n: int, keywords: Sequence[str] = ()
+) -> None:
+    """Refuse what cannot be called with `n` arguments and these keywords."""
+    if not callable(rule):
+        raise TypeError(f"{label}: {name} is {rule!r}, expected a function {expected}")
+    try:
+        signature = inspect.signature(rule)
+    except (TypeError, ValueError):  # a callable that does not tell
+        return
+    try:
+        signature.bind(*[None] * n, **dict.fromkeys(keywords))
+    except TypeError as e:
+        raise TypeError(
+            f"{label}: {name} is a function of {signature}, and is called as {expected}: {e}"
+        ) from None
+
+
+def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    pairs = tuple(
+        sorted((_read_index(label, i), _read_index(label, o)) for i, o in aliases.items())
+    )
+    outputs = [o for _, o in pairs]
+    for o in set(outputs):
+        if outputs.count(o) > 1:
+            raise ValueError(
+                f"{label}: input_output_aliases maps several inputs to output {o}; "
+                "an output can take the memory of one input"
+            )
+    return pairs
+
+
+def _read_index(label: str, index: Any) -> int:
+    if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+        raise TypeError(
+            f"{label}: input_output_aliases holds {index!r}, expected the index of an input or "
+            "output"
+        )
+    if index < 0:
+        raise ValueError(f"{label}: input_output_aliases holds the negative index {index}")
+    return int(index)
+
+
+def _check_output_indices(label: str, aliases: Iterable[tuple[int, int]], n_outputs: int) -> None:
+    for i, o in aliases:
+        if o >= n_outputs:
+            raise ValueError(
+                f"{label}: input_output_aliases maps input {i} to output {o}, "
+                f"but there are {n_outputs} outputs"
+            )
+
+
+@dataclass(frozen=True)
+class Call:
+    """One traced call: all that is static about it. A parameter of the JAX primitive.
+
+    Operands are the positional inputs and then the keyword scalars, sorted by name.
+    """
+
+    outs: tuple[ArrayType, ...]
+    scalars: tuple[str, ...]
+    aliases: tuple[tuple[int, int], ...]
+    vmap_method: str | None
+    has_side_effect: bool
+    levels: Levels = NONE
+
+    def with_output_axis(self, size: Dim) -> Call:
+        """This call with one more leading axis on every output, which the kernel sees."""
+        return replace(self, outs=tuple(ArrayType((size, *t.shape), t.dtype) for t in self.outs))

@@ -1,0 +1,306 @@
+"""Derivatives that users give for their kernels.
+
+A rule for tangents (`jvp`) and one for cotangents (`vjp`) describe the same linear map. Where there
+is a `vjp`, the tangents of a call are one linear equation, `kernbridge_tangent`: forward mode
+evaluates it by `jvp`, or by transposing `vjp` where there is no `jvp`; reverse mode transposes it,
+which is `vjp`. So every mode, and every mixture of them, works with either rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernbridge._src.operation.jax_inside import ad, batching, mlir
+from kernbridge._src.operation.levels import Levels, to_front, vmapped
+from kernbridge._src.operation.primitive import (
+    abstract,
+    define_abstract,
+    match_varying,
+    new_primitive,
+)
+from kernbridge._src.operation.spec import ArrayType
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The derivatives of one call; a parameter of a primitive, hence hashable.
+
+    `jvp(inputs, outputs, tangents, **keywords)` gives the tangents of the outputs, `vjp(inputs,
+    outputs, cotangents, **keywords)` the cotangents of the inputs. What belongs to outputs has the
+    form of `tree`.
+    """
+
+    label: str
+    tree: Any
+    jvp: Callable[..., Any] | None = None
+    vjp: Callable[..., Any] | None = None
+    keywords: tuple[tuple[str, Any], ...] = ()
+    symbolic_zeros: bool = False  # tangents that are zero come to `jvp` as JAX's Zero
+    exact: Hashable = None  # distinguishes keywords and rules that compare equal
+
+    def tangents(
+        self, types: Sequence[ArrayType], inputs: Sequence[Any], outputs: Sequence[Any], given: Any
+    ) -> list[Any]:
+        """What `jvp` gives for the outputs that have tangents."""
+        assert self.jvp is not None
+        unflatten = self.tree.unflatten
+        result = self.jvp(tuple(inputs), unflatten(outputs), tuple(given), **dict(self.keywords))
+        leaves = self._leaves(result, len(types))
+        return [
+            self._checked("jvp", f"the tangent of output {i}", leaf, t)
+            for i, (leaf, t) in enumerate(zip(leaves, types, strict=True))
+            if is_inexact(t.dtype)
+        ]
+
+    def _leaves(self, result: Any, n: int) -> Sequence[Any]:
+        if n == 1 and not isinstance(result, (tuple, list, dict)):
+            return [result]
+        try:
+            return self.tree.flatten_up_to(result)
+        except (ValueError, TypeError) as e:
+            raise TypeError(
+                f"{self.label}: the jvp rule returned {jax.tree.structure(result)}, expected a "
+                f"tangent for each output, as {self.tree} (None for zero): {e}"
+            ) from None
+
+    def cotangents(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]
+    ) -> list[Any]:
+        """What `vjp` gives for the inputs, None for those that have no tangents."""
+        assert self.vjp is not None
+        unflatten = self.tree.unflatten
+        result = self.vjp(
+            tuple(inputs), unflatten(outputs), unflatten(given), **dict(self.keywords)
+        )
+        if len(inputs) == 1 and not isinstance(result, (tuple, list)):
+            result = (result,)
+        if not isinstance(result, (tuple, list)) or len(result) != len(inputs):
+            came = f"{len(result)}" if isinstance(result, (tuple, list)) else f"{result!r}"
+            raise TypeError(
+                f"{self.label}: the vjp rule returned {came}, expected a tuple of {len(inputs)} "
+                "cotangents, one for each input (None for zero)"
+            )
+        types = [ArrayType(jnp.shape(x), np.dtype(jnp.result_type(x))) for x in inputs]
+        return [
+            self._checked("vjp", f"the cotangent of input {i}", leaf, t)
+            if is_inexact(t.dtype)
+            else None
+            for i, (leaf, t) in enumerate(zip(result, types, strict=True))
+        ]
+
+    def _checked(self, rule: str, what: str, value: Any, expected: ArrayType) -> Any:
+        if value is None or type(value) is ad.Zero:
+            return jnp.zeros(expected.shape, expected.dtype)
+        if isinstance(value, (int, float, complex)):
+            value = jnp.asarray(value, expected.dtype)
+        if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+            raise TypeError(
+                f"{self.label}: the {rule} rule gave {value!r} as {what}, expected {expected}, or "
+                "None for zero"
+            )
+        came = ArrayType(tuple(value.shape), np.dtype(value.dtype))
+        if came != expected:
+            raise TypeError(
+                f"{self.label}: the {rule} rule gave {came} as {what}, expected {expected}"
+            )
+        return jnp.asarray(value)
+
+
+def zero_tangent(x: Any) -> Any:
+    """JAX's symbolic zero, as the tangent of an array."""
+    return ad.Zero(jax.typeof(x).to_tangent_aval())
+
+
+def is_inexact(dtype: Any) -> bool:
+    """Whether arrays of this dtype have tangents of their own."""
+    return bool(jax.dtypes.issubdtype(dtype, np.inexact))
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """The operands of `kernbridge_tangent`: inputs, outputs, tangents of the inputs in `which`."""
+
+    n_inputs: int
+    outs: tuple[ArrayType, ...]
+    which: tuple[int, ...]
+
+    @property
+    def n_known(self) -> int:
+        return self.n_inputs + len(self.outs)
+
+    @property
+    def tangent_outs(self) -> tuple[ArrayType, ...]:
+        return tuple(t for t in self.outs if is_inexact(t.dtype))
+
+    def split(self, operands: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+        n = self.n_inputs
+        return operands[:n], operands[n : self.n_known], operands[self.n_known :]
+
+
+tangent_p = new_primitive("kernbridge_tangent")
+
+
+def differentiate(
+    rules: Rules,
+    outs: tuple[ArrayType, ...],
+    levels: Levels,
+    operands: Sequence[Any],
+    results: Sequence[Any],
+    tangents: Sequence[Any],
+) -> list[Any]:
+    """Tangents of the results of a call, as a JVP rule of JAX gives them."""
+    which = tuple(
+        i
+        for i, (x, t) in enumerate(zip(operands, tangents, strict=True))
+        if type(t) is not ad.Zero and is_inexact(x.dtype)
+    )
+    dots: list[Any] = []
+    shape = _Shape(len(operands), outs, which)
+    if which:
+        everything = match_varying([*operands, *results, *(tangents[i] for i in which)])
+        masks = levels.choose([*range(len(operands)), *[None] * len(outs), *which])
+        if rules.vjp is None:
+            dots = vmapped(_forward(rules, shape), masks)(*everything)
+        else:
+            dots = tangent_p.bind(*everything, rules=rules, shape=shape, levels=masks)
+    rest = iter(dots)
+    return [
+        next(rest) if which and is_inexact(t.dtype) else zero_tangent(result)
+        for result, t in zip(results, outs, strict=True)
+    ]
+
+
+def _forward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
+    """The tangents of one slice, as a function of the operands of `kernbridge_tangent`."""
+
+    def forward(*operands: Any) -> list[Any]:
+        inputs, outputs, given = shape.split(operands)
+        if rules.jvp is None:
+            return _transposed(rules, shape, inputs, outputs, given)
+        tangents = [_no_tangent(x, rules.symbolic_zeros) for x in inputs]
+        for i, t in zip(shape.which, given, strict=True):
+            tangents[i] = t
+        return rules.tangents(shape.outs, inputs, outputs, tangents)
+
+    return forward
+
+
+def _no_tangent(x: Any, symbolic: bool) -> Any:
+    if symbolic:
+        return zero_tangent(x)
+    return jnp.zeros_like(x) if is_inexact(x.dtype) else None
+
+
+def _transposed(
+    rules: Rules,
+    shape: _Shape,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    given: Sequence[Any],
+) -> list[Any]:
+    def reverse(*cotangents: Any) -> tuple[Any, ...]:
+        found = rules.cotangents(inputs, outputs, _with_gaps(shape.outs, cotangents))
+        return tuple(found[i] for i in shape.which)
+
+    specs = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in shape.tangent_outs]
+    jax.eval_shape(reverse, *specs)  # errors of the rule itself come as they are
+    try:
+        return list(jax.linear_transpose(reverse, *specs)(tuple(given)))
+    except Exception as e:  # whatever a rule that is no linear function of JAX's own may raise
+        raise NotImplementedError(
+            f"{rules.label} has a vjp rule alone, which reverse mode (jax.grad, jax.vjp) uses. "
+            "Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes it, which failed; "
+            f"give a jvp rule too. {type(e).__name__}: {e}"
+        ) from e
+
+
+def _with_gaps(outs: Sequence[ArrayType], values: Sequence[Any]) -> list[Any]:
+    """One value for each output, None for those that have no tangents."""
+    rest = iter(values)
+    return [next(rest) if is_inexact(t.dtype) else None for t in outs]
+
+
+def _backward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
+    """Cotangents of one slice, as a function of inputs, outputs, and cotangents of these."""
+
+    def backward(*operands: Any) -> list[Any]:
+        inputs, outputs, given = shape.split(operands)
+        found = rules.cotangents(inputs, outputs, _with_gaps(shape.outs, given))
+        return [found[i] for i in shape.which]
+
+    return backward
+
+
+def _abstract_eval(*operands: Any, rules: Rules, shape: _Shape, levels: Levels) -> Any:
+    return abstract(rules.label, operands, shape.tangent_outs, levels, False)
+
+
+define_abstract(tangent_p, _abstract_eval)
+
+
+def _evaluate(*operands: Any, rules: Rules, shape: _Shape, levels: Levels) -> list[Any]:
+    return vmapped(_forward(rules, shape), levels)(*operands)
+
+
+mlir.register_lowering(tangent_p, mlir.lower_fun(_evaluate, multiple_results=True))
+
+
+def _batch(operands: Any, dims: Any, *, rules: Rules, shape: _Shape, levels: Levels) -> Any:
+    size, mapped, front = to_front(operands, dims)
+    outs = tangent_p.bind(*front, rules=rules, shape=shape, levels=levels.inside(size, mapped))
+    return outs, [0] * len(outs)
+
+
+batching.primitive_batchers[tangent_p] = _batch
+
+
+def _jvp(primals: Any, tangents: Any, *, rules: Rules, shape: _Shape, levels: Levels) -> Any:
+    """Linear in the tangents that it takes; the derivative of a derivative in the rest."""
+    params: dict[str, Any] = {"rules": rules, "shape": shape, "levels": levels}
+    known, linear = primals[: shape.n_known], primals[shape.n_known :]
+    results = tangent_p.bind(*primals, **params)
+    parts = []
+    dots = tangents[shape.n_known :]
+    if any(type(t) is not ad.Zero for t in dots):
+        dots = [ad.instantiate_zeros(t) for t in dots]
+        parts.append(tangent_p.bind(*match_varying([*known, *dots]), **params))
+    moving = [i for i in range(shape.n_known) if type(tangents[i]) is not ad.Zero]
+    if moving:
+
+        def second(*values: Any) -> list[Any]:
+            operands = list(known)
+            for i, value in zip(moving, values, strict=True):
+                operands[i] = value
+            return _evaluate(*operands, *linear, **params)
+
+        given = [known[i] for i in moving], [tangents[i] for i in moving]
+        parts.append(jax.jvp(second, *given)[1])
+    if not parts:
+        return results, [zero_tangent(r) for r in results]
+    return results, [sum(each[1:], each[0]) for each in zip(*parts, strict=True)]
+
+
+ad.primitive_jvps[tangent_p] = _jvp
+
+
+def _transpose(
+    cotangents: Any, *operands: Any, rules: Rules, shape: _Shape, levels: Levels
+) -> list[Any]:
+    known = operands[: shape.n_known]
+    given = [ad.instantiate_zeros(ct) for ct in cotangents]
+    masks = levels.choose([*range(shape.n_known), *[None] * len(given)])
+    found = vmapped(_backward(rules, shape), masks)(*match_varying([*known, *given]))
+    result: list[Any] = [None] * len(operands)
+    for k, ct in enumerate(found, start=shape.n_known):
+        if ad.is_undefined_primal(operands[k]):
+            result[k] = jnp.sum(ct, levels.axes_missing(k)) if levels else ct
+    return result
+
+
+ad.primitive_transposes[tangent_p] = _transpose

@@ -1,0 +1,1 @@
+"""Callables that launch several kernels, recorded: `numba_cuda_callable`."""

@@ -1,0 +1,374 @@
+"""Python functions that launch Numba-CUDA kernels: `numba_cuda_callable` and its front end."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernbridge._src.base import debug
+from kernbridge._src.base.errors import KernbridgeWarning, KernelError
+from kernbridge._src.base.kept import Kept, kept_with
+from kernbridge._src.gpu.frontend import (
+    PlannedFrontend,
+    check_dtype,
+    name_buffers,
+    native_call,
+    place_of,
+    warn_of_copies,
+)
+from kernbridge._src.gpu.program import Buffer, Copy, Fill, Launch, Program
+from kernbridge._src.keys import host_state
+from kernbridge._src.numba_common.parameters import Assignment, KernelParameters, NamedOutputs
+from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
+from kernbridge._src.operation.operation import Operation, spec_key
+from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
+from kernbridge._src.toolchain import cuda
+
+RECORD = ("auto", "always", "never")
+
+
+def numba_cuda_callable(
+    func: Callable[..., Any],
+    outs: Any,
+    *,
+    vmap_method: str | None = None,
+    input_output_aliases: Mapping[int, int] | None = None,
+    record: str = "auto",
+    has_side_effect: bool = False,
+    jvp: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
+) -> Operation:
+    """Make a JAX operation of a Python function that launches Numba-CUDA kernels.
+
+    The function is called with one device array per input, one per output, and a stream, on which
+    it launches kernels that fill the outputs. It is recorded: it runs once for each combination of
+    shapes and dtypes, when the operation is lowered, on stand-ins for the arrays, and its launches,
+    temporaries, fills and copies become a plan that C replays. No Python runs when the operation
+    runs, and XLA may put the plan into a CUDA graph.
+
+    Parameters
+    ----------
+    func : callable
+        ``func(input_1, ..., output_1, ..., stream)``. May launch any number of
+        ``@cuda.jit`` kernels (``kernel[grid, block, stream, shared](...)`` or ``kernel.forall``)
+        with arrays and numbers; allocate ``cuda.device_array`` temporaries; slice, reshape, ravel,
+        transpose and view device arrays; fill and copy them (``a[:] = 0``,
+        ``a.copy_to_device(b)``); loop and branch on shapes; call helper functions. It runs twice
+        per lowering, not per call. Every element of the outputs must be written.
+    outs : pytree of jax.ShapeDtypeStruct, or a function
+        As for `numba_cuda_kernel`.
+    vmap_method : str, optional
+        How `jax.vmap` treats the call. By default the function always sees the declared ranks, and
+        the plan runs step by step, each step for all slices: one launch with the batch in the
+        grid's z axis, or a launch per slice for kernels that use z. Named methods have JAX's
+        meanings.
+    input_output_aliases : dict of int to int, optional
+        From the index of an input to that of an output of the same shape and dtype: both are then
+        the same memory.
+    record : {"auto", "always", "never"}, default "auto"
+        What if the function cannot be recorded, because it reads elements on the host, hands an
+        array to another library, or does not do the same each time that it runs (it draws random
+        numbers, counts, or reads a clock). "auto": it runs as Python at each call, with the GIL, on
+        real Numba arrays, and a warning names the line; "always": a KernelError names the line;
+        "never": it always runs so, and then its inputs are copied, which may not be written. On a
+        CPU it is always an error.
+    has_side_effect : bool, default False
+        Run the function even if nothing reads its outputs. Implied by `outs` without any output.
+    jvp, vjp : function, optional
+        The derivative, as of `numba_kernel`.
+
+    Returns
+    -------
+    Operation
+        Called as ``op(*inputs, **scalars)``. Keywords are scalars for the parameters of those
+        names: they may be handed to kernels, and change from call to call. ``op.plan(*inputs)``
+        tells the steps.
+
+    Raises
+    ------
+    ImportError
+        If Numba-CUDA is missing.
+    TypeError
+        If `func` is not callable; when called, if the number of inputs and outputs is not the
+        function's.
+    ValueError
+        If `record`, `vmap_method` or an alias does not fit; when called, for an input of rank 0, or
+        a dtype that Numba-CUDA has no type for.
+    KernelError
+        When first lowered with ``record="always"``, if the function cannot be recorded.
+    KernelCompilationError
+        When first lowered, if Numba-CUDA refuses a kernel.
+
+    Notes
+    -----
+    The environment variable ``KERNBRIDGE_DEBUG=verify`` runs every recorded function unrecorded as
+    well, and makes a difference an error.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def square(x, y):
+    ...     i = cuda.grid(1)
+    ...     if i < y.size:
+    ...         y[i] = x[i] * x[i]
+    >>> def fourth_power(x, out, stream):
+    ...     squared = cuda.device_array(x.shape, x.dtype)
+    ...     square[1, 32, stream](x, squared)
+    ...     square[1, 32, stream](squared, out)
+    >>> op = kernbridge.numba_cuda_callable(
+    ...     fourth_power, jax.ShapeDtypeStruct((3,), jnp.float32)
+    ... )  # doctest: +SKIP
+    >>> op(jnp.arange(3.0))  # doctest: +SKIP
+    Array([ 0.,  1., 16.], dtype=float32)
+    """
+    cuda.require("numba_cuda_callable")
+    if not callable(func):
+        raise TypeError(
+            f"numba_cuda_callable: `func` is {func!r} of type {type(func).__name__}, expected a "
+            "function of inputs, outputs and a stream"
+        )
+    name = getattr(func, "__name__", type(func).__name__)
+    label = f"numba_cuda_callable {name!r}"
+    if record not in RECORD:
+        raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD}")
+    spec = OperationSpec.of(
+        label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
+    )
+    frontend = NumbaCudaCallable(func, name, label, record)
+    if isinstance(spec.outs, Outputs):
+        frontend.parameters.check_outputs(len(spec.outs.types), frontend.n_appended)
+    return _operation(spec, frontend)
+
+
+_of_objects: Kept[Operation] = Kept(OPERATIONS_KEPT)
+"""Operations of methods, partials and objects that are called. Nothing is kept in these objects,
+which users pickle and copy, so this keeps the objects alive until others take their places."""
+
+
+def _operation(spec: OperationSpec, frontend: NumbaCudaCallable) -> Operation:
+    """The operation of this function, in the state that it is in, and specification."""
+    key, function = spec_key(spec), frontend.function
+    if key is None:
+        return make_operation(spec, frontend)
+    state = host_state.take([(frontend.name, function)])
+    kept = _of_objects
+    if type(function) is types.FunctionType:
+        kept = kept_with(function, "numba_cuda_callable", lambda: Kept(OPERATIONS_KEPT))
+    key = (key, host_state.identity_of(function), state, frontend.record, debug.verifies())
+    return kept.find_or_make(key, lambda: make_operation(spec, frontend))
+
+
+def make_operation(spec: OperationSpec, frontend: NumbaCudaCallable) -> Operation:
+    """An operation, which checks itself if that is asked for."""
+    operation = Operation(spec, frontend=frontend)
+    if not debug.verifies() or frontend.record == "never":
+        return operation
+    unrecorded = NumbaCudaCallable(frontend.function, frontend.name, frontend.label, "never")
+    return Verified(spec, operation, Operation(spec, frontend=unrecorded))
+
+
+class NumbaCudaCallable(NamedOutputs, PlannedFrontend):
+    """A function that launches kernels, as a front end."""
+
+    platforms: tuple[str, ...] = ("cuda", "cpu")
+    n_appended = 1  # the stream
+
+    def __init__(self, function: Callable[..., Any], name: str, label: str, record: str) -> None:
+        self.function = function
+        self.name = name
+        self.label = label
+        self.record = record
+        self.parameters = KernelParameters(label, function)
+        self._warned = False
+
+    def check(
+        self,
+        inputs: Sequence[ArrayType],
+        scalars: Mapping[str, ArrayType],
+        outs: Sequence[ArrayType],
+    ) -> None:
+        """Refuse what the function cannot take; does not run it."""
+        names = sorted(scalars)
+        assignment = self.parameters.assign(len(inputs), names, len(outs) + 1)
+        arrays = (*inputs, *(scalars[name] for name in names), *outs)
+        kinds = ["input"] * len(inputs) + ["keyword"] * len(names) + ["output"] * len(outs)
+        for i, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
+            if kind == "input" and not array.shape:
+                raise ValueError(
+                    f"{self.label}: input {i} ({assignment.names[i]}) has rank 0, which a device "
+                    "array cannot have; wrap scalars in a 1-d array, jnp.array([value]), or pass "
+                    f"it by keyword: {assignment.names[i]}=value"
+                )
+            check_dtype(self.label, f"{kind} {assignment.names[i]!r}", array.dtype.name)
+
+    def _lower(
+        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
+    ) -> tuple[NativeCall, Program]:
+        from kernbridge._src.record.arrays import NotRecordable
+
+        n_inputs = len(operands) - len(call.scalars)
+        assignment = self.parameters.assign(n_inputs, call.scalars, len(call.outs) + 1)
+        if self.record == "never" and not host:
+            return self._as_python(assignment, operands, call)
+        for i, t in enumerate((*operands, *call.outs)):
+            if not all(isinstance(n, (int, np.integer)) for n in t.shape):
+                raise ValueError(
+                    f"{self.label}: {assignment.names[i]!r} has the symbolic shape {t.shape}; a "
+                    "function is recorded for one shape: export it with constant shapes"
+                )
+        try:
+            return self._recorded(assignment, operands, call, host)
+        except NotRecordable as e:
+            if host:
+                raise KernelError(
+                    f"{self.label} cannot run on the CPU, since it cannot be recorded: {e}"
+                ) from e
+            return self._not_recorded(str(e), assignment, operands, call)
+
+    def _recorded(
+        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
+    ) -> tuple[NativeCall, Program]:
+        from kernbridge._src.record import record as record_record
+
+        n_inputs = len(operands) - len(call.scalars)
+        aliased = {i for i, _ in call.aliases}
+        recording = record_record.record(
+            self.label,
+            self.function,
+            operands[:n_inputs],
+            [(n, t.dtype) for n, t in zip(call.scalars, operands[n_inputs:], strict=True)],
+            call.outs,
+            _order(assignment),
+            frozenset(i for i in range(n_inputs) if i not in aliased),
+            bool(call.levels),
+            host,
+        )
+        copied = sorted(recording.opened)
+        if copied:
+            warn_of_copies(self.label, [(b, assignment.names[b]) for b in copied])
+        arrays = (*operands, *call.outs)
+        buffers = name_buffers(arrays, assignment.names)
+        copies = [Buffer(buffers[b].dtype, buffers[b].rank, buffers[b].name) for b in copied]
+        own = [
+            Buffer(t.dtype.name, len(t.shape), f"temporary {i}")
+            for i, t in enumerate(recording.temporaries)
+        ]
+        program = Program(
+            name=self.label,
+            source=place_of(self.function),
+            n_inputs=len(operands),
+            n_outputs=len(call.outs),
+            buffers=(*buffers, *copies, *own),
+            steps=tuple(_renumbered(s, len(arrays), len(copied)) for s in recording.steps),
+        )
+        if host:
+            from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+
+            cuda_on_cpu_compile.provide(program)
+        native = native_call(
+            program,
+            copied,
+            recording.why_not_portable,
+            temporaries=recording.temporaries,
+            host=host,
+        )
+        return native, program
+
+    def _not_recorded(
+        self, why: str, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call
+    ) -> tuple[NativeCall, Program]:
+        if self.record == "always":
+            raise KernelError(
+                f"{self.label} cannot be recorded: {why}. Keep what needs elements on the host out "
+                'of the function, or pass record="auto" to run it as Python at every call'
+            )
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self.label} cannot be recorded, and runs as Python at every call, with the GIL: "
+                f'{why}. record="never" silences this.',
+                KernbridgeWarning,
+                stacklevel=2,
+            )
+        return self._as_python(assignment, operands, call)
+
+    def _as_python(
+        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call
+    ) -> tuple[NativeCall, Program]:
+        from kernbridge._src.numba_cuda import callback
+
+        scalars = callback.scalars_of(operands, call)
+        callee = self.callees.find(
+            (assignment, scalars),
+            lambda: callback.Callee(self.function, _order(assignment), scalars),
+        )
+        place = place_of(self.function)
+        return callback.lower(self.label, place, callee, assignment.names, operands, call)
+
+
+def _order(
+    assignment: Assignment,
+) -> Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]:
+    def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+        given = [*arrays, stream]
+        positional = [given[b] for b in assignment.positional]
+        return positional, {name: given[b] for name, b in assignment.named}
+
+    return order
+
+
+def _renumbered(step: Any, first_temporary: int, n_copies: int) -> Any:
+    """Temporaries come behind the copies, whose number is known when the recording ended."""
+
+    def moved(buffer: int) -> int:
+        return buffer + n_copies if buffer >= first_temporary else buffer
+
+    if not n_copies:
+        return step
+    if isinstance(step, Launch):
+        return replace(step, words=tuple(replace(w, buffer=moved(w.buffer)) for w in step.words))
+    if isinstance(step, Fill):
+        return replace(step, buffer=moved(step.buffer))
+    assert isinstance(step, Copy)
+    return replace(step, to_buffer=moved(step.to_buffer), from_buffer=moved(step.from_buffer))
+
+
+class Verified(Operation):
+    """An operation that runs recorded and unrecorded, and compares the bytes."""
+
+    __slots__ = ("_recorded", "_unrecorded")
+
+    def __init__(self, spec: OperationSpec, recorded: Operation, unrecorded: Operation) -> None:
+        super().__init__(spec, recorded._frontend)
+        self._recorded = recorded
+        self._unrecorded = unrecorded
+
+    def __call__(self, *inputs: Any, **scalars: Any) -> Any:
+        found = self._recorded(*inputs, **scalars)
+        expected = self._unrecorded(*inputs, **scalars)
+        return jax.tree.map(self._compared, found, expected)
+
+    def _compared(self, found: Any, expected: Any) -> Any:
+        def compare(found: Any, expected: Any) -> Any:
+            a, b = np.ascontiguousarray(found), np.ascontiguousarray(expected)
+            if a.tobytes() != b.tobytes():
+                differs = a.reshape(-1).view(np.uint8) != b.reshape(-1).view(np.uint8)
+                first = int(np.flatnonzero(differs)[0]) // a.itemsize
+                raise KernelError(
+                    f"{self.spec.label}: recorded and unrecorded results differ, first at element "
+                    f"{first}: {a.reshape(-1)[first]} and {b.reshape(-1)[first]}"
+                )
+            return np.asarray(found)
+
+        shape = jax.ShapeDtypeStruct(jnp.shape(found), found.dtype)
+        return jax.pure_callback(compare, shape, found, expected, vmap_method="broadcast_all")

@@ -1,0 +1,361 @@
+"""Recording of a Python function that launches Numba-CUDA kernels: its steps become a plan.
+
+The function runs once, when it is lowered, on stand-ins for its arrays: `DeviceArray` knows shape,
+dtype and strides, and which bytes of which buffer it is, but has no elements. What asks for
+elements, or hands an array to other libraries, cannot be recorded and says so.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kernbridge._src.base.places import current_line, line_of
+from kernbridge._src.gpu import launch as gpu_launch
+from kernbridge._src.gpu.frontend import check_declared
+from kernbridge._src.gpu.program import Copy, Fill, Launch, Step, Value, Word
+from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+from kernbridge._src.numba_cuda import intercept
+from kernbridge._src.operation.spec import ArrayType
+from kernbridge._src.record.arrays import (
+    DeviceArray,
+    NotRecordable,
+    Scalar,
+    Stream,
+    host_like,
+    reach_of,
+    refuse,
+    typed_scalar,
+    with_stride,
+)
+from kernbridge._src.record.twice import record_twice
+
+AFTER_RECORDING: Callable[[list[Step]], None] | None = None
+"""Tests: changes the steps of every recording before it is made a plan."""
+
+
+@dataclass
+class Recording:
+    """Steps and temporaries, as they come."""
+
+    label: str
+    n_buffers: int  # inputs, scalars and outputs; temporaries are numbered from here
+    read_only: frozenset[int]  # buffers that belong to JAX
+    batched: bool = False  # launches serve all slices of a batch where they can
+    host: bool = False  # launches run on the CPU
+    steps: list[Step] = field(default_factory=list)
+    temporaries: list[ArrayType] = field(default_factory=list)
+    opened: set[int] = field(default_factory=set)  # read-only buffers that a kernel may write to
+    places: list[str] = field(default_factory=list)  # of each step: the line of the user
+    details: list[dict[str, str]] = field(default_factory=list)  # of each step: its arguments
+    why_not_portable: str = ""
+
+    def temporary(
+        self, shape: Any, dtype: Any, strides: Any = None, order: str = "C"
+    ) -> DeviceArray:
+        """Memory that only the plan sees."""
+        if strides is not None:
+            refuse("cuda.device_array with strides")
+        shape = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list)) else (int(shape),)
+        found = ArrayType(shape, np.dtype(dtype))
+        self.temporaries.append(found)
+        buffer = self.n_buffers + len(self.temporaries) - 1
+        host = host_like(shape, found.dtype)
+        if order == "F":
+            host = host_like(shape[::-1], found.dtype).T
+        return DeviceArray(self, buffer, 0, host)
+
+    def launch(
+        self, kernel: Any, grid: Any, block: Any, shared: Any, arguments: Sequence[Any]
+    ) -> None:
+        """Add a launch; compiles the kernel for these arguments."""
+        name = kernel.py_func.__name__
+        why = numba_cuda_compile.why_not_native(kernel)
+        if why:
+            refuse(f"a launch of {name}, which has {why}")
+        auto = block == "auto"
+        label = f"{self.label}: launch of {name!r}"
+        blocks = gpu_launch.read_grid(label, grid)
+        threads = (1, 1, 1) if auto else gpu_launch.read_block(label, block)
+        size = gpu_launch.read_int(label, "sharedmem", shared, 0, gpu_launch.SHARED_MAX)
+        parameters, words = (
+            zip(*map(self._argument, arguments), strict=True) if arguments else ((), ())
+        )
+        check_declared(label, kernel, parameters)
+        compile_kernel = functools.partial(
+            numba_cuda_compile.compile_kernel, label, kernel, parameters, host=self.host
+        )
+        function = compile_kernel()
+        self.opened |= {words[i][0].buffer for i in function.opened}
+        self.why_not_portable = self.why_not_portable or function.why_not_portable
+        if 0 in blocks or 0 in threads:
+            return
+        x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
+        wide = self.batched and not function.uses_z and not function.cooperative
+        wide = wide and z.constant == 1
+        if wide:
+            function = compile_kernel(batched=True)
+        step = Launch(
+            function=replace(function, auto_shared=size) if auto else function,
+            grid=(x, y, z),
+            block=threads,
+            shared=size,
+            words=tuple(w for own in words for w in (with_stride(own) if wide else own)),
+            cooperative=function.cooperative,
+            auto_block=auto,
+            wide=wide,
+        )
+        parts = {"the grid": blocks, "the block": block, "the dynamic shared memory": size}
+        parts |= {f"argument {i}": value for i, value in enumerate(arguments)}
+        self.add(step, {f"{what} of the launch of {name}": v for what, v in parts.items()})
+
+    def add(self, step: Step, details: dict[str, Any]) -> None:
+        """Add a step, with what a message says if the next recording differs."""
+        self.steps.append(step)
+        self.places.append(current_line())
+        self.details.append({what: repr(value) for what, value in details.items()})
+
+    def _argument(self, value: Any) -> tuple[Any, list[Word]]:
+        from kernbridge._src.numba_cuda.entry import Parameter
+
+        if isinstance(value, DeviceArray):
+            self.check_own(value)
+            host = value.host
+            layout = "C" if host.flags.c_contiguous else "F" if host.flags.f_contiguous else "A"
+            read_only = value.buffer in self.read_only
+            parameter = Parameter("array", host.dtype, host.ndim, layout, read_only)
+            numbers = host.shape if layout == "C" else (*host.shape, *host.strides)
+            reach = reach_of(value)
+            address = Word("address", value.offset if reach else 0, value.buffer, reach=reach)
+            return parameter, [address, *(Word("constant", int(n)) for n in numbers)]
+        if isinstance(value, Scalar):
+            return Parameter("loaded", value.dtype), [Word("address", 0, value.buffer)]
+        scalar = typed_scalar(value)
+        if scalar is None:
+            refuse(f"a kernel argument of type {type(value).__name__}")
+        data = scalar.tobytes().ljust(16 if scalar.itemsize > 8 else 8, b"\0")
+        bits = np.frombuffer(data, np.int64)
+        return Parameter("scalar", scalar.dtype), [Word("constant", int(n)) for n in bits]
+
+    def fill(self, array: DeviceArray, value: Any) -> None:
+        """Add a fill of a contiguous array."""
+        self.written(array)
+        if not array.host.flags.c_contiguous and not array.host.flags.f_contiguous:
+            refuse("filling an array that is not contiguous")
+        if array.size == 0:
+            return
+        pattern = int.from_bytes(np.asarray(value).astype(array.dtype).tobytes(), "little")
+        step = Fill(array.buffer, array.offset, array.itemsize, array.size, pattern)
+        self.add(step, {"the value of the fill": value})
+
+    def copy(self, to: DeviceArray, source: DeviceArray) -> None:
+        """Add a copy between contiguous arrays of one kind."""
+        self.written(to)
+        self.check_own(source)
+        if to.shape != source.shape or to.dtype != source.dtype:
+            refuse(f"copying {source.describe()} into {to.describe()}")
+        if to.strides != source.strides or not (
+            to.host.flags.c_contiguous or to.host.flags.f_contiguous
+        ):
+            refuse("copying between arrays that are not contiguous")
+        if to.size:
+            self.add(Copy(to.buffer, to.offset, source.buffer, source.offset, to.nbytes), {})
+
+    def transposed(self, array: DeviceArray) -> DeviceArray:
+        """Add a transposing copy into a temporary."""
+        rows, columns = array.shape
+        to = self.temporary((columns, rows), array.dtype)
+        blocks = (-(-rows // 16), -(-columns // 16))
+        self.launch(_transpose_kernel(), blocks, (16, 16), 0, (array, to))
+        return to
+
+    def check_own(self, array: DeviceArray) -> None:
+        """Refuse an array that the function kept from when it was recorded before."""
+        if array.recording is not self:
+            refuse("a device array that was kept from another call")
+
+    def written(self, array: DeviceArray) -> None:
+        """Note that a fill or copy writes to this array."""
+        self.check_own(array)
+        if array.buffer in self.read_only:
+            self.opened.add(array.buffer)
+
+
+@functools.cache
+def _transpose_kernel() -> Any:
+    from numba import cuda
+
+    @cuda.jit
+    def transpose(x, out):  # type: ignore[no-untyped-def]
+        j, i = cuda.grid(2)
+        if i < out.shape[0] and j < out.shape[1]:
+            out[i, j] = x[j, i]
+
+    return transpose
+
+
+class _Configured:
+    """`kernel[grid, block, stream, shared]` while recording."""
+
+    def __init__(
+        self, kernel: Any, grid: Any, block: Any, stream: Any = 0, shared: Any = 0
+    ) -> None:
+        self._given = kernel, grid, block, shared
+
+    def __call__(self, *arguments: Any) -> None:
+        recording = intercept.recording()
+        if recording is None:
+            refuse("a launch after the recording ended")
+        kernel, grid, block, shared = self._given
+        recording.launch(kernel, grid, block, shared, arguments)
+
+
+def _forall(kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: Any = 0) -> Any:
+    """As `kernel.forall`: by default the block size with the best occupancy."""
+    if n == 0:
+        return _Configured(kernel, 0, 1, stream, sharedmem)
+    if tpb:
+        return _Configured(kernel, -(-n // tpb), tpb, stream, sharedmem)
+    return _Configured(kernel, n, "auto", stream, sharedmem)
+
+
+def _configure(
+    kernel: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: Any = 0
+) -> Any:
+    return _Configured(kernel, griddim, blockdim, stream, sharedmem)
+
+
+def _device_array(
+    recording: Recording,
+    shape: Any,
+    dtype: Any = np.float64,
+    strides: Any = None,
+    order: str = "C",
+    stream: Any = 0,
+) -> DeviceArray:
+    return recording.temporary(shape, dtype, strides, order)
+
+
+def _device_array_like(recording: Recording, ary: Any, stream: Any = 0) -> DeviceArray:
+    if not hasattr(ary, "shape") or not hasattr(ary, "dtype"):
+        refuse(f"cuda.device_array_like of a {type(ary).__name__}")
+    fortran = isinstance(ary, DeviceArray) and ary.ndim > 1 and not ary.is_c_contiguous()
+    order = "F" if fortran and ary.is_f_contiguous() else "C"
+    return recording.temporary(ary.shape, ary.dtype, order=order)
+
+
+def _launch_configured(recording: Recording, configuration: Any, *arguments: Any) -> None:
+    """A `kernel[grid, block]` that was made before the recording began."""
+    recording.launch(
+        configuration.dispatcher,
+        configuration.griddim,
+        configuration.blockdim,
+        configuration.sharedmem,
+        arguments,
+    )
+
+
+def _device_to_device(recording: Recording, dst: Any, src: Any, size: Any, stream: Any = 0) -> None:
+    for array in (dst, src):
+        if not isinstance(array, DeviceArray) or not array.is_c_contiguous():
+            refuse("device_to_device of something else than contiguous device arrays")
+        if not 0 <= size <= array.nbytes:
+            raise ValueError(f"device_to_device of {size} bytes of {array.describe()}")
+    recording.written(dst)
+    if size:
+        recording.add(Copy(dst.buffer, dst.offset, src.buffer, src.offset, int(size)), {})
+
+
+def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: Any = 0) -> None:
+    if not isinstance(dst, DeviceArray) or not dst.is_c_contiguous():
+        refuse("device_memset of something else than a contiguous device array")
+    recording.written(dst)
+    if not 0 <= size <= dst.nbytes:
+        raise ValueError(f"device_memset of {size} bytes of {dst.describe()}")
+    if size:
+        step = Fill(dst.buffer, dst.offset, 1, int(size), int(val) & 0xFF)
+        recording.add(step, {"the value of device_memset": val})
+
+
+_HANDLERS: dict[str, Callable[..., Any]] = {
+    "__getitem__": lambda r, kernel, args: _Configured(kernel, *args),
+    "configure": lambda r, *a, **k: _configure(*a, **k),
+    "forall": lambda r, *a, **k: _forall(*a, **k),
+    "__call__": lambda r, *a, **k: refuse("a call without [grid, block]"),
+    "launch": _launch_configured,
+    "device_array": _device_array,
+    "device_array_like": _device_array_like,
+    "synchronize": lambda r: None,
+    "default_stream": lambda r: Stream(),
+    "device_memset": _device_memset,
+    "device_to_device": _device_to_device,
+}
+_FORBIDDEN = (
+    "to_device", "pinned_array", "pinned_array_like", "mapped_array", "mapped_array_like",
+    "managed_array", "pinned", "stream", "event", "external_stream", "as_cuda_array",
+    "from_cuda_array_interface", "current_context", "open_ipc_array",
+)  # fmt: skip
+
+
+def record(
+    label: str,
+    function: Callable[..., Any],
+    inputs: Sequence[ArrayType],
+    scalars: Sequence[tuple[str, np.dtype[Any]]],
+    outputs: Sequence[ArrayType],
+    order: Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]],
+    read_only: frozenset[int],
+    batched: bool,
+    host: bool = False,
+) -> Recording:
+    """Run `function` on stand-ins; `order` puts operands and stream into its parameters.
+
+    It runs twice, see `_record_twice`.
+
+    Raises
+    ------
+    NotRecordable
+        With the reason, and the line of the function where it arose.
+    """
+    intercept.install(_HANDLERS, _FORBIDDEN)
+    intercept.replace_aliases(function)
+    once = functools.partial(
+        _record_once, label, function, inputs, scalars, outputs, order, read_only, batched, host
+    )
+    recording = record_twice(function, once)
+    if AFTER_RECORDING is not None:
+        AFTER_RECORDING(recording.steps)
+    return recording
+
+
+def _record_once(
+    label: str,
+    function: Callable[..., Any],
+    inputs: Sequence[ArrayType],
+    scalars: Sequence[tuple[str, np.dtype[Any]]],
+    outputs: Sequence[ArrayType],
+    order: Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]],
+    read_only: frozenset[int],
+    batched: bool,
+    host: bool,
+) -> Recording:
+    n_buffers = len(inputs) + len(scalars) + len(outputs)
+    recording = Recording(label, n_buffers, read_only, batched, host)
+    operands: list[Any] = []
+    for t in inputs:
+        operands.append(DeviceArray(recording, len(operands), 0, host_like(t.shape, t.dtype)))
+    for name, dtype in scalars:
+        operands.append(Scalar(len(operands), name, dtype))
+    for t in outputs:
+        operands.append(DeviceArray(recording, len(operands), 0, host_like(t.shape, t.dtype)))
+    positional, named = order(operands, Stream())
+    try:
+        with intercept.recording_into(recording):
+            function(*positional, **named)
+    except NotRecordable as e:
+        raise NotRecordable(f"{e} at {line_of(e)}") from None
+    return recording

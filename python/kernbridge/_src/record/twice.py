@@ -1,0 +1,135 @@
+"""Whether a recording of a function may stand for every later call of it.
+
+A plan is replayed for ever. A function that draws random numbers, counts, or reads a clock would do
+something else at each call, so that a plan of it is wrong. It is recorded twice: the recordings
+have to be equal, and the second one must not change what the function reads. The first may, since
+functions fill caches of their own.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kernbridge._src.base.places import beginning_of, line_of
+from kernbridge._src.gpu.program import Launch, Step
+from kernbridge._src.keys import host_state
+from kernbridge._src.record.arrays import NotRecordable
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from kernbridge._src.record.record import Recording
+
+_CLOCKS = tuple(
+    getattr(time, name)
+    for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+    for name in (name, f"{name}_ns")
+)
+_CLOCKS_BY_NAME = ("datetime.now", "datetime.utcnow", "date.today")
+
+
+def record_twice(function: Callable[..., Any], record: Callable[[], Recording]) -> Recording:
+    """Record a function twice by `record`, and return the second recording.
+
+    Raises
+    ------
+    NotRecordable
+        If a plan cannot stand for later calls; says what differs, and at which line.
+    """
+    first = record()
+    name = getattr(function, "__name__", type(function).__name__)
+    before = host_state.take([(name, function)])
+    clocks: list[str] = []
+    try:
+        with _watching(clocks):
+            second = record()
+    except Exception as e:
+        raise NotRecordable(
+            f"it can run only once: run again, it raised {type(e).__name__}: {e} at {line_of(e)}"
+        ) from None
+    _refuse_differences(first, second)
+    changed = before.changes(host_state.take([(name, function)]))
+    if changed:
+        random = [path for path in changed if path.endswith("(random state)")]
+        path = (random or changed)[0].removesuffix(" (random state)")
+        what = f"it draws random numbers from {path!r}" if random else f"it changes {path!r}"
+        raise NotRecordable(
+            f"{what} each time it runs, and a plan is replayed without running it; it begins at "
+            f"{beginning_of(function)}"
+        )
+    if clocks:
+        raise NotRecordable(f"it reads a clock, {clocks[0]}, whose time a plan would keep for ever")
+    return second
+
+
+def _refuse_differences(first: Recording, second: Recording) -> None:
+    """Refuse what is recorded otherwise the second time."""
+    for i, (one, other) in enumerate(zip(first.steps, second.steps, strict=False)):
+        if _comparable(one) == _comparable(other):
+            continue
+        place, what = first.places[i], ""
+        mine, others = first.details[i], second.details[i]
+        for name, value in mine.items():
+            if name in others and others[name] != value:
+                what = f"{name} is {value} the first time and {others[name]} the second"
+                break
+        what = what or f"{one} becomes {other}"
+        raise NotRecordable(f"it does something else each time it runs: {what} at {place}")
+    if len(first.steps) != len(second.steps):
+        longer = max(first, second, key=lambda r: len(r.steps))
+        place = longer.places[min(len(first.steps), len(second.steps))]
+        raise NotRecordable(
+            f"it does something else each time it runs: {len(first.steps)} launches, fills and "
+            f"copies the first time and {len(second.steps)} the second, the next one at {place}"
+        )
+    if first.temporaries != second.temporaries:
+        raise NotRecordable("it allocates other temporaries each time it runs")
+
+
+def _comparable(step: Step) -> Any:
+    """A step without the object that its machine code is."""
+    if not isinstance(step, Launch):
+        return step
+    function = step.function
+    blank: Any = None
+    return (function.identity, function.entry, function.auto_shared, replace(step, function=blank))
+
+
+@contextmanager
+def _watching(found: list[str]) -> Iterator[None]:
+    """Note where this thread's code of users reads a clock.
+
+    The garbage collector pauses meanwhile: callbacks of libraries read clocks when it runs.
+    """
+    before, collects = sys.getprofile(), gc.isenabled()
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "c_call" and not found and _is_clock(argument) and _is_of_user(frame):
+            name = f"{getattr(argument, '__module__', None) or 'datetime'}.{argument.__qualname__}"
+            found.append(f"{name}, at {frame.f_code.co_filename}:{frame.f_lineno}")
+        if before is not None:
+            before(frame, event, argument)  # type: ignore[arg-type]
+
+    gc.disable()
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+        if collects:
+            gc.enable()
+
+
+def _is_clock(function: Any) -> bool:
+    return function in _CLOCKS or getattr(function, "__qualname__", "") in _CLOCKS_BY_NAME
+
+
+def _is_of_user(frame: FrameType) -> bool:
+    """Whether this is no code of Python, of Numba, or ours: those note times for their own use."""
+    return not host_state.is_foreign_name(frame.f_globals.get("__name__"))

@@ -1,0 +1,1 @@
+"""Annotations of source files, as Python values."""

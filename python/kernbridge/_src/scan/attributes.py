@@ -1,0 +1,114 @@
+"""Attributes of kernels written in C, C++ or CUDA: Python values as the bytes that C reads.
+
+An attribute is static: a number that a call holds while it is traced, not an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from kernbridge._src.operation.jax_inside import Tracer
+
+
+class Attribute(NamedTuple):
+    """One attribute of a function."""
+
+    name: str
+    type: str  # "float32"; one of _core.attribute_types()
+
+
+def encode_all(
+    label: str, attributes: Sequence[Attribute], values: Mapping[str, Any]
+) -> tuple[bytes, ...]:
+    """The bytes of every attribute, in the function's order.
+
+    Raises
+    ------
+    TypeError
+        If an attribute is missing, unknown, traced, or of another kind or dtype.
+    ValueError
+        If a number does not fit into its type.
+    """
+    checked = check_names(label, attributes, values)
+    return tuple(encode(label, a, values[a.name]) for a in checked)
+
+
+def check_names(
+    label: str, attributes: Sequence[Attribute], values: Mapping[str, Any]
+) -> Sequence[Attribute]:
+    """The attributes, if there is a value for each and no other; else TypeError."""
+    names = [a.name for a in attributes]
+    unknown = [name for name in values if name not in names]
+    missing = [name for name in names if name not in values]
+    if unknown or missing:
+        expected = ", ".join(f"{a.name}: {a.type}".rstrip(": ") for a in attributes) or "none"
+        what = f"has no attribute {unknown[0]!r}" if unknown else f"needs attribute {missing[0]!r}"
+        raise TypeError(f"{label} {what}; its attributes are {expected}")
+    return attributes
+
+
+def encode(label: str, attribute: Attribute, value: Any) -> bytes:
+    """The bytes of one attribute."""
+    name, kind = attribute
+    if isinstance(value, Tracer):
+        raise TypeError(
+            f"{label}: attribute {name!r} is traced, and attributes are static: pass a number that "
+            f"is known while tracing (jax.jit(..., static_argnames={name!r})), or make it an input"
+        )
+    if isinstance(value, (jax.Array, np.ndarray)) and value.ndim == 0:
+        value = np.asarray(value)[()]
+    if kind in ("float16", "bfloat16") and isinstance(value, np.uint16):
+        return value.tobytes()  # its bits
+    dtype = np.dtype(jax.numpy.dtype(kind))
+    if isinstance(value, np.generic):
+        if value.dtype != dtype:
+            raise TypeError(
+                f"{label}: attribute {name!r} is {value!r} of dtype {value.dtype.name}, expected "
+                f"{kind}; pass a Python number, or convert it"
+            )
+        return value.tobytes()
+    if not _is_number_for(dtype, value):
+        raise TypeError(
+            f"{label}: attribute {name!r} is {value!r} of type {type(value).__name__}, expected "
+            f"a number for {kind}"
+        )
+    return _convert(label, name, dtype, value)
+
+
+def _is_number_for(dtype: np.dtype[Any], value: object) -> bool:
+    if dtype.kind == "b":
+        return isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    kinds: tuple[type, ...] = (int,)
+    if dtype.kind not in "iu":
+        kinds += (float,)
+    if dtype.kind == "c":
+        kinds += (complex,)
+    return isinstance(value, kinds)
+
+
+def _convert(label: str, name: str, dtype: np.dtype[Any], value: Any) -> bytes:
+    refusal = f"{label}: attribute {name!r} is {value!r}, which {dtype.name} does not hold"
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if not limits.min <= value <= limits.max:
+            raise ValueError(f"{refusal} ({limits.min} to {limits.max})")
+        return np.array(value, dtype).tobytes()
+    with np.errstate(over="ignore"):
+        try:
+            converted = np.array(value, dtype)
+        except OverflowError:
+            raise ValueError(refusal) from None
+    if dtype.kind != "b" and np.isfinite(complex(value)) and not np.isfinite(converted):
+        raise ValueError(refusal)
+    return converted.tobytes()
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes that are numbers, as numbers of Python, which can be hashed."""
+    return {n: v.item() if hasattr(v, "item") else v for n, v in values.items() if not callable(v)}

@@ -1,0 +1,1 @@
+"""Modules that are built from C, C++ and CUDA sources."""

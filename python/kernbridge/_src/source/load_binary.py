@@ -1,0 +1,309 @@
+"""Kernels that were built elsewhere: `load_binary`."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replace_fields
+from pathlib import Path
+from typing import Any
+
+from kernbridge import _core
+from kernbridge._src.base.errors import KernelError, KernelLoadError
+from kernbridge._src.cuda_kernel import nvrtc
+from kernbridge._src.cuda_kernel.frontend import Description
+from kernbridge._src.cuda_kernel.kernel import CudaKernel
+from kernbridge._src.gpu import cubin
+from kernbridge._src.gpu.launch import LaunchRule
+from kernbridge._src.operation.spec import OperationSpec
+from kernbridge._src.source.assemble import Functions, named_functions, register_all
+from kernbridge._src.source.module import CompiledModule, open_library
+from kernbridge._src.source.tail import Function
+from kernbridge._src.toolchain import cuda as toolchain_cuda
+
+_FATBIN = (0xBA55ED50).to_bytes(4, "little")
+_CUDA_MACHINE = 190  # of ELF
+
+_opened: dict[str, str] = {}  # path -> digest of what was opened there
+_lock = threading.Lock()
+
+
+def load_binary(
+    path: str | Path,
+    functions: Functions = None,
+    *,
+    name: str | None = None,
+    platform: str | None = None,
+    replace: bool = False,
+    auto_register: bool = True,
+    target_prefix: str | None = None,
+    allow_cuda_graph: bool = True,
+) -> CompiledModule | CudaBinary:
+    """Load a ``.so``, ``.cubin`` or ``.fatbin`` that was built elsewhere.
+
+    A library that kernbridge built (`CompiledModule.path`) says what its functions are. Another one
+    exports ``int name(const kb_call *call)`` (see ``kernbridge/kernbridge.h``), named in
+    `functions`.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    functions : dict, optional
+        Of another library: from each function's name to its tokens, as in
+        ``{"scale": "arg ret attr.factor:float32"}``.
+    name : str, optional
+        Of the module; by default the file's, without its suffix.
+    platform : str, optional
+        "cpu" or "cuda"; by default what a library that kernbridge built is for, else "cpu".
+    replace, auto_register, target_prefix, allow_cuda_graph
+        As of `load_cuda_inline`. Only a library that kernbridge built has targets.
+
+    Returns
+    -------
+    CompiledModule or CudaBinary
+        Of a library, its functions; of device code, `CudaBinary.kernel` makes operations.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    KernelLoadError
+        If it is neither a library nor device code, or cannot be opened.
+    KernelError
+        If it exports no function of a name.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> built = kernbridge.load_c_inline("negate", r'''
+    ... #include "kernbridge/kernbridge.h"
+    ... // @BE negate arg ret
+    ... void negate(const kb_tensor *x, kb_tensor *out) {
+    ...     for (int64_t i = 0; i < x->size; i++)
+    ...         ((float *)out->data)[i] = -((const float *)x->data)[i];
+    ... }
+    ... ''')
+    >>> module = kernbridge.load_binary(built.path, name="again")
+    >>> module.negate(jnp.ones(2), outs=jax.ShapeDtypeStruct((2,), jnp.float32))
+    Array([-1., -1.], dtype=float32)
+    """
+    file = Path(path)
+    data = file.read_bytes()
+    module_name = name or file.name.split(".")[0]
+    if data[:4] == _FATBIN or (data[:4] == b"\x7fELF" and data[18] == _CUDA_MACHINE):
+        return CudaBinary(module_name, str(file), data)
+    if data[:4] != b"\x7fELF":
+        raise KernelLoadError(
+            f"[E-LOAD] load_binary: {file} is neither a shared library nor a cubin nor a fatbin"
+        )
+    if platform not in (None, "cpu", "cuda"):
+        raise ValueError(f"load_binary: platform is {platform!r}, expected 'cpu' or 'cuda'")
+    digest = hashlib.sha256(data).hexdigest()
+    place = _place_of(file, digest)
+    library = open_library(place)
+    cuda = library.last_error != 0 if platform is None else platform == "cuda"
+    found = _functions_of(module_name, file, library.exports, functions)
+    module = CompiledModule(
+        "load_binary", module_name, place, digest, found, cuda=cuda, graph=allow_cuda_graph
+    )
+    if auto_register and library.exports:
+        register_all(module, target_prefix or module_name, cuda, replace)
+    return module
+
+
+def _place_of(file: Path, digest: str) -> Path:
+    """The file; a copy, if another content was opened by its name: that would be opened again."""
+    path = str(file.resolve())
+    with _lock:
+        if _opened.setdefault(path, digest) == digest:
+            return Path(path)
+    folder = Path(tempfile.mkdtemp(prefix="kernbridge-"))
+    try:
+        copy = folder / f"{file.stem}-{digest[:16]}.so"
+        shutil.copyfile(path, copy)
+        open_library(copy)  # stays open when its name is gone
+        return copy
+    finally:
+        _remove_at_exit(folder)
+
+
+def _remove_at_exit(folder: Path) -> None:
+    import atexit
+
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _functions_of(
+    name: str, file: Path, exports: Mapping[str, Any], functions: Functions
+) -> list[Function]:
+    label = f"load_binary {name!r}"
+    named = named_functions(label, functions)
+    if named is None:
+        if not exports:
+            raise KernelError(
+                f"{label}: {file} does not say what its functions are, since kernbridge did not "
+                "build it; name them with functions={'f': 'arg ret'}"
+            )
+        named = tuple((n, tuple(tokens.split())) for n, (tokens, *_) in exports.items())
+    for function, tokens in named:
+        if tokens is None:
+            raise KernelError(
+                f"{label}: functions names {function!r} without its tokens, which a binary does "
+                "not tell; write functions={'f': 'arg ret'}"
+            )
+    # A declaration of the whole call: what each function of a library takes.
+    text = "".join(f"int {function}(const kb_call *call);\n" for function, _ in named)
+    try:
+        scanned = _core.scan_source(text, str(file), named)
+    except ValueError as e:
+        raise KernelError(f"{label}: {e}") from None
+    return [Function.of(f) for f in scanned]
+
+
+class CudaBinary:
+    """Device code that was built elsewhere: a cubin, or a fatbin.
+
+    Attributes
+    ----------
+    name : str
+        Of the module.
+    path : str
+        Of the file.
+    """
+
+    def __init__(self, name: str, path: str, data: bytes) -> None:
+        self.name = name
+        self.path = path
+        self._data = data
+        self._is_fatbin = data[:4] == _FATBIN
+
+    @property
+    def kernel_names(self) -> list[str]:
+        """Entries of a cubin, as the compiler spelled them; of a fatbin, which is packed, none."""
+        return [] if self._is_fatbin else list(cubin.entries(self._data))
+
+    def __repr__(self) -> str:
+        return f"CudaBinary({self.path!r}, {self.kernel_names})"
+
+    def kernel(
+        self,
+        entry: str,
+        outs: Any,
+        params: str | Sequence[str],
+        *,
+        grid: int | tuple[int, ...] | None = None,
+        block: int | tuple[int, ...] | None = None,
+        launch_dims: Any = None,
+        threads_per_block: int | str = 256,
+        shared_mem: int = 0,
+        attrs: Mapping[str, Any] | None = None,
+        vmap_method: str | None = None,
+        input_output_aliases: Mapping[int, int] | None = None,
+        cooperative: bool = False,
+        cluster: int | tuple[int, ...] | None = None,
+        pdl: bool = False,
+        zero_outputs: bool = False,
+        has_side_effect: bool = False,
+        jvp: Callable[..., Any] | None = None,
+        vjp: Callable[..., Any] | None = None,
+    ) -> CudaKernel:
+        """Make an operation of a kernel in it.
+
+        Parameters
+        ----------
+        entry : str
+            The kernel's name as the compiler spelled it: declare it ``extern "C"``.
+        outs : pytree of jax.ShapeDtypeStruct, or a function
+            As of `numba_kernel`.
+        params : str or list of str
+            What each parameter receives, as of `cuda_kernel`, with the type of each number:
+            ``"arg ret attr.n:int32"``.
+        grid, block, launch_dims, threads_per_block, shared_mem, attrs, vmap_method, \
+input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, jvp, vjp
+            As of `cuda_kernel`.
+
+        Returns
+        -------
+        CudaKernel
+
+        Raises
+        ------
+        KernelError
+            If a cubin has no such kernel, or `params` does not fit it.
+        """
+        label = f"load_binary '{self.name}.{entry}'"
+        rule = LaunchRule.of(
+            label,
+            grid,
+            block,
+            launch_dims,
+            threads_per_block,
+            shared_mem,
+            cooperative,
+            cluster,
+            pdl,
+        )
+        if not self._is_fatbin and entry not in self.kernel_names:
+            raise KernelError(
+                f"{label}: {self.path} has no kernel {entry!r}; it has "
+                f"{', '.join(self.kernel_names) or 'none'}"
+            )
+        described = Description.of(
+            label, (self.path, ""), entry, params, rule, bool(zero_outputs), _nothing
+        )
+        spec = OperationSpec.of(
+            label,
+            outs,
+            vmap_method,
+            input_output_aliases,
+            has_side_effect,
+            jvp,
+            vjp,
+            described.attributes_of_rules(attrs or {}),
+        )
+        function = self._function(label, described)
+        toolchain_cuda.require_device("load_binary")
+        return CudaKernel(
+            spec, replace_fields(described, compile=lambda: function), dict(attrs or {})
+        )
+
+    def _function(self, label: str, description: Description) -> nvrtc.Function:
+        types = _core.attribute_types()
+        sizes = []
+        for p in description.parameters:
+            if p.role == "attr" and not p.type:
+                raise KernelError(
+                    f"{label}: params names {p.name!r} without its type, which a binary does not "
+                    f"tell; write attr.{p.name}:int32 or the like"
+                )
+            sizes.append(types[p.type][1] if p.role == "attr" else 8)
+        capability = 0  # the driver chooses among the images of a fatbin
+        if not self._is_fatbin:
+            info = cubin.read(self._data, description.name)
+            capability = info.architecture
+            there = [size for _, size in info.parameters]
+            if there != sizes:
+                raise KernelError(
+                    f"{label}: params ({' '.join(_token(p) for p in description.parameters)}) "
+                    f"takes parameters of {sizes} bytes, and the kernel has {there}"
+                )
+        identity = hashlib.sha256(b"kernbridge.binary" + description.name.encode() + self._data)
+        return nvrtc.Function(
+            identity=identity.digest(),
+            name=description.name,
+            entry=description.name,
+            sizes=tuple(sizes),
+            images=((capability, self._data),),
+        )
+
+
+def _token(p: Any) -> str:
+    return f"attr.{p.name}:{p.type}" if p.role == "attr" else p.role
+
+
+def _nothing() -> nvrtc.Function:
+    raise AssertionError("the code of a binary is there")

@@ -1,0 +1,201 @@
+"""Kernels from C and C++ source: `load_cpp_inline`, `load_c_inline` and their siblings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernbridge._src.source.assemble import Functions, Options, build_files, build_inline
+from kernbridge._src.source.module import CompiledModule
+
+
+def load_cpp_inline(
+    name: str,
+    cpp_sources: str | Sequence[str],
+    functions: Functions = None,
+    *,
+    extra_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[str] | None = None,
+    build_directory: str | None = None,
+    verbose: bool = False,
+    force_rebuild: bool = False,
+    replace: bool = False,
+    auto_register: bool = True,
+    target_prefix: str | None = None,
+    optimization_level: int = 3,
+    check: bool = False,
+) -> CompiledModule:
+    """Build C++ source, and make its annotated functions JAX operations on the CPU.
+
+    Parameters
+    ----------
+    name : str
+        Of the module.
+    cpp_sources : str or list of str
+        The source, C++17; several are joined.
+    functions : dict or list, optional
+        In place of ``// @BE`` annotations, see `load_cuda_inline`.
+    extra_cflags, extra_ldflags, extra_include_paths : list of str, optional
+        For the compiler (``-march=native``, ``-std=c++20``), the linker, and ``#include``.
+    build_directory, verbose, force_rebuild, replace, auto_register, target_prefix
+        As of `load_cuda_inline`.
+    optimization_level : int, default 3
+        ``-O``.
+    check : bool, default False
+        Build so that an index out of bounds is an error: of what ``data_ptr<T>()`` returns, which
+        is then a `kernbridge::Pointer`, so write ``auto p = x.data_ptr<T>()``; and of the
+        containers of the C++ library. Also by ``KERNBRIDGE_DEBUG=check``. Not for C.
+
+    Returns
+    -------
+    CompiledModule
+        Its functions are attributes.
+
+    Raises
+    ------
+    KernelError
+        If an annotation is missing, wrong, or disagrees with its function.
+    HostCompilerNotFoundError
+        With all that was tried.
+    CompilationError
+        With the compiler's output, in the lines of `cpp_sources`.
+    KernelRegistrationError
+        If a target's name belongs to other content.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> module = kernbridge.load_cpp_inline("threshold", r'''
+    ... #include "kernbridge/kernbridge.hpp"
+    ... // @BE spikes arg ret attr.at
+    ... void spikes(const kernbridge::Tensor v, kernbridge::Tensor out, float at) {
+    ...     const float* in = v.data_ptr<float>();
+    ...     bool* spiked = out.data_ptr<bool>();
+    ...     for (int64_t i = 0; i < v.numel(); i++) spiked[i] = in[i] > at;
+    ... }
+    ... ''')
+    >>> v = jnp.array([0.5, 1.5])
+    >>> module.spikes(v, outs=jax.ShapeDtypeStruct(v.shape, bool), at=1.0)
+    Array([False,  True], dtype=bool)
+    """
+    options = Options(
+        language="c++",
+        cflags=tuple(extra_cflags or ()),
+        ldflags=tuple(extra_ldflags or ()),
+        include_paths=tuple(extra_include_paths or ()),
+        build_directory=build_directory,
+        verbose=verbose,
+        force_rebuild=force_rebuild,
+        replace=replace,
+        auto_register=auto_register,
+        target_prefix=target_prefix,
+        optimization_level=optimization_level,
+        check=check,
+    )
+    return build_inline("load_cpp_inline", name, cpp_sources, functions, options)
+
+
+def load_cpp_file(
+    filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
+) -> CompiledModule:
+    """Build one C++ file; see `load_cpp_inline`.
+
+    Parameters
+    ----------
+    filepath : str or Path
+        The file. What it includes is looked for in its folder first.
+    functions : dict or list, optional
+        As of `load_cpp_inline`.
+    name : str, optional
+        Of the module; by default the file's, without its suffix.
+    **options
+        As of `load_cpp_inline`.
+
+    Returns
+    -------
+    CompiledModule
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    """
+    return build_files("load_cpp_file", "c++", [Path(filepath)], functions, name, options)
+
+
+def load_c_inline(
+    name: str,
+    c_sources: str | Sequence[str],
+    functions: Functions = None,
+    **options: Any,
+) -> CompiledModule:
+    """Build C source, and make its annotated functions JAX operations on the CPU.
+
+    A function takes ``const kb_tensor *`` for each tensor and scalars for attributes, and returns
+    nothing, or 0 for success; or it takes the whole call, ``int name(const kb_call *call)``. See
+    ``kernbridge/kernbridge.h``.
+
+    Parameters
+    ----------
+    name : str
+        Of the module.
+    c_sources : str or list of str
+        The source, C11; several are joined.
+    functions : dict or list, optional
+        In place of ``// @BE`` annotations, see `load_cuda_inline`.
+    **options
+        As of `load_cpp_inline`, without `check`.
+
+    Returns
+    -------
+    CompiledModule
+        Its functions are attributes.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> module = kernbridge.load_c_inline("sums", r'''
+    ... #include "kernbridge/kernbridge.h"
+    ... // @BE total arg ret
+    ... void total(const kb_tensor *x, kb_tensor *out) {
+    ...     const float *in = x->data;
+    ...     float sum = 0;
+    ...     for (int64_t i = 0; i < x->size; i++) sum += in[i];
+    ...     *(float *)out->data = sum;
+    ... }
+    ... ''')
+    >>> module.total(jnp.arange(4.0), outs=jax.ShapeDtypeStruct((), jnp.float32))
+    Array(6., dtype=float32)
+    """
+    checked = Options.of("load_c_inline", "c", options)
+    return build_inline("load_c_inline", name, c_sources, functions, checked)
+
+
+def load_c_file(
+    filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
+) -> CompiledModule:
+    """Build one C file; see `load_c_inline`.
+
+    Parameters
+    ----------
+    filepath : str or Path
+        The file. What it includes is looked for in its folder first.
+    functions : dict or list, optional
+        As of `load_c_inline`.
+    name : str, optional
+        Of the module; by default the file's, without its suffix.
+    **options
+        As of `load_cpp_inline`.
+
+    Returns
+    -------
+    CompiledModule
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    """
+    return build_files("load_c_file", "c", [Path(filepath)], functions, name, options)

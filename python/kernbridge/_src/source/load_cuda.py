@@ -1,0 +1,215 @@
+"""Kernels from CUDA source: `load_cuda_inline`, `load_cuda_file`, `load_cuda_dir`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernbridge._src.base.errors import KernelError
+from kernbridge._src.source.assemble import Functions, Options, build_files, build_inline
+from kernbridge._src.source.module import CompiledModule
+
+
+def load_cuda_inline(
+    name: str,
+    cuda_sources: str | Sequence[str],
+    functions: Functions = None,
+    *,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[str] | None = None,
+    build_directory: str | None = None,
+    verbose: bool = False,
+    compute_capability: Any = None,
+    force_rebuild: bool = False,
+    replace: bool = False,
+    auto_register: bool = True,
+    target_prefix: str | None = None,
+    optimization_level: int = 3,
+    use_fast_math: bool = False,
+    allow_cuda_graph: bool = True,
+) -> CompiledModule:
+    """Build CUDA source with nvcc, and make its annotated functions JAX operations.
+
+    A function to be called from JAX is preceded by a comment that says what its parameters are::
+
+        // @BE scale arg ret attr.factor:float32 stream
+        void scale(const BE::Tensor x, BE::Tensor out, float factor, int64_t stream) { ... }
+
+    Each becomes ``module.scale(x, outs=..., factor=2.0)``, and the target ``"name.scale"`` of
+    `jax.ffi.ffi_call`. What was built before from the same sources, headers, options and compiler
+    is found on disk.
+
+    Parameters
+    ----------
+    name : str
+        Of the module.
+    cuda_sources : str or list of str
+        The source; several are joined.
+    functions : dict or list, optional
+        In place of annotations: from each function's name to its tokens, or names alone, whose
+        parameters are read off the source.
+    extra_cuda_cflags, extra_ldflags, extra_include_paths : list of str, optional
+        For nvcc, the linker, and ``#include``.
+    build_directory : str, optional
+        Where the library is put besides.
+    verbose : bool, default False
+        Print the compiler's command and output.
+    compute_capability : str, float or list, optional
+        GPUs to compile for, as in "9.0" or ["sm_80", "sm_90"]; by default this machine's.
+    force_rebuild : bool, default False
+        Build although the cache has it.
+    replace : bool, default False
+        Let the module's targets take the place of other content of the same names.
+    auto_register : bool, default True
+        Register the targets.
+    target_prefix : str, optional
+        Of the targets, in place of `name`.
+    optimization_level : int, default 3
+        ``-O``.
+    use_fast_math : bool, default False
+        ``--use_fast_math``: quicker, and less exact.
+    allow_cuda_graph : bool, default True
+        Let XLA record calls into CUDA graphs. A function that waits for the GPU, allocates, chooses
+        its launches by data, or copies from memory of its own stack (which a graph reads when it
+        runs) must not be.
+
+    Returns
+    -------
+    CompiledModule
+        Its functions are attributes.
+
+    Raises
+    ------
+    KernelError
+        If an annotation is missing, wrong, or disagrees with its function.
+    NvccNotFoundError, HostCompilerNotFoundError
+        With all that was tried.
+    CompilationError
+        With the compiler's output, in the lines of `cuda_sources`.
+    KernelRegistrationError
+        If a target's name belongs to other content.
+
+    Notes
+    -----
+    A C++ exception, whatever its type, and an error of a launch, looked for or not, are JAX errors.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, kernbridge
+    >>> module = kernbridge.load_cuda_inline("twice", r'''
+    ... #include "brainevent/common.h"
+    ... __global__ void twice_kernel(const float* x, float* out, int n) {
+    ...     int i = blockIdx.x * blockDim.x + threadIdx.x;
+    ...     if (i < n) out[i] = 2 * x[i];
+    ... }
+    ... // @BE twice arg ret stream
+    ... void twice(const BE::Tensor x, BE::Tensor out, int64_t stream) {
+    ...     int n = x.numel_checked_int();
+    ...     twice_kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(
+    ...         x.data_ptr<float>(), out.data_ptr<float>(), n);
+    ... }
+    ... ''')  # doctest: +SKIP
+    >>> x = jnp.arange(3.0)
+    >>> module.twice(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype))  # doctest: +SKIP
+    Array([0., 2., 4.], dtype=float32)
+    """
+    return build_inline(
+        "load_cuda_inline",
+        name,
+        cuda_sources,
+        functions,
+        Options(
+            language="cuda",
+            cflags=tuple(extra_cuda_cflags or ()),
+            ldflags=tuple(extra_ldflags or ()),
+            include_paths=tuple(extra_include_paths or ()),
+            build_directory=build_directory,
+            verbose=verbose,
+            compute_capability=compute_capability,
+            force_rebuild=force_rebuild,
+            replace=replace,
+            auto_register=auto_register,
+            target_prefix=target_prefix,
+            optimization_level=optimization_level,
+            use_fast_math=use_fast_math,
+            allow_cuda_graph=allow_cuda_graph,
+        ),
+    )
+
+
+def load_cuda_file(
+    filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
+) -> CompiledModule:
+    """Build one ``.cu`` file; see `load_cuda_inline`.
+
+    Parameters
+    ----------
+    filepath : str or Path
+        The file. What it includes is looked for in its folder first.
+    functions : dict or list, optional
+        As of `load_cuda_inline`.
+    name : str, optional
+        Of the module; by default the file's, without its suffix.
+    **options
+        As of `load_cuda_inline`.
+
+    Returns
+    -------
+    CompiledModule
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    """
+    return build_files("load_cuda_file", "cuda", [Path(filepath)], functions, name, options)
+
+
+def load_cuda_dir(
+    directory: str | Path,
+    functions: Functions = None,
+    *,
+    name: str | None = None,
+    file_patterns: Sequence[str] = ("*.cu",),
+    **options: Any,
+) -> CompiledModule:
+    """Build the ``.cu`` files of a folder as one module; see `load_cuda_inline`.
+
+    Parameters
+    ----------
+    directory : str or Path
+        The folder.
+    functions : dict or list, optional
+        As of `load_cuda_inline`.
+    name : str, optional
+        Of the module; by default the folder's.
+    file_patterns : list of str, default ["*.cu"]
+        Which files; they are joined in the order of their names, as one translation unit.
+    **options
+        As of `load_cuda_inline`.
+
+    Returns
+    -------
+    CompiledModule
+
+    Raises
+    ------
+    KernelError
+        If no file matches.
+    FileNotFoundError
+        If there is no such folder.
+    """
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"load_cuda_dir: there is no folder {folder}")
+    files = sorted({f for pattern in file_patterns for f in folder.glob(pattern) if f.is_file()})
+    if not files:
+        raise KernelError(
+            f"load_cuda_dir: no file of {folder} matches {', '.join(file_patterns)}; name others "
+            "with file_patterns="
+        )
+    return build_files(
+        "load_cuda_dir", "cuda", files, functions, name or folder.resolve().name, options
+    )

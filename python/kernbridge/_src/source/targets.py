@@ -1,0 +1,107 @@
+"""Public targets: names that `jax.ffi.ffi_call` knows, and what each stands for.
+
+XLA keeps the handler of a name for the life of the process, and code that was compiled calls it. So
+a target that is replaced keeps its handler, and what is behind the handler changes; libraries are
+never closed.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import jax
+
+from kernbridge import _core
+from kernbridge._src.base.errors import KernelRegistrationError
+from kernbridge._src.toolchain.cuda import has_fake_driver
+
+if TYPE_CHECKING:
+    from kernbridge._src.source.module import CompiledModule, Export
+
+
+@dataclass(slots=True)
+class _Target:
+    slot: int  # behind the handler that XLA has
+    content: tuple[object, ...]
+
+
+_targets: dict[tuple[str, str], _Target] = {}
+_lock = threading.Lock()
+
+
+def register_ffi_target(
+    target_name: str,
+    module: CompiledModule,
+    func_name: str,
+    *,
+    platform: str = "CUDA",
+    replace: bool = False,
+    content_id: str | None = None,
+) -> None:
+    """Register a function of a module under a name that `jax.ffi.ffi_call` knows.
+
+    The same content under the same name does nothing.
+
+    Parameters
+    ----------
+    target_name : str
+        The name.
+    module : CompiledModule
+        What a ``load_*`` function gave.
+    func_name : str
+        The function.
+    platform : str, default "CUDA"
+        "CUDA" or "cpu".
+    replace : bool, default False
+        Let other content take the name. What JAX has traced is forgotten
+        (`jax.clear_caches`); programs that were compiled call the new function from then on.
+    content_id : str, optional
+        Told apart by this, in place of the module's content.
+
+    Raises
+    ------
+    KernelRegistrationError
+        If the name belongs to other content and `replace` is false, or if a target that takes part
+        in CUDA graphs is to be replaced by one that may not.
+    KeyError
+        If the module has no such function.
+    """
+    export = module.export(func_name)
+    content = (content_id or module.content_hash, func_name, export.graph)
+    key = (target_name, platform)
+    with _lock:
+        before = _targets.get(key)
+        if before is not None and before.content == content:
+            return
+        if before is not None and not replace:
+            raise KernelRegistrationError(
+                f"the target {target_name!r} on {platform} belongs to other content: load with "
+                "replace=True to let the new code take its place, or choose another name (name= or "
+                "target_prefix=)"
+            )
+        slot = export.slot if before is None else before.slot
+        try:
+            export.bind(slot, target_name)
+        except ValueError as e:
+            raise KernelRegistrationError(str(e)) from e
+        if before is None:
+            _register(target_name, export, platform)
+            _targets[key] = _Target(slot, content)
+            return
+        before.content = content
+    jax.clear_caches()
+
+
+def _register(name: str, export: Export, platform: str) -> None:
+    capsule = _core.handler_capsule(export.handler)
+    jax.ffi.register_ffi_target(name, capsule, platform=platform)
+    if platform == "CUDA" and has_fake_driver() and (name, "cpu") not in _targets:
+        jax.ffi.register_ffi_target(name, capsule, platform="cpu")
+
+
+def list_registered_targets() -> list[str]:
+    """Names of the public targets, sorted."""
+    with _lock:
+        return sorted({name for name, _ in _targets})

@@ -1,0 +1,36 @@
+"""All side effects of importing kernbridge: what JAX and the core are handed, once a process.
+
+JAX gets the handlers of calls. The core gets the functions in Python that it calls for a program of
+another process: one finds a kernel by its origin, one makes machine code of a CUDA kernel for CPUs.
+"""
+
+from __future__ import annotations
+
+import jax
+
+from kernbridge import _core
+from kernbridge._src.base import debug, exit
+from kernbridge._src.operation import origin
+from kernbridge._src.toolchain.cuda import has_fake_driver
+
+
+def _compile_for_host(image: bytes) -> None:
+    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile  # imports llvmlite
+
+    cuda_on_cpu_compile.compile_image(image)
+
+
+def _register_targets() -> None:
+    jax.ffi.register_ffi_target("kernbridge.host", _core.host_handlers(), platform="cpu")
+    jax.ffi.register_ffi_target("kernbridge.cuda.host", _core.cuda_host_handlers(), platform="cpu")
+    for name, handlers in _core.cuda_handlers().items():
+        jax.ffi.register_ffi_target(name, handlers, platform="CUDA")
+        if has_fake_driver():
+            jax.ffi.register_ffi_target(name, handlers, platform="cpu")
+
+
+_register_targets()
+_core.set_resolver(origin.resolve)
+_core.set_host_compiler(_compile_for_host)
+exit.install()
+debug.install(has_fake_driver())

@@ -1,0 +1,1 @@
+"""The disk cache: artefacts, its limit, its trust, its locks."""

@@ -1,0 +1,273 @@
+"""Compiled artefacts on disk, by the digest of all that they were made from.
+
+Owns the folder, the format of a file in it, and who may have written it: code is loaded from these
+files. Any thread and any process may enter at any time, without locks: a file appears whole or not
+at all, and its name is the digest of its meaning, so it does not matter who wrote it last.
+
+`set_cache_dir` or else KERNBRIDGE_CACHE_DIR names the folder; empty or 0, nothing is kept. A cache
+that cannot be read or written never fails a caller.
+
+A file's time of modification tells when it was last used, to `STAMP` seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import struct
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernbridge._src.base.errors import KernbridgeWarning
+from kernbridge._src.store import trust
+
+VARIABLE = "KERNBRIDGE_CACHE_DIR"
+FORMAT = 1
+"""Version of a file; part of every path."""
+
+_MAGIC = b"kernbridge\0"
+_HEADER = struct.Struct(f"<{len(_MAGIC)}sBI")  # magic, format, number of parts
+_LENGTH = struct.Struct("<Q")
+_DIGEST = hashlib.sha256().digest_size
+
+STAMP = 300
+"""Seconds for which a use is not noted again: a hit writes nothing."""
+
+_warned = False
+_chosen: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """What one compilation gave.
+
+    Attributes
+    ----------
+    meta : dict
+        What JSON can hold.
+    blobs : tuple of bytes
+        Machine code and the like.
+    """
+
+    meta: dict[str, Any]
+    blobs: tuple[bytes, ...]
+
+
+def directory() -> Path | None:
+    """The folder of the cache, None where it is switched off. It need not exist."""
+    if _chosen is not None:
+        return _chosen
+    chosen = os.environ.get(VARIABLE)
+    if chosen in ("", "0"):
+        return None
+    try:
+        if chosen is not None:
+            return Path(chosen).expanduser().absolute()
+        import platformdirs
+
+        # Where there is no home, `~` stays in it, and expanduser raises.
+        return platformdirs.user_cache_path("kernbridge").expanduser().absolute()
+    except (OSError, RuntimeError, ImportError) as e:  # no home, no working folder
+        _warn("of this user", e)
+        return None
+
+
+def usable() -> Path | None:
+    """The folder of the cache, None where it is off or where others could replace what is in it."""
+    folder = directory()
+    if folder is None:
+        return None
+    why = trust.why_not(versioned(folder))
+    if why is None:
+        return folder
+    _warn(str(folder), f"{why}, and could put other code there")
+    return None
+
+
+def versioned(folder: Path) -> Path:
+    """The part of a cache folder that this version writes."""
+    return folder / f"v{FORMAT}"
+
+
+def set_cache_dir(path: str | os.PathLike[str] | None) -> None:
+    """Choose the folder of the cache for this process, over KERNBRIDGE_CACHE_DIR.
+
+    Parameters
+    ----------
+    path : path or None
+        It need not exist; None returns to the environment's choice.
+
+    Examples
+    --------
+    >>> import kernbridge._src.store.artefacts as cache
+    >>> cache.set_cache_dir("/tmp/kernels")
+    >>> cache.get_cache_dir()
+    PosixPath('/tmp/kernels')
+    >>> cache.set_cache_dir(None)
+    """
+    global _chosen
+    if path is not None and not os.fspath(path):
+        raise ValueError("set_cache_dir: the path is empty; expected a folder, or None")
+    _chosen = None if path is None else Path(path).expanduser().absolute()
+
+
+def get_cache_dir() -> Path | None:
+    """The folder of the cache; None where KERNBRIDGE_CACHE_DIR switches it off."""
+    return directory()
+
+
+def load(kind: str, key: bytes) -> Artefact | None:
+    """Find an artefact; None where there is none, or none that can be trusted.
+
+    Parameters
+    ----------
+    kind : str
+        What sort of artefact it is: letters, digits and `_`.
+    key : bytes
+        Digest of all that it was made from.
+    """
+    folder = usable()
+    if folder is None:
+        return None
+    data = _read(_path(folder, kind, key))
+    return None if data is None else _decode(kind, key, data)
+
+
+def store(kind: str, key: bytes, artefact: Artefact) -> None:
+    """Keep an artefact; replaces what is there under the same key.
+
+    Raises
+    ------
+    TypeError
+        If `artefact.meta` would not come back from JSON as it is.
+    """
+    folder = usable()
+    if folder is None:
+        return
+    path, data = _path(folder, kind, key), _encode(kind, key, artefact)
+    try:
+        _make_folders(folder, path.parent)
+        _publish(path, data)
+    except OSError as e:
+        _warn(str(folder), e)
+
+
+def _path(folder: Path, kind: str, key: bytes) -> Path:
+    if not (kind.isascii() and kind.isidentifier()) or len(key) < 2:
+        raise ValueError(f"no place in the cache for kind {kind!r} and a key of {len(key)} bytes")
+    name = key.hex()
+    return versioned(folder) / kind / name[:2] / f"{name[2:]}.bin"
+
+
+def _encode(kind: str, key: bytes, artefact: Artefact) -> bytes:
+    meta = json.dumps(artefact.meta, separators=(",", ":"))
+    if json.loads(meta) != artefact.meta:
+        raise TypeError(f"the artefact's meta does not come back from JSON as it is: {meta}")
+    parts = [kind.encode(), key, meta.encode(), *artefact.blobs]
+    pieces = [_HEADER.pack(_MAGIC, FORMAT, len(parts))]
+    for part in parts:
+        pieces += (_LENGTH.pack(len(part)), part)
+    data = b"".join(pieces)
+    return data + hashlib.sha256(data).digest()
+
+
+def _decode(kind: str, key: bytes, data: bytes) -> Artefact | None:
+    """What a file holds, None if it is not what `_encode` gives for this kind and key."""
+    body = memoryview(data)[:-_DIGEST]
+    if hashlib.sha256(body).digest() != data[-_DIGEST:] or len(body) < _HEADER.size:
+        return None
+    magic, version, count = _HEADER.unpack_from(body)
+    if magic != _MAGIC or version != FORMAT:
+        return None
+    parts, at = [], _HEADER.size
+    for _ in range(count):
+        if len(body) - at < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(body, at)
+        at += _LENGTH.size
+        parts.append(bytes(body[at : at + length]))
+        at += length
+    if at != len(body) or count < 3 or parts[:2] != [kind.encode(), key]:
+        return None
+    try:
+        meta = json.loads(parts[2])
+    except (ValueError, RecursionError):
+        return None
+    return Artefact(meta, tuple(parts[3:])) if isinstance(meta, dict) else None
+
+
+def _read(path: Path) -> bytes | None:
+    """The bytes of a plain file that only this user can have written, else None."""
+    try:
+        # Neither a link nor a pipe that would block: the file itself is asked whose it is.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        with open(fd, "rb") as file:
+            about = os.fstat(fd)
+            if not stat.S_ISREG(about.st_mode) or not _is_ours(about):
+                return None
+            note_use(fd, about)
+            return file.read()
+    except OSError:
+        return None
+
+
+def note_use(file: int | str, about: os.stat_result) -> None:
+    """Remember that a file is used, for the size limit; `about` is what the file is now."""
+    if time.time() - about.st_mtime > STAMP:
+        with contextlib.suppress(OSError):
+            os.utime(file)
+
+
+def _is_ours(about: os.stat_result) -> bool:
+    """Whether nobody but this user can have written it."""
+    return about.st_uid == os.geteuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _make_folders(root: Path, leaf: Path) -> None:
+    """Make the folders down to `leaf`; those from `root` on for this user alone."""
+    missing = []
+    folder = leaf
+    while not folder.exists() and folder != folder.parent:
+        missing.append(folder)
+        folder = folder.parent
+    for folder in reversed(missing):
+        private = folder == root or root in folder.parents
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            folder.mkdir(mode=0o700 if private else 0o777)
+
+
+def _publish(path: Path, data: bytes) -> None:
+    """Write a file under its name, whole or not at all."""
+    fd, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)  # mode 0600
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _warn(folder: str, reason: object) -> None:
+    global _warned
+    if _warned:
+        return
+    _warned = True
+    warnings.warn(
+        f"the cache folder {folder} cannot be used: {reason}. Kernels are compiled anew in each "
+        f"process. Set {VARIABLE} to a folder that you can write to, all of whose parents belong "
+        "to you or to root and can be written to by nobody else, or to 0 to switch the cache off",
+        KernbridgeWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,105 @@
+"""Who builds: one process or thread a key, and what a builder that died leaves behind.
+
+A lock is a file that a process holds locked; it is free when the process has gone, however it went.
+Lock files are never removed (that could give two owners); there are at most 4096, each empty. A
+staging folder bears the name of the lock that its builder holds, so one whose lock is free is dead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kernbridge._src.store import artefacts
+
+POLL = 0.02
+"""Seconds between two looks at a lock that another holds."""
+NAME_LENGTH = 3
+"""Hexadecimal digits of a lock's name."""
+
+
+def locks(root: Path) -> Path:
+    """The folder of lock files."""
+    return root / f"v{artefacts.FORMAT}" / "locks"
+
+
+def staging(root: Path) -> Path:
+    """The folder of unfinished builds."""
+    return root / f"v{artefacts.FORMAT}" / "staging"
+
+
+@contextlib.contextmanager
+def held(
+    root: Path, key: str, patience: float, tick: Callable[[], None] | None = None
+) -> Iterator[bool]:
+    """Hold the lock of a key; gives whether it could be had within `patience` seconds.
+
+    `tick` is called now and then while waiting. Where a file system knows no locks it is not had
+    either: then two may build the same thing, which costs time only.
+    """
+    from filelock import Timeout, UnixFileLock
+
+    folder = locks(root)
+    artefacts._make_folders(root, folder)
+    lock = UnixFileLock(folder / f"{key[:NAME_LENGTH]}.lock", mode=0o600)
+    end = time.monotonic() + patience
+    mine = False
+    while not mine:
+        left = max(end - time.monotonic(), 0)
+        try:
+            lock.acquire(timeout=min(left, 0.5), poll_interval=POLL)
+            mine = True
+        except Timeout:
+            if left == 0:
+                break
+            if tick is not None:
+                tick()
+        except (NotImplementedError, OSError):
+            break
+    try:
+        yield mine
+    finally:
+        if mine:
+            lock.release()
+
+
+@contextlib.contextmanager
+def workspace(root: Path, key: str, owned: bool) -> Iterator[Path]:
+    """A folder to build in, on the file system of the cache; gone afterwards."""
+    parent = staging(root)
+    artefacts._make_folders(root, parent)
+    sweep(root, key if owned else None)
+    prefix = key[:NAME_LENGTH] if owned else "free"
+    folder = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=parent))  # mode 0700
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(root: Path, mine: str | None) -> None:
+    """Remove what dead builders left. `mine`: the key whose lock the caller holds."""
+    for folder in list(_folders(staging(root))):
+        name = folder.name.split("-")[0]
+        if mine is not None and name == mine[:NAME_LENGTH]:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif name == "free":
+            with contextlib.suppress(OSError):
+                if time.time() - folder.stat().st_mtime > 86400:
+                    shutil.rmtree(folder, ignore_errors=True)
+        else:
+            with held(root, name, 0) as free:
+                if free:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folders(parent: Path) -> Iterator[Path]:
+    with contextlib.suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)

@@ -1,0 +1,1 @@
+"""Compilers, libraries and GPU architectures: which there are, and which to use."""

@@ -1,0 +1,144 @@
+"""Which GPUs are compiled for, by every front end: the only reader of settings and variables."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from kernbridge._src.base.errors import UnsupportedArchError
+
+Architecture: TypeAlias = tuple[int, int, str]
+"""Major and minor compute capability, and "", "a" or "f"."""
+Spelling: TypeAlias = "str | int | float | Iterable[str | int | float] | None"
+
+VARIABLES = (
+    "KERNBRIDGE_CUDA_ARCHS",
+    "KERNBRIDGE_COMPUTE_CAPABILITIES",
+    "BRAINEVENT_COMPUTE_CAPABILITIES",
+)
+"""The first that is set counts."""
+OLDEST_MAJOR = 5
+
+
+def cuda_architectures(argument: Spelling = None) -> tuple[Architecture, ...]:
+    """What to compile for: the argument, else the setting, the environment, this machine's GPUs.
+
+    Parameters
+    ----------
+    argument : str, number, list or None
+        Compute capabilities: 8.6, "8.6", 86, "sm_86", "compute_86", "9.0a", several in a list or
+        with commas between.
+
+    Returns
+    -------
+    tuple of (int, int, str)
+        Sorted; empty where nothing is chosen and there is no GPU: then one of each generation that
+        nvcc knows is meant.
+
+    Raises
+    ------
+    UnsupportedArchError
+        If no compiler of today compiles for it.
+    ValueError
+        If it is no compute capability.
+
+    Examples
+    --------
+    >>> from kernbridge._src.toolchain.architectures import cuda_architectures
+    >>> cuda_architectures(["sm_90a", 8.6])
+    ((8, 6, ''), (9, 0, 'a'))
+    """
+    if argument is not None:
+        return read(argument)
+    return chosen() or _of_this_machine()
+
+
+def chosen() -> tuple[Architecture, ...]:
+    """What `config.set_cuda_architectures`, else the environment names; empty if neither does.
+
+    Raises
+    ------
+    UnsupportedArchError, ValueError
+        See `cuda_architectures`.
+    """
+    from kernbridge import config
+
+    setting = config.chosen_architectures()
+    if setting is not None:
+        return setting
+    for name in VARIABLES:
+        text = os.environ.get(name, "")
+        if text.strip():
+            return read(text, name)
+    return ()
+
+
+def read(spelling: Spelling, what: str = "compute_capability") -> tuple[Architecture, ...]:
+    """Read compute capabilities, sorted and each once.
+
+    Raises
+    ------
+    UnsupportedArchError, ValueError
+        See `cuda_architectures`.
+    """
+    if isinstance(spelling, (str, int, float)):
+        items: list[str | int | float] = [spelling]
+    elif isinstance(spelling, Iterable):
+        items = list(spelling)
+    else:
+        items = []
+    found = {a for item in items for a in _read_item(item, what)}
+    if not found:
+        raise ValueError(_nonsense(what, spelling))
+    return tuple(sorted(found))
+
+
+def _read_item(item: object, what: str) -> Iterable[Architecture]:
+    if isinstance(item, bool) or not isinstance(item, (str, int, float)):
+        raise ValueError(_nonsense(what, item))
+    for part in re.split(r"[,;\s]+", str(item).strip()):
+        match = re.fullmatch(r"(?:sm_|compute_)?(\d{1,2}?)\.?(\d)([af]?)", part)
+        if match is None:
+            raise ValueError(_nonsense(what, item))
+        major, minor = int(match[1]), int(match[2])
+        if major < OLDEST_MAJOR:
+            raise UnsupportedArchError(
+                f"[E-ARCH] {what}: compute capability {major}.{minor} is older than "
+                f"{OLDEST_MAJOR}.0, the oldest that is supported; 12.0 is spelled '12.0' or 120"
+            )
+        yield major, minor, match[3]
+
+
+def _nonsense(what: str, given: object) -> str:
+    return (
+        f"{what}: {given!r} is no compute capability; expected one such as 8.6, '8.6', 86, 'sm_86' "
+        "or '9.0a', several in a list or separated by commas"
+    )
+
+
+def _of_this_machine() -> tuple[Architecture, ...]:
+    from kernbridge import _core
+
+    count, _ = _core.device_count()
+    return tuple(sorted({(*_core.compute_capability(i), "") for i in range(count)}))
+
+
+def name(architecture: Architecture) -> str:
+    """As in "sm_90"."""
+    major, minor, suffix = architecture
+    return f"sm_{major}{minor}{suffix}"
+
+
+def flags(architectures: tuple[Architecture, ...]) -> tuple[str, ...]:
+    """Of nvcc: machine code for each, and PTX of the highest for newer GPUs."""
+    if not architectures:
+        return ("-arch=all-major", "--threads=0")
+    found = []
+    for architecture in architectures:
+        code = name(architecture)
+        virtual = code.replace("sm_", "compute_")
+        real = f"[{code},{virtual}]" if architecture == architectures[-1] else code
+        found += ["-gencode", f"arch={virtual},code={real}"]
+    return (*found, "--threads=0") if len(architectures) > 1 else tuple(found)

@@ -1,0 +1,362 @@
+"""Which compilers there are: C, C++ and nvcc.
+
+Finding starts no process. What was found is kept in the process, by the environment variables that
+decide it; a compiler that is not found is looked for again next time.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import sys
+from typing import NamedTuple
+
+from kernbridge._src.base.errors import HostCompilerNotFoundError, NvccNotFoundError
+from kernbridge._src.toolchain.architectures import cuda_architectures
+
+__all__ = ["Compiler", "Nvcc", "cuda_architectures", "find_c", "find_cxx", "find_nvcc"]
+
+LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
+"""Programs that run the compiler named after them."""
+
+
+class Compiler(NamedTuple):
+    """A C or C++ compiler.
+
+    Attributes
+    ----------
+    command : tuple of str
+        How it is called: its path, and arguments that the user named with it.
+    compiler : int
+        Where in `command` the compiler stands; before it are launchers such as ccache.
+    tools : tuple of str
+        Real paths of the programs that decide what comes out.
+    origin : str
+        What led to it, as in "CXX" or "PATH".
+    """
+
+    command: tuple[str, ...]
+    compiler: int
+    tools: tuple[str, ...]
+    origin: str
+
+    @property
+    def path(self) -> str:
+        """Of the compiler itself."""
+        return self.command[self.compiler]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """That the user named with it."""
+        return self.command[self.compiler + 1 :]
+
+    def __str__(self) -> str:
+        return shlex.join(self.command)
+
+
+class Nvcc(NamedTuple):
+    """A CUDA compiler and the parts of its toolkit.
+
+    Attributes
+    ----------
+    path, root : str
+        Of nvcc and of its toolkit.
+    tools : tuple of str
+        Real paths of nvcc and of the programs that it runs.
+    include_dirs : tuple of str
+        Folders of headers that nvcc does not find by itself.
+    library_dirs : tuple of str
+        Folders that hold libcudart.
+    cudart : str
+        Path of the shared libcudart; empty where there is none.
+    origin : str
+        What led to it, as in "CUDA_HOME" or "PATH".
+    """
+
+    path: str
+    root: str
+    tools: tuple[str, ...]
+    include_dirs: tuple[str, ...]
+    library_dirs: tuple[str, ...]
+    cudart: str
+    origin: str
+
+
+def find_c() -> Compiler:
+    """The C compiler.
+
+    Raises
+    ------
+    HostCompilerNotFoundError
+        With what was looked for, and what to do.
+    """
+    env = os.environ.get
+    return _find_host("C", "CC", ("gcc", "cc", "clang"), env("CC"), env("CONDA_PREFIX"), _path())
+
+
+def find_cxx() -> Compiler:
+    """The C++ compiler.
+
+    Raises
+    ------
+    HostCompilerNotFoundError
+        With what was looked for, and what to do.
+    """
+    env, names = os.environ.get, ("g++", "c++", "clang++")
+    return _find_host("C++", "CXX", names, env("CXX"), env("CONDA_PREFIX"), _path())
+
+
+def find_nvcc() -> Nvcc:
+    """The CUDA compiler.
+
+    Raises
+    ------
+    NvccNotFoundError
+        With what was looked for, and what to do.
+    """
+    env = os.environ.get
+    named = tuple(
+        (name, value)
+        for name in ("KERNBRIDGE_NVCC_PATH", "BRAINEVENT_NVCC_PATH", "CUDA_HOME", "CUDA_PATH")
+        if (value := env(name))
+    )
+    return _find_nvcc(named, _prefers_system(), tuple(sys.path), _path())
+
+
+def forget() -> None:
+    """Look for everything anew: what was found has gone."""
+    _find_host.cache_clear()
+    _find_nvcc.cache_clear()
+
+
+def _path() -> str:
+    return os.environ.get("PATH", os.defpath)
+
+
+def _prefers_system() -> bool:
+    from kernbridge import config
+
+    chosen = config.prefers_system_nvcc()
+    if chosen is not None:
+        return chosen
+    for name in ("KERNBRIDGE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER"):
+        value = os.environ.get(name, "").strip().lower()
+        if value not in ("", "pip", "system"):
+            raise ValueError(f"{name} is {value!r}, expected 'pip' or 'system'")
+        if value:
+            return value == "system"
+    return False
+
+
+@functools.lru_cache(maxsize=16)
+def _find_host(
+    language: str,
+    variable: str,
+    names: tuple[str, ...],
+    chosen: str | None,
+    conda: str | None,
+    path: str,
+) -> Compiler:
+    probes: list[str] = []
+    if chosen and chosen.strip():
+        found = _from_command(shlex.split(chosen), path, variable)
+        if found is not None:
+            return found
+        # What the user named is not passed over.
+        probes.append(f"{variable}={chosen}: no such program")
+        raise HostCompilerNotFoundError(_host_missing(language, variable, probes))
+    probes.append(f"{variable}: not set")
+    if conda:
+        folder = os.path.join(conda, "bin")
+        machine = os.uname().machine
+        for name in (f"{machine}-conda-linux-gnu-{names[0]}", names[0]):
+            found = _from_command([os.path.join(folder, name)], path, "CONDA_PREFIX")
+            if found is not None:
+                return found
+            probes.append(f"{os.path.join(folder, name)}: no such program")
+    else:
+        probes.append("CONDA_PREFIX: not set")
+    for name in names:
+        found = _from_command([name], path, "PATH")
+        if found is not None:
+            return found
+        probes.append(f"{name} on PATH: no such program")
+    raise HostCompilerNotFoundError(_host_missing(language, variable, probes))
+
+
+def _from_command(words: list[str], path: str, origin: str) -> Compiler | None:
+    """The compiler that a command line names; None if one of its programs is missing."""
+    command: list[str] = []
+    tools: list[str] = []
+    for i, word in enumerate(words):
+        program = _which(word, path)
+        if program is None:
+            return None
+        command.append(program)
+        real = os.path.realpath(program)
+        tools.append(real)
+        name = os.path.basename(word)
+        if name in LAUNCHERS and i + 1 < len(words):
+            continue
+        if os.path.basename(real) in LAUNCHERS:  # a link named g++ that leads to ccache
+            behind = _which_behind(name, real, path)
+            tools += [os.path.realpath(behind)] if behind else []
+        return Compiler((*command, *words[i + 1 :]), i, tuple(dict.fromkeys(tools)), origin)
+    return None
+
+
+def _which_behind(name: str, launcher: str, path: str) -> str | None:
+    """The program of a name that a launcher will run: the first on PATH that is not itself."""
+    for folder in path.split(os.pathsep):
+        program = _which(os.path.join(folder, name), path) if folder else None
+        if program and os.path.realpath(program) != launcher:
+            return program
+    return None
+
+
+def _which(word: str, path: str) -> str | None:
+    if os.sep in word:
+        return os.path.abspath(word) if _is_program(word) else None
+    for folder in path.split(os.pathsep):
+        program = os.path.join(folder, word)
+        if folder and _is_program(program):
+            return os.path.abspath(program)
+    return None
+
+
+def _is_program(path: str) -> bool:
+    return os.access(path, os.X_OK) and os.path.isfile(path)
+
+
+def _host_missing(language: str, variable: str, probes: list[str]) -> str:
+    return _missing(
+        f"[E-{variable}] no {language} compiler was found",
+        probes,
+        (
+            "install one: apt-get install g++, dnf install gcc-c++, or conda install -c "
+            "conda-forge cxx-compiler",
+            f"name one that is elsewhere: {variable}=/path/to/it",
+        ),
+    )
+
+
+def _missing(what: str, probes: list[str], remedies: tuple[str, ...]) -> str:
+    lines = [f"{what}. Looked for, in this order:"]
+    lines += [f"  - {probe}" for probe in probes]
+    lines.append("What to do, one of:")
+    lines += [f"  {i}. {remedy}" for i, remedy in enumerate(remedies, 1)]
+    return "\n".join(lines)
+
+
+@functools.lru_cache(maxsize=16)
+def _find_nvcc(
+    named: tuple[tuple[str, str], ...], system_first: bool, places: tuple[str, ...], path: str
+) -> Nvcc:
+    probes: list[str] = []
+    for name in ("KERNBRIDGE_NVCC_PATH", "BRAINEVENT_NVCC_PATH", "CUDA_HOME", "CUDA_PATH"):
+        value = dict(named).get(name)
+        if value is None:
+            probes.append(f"{name}: not set")
+            continue
+        value = os.path.expanduser(value)
+        program = value if name.endswith("NVCC_PATH") else os.path.join(value, "bin", "nvcc")
+        if not _is_program(program):
+            probes.append(f"{name}={value}: {program} is no program")
+            raise NvccNotFoundError(_nvcc_missing(probes))
+        return _describe(os.path.abspath(program), name, None)
+    from_pip = functools.partial(_nvcc_of_wheels, places, probes)
+    from_system = functools.partial(_nvcc_of_system, path, probes)
+    for probe in (from_system, from_pip) if system_first else (from_pip, from_system):
+        found = probe()
+        if found is not None:
+            return found
+    raise NvccNotFoundError(_nvcc_missing(probes))
+
+
+def _nvcc_of_wheels(places: tuple[str, ...], probes: list[str]) -> Nvcc | None:
+    """NVIDIA's wheels put a whole toolkit into nvidia/cu13, or its parts beside each other."""
+    for place in places:
+        base = os.path.join(place or ".", "nvidia")
+        if not os.path.isdir(base):
+            continue
+        numbered = [n for n in os.listdir(base) if n.startswith("cu") and n[2:].isdigit()]
+        for name in (*sorted(numbered, key=lambda n: -int(n[2:])), "cuda_nvcc"):
+            program = os.path.join(base, name, "bin", "nvcc")
+            if _is_program(program):
+                return _describe(program, f"pip: nvidia/{name}", base)
+            if os.path.isdir(os.path.join(base, name)):
+                probes.append(f"{program}: no such program")
+    probes.append("wheels of NVIDIA: none with nvcc")
+    return None
+
+
+def _nvcc_of_system(path: str, probes: list[str]) -> Nvcc | None:
+    program = _which("nvcc", path)
+    if program is not None:
+        return _describe(program, "PATH", None)
+    probes.append("nvcc on PATH: no such program")
+    program = "/usr/local/cuda/bin/nvcc"
+    if _is_program(program):
+        return _describe(program, "/usr/local/cuda", None)
+    probes.append(f"{program}: no such program")
+    return None
+
+
+def _describe(program: str, origin: str, wheels: str | None) -> Nvcc:
+    real = os.path.realpath(program)
+    # A link that leads to ccache says nothing about where the toolkit is.
+    home = real if os.path.basename(real).startswith("nvcc") else program
+    root = os.path.dirname(os.path.dirname(home))
+    parts = ("bin/ptxas", "bin/cudafe++", "bin/fatbinary", "bin/nvlink", "nvvm/bin/cicc")
+    tools = [real, *(p for part in parts if _is_program(p := os.path.join(root, part)))]
+    targets = os.path.join(root, "targets")
+    target = [os.path.join(targets, t) for t in _list(targets) if t.startswith(os.uname().machine)]
+    include: list[str] = []
+    library = [os.path.join(t, "lib") for t in target]
+    library += [os.path.join(root, name) for name in ("lib64", "lib", "lib/x86_64-linux-gnu")]
+    if wheels is not None and os.path.basename(root) == "cuda_nvcc":
+        for part in ("cuda_runtime", "cuda_nvcc", "cuda_cccl"):
+            folder = os.path.join(wheels, part, "include")
+            include += [folder] if os.path.isdir(folder) else []
+        library.insert(0, os.path.join(wheels, "cuda_runtime", "lib"))
+    holding = [(folder, found) for folder in library if (found := _cudart_in(folder))]
+    return Nvcc(
+        path=program,
+        root=root,
+        tools=tuple(dict.fromkeys(tools)),
+        include_dirs=tuple(include),
+        library_dirs=tuple(dict.fromkeys(folder for folder, _ in holding)),
+        cudart=holding[0][1] if holding else "",
+        origin=origin,
+    )
+
+
+def _list(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _cudart_in(folder: str) -> str:
+    """The shared libcudart of a folder: the name that a linker finds, else the newest."""
+    plain = os.path.join(folder, "libcudart.so")
+    if os.path.exists(plain):
+        return plain
+    names = [n for n in _list(folder) if n.startswith("libcudart.so.")]
+    return os.path.join(folder, max(names, key=len)) if names else ""
+
+
+def _nvcc_missing(probes: list[str]) -> str:
+    return _missing(
+        "[E-NVCC] no CUDA compiler (nvcc) was found",
+        probes,
+        (
+            "pip install nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime "
+            "nvidia-cuda-cccl (CUDA 13; the wheels of CUDA 12 have no nvcc)",
+            "conda install -c conda-forge cuda-nvcc cuda-cudart-dev",
+            "install NVIDIA's CUDA toolkit, and set CUDA_HOME to its folder",
+            "name the program: KERNBRIDGE_NVCC_PATH=/path/to/nvcc",
+        ),
+    )

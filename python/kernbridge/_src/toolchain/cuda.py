@@ -1,0 +1,142 @@
+"""Whether there is CUDA, which GPUs to compile for, and what is wrong when Numba-CUDA fails."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import sys
+import warnings
+from collections.abc import Iterable
+
+from kernbridge import _core, config
+from kernbridge._src.base.errors import KernbridgeWarning, KernelNotAvailableError
+from kernbridge._src.toolchain import architectures as toolchain_architectures
+from kernbridge._src.toolchain.architectures import Architecture
+
+ALL_MAJOR = ((8, 0), (9, 0), (10, 0), (12, 0))
+
+Capability = tuple[int, int]
+
+
+def has_fake_driver() -> bool:
+    """Whether GPU calls run on the CPU platform, against a driver that the tests bring."""
+    return os.environ.get("KERNBRIDGE_TEST_CUDA") == "1"
+
+
+def require(label: str) -> None:
+    """Refuse to wrap a kernel of Numba-CUDA where nothing could ever compile it.
+
+    Raises
+    ------
+    ImportError
+        If Numba-CUDA is missing.
+    """
+    if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numba_cuda") is None:
+        raise ImportError(f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda13]'")
+
+
+def require_device(label: str) -> None:
+    """Refuse to wrap a GPU kernel where nothing could ever run it, or where for is unknown.
+
+    Raises
+    ------
+    ImportError
+        If there is neither a GPU nor an architecture to compile for.
+    """
+    count, why = _core.device_count()
+    if count == 0 and not chosen_architectures():
+        raise ImportError(
+            f"{label} needs a GPU: {why}. To compile and export on a machine without one, name "
+            "the compute capability of the GPU that will run it: "
+            "kernbridge.config.set_cuda_architectures('9.0') or KERNBRIDGE_CUDA_ARCHS=9.0"
+        )
+
+
+def chosen_architectures() -> tuple[Capability, ...]:
+    """What `config.set_cuda_architectures` or the environment names; empty if neither does."""
+    return _without_suffix(toolchain_architectures.chosen())
+
+
+def architectures() -> tuple[Capability, ...]:
+    """Compute capabilities to compile for: those chosen, else of this machine's GPUs, else all."""
+    return _without_suffix(toolchain_architectures.cuda_architectures()) or ALL_MAJOR
+
+
+def _without_suffix(architectures: Iterable[Architecture]) -> tuple[Capability, ...]:
+    return tuple(sorted({(major, minor) for major, minor, _ in architectures}))
+
+
+def versions() -> tuple[str, ...]:
+    """Of everything that machine code depends on beside its source."""
+    return (f"python {sys.version_info[0]}.{sys.version_info[1]}", *_package_versions())
+
+
+@functools.cache
+def _package_versions() -> tuple[str, ...]:
+    from importlib import metadata
+
+    found = []
+    names = ("numba", "numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
+    for name in names:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    for variable in ("CUDA_HOME", "CUDA_PATH", "NUMBA_OPT"):
+        found.append(f"{variable} {os.environ.get(variable, '')}")
+    return tuple(found)
+
+
+def explain(error: BaseException) -> str:
+    """A remedy for failures of Numba-CUDA that are not the kernel's; empty if there is none."""
+    import numpy as np
+
+    text = str(error)
+    if "row_stack" in text:
+        from importlib import metadata
+
+        return (
+            f"numba-cuda {metadata.version('numba-cuda')} does not work with NumPy "
+            f"{np.__version__}, which no longer has numpy.row_stack: pip install 'numpy<2.5', or "
+            "a newer numba-cuda"
+        )
+    if "IMPORT_NAME" in text:
+        return "Numba-CUDA takes no `import` inside a device function: move it to module level"
+    missing = ("libnvvm", "nvJitLink", "nvjitlink", "libNVVM", "nvrtc")
+    if any(name in text for name in missing) or type(error).__name__ == "NvvmSupportError":
+        return (
+            "a part of the CUDA toolkit that Numba-CUDA needs was not found: pip install "
+            "'numba-cuda[cu13]' (or [cu12]), or set CUDA_HOME to a toolkit"
+        )
+    return ""
+
+
+def refuse_on_cpu(label: str, why: str, host: bool) -> None:
+    """Refuse a kernel that only Numba's own launcher serves, where that has no GPU."""
+    if host:
+        raise KernelNotAvailableError(
+            f"{label} was lowered for the CPU, and has {why}, which only Numba's own launcher "
+            "serves, on a GPU; leave that away (check=True finds faults on the CPU)"
+        )
+
+
+_told_of_cpu = False
+
+
+def tell_of_cpu(label: str) -> None:
+    """Say, once per process, that CUDA kernels run on the CPU; or refuse, if that is not wanted."""
+    global _told_of_cpu
+    if config.get_cuda_on_cpu() == "error":
+        raise KernelNotAvailableError(
+            f"{label} was lowered for the CPU, and kernbridge.config.set_cuda_on_cpu('error') "
+            "forbids that; commit its inputs to a GPU, jax.device_put(x, jax.devices('cuda')[0])"
+        )
+    if not _told_of_cpu:
+        _told_of_cpu = True
+        warnings.warn(
+            f"{label} is a CUDA kernel, and runs on the CPU: JAX lowered it for that platform. "
+            "kernbridge.config.set_cuda_on_cpu('error') makes this an error; it is said once",
+            KernbridgeWarning,
+            stacklevel=2,
+        )

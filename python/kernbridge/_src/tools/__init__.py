@@ -1,0 +1,1 @@
+"""Commands and checks for users: rules, diagnostics, benchmarks."""

@@ -1,0 +1,198 @@
+"""`python -m kernbridge benchmark`: operations of modules and files, benchmarked from a shell."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import math
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernbridge._src.benchmark.records import KWARGS, BenchmarkRecord, key_of
+from kernbridge._src.benchmark.result import BenchmarkResult, failures
+from kernbridge._src.benchmark.run import PLATFORMS
+
+
+def add(commands: Any) -> None:
+    """Add the command to those of `kernbridge`."""
+    command = commands.add_parser(
+        "benchmark",
+        help="time every backend of operations, and compare their results",
+        description="Imports modules and files that define operations (XLACustomKernel), and "
+        "benchmarks those that have benchmark data. Fails if nothing matches, or a record failed.",
+    )
+    command.add_argument("module", nargs="*", help="a module, or the path of a .py file")
+    command.add_argument("--platform", required=True, choices=PLATFORMS)
+    command.add_argument("--data", metavar="TAGS", help="only operations with all of these: a,b")
+    command.add_argument("--n-warmup", type=_count(0), default=5, metavar="N")
+    command.add_argument("--n-runs", type=_count(1), default=20, metavar="N")
+    command.add_argument("--n-batch", type=_count(1), default=1, metavar="N", help="calls in a run")
+    command.add_argument("--output", type=Path, metavar="PATH", help="save results as JSON")
+    command.add_argument("--plot", type=Path, metavar="PATH", help="save a plot, such as a .png")
+    command.set_defaults(run=run, parser=command)
+
+
+def _count(least: int) -> Any:
+    def count(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"at least {least}, got {value}")
+        return value
+
+    return count
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Benchmark what was asked for; gives the exit status."""
+    parser = chosen.parser
+    if chosen.output is not None and chosen.output.suffix.lower() != ".json":
+        parser.error(f"--output: {str(chosen.output)!r} is not the name of a .json file")
+    if chosen.plot is not None:
+        _check_plot(parser, chosen.plot)
+    for name in chosen.module:
+        _import(parser, name)
+    tags = {tag.strip() for tag in (chosen.data or "").split(",")} - {""}
+    operations = _operations(tags)
+    if not operations:
+        return _none(chosen, tags)
+    results = []
+    for operation in operations:
+        try:
+            result = operation.benchmark(
+                platform=chosen.platform,
+                n_warmup=chosen.n_warmup,
+                n_runs=chosen.n_runs,
+                n_batch_per_run=chosen.n_batch,
+            )
+        except (RuntimeError, ValueError) as e:
+            print(f"kernbridge benchmark: {e}", file=sys.stderr)
+            return 1
+        result.print()
+        results.append(result)
+    if chosen.output is not None:
+        _save(chosen.output, chosen.platform, results)
+    if chosen.plot is not None:
+        _plot(chosen.plot, results)
+    failed = failures(results)
+    if failed:
+        print(f"kernbridge benchmark: {len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _check_plot(parser: argparse.ArgumentParser, path: Path) -> None:
+    try:
+        import matplotlib
+    except ImportError:
+        parser.error("--plot: plots need matplotlib: pip install matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    known = sorted(Figure().canvas.get_supported_filetypes())
+    if path.suffix.lstrip(".").lower() not in known:
+        parser.error(f"--plot: {str(path)!r} should end in one of .{', .'.join(known)}")
+
+
+def _import(parser: argparse.ArgumentParser, name: str) -> None:
+    """Import a module or a file; what either raises is raised."""
+    path = Path(name)
+    if path.suffix != ".py":
+        sys.path.insert(0, "")
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as e:
+            if e.name is None or not f"{name}.".startswith(f"{e.name}."):
+                raise
+            parser.error(f"there is no module {name!r} (a file's name ends in .py)")
+        finally:
+            sys.path.remove("")
+        return
+    if not path.is_file():
+        parser.error(f"there is no file {name!r}")
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    spec.loader.exec_module(module)
+
+
+def _operations(tags: set[str]) -> list[Any]:
+    """Those of the registry that have all the tags, and benchmark data."""
+    import kernbridge
+
+    names: Any = kernbridge
+    found = names.get_primitives_by_tags(tags) if tags else names.get_registry()
+    operations = found.values() if isinstance(found, dict) else found
+    return [op for op in operations if op.benchmark_data is not None]
+
+
+def _none(chosen: argparse.Namespace, tags: set[str]) -> int:
+    which = f"with the tags {', '.join(sorted(tags))} and" if tags else "with"
+    where = ", ".join(chosen.module) or "no module was named"
+    print(
+        f"kernbridge benchmark: no operation {which} benchmark data ({where}): define it with "
+        "op.def_benchmark_data",
+        file=sys.stderr,
+    )
+    return 1
+
+
+def optimal_defaults(results: Sequence[BenchmarkResult]) -> dict[str, str]:
+    """The backend of each operation that is the fastest success in most configs.
+
+    Of several with as many, the one whose times, relative to the fastest's, have the least product.
+    """
+    chosen = {}
+    for result in results:
+        cases: dict[Any, list[BenchmarkRecord]] = defaultdict(list)
+        for record in result.records:
+            if record.success:
+                parts = (record.label, *(getattr(record, where) for where in KWARGS))
+                cases[key_of(parts)].append(record)
+        votes: Counter[str] = Counter()
+        slowness: dict[str, float] = defaultdict(float)
+        for records in cases.values():
+            best = min(records, key=lambda r: r.median_ms)
+            votes[best.backend] += 1
+            for record in records:
+                if best.median_ms > 0:
+                    slowness[record.backend] += math.log(record.median_ms / best.median_ms)
+        if votes:
+            chosen[result.primitive_name] = max(votes, key=lambda b: (votes[b], -slowness[b]))
+    return chosen
+
+
+def _save(path: Path, platform: str, results: Sequence[BenchmarkResult]) -> None:
+    from kernbridge._src.benchmark.files import encoded
+
+    document = {
+        "platform": platform,
+        "results": [encoded(result.primitive_name, result.records) for result in results],
+        "optimal_defaults": optimal_defaults(results),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def _plot(path: Path, results: Sequence[BenchmarkResult]) -> None:
+    """One figure, with axes for each operation that has successes."""
+    from matplotlib import pyplot
+
+    drawn = [r for r in results if r.fastest() is not None]
+    if not drawn:
+        print("kernbridge benchmark: no plot, as nothing succeeded", file=sys.stderr)
+        return
+    figure, axes = pyplot.subplots(
+        1, len(drawn), squeeze=False, layout="constrained", figsize=(6.4 * len(drawn), 4.8)
+    )
+    for ax, result in zip(axes[0], drawn, strict=True):
+        result.plot(ax=ax)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    pyplot.close(figure)

@@ -1,0 +1,355 @@
+"""Are the rules of an operation right? Derivatives against finite differences, vmap against a loop.
+
+The tests of derivatives are those of Griewank and Walther, Evaluating Derivatives (2008), chapter
+3: along a random direction v, and weighted by a random u, central differences give J v, and
+u . (J v) equals (J' u) . v.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernbridge._src.base.errors import KernelError
+from kernbridge._src.operation.tangents import is_inexact
+
+
+class RuleCheck(NamedTuple):
+    """One comparison.
+
+    Attributes
+    ----------
+    backend : str
+        Of an `XLACustomKernel`, else empty.
+    check : str
+        What was compared with what.
+    status : str
+        "passed", "failed" or "skipped".
+    error : float
+        The largest difference, in units of the tolerance; at most 1 if passed.
+    detail : str
+        Where it failed, or why it was skipped.
+    """
+
+    backend: str
+    check: str
+    status: str
+    error: float = float("nan")
+    detail: str = ""
+
+    def __str__(self) -> str:
+        error = "" if np.isnan(self.error) else f" ({self.error:.2g} of the tolerance)"
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.backend or 'operation'}, {self.check}: {self.status}{error}{detail}"
+
+
+class RuleCheckError(KernelError, AssertionError):
+    """Rules of an operation contradict each other, or what the operation computes.
+
+    Attributes
+    ----------
+    checks : tuple of RuleCheck
+        All comparisons, those that passed too.
+    """
+
+    def __init__(self, message: str, checks: tuple[RuleCheck, ...]) -> None:
+        super().__init__(message)
+        self.checks = checks
+
+
+def check_rules(
+    op: Any,
+    *args: Any,
+    outs: Any = None,
+    backends: Sequence[str] | None = None,
+    finite_differences: bool = True,
+    step: float | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    batch: int = 3,
+    seed: int = 0,
+    **kwargs: Any,
+) -> tuple[RuleCheck, ...]:
+    """Compare the rules of an operation with what it computes, on every backend.
+
+    Its jvp is compared with central differences and with its vjp, `jax.vmap` of it and of its vjp
+    with a Python loop, and each backend with the first one.
+
+    Parameters
+    ----------
+    op : XLACustomKernel, Operation or callable
+        What to check. An `XLACustomKernel` is called with `outs`, or, without it, through the
+        function of `def_call`.
+    *args : arrays
+        Inputs at which the operation is smooth. Inputs of integers are held constant.
+    outs : pytree of jax.ShapeDtypeStruct, optional
+        For an `XLACustomKernel`.
+    backends : sequence of str, optional
+        Those to check; by default all of the default platform.
+    finite_differences : bool, default True
+        False for surrogate gradients, which are not the derivative.
+    step : float, optional
+        Of the differences, relative to the inputs' size; by default the cube root of the dtype's
+        resolution.
+    rtol, atol : float, optional
+        Tolerances; by default 1e-2 for float32 and 1e-5 for float64 where differences are taken,
+        and a hundred times the dtype's resolution elsewhere.
+    batch : int, default 3
+        Slices of the vmap.
+    seed : int, default 0
+        Of the random directions.
+    **kwargs
+        Keywords of the call.
+
+    Returns
+    -------
+    tuple of RuleCheck
+        All comparisons.
+
+    Raises
+    ------
+    RuleCheckError
+        If one failed; its message lists those that did.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, numba, kernbridge
+    >>> @numba.njit
+    ... def square(x, out):
+    ...     for i in range(x.size):
+    ...         out[i] = x[i] * x[i]
+    >>> op = kernbridge.numba_kernel(
+    ...     square,
+    ...     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
+    ...     vjp=lambda inputs, outputs, ct: (3 * inputs[0] * ct,),
+    ... )
+    >>> kernbridge.check_rules(op, jnp.arange(1.0, 4.0))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    kernbridge._src.tools.check_rules.RuleCheckError: ...jvp against central differences: failed...
+    """
+    functions = _functions(op, outs, backends, kwargs)
+    arrays = [jnp.asarray(x) for x in args]
+    checks: list[RuleCheck] = []
+    first: Any = None
+    for backend, function in functions:
+        checker = _Checker(backend, function, arrays, step, rtol, atol, seed)
+        if first is None:
+            first = checker.outputs
+        else:
+            checks.append(checker.compare(f"outputs against {functions[0][0]}", first))
+        checks += checker.derivatives(finite_differences)
+        checks += checker.vmaps(batch)
+    failed = [c for c in checks if c.status == "failed"]
+    if failed:
+        name = getattr(op, "name", None) or getattr(op, "__name__", repr(op))
+        lines = "\n".join(f"  {c}" for c in failed)
+        raise RuleCheckError(f"check_rules: {name!r}\n{lines}", tuple(checks))
+    return tuple(checks)
+
+
+def _functions(
+    op: Any, outs: Any, backends: Sequence[str] | None, keywords: dict[str, Any]
+) -> list[tuple[str, Callable[..., Any]]]:
+    if not hasattr(op, "available_backends"):
+        if outs is not None or backends is not None:
+            raise TypeError(
+                f"check_rules: {op!r} is no XLACustomKernel, and takes neither outs nor backends"
+            )
+        return [("", lambda *args: op(*args, **keywords))]
+    call = op.call if outs is None else lambda *args, **kw: op(*args, outs=outs, **kw)
+    platform = jax.default_backend()
+    known = op.available_backends(platform)
+    chosen = known if backends is None else list(backends)
+    for backend in chosen:
+        if backend not in known:
+            raise ValueError(
+                f"check_rules: {op.name!r} has no backend {backend!r} on {platform}; it has {known}"
+            )
+    if not chosen:
+        raise ValueError(f"check_rules: {op.name!r} has no backend on {platform}")
+
+    def function(backend: str) -> Callable[..., Any]:
+        return lambda *args: call(*args, backend=backend, **keywords)
+
+    return [(backend, function(backend)) for backend in chosen]
+
+
+class _Checker:
+    """One backend at one point. Derivatives are taken along the inputs of floating point."""
+
+    def __init__(
+        self,
+        backend: str,
+        function: Callable[..., Any],
+        arrays: list[Any],
+        step: float | None,
+        rtol: float | None,
+        atol: float | None,
+        seed: int,
+    ) -> None:
+        self.backend = backend
+        self.function = function
+        self.arrays = arrays
+        self.moving = [i for i, x in enumerate(arrays) if is_inexact(x.dtype)]
+        self.random = np.random.default_rng(seed)
+        self.point = [arrays[i] for i in self.moving]
+        self.outputs = self.leaves(*self.point)
+        floats = [x for x in (*self.point, *self.outputs) if is_inexact(x.dtype)]
+        self.resolution = max((float(jnp.finfo(x.dtype).eps) for x in floats), default=1e-7)
+        self.step = step or self.resolution ** (1 / 3)
+        self.loose = rtol or max(4 * self.resolution ** (1 / 2), 1e-5) * 8
+        self.tight = rtol or 100 * self.resolution
+        self.atol = atol
+
+    def leaves(self, *moving: Any) -> list[Any]:
+        """The outputs, as a function of the inputs that move."""
+        args = list(self.arrays)
+        for i, x in zip(self.moving, moving, strict=True):
+            args[i] = x
+        return jax.tree.leaves(self.function(*args))
+
+    def inexact(self, *moving: Any) -> list[Any]:
+        return [y for y in self.leaves(*moving) if is_inexact(y.dtype)]
+
+    def direction(self, arrays: Sequence[Any]) -> list[Any]:
+        drawn = []
+        for x in arrays:
+            v = self.random.standard_normal(x.shape)
+            if jnp.issubdtype(x.dtype, jnp.complexfloating):
+                v = v + 1j * self.random.standard_normal(x.shape)
+            drawn.append(jnp.asarray(v, x.dtype))
+        return drawn
+
+    def compare(
+        self, check: str, expected: Any, found: Any = None, noise: float | None = None
+    ) -> RuleCheck:
+        """Leaves of arrays, as near as the tolerance wants; differences have noise besides."""
+        loose = noise is not None
+        rtol = self.loose if loose else self.tight
+        worst, where = 0.0, ""
+        found = self.outputs if found is None else found
+        for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+            if a.shape != b.shape or a.dtype != b.dtype:
+                detail = f"{a.dtype}{a.shape} where {b.dtype}{b.shape} is expected, in leaf {k}"
+                return RuleCheck(self.backend, check, "failed", np.inf, detail)
+            a, b = (np.asarray(x, complex if x.dtype.kind == "c" else float) for x in (a, b))
+            if not a.size:
+                continue
+            scale = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
+            allowed = (self.atol if self.atol is not None else rtol * scale) + rtol * np.abs(b)
+            allowed = np.maximum(allowed + (noise or 0.0), np.finfo(float).tiny)
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            with np.errstate(all="ignore"):
+                ratio = np.where(same, 0.0, np.abs(a - b) / allowed)
+            ratio = np.where(np.isnan(ratio), np.inf, ratio)
+            if ratio.max() > worst:
+                worst = float(ratio.max())
+                at = tuple(int(i) for i in np.unravel_index(np.argmax(ratio), a.shape))
+                where = f"{a[at]} where {b[at]} is expected, at {at} of leaf {k}"
+        status = "failed" if worst > 1 else "passed"
+        return RuleCheck(self.backend, check, status, worst, where if worst > 1 else "")
+
+    def derivatives(self, finite_differences: bool) -> list[RuleCheck]:
+        outputs = [y for y in self.outputs if is_inexact(y.dtype)]
+        if not self.moving or not outputs:
+            return [self._skip("derivatives", "nothing of floating point")]
+        v, u = self.direction(self.point), self.direction(outputs)
+        forward, why = self._try(lambda: jax.jvp(self.inexact, self.point, v)[1])
+        reverse, why_not = self._try(lambda: jax.vjp(self.inexact, *self.point)[1](u))
+        checks = [self._skip("jvp", why)] if forward is None else []
+        checks += [self._skip("vjp", why_not)] if reverse is None else []
+        if forward is not None and reverse is not None:
+            checks.append(self._weighted("vjp against jvp", u, forward, v, reverse))
+        if finite_differences and (forward is not None or reverse is not None):
+            difference, noise = self._difference(v)
+            if forward is not None:
+                checks.append(
+                    self.compare("jvp against central differences", difference, forward, noise)
+                )
+            else:
+                what = "vjp against central differences"
+                checks.append(self._weighted(what, u, difference, v, reverse, noise))
+        return checks
+
+    def _weighted(
+        self, check: str, u: Any, forward: Any, v: Any, reverse: Any, noise: float = 0.0
+    ) -> RuleCheck:
+        """Whether u . (J v) is (J' u) . v, whose terms may cancel."""
+        weights = [np.abs(x) for x in u]
+        terms = _inner(weights, [np.abs(x) for x in forward])
+        noise = self.tight * terms + noise * sum(float(np.sum(w)) for w in weights)
+        return self.compare(check, [_inner(u, forward)], [_inner(reverse, v)], float(noise))
+
+    def _difference(self, v: Sequence[Any]) -> tuple[list[Any], float]:
+        """The central difference along `v`, and how far rounding and curvature lead it astray."""
+        size = max((float(jnp.max(jnp.abs(x), initial=0.0)) for x in self.point), default=1.0)
+        h = self.step * max(size, self.step)
+        near, large = self._central(v, h)
+        far, _ = self._central(v, 2 * h)
+        curved = max(
+            (float(jnp.max(jnp.abs(a - b), initial=0.0)) for a, b in zip(near, far, strict=True)),
+            default=0.0,
+        )
+        return near, 4 * self.resolution * large / h + curved
+
+    def _central(self, v: Sequence[Any], h: float) -> tuple[list[Any], float]:
+        after = self.inexact(*(x + h * t for x, t in zip(self.point, v, strict=True)))
+        before = self.inexact(*(x - h * t for x, t in zip(self.point, v, strict=True)))
+        large = max((float(jnp.max(jnp.abs(y), initial=0.0)) for y in after), default=0.0)
+        return [(a - b) / (2 * h) for a, b in zip(after, before, strict=True)], large
+
+    def vmaps(self, batch: int) -> list[RuleCheck]:
+        stacks = [
+            jnp.stack([x * (1 + self.step * k) for k in range(batch)]).astype(x.dtype)
+            for x in self.point
+        ]
+        if not stacks:
+            return [self._skip("vmap", "nothing of floating point to map")]
+        every: list[Any] = [0] * len(stacks)
+        alone = [[0 if j == i else None for j in range(len(stacks))] for i in range(len(stacks))]
+        axes: list[list[Any]] = [every, *alone] if len(stacks) > 1 else [every]
+        checks = []
+        for mapped in axes:
+            what = "all inputs" if mapped is every else f"input {self.moving[mapped.index(0)]}"
+            checks.append(self._vmap(f"vmap over {what}", self.leaves, mapped, stacks, batch))
+        outputs = [y for y in self.outputs if is_inexact(y.dtype)]
+        u = self.direction(outputs)
+
+        def gradient(*moving: Any) -> Any:
+            return jax.vjp(self.inexact, *moving)[1](u)
+
+        if outputs and self._try(lambda: gradient(*self.point))[0] is not None:
+            checks.append(self._vmap("vmap of vjp", gradient, every, stacks, batch))
+        return checks
+
+    def _vmap(
+        self, check: str, function: Any, mapped: list[Any], stacks: list[Any], batch: int
+    ) -> RuleCheck:
+        args = [s if a == 0 else x for a, s, x in zip(mapped, stacks, self.point, strict=True)]
+        found = jax.vmap(function, tuple(mapped))(*args)
+        slices = [
+            function(*(s[k] if a == 0 else s for a, s in zip(mapped, args, strict=True)))
+            for k in range(batch)
+        ]
+        expected = [jnp.stack(column) for column in zip(*slices, strict=True)]
+        return self.compare(f"{check} against a loop", expected, found)
+
+    @staticmethod
+    def _try(attempt: Callable[[], Any]) -> tuple[Any, str]:
+        try:
+            return attempt(), ""
+        except NotImplementedError as e:
+            return None, str(e)
+
+    def _skip(self, check: str, why: str) -> RuleCheck:
+        return RuleCheck(self.backend, check, "skipped", detail=why)
+
+
+def _inner(a: Sequence[Any], b: Sequence[Any]) -> Any:
+    """The product that JAX's transposition keeps; it does not conjugate."""
+    return np.real(sum(np.sum(np.asarray(x) * np.asarray(y)) for x, y in zip(a, b, strict=True)))
