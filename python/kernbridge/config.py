@@ -11,13 +11,13 @@ Examples
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from kernbridge import _core
+from kernbridge._core import get_num_threads, set_num_threads
+from kernbridge._src.base import settings
 
 if TYPE_CHECKING:
-    from kernbridge._src.toolchain.architectures import Architecture, Spelling
+    from kernbridge._src.toolchain.architectures import Spelling
 
 
 def set_numba_num_threads(n: int | None) -> None:
@@ -39,7 +39,7 @@ def set_numba_num_threads(n: int | None) -> None:
     import numba
 
     if n is None:
-        _core.set_num_threads(0)
+        set_num_threads(0)
         return
     if isinstance(n, bool) or not isinstance(n, int):
         raise TypeError(f"set_numba_num_threads: n is {n!r}, expected a whole number or None")
@@ -49,15 +49,12 @@ def set_numba_num_threads(n: int | None) -> None:
             f"set_numba_num_threads: n is {n}, expected 1 to {most} (the environment variable "
             "NUMBA_NUM_THREADS raises that limit)"
         )
-    _core.set_num_threads(n)
+    set_num_threads(n)
 
 
 def get_numba_num_threads() -> int | None:
     """What `set_numba_num_threads` chose, or None."""
-    return _core.get_num_threads() or None
-
-
-_architectures: tuple[Architecture, ...] | None = None
+    return get_num_threads() or None
 
 
 def set_cuda_architectures(architectures: Spelling) -> None:
@@ -87,14 +84,14 @@ def set_cuda_architectures(architectures: Spelling) -> None:
         chosen = None if architectures is None else reader.read(architectures, "cuda architecture")
     except UnsupportedArchError as e:
         raise ValueError(str(e)) from None
-    _set_architectures(chosen)
+    settings.architectures = chosen
 
 
 def get_cuda_architectures() -> tuple[tuple[int, int], ...] | None:
     """What `set_cuda_architectures` chose, as (major, minor), or None."""
-    if _architectures is None:
+    if settings.architectures is None:
         return None
-    return tuple(sorted({(major, minor) for major, minor, _ in _architectures}))
+    return tuple(sorted({(major, minor) for major, minor, _ in settings.architectures}))
 
 
 def set_compute_capability(value: Spelling) -> None:
@@ -122,27 +119,15 @@ def set_compute_capability(value: Spelling) -> None:
     """
     from kernbridge._src.toolchain import architectures as reader
 
-    _set_architectures(None if value is None else reader.read(value))
+    settings.architectures = None if value is None else reader.read(value)
 
 
 def get_compute_capability() -> list[str] | None:
     """What `set_compute_capability` chose, as in ["sm_86"], or None."""
     from kernbridge._src.toolchain import architectures as reader
 
-    return None if _architectures is None else [reader.name(a) for a in _architectures]
-
-
-def chosen_architectures() -> tuple[Architecture, ...] | None:
-    """The setting as (major, minor, suffix), or None."""
-    return _architectures
-
-
-def _set_architectures(chosen: tuple[Architecture, ...] | None) -> None:
-    global _architectures
-    _architectures = chosen
-
-
-_system_nvcc: bool | None = None
+    chosen = settings.architectures
+    return None if chosen is None else [reader.name(a) for a in chosen]
 
 
 def prefer_system_nvcc(prefer: bool | None = True) -> None:
@@ -165,13 +150,12 @@ def prefer_system_nvcc(prefer: bool | None = True) -> None:
     """
     if prefer is not None and not isinstance(prefer, bool):
         raise TypeError(f"prefer_system_nvcc: prefer is {prefer!r}, expected True, False or None")
-    global _system_nvcc
-    _system_nvcc = prefer
+    settings.prefer_system_nvcc = prefer
 
 
 def prefers_system_nvcc() -> bool | None:
     """What `prefer_system_nvcc` chose, or None."""
-    return _system_nvcc
+    return settings.prefer_system_nvcc
 
 
 def set_backend(platform: str, backend: str | None) -> None:
@@ -224,9 +208,6 @@ def clear_backends() -> None:
     selection.clear_backends()
 
 
-_cuda_on_cpu = "compile"
-
-
 def set_cuda_on_cpu(what: str) -> None:
     """Choose what happens where a CUDA kernel is lowered for the CPU.
 
@@ -247,19 +228,17 @@ def set_cuda_on_cpu(what: str) -> None:
     >>> config.get_cuda_on_cpu()
     'compile'
     """
-    global _cuda_on_cpu
     if what not in ("compile", "error"):
         raise ValueError(f"set_cuda_on_cpu: what is {what!r}, expected 'compile' or 'error'")
-    _cuda_on_cpu = what
+    settings.cuda_on_cpu = what
 
 
 def get_cuda_on_cpu() -> str:
     """What `set_cuda_on_cpu` chose."""
-    return _cuda_on_cpu
+    return settings.cuda_on_cpu
 
 
-ALLOW_IMPORTS = "KERNBRIDGE_ALLOW_IMPORTS"
-_allowed_imports: tuple[str, ...] = ()
+ALLOW_IMPORTS = settings.ALLOW_IMPORTS
 
 
 def allow_imports(*modules: str) -> None:
@@ -289,18 +268,12 @@ def allow_imports(*modules: str) -> None:
     (True, False)
     >>> config.allow_imports()
     """
-    global _allowed_imports
     for module in modules:
         if not isinstance(module, str) or not module:
             raise TypeError(f"allow_imports: {module!r} is no name of a module")
-    _allowed_imports = modules
+    settings.allowed_imports = modules
 
 
 def may_import(module: str) -> bool:
     """Whether a loaded program may import a module; see `allow_imports`."""
-    named = (name.strip() for name in os.environ.get(ALLOW_IMPORTS, "").split(","))
-    return any(
-        name == "*" or module == name or module.startswith(f"{name}.")
-        for name in (*_allowed_imports, *named)
-        if name
-    )
+    return settings.may_import(module)

@@ -18,6 +18,7 @@ import host_driver
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+from kernbridge._src.numba_cuda import patches as numba_cuda_patches
 from stand_ins import reads
 
 LEVEL = "NUMBA_CUDA_TESTS_LEVEL"  # environment variable: see _optimise_less
@@ -35,7 +36,7 @@ def install() -> None:
     from numba.cuda import codegen, dispatcher
 
     host_driver.install()
-    _patches.enter_context(cuda_on_cpu_compile.without_nvvm())
+    _patches.enter_context(numba_cuda_patches.without_nvvm())
     codegen.CUDACodeLibrary.get_cubin = _image
     codegen.CUDACodeLibrary.get_cufunc = _function
     dispatcher.launch = _launch

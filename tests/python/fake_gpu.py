@@ -121,6 +121,7 @@ def _find(label, kernel, parameters, batched, identity, fingerprint, architectur
     from kernbridge import KernelCompilationError
     from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
     from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+    from kernbridge._src.numba_cuda import patches as numba_cuda_patches
 
     _compiled.clear()
     function = _real["find"](
@@ -134,7 +135,7 @@ def _find(label, kernel, parameters, batched, identity, fingerprint, architectur
             replace(p, read_only=p.read_only and i not in function.opened)
             for i, p in enumerate(parameters)
         )
-        with cuda_on_cpu_compile.without_nvvm():
+        with numba_cuda_patches.without_nvvm():
             _compiled.append(
                 numba_cuda_compile._compile_once(
                     label, kernel, given, batched, architectures[0], symbol

@@ -10,8 +10,7 @@ from pathlib import Path
 import kernbridge
 import pytest
 from kernbridge import UnknownVersionError
-from kernbridge._src.base import versions
-from kernbridge._src.operation import jax_inside
+from kernbridge._src.base import jax_inside, versions
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 from kernbridge._src.numba_common import (  # noqa: E402

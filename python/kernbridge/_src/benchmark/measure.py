@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from kernbridge._src.operation import jax_inside
+from kernbridge._src.base import jax_inside
 
 
 class BenchmarkTimes(NamedTuple):

@@ -14,7 +14,7 @@ from kernbridge._src.toolchain import architectures, compilers
 from kernbridge._src.toolchain.compilers import Compiler, Nvcc
 
 if TYPE_CHECKING:
-    from kernbridge._src.build.build import Request
+    from kernbridge._src.build.request import Request
 
 _RULES = ("build.command", "build.inputs", "build.manifest", "build.work")
 """The modules that decide how a request is built, and when what was built is used again."""

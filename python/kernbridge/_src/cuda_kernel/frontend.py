@@ -11,18 +11,18 @@ import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.jax_inside import Tracer
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import nvrtc, signature
 from kernbridge._src.gpu import program as gpu_program
 from kernbridge._src.gpu.frontend import PlannedFrontend, name_buffers, native_call
 from kernbridge._src.gpu.launch import Launch, LaunchRule, find_dim
 from kernbridge._src.gpu.program import Fill, Program, Value, Word
-from kernbridge._src.operation.jax_inside import Tracer
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.attributes import Attribute
-from kernbridge._src.source.tail import Function, Parameter
+from kernbridge._src.scan.signature import Function, Parameter
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 CALLS_KEPT = 256  # lowered calls remembered for one operation

@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.cuda_kernel.frontend import CudaKernelFrontend, Description
 from kernbridge._src.gpu.launch import LaunchRule
 from kernbridge._src.keys import host_state
-from kernbridge._src.keys.exact import exact_items
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernbridge._src.base.errors import KernelError
-from kernbridge._src.source.tail import Parameter
+from kernbridge._src.scan.signature import Parameter
 
 HEADER_NAME = "kernbridge_signature.h"
 

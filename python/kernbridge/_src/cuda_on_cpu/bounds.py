@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernbridge._src.cuda_on_cpu.apart import compiled_apart
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
     arrayobj,
@@ -27,7 +28,6 @@ from kernbridge._src.numba_common.numba_cuda_inside import (
     cudaimpl,
     lowering,
 )
-from kernbridge._src.numba_cuda.apart import compiled_apart
 
 MARK = "kb.outside."
 

@@ -9,8 +9,6 @@ import ctypes
 import hashlib
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
@@ -32,52 +30,20 @@ _engines: dict[str, Any] = {}
 _lock = threading.RLock()
 
 
-class _NoNvvm:
-    """What Numba-CUDA asks of libNVVM while it makes LLVM IR: two constants."""
-
-    def __init__(self) -> None:
-        from kernbridge._src.numba_common.numba_cuda_inside import nvvm
-
-        self.data_layout = nvvm._datalayout
-
-    def get_ir_version(self) -> tuple[int, int, int, int]:
-        return 2, 0, 3, 2
-
-
-@contextmanager
-def without_nvvm() -> Iterator[None]:
-    """Stop Numba-CUDA at LLVM IR, for which no CUDA library is needed. Under Numba's lock."""
-    from kernbridge._src.numba_common.numba_cuda_inside import codegen, nvvm
-
-    library, whole = codegen.CUDACodeLibrary, nvvm.NVVM
-    assemble = library.get_asm_str
-    library.get_asm_str = lambda self, *_, **__: ""
-    nvvm.NVVM = _NoNvvm
-    try:
-        yield
-    finally:
-        library.get_asm_str, nvvm.NVVM = assemble, whole
-
-
 def artefact(
-    label: str, compiled: Any, opened: tuple[int, ...], about: tuple[Any, ...] | None = None
+    label: str, compiled: Any, opened: tuple[int, ...], checks: Checks | None = None
 ) -> Artefact:
     """What is kept of a kernel that Numba-CUDA compiled, for the CPU.
 
-    `about` is given for the checked mode: what `_cuda_checked.checks_of` takes behind the label.
+    `checks` are given for the checked mode.
 
     Raises
     ------
     KernelCompilationError
         If the kernel needs what a CPU does not have.
     """
-    if compiled.cooperative and about:
+    if compiled.cooperative and checks:
         raise ir.refused(label, "cuda.cg.this_grid in checked mode")
-    checks = None
-    if about:
-        from kernbridge._src.numba_cuda import checked
-
-        checks = checked.checks_of(label, *about)
     library = compiled._codelibrary
     image, uses_z = image_of(label, library, library._entry_name, checks)
     return Artefact(

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from kernbridge._src.base.errors import KernelFallbackExhaustedError
+from kernbridge._src.base.exact import exact
+from kernbridge._src.base.jax_inside import Tracer
 from kernbridge._src.custom import selection
-from kernbridge._src.keys.exact import exact
-from kernbridge._src.operation.jax_inside import Tracer
 from kernbridge._src.operation.levels import NONE, Levels
 
 

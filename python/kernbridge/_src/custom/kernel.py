@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from kernbridge._src.base.jax_inside import ShapedArray
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.custom import choice as custom_choice
 from kernbridge._src.custom import primitive as custom_primitive
@@ -17,7 +18,6 @@ from kernbridge._src.custom.choice import Bound, Choice
 from kernbridge._src.custom.kernel_table import KernelTable
 from kernbridge._src.custom.rule_table import RuleTable
 from kernbridge._src.operation import primitive
-from kernbridge._src.operation.jax_inside import ShapedArray
 from kernbridge._src.operation.operation import as_operands, refuse_non_arrays
 from kernbridge._src.operation.spec import Outputs
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,7 @@ from kernbridge._src.base.errors import (
     KernelFallbackExhaustedError,
     UnknownVersionError,
 )
-from kernbridge._src.custom.choice import Bound, KernelEntry, listed
-from kernbridge._src.operation import primitive as operation_primitive
-from kernbridge._src.operation.jax_inside import (
+from kernbridge._src.base.jax_inside import (
     Primitive,
     ShapedArray,
     ad,
@@ -31,21 +29,50 @@ from kernbridge._src.operation.jax_inside import (
     mlir,
     platforms_of,
 )
+from kernbridge._src.custom.choice import Bound, Choice, KernelEntry, listed
+from kernbridge._src.operation import primitive as operation_primitive
 from kernbridge._src.operation.levels import looped, to_front, vmapped
 from kernbridge._src.operation.spec import ArrayType
-from kernbridge._src.operation.tangents import differentiate
-
-if TYPE_CHECKING:
-    from kernbridge._src.custom.kernel import XLACustomKernel
+from kernbridge._src.operation.tangents import Rules, differentiate
 
 OURS = "kernbridge"  # the parameter that users' functions do not see
 LOOPED = frozenset(("warp",))  # batches itself by shapes that it infers: one slice at a time
 
 
-class KernelPrimitive(Primitive):  # type: ignore[misc, valid-type]
+class CustomOperation(Protocol):
+    """An `XLACustomKernel`, as its primitive sees it."""
+
+    name: str
+    primitive: Any
+    _kernels: dict[str, dict[str, KernelEntry]]
+    batching_rule: Callable[..., Any] | None
+    transpose_rule: Callable[..., Any] | None
+
+    def bound_params(self, operands: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of a bind, with ours among them."""
+        ...
+
+    def tell_ignored(self, choice: Choice, platform: str) -> None:
+        """Warn once where the chosen backend is not there."""
+        ...
+
+    def choice(self, explicit: str | None) -> Choice:
+        """The backend of each platform."""
+        ...
+
+    def whole_jvp_rule(self) -> Callable[..., Any] | None:
+        """The rule for all operands at once."""
+        ...
+
+    def rules(self, n_inputs: int, params: dict[str, Any]) -> Rules | None:
+        """The derivative rules of a call."""
+        ...
+
+
+class KernelPrimitive(Primitive):
     """May be bound with the user's parameters alone, as rules do that users write."""
 
-    operation: XLACustomKernel
+    operation: CustomOperation
 
     def bind(self, *operands: Any, **params: Any) -> Any:
         if OURS not in params:
@@ -53,7 +80,7 @@ class KernelPrimitive(Primitive):  # type: ignore[misc, valid-type]
         return super().bind(*operands, **params)
 
 
-def make(operation: XLACustomKernel) -> KernelPrimitive:
+def make(operation: CustomOperation) -> KernelPrimitive:
     """The primitive of an operation."""
     primitive: KernelPrimitive = operation_primitive.new_primitive(operation.name, KernelPrimitive)
     primitive.operation = operation
@@ -77,7 +104,7 @@ def _abstract_eval(name: str, *operands: Any, outs: Any, **params: Any) -> Any:
 
 
 def _lower(
-    operation: XLACustomKernel, platform: str, ctx: Any, *operands: Any, **params: Any
+    operation: CustomOperation, platform: str, ctx: Any, *operands: Any, **params: Any
 ) -> Any:
     bound: Bound = params.pop(OURS)
     entry = _entry(operation, platform, bound)
@@ -97,7 +124,7 @@ def _lower(
         raise KernelCompilationError(_why(operation, entry, e)) from e
 
 
-def _entry(operation: XLACustomKernel, platform: str, bound: Bound) -> KernelEntry:
+def _entry(operation: CustomOperation, platform: str, bound: Bound) -> KernelEntry:
     entry = bound.choice.of(platform)
     if entry is None:  # none was there when the call was traced; perhaps there is one by now
         entry = operation.choice(bound.choice.explicit).of(platform)
@@ -117,7 +144,7 @@ def _entry(operation: XLACustomKernel, platform: str, bound: Bound) -> KernelEnt
     raise KernelFallbackExhaustedError(_no_kernel(operation, platform))
 
 
-def _no_kernel(operation: XLACustomKernel, platform: str) -> str:
+def _no_kernel(operation: CustomOperation, platform: str) -> str:
     method = {"cpu": "def_numba_kernel or def_cpp_kernel", "gpu": "def_numba_cuda_kernel"}.get(
         platform, "def_pallas_kernel or def_kernel"
     )
@@ -128,11 +155,11 @@ def _no_kernel(operation: XLACustomKernel, platform: str) -> str:
     )
 
 
-def _lower_elsewhere(operation: XLACustomKernel, ctx: Any, *_: Any, **__: Any) -> Any:
+def _lower_elsewhere(operation: CustomOperation, ctx: Any, *_: Any, **__: Any) -> Any:
     raise KernelFallbackExhaustedError(_no_kernel(operation, ", ".join(platforms_of(ctx))))
 
 
-def _why(operation: XLACustomKernel, entry: KernelEntry, error: Exception) -> str:
+def _why(operation: CustomOperation, entry: KernelEntry, error: Exception) -> str:
     others = [b for b in operation._kernels[entry.platform] if b != entry.backend]
     remedy = (
         f"Other backends on {entry.platform}: {', '.join(map(repr, others))}; choose one with "
@@ -198,7 +225,7 @@ def _batched(
     return whole
 
 
-def _batch(operation: XLACustomKernel, operands: Any, dims: Any, **params: Any) -> Any:
+def _batch(operation: CustomOperation, operands: Any, dims: Any, **params: Any) -> Any:
     bound: Bound = params[OURS]
     if operation.batching_rule is not None and not bound.levels:
         del params[OURS]
@@ -209,7 +236,7 @@ def _batch(operation: XLACustomKernel, operands: Any, dims: Any, **params: Any) 
     return outs, [0] * len(outs)
 
 
-def _jvp(operation: XLACustomKernel, primals: Any, tangents: Any, **params: Any) -> Any:
+def _jvp(operation: CustomOperation, primals: Any, tangents: Any, **params: Any) -> Any:
     bound: Bound = params.pop(OURS)
     whole = operation.whole_jvp_rule()
     if whole is not None and not bound.levels:
@@ -226,7 +253,7 @@ def _jvp(operation: XLACustomKernel, primals: Any, tangents: Any, **params: Any)
     return results, differentiate(rules, outs, bound.levels, primals, results, tangents)
 
 
-def _transpose(operation: XLACustomKernel, cotangents: Any, *operands: Any, **params: Any) -> Any:
+def _transpose(operation: CustomOperation, cotangents: Any, *operands: Any, **params: Any) -> Any:
     levels = params.pop(OURS).levels
     rule = operation.transpose_rule
     if rule is None:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from kernbridge._src.operation.jax_inside import ad
+from kernbridge._src.base.jax_inside import ad
 from kernbridge._src.operation.levels import to_front
 from kernbridge._src.operation.tangents import zero_tangent
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 
+from kernbridge._src.base.exact import exact_items
 from kernbridge._src.custom import rule_forms
 from kernbridge._src.custom.rule_forms import PerInputRules, WholeRule
-from kernbridge._src.keys.exact import exact_items
 from kernbridge._src.operation.tangents import Rules
 
 Rule = Callable[..., Any]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable
 
-from kernbridge._src.operation import jax_inside
+from kernbridge._src.base import jax_inside
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 _ALIASES = {"cuda": "gpu", "rocm": "gpu"}

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.base.exact import exact
 from kernbridge._src.keys.encode import is_dispatcher, is_library, loads
-from kernbridge._src.keys.exact import exact
 
 _OTHERS = frozenset(("jax", "jaxlib", "kernbridge", "ml_dtypes"))
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernbridge._src.base import versions
-from kernbridge._src.keys.exact import exact
+from kernbridge._src.base.exact import exact
 
 _CONFUSED = (float, complex, tuple, frozenset)  # NumPy's numbers of 64 bits are among them
 _OF_TYPES = ("_value_key", "value")

@@ -13,7 +13,6 @@ from numba import cuda
 
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelToolchainError
-from kernbridge._src.toolchain import cuda as toolchain_cuda
 
 NAMES = (
     "numba.cuda.cache_hints.cgutils",
@@ -65,6 +64,30 @@ OF_DISPATCHERS = ("overloads", "py_func", "targetoptions")
 OF_KERNELS = ("_codelibrary._entry_name", "_codelibrary._llvm_strs")
 
 
+def explain(error: BaseException) -> str:
+    """A remedy for failures of Numba-CUDA that are not the kernel's; empty if there is none."""
+    import numpy as np
+
+    text = str(error)
+    if "row_stack" in text:
+        from importlib import metadata
+
+        return (
+            f"numba-cuda {metadata.version('numba-cuda')} does not work with NumPy "
+            f"{np.__version__}, which no longer has numpy.row_stack: pip install 'numpy<2.5', or "
+            "a newer numba-cuda"
+        )
+    if "IMPORT_NAME" in text:
+        return "Numba-CUDA takes no `import` inside a device function: move it to module level"
+    missing = ("libnvvm", "nvJitLink", "nvjitlink", "libNVVM", "nvrtc")
+    if any(name in text for name in missing) or type(error).__name__ == "NvvmSupportError":
+        return (
+            "a part of the CUDA toolkit that Numba-CUDA needs was not found: pip install "
+            "'numba-cuda[cu13]' (or [cu12]), or set CUDA_HOME to a toolkit"
+        )
+    return ""
+
+
 def check() -> None:
     """Raise UnknownVersionError if names are missing.
 
@@ -76,7 +99,7 @@ def check() -> None:
     try:
         versions.look_up("Numba-CUDA", NAMES)
     except (AttributeError, ImportError) as e:
-        remedy = toolchain_cuda.explain(e)
+        remedy = explain(e)
         if not remedy:
             raise
         raise KernelToolchainError(remedy) from e

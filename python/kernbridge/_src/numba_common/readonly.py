@@ -33,20 +33,8 @@ _FUNCTIONS = (types.Dispatcher, types.FunctionType, types.MakeFunctionLiteral)
 _READ_ONLY = re.compile(r"readonly array|Array\([^()]*, \d+, '\w', True,")  # in names of types
 
 
-def may_write(overload: Any) -> bool:
-    """Whether this compiled kernel, or one that it calls, may write to a read-only argument."""
-    from kernbridge._src.numba_cpu.entry import compile_anew
-
-    return _Search(compile_anew).may_write(overload.kernel, overload.arguments, overload.compiled)
-
-
-def may_write_on_gpu(device: Any, overload: Any) -> bool:
-    """The same of a compiled device function."""
-    return _Search(None).may_write(device, overload.signature.args, overload)
-
-
-class _Search:
-    """One search through a kernel and what it calls.
+class WriteSearch:
+    """A search for writes to read-only arguments, through a compiled kernel and what it calls.
 
     `compile_anew` is given a function and types whose code Numba found in its cache on disk, which
     keeps no types; without it, such a function may write.

@@ -245,7 +245,8 @@ class Compiler:
                 raise
             except Exception as e:
                 return e
-            if readonly.may_write(overload):
+            search = readonly.WriteSearch(numba_cpu_entry.compile_anew)
+            if search.may_write(overload.kernel, overload.arguments, overload.compiled):
                 return TypeError("the kernel may write to a read-only input")
             return overload
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dis
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kernbridge._src.base import debug
 from kernbridge._src.base.kept import Kept, kept_with
-from kernbridge._src.gpu.inspection import Inspection, inspect_host
 from kernbridge._src.numba_common.parameters import NamedOutputs
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.compile import Compiler, Options, Signature, native_call
+from kernbridge._src.operation import origin as operation_origin
+from kernbridge._src.operation.inspection import Inspection, inspect_host
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
@@ -267,3 +269,12 @@ def _seems_to_return(function: Callable[..., Any]) -> bool:
             return True
         before = instruction
     return False
+
+
+def _compiler_of(kernel: Any, half_as_bits: bool, options: dict[str, bool]) -> Any:
+    return NumbaCpu.of(kernel, half_as_bits, Options(**options)).compiler
+
+
+operation_origin.register(
+    numba_cpu_origin.ORIGIN, functools.partial(numba_cpu_origin.resolve, _compiler_of)
+)

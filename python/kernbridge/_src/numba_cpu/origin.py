@@ -6,13 +6,15 @@ A call carries the kernel's module and qualified name, and its signature.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
-from kernbridge import config
+from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.operation import origin as operation_origin
 
@@ -45,11 +47,17 @@ def write(name: tuple[str, str], half_as_bits: bool, options: Any, signature: An
     )
 
 
-def _resolve(digest: bytes, origin: dict[str, Any]) -> None:
-    """Find, compile and register the kernel of this digest."""
+def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, Any]) -> None:
+    """Find, compile and register the kernel of this digest.
+
+    `compiler_of` returns the compiler of a dispatcher, given ``half_as_bits`` and the options.
+    """
     name = (str(origin["module"]), str(origin["qualname"]))
     options = {str(k): bool(v) for k, v in origin.get("options", {}).items()}
-    _register(digest, name, bool(origin["half_as_bits"]), options, _read_signature(origin))
+    compilers = functools.partial(
+        compiler_of, half_as_bits=bool(origin["half_as_bits"]), options=options
+    )
+    _register(digest, name, compilers, _read_signature(origin))
 
 
 def _read_signature(origin: Any) -> Any:
@@ -66,17 +74,13 @@ def _read_signature(origin: Any) -> Any:
 def _register(
     digest: bytes,
     name: tuple[str, str],
-    half_as_bits: bool,
-    options: dict[str, bool],
+    compiler_of: Callable[[Any], Any],
     signature: Any,
 ) -> None:
-    from kernbridge._src.numba_cpu.compile import Options
-    from kernbridge._src.numba_cpu.kernel import NumbaCpu
-
     place = f"{name[0]}:{name[1]}"
     found, failure = _candidates(name)
     for kernel in found:
-        compiler = NumbaCpu.of(kernel, half_as_bits, Options(**options)).compiler
+        compiler = compiler_of(kernel)
         if compiler.digest(signature) == digest:
             compiler.native(signature)
             return
@@ -86,13 +90,13 @@ def _register(
             "its code, a value that it captures, or an option of numba.njit differs; make the "
             "program anew"
         )
-    if name[0] not in sys.modules and not config.may_import(name[0]):
+    if name[0] not in sys.modules and not settings.may_import(name[0]):
         raise KernelError(
             f"the program needs the kernel {place}, and the module {name[0]!r} is not imported "
             "here. Importing a module runs its code, so a program may not name one by itself: "
             f"import {name[0]} before the program is run; or, if you trust who made the program, "
             f"let programs import it with kernbridge.config.allow_imports({name[0]!r}) or "
-            f"{config.ALLOW_IMPORTS}={name[0]}"
+            f"{settings.ALLOW_IMPORTS}={name[0]}"
         )
     raise KernelError(
         f"the program needs the kernel {place}, which is not to be found here: {failure}. A kernel "
@@ -109,7 +113,7 @@ def _candidates(name: tuple[str, str]) -> tuple[list[Any], str]:
     with _lock:
         found = list(_wrapped.get(name, ()))
     module, qualname = name
-    if module not in sys.modules and not config.may_import(module):
+    if module not in sys.modules and not settings.may_import(module):
         return found, f"{module} is not imported"
     try:
         value: Any = importlib.import_module(module)
@@ -120,6 +124,3 @@ def _candidates(name: tuple[str, str]) -> tuple[list[Any], str]:
     if hasattr(value, "py_func") and value not in found:
         found.append(value)
     return found, f"{module}.{qualname} is a {type(value).__name__}, expected a numba.njit function"
-
-
-operation_origin.register(ORIGIN, _resolve)

@@ -6,8 +6,8 @@ What the function raises becomes an XLA error. Such a call is in no CUDA graph, 
 
 from __future__ import annotations
 
+import functools
 import secrets
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,17 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.places import line_of
-from kernbridge._src.gpu.frontend import name_buffers, native_call, place_of
-from kernbridge._src.gpu.program import DTYPE_CODES, Buffer, Callback, Fill, Program, Value
+from kernbridge._src.gpu.frontend import PlannedFrontend, name_buffers, native_call
+from kernbridge._src.gpu.program import DTYPE_CODES, Buffer, Callback, Program
 from kernbridge._src.numba_cuda import intercept
 
 if TYPE_CHECKING:
-    from kernbridge._src.gpu.launch import Launch
-    from kernbridge._src.numba_common.parameters import Assignment
-    from kernbridge._src.numba_cuda.kernel import NumbaCuda
     from kernbridge._src.operation.primitive import NativeCall
     from kernbridge._src.operation.spec import ArrayType, Call
 
@@ -49,7 +45,6 @@ class Callee:
 # runs, so the callees that were used last stay in any case.
 _callees: weakref.WeakValueDictionary[int, Callee] = weakref.WeakValueDictionary()
 _used_last: Kept[Callee] = Kept(64)
-_warned: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class Callees:
@@ -64,6 +59,15 @@ class Callees:
         _callees[callee.handle] = callee
         _used_last.put(callee.handle, callee)
         return callee
+
+
+class CallingFrontend(PlannedFrontend):
+    """A front end that can call through Python, for want of a plan."""
+
+    @functools.cached_property
+    def callees(self) -> Callees:
+        """What it calls so."""
+        return Callees()
 
 
 def _call(
@@ -158,80 +162,6 @@ def lower(
     return native_call(program, copied, why)._replace(keep=callee), program
 
 
-def lower_kernel(
-    frontend: NumbaCuda,
-    why: str,
-    assignment: Assignment,
-    launch: Launch,
-    operands: Sequence[ArrayType],
-    call: Call,
-) -> tuple[NativeCall, Program]:
-    """A kernel that only Numba's own launcher can launch."""
-    kernel, rule = frontend.kernel, frontend.rule
-    if kernel not in _warned:
-        _warned.add(kernel)
-        warnings.warn(
-            f"{frontend.label}: a kernel with {why} is launched by Numba, through Python, at every "
-            "call; without it C launches the kernel, and XLA may put it into a CUDA graph",
-            KernbridgeWarning,
-            stacklevel=2,
-        )
-    extras = (launch.auto_block, rule.cluster, rule.pdl, rule.cooperative, frontend.views)
-    if any(extras) or frontend.zero_outputs or assignment.named:
-        raise ValueError(
-            f"{frontend.label}: a kernel with {why} is launched by Numba, which has no "
-            'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, zero_outputs= or '
-            "parameters left to their defaults"
-        )
-    if any(v.kind != "constant" for v in launch.grid):
-        raise ValueError(
-            f"{frontend.label}: a kernel with {why} is launched by Numba, and needs constant shapes"
-        )
-    grid, block = tuple(v.constant for v in launch.grid), launch.block
-    if 0 in grid:
-        return _lower_nothing(frontend, assignment, operands, call)
-
-    def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-        return [*(arrays[b] for b in assignment.positional), stream], {}
-
-    scalars = scalars_of(operands, call)
-    launcher = _launcher(kernel, grid, block, rule.shared_mem)
-    callee = frontend.callees.find(
-        (grid, block, assignment, scalars), lambda: Callee(launcher, order, scalars)
-    )
-    names = assignment.names
-    return lower(frontend.label, place_of(kernel.py_func), callee, names, operands, call)
-
-
-def _lower_nothing(
-    frontend: NumbaCuda, assignment: Assignment, operands: Sequence[ArrayType], call: Call
-) -> tuple[NativeCall, Program]:
-    """A launch of no threads: outputs are zeros."""
-    aliased = {len(operands) + o for _, o in call.aliases}
-    outputs = range(len(operands), len(operands) + len(call.outs))
-    program = Program(
-        name=frontend.label,
-        source=place_of(frontend.kernel.py_func),
-        n_inputs=len(operands),
-        n_outputs=len(call.outs),
-        buffers=tuple(name_buffers((*operands, *call.outs), assignment.names)),
-        steps=tuple(
-            Fill(b, 0, call.outs[i].dtype.itemsize, Value("count", buffer=b), 0)
-            for i, b in enumerate(outputs)
-            if b not in aliased
-        ),
-    )
-    return native_call(program, (), ""), program
-
-
 def scalars_of(operands: Sequence[ArrayType], call: Call) -> range:
     """Which operands are keyword scalars."""
     return range(len(operands) - len(call.scalars), len(operands))
-
-
-def _launcher(kernel: Any, grid: Any, block: Any, shared: int) -> Callable[..., None]:
-    def launch(*arguments: Any) -> None:
-        *arrays, stream = arguments
-        kernel[grid, block, stream, shared](*arrays)
-
-    return launch

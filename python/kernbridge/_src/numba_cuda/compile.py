@@ -5,21 +5,25 @@ Needs no GPU. What was compiled before, by content, is found in the process or o
 
 from __future__ import annotations
 
+import inspect
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.kept import kept_with
+from kernbridge._src.gpu.cubin import check_words
 from kernbridge._src.keys import generators
+from kernbridge._src.numba_cuda.function import Function
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
 if TYPE_CHECKING:
+    from kernbridge._src.cuda_on_cpu.checks import Checks
     from kernbridge._src.keys.fingerprint import Fingerprint
     from kernbridge._src.numba_cuda.entry import Parameter
 
@@ -27,29 +31,6 @@ CACHE_KIND = "numba_cuda"
 HOST = ((100, 0),)  # the architecture that stands for the CPU
 CHECKED = ((100, 1),)  # and for its checked mode
 LIKE_HOST = (9, 0)  # what Numba-CUDA compiles for there: its typed IR is the same for all
-
-
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Function:
-    """Machine code of one kernel for one list of parameters. Compared by object: one per identity.
-
-    `opened` are the parameters that the kernel may write to though they were to be read-only.
-    """
-
-    identity: bytes  # of its meaning
-    name: str
-    entry: str
-    n_words: int
-    images: tuple[tuple[int, bytes], ...]  # (10 major + minor, cubin)
-    opened: tuple[int, ...]
-    uses_z: bool
-    cooperative: bool
-    why_not_portable: str
-    parameters: tuple[Parameter, ...]
-    batched: bool
-    kernel: Any  # a weak reference: the dispatcher
-    sizes: tuple[int, ...] = ()  # of the parameters; none where each is a word
-    auto_shared: int = 0  # dynamic shared memory to reckon with when a block size is chosen
 
 
 _Key = tuple[bytes, tuple[tuple[int, int], ...]]  # identity and architectures
@@ -83,7 +64,7 @@ def compile_kernel(
 ) -> Function:
     """Machine code for these parameters, compiled at most once per content and architectures.
 
-    With `host` for the CPU, see `_cuda_on_cpu`; with `checked` for its checked mode.
+    With `host` for the CPU, see the package `cuda_on_cpu`; with `checked` for its checked mode.
 
     Raises
     ------
@@ -172,10 +153,11 @@ def _find(
         parameters=parameters,
         batched=batched,
         kernel=weakref.ref(kernel),
+        show=_show,
     )
 
 
-def intermediate_code(function: Function) -> tuple[str, str]:
+def _show(function: Function) -> tuple[str, str]:
     """LLVM IR and PTX; compiles the kernel again, since neither is kept."""
     kernel = function.kernel()
     if kernel is None:
@@ -189,8 +171,10 @@ def intermediate_code(function: Function) -> tuple[str, str]:
     compiled = _compile_once(
         function.name, kernel, parameters, function.batched, architecture, symbol
     )
+    from kernbridge._src.numba_cuda.patches import compiler_cc
+
     library = compiled._codelibrary
-    return library.get_llvm_str(), library.get_asm_str(cc=_compiler_cc(*architecture))
+    return library.get_llvm_str(), library.get_asm_str(cc=compiler_cc(*architecture))
 
 
 def _symbol(kernel: Any, identity: bytes) -> str:
@@ -206,7 +190,7 @@ def _compile(
     architectures: tuple[tuple[int, int], ...],
     symbol: str,
 ) -> artefacts.Artefact:
-    from kernbridge._src.gpu import cubin as gpu_cubin
+    from kernbridge._src.numba_cuda.patches import compiler_cc
 
     compiled, opened = _compile_protected(
         label, kernel, parameters, batched, architectures[0], symbol
@@ -215,19 +199,19 @@ def _compile(
     if architectures in (HOST, CHECKED):
         from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 
-        about = (kernel, parameters, opened, batched) if architectures == CHECKED else None
-        return cuda_on_cpu_compile.artefact(label, compiled, opened, about)
+        checks = None
+        if architectures == CHECKED:
+            checks = _checks_of(label, kernel, parameters, opened, batched)
+        return cuda_on_cpu_compile.artefact(label, compiled, opened, checks)
     cubins = []
     for major, minor in architectures:
         try:
-            cubin = library.get_cubin(cc=_compiler_cc(major, minor))
+            cubin = library.get_cubin(cc=compiler_cc(major, minor))
         except Exception as e:
             raise _refusal(label, parameters, e) from e
         cubins.append(getattr(cubin, "code", cubin))
-    gpu_cubin.check_words(
-        label, cubins, compiled.entry_name, sum(p.n_words(batched) for p in parameters)
-    )
-    assembly = library.get_asm_str(cc=_compiler_cc(*architectures[0]))
+    check_words(label, cubins, compiled.entry_name, sum(p.n_words(batched) for p in parameters))
+    assembly = library.get_asm_str(cc=compiler_cc(*architectures[0]))
     return artefacts.Artefact(
         meta={
             "entry": compiled.entry_name,
@@ -292,12 +276,11 @@ def _compile_once(
     architecture: tuple[int, int],
     symbol: str,
 ) -> Any:
-    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
     from kernbridge._src.numba_common import readonly
-    from kernbridge._src.numba_common.numba_cuda_inside import check_kernel, cuda
+    from kernbridge._src.numba_common.numba_cuda_inside import check_kernel, cuda, dispatcher
     from kernbridge._src.numba_common.numba_inside import types
     from kernbridge._src.numba_cuda import entry as numba_cuda_entry
-    from kernbridge._src.numba_cuda import lift_imports
+    from kernbridge._src.numba_cuda import lift_imports, patches
 
     options = dict(kernel.targetoptions)
     function = lift_imports.lift(kernel.py_func, label)
@@ -310,22 +293,24 @@ def _compile_once(
     entry.__module__ = "kernbridge"
     checked = architecture == CHECKED[0]
     for_host = checked or architecture == HOST[0]
-    without_nvvm = cuda_on_cpu_compile.without_nvvm() if for_host else nullcontext()
+    without_nvvm = patches.without_nvvm() if for_host else nullcontext()
     asking: Any = nullcontext()
     if checked:
-        from kernbridge._src.numba_cuda import checked as numba_cuda_checked
+        from kernbridge._src.cuda_on_cpu import checked as cuda_on_cpu_checked
 
-        asking = numba_cuda_checked.compiling_checked()
+        asking = cuda_on_cpu_checked.compiling_checked()
         options["lineinfo"] = True
     elif for_host:
         from kernbridge._src.cuda_on_cpu import bounds
 
         asking = bounds.compiling_bounded()
-    with _compiling_for(LIKE_HOST if for_host else architecture), without_nvvm, asking:
-        compiled = _kernel_class()(entry, words, **options)
+    like = LIKE_HOST if for_host else architecture
+    with patches.compiling_for(like), without_nvvm, asking:
+        compiled = dispatcher._Kernel(entry, words, **options)
         check_kernel(compiled)
         (overload,) = device.overloads.values()
-        may_write = readonly.may_write_on_gpu(device, overload)
+        search = readonly.WriteSearch(compile_anew=None)
+        may_write = search.may_write(device, overload.signature.args, overload)
     if overload.signature.return_type != types.none:
         raise _ReturnsValue(
             f"{label}: the kernel returns {overload.signature.return_type}, expected nothing; "
@@ -336,70 +321,43 @@ def _compile_once(
     return compiled
 
 
-def _kernel_class() -> Any:
-    from kernbridge._src.numba_common.numba_cuda_inside import dispatcher
+def _checks_of(
+    label: str,
+    kernel: Any,
+    parameters: Sequence[Parameter],
+    opened: Sequence[int],
+    batched: bool,
+) -> Checks:
+    """What the checked mode asks about the arguments of a kernel."""
+    from kernbridge._src.cuda_on_cpu.checks import Argument, Checks
 
-    return dispatcher._Kernel
-
-
-def _compiler_cc(major: int, minor: int) -> Any:
-    """A compute capability as this Numba-CUDA's code library takes it."""
-    import inspect
-
-    from kernbridge._src.numba_common.numba_cuda_inside import nvrtc
-
-    takes_suffix = len(inspect.signature(nvrtc.get_arch_option).parameters) > 2
-    return (major, minor, "") if takes_suffix else (major, minor)
-
-
-class _Device:
-    """Answers the one question that Numba asks of the current device while it compiles."""
-
-    id = 0
-
-    def __init__(self, architecture: tuple[int, int]) -> None:
-        self.compute_capability = architecture
-
-
-@contextmanager
-def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
-    """Let Numba compile for this architecture, whatever GPU there is, or none."""
-    from kernbridge._src.numba_common.defaults import exact_defaults
-    from kernbridge._src.numba_common.numba_cuda_inside import (
-        Omitted,
-        codegen,
-        dispatcher,
-        global_compiler_lock,
-    )
-    from kernbridge._src.numba_cuda import ranges
-
-    library = codegen.CUDACodeLibrary
-    with global_compiler_lock, exact_defaults(Omitted):
-        device, ensure, assemble = (
-            dispatcher.get_current_device,
-            library._ensure_cc,
-            library.get_asm_str,
-        )
-        cc = _compiler_cc(*architecture)
-
-        def assemble_annotated(self: Any, *args: Any, **kwargs: Any) -> Any:
-            ranges.annotate(self)
-            return assemble(self, *args, **kwargs)
-
-        dispatcher.get_current_device = lambda: _Device(architecture)
-        library._ensure_cc = lambda self, given: cc if given is None else given
-        library.get_asm_str = assemble_annotated
-        try:
-            yield
-        finally:
-            dispatcher.get_current_device = device
-            library._ensure_cc, library.get_asm_str = ensure, assemble
+    names = list(inspect.signature(kernel.py_func).parameters)
+    arguments = []
+    word = 0
+    for i, parameter in enumerate(parameters):
+        if parameter.kind != "scalar":
+            name = parameter.keyword or (names[i] if i < len(names) else f"parameter {i}")
+            arguments.append(
+                Argument(
+                    name=f"{name!r} ({parameter.describe()})",
+                    word=word,
+                    item_size=parameter.dtype.itemsize,
+                    n_dims=parameter.ndim,
+                    batched=batched,
+                    strided=parameter.layout != "C",
+                    constant=parameter.read_only and i not in opened,
+                )
+            )
+        word += parameter.n_words(batched)
+    return Checks(label, arguments)
 
 
 def _refusal(label: str, parameters: Sequence[Parameter], error: Exception) -> Exception:
     if isinstance(error, (KernelCompilationError, UnknownVersionError)):
         return error
-    remedy = toolchain_cuda.explain(error)
+    from kernbridge._src.numba_common.numba_cuda_inside import explain
+
+    remedy = explain(error)
     what = ", ".join(p.describe() for p in parameters)
     return KernelCompilationError(
         f"{label}: Numba-CUDA cannot compile the kernel for ({what})\n{error}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -46,19 +46,10 @@ def on_stream(stream: Any) -> Iterator[None]:
         _thread.stream = before
 
 
-def install(handlers: Mapping[str, Callable[..., Any]], forbidden: Sequence[str]) -> None:
-    """Let `handlers` take the calls of threads that record."""
-    if not _handlers:
-        _handlers.update(handlers)
-        for name in forbidden:
-            _handlers[name] = functools.partial(_refuse, name)
+def install(handlers: Mapping[str, Callable[..., Any]]) -> None:
+    """Let `handlers` take the calls of threads that record; each gets the recording first."""
+    _handlers.update(handlers)
     _install()
-
-
-def _refuse(name: str, *_: Any, **__: Any) -> None:
-    from kernbridge._src.record.arrays import refuse
-
-    refuse(f"cuda.{name}")
 
 
 _handlers: dict[str, Callable[..., Any]] = {}

@@ -12,29 +12,31 @@ import numpy as np
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.gpu import program as gpu_program
 from kernbridge._src.gpu.frontend import (
-    PlannedFrontend,
-    check_declared,
-    check_dispatcher,
     check_dtype,
     name_buffers,
     native_call,
     place_of,
-    read_views,
     warn_of_copies,
-    words_of,
 )
 from kernbridge._src.gpu.launch import Launch, LaunchRule
 from kernbridge._src.gpu.program import Buffer, Fill, Program, Value
 from kernbridge._src.keys import host_state
 from kernbridge._src.numba_common.parameters import Assignment, KernelParameters, NamedOutputs
+from kernbridge._src.numba_cuda.callback import CallingFrontend
+from kernbridge._src.numba_cuda.declared import (
+    check_declared,
+    check_dispatcher,
+    read_views,
+    words_of,
+)
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
 from kernbridge._src.toolchain import cuda
 
 if TYPE_CHECKING:
-    from kernbridge._src.numba_cuda.compile import Function
     from kernbridge._src.numba_cuda.entry import Parameter
+    from kernbridge._src.numba_cuda.function import Function
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 CALLS_KEPT = 256  # lowered calls remembered for one operation
@@ -200,7 +202,7 @@ def _operation(kernel: Any, spec: OperationSpec, frontend: NumbaCuda) -> Operati
     return kept.find_or_make(key, lambda: Operation(spec, frontend=frontend))
 
 
-class NumbaCuda(NamedOutputs, PlannedFrontend):
+class NumbaCuda(NamedOutputs, CallingFrontend):
     """One Numba-CUDA kernel and its launch, as a front end."""
 
     platforms: tuple[str, ...] = ("cuda", "cpu")
@@ -261,10 +263,10 @@ class NumbaCuda(NamedOutputs, PlannedFrontend):
         assignment = self.parameters.assign(n_inputs, call.scalars, len(call.outs))
         arrays = (*operands, *call.outs)
         if why:
-            from kernbridge._src.numba_cuda import callback
+            from kernbridge._src.numba_cuda import fallback
 
             cuda.refuse_on_cpu(self.label, why, host)
-            return callback.lower_kernel(self, why, assignment, launch, operands, call)
+            return fallback.lower_kernel(self, why, assignment, launch, operands, call)
 
         parameters, buffers = self._parameters(assignment, arrays, n_inputs, call)
         check_declared(self.label, self.kernel, parameters)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kernbridge._src.base.jax_inside import ad, batching, mlir
 from kernbridge._src.operation import primitive
-from kernbridge._src.operation.jax_inside import ad, batching, mlir
 from kernbridge._src.operation.levels import NONE, Levels, to_front, vmapped
 from kernbridge._src.operation.spec import Call
 from kernbridge._src.operation.tangents import Rules, differentiate

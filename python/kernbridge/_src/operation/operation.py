@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kernbridge._src.base import jax_inside
+from kernbridge._src.base.exact import exact_items
 from kernbridge._src.keys import host_state
-from kernbridge._src.keys.exact import exact_items
-from kernbridge._src.operation import jax_inside, primitive
+from kernbridge._src.operation import primitive
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
 
 if TYPE_CHECKING:
-    from kernbridge._src.gpu.inspection import Inspection
-    from kernbridge._src.gpu.program import Program
+    from kernbridge._src.operation.inspection import Inspection, Plan
     from kernbridge._src.operation.output_order import OutputTree
 
 
@@ -99,7 +99,7 @@ class Operation:
     def __repr__(self) -> str:
         return f"<{self.spec.label}>"
 
-    def plan(self, *inputs: Any, **scalars: Any) -> Program:
+    def plan(self, *inputs: Any, **scalars: Any) -> Plan:
         """What C runs on a GPU for inputs of these shapes: launches, fills and copies.
 
         Parameters
@@ -109,7 +109,7 @@ class Operation:
 
         Returns
         -------
-        Program
+        Plan
             Prints as one line a step; `steps` holds them. Buffers are inputs, keyword scalars,
             outputs, copies of inputs, temporaries.
 

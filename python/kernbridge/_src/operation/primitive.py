@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kernbridge._src.base import jax_inside
 from kernbridge._src.base.errors import KernelNotAvailableError
-from kernbridge._src.operation import jax_inside
-from kernbridge._src.operation.jax_inside import Primitive, ShapedArray, ad, batching, mlir
+from kernbridge._src.base.jax_inside import Primitive, ShapedArray, ad, batching, mlir
 from kernbridge._src.operation.levels import Dim, Levels, to_front
 from kernbridge._src.operation.spec import ArrayType, Call
 

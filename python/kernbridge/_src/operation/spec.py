@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._src.operation import jax_inside
+from kernbridge._src.base import jax_inside
 from kernbridge._src.operation.levels import NONE, Dim, Levels
 from kernbridge._src.operation.output_order import Leaves, OutputTree
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.operation.jax_inside import ad, batching, mlir
+from kernbridge._src.base.jax_inside import ad, batching, mlir
 from kernbridge._src.operation.levels import Levels, to_front, vmapped
 from kernbridge._src.operation.primitive import (
     abstract,

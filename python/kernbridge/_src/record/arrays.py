@@ -16,7 +16,7 @@ import numpy as np
 from kernbridge._src.gpu.program import Word
 
 if TYPE_CHECKING:
-    from kernbridge._src.record.record import Recording
+    from kernbridge._src.record.recorder import Recorder
 
 
 class NotRecordable(BaseException):
@@ -97,7 +97,7 @@ class Scalar(Operand):
 class DeviceArray(Operand):
     """Stands for a Numba device array: `offset` bytes into `buffer`, laid out as `host` is."""
 
-    def __init__(self, recording: Recording, buffer: int, offset: int, host: Any) -> None:
+    def __init__(self, recording: Recorder, buffer: int, offset: int, host: Any) -> None:
         self.recording = recording
         self.buffer = buffer
         self.offset = offset

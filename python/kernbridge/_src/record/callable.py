@@ -16,7 +16,6 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernbridgeWarning, KernelError
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.gpu.frontend import (
-    PlannedFrontend,
     check_dtype,
     name_buffers,
     native_call,
@@ -26,6 +25,7 @@ from kernbridge._src.gpu.frontend import (
 from kernbridge._src.gpu.program import Buffer, Copy, Fill, Launch, Program
 from kernbridge._src.keys import host_state
 from kernbridge._src.numba_common.parameters import Assignment, KernelParameters, NamedOutputs
+from kernbridge._src.numba_cuda.callback import CallingFrontend
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import NativeCall
@@ -177,7 +177,7 @@ def make_operation(spec: OperationSpec, frontend: NumbaCudaCallable) -> Operatio
     return Verified(spec, operation, Operation(spec, frontend=unrecorded))
 
 
-class NumbaCudaCallable(NamedOutputs, PlannedFrontend):
+class NumbaCudaCallable(NamedOutputs, CallingFrontend):
     """A function that launches kernels, as a front end."""
 
     platforms: tuple[str, ...] = ("cuda", "cpu")

@@ -16,10 +16,10 @@ import numpy as np
 
 from kernbridge._src.base.places import current_line, line_of
 from kernbridge._src.gpu import launch as gpu_launch
-from kernbridge._src.gpu.frontend import check_declared
 from kernbridge._src.gpu.program import Copy, Fill, Launch, Step, Value, Word
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
+from kernbridge._src.numba_cuda.declared import check_declared
 from kernbridge._src.operation.spec import ArrayType
 from kernbridge._src.record.arrays import (
     DeviceArray,
@@ -281,6 +281,10 @@ def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: 
         recording.add(step, {"the value of device_memset": val})
 
 
+def _refuse_name(name: str, *_: Any, **__: Any) -> None:
+    refuse(f"cuda.{name}")
+
+
 _HANDLERS: dict[str, Callable[..., Any]] = {
     "__getitem__": lambda r, kernel, args: _Configured(kernel, *args),
     "configure": lambda r, *a, **k: _configure(*a, **k),
@@ -294,11 +298,12 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "device_memset": _device_memset,
     "device_to_device": _device_to_device,
 }
-_FORBIDDEN = (
+for _name in (
     "to_device", "pinned_array", "pinned_array_like", "mapped_array", "mapped_array_like",
     "managed_array", "pinned", "stream", "event", "external_stream", "as_cuda_array",
     "from_cuda_array_interface", "current_context", "open_ipc_array",
-)  # fmt: skip
+):  # fmt: skip
+    _HANDLERS[_name] = functools.partial(_refuse_name, _name)
 
 
 def record(
@@ -321,7 +326,7 @@ def record(
     NotRecordable
         With the reason, and the line of the function where it arose.
     """
-    intercept.install(_HANDLERS, _FORBIDDEN)
+    intercept.install(_HANDLERS)
     intercept.replace_aliases(function)
     once = functools.partial(
         _record_once, label, function, inputs, scalars, outputs, order, read_only, batched, host

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernbridge._src.base.places import beginning_of, line_of
 from kernbridge._src.gpu.program import Launch, Step
@@ -24,7 +24,9 @@ from kernbridge._src.record.arrays import NotRecordable
 if TYPE_CHECKING:
     from types import FrameType
 
-    from kernbridge._src.record.record import Recording
+    from kernbridge._src.record.recorder import Recorder
+
+R = TypeVar("R", bound="Recorder")
 
 _CLOCKS = tuple(
     getattr(time, name)
@@ -34,7 +36,7 @@ _CLOCKS = tuple(
 _CLOCKS_BY_NAME = ("datetime.now", "datetime.utcnow", "date.today")
 
 
-def record_twice(function: Callable[..., Any], record: Callable[[], Recording]) -> Recording:
+def record_twice(function: Callable[..., Any], record: Callable[[], R]) -> R:
     """Record a function twice by `record`, and return the second recording.
 
     Raises
@@ -68,7 +70,7 @@ def record_twice(function: Callable[..., Any], record: Callable[[], Recording]) 
     return second
 
 
-def _refuse_differences(first: Recording, second: Recording) -> None:
+def _refuse_differences(first: Recorder, second: Recorder) -> None:
     """Refuse what is recorded otherwise the second time."""
     for i, (one, other) in enumerate(zip(first.steps, second.steps, strict=False)):
         if _comparable(one) == _comparable(other):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from kernbridge._src.operation.jax_inside import Tracer
+from kernbridge._src.base.jax_inside import Tracer
 
 
 class Attribute(NamedTuple):

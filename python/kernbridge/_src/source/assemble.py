@@ -14,9 +14,10 @@ from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import HeaderNotFoundError, KernbridgeWarning, KernelError
 from kernbridge._src.build import build as builder
+from kernbridge._src.build.request import Request
+from kernbridge._src.scan.signature import Function
 from kernbridge._src.source import tail, targets
 from kernbridge._src.source.module import CompiledModule, digest_of
-from kernbridge._src.source.tail import Function
 from kernbridge._src.toolchain import architectures
 
 Functions = Mapping[str, Any] | Sequence[str] | None
@@ -126,7 +127,7 @@ def _build(
         _warn_of_plain_pointers(f"{label} {name!r}", sources)
     text = _join(sources)
     built = builder.build(
-        builder.Request(
+        Request(
             name=name,
             language=options.language,
             source=_translation_unit(options.language, text, found),

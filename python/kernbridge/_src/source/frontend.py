@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
-from kernbridge._src.keys.exact import exact_items
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.attributes import Attribute
-from kernbridge._src.source.tail import Function
+from kernbridge._src.scan.signature import Function
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 if TYPE_CHECKING:
-    from kernbridge._src.gpu.inspection import Inspection
+    from kernbridge._src.operation.inspection import Inspection
 
 OPERATIONS_KEPT = 256  # of one function: outputs, options, attribute values
 _DTYPES = {name: code for name, (code, _bits) in _core.dtypes().items()}

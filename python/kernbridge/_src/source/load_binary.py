@@ -19,9 +19,9 @@ from kernbridge._src.cuda_kernel.kernel import CudaKernel
 from kernbridge._src.gpu import cubin
 from kernbridge._src.gpu.launch import LaunchRule
 from kernbridge._src.operation.spec import OperationSpec
+from kernbridge._src.scan.signature import Function
 from kernbridge._src.source.assemble import Functions, named_functions, register_all
 from kernbridge._src.source.module import CompiledModule, open_library
-from kernbridge._src.source.tail import Function
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
 _FATBIN = (0xBA55ED50).to_bytes(4, "little")

@@ -15,8 +15,8 @@ from kernbridge._src.base.errors import KernelError, KernelLoadError
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import ArrayType, OperationSpec
+from kernbridge._src.scan.signature import Function
 from kernbridge._src.source.frontend import Attributed, Native, SourceFrontend, register
-from kernbridge._src.source.tail import Function
 
 ORIGIN = "source"  # kind of an origin, see operation/origin.py
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from kernbridge._src.base import settings
 from kernbridge._src.base.errors import UnsupportedArchError
 
 Architecture: TypeAlias = tuple[int, int, str]
@@ -63,11 +64,8 @@ def chosen() -> tuple[Architecture, ...]:
     UnsupportedArchError, ValueError
         See `cuda_architectures`.
     """
-    from kernbridge import config
-
-    setting = config.chosen_architectures()
-    if setting is not None:
-        return setting
+    if settings.architectures is not None:
+        return settings.architectures
     for name in VARIABLES:
         text = os.environ.get(name, "")
         if text.strip():

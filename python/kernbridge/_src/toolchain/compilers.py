@@ -12,6 +12,7 @@ import shlex
 import sys
 from typing import NamedTuple
 
+from kernbridge._src.base import settings
 from kernbridge._src.base.errors import HostCompilerNotFoundError, NvccNotFoundError
 from kernbridge._src.toolchain.architectures import cuda_architectures
 
@@ -135,11 +136,8 @@ def _path() -> str:
 
 
 def _prefers_system() -> bool:
-    from kernbridge import config
-
-    chosen = config.prefers_system_nvcc()
-    if chosen is not None:
-        return chosen
+    if settings.prefer_system_nvcc is not None:
+        return settings.prefer_system_nvcc
     for name in ("KERNBRIDGE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER"):
         value = os.environ.get(name, "").strip().lower()
         if value not in ("", "pip", "system"):

@@ -9,7 +9,8 @@ import sys
 import warnings
 from collections.abc import Iterable
 
-from kernbridge import _core, config
+from kernbridge import _core
+from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernbridgeWarning, KernelNotAvailableError
 from kernbridge._src.toolchain import architectures as toolchain_architectures
 from kernbridge._src.toolchain.architectures import Architecture
@@ -88,30 +89,6 @@ def _package_versions() -> tuple[str, ...]:
     return tuple(found)
 
 
-def explain(error: BaseException) -> str:
-    """A remedy for failures of Numba-CUDA that are not the kernel's; empty if there is none."""
-    import numpy as np
-
-    text = str(error)
-    if "row_stack" in text:
-        from importlib import metadata
-
-        return (
-            f"numba-cuda {metadata.version('numba-cuda')} does not work with NumPy "
-            f"{np.__version__}, which no longer has numpy.row_stack: pip install 'numpy<2.5', or "
-            "a newer numba-cuda"
-        )
-    if "IMPORT_NAME" in text:
-        return "Numba-CUDA takes no `import` inside a device function: move it to module level"
-    missing = ("libnvvm", "nvJitLink", "nvjitlink", "libNVVM", "nvrtc")
-    if any(name in text for name in missing) or type(error).__name__ == "NvvmSupportError":
-        return (
-            "a part of the CUDA toolkit that Numba-CUDA needs was not found: pip install "
-            "'numba-cuda[cu13]' (or [cu12]), or set CUDA_HOME to a toolkit"
-        )
-    return ""
-
-
 def refuse_on_cpu(label: str, why: str, host: bool) -> None:
     """Refuse a kernel that only Numba's own launcher serves, where that has no GPU."""
     if host:
@@ -127,7 +104,7 @@ _told_of_cpu = False
 def tell_of_cpu(label: str) -> None:
     """Say, once per process, that CUDA kernels run on the CPU; or refuse, if that is not wanted."""
     global _told_of_cpu
-    if config.get_cuda_on_cpu() == "error":
+    if settings.cuda_on_cpu == "error":
         raise KernelNotAvailableError(
             f"{label} was lowered for the CPU, and kernbridge.config.set_cuda_on_cpu('error') "
             "forbids that; commit its inputs to a GPU, jax.device_put(x, jax.devices('cuda')[0])"

@@ -97,7 +97,7 @@ def _versions(report: _Report) -> None:
 def _jax(report: _Report) -> None:
     import jax
 
-    from kernbridge._src.operation import jax_inside
+    from kernbridge._src.base import jax_inside
 
     rows = report.section("JAX")
     rows.append(("jax_platforms", jax.config.jax_platforms or "chosen by JAX"))

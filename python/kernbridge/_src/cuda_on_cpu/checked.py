@@ -6,14 +6,13 @@ unchecked. Imported only when a kernel is compiled.
 
 from __future__ import annotations
 
-import inspect
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernbridge._src.cuda_on_cpu.checks import Argument, Checks
+from kernbridge._src.cuda_on_cpu.apart import compiled_apart
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
     NumbaDebugInfoWarning,
@@ -21,8 +20,6 @@ from kernbridge._src.numba_common.numba_cuda_inside import (
     cudaimpl,
     target,
 )
-from kernbridge._src.numba_cuda.apart import compiled_apart
-from kernbridge._src.numba_cuda.entry import Parameter
 
 
 @contextmanager
@@ -78,32 +75,3 @@ def _ask_about_address(builder: Any, address: Any) -> Any:
     asked = cgutils.get_or_insert_function(builder.module, kind, "kb.check.pointer")
     made = builder.call(asked, [builder.bitcast(address, pointer)])
     return builder.bitcast(made, address.type)
-
-
-def checks_of(
-    label: str,
-    kernel: Any,
-    parameters: Sequence[Parameter],
-    opened: Sequence[int],
-    batched: bool,
-) -> Checks:
-    """What to ask about a kernel's arguments."""
-    names = list(inspect.signature(kernel.py_func).parameters)
-    arguments = []
-    word = 0
-    for i, parameter in enumerate(parameters):
-        if parameter.kind != "scalar":
-            name = parameter.keyword or (names[i] if i < len(names) else f"parameter {i}")
-            arguments.append(
-                Argument(
-                    name=f"{name!r} ({parameter.describe()})",
-                    word=word,
-                    item_size=parameter.dtype.itemsize,
-                    n_dims=parameter.ndim,
-                    batched=batched,
-                    strided=parameter.layout != "C",
-                    constant=parameter.read_only and i not in opened,
-                )
-            )
-        word += parameter.n_words(batched)
-    return Checks(label, arguments)

@@ -1,0 +1,67 @@
+"""What the scanner finds of an annotated function: its parameters and their roles."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kernbridge._src.scan.attributes import Attribute
+
+
+class Parameter(NamedTuple):
+    """One parameter of a function; as the scanner gives it."""
+
+    role: str  # "arg", "ret", "attr", "stream"
+    name: str
+    type: str  # of an attribute: "float32"; else ""
+    ctype: str  # as spelled in the source; "" if the scanner did not find the function
+
+
+class Function(NamedTuple):
+    """One annotated function; as the scanner gives it."""
+
+    name: str
+    qualified: str
+    line: int
+    style: str  # "definition", "prototype", "macro", "unknown"
+    returns: str
+    whole_call: bool
+    parameters: tuple[Parameter, ...]
+
+    @staticmethod
+    def of(scanned: Any) -> Function:
+        """From what `_core.scan_source` and `_core.scan_kernel` give."""
+        *head, parameters = scanned
+        return Function._make((*head, tuple(Parameter(*p) for p in parameters)))
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether the function takes the whole call, with any number of tensors."""
+        return self.whole_call and not self.parameters
+
+    def count(self, role: str) -> int:
+        """Parameters of a role."""
+        return sum(p.role == role for p in self.parameters)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Of its parameters for outputs, as far as it has any, and they are named."""
+        return tuple(p.name for p in self.parameters if p.role == "ret")
+
+    def names_of(self, n_inputs: int, n_outputs: int) -> list[str]:
+        """What messages call the inputs and outputs of a call."""
+        if self.takes_any:
+            return ["arg"] * n_inputs + ["ret"] * n_outputs
+        inputs = [p.name or "arg" for p in self.parameters if p.role == "arg"]
+        return [*inputs, *(name or "ret" for name in self.output_names)]
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Its attributes, in its order."""
+        return tuple(Attribute(p.name, p.type) for p in self.parameters if p.role == "attr")
+
+    @property
+    def tokens(self) -> str:
+        """The annotation with every type written out."""
+        return " ".join(
+            f"attr.{p.name}:{p.type}" if p.role == "attr" else p.role for p in self.parameters
+        )
