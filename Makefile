@@ -62,6 +62,7 @@ check: $(VENV)/check.stamp
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
 	tests/core/lint
 
 bench: $(VENV)/demo.stamp

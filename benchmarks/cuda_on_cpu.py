@@ -27,9 +27,9 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import jax
 import jax.numpy as jnp
 import kernbridge
+import kernbridge._core as _core
 import numba
 import numpy as np
-from kernbridge import _core
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from numba import cuda

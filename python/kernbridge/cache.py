@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from kernbridge import _core
+import kernbridge._core as _core
 from kernbridge._src.store.artefacts import get_cache_dir, set_cache_dir
 from kernbridge._src.store.limit import cache_stats, clear_cache
 

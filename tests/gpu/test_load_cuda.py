@@ -6,9 +6,9 @@ import subprocess
 import jax
 import jax.numpy as jnp
 import kernbridge
+import kernbridge._core as _core
 import numpy as np
 import pytest
-from kernbridge import _core
 from kernbridge._src.toolchain import compilers
 
 SOURCE = r"""

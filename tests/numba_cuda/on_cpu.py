@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import host_driver
-from kernbridge import _core
+import kernbridge._core as _core
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.numba_cuda import patches as numba_cuda_patches

@@ -151,7 +151,7 @@ def _find(label, kernel, parameters, batched, identity, fingerprint, architectur
 
 
 def _give_code(function, image: bytes) -> None:
-    from kernbridge import _core
+    import kernbridge._core as _core
     from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 
     cuda_on_cpu_compile.compile_image(image)

@@ -1,7 +1,7 @@
 """Annotations and signatures in C, C++ and CUDA sources: what people write, and what is refused."""
 
+import kernbridge._core as _core
 import pytest
-from kernbridge import _core
 
 pytestmark = pytest.mark.once
 

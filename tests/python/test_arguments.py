@@ -6,10 +6,11 @@ import warnings
 import jax
 import jax.numpy as jnp
 import kernbridge
+import kernbridge._core as _core
 import numba
 import numpy as np
 import pytest
-from kernbridge import _core, numba_kernel
+from kernbridge import numba_kernel
 from kernels import scale
 
 S = jax.ShapeDtypeStruct

@@ -6,8 +6,8 @@ import re
 import jax
 import jax.numpy as jnp
 import kernbridge
+import kernbridge._core as _core
 import pytest
-from kernbridge import _core
 from kernbridge._src.cuda_kernel import nvrtc as cuda_kernel_nvrtc
 
 pytestmark = pytest.mark.once

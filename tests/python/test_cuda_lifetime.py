@@ -6,10 +6,10 @@ import weakref
 import jax
 import jax.numpy as jnp
 import kernbridge
+import kernbridge._core as _core
 import numpy as np
 import psutil
 import pytest
-from kernbridge import _core
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
 cuda = pytest.importorskip("numba.cuda")

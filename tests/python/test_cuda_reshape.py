@@ -3,9 +3,9 @@
 import ctypes
 import itertools
 
+import kernbridge._core as _core
 import numpy as np
 import pytest
-from kernbridge import _core
 
 pytestmark = pytest.mark.once
 

@@ -210,7 +210,7 @@ def test_options_and_headers(gpu, tmp_path):
 def test_cached_between_processes(run_python, tmp_path):
     program = f"""
 import jax, jax.numpy as jnp, kernbridge
-from kernbridge import _core
+import kernbridge._core as _core
 op = kernbridge.cuda_kernel({SOURCE!r}, "fma3", lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
                             launch_dims=3)
 seen = []

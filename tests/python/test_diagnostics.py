@@ -93,7 +93,7 @@ def test_known_trouble(monkeypatch):
 
 
 def test_gpus(monkeypatch):
-    from kernbridge import _core
+    import kernbridge._core as _core
 
     monkeypatch.setattr(_core, "device_count", lambda: (0, "no driver, they say"))
     text = told()[1]

@@ -5,10 +5,11 @@ import types
 import jax
 import jax.numpy as jnp
 import kernbridge
+import kernbridge._core as _core
 import numba
 import numpy as np
 import pytest
-from kernbridge import _core, numba_kernel
+from kernbridge import numba_kernel
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_cpu import kernel as numba_cpu_kernel
 from kernbridge._src.numba_cpu.compile import Options, Signature

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.once
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
+import kernbridge._core as _core  # noqa: E402
 import llvmlite.binding as llvm  # noqa: E402
-from kernbridge import _core  # noqa: E402
 from kernbridge._src.cuda_on_cpu.libdevice import known, rewrite  # noqa: E402
 from libdevice_exact import INTEGERS, ROUNDED  # noqa: E402
 from libdevice_values import VALUES, L  # noqa: E402

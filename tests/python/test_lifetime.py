@@ -5,10 +5,11 @@ import weakref
 
 import jax
 import jax.numpy as jnp
+import kernbridge._core as _core
 import numba
 import numpy as np
 import psutil
-from kernbridge import _core, numba_kernel
+from kernbridge import numba_kernel
 from kernbridge._src.numba_cpu import kernel as numba_cpu_kernel
 
 S = jax.ShapeDtypeStruct

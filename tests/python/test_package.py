@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kernbridge._core as _core
 import pytest
-from kernbridge import _core
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

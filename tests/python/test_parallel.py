@@ -12,7 +12,8 @@ PROGRAM = """
 import threading
 import jax, jax.numpy as jnp, numba, numpy as np
 numba.config.THREADING_LAYER = {layer!r}
-from kernbridge import _core, numba_kernel
+import kernbridge._core as _core
+from kernbridge import numba_kernel
 
 S = jax.ShapeDtypeStruct((20000,), jnp.float32)
 

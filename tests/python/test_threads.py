@@ -5,9 +5,10 @@ import time
 
 import jax
 import jax.numpy as jnp
+import kernbridge._core as _core
 import numba
 import numpy as np
-from kernbridge import _core, numba_kernel
+from kernbridge import numba_kernel
 from kernbridge._src.numba_cpu import compile as numba_cpu_compile
 from llvmlite import ir
 from numba.core import types

@@ -3,8 +3,9 @@
 import os
 import sys
 
+import kernbridge._core as _core
 import pytest
-from kernbridge import _core, config
+from kernbridge import config
 from kernbridge._src.base.errors import (
     HostCompilerNotFoundError,
     KernelToolchainError,

@@ -4,10 +4,11 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import kernbridge._core as _core
 import numba
 import numpy as np
 import pytest
-from kernbridge import _core, numba_kernel
+from kernbridge import numba_kernel
 from kernels import add, scale, split
 
 S = jax.ShapeDtypeStruct

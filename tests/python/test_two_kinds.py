@@ -16,7 +16,7 @@ fake_gpu.install()
 import sys
 import jax, jax.numpy as jnp, kernbridge, numpy as np
 from cuda_kernels import increment
-from kernbridge import _core
+import kernbridge._core as _core
 
 kernbridge.config.set_cuda_architectures("9.0")
 gpu = fake_gpu.FakeDriver()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import kernbridge
 from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import HeaderNotFoundError, KernbridgeWarning, KernelError
@@ -176,18 +176,14 @@ def include_paths() -> tuple[str, ...]:
 
 @functools.cache
 def _include_root() -> Path:
-    for place in kernbridge.__path__:
+    found = importlib.util.find_spec("kernbridge")
+    places = list(found.submodule_search_locations or ()) if found else []
+    for place in places:
         root = Path(place) / "include"
         if (root / "kernbridge" / "kernbridge.h").is_file():
             return root
-    from importlib import resources
-
-    root = Path(str(resources.files("kernbridge") / "include"))
-    if (root / "kernbridge" / "kernbridge.h").is_file():
-        return root
     raise HeaderNotFoundError(
-        f"[E-HDR] kernbridge's own headers are missing from {', '.join(kernbridge.__path__)}; "
-        "install it again"
+        f"[E-HDR] kernbridge's own headers are missing from {', '.join(places)}; install it again"
     )
 
 

@@ -124,10 +124,9 @@ def _import(parser: argparse.ArgumentParser, name: str) -> None:
 
 def _operations(tags: set[str]) -> list[Any]:
     """Those of the registry that have all the tags, and benchmark data."""
-    import kernbridge
+    from kernbridge._src.custom.kernel import get_primitives_by_tags, get_registry
 
-    names: Any = kernbridge
-    found = names.get_primitives_by_tags(tags) if tags else names.get_registry()
+    found = get_primitives_by_tags(tags) if tags else get_registry()
     operations = found.values() if isinstance(found, dict) else found
     return [op for op in operations if op.benchmark_data is not None]
 
