@@ -7,32 +7,9 @@ runs.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kernbridge import errors
 from kernbridge._src import start  # noqa: F401  # registers handlers with JAX
-from kernbridge._src.base.errors import (
-    BenchmarkDataFnNotProvidedError,
-    BrainEventError,
-    CompilationError,
-    CUDANotInstalledError,
-    GpuArchDetectionError,
-    HeaderNotFoundError,
-    HostCompilerIncompatibleError,
-    HostCompilerNotFoundError,
-    KernbridgeError,
-    KernbridgeWarning,
-    KernelCompilationError,
-    KernelError,
-    KernelExecutionError,
-    KernelFallbackExhaustedError,
-    KernelLoadError,
-    KernelNotAvailableError,
-    KernelRegistrationError,
-    KernelToolchainError,
-    MathError,
-    NvccNotFoundError,
-    UnknownVersionError,
-    UnsupportedArchError,
-    UnsupportedOperationError,
-)
+from kernbridge._src.base.errors import KernbridgeError, KernbridgeWarning
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.source.load_cpp import (
@@ -42,87 +19,137 @@ from kernbridge._src.source.load_cpp import (
     load_cpp_inline,
 )
 from kernbridge._src.source.load_cuda import load_cuda_dir, load_cuda_file, load_cuda_inline
-from kernbridge._src.source.module import CompiledModule, SourceFunction
-from kernbridge._src.source.targets import list_registered_targets, register_ffi_target
 
 if TYPE_CHECKING:
-    from kernbridge._src.cuda_kernel.kernel import CudaKernel, cuda_kernel
-    from kernbridge._src.custom.choice import KernelEntry
-    from kernbridge._src.custom.kernel import (
-        XLACustomKernel,
-        get_all_primitive_names,
-        get_primitives_by_tags,
-        get_registry,
+    from kernbridge import benchmark, cache, config, registry
+    from kernbridge._src.base.brainevent import (
+        BrainEventError as BrainEventError,
     )
-    from kernbridge._src.custom.rule_forms import defjvp, general_batching_rule
-    from kernbridge._src.custom.warp import jaxinfo_to_warpinfo, jaxtype_to_warptype
+    from kernbridge._src.base.brainevent import (
+        CUDANotInstalledError as CUDANotInstalledError,
+    )
+    from kernbridge._src.base.brainevent import (
+        GpuArchDetectionError as GpuArchDetectionError,
+    )
+    from kernbridge._src.base.brainevent import (
+        KernelExecutionError as KernelExecutionError,
+    )
+    from kernbridge._src.base.brainevent import (
+        MathError as MathError,
+    )
+    from kernbridge._src.base.brainevent import (
+        UnsupportedOperationError as UnsupportedOperationError,
+    )
+    from kernbridge._src.cuda_kernel.kernel import CudaKernel as CudaKernel
+    from kernbridge._src.cuda_kernel.kernel import cuda_kernel
+    from kernbridge._src.custom.choice import KernelEntry as KernelEntry
+    from kernbridge._src.custom.kernel import XLACustomKernel
+    from kernbridge._src.custom.rule_forms import defjvp as defjvp
+    from kernbridge._src.custom.rule_forms import general_batching_rule as general_batching_rule
+    from kernbridge._src.custom.warp import jaxinfo_to_warpinfo as jaxinfo_to_warpinfo
+    from kernbridge._src.custom.warp import jaxtype_to_warptype as jaxtype_to_warptype
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
+    from kernbridge._src.operation.inspection import Inspection as Inspection
     from kernbridge._src.record.callable import numba_cuda_callable
-    from kernbridge._src.source.load_binary import CudaBinary, load_binary
-    from kernbridge._src.store.artefacts import get_cache_dir, set_cache_dir
-    from kernbridge._src.store.limit import cache_stats, clear_cache
-    from kernbridge._src.tools.check_rules import RuleCheck, RuleCheckError, check_rules
+    from kernbridge._src.source.load_binary import CudaBinary as CudaBinary
+    from kernbridge._src.source.load_binary import load_binary
+    from kernbridge._src.source.module import CompiledModule as CompiledModule
+    from kernbridge._src.source.module import SourceFunction as SourceFunction
+    from kernbridge._src.tools.check_rules import RuleCheck as RuleCheck
+    from kernbridge._src.tools.check_rules import RuleCheckError as RuleCheckError
+    from kernbridge._src.tools.check_rules import check_rules
     from kernbridge._src.tools.doctor import print_diagnostics
     from kernbridge.benchmark import (
-        BenchmarkConfig,
-        BenchmarkRecord,
-        BenchmarkResult,
-        benchmark_function,
+        BenchmarkConfig as BenchmarkConfig,
+    )
+    from kernbridge.benchmark import (
+        BenchmarkRecord as BenchmarkRecord,
+    )
+    from kernbridge.benchmark import (
+        BenchmarkResult as BenchmarkResult,
+    )
+    from kernbridge.benchmark import (
+        benchmark_function as benchmark_function,
+    )
+    from kernbridge.cache import cache_stats as cache_stats
+    from kernbridge.cache import clear_cache as clear_cache
+    from kernbridge.cache import get_cache_dir as get_cache_dir
+    from kernbridge.cache import set_cache_dir as set_cache_dir
+    from kernbridge.errors import (
+        BenchmarkDataFnNotProvidedError as BenchmarkDataFnNotProvidedError,
+    )
+    from kernbridge.errors import (
+        CompilationError as CompilationError,
+    )
+    from kernbridge.errors import (
+        HeaderNotFoundError as HeaderNotFoundError,
+    )
+    from kernbridge.errors import (
+        HostCompilerIncompatibleError as HostCompilerIncompatibleError,
+    )
+    from kernbridge.errors import (
+        HostCompilerNotFoundError as HostCompilerNotFoundError,
+    )
+    from kernbridge.errors import (
+        KernelCompilationError as KernelCompilationError,
+    )
+    from kernbridge.errors import (
+        KernelError as KernelError,
+    )
+    from kernbridge.errors import (
+        KernelFallbackExhaustedError as KernelFallbackExhaustedError,
+    )
+    from kernbridge.errors import (
+        KernelLoadError as KernelLoadError,
+    )
+    from kernbridge.errors import (
+        KernelNotAvailableError as KernelNotAvailableError,
+    )
+    from kernbridge.errors import (
+        KernelRegistrationError as KernelRegistrationError,
+    )
+    from kernbridge.errors import (
+        KernelToolchainError as KernelToolchainError,
+    )
+    from kernbridge.errors import (
+        NvccNotFoundError as NvccNotFoundError,
+    )
+    from kernbridge.errors import (
+        UnknownVersionError as UnknownVersionError,
+    )
+    from kernbridge.errors import (
+        UnsupportedArchError as UnsupportedArchError,
+    )
+    from kernbridge.registry import (
+        get_all_primitive_names as get_all_primitive_names,
+    )
+    from kernbridge.registry import (
+        get_primitives_by_tags as get_primitives_by_tags,
+    )
+    from kernbridge.registry import (
+        get_registry as get_registry,
+    )
+    from kernbridge.registry import (
+        list_registered_targets as list_registered_targets,
+    )
+    from kernbridge.registry import (
+        register_ffi_target as register_ffi_target,
     )
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    "BenchmarkConfig",
-    "BenchmarkDataFnNotProvidedError",
-    "BenchmarkRecord",
-    "BenchmarkResult",
-    "BrainEventError",
-    "CUDANotInstalledError",
-    "CompilationError",
-    "CompiledModule",
-    "CudaBinary",
-    "CudaKernel",
-    "GpuArchDetectionError",
-    "HeaderNotFoundError",
-    "HostCompilerIncompatibleError",
-    "HostCompilerNotFoundError",
     "KernbridgeError",
     "KernbridgeWarning",
-    "KernelCompilationError",
-    "KernelEntry",
-    "KernelError",
-    "KernelExecutionError",
-    "KernelFallbackExhaustedError",
-    "KernelLoadError",
-    "KernelNotAvailableError",
-    "KernelRegistrationError",
-    "KernelToolchainError",
-    "MathError",
-    "NvccNotFoundError",
     "Operation",
-    "RuleCheck",
-    "RuleCheckError",
-    "SourceFunction",
-    "UnknownVersionError",
-    "UnsupportedArchError",
-    "UnsupportedOperationError",
     "XLACustomKernel",
     "__version__",
-    "benchmark_function",
-    "cache_stats",
+    "benchmark",
+    "cache",
     "check_rules",
-    "clear_cache",
+    "config",
     "cuda_kernel",
-    "defjvp",
-    "general_batching_rule",
-    "get_all_primitive_names",
-    "get_cache_dir",
-    "get_primitives_by_tags",
-    "get_registry",
-    "jaxinfo_to_warpinfo",
-    "jaxtype_to_warptype",
-    "list_registered_targets",
+    "errors",
     "load_binary",
     "load_c_file",
     "load_c_inline",
@@ -135,51 +162,56 @@ __all__ = [
     "numba_cuda_kernel",
     "numba_kernel",
     "print_diagnostics",
-    "register_ffi_target",
-    "set_cache_dir",
+    "registry",
 ]
 
-_MODULES = ("benchmark", "cache", "config")
-_LATER = {  # imported when they are asked for, which most programs do not
-    "CudaBinary": "_src.source.load_binary",
-    "CudaKernel": "_src.cuda_kernel.kernel",
-    "KernelEntry": "_src.custom.choice",
-    "BenchmarkConfig": "benchmark",
-    "BenchmarkRecord": "benchmark",
-    "BenchmarkResult": "benchmark",
-    "RuleCheck": "_src.tools.check_rules",
-    "RuleCheckError": "_src.tools.check_rules",
-    "XLACustomKernel": "_src.custom.kernel",
-    "benchmark_function": "benchmark",
-    "cache_stats": "_src.store.limit",
-    "check_rules": "_src.tools.check_rules",
-    "clear_cache": "_src.store.limit",
-    "cuda_kernel": "_src.cuda_kernel.kernel",
-    "defjvp": "_src.custom.rule_forms",
-    "general_batching_rule": "_src.custom.rule_forms",
-    "get_all_primitive_names": "_src.custom.kernel",
-    "get_cache_dir": "_src.store.artefacts",
-    "get_primitives_by_tags": "_src.custom.kernel",
-    "get_registry": "_src.custom.kernel",
-    "jaxinfo_to_warpinfo": "_src.custom.warp",
-    "jaxtype_to_warptype": "_src.custom.warp",
-    "load_binary": "_src.source.load_binary",
-    "numba_cuda_callable": "_src.record.callable",
-    "numba_cuda_kernel": "_src.numba_cuda.kernel",
-    "print_diagnostics": "_src.tools.doctor",
-    "set_cache_dir": "_src.store.artefacts",
+_MODULES = ("benchmark", "cache", "config", "registry")
+# Names that are imported when they are first used: a program needs few of them. Those that are not
+# in __all__ belong to the modules above; they have been here before, or are here in BrainEvent.
+_LATER = {
+    "_src.base.brainevent": (
+        "BrainEventError",
+        "CUDANotInstalledError",
+        "GpuArchDetectionError",
+        "KernelExecutionError",
+        "MathError",
+        "UnsupportedOperationError",
+    ),
+    "_src.cuda_kernel.kernel": ("CudaKernel", "cuda_kernel"),
+    "_src.custom.choice": ("KernelEntry",),
+    "_src.custom.kernel": ("XLACustomKernel",),
+    "_src.custom.rule_forms": ("defjvp", "general_batching_rule"),
+    "_src.custom.warp": ("jaxinfo_to_warpinfo", "jaxtype_to_warptype"),
+    "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
+    "_src.operation.inspection": ("Inspection",),
+    "_src.record.callable": ("numba_cuda_callable",),
+    "_src.source.load_binary": ("CudaBinary", "load_binary"),
+    "_src.source.module": ("CompiledModule", "SourceFunction"),
+    "_src.tools.check_rules": ("RuleCheck", "RuleCheckError", "check_rules"),
+    "_src.tools.doctor": ("print_diagnostics",),
+    "benchmark": ("BenchmarkConfig", "BenchmarkRecord", "BenchmarkResult", "benchmark_function"),
+    "cache": ("cache_stats", "clear_cache", "get_cache_dir", "set_cache_dir"),
+    "errors": tuple(errors.__all__),
+    "registry": (
+        "get_all_primitive_names",
+        "get_primitives_by_tags",
+        "get_registry",
+        "list_registered_targets",
+        "register_ffi_target",
+    ),
 }
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"kernbridge.{name}")
-    if name not in _LATER:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'kernbridge' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"kernbridge.{_LATER[name]}"), name)
+    value = getattr(importlib.import_module(f"kernbridge.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*globals(), *__all__, *_MODULE_OF})

@@ -326,9 +326,3 @@ def test_jaxs_compilation_cache_serves_a_second_process(tmp_path, run_python):
     for _ in range(2):
         assert run_python(source).splitlines()[-1] == "[4.0, 4.0, 4.0]"
     assert any((tmp_path / "cache").iterdir())
-
-
-def test_public_names():
-    for name in kernbridge.__all__:
-        assert getattr(kernbridge, name) is not None
-        assert name in dir(kernbridge)

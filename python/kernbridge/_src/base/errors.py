@@ -1,4 +1,4 @@
-"""Exceptions and warnings of kernbridge."""
+"""Exceptions and warnings of kernbridge; `kernbridge.errors` is their public name."""
 
 from __future__ import annotations
 
@@ -10,20 +10,8 @@ class KernbridgeError(Exception):
     """Base of every exception that kernbridge defines."""
 
 
-BrainEventError = KernbridgeError
-"""The name that BrainEvent gives to its base."""
-
-
 class UnknownVersionError(KernbridgeError):
     """A package that kernbridge builds on lacks a name that it needs."""
-
-
-class MathError(KernbridgeError):
-    """A mathematical operation got operands that it has no meaning for."""
-
-
-class UnsupportedOperationError(KernbridgeError):
-    """An operation is not supported for these operands."""
 
 
 class BenchmarkDataFnNotProvidedError(KernbridgeError):
@@ -40,14 +28,6 @@ class KernelNotAvailableError(KernelError, NotImplementedError):
 
 class KernelFallbackExhaustedError(KernelError):
     """Every kernel that could have served an operation failed."""
-
-
-class KernelExecutionError(KernelError):
-    """A kernel failed while it ran."""
-
-
-class CUDANotInstalledError(KernelError):
-    """Something needs CUDA, and there is none."""
 
 
 class KernelLoadError(KernelError):
@@ -103,7 +83,7 @@ class CompilationError(_CompilerReport, KernelCompilationError):
 
     Examples
     --------
-    >>> from kernbridge._src.base.errors import CompilationError
+    >>> from kernbridge.errors import CompilationError
     >>> print(CompilationError("f: refused", "f.c:1: error: no", "cc f.c"))
     f: refused
     command: cc f.c
@@ -141,10 +121,6 @@ class HeaderNotFoundError(KernelToolchainError):
     """Headers that a build needs were not found."""
 
 
-class GpuArchDetectionError(KernelToolchainError):
-    """The GPUs to compile for could not be found out."""
-
-
 class UnsupportedArchError(_CompilerReport, KernelToolchainError):
     """A GPU architecture that the CUDA compiler cannot compile for."""
 
@@ -160,3 +136,7 @@ class UnsupportedArchError(_CompilerReport, KernelToolchainError):
 
 class KernbridgeWarning(UserWarning):
     """Something works, but not as its author may expect."""
+
+
+for _class in [c for c in vars().values() if isinstance(c, type)]:  # as users import them
+    _class.__module__ = "kernbridge"

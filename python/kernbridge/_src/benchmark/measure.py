@@ -33,6 +33,9 @@ class BenchmarkTimes(NamedTuple):
     output: Any
 
 
+BenchmarkTimes.__module__ = "kernbridge.benchmark"
+
+
 @dataclass(frozen=True)
 class Measurement:
     """What `measure` found.
@@ -46,6 +49,8 @@ class Measurement:
     output : pytree of jax.Array
         What the last call returned.
     """
+
+    __module__ = "kernbridge.benchmark"
 
     samples: tuple[float, ...]
     n_batch_per_run: int

@@ -44,6 +44,8 @@ class BenchmarkConfig:
     {CpuDevice(id=0)}
     """
 
+    __module__ = "kernbridge"
+
     name: str
     args: tuple[Any, ...]
     kernel_kwargs: dict[str, Any] = field(default_factory=dict)
@@ -111,6 +113,8 @@ class BenchmarkRecord:
     n_runs, n_batch_per_run : int
         Timed runs, and calls in each of them.
     """
+
+    __module__ = "kernbridge"
 
     platform: str
     backend: str

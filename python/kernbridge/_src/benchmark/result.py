@@ -44,6 +44,8 @@ class BenchmarkResult:
     True
     """
 
+    __module__ = "kernbridge"
+
     def __init__(self, records: Iterable[BenchmarkRecord], primitive_name: str = "") -> None:
         self._records = list(records)
         self.primitive_name = primitive_name

@@ -165,6 +165,8 @@ OPERATIONS_KEPT = 256  # of one kernel, by attribute values
 class CudaKernel:
     """A CUDA kernel as an operation with attributes; made by `cuda_kernel` and `load_binary`."""
 
+    __module__ = "kernbridge"
+
     def __init__(
         self, spec: OperationSpec, description: Description, attrs: dict[str, Any]
     ) -> None:

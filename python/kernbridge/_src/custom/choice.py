@@ -30,6 +30,8 @@ class KernelEntry:
         Called with the static keywords of a call and `outs`; gives a function of the inputs.
     """
 
+    __module__ = "kernbridge"
+
     backend: str
     platform: str
     kernel_generator: Callable[..., Any]

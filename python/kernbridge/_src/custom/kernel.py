@@ -76,6 +76,8 @@ class XLACustomKernel(KernelTable, RuleTable):
     Array([2., 2., 2.], dtype=float32)
     """
 
+    __module__ = "kernbridge"
+
     def __init__(self, name: str, doc: str | None = None) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"XLACustomKernel: name is {name!r}, expected a text")

@@ -46,6 +46,8 @@ class Inspection:
         Share of a multiprocessor's threads that the launch keeps busy; None without a GPU.
     """
 
+    __module__ = "kernbridge"
+
     name: str
     platform: str
     llvm_ir: str

@@ -58,6 +58,8 @@ class Operation:
     under `jax.jit`, `jax.vmap`, `jax.lax.scan` and the other transformations of JAX.
     """
 
+    __module__ = "kernbridge"
+
     __slots__ = ("__weakref__", "_frontend", "_jitted", "_keywords", "_state", "spec")
 
     def __init__(

@@ -175,6 +175,8 @@ class CudaBinary:
         Of the file.
     """
 
+    __module__ = "kernbridge"
+
     def __init__(self, name: str, path: str, data: bytes) -> None:
         self.name = name
         self.path = path

@@ -102,6 +102,8 @@ class SourceFunction:
     transformations, as `numba_kernel` does.
     """
 
+    __module__ = "kernbridge"
+
     def __init__(self, module: CompiledModule, export: Export) -> None:
         self._module = module
         self._export = export
@@ -252,6 +254,8 @@ class CompiledModule:
     content_hash : str
         Of all that it was built from, headers and compiler included.
     """
+
+    __module__ = "kernbridge"
 
     def __init__(
         self,

@@ -47,6 +47,9 @@ class RuleCheck(NamedTuple):
         return f"{self.backend or 'operation'}, {self.check}: {self.status}{error}{detail}"
 
 
+RuleCheck.__module__ = "kernbridge"
+
+
 class RuleCheckError(KernelError, AssertionError):
     """Rules of an operation contradict each other, or what the operation computes.
 
@@ -55,6 +58,8 @@ class RuleCheckError(KernelError, AssertionError):
     checks : tuple of RuleCheck
         All comparisons, those that passed too.
     """
+
+    __module__ = "kernbridge"
 
     def __init__(self, message: str, checks: tuple[RuleCheck, ...]) -> None:
         super().__init__(message)

@@ -1,0 +1,38 @@
+"""Exceptions that BrainEvent defines and kernbridge never raises, for programs that catch them."""
+
+from __future__ import annotations
+
+from kernbridge._src.base.errors import KernbridgeError, KernelError, KernelToolchainError
+
+BrainEventError = KernbridgeError
+"""The name that BrainEvent gives to its base class."""
+
+
+class MathError(KernbridgeError):
+    """A mathematical operation got operands that it has no meaning for."""
+
+
+class UnsupportedOperationError(KernbridgeError):
+    """An operation is not supported for these operands."""
+
+
+class KernelExecutionError(KernelError):
+    """A kernel failed while it ran."""
+
+
+class CUDANotInstalledError(KernelError):
+    """Something needs CUDA, and there is none."""
+
+
+class GpuArchDetectionError(KernelToolchainError):
+    """The GPUs to compile for could not be found out."""
+
+
+for _class in (
+    MathError,
+    UnsupportedOperationError,
+    KernelExecutionError,
+    CUDANotInstalledError,
+    GpuArchDetectionError,
+):
+    _class.__module__ = "kernbridge"

@@ -1,0 +1,24 @@
+"""What this process has registered: operations by name and tags, and targets of compiled modules.
+
+Examples
+--------
+>>> import kernbridge
+>>> op = kernbridge.XLACustomKernel("doc_registry")
+>>> kernbridge.registry.get_registry()["doc_registry"] is op
+True
+"""
+
+from kernbridge._src.custom.kernel import (
+    get_all_primitive_names,
+    get_primitives_by_tags,
+    get_registry,
+)
+from kernbridge._src.source.targets import list_registered_targets, register_ffi_target
+
+__all__ = [
+    "get_all_primitive_names",
+    "get_primitives_by_tags",
+    "get_registry",
+    "list_registered_targets",
+    "register_ffi_target",
+]

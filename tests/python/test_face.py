@@ -1,0 +1,86 @@
+"""What users import: the names of kernbridge, where they live, and how classes print and pickle."""
+
+import importlib
+import pickle
+import subprocess
+import sys
+
+import kernbridge
+import pytest
+
+pytestmark = pytest.mark.once
+# Names of earlier versions, and of BrainEvent, that programs may still import from the package.
+EARLIER = """
+    BenchmarkConfig BenchmarkDataFnNotProvidedError BenchmarkRecord BenchmarkResult BrainEventError
+    CUDANotInstalledError CompilationError CompiledModule CudaBinary CudaKernel
+    GpuArchDetectionError HeaderNotFoundError HostCompilerIncompatibleError
+    HostCompilerNotFoundError KernbridgeError KernbridgeWarning KernelCompilationError KernelEntry
+    KernelError KernelExecutionError KernelFallbackExhaustedError KernelLoadError
+    KernelNotAvailableError KernelRegistrationError KernelToolchainError MathError
+    NvccNotFoundError Operation RuleCheck RuleCheckError SourceFunction UnknownVersionError
+    UnsupportedArchError UnsupportedOperationError XLACustomKernel __version__ benchmark_function
+    cache_stats check_rules clear_cache cuda_kernel defjvp general_batching_rule
+    get_all_primitive_names get_cache_dir get_primitives_by_tags get_registry jaxinfo_to_warpinfo
+    jaxtype_to_warptype list_registered_targets load_binary load_c_file load_c_inline load_cpp_file
+    load_cpp_inline load_cuda_dir load_cuda_file load_cuda_inline numba_cuda_callable
+    numba_cuda_kernel numba_kernel print_diagnostics register_ffi_target set_cache_dir
+""".split()
+MODULES = ("benchmark", "cache", "config", "errors", "registry")
+
+
+def test_the_face_is_small_and_complete():
+    assert len(kernbridge.__all__) <= 25
+    assert all(hasattr(kernbridge, name) for name in kernbridge.__all__)
+    assert set(kernbridge.__all__) <= set(dir(kernbridge))
+    assert set(MODULES) <= set(kernbridge.__all__)
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_every_earlier_name_is_there(name):
+    assert getattr(kernbridge, name) is not None
+    assert name in dir(kernbridge)
+
+
+def test_a_name_that_never_was_is_an_error():
+    with pytest.raises(AttributeError, match="no attribute 'numba_kernle'"):
+        kernbridge.numba_kernle  # noqa: B018
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_are_attributes_without_an_import_of_their_own(name):
+    code = f"import kernbridge; assert kernbridge.{name}.__all__ or {name!r} == 'config'"
+    if name == "config":
+        code = "import kernbridge; kernbridge.config.get_cuda_on_cpu()"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def public_classes():
+    names = {*kernbridge.__all__, *EARLIER, "Inspection"}
+    return sorted(
+        {v.__name__ for n in names if isinstance(v := getattr(kernbridge, n), type)}
+        | {f"benchmark.{n}" for n in ("BenchmarkTimes", "Measurement")}
+    )
+
+
+@pytest.mark.parametrize("name", public_classes())
+def test_public_classes_print_and_pickle_by_their_public_name(name):
+    module, _, short = f"kernbridge.{name}".rpartition(".")
+    found = getattr(importlib.import_module(module), short)
+    assert repr(found) == f"<class 'kernbridge.{name}'>"
+    assert pickle.loads(pickle.dumps(found)) is found
+
+
+def test_exceptions_print_by_their_public_name(run_python):
+    printed = run_python(
+        "import traceback, kernbridge\n"
+        "try: kernbridge.registry.list_registered_targets(); raise kernbridge.KernelLoadError('x')\n"
+        "except Exception: print(traceback.format_exc())"
+    )
+    assert "\nkernbridge.KernelLoadError: x" in printed
+
+
+def test_errors_that_are_never_raised_are_not_among_the_public_ones():
+    unraised = ("CUDANotInstalledError", "GpuArchDetectionError", "KernelExecutionError")
+    for name in (*unraised, "MathError", "UnsupportedOperationError"):
+        assert name not in kernbridge.errors.__all__
+        assert issubclass(getattr(kernbridge, name), kernbridge.BrainEventError)
