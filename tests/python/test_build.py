@@ -18,7 +18,8 @@ from kernbridge._src.base.errors import (
     UnsupportedArchError,
 )
 from kernbridge._src.build import command, manifest, run
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build.build import build
+from kernbridge._src.build.request import Request
 from kernbridge._src.toolchain import compilers
 
 pytestmark = pytest.mark.once

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import write_compiler
 from kernbridge._src.build import manifest
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build.build import build
+from kernbridge._src.build.request import Request
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [
@@ -287,7 +288,8 @@ def test_other_processes(request_, compiler, run_python, root, tmp_path):
     """A process that never built it finds it, and the same digest."""
     first = build(request_)
     program = f"""
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build.build import build
+from kernbridge._src.build.request import Request
 built = build({request_!r})
 print(built.digest, built.built)
 """

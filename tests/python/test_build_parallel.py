@@ -9,10 +9,11 @@ import threading
 import time
 from pathlib import Path
 
+import kernbridge
 import pytest
 from conftest import write_compiler
-from kernbridge._src.build import build as build_build
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build.build import build
+from kernbridge._src.build.request import Request
 from kernbridge._src.store import lock
 
 CC = shutil.which("gcc") or shutil.which("cc")
@@ -34,14 +35,15 @@ QUICK = f"""
 import sys, types
 # The builder without JAX, for many processes.
 sys.modules["kernbridge"] = package = types.ModuleType("kernbridge")
-package.__path__ = [{os.path.dirname(build_build.__file__)!r}]
+package.__path__ = {list(kernbridge.__path__)!r}
 """
 
 CONCURRENT = (
     QUICK
     + """
 import time
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build.build import build
+from kernbridge._src.build.request import Request
 from pathlib import Path
 while not Path("go").exists():
     time.sleep(0.005)
@@ -96,7 +98,8 @@ def test_a_builder_that_is_killed(request_, tmp_path, root):
     pids = tmp_path / "pids"
     write_compiler(tmp_path / "cc", f"echo $$ >> {pids}; exec sleep 99")
     program = (
-        f"{QUICK}\nfrom kernbridge._src.build.build import Request, build\nbuild({request_!r})"
+        f"{QUICK}\nfrom kernbridge._src.build.build import build\n"
+        f"from kernbridge._src.build.request import Request\nbuild({request_!r})"
     )
     builder = subprocess.Popen(
         [sys.executable, "-c", program],

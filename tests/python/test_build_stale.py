@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 from kernbridge._src.build import inputs
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build.build import build
+from kernbridge._src.build.request import Request
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [

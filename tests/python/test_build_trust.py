@@ -8,7 +8,8 @@ import pytest
 from kernbridge import KernbridgeWarning
 from kernbridge._src.build import build as build_build
 from kernbridge._src.build import manifest as build_manifest
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build.build import build
+from kernbridge._src.build.request import Request
 from kernbridge._src.store import artefacts, limit
 
 CC = shutil.which("gcc") or shutil.which("cc")
@@ -103,7 +104,8 @@ def test_no_cache(request_, monkeypatch, tmp_path, run_python):
     assert not build(request_).built  # of this process, it is there
     assert not built.path.is_relative_to(tmp_path)
     program = f"""
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build.build import build
+from kernbridge._src.build.request import Request
 built = build({request_!r})
 assert built.built and built.path.exists()
 print(built.path)

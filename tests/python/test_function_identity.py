@@ -11,8 +11,8 @@ import kernbridge
 import numba
 import numpy as np
 import pytest
+from kernbridge._src.base import exact
 from kernbridge._src.base import kept as base_kept
-from kernbridge._src.keys import exact
 
 cuda = pytest.importorskip("numba.cuda")
 

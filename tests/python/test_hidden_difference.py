@@ -26,7 +26,8 @@ import hidden
 import kernbridge
 import pytest
 from kernbridge._src.build import command
-from kernbridge._src.build.build import Request, build
+from kernbridge._src.build.build import build
+from kernbridge._src.build.request import Request
 from kernbridge._src.cuda_kernel import nvrtc
 
 pytestmark = pytest.mark.once

@@ -223,7 +223,7 @@ def test_one_module_for_each_package_imports_its_names():
     promised = {"numba", "numba.cuda", "numba.cuda.bf16", "jax", "jax.numpy", "jax.sharding"}
     folder = Path(kernbridge.__file__).parent
     offending = []
-    for path in folder.glob("*.py"):
+    for path in folder.rglob("*.py"):
         if path.name.endswith("_inside.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
@@ -261,7 +261,7 @@ def test_what_modules_use_of_numba_is_looked_up():
         ]
     }
     unlisted = []
-    for path in Path(kernbridge.__file__).parent.glob("*.py"):
+    for path in Path(kernbridge.__file__).parent.rglob("*.py"):
         tree = ast.parse(path.read_text())
         local = {}
         for node in ast.walk(tree):
@@ -292,7 +292,7 @@ def test_private_attributes_of_other_packages_are_looked_up():
         listed |= {part for name in names for part in name.split(".")}
     listed |= {"_asdict", "_fields", "_getframe", "_replace"}  # of Python, documented
     defined, used = set(), set()
-    for path in Path(kernbridge.__file__).parent.glob("*.py"):
+    for path in Path(kernbridge.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 defined.add(node.name)
