@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from kernbridge._src.keys.host_state import STANDS_FOR
+
 _thread = threading.local()
 
 
@@ -74,6 +76,7 @@ def _instead(owner: Any, name: str, handler: str = "") -> None:
             return _ON_STREAM[key](stream, original, *args, **kwargs)
         return original(*args, **kwargs)
 
+    setattr(dispatch, STANDS_FOR, original)
     setattr(owner, name, dispatch)
     if isinstance(owner, ModuleType):
         _replaced[id(original)] = original, dispatch
