@@ -149,12 +149,14 @@ kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *l
     return s == KB_OK ? kb_registry_match(kernels, digest, &kernel, err) : s;
 }
 
+static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
+{
+    return kb_handler_instantiate(frame, NULL, err);
+}
+
 kb_xla_error *kb_handler_host_instantiate(kb_xla_frame *frame)
 {
-    if (frame->extension_start && kb_handler_answer(frame, 0))
-        return NULL;
-    kb_error err;
-    return kb_handler_instantiate(frame, NULL, &err) == KB_OK ? NULL : kb_handler_fail(frame, &err);
+    return kb_handler_handle(frame, 0, instantiate);
 }
 
 kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
@@ -180,13 +182,15 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
     return KB_LIKELY(s == KB_OK) ? kb_batch_run(&frame, err) : s;
 }
 
+static kb_status execute_exactly(const kb_xla_frame *xla, kb_error *err)
+{
+    uint64_t mode = kb_float_mode_exact();
+    kb_status s = execute(xla, err);
+    kb_float_mode_restore(mode);
+    return s;
+}
+
 kb_xla_error *kb_handler_host_execute(kb_xla_frame *frame)
 {
-    if (frame->extension_start && kb_handler_answer(frame, 0))
-        return NULL;
-    kb_error err;
-    uint64_t mode = kb_float_mode_exact();
-    kb_status s = execute(frame, &err);
-    kb_float_mode_restore(mode);
-    return KB_LIKELY(s == KB_OK) ? NULL : kb_handler_fail(frame, &err);
+    return kb_handler_handle(frame, 0, execute_exactly);
 }

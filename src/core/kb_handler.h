@@ -49,6 +49,19 @@ kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
 /* XLA's error for ours. */
 KB_COLD kb_xla_error *kb_handler_fail(const kb_xla_frame *frame, kb_error *err);
 
+typedef kb_status kb_handler_stage(const kb_xla_frame *frame, kb_error *err);
+
+/* What a handler does: answers XLA's query for metadata, or runs the stage and gives XLA its error.
+ */
+static inline kb_xla_error *kb_handler_handle(kb_xla_frame *frame, uint32_t traits,
+                                              kb_handler_stage *stage)
+{
+    if (frame->extension_start && kb_handler_answer(frame, traits))
+        return NULL;
+    kb_error err;
+    return KB_LIKELY(stage(frame, &err) == KB_OK) ? NULL : kb_handler_fail(frame, &err);
+}
+
 /* Target `kernbridge.host`. Instantiate finds the kernel or fails while XLA compiles. */
 kb_xla_error *kb_handler_host_instantiate(kb_xla_frame *frame);
 kb_xla_error *kb_handler_host_execute(kb_xla_frame *frame);

@@ -25,7 +25,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum { KB_DEVICES_MAX = 64, KB_IMAGES_MAX = 16, KB_WORDS_MAX = 2048 };
+enum {
+    KB_DEVICES_MAX = 64,
+    KB_DEVICE_HOST = KB_DEVICES_MAX - 1, /* the CPU in place of a GPU; no GPU has this ordinal */
+    KB_IMAGES_MAX = 16,
+    KB_WORDS_MAX = 2048,
+};
 
 /* Parameters are handed over as 8-byte words: one each, or as many as its size needs. */
 enum { KB_WORD_SIZE = 8, KB_PARAMETER_SIZE_MAX = 4096 };

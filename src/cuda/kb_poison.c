@@ -4,7 +4,7 @@
 #include "core/kb_arena.h"
 #include "core/kb_batch.h"
 #include "core/kb_dtype.h"
-#include "hostcuda/kb_hostcuda.h"
+#include "cuda/kb_function.h"
 
 #include <string.h>
 
@@ -153,7 +153,7 @@ static const char *who_writes(const kb_kernel *kernel)
 
 static const char *remedy(const kb_frame *frame)
 {
-    if (has_step(frame->kernel, KB_STEP_SOURCE) && frame->device != KB_HOSTCUDA_DEVICE)
+    if (has_step(frame->kernel, KB_STEP_SOURCE) && frame->device != KB_DEVICE_HOST)
         return "write every element"; /* nothing else fills the outputs of a CUDA module */
     return runs_on_threads(frame->kernel)
                ? "launch more threads, write every element, or pass zero_outputs=True"

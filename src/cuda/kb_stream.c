@@ -74,9 +74,9 @@ static kb_status read_device(const kb_stream_scope *scope, kb_frame *frame, kb_e
     kb_cu_result code = scope->cu->cuCtxGetDevice(&device);
     if (code != KB_CU_SUCCESS)
         return kb_driver_fail(err, scope->cu, code, "cuCtxGetDevice", frame->kernel->name);
-    if (device < 0 || device >= KB_DEVICES_MAX)
+    if (device < 0 || device >= KB_DEVICE_HOST)
         return kb_error_set(err, KB_UNIMPLEMENTED, "%s: GPU %d, at most %d are possible",
-                            frame->kernel->name, device, KB_DEVICES_MAX);
+                            frame->kernel->name, device, KB_DEVICE_HOST);
     frame->device = device;
     return KB_OK;
 }

@@ -6,12 +6,10 @@
 #include "core/kb_dtype.h"
 #include "core/kb_frame.h"
 #include "core/kb_handler.h"
-#include "cuda/kb_intact.h"
 #include "cuda/kb_poison.h"
 #include "cuda/kb_program.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
-#include "hostcuda/kb_hostcuda.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -45,8 +43,8 @@ kb_status kb_target_register(const void *program, size_t size, const uint8_t dig
     return s;
 }
 
-static kb_status load_program(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
-                              kb_error *err)
+kb_status kb_target_load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
+                         kb_error *err)
 {
     const kb_xla_array *program = KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY);
     if (!program)
@@ -58,7 +56,7 @@ static kb_status load_program(const kb_xla_frame *frame, const uint8_t digest[KB
     return kb_target_register(program->data, program->size, digest, false, &inserted, err);
 }
 
-static bool is_prepared(const kb_kernel *kernel, kb_cu_device device)
+bool kb_target_is_prepared(const kb_kernel *kernel, kb_cu_device device)
 {
     for (uint32_t i = 0; i < kernel->plan.n_steps; i++) {
         const kb_launch_step *launch = kernel->plan.steps[i].other;
@@ -69,7 +67,7 @@ static bool is_prepared(const kb_kernel *kernel, kb_cu_device device)
     return true;
 }
 
-static kb_status prepare_steps(const kb_frame *frame, kb_error *err)
+kb_status kb_target_prepare_steps(const kb_frame *frame, kb_error *err)
 {
     const kb_plan *plan = &frame->kernel->plan;
     for (uint32_t i = 0; i < plan->n_steps; i++) {
@@ -97,7 +95,7 @@ static kb_status prepare_on(const kb_driver *cu, kb_frame *frame, kb_cu_device d
     if (s == KB_OK) {
         frame->driver = cu;
         frame->device = device;
-        s = prepare_steps(frame, err);
+        s = kb_target_prepare_steps(frame, err);
         (void)cu->cuCtxPopCurrent(&popped);
     }
     (void)cu->cuDevicePrimaryCtxRelease(device);
@@ -119,12 +117,12 @@ static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
     int n_devices = cu ? kb_driver_device_count(err) : 0;
     bool any_ready = false;
     kb_status failed = KB_OK;
-    for (int device = 0; device < n_devices && device < KB_DEVICES_MAX; device++) {
+    for (int device = 0; device < n_devices && device < KB_DEVICE_HOST; device++) {
         unsigned flags;
         int active = 0;
         kb_error why;
         s = KB_OK;
-        if (!is_prepared(frame.kernel, device)) {
+        if (!kb_target_is_prepared(frame.kernel, device)) {
             if (cu->cuDevicePrimaryCtxGetState(device, &flags, &active) != KB_CU_SUCCESS || !active)
                 continue;
             s = prepare_on(cu, &frame, device, &why);
@@ -188,95 +186,28 @@ void kb_target_captures(long *calls, long *nodes)
     *nodes = atomic_load(&captured_nodes);
 }
 
-/* The same on the CPU, where a stream and a context are not needed. */
-static kb_status prepare_on_host(const kb_xla_frame *xla, kb_error *err)
-{
-    kb_frame frame = {.xla = xla};
-    const kb_xla_array *call;
-    kb_status s = kb_handler_find(xla, &frame.kernel, &call, err);
-    if (s != KB_OK || is_prepared(frame.kernel, KB_HOSTCUDA_DEVICE))
-        return s;
-    for (uint32_t i = 0; i < frame.kernel->plan.n_steps; i++) {
-        const kb_launch_step *launch = frame.kernel->plan.steps[i].other;
-        if (frame.kernel->plan.steps[i].kind != KB_STEP_LAUNCH)
-            continue;
-        s = kb_hostcuda_provide(launch->function, frame.kernel->name, err);
-        if (s != KB_OK)
-            return s;
-    }
-    kb_hostcuda_enter(&frame);
-    return prepare_steps(&frame, err);
-}
-
-static kb_status run_on_host(const kb_frame *frame, kb_error *err)
-{
-    return kb_stream_debug() & KB_DEBUG_POISON ? kb_poison_run(frame->driver, frame, err)
-                                               : kb_batch_run(frame, err);
-}
-
-static kb_status execute_on_host(const kb_xla_frame *xla, kb_error *err)
-{
-    const kb_kernel *kernel;
-    const kb_xla_array *call;
-    kb_frame frame;
-    kb_status s = kb_handler_find(xla, &kernel, &call, err);
-    if (s == KB_OK)
-        s = kb_frame_read(&frame, kernel, xla, call, err);
-    if (s != KB_OK)
-        return s;
-    kb_hostcuda_enter(&frame);
-    return kb_stream_debug() & KB_DEBUG_INPUTS ? kb_intact_run(&frame, run_on_host, err)
-                                               : run_on_host(&frame, err);
-}
-
-typedef kb_status stage(const kb_xla_frame *frame, kb_error *err);
-
 static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
 {
-    kb_status s = kb_handler_instantiate(frame, load_program, err);
+    kb_status s = kb_handler_instantiate(frame, kb_target_load, err);
     return s == KB_OK ? prepare(frame, err) : s;
-}
-
-static kb_status instantiate_on_host(const kb_xla_frame *frame, kb_error *err)
-{
-    kb_status s = kb_handler_instantiate(frame, load_program, err);
-    return s == KB_OK ? prepare_on_host(frame, err) : s;
-}
-
-static inline kb_xla_error *handle(kb_xla_frame *frame, uint32_t traits, stage *run)
-{
-    if (frame->extension_start && kb_handler_answer(frame, traits))
-        return NULL;
-    kb_error err;
-    return KB_LIKELY(run(frame, &err) == KB_OK) ? NULL : kb_handler_fail(frame, &err);
 }
 
 kb_xla_error *kb_target_instantiate(kb_xla_frame *frame)
 {
-    return handle(frame, 0, instantiate);
+    return kb_handler_handle(frame, 0, instantiate);
 }
 
 kb_xla_error *kb_target_execute(kb_xla_frame *frame)
 {
-    return handle(frame, 0, execute);
+    return kb_handler_handle(frame, 0, execute);
 }
 
 kb_xla_error *kb_target_graph_instantiate(kb_xla_frame *frame)
 {
-    return handle(frame, KB_XLA_TRAIT_COMMAND_BUFFER, instantiate);
+    return kb_handler_handle(frame, KB_XLA_TRAIT_COMMAND_BUFFER, instantiate);
 }
 
 kb_xla_error *kb_target_graph_execute(kb_xla_frame *frame)
 {
-    return handle(frame, KB_XLA_TRAIT_COMMAND_BUFFER, execute);
-}
-
-kb_xla_error *kb_target_host_instantiate(kb_xla_frame *frame)
-{
-    return handle(frame, 0, instantiate_on_host);
-}
-
-kb_xla_error *kb_target_host_execute(kb_xla_frame *frame)
-{
-    return handle(frame, 0, execute_on_host);
+    return kb_handler_handle(frame, KB_XLA_TRAIT_COMMAND_BUFFER, execute);
 }

@@ -9,7 +9,10 @@
 
 #include "abi/kb_xla.h"
 #include "core/kb_error.h"
+#include "core/kb_frame.h"
+#include "core/kb_handler.h"
 #include "core/kb_kernel.h"
+#include "cuda/kb_driver.h"
 
 #include <stdbool.h>
 
@@ -25,9 +28,16 @@ kb_xla_error *kb_target_execute(kb_xla_frame *frame);
 kb_xla_error *kb_target_graph_instantiate(kb_xla_frame *frame);
 kb_xla_error *kb_target_graph_execute(kb_xla_frame *frame);
 
-/* Calls of the same programs on the CPU, see hostcuda/kb_hostcuda.h. */
-kb_xla_error *kb_target_host_instantiate(kb_xla_frame *frame);
-kb_xla_error *kb_target_host_execute(kb_xla_frame *frame);
+/* What the stages of any device share. */
+
+/* Reads and registers the program that a call carries; KB_NOT_FOUND if it carries none. */
+kb_handler_loader kb_target_load;
+
+/* Whether every function that the kernel launches is loaded for the device. */
+bool kb_target_is_prepared(const kb_kernel *kernel, kb_cu_device device);
+
+/* Loads them for the frame's device, with the frame's driver. */
+kb_status kb_target_prepare_steps(const kb_frame *frame, kb_error *err);
 
 /* Of calls that were captured while KB_DEBUG_COUNT_NODES was on: how many, and the kernel nodes
  * that they added. */

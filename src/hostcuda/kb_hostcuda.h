@@ -12,9 +12,8 @@
 #include <stdbool.h>
 
 enum {
-    KB_HOSTCUDA_DEVICE = KB_DEVICES_MAX - 1, /* of frames that run here; no GPU has this ordinal */
-    KB_HOSTCUDA_CC = 1000,                   /* of images that hold code for it, 10 * major */
-    KB_HOSTCUDA_SHARED_MAX = 227 * 1024,     /* of a block, as the largest GPUs have it */
+    KB_HOSTCUDA_CC = 1000,               /* of images that hold code for it, 10 * major */
+    KB_HOSTCUDA_SHARED_MAX = 227 * 1024, /* of a block, as the largest GPUs have it */
 };
 
 /* A launch's result after a fault of the kernel: a code of ours, since nothing else is lost. */

@@ -223,6 +223,6 @@ const kb_driver *kb_hostcuda_driver(void)
 void kb_hostcuda_enter(kb_frame *frame)
 {
     frame->driver = &driver;
-    frame->device = KB_HOSTCUDA_DEVICE;
+    frame->device = KB_DEVICE_HOST;
     frame->stream = (void *)frame->xla;
 }

@@ -9,6 +9,7 @@
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_check.h"
 #include "hostcuda/kb_hostcuda.h"
+#include "hostcuda/kb_hosttarget.h"
 #include "hostcuda/kb_libdevice.h"
 #include "python/convert.h"
 
@@ -64,8 +65,8 @@ PyDoc_STRVAR(host_handlers_doc,
 static PyObject *cuda_host_handlers(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    return Py_BuildValue("{sNsN}", "instantiate", capsule(kb_target_host_instantiate), "execute",
-                         capsule(kb_target_host_execute));
+    return Py_BuildValue("{sNsN}", "instantiate", capsule(kb_hosttarget_instantiate), "execute",
+                         capsule(kb_hosttarget_execute));
 }
 
 static int read_digest(const char *what, Py_ssize_t size)

@@ -281,7 +281,7 @@ static void test_words(void)
     kb_driver_fail(&err, cu, 200, "cuLibraryLoadData", "op");
     CHECK_HAS(err.message, "CUDA_ERROR_INVALID_IMAGE");
     int value = -1;
-    CHECK_INT(cu->cuDeviceGetAttribute(&value, KB_CU_DEVICE_CC_MAJOR, KB_HOSTCUDA_DEVICE), 0);
+    CHECK_INT(cu->cuDeviceGetAttribute(&value, KB_CU_DEVICE_CC_MAJOR, KB_DEVICE_HOST), 0);
     CHECK_INT(value, KB_HOSTCUDA_CC / 10);
 }
 

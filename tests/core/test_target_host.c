@@ -1,7 +1,7 @@
 /* Proves the stages of a GPU program on the CPU: its code is compiled when XLA compiles the call,
  * and what the execution finds wrong is an error of the call. */
-#include "cuda/kb_target.h"
 #include "hostcuda/kb_hostcuda.h"
+#include "hostcuda/kb_hosttarget.h"
 #include "target.h"
 
 #include "cuda/kb_stream.h"
@@ -45,18 +45,18 @@ static void test_runs(void)
 {
     target_call c;
     init(&c, 1, KB_HOSTCUDA_DIGEST + 1);
-    target_expect(kb_target_host_execute, &c, KB_NOT_FOUND, "not registered in this process");
-    target_expect(kb_target_host_instantiate, &c, 0, NULL);
-    target_expect(kb_target_host_instantiate, &c, 0, NULL);
+    target_expect(kb_hosttarget_execute, &c, KB_NOT_FOUND, "not registered in this process");
+    target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
+    target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
     CHECK_INT(n_compiled, 1);
-    target_expect(kb_target_host_execute, &c, 0, NULL);
+    target_expect(kb_hosttarget_execute, &c, 0, NULL);
     CHECK(target_doubled(&c));
     kb_stream_set_debug(KB_DEBUG_POISON);
-    target_expect(kb_target_host_execute, &c, 0, NULL);
+    target_expect(kb_hosttarget_execute, &c, 0, NULL);
     CHECK(target_doubled(&c));
     kb_stream_set_debug(0);
     c.f.frame.args.size = 0; /* the frame is not that of the kernel */
-    target_expect(kb_target_host_execute, &c, KB_INVALID_ARGUMENT, "simple");
+    target_expect(kb_hosttarget_execute, &c, KB_INVALID_ARGUMENT, "simple");
     CHECK(!target_doubled(&c));
     target_call_free(&c);
 }
@@ -65,12 +65,12 @@ static void test_refused(void)
 {
     target_call c;
     init(&c, 2, KB_HOSTCUDA_DIGEST - 1);
-    target_expect(kb_target_host_instantiate, &c, KB_FAILED_PRECONDITION,
+    target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION,
                   "simple: the program has no code for the CPU");
     target_call_free(&c);
     kb_hostcuda_set_compiler(NULL);
     init(&c, 3, KB_HOSTCUDA_DIGEST + 1);
-    target_expect(kb_target_host_instantiate, &c, KB_FAILED_PRECONDITION,
+    target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION,
                   "simple: nothing here compiles a CUDA kernel for the CPU");
     target_call_free(&c);
 }

@@ -1,5 +1,5 @@
 /* Owns the copies of a call's inputs, for as long as the call takes. */
-#include "cuda/kb_intact.h"
+#include "hostcuda/kb_intact.h"
 
 #include "core/kb_arena.h"
 #include "core/kb_dtype.h"

@@ -1,0 +1,67 @@
+/* Owns the stages of a GPU program's call on the CPU, where no stream and no context are needed. */
+#include "hostcuda/kb_hosttarget.h"
+
+#include "core/kb_batch.h"
+#include "core/kb_frame.h"
+#include "core/kb_handler.h"
+#include "cuda/kb_poison.h"
+#include "cuda/kb_step.h"
+#include "cuda/kb_stream.h"
+#include "cuda/kb_target.h"
+#include "hostcuda/kb_hostcuda.h"
+#include "hostcuda/kb_intact.h"
+
+static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
+{
+    kb_frame frame = {.xla = xla};
+    const kb_xla_array *call;
+    kb_status s = kb_handler_find(xla, &frame.kernel, &call, err);
+    if (s != KB_OK || kb_target_is_prepared(frame.kernel, KB_DEVICE_HOST))
+        return s;
+    for (uint32_t i = 0; i < frame.kernel->plan.n_steps; i++) {
+        const kb_launch_step *launch = frame.kernel->plan.steps[i].other;
+        if (frame.kernel->plan.steps[i].kind != KB_STEP_LAUNCH)
+            continue;
+        s = kb_hostcuda_provide(launch->function, frame.kernel->name, err);
+        if (s != KB_OK)
+            return s;
+    }
+    kb_hostcuda_enter(&frame);
+    return kb_target_prepare_steps(&frame, err);
+}
+
+static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
+{
+    kb_status s = kb_handler_instantiate(frame, kb_target_load, err);
+    return s == KB_OK ? prepare(frame, err) : s;
+}
+
+static kb_status run(const kb_frame *frame, kb_error *err)
+{
+    return kb_stream_debug() & KB_DEBUG_POISON ? kb_poison_run(frame->driver, frame, err)
+                                               : kb_batch_run(frame, err);
+}
+
+static kb_status execute(const kb_xla_frame *xla, kb_error *err)
+{
+    const kb_kernel *kernel;
+    const kb_xla_array *call;
+    kb_frame frame;
+    kb_status s = kb_handler_find(xla, &kernel, &call, err);
+    if (s == KB_OK)
+        s = kb_frame_read(&frame, kernel, xla, call, err);
+    if (s != KB_OK)
+        return s;
+    kb_hostcuda_enter(&frame);
+    return kb_stream_debug() & KB_DEBUG_INPUTS ? kb_intact_run(&frame, run, err) : run(&frame, err);
+}
+
+kb_xla_error *kb_hosttarget_instantiate(kb_xla_frame *frame)
+{
+    return kb_handler_handle(frame, 0, instantiate);
+}
+
+kb_xla_error *kb_hosttarget_execute(kb_xla_frame *frame)
+{
+    return kb_handler_handle(frame, 0, execute);
+}

@@ -1,0 +1,107 @@
+"""Checks which folders of src/ include which: a folder includes only those that it may stand on.
+
+    python3 tests/core/layers.py [ROOT]
+
+Prints every include that breaks the order, with its file and line, and exits with 1.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+# The folders of src/ from the lowest to the highest, and what each may include besides its own
+# files and the public headers of include/. Each name stands above all that it may include, so that
+# there can be no cycle.
+LAYERS = {
+    "abi": (),
+    "core": ("abi",),
+    "cuda": ("abi", "core"),
+    "hostcuda": ("abi", "core", "cuda"),
+    "module": ("abi", "core", "cuda"),
+    "source": ("core",),
+    "python": ("abi", "core", "cuda", "hostcuda", "module", "source"),
+}
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)', re.M)
+
+
+class Include(NamedTuple):
+    """An include of a file of this repository."""
+
+    place: str  # file and line
+    text: str  # as it is written
+    folder: str  # of the file that includes; "include" for the public headers
+    included: str | None  # folder of the file that is included; None if there is no such file
+
+
+def includes(root: Path) -> Iterator[Include]:
+    """Every include under src/ and include/ but those of the system's headers."""
+    for top in ("src", "include"):
+        for path in sorted((root / top).rglob("*.[ch]*")):
+            if path.suffix not in (".c", ".h", ".hpp"):
+                continue
+            text = path.read_text()
+            for found in _INCLUDE.finditer(text):
+                included = _target(root, path, found[2])
+                if included is None and found[1] == "<":
+                    continue
+                place = f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}"
+                yield Include(place, found[2], _folder(root, path), included)
+
+
+def _folder(root: Path, path: Path) -> str:
+    parts = path.resolve().relative_to(root.resolve()).parts
+    return "include" if parts[0] == "include" else parts[1]
+
+
+def _target(root: Path, path: Path, text: str) -> str | None:
+    for base in (path.parent, root / "src", root / "include"):
+        if (base / text).is_file():
+            return _folder(root, base / text)
+    return None
+
+
+def problems(root: Path) -> Iterator[str]:
+    """A line for each include that breaks the order, and for each folder without a place in it."""
+    assert all(low in list(LAYERS)[:i] for i, lows in enumerate(LAYERS.values()) for low in lows)
+    folders = {p.name for p in (root / "src").iterdir() if p.is_dir()}
+    for folder in sorted(folders - set(LAYERS)):
+        yield f"src/{folder} has no place in the order of tests/core/layers.py"
+    found = list(includes(root))
+    edges = {(i.folder, i.included): i.place for i in reversed(found)}
+    for i in found:
+        if i.included is None:
+            yield f'{i.place}: "{i.text}" is not in the same folder, in src or in include'
+            continue
+        allowed = (*LAYERS.get(i.folder, ()), i.folder, "include")
+        if i.included in allowed:
+            continue
+        if i.folder == "include":
+            yield f'{i.place}: a public header includes "{i.text}", which is not installed with it'
+            continue
+        lows = " and ".join(LAYERS.get(i.folder, ())) or "its own files"
+        back = edges.get((i.included, i.folder))
+        cycle = f"; {back} includes {i.folder} in turn, which makes a cycle" if back else ""
+        yield (
+            f'{i.place}: src/{i.folder} includes "{i.text}", but may include only {lows}{cycle}; '
+            "move what needs it to a higher folder, or let that folder pass a function down"
+        )
+
+
+def main() -> int:
+    """Print the problems, or that there are none."""
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[2]
+    found = list(problems(root))
+    for line in found:
+        print(line, file=sys.stderr)
+    if not found:
+        print(f"lint: layers: {', '.join(LAYERS)}: no include goes up")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
