@@ -66,7 +66,7 @@ static kb_status read_strides(batch *b, const kb_frame *frame, kb_error *err)
 {
     for (uint32_t i = 0; i < b->n_buffers; i++) {
         const kb_buffer_spec *spec = &frame->kernel->buffers[i];
-        int64_t stride = kb_dtype_bits(spec->dtype) / 8;
+        int64_t stride = kb_dtype_size(spec->dtype);
         bool overflow = stride == 0; /* packed: a slice need not begin at a byte */
         for (int32_t d = 0; d < spec->rank; d++) {
             int64_t dim = b->slices[i].dims[d];

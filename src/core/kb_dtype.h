@@ -51,6 +51,12 @@ bool kb_dtype_known(int32_t code);
 /* Bits of one element; 0 for a token and for an unknown code. Below 8: packed, low bits first. */
 uint32_t kb_dtype_bits(int32_t code);
 
+/* Bytes of one element; 0 for what has less than one. */
+static inline uint32_t kb_dtype_size(int32_t code)
+{
+    return kb_dtype_bits(code) / 8;
+}
+
 /* "float32"; "unknown dtype" for an unknown code. Never NULL. */
 const char *kb_dtype_name(int32_t code);
 

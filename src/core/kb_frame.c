@@ -28,6 +28,14 @@ int64_t kb_buffer_count(const kb_xla_buffer *buffer)
     return count;
 }
 
+int64_t kb_buffer_size(const kb_xla_buffer *buffer)
+{
+    int64_t count = kb_buffer_count(buffer), size;
+    if (count < 0 || __builtin_mul_overflow(count, kb_dtype_size(buffer->dtype), &size))
+        return -1;
+    return size;
+}
+
 static const char *role(const kb_kernel *kernel, uint32_t i)
 {
     return i < kernel->n_inputs ? "input" : "output";

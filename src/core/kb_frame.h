@@ -34,6 +34,16 @@ static inline const kb_xla_buffer *kb_frame_buffer(const kb_frame *frame, uint32
 /* Elements of a buffer; -1 if an extent is negative or the product overflows. */
 int64_t kb_buffer_count(const kb_xla_buffer *buffer);
 
+/* Bytes of its elements (see kb_dtype_size); -1 where kb_buffer_count is, or if that overflows. */
+int64_t kb_buffer_size(const kb_xla_buffer *buffer);
+
+/* The same for whoever goes over the memory: 0 where the size is -1. */
+static inline size_t kb_buffer_bytes(const kb_xla_buffer *buffer)
+{
+    int64_t size = kb_buffer_size(buffer);
+    return size > 0 ? (size_t)size : 0;
+}
+
 /* Fills `frame` from XLA's. `call` is the attribute of that name, see kb_handler.h. Checks the
  * number, dtype and rank of every buffer. Allocates nothing. */
 kb_status kb_frame_read(kb_frame *frame, const kb_kernel *kernel, const kb_xla_frame *xla,

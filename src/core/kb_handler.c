@@ -25,6 +25,21 @@ kb_registry *kb_handler_registry(void)
     return there;
 }
 
+static KB_COLD kb_status refuse_registry(kb_error *err)
+{
+    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the registry of kernels");
+}
+
+kb_status kb_handler_register(const kb_kernel *kernel, bool *inserted, kb_error *err)
+{
+    *inserted = false;
+    kb_registry *kernels = kb_handler_registry();
+    kb_status s = kernels ? kb_registry_add(kernels, kernel, inserted, err) : refuse_registry(err);
+    if (!*inserted && kernel->owner)
+        kernel->free_owner(kernel->owner);
+    return s;
+}
+
 void kb_handler_set_resolver(kb_handler_resolver *fn)
 {
     atomic_store(&resolver, fn);
@@ -120,7 +135,7 @@ kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *l
 {
     kb_registry *kernels = kb_handler_registry();
     if (!kernels)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the registry of kernels");
+        return refuse_registry(err);
     if (frame->struct_size < KB_XLA_SIZE(kb_xla_frame, attrs))
         return kb_error_set(err, KB_FAILED_PRECONDITION,
                             "XLA's call frame has %zu bytes, expected %zu or more: kernbridge does "

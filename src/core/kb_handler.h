@@ -22,6 +22,10 @@
 /* The registry that the handlers look into; made at the first call, NULL without memory. */
 kb_registry *kb_handler_registry(void);
 
+/* Registers a kernel there; `*inserted`: whether it is new. The owner of one that is not is freed.
+ */
+kb_status kb_handler_register(const kb_kernel *kernel, bool *inserted, kb_error *err);
+
 /* Asked at instantiation for a kernel that this process has not registered: must register it and
  * return KB_OK, or say what is missing. */
 typedef kb_status kb_handler_resolver(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes origin,

@@ -37,14 +37,6 @@ static kb_status check(const kb_kernel *kernel, kb_error *err)
     return KB_OK;
 }
 
-static char *put_string(char **at, const char *text)
-{
-    size_t size = strlen(text) + 1;
-    char *copy = memcpy(*at, text, size);
-    *at += size;
-    return copy;
-}
-
 kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err)
 {
     kb_status s = check(from, err);
@@ -71,11 +63,11 @@ kb_status kb_kernel_copy(const kb_kernel *from, kb_kernel **copy, kb_error *err)
     char *text = (char *)(buffers + n_buffers);
     kernel->plan.steps = steps;
     kernel->buffers = buffers;
-    kernel->name = put_string(&text, from->name);
-    kernel->source = put_string(&text, from->source);
+    kernel->name = kb_put_text(&text, from->name);
+    kernel->source = kb_put_text(&text, from->source);
     for (uint32_t i = 0; i < n_buffers; i++) {
         buffers[i] = from->buffers[i];
-        buffers[i].name = put_string(&text, from->buffers[i].name);
+        buffers[i].name = kb_put_text(&text, from->buffers[i].name);
     }
     for (uint32_t i = 0; i < from->plan.n_steps; i++)
         steps[i] = from->plan.steps[i];

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 static atomic_long fail_countdown;
 
@@ -26,6 +27,14 @@ void *kb_malloc(size_t size)
 void kb_free(void *memory)
 {
     free(memory);
+}
+
+char *kb_put_text(char **at, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = memcpy(*at, text, size);
+    *at += size;
+    return copy;
 }
 
 void kb_memory_fail_nth(long n)

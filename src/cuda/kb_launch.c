@@ -60,9 +60,7 @@ static KB_COLD kb_status refuse_reach(const kb_frame *frame, const kb_word *word
 static kb_status check_reach(const kb_frame *frame, const kb_word *word, kb_error *err)
 {
     const kb_xla_buffer *buffer = kb_frame_buffer(frame, word->buffer);
-    int64_t bytes = kb_buffer_count(buffer);
-    if (bytes < 0 || __builtin_mul_overflow(bytes, kb_dtype_bits(buffer->dtype) / 8, &bytes))
-        bytes = -1;
+    int64_t bytes = kb_buffer_size(buffer);
     if (word->value > bytes || word->reach > bytes - word->value)
         return refuse_reach(frame, word, bytes, err);
     return KB_OK;
@@ -247,7 +245,7 @@ static kb_status zero(const launch *l, kb_error *err)
         uint32_t buffer = l->step->zeroed[i];
         kb_fill_step fill = {
             .buffer = buffer,
-            .item_size = kb_dtype_bits(l->frame->kernel->buffers[buffer].dtype) / 8,
+            .item_size = kb_dtype_size(l->frame->kernel->buffers[buffer].dtype),
             .count = {.kind = KB_VALUE_COUNT, .buffer = buffer, .divisor = 1},
         };
         kb_status s = kb_fill_run(&fill, l->frame, err);

@@ -1,6 +1,5 @@
 /* Owns fills and copies of GPU memory. A step that serves several slices does them one by one,
  * unless they lie behind each other without a gap. */
-#include "core/kb_dtype.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_step.h"
 
@@ -20,9 +19,7 @@ static kb_status take_range(const kb_frame *frame, uint32_t buffer, int64_t offs
                             kb_cu_address *address, kb_error *err)
 {
     const kb_xla_buffer *b = kb_frame_buffer(frame, buffer);
-    int64_t bytes = kb_buffer_count(b);
-    if (bytes < 0 || __builtin_mul_overflow(bytes, kb_dtype_bits(b->dtype) / 8, &bytes))
-        bytes = -1;
+    int64_t bytes = kb_buffer_size(b);
     if (size < 0 || offset > bytes || size > bytes - offset)
         return refuse(frame, buffer, offset, size, bytes, err);
     *address = (kb_cu_address)(uintptr_t)b->data + (kb_cu_address)offset;

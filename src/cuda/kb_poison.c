@@ -29,17 +29,6 @@ static const kb_xla_buffer *result(const poison *p, uint32_t i)
     return kb_frame_raw(p->frame, p->frame->kernel->n_inputs + i);
 }
 
-static size_t item_size(const kb_xla_buffer *buffer)
-{
-    return kb_dtype_bits(buffer->dtype) / 8;
-}
-
-static size_t size_of(const kb_xla_buffer *buffer)
-{
-    int64_t count = kb_buffer_count(buffer);
-    return count > 0 ? (size_t)count * item_size(buffer) : 0;
-}
-
 static kb_cu_address address_of(const kb_xla_buffer *buffer)
 {
     return (kb_cu_address)(uintptr_t)buffer->data;
@@ -61,7 +50,7 @@ static kb_status check(const poison *p, kb_cu_result code, const char *call, kb_
 
 static kb_status fetch(const poison *p, uint32_t i, uint8_t **into, kb_error *err)
 {
-    size_t size = size_of(result(p, i));
+    size_t size = kb_buffer_bytes(result(p, i));
     *into = kb_arena_take(p->arena, size + 1, 1);
     if (!*into)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
@@ -90,7 +79,7 @@ static kb_status set_up(const poison *p, uint8_t pattern, kb_error *err)
     kb_status s = KB_OK;
     for (uint32_t i = 0; s == KB_OK && i < n_results(p); i++) {
         const kb_xla_buffer *buffer = result(p, i);
-        size_t size = size_of(buffer);
+        size_t size = kb_buffer_bytes(buffer);
         kb_cu_address to = address_of(buffer);
         if (size == 0)
             continue;
@@ -125,7 +114,7 @@ static bool holds(const uint8_t *bytes, size_t size, uint8_t pattern)
 /* Counts the elements of output i that hold both patterns; `*at` is the first of them. */
 static size_t count_unwritten(const poison *p, uint32_t i, size_t *at)
 {
-    size_t step = item_size(result(p, i)), size = size_of(result(p, i)), n = 0;
+    size_t step = kb_dtype_size(result(p, i)->dtype), size = kb_buffer_bytes(result(p, i)), n = 0;
     for (size_t k = 0; step && k < size; k += step)
         if (holds(p->first[i] + k, step, FIRST) && holds(p->second[i] + k, step, SECOND) &&
             n++ == 0)

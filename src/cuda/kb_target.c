@@ -30,17 +30,9 @@ kb_status kb_target_register(const void *program, size_t size, const uint8_t dig
 {
     *inserted = false;
     pthread_once(&once, set_runners);
-    kb_registry *registry = kb_handler_registry();
-    if (!registry)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the registry of kernels");
     kb_kernel kernel;
     kb_status s = kb_program_read(program, size, digest, callbacks, &kernel, err);
-    if (s != KB_OK)
-        return s;
-    s = kb_registry_add(registry, &kernel, inserted, err);
-    if (!*inserted)
-        kernel.free_owner(kernel.owner);
-    return s;
+    return s == KB_OK ? kb_handler_register(&kernel, inserted, err) : s;
 }
 
 kb_status kb_target_load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],

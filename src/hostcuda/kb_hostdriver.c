@@ -145,20 +145,23 @@ static kb_cu_result fill_8(kb_cu_address to, unsigned char value, size_t n, kb_c
     return KB_CU_SUCCESS;
 }
 
+static inline kb_cu_result repeat(kb_cu_address to, const void *value, size_t size, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        memcpy(at(to + i * size), value, size);
+    return KB_CU_SUCCESS;
+}
+
 static kb_cu_result fill_16(kb_cu_address to, unsigned short value, size_t n, kb_cu_stream stream)
 {
     (void)stream;
-    for (size_t i = 0; i < n; i++)
-        memcpy(at(to + i * sizeof value), &value, sizeof value);
-    return KB_CU_SUCCESS;
+    return repeat(to, &value, sizeof value, n);
 }
 
 static kb_cu_result fill_32(kb_cu_address to, unsigned int value, size_t n, kb_cu_stream stream)
 {
     (void)stream;
-    for (size_t i = 0; i < n; i++)
-        memcpy(at(to + i * sizeof value), &value, sizeof value);
-    return KB_CU_SUCCESS;
+    return repeat(to, &value, sizeof value, n);
 }
 
 static kb_cu_result fill_2d(kb_cu_address to, size_t pitch, unsigned int value, size_t width,

@@ -6,17 +6,6 @@
 
 #include <string.h>
 
-static size_t item_size(const kb_xla_buffer *buffer)
-{
-    return kb_dtype_bits(buffer->dtype) / 8;
-}
-
-static size_t size_of(const kb_xla_buffer *buffer)
-{
-    int64_t count = kb_buffer_count(buffer);
-    return count > 0 ? (size_t)count * item_size(buffer) : 0;
-}
-
 static bool is_writable(const kb_frame *frame, uint32_t i)
 {
     const kb_kernel *kernel = frame->kernel;
@@ -37,7 +26,7 @@ static kb_status copy_inputs(const kb_frame *frame, kb_arena *arena, uint8_t **c
 {
     for (uint32_t i = 0; i < frame->kernel->n_inputs; i++) {
         const kb_xla_buffer *buffer = kb_frame_raw(frame, i);
-        size_t size = is_writable(frame, i) ? 0 : size_of(buffer);
+        size_t size = is_writable(frame, i) ? 0 : kb_buffer_bytes(buffer);
         if (size == 0)
             continue;
         copies[i] = kb_arena_take(arena, size, 1);
@@ -52,7 +41,7 @@ static kb_status changed(const kb_frame *frame, uint32_t i, const uint8_t *copy,
 {
     const kb_xla_buffer *buffer = kb_frame_raw(frame, i);
     const uint8_t *now = buffer->data;
-    size_t step = item_size(buffer), size = size_of(buffer), at = 0, n = 0;
+    size_t step = kb_dtype_size(buffer->dtype), size = kb_buffer_bytes(buffer), at = 0, n = 0;
     for (size_t k = 0; k < size; k += step)
         if (memcmp(now + k, copy + k, step) != 0 && n++ == 0)
             at = k / step;
@@ -71,11 +60,11 @@ static kb_status compare(const kb_frame *frame, uint8_t *const *copies, kb_error
     kb_status s = KB_OK;
     for (uint32_t i = 0; i < frame->kernel->n_inputs; i++) {
         const kb_xla_buffer *buffer = kb_frame_raw(frame, i);
-        if (!copies[i] || memcmp(buffer->data, copies[i], size_of(buffer)) == 0)
+        if (!copies[i] || memcmp(buffer->data, copies[i], kb_buffer_bytes(buffer)) == 0)
             continue;
         if (s == KB_OK)
             s = changed(frame, i, copies[i], err);
-        memcpy(buffer->data, copies[i], size_of(buffer));
+        memcpy(buffer->data, copies[i], kb_buffer_bytes(buffer));
     }
     return s;
 }

@@ -197,14 +197,6 @@ static size_t text_size(const kb_slot_target *target)
     return size;
 }
 
-static const char *put_text(char **at, const char *text)
-{
-    size_t size = strlen(text) + 1;
-    const char *copy = memcpy(*at, text, size);
-    *at += size;
-    return copy;
-}
-
 /* One block, never freed. */
 static bound *bound_new(const kb_slot_target *target)
 {
@@ -214,7 +206,7 @@ static bound *bound_new(const kb_slot_target *target)
         return NULL;
     bound_attribute *attributes = (bound_attribute *)(b + 1);
     char *text = (char *)(attributes + n);
-    b->kernel.name = put_text(&text, target->name);
+    b->kernel.name = kb_put_text(&text, target->name);
     b->kernel.source = "";
     b->any_inputs = target->n_inputs == KB_ANY_COUNT;
     b->any_outputs = target->n_outputs == KB_ANY_COUNT;
@@ -225,7 +217,7 @@ static bound *bound_new(const kb_slot_target *target)
     b->graph = target->graph;
     b->attributes = attributes;
     for (uint32_t i = 0; i < n; i++) {
-        const char *name = put_text(&text, target->attributes[i].name);
+        const char *name = kb_put_text(&text, target->attributes[i].name);
         attributes[i] = (bound_attribute){name, strlen(name), target->attributes[i].dtype, i};
     }
     if (n > 1)

@@ -41,11 +41,10 @@ typedef struct element {
     uint8_t known;
     uint8_t type;
     uint8_t code;
-    uint8_t bits;
 } element;
 
 static const element elements[] = {
-#define ELEMENT_ENTRY(XLA, OURS, dlpack) [KB_DTYPE_##XLA] = {1, KB_TYPE_##OURS, dlpack, 0},
+#define ELEMENT_ENTRY(XLA, OURS, dlpack) [KB_DTYPE_##XLA] = {1, KB_TYPE_##OURS, dlpack},
     ELEMENT_LIST(ELEMENT_ENTRY)
 #undef ELEMENT_ENTRY
 };

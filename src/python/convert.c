@@ -41,13 +41,8 @@ kb_buffer_spec *kb_python_read_buffers(PyObject *tuple)
 
 PyObject *kb_python_register(const kb_kernel *kernel)
 {
-    kb_registry *registry = kb_handler_registry();
-    bool inserted = false;
+    bool inserted;
     kb_error err;
-    kb_status s = registry
-                      ? kb_registry_add(registry, kernel, &inserted, &err)
-                      : kb_error_set(&err, KB_RESOURCE_EXHAUSTED, "no memory for the registry");
-    if (!inserted && kernel->owner)
-        kernel->free_owner(kernel->owner);
+    kb_status s = kb_handler_register(kernel, &inserted, &err);
     return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
 }
