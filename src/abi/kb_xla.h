@@ -190,4 +190,7 @@ struct kb_xla_api {
     kb_xla_error *(*thread_pool_num_threads)(kb_xla_num_threads *args);
 };
 
+/* Of the table, as far as we call its functions. */
+#define KB_XLA_API_SIZE KB_XLA_SIZE(kb_xla_api, thread_pool_num_threads)
+
 #endif

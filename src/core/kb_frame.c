@@ -36,6 +36,36 @@ int64_t kb_buffer_size(const kb_xla_buffer *buffer)
     return size;
 }
 
+/* The sizes of nested structures are read only where the outer one has them. */
+KB_COLD kb_status kb_frame_refuse(const kb_xla_frame *xla, const char *what, kb_error *err)
+{
+    const char *name = "call frame";
+    size_t given = xla->struct_size, expected = KB_XLA_SIZE(kb_xla_frame, attrs);
+    if (given >= expected) {
+        name = "list of operands";
+        given = xla->args.struct_size;
+        expected = KB_XLA_SIZE(kb_xla_buffers, buffers);
+    }
+    if (given >= expected) {
+        name = "list of results";
+        given = xla->rets.struct_size;
+    }
+    if (given >= expected) {
+        name = "list of attributes";
+        given = xla->attrs.struct_size;
+        expected = KB_XLA_SIZE(kb_xla_attrs, values);
+    }
+    if (given >= expected) {
+        name = "table of functions";
+        given = xla->api->struct_size;
+        expected = KB_XLA_API_SIZE;
+    }
+    return kb_error_set(err, KB_FAILED_PRECONDITION,
+                        "%s: XLA's %s has %zu bytes, expected %zu or more: kernbridge does not "
+                        "know this version of jaxlib",
+                        what, name, given, expected);
+}
+
 static const char *role(const kb_kernel *kernel, uint32_t i)
 {
     return i < kernel->n_inputs ? "input" : "output";

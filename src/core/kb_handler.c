@@ -51,13 +51,18 @@ static int lesser(int a, int b)
 }
 
 /* XLA asks for metadata at registration, through an extension, and takes API versions from 0.1 up
- * to its own. Before 0.2 the query has no API table. */
+ * to its own. Before 0.2 the query has no API table. Where the answer would not fit, none is given,
+ * and XLA refuses the handler for its version. */
 KB_COLD bool kb_handler_answer(kb_xla_frame *frame, uint32_t traits)
 {
     for (kb_xla_extension *e = frame->extension_start; e; e = e->next) {
         if (e->type != KB_XLA_EXTENSION_METADATA)
             continue;
+        if (e->struct_size < sizeof(kb_xla_metadata_extension))
+            return true;
         kb_xla_metadata *metadata = ((kb_xla_metadata_extension *)e)->metadata;
+        if (metadata->struct_size < KB_XLA_SIZE(kb_xla_metadata, traits))
+            return true;
         int theirs = frame->api ? frame->api->api_version.minor_version : 1;
         metadata->api_version.major_version = KB_XLA_API_MAJOR;
         metadata->api_version.minor_version = lesser(theirs, KB_XLA_API_MINOR);
@@ -136,11 +141,8 @@ kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *l
     kb_registry *kernels = kb_handler_registry();
     if (!kernels)
         return refuse_registry(err);
-    if (frame->struct_size < KB_XLA_SIZE(kb_xla_frame, attrs))
-        return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "XLA's call frame has %zu bytes, expected %zu or more: kernbridge does "
-                            "not know this version of jaxlib",
-                            frame->struct_size, KB_XLA_SIZE(kb_xla_frame, attrs));
+    if (!kb_frame_is_whole(frame) || frame->api->struct_size < KB_XLA_API_SIZE)
+        return kb_frame_refuse(frame, "a kernbridge call", err);
     const uint8_t *digest = NULL;
     kb_status s = read_digest(frame, &digest, err);
     if (s != KB_OK)

@@ -152,6 +152,8 @@ static kb_status run(const kb_source_step *step, kb_frame *frame, kb_error *err)
 
 static kb_status execute(const bound *b, const kb_xla_frame *xla, kb_error *err)
 {
+    if (!KB_LIKELY(kb_frame_is_whole(xla))) /* there is no earlier stage to look */
+        return kb_frame_refuse(xla, b->kernel.name, err);
     if (!KB_LIKELY(counts_fit(b, xla)))
         return refuse_counts(b, xla, err);
     const void *values[KB_ATTRIBUTES_MAX];

@@ -46,14 +46,50 @@ static void test_before_anything(void)
     fake_frame_free(&f);
 }
 
-/* A frame that ends before what we read of it. */
-static void test_short_frame(void)
+static void refused_as_short(fake_frame *f, size_t *size, const char *text)
+{
+    *size -= 1;
+    expect(kb_handler_host_instantiate(&f->frame), KB_FAILED_PRECONDITION, text);
+    expect(kb_handler_host_instantiate(&f->frame), KB_FAILED_PRECONDITION,
+           "kernbridge does not know this version of jaxlib");
+    *size += 1;
+}
+
+/* A structure of the call that ends before what we read of it. */
+static void test_short_structures(void)
 {
     fake_frame f;
     frame_for(&f, KB_XLA_STAGE_INSTANTIATE);
-    f.frame.struct_size -= 1;
-    expect(kb_handler_host_instantiate(&f.frame), KB_FAILED_PRECONDITION,
-           "kernbridge does not know this version of jaxlib");
+    refused_as_short(&f, &f.frame.struct_size,
+                     "XLA's call frame has 167 bytes, expected 168 or more");
+    refused_as_short(&f, &f.frame.args.struct_size,
+                     "XLA's list of operands has 39 bytes, expected 40 or more");
+    refused_as_short(&f, &f.frame.rets.struct_size,
+                     "XLA's list of results has 39 bytes, expected 40 or more");
+    refused_as_short(&f, &f.frame.attrs.struct_size,
+                     "XLA's list of attributes has 47 bytes, expected 48 or more");
+    kb_xla_api api = *fake_api(3);
+    f.frame.api = &api;
+    refused_as_short(&f, &api.struct_size,
+                     "XLA's table of functions has 151 bytes, expected 152 or more");
+    expect(kb_handler_host_instantiate(&f.frame), KB_NOT_FOUND, "not registered in this process");
+    fake_frame_free(&f);
+}
+
+/* An answer that would not fit is not written: XLA sees a version that it does not have. */
+static void test_short_question(void)
+{
+    fake_frame f;
+    frame_for(&f, KB_XLA_STAGE_EXECUTE);
+    fake_ask_metadata(&f);
+    f.metadata.struct_size -= 1;
+    CHECK_PTR(kb_handler_host_execute(&f.frame), NULL);
+    CHECK_INT(f.metadata.api_version.minor_version, -1);
+    CHECK_INT(f.metadata.traits, UINT32_MAX);
+    f.metadata.struct_size += 1;
+    f.extension.base.struct_size -= 1;
+    CHECK_PTR(kb_handler_host_execute(&f.frame), NULL);
+    CHECK_INT(f.metadata.api_version.minor_version, -1);
     fake_frame_free(&f);
 }
 
@@ -205,7 +241,8 @@ int main(void)
     sample_output(&twice, KB_DTYPE_F32, 1, "out");
     test_before_anything();
     test_metadata();
-    test_short_frame();
+    test_short_structures();
+    test_short_question();
     test_other_extensions();
     add_twice();
     test_execute();

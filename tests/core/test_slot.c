@@ -167,6 +167,21 @@ static void test_counts(void)
     CHECK_INT(seen.call.n_outputs, 1);
 }
 
+/* A public target has no stage before its execution. */
+static void test_short_structures(void)
+{
+    static kb_slot slot;
+    kb_slot_target target = target_of(1, 1, 0);
+    bind(&slot, &target);
+    target_frame c;
+    call_init(&c);
+    c.f.frame.struct_size -= 1;
+    expect(&slot, &c, "XLA's call frame has 167 bytes, expected 168 or more");
+    call_init(&c);
+    c.f.frame.rets.struct_size -= 1;
+    expect(&slot, &c, "XLA's list of results has 39 bytes, expected 40 or more");
+}
+
 static void test_gpu(void)
 {
     gpu_use_device(0);
@@ -263,6 +278,7 @@ int main(void)
     gpu_start();
     test_attributes();
     test_counts();
+    test_short_structures();
     test_gpu();
     test_refused();
     test_rebound_while_called();
