@@ -13,6 +13,7 @@
 
 enum {
     KB_HOSTCUDA_CC = 1000,               /* of images that hold code for it, 10 * major */
+    KB_HOSTCUDA_THREADS_MAX = 1024,      /* of a block */
     KB_HOSTCUDA_SHARED_MAX = 227 * 1024, /* of a block, as the largest GPUs have it */
 };
 
@@ -39,8 +40,15 @@ typedef struct kb_hostcuda_code {
     bool cooperative;           /* threads wait for all of the grid */
 } kb_hostcuda_code;
 
-/* An image is a text that begins with the digest of the rest and ends in NUL. */
+/* An image is a text: the digest of the rest, the line KB_HOSTCUDA_ABI_LINE with KB_HOSTCUDA_ABI
+ * behind it, LLVM IR, and NUL. */
 enum { KB_HOSTCUDA_DIGEST = 64 }; /* hexadecimal digits */
+
+/* Raised when code in images must be generated anew: a layout, a number or a function that
+ * kb_layout.c compares has changed, or what one of them means. */
+enum { KB_HOSTCUDA_ABI = 1 };
+
+#define KB_HOSTCUDA_ABI_LINE "; kernbridge ABI "
 
 /* Makes the machine code of an image known, which lives as long as the process. Where the digest
  * has code already, the new code is found from then on, and what was loaded keeps the old one.

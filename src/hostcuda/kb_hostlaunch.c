@@ -11,7 +11,6 @@
 #include <string.h>
 
 enum {
-    THREADS_MAX = 1024,    /* of a block */
     ALONE_MAX = 16 * 1024, /* threads of a launch that is not worth sharing */
     ALONE_FIBRES_MAX = 1024,
     COOPERATIVE_MAX = 64 * 1024, /* threads of a grid */
@@ -159,7 +158,7 @@ static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
         *n_blocks *= l->sizes[i];
         *n_threads *= l->sizes[3 + i];
     }
-    return *n_threads <= THREADS_MAX && l->shared <= KB_HOSTCUDA_SHARED_MAX &&
+    return *n_threads <= KB_HOSTCUDA_THREADS_MAX && l->shared <= KB_HOSTCUDA_SHARED_MAX &&
            l->code->threads.shared <= KB_HOSTCUDA_SHARED_MAX - l->shared;
 }
 

@@ -1,33 +1,94 @@
-/* Owns the layouts that generated code knows by heart: where a structure changes, python/kernbridge
- * must change with it, and _cuda_on_cpu.py's keys of what is kept on disk. */
+/* Owns what generated code knows by heart: the layouts, the numbers and the functions of C that the
+ * Python package writes into LLVM IR. What does not compile here must change there too; if images
+ * for the CPU are concerned, KB_HOSTCUDA_ABI is raised as well, so that a program that was exported
+ * before is refused. */
+#include "abi/kb_numba.h"
+#include "abi/kb_xla.h"
 #include "hostcuda/kb_check.h"
+#include "hostcuda/kb_hostcuda.h"
+#include "hostcuda/kb_reshape.h"
 #include "hostcuda/kb_thread.h"
 
 #include <stddef.h>
 
-/* _cuda_on_cpu.py, _cuda_host_ir.py: the slots of a thread. */
-_Static_assert(offsetof(kb_thread, tid) == 0, "kb_thread.tid");
-_Static_assert(offsetof(kb_thread, ntid) == 12, "kb_thread.ntid");
-_Static_assert(offsetof(kb_thread, ctaid) == 24, "kb_thread.ctaid");
-_Static_assert(offsetof(kb_thread, nctaid) == 36, "kb_thread.nctaid");
-_Static_assert(offsetof(kb_thread, shared) == 48, "kb_thread.shared");
-_Static_assert(offsetof(kb_thread, dynamic_shared) == 56, "kb_thread.dynamic_shared");
-_Static_assert(offsetof(kb_thread, lane) == 60, "kb_thread.lane");
+#define AT(type, member, offset)                                                                   \
+    _Static_assert(offsetof(type, member) == (offset), #type "." #member)
+#define SAME(constant, number) _Static_assert((constant) == (number), #constant)
+#define CALLED_AS(function, ...)                                                                   \
+    _Static_assert(_Generic(&(function), __VA_ARGS__ : 1, default : 0), #function)
 
-/* _cuda_host_checks.py: rows of arrays, and the table. */
-_Static_assert(offsetof(kb_check_array, name) == 0, "kb_check_array.name");
-_Static_assert(offsetof(kb_check_array, item_size) == 8, "kb_check_array.item_size");
-_Static_assert(offsetof(kb_check_array, n_dims) == 12, "kb_check_array.n_dims");
-_Static_assert(offsetof(kb_check_array, word) == 16, "kb_check_array.word");
-_Static_assert(offsetof(kb_check_array, flags) == 20, "kb_check_array.flags");
-_Static_assert(offsetof(kb_check_array, offset) == 24, "kb_check_array.offset");
-_Static_assert(offsetof(kb_check_array, size) == 32, "kb_check_array.size");
-_Static_assert(offsetof(kb_check_array, shape) == 40, "kb_check_array.shape");
-_Static_assert(sizeof(kb_check_array) == 48, "kb_check_array");
-_Static_assert(offsetof(kb_check_table, kernel) == 0, "kb_check_table.kernel");
-_Static_assert(offsetof(kb_check_table, arrays) == 8, "kb_check_table.arrays");
-_Static_assert(offsetof(kb_check_table, n_arguments) == 16, "kb_check_table.n_arguments");
-_Static_assert(offsetof(kb_check_table, n_shared) == 20, "kb_check_table.n_shared");
-_Static_assert(offsetof(kb_check_table, n_local) == 24, "kb_check_table.n_local");
-_Static_assert(offsetof(kb_check_table, n_sites) == 28, "kb_check_table.n_sites");
-_Static_assert(offsetof(kb_check_table, sites) == 32, "kb_check_table.sites");
+/* The entry of a Numba kernel: XLA's buffers, and how it is called. */
+AT(kb_xla_buffer, struct_size, 0);
+AT(kb_xla_buffer, extension_start, 8);
+AT(kb_xla_buffer, dtype, 16);
+AT(kb_xla_buffer, data, 24);
+AT(kb_xla_buffer, rank, 32);
+AT(kb_xla_buffer, dims, 40);
+CALLED_AS(*(kb_numba_entry *)NULL, int32_t (*)(void **, void **, void *const *, void *const *));
+
+/* CUDA on the CPU: a thread, and how it is run. The twelve numbers of tid, ntid, ctaid and nctaid
+ * lie behind each other. */
+AT(kb_thread, tid, 0);
+AT(kb_thread, ntid, 12);
+AT(kb_thread, ctaid, 24);
+AT(kb_thread, nctaid, 36);
+AT(kb_thread, shared, 48);
+AT(kb_thread, dynamic_shared, 56);
+AT(kb_thread, lane, 60);
+SAME(KB_WARP, 32);
+SAME(KB_HOSTCUDA_THREADS_MAX, 1024); /* masks of indices: 1023, of extents: 2047 */
+CALLED_AS(*(kb_hostcuda_blocks *)NULL,
+          void (*)(void *const *, const uint32_t[6], int64_t, int64_t, const char **));
+CALLED_AS(*(kb_block_entry *)NULL, void (*)(void *const *, kb_thread *));
+
+/* What a thread calls, to wait for others and besides. */
+SAME(KB_REDUCE_COUNT, 0);
+SAME(KB_REDUCE_AND, 1);
+SAME(KB_REDUCE_OR, 2);
+CALLED_AS(kb_barrier, void (*)(kb_thread *, uint32_t));
+CALLED_AS(kb_barrier_reduce, uint32_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t));
+CALLED_AS(kb_warp_barrier, void (*)(kb_thread *, uint32_t, uint32_t));
+CALLED_AS(kb_shuffle,
+          uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t));
+CALLED_AS(kb_vote, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t, uint32_t));
+CALLED_AS(kb_match, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint64_t, uint32_t));
+CALLED_AS(kb_active_mask, uint32_t (*)(kb_thread *, uint32_t));
+CALLED_AS(kb_grid_barrier, void (*)(kb_thread *, uint32_t));
+CALLED_AS(kb_yield, void (*)(kb_thread *));
+CALLED_AS(kb_print, int (*)(const char *, const void *));
+CALLED_AS(kb_reshape, int (*)(int64_t, const int64_t *, const int64_t *, int64_t, const int64_t *,
+                              int64_t *, int64_t, int));
+CALLED_AS(kb_write_outside, void (*)(kb_thread *, const char *));
+
+/* Checked mode: rows of arrays, the table, and the questions. */
+AT(kb_check_array, name, 0);
+AT(kb_check_array, item_size, 8);
+AT(kb_check_array, n_dims, 12);
+AT(kb_check_array, word, 16);
+AT(kb_check_array, flags, 20);
+AT(kb_check_array, offset, 24);
+AT(kb_check_array, size, 32);
+AT(kb_check_array, shape, 40);
+SAME(sizeof(kb_check_array), 48);
+AT(kb_check_table, kernel, 0);
+AT(kb_check_table, arrays, 8);
+AT(kb_check_table, n_arguments, 16);
+AT(kb_check_table, n_shared, 20);
+AT(kb_check_table, n_local, 24);
+AT(kb_check_table, n_sites, 28);
+AT(kb_check_table, sites, 32);
+SAME(KB_CHECK_BATCHED, 1);
+SAME(KB_CHECK_STRIDED, 2);
+SAME(KB_CHECK_CONSTANT, 4);
+SAME(KB_CHECK_DYNAMIC, 8);
+SAME(KB_ACCESS_READ, 0);
+SAME(KB_ACCESS_WRITE, 1);
+SAME(KB_ACCESS_ATOMIC, 2);
+CALLED_AS(kb_check_access,
+          void *(*)(kb_thread *, const void *, uint64_t, uint32_t, uint32_t, const void *));
+CALLED_AS(kb_check_local, void *(*)(kb_thread *, void *, uint32_t));
+CALLED_AS(kb_check_shared, void *(*)(kb_thread *, uint32_t));
+CALLED_AS(kb_check_argument, uint64_t (*)(kb_thread *, uint64_t, uint32_t));
+CALLED_AS(kb_check_index, void (*)(kb_thread *, int64_t, int64_t, uint32_t));
+CALLED_AS(kb_check_pointer, void *(*)(kb_thread *, void *));
+CALLED_AS(kb_check_fence, void (*)(kb_thread *));

@@ -5,6 +5,7 @@
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
 #include "cuda/kb_occupancy.h"
+#include "cuda/kb_program.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_check.h"
@@ -287,7 +288,13 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Numbers of formats: what Python writes, the core reads. */
 int kb_python_add_cuda(PyObject *module)
 {
+    if (PyModule_AddIntConstant(module, "PROGRAM_VERSION", KB_PROGRAM_VERSION) != 0 ||
+        PyModule_AddIntConstant(module, "HOST_CC", KB_HOSTCUDA_CC) != 0 ||
+        PyModule_AddIntConstant(module, "HOST_ABI", KB_HOSTCUDA_ABI) != 0 ||
+        PyModule_AddStringConstant(module, "HOST_ABI_LINE", KB_HOSTCUDA_ABI_LINE) != 0)
+        return -1;
     return PyModule_AddFunctions(module, methods);
 }
