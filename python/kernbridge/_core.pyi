@@ -1,6 +1,11 @@
 from collections.abc import Callable
 from typing import Any
 
+PROGRAM_VERSION: int
+HOST_CC: int
+HOST_ABI: int
+HOST_ABI_LINE: str
+
 def register_host(
     digest: bytes,
     name: str,

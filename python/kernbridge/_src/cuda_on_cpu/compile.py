@@ -21,7 +21,7 @@ from kernbridge._src.store.artefacts import Artefact
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
 
-CC = 1000  # of images for the CPU, as src/hostcuda/kb_hostcuda.h has it
+CC = _core.HOST_CC  # of images for the CPU
 CACHE_KIND = "cuda_host_object"
 
 # Of each digest. Never released: the core has the addresses of the machine code in plans that stay
@@ -61,8 +61,12 @@ def artefact(
 def image_of(
     label: str, library: Any, entry: str, checks: Checks | None = None
 ) -> tuple[bytes, bool]:
-    """The image of a kernel for the CPU, digest and LLVM IR; whether it reads z indices."""
-    text = ir.host_ir(label, library, entry, checks)
+    """The image of a kernel for the CPU, and whether it reads z indices.
+
+    It holds a digest and LLVM IR, which begins with the number of what the IR takes for granted.
+    """
+    body = ir.host_ir(label, library, entry, checks)
+    text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{body}"
     digest = hashlib.sha256(text.encode()).hexdigest()
     uses_z = re.search(r"load i32, ptr %kb\.n?ctaid\.z,", text) is not None
     return f"{digest}\n{text}\0".encode(), uses_z

@@ -14,7 +14,7 @@ from typing import Protocol
 from kernbridge import _core
 
 MAGIC = b"KBCU"
-VERSION = 2
+VERSION = _core.PROGRAM_VERSION
 DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 
 _VALUE_KINDS = {"constant": 0, "extent": 1, "count": 2}
