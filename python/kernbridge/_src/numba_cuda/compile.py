@@ -13,6 +13,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kernbridge import _cache, _core, _cuda_toolchain, _debug, _generators
+from kernbridge._errors import KernelCompilationError, UnknownVersionError
+from kernbridge._kept import kept_with
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.kept import kept_with
@@ -114,6 +117,7 @@ def _identity(
     where = "numba.cuda"
     if architectures in (HOST, CHECKED):
         where += ".host" if architectures == HOST else ".checked"
+        where += f".{_core.HOST_ABI}"  # a program of another one must not be taken for this
     return keys_fingerprint.combine(fingerprint, where, kinds, batched)
 
 
