@@ -324,7 +324,12 @@ static kb_status read_all(program *p, kb_error *err)
 {
     const void *magic = kb_read_bytes(&p->from, 4);
     expect(p, magic && memcmp(magic, "KBCU", 4) == 0, "its first bytes");
-    expect(p, kb_read_u32(&p->from) == KB_PROGRAM_VERSION, "its version");
+    uint32_t version = kb_read_u32(&p->from);
+    if (!p->from.failed && version != KB_PROGRAM_VERSION)
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "a kernel's program has version %u, and this kernbridge reads version "
+                            "%d: export the program again with this version",
+                            version, KB_PROGRAM_VERSION);
     p->kernel->name = read_text(p);
     p->kernel->source = read_text(p);
     read_buffers(p);

@@ -32,7 +32,8 @@ enum { KB_PROGRAM_VERSION = 2 };
 /* Reads a program into a kernel description whose owner the caller takes over: give it to the
  * registry, or free it with kernel->free_owner(kernel->owner). Every index is checked against the
  * program's own counts; extents and offsets are checked again at each call. KB_INVALID_ARGUMENT for
- * bytes that are no program. `bytes` may go afterwards. */
+ * bytes that are no program, KB_FAILED_PRECONDITION for those of another version. `bytes` may go
+ * afterwards. */
 kb_status kb_program_read(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
                           bool callbacks, kb_kernel *kernel, kb_error *err);
 

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct known {
@@ -61,6 +62,28 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
     return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
 }
 
+/* Compares the number of the ABI in an image with ours. Code of another may crash. */
+static kb_status check_abi(const kb_image *image, const char *what, kb_error *err)
+{
+    static const char line[] = "\n" KB_HOSTCUDA_ABI_LINE;
+    enum { DECIMAL = 10 };
+    const char *at = (const char *)image->bytes + KB_HOSTCUDA_DIGEST; /* ends in NUL */
+    if (strncmp(at, line, sizeof line - 1) != 0)
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "%s: the program's code for the CPU was generated without a number of "
+                            "its ABI, and this kernbridge has ABI %d: export the program again "
+                            "with this version",
+                            what, KB_HOSTCUDA_ABI);
+    long abi = strtol(at + sizeof line - 1, NULL, DECIMAL);
+    if (abi != KB_HOSTCUDA_ABI)
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "%s: the program's code for the CPU was generated for ABI %ld of "
+                            "kernbridge, and this kernbridge has ABI %d: export the program again "
+                            "with this version",
+                            what, abi, KB_HOSTCUDA_ABI);
+    return KB_OK;
+}
+
 kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_error *err)
 {
     const kb_image *image = NULL;
@@ -73,8 +96,9 @@ kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_
                             "%s: the program has no code for the CPU; lower it anew for this "
                             "platform",
                             what);
-    if (kb_hostcuda_find(image->bytes))
-        return KB_OK;
+    kb_status s = check_abi(image, what, err);
+    if (s != KB_OK || kb_hostcuda_find(image->bytes))
+        return s;
     kb_hostcuda_compiler *compile = atomic_load(&compiler);
     if (!compile)
         return kb_error_set(err, KB_FAILED_PRECONDITION,

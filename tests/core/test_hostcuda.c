@@ -6,6 +6,7 @@
 #include "kb_test.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 enum { N_BLOCKS = 24 };
 
@@ -93,11 +94,48 @@ static kb_status compile(const char *image, size_t size, kb_error *err)
     return kb_hostcuda_add(image, &(kb_hostcuda_code){.blocks = kernel}, err);
 }
 
+static void write_image(char *bytes, size_t size, const char *line, long abi)
+{
+    memset(bytes, 0, size);
+    snprintf(bytes, size, "%s\n%s%ld\n;", other, line, abi);
+}
+
+static void expect_other_abi(const char *line, long abi, const char *text)
+{
+    char bytes[KB_HOSTCUDA_DIGEST + 64], wanted[256];
+    write_image(bytes, sizeof bytes, line, abi);
+    const kb_image image = {KB_HOSTCUDA_CC, bytes, sizeof bytes};
+    kb_function f = {.n_images = 1, .images = &image};
+    kb_error err;
+    CHECK_INT(kb_hostcuda_provide(&f, "op", &err), KB_FAILED_PRECONDITION);
+    snprintf(wanted, sizeof wanted,
+             "op: the program's code for the CPU was generated %s, and this kernbridge has ABI %d: "
+             "export the program again with this version",
+             text, KB_HOSTCUDA_ABI);
+    CHECK_TEXT(err.message, wanted);
+}
+
+/* Refused before it is compiled, and where this process knows the code as well. */
+static void test_other_abi(void)
+{
+    n_compiled = 0;
+    expect_other_abi(KB_HOSTCUDA_ABI_LINE, 1000, "for ABI 1000 of kernbridge");
+    expect_other_abi(KB_HOSTCUDA_ABI_LINE, -7, "for ABI -7 of kernbridge");
+    expect_other_abi("define void @kb_blocks() ; ", KB_HOSTCUDA_ABI, "without a number of its ABI");
+    char bytes[KB_HOSTCUDA_DIGEST + 2] = {0}; /* which ends behind the digest */
+    memcpy(bytes, other, KB_HOSTCUDA_DIGEST);
+    const kb_image image = {KB_HOSTCUDA_CC, bytes, KB_HOSTCUDA_DIGEST + 1};
+    kb_function f = {.n_images = 1, .images = &image};
+    kb_error err;
+    CHECK_INT(kb_hostcuda_provide(&f, "op", &err), KB_FAILED_PRECONDITION);
+    CHECK_HAS(err.message, "without a number of its ABI");
+    CHECK_INT(n_compiled, 0);
+}
+
 static void test_provide(void)
 {
-    char bytes[KB_HOSTCUDA_DIGEST + 3] = {0};
-    memcpy(bytes, other, KB_HOSTCUDA_DIGEST);
-    bytes[KB_HOSTCUDA_DIGEST] = '\n';
+    char bytes[KB_HOSTCUDA_DIGEST + 32];
+    write_image(bytes, sizeof bytes, KB_HOSTCUDA_ABI_LINE, KB_HOSTCUDA_ABI);
     const kb_image images[] = {{90, "cubin", 6}, {KB_HOSTCUDA_CC, bytes, sizeof bytes}};
     kb_function f = {.n_images = 1, .images = images};
     kb_error err;
@@ -288,7 +326,9 @@ static void test_words(void)
 int main(void)
 {
     test_launch();
+    test_other_abi();
     test_provide();
+    test_other_abi();
     test_memory();
     test_threads();
     test_cooperative();

@@ -325,7 +325,6 @@ static const struct {
     const char *what;
 } cases[] = {
     {magic, "its first bytes"},
-    {version, "its version"},
     {inputs, "a number of buffers"},
     {outputs, "a number of buffers"},
     {hidden, "a number of buffers"},
@@ -408,11 +407,32 @@ static bool refuses(const program_text *p, const char *what)
     return CHECK_TEXT(err.message, text);
 }
 
+static void test_version(void)
+{
+    static const uint8_t digest[KB_DIGEST_SIZE];
+    program_text p;
+    size_t size;
+    kb_kernel kernel;
+    kb_error err;
+    char text[256];
+    program_init(&p);
+    version(&p);
+    uint8_t *bytes = program_write(&p, &size);
+    CHECK_INT(kb_program_read(bytes, size, digest, false, &kernel, &err), KB_FAILED_PRECONDITION);
+    snprintf(text, sizeof text,
+             "a kernel's program has version %d, and this kernbridge reads version %d: export the "
+             "program again with this version",
+             KB_PROGRAM_VERSION + 1, KB_PROGRAM_VERSION);
+    CHECK_TEXT(err.message, text);
+    free(bytes);
+}
+
 int main(void)
 {
     program_text p;
     program_init(&p);
     CHECK(!refuses(&p, "")); /* the good one */
+    test_version();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         program_init(&p);
         cases[i].spoil(&p);

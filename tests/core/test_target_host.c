@@ -6,7 +6,10 @@
 
 #include "cuda/kb_stream.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+enum { IMAGE_SIZE = KB_HOSTCUDA_DIGEST + 32 };
 
 static int n_compiled;
 
@@ -29,14 +32,16 @@ static kb_status compile(const char *image, size_t size, kb_error *err)
     return kb_hostcuda_add(image, &(kb_hostcuda_code){.blocks = double_all}, err);
 }
 
-/* With an image of this many digits of a digest. */
-static void init(target_call *c, uint64_t id, int n_digits)
+/* With an image that ends behind so many characters. */
+static void init(target_call *c, uint64_t id, int n_characters)
 {
-    static char image[KB_HOSTCUDA_DIGEST + 2];
+    static char image[IMAGE_SIZE + 1];
     program_text p;
     program_simple(&p, id, "entry");
-    memset(image, 'a' + (int)id, sizeof image);
-    image[n_digits] = '\0';
+    memset(image, 'a' + (int)id, KB_HOSTCUDA_DIGEST);
+    snprintf(image + KB_HOSTCUDA_DIGEST, sizeof image - KB_HOSTCUDA_DIGEST, "\n%s%d",
+             KB_HOSTCUDA_ABI_LINE, KB_HOSTCUDA_ABI);
+    image[n_characters] = '\0';
     p.functions[0].images[0] = (program_image){KB_HOSTCUDA_CC, image};
     target_call_init(c, id, &p);
 }
@@ -44,7 +49,7 @@ static void init(target_call *c, uint64_t id, int n_digits)
 static void test_runs(void)
 {
     target_call c;
-    init(&c, 1, KB_HOSTCUDA_DIGEST + 1);
+    init(&c, 1, IMAGE_SIZE);
     target_expect(kb_hosttarget_execute, &c, KB_NOT_FOUND, "not registered in this process");
     target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
     target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
@@ -69,7 +74,7 @@ static void test_refused(void)
                   "simple: the program has no code for the CPU");
     target_call_free(&c);
     kb_hostcuda_set_compiler(NULL);
-    init(&c, 3, KB_HOSTCUDA_DIGEST + 1);
+    init(&c, 3, IMAGE_SIZE);
     target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION,
                   "simple: nothing here compiles a CUDA kernel for the CPU");
     target_call_free(&c);

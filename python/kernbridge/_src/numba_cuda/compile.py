@@ -13,9 +13,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kernbridge import _cache, _core, _cuda_toolchain, _debug, _generators
-from kernbridge._errors import KernelCompilationError, UnknownVersionError
-from kernbridge._kept import kept_with
+from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.kept import kept_with
