@@ -3,6 +3,7 @@
 # make test-all  the same with everything that takes long; prints first how long it takes
 # make check   format, lint, types
 # make bench   per-call cost and threads, against a floor and against peers
+# make dev     an editable install for work on kernbridge, in build/venv-dev
 # make gpu     everything that a machine with a GPU runs (no network needed; uses its own Python)
 
 PYTHON      ?= python3
@@ -15,6 +16,7 @@ BUILD       := build
 VENV        := $(BUILD)/venv
 OLDEST      := $(BUILD)/venv-oldest
 NEXT        := $(BUILD)/venv-next
+DEV         := $(BUILD)/venv-dev
 DIST        := $(BUILD)/dist
 SITE        := $(BUILD)/site
 
@@ -25,7 +27,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo test test-all test-core test-newest test-oldest test-next check bench gpu clean
+.PHONY: demo test test-all test-core test-newest test-oldest test-next check bench dev gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -69,6 +71,10 @@ bench: $(VENV)/demo.stamp
 	$(VENV)/bin/python benchmarks/per_call.py
 	$(VENV)/bin/python benchmarks/threads.py
 
+dev: $(DEV)/dev.stamp
+	@echo "Activate it with  . $(DEV)/bin/activate  and run  pytest tests/python/...  as you edit:"
+	@echo "importing kernbridge compiles what has changed. \`pre-commit install\` checks each commit."
+
 gpu:
 	PYTHON="$(PYTHON)" SITE="$(SITE)" tests/gpu/run
 
@@ -82,7 +88,7 @@ $(DIST)/wheel.stamp: $(SOURCES) | $(VENV)/python.stamp
 	touch $@
 
 $(NEXT)/python.stamp: PYTHON := $(NEXT_PYTHON)
-$(VENV)/python.stamp $(OLDEST)/python.stamp $(NEXT)/python.stamp: %/python.stamp:
+$(VENV)/python.stamp $(OLDEST)/python.stamp $(NEXT)/python.stamp $(DEV)/python.stamp: %/python.stamp:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kernbridge needs Python 3.11 or later; set PYTHON=")'
 	$(PYTHON) -m venv $*
 	$*/bin/python -m pip install --quiet --upgrade pip
@@ -106,4 +112,15 @@ $(OLDEST)/test.stamp: $(DIST)/wheel.stamp $(OLDEST)/python.stamp
 $(NEXT)/test.stamp: $(DIST)/wheel.stamp $(NEXT)/python.stamp
 	$(NEXT)/bin/python -m pip install --quiet "$$(echo $(DIST)/*.whl)[test]"
 	$(NEXT)/bin/python -m pip install --quiet --no-deps --force-reinstall $(DIST)/*.whl
+	touch $@
+
+# Python files are taken from the tree; importing kernbridge runs CMake's build of the C files first.
+# Without link-time optimisation, a change of one C file takes a second to compile and link.
+# `editable.verbose` would print to the standard output of every program.
+BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])
+$(DEV)/dev.stamp: pyproject.toml $(DEV)/python.stamp
+	$(DEV)/bin/python -m pip install --quiet cmake ninja $$($(DEV)/bin/python -c '$(BUILD_REQUIRES)')
+	PATH="$(CURDIR)/$(DEV)/bin:$$PATH" $(DEV)/bin/python -m pip install --quiet --no-build-isolation \
+	  -C editable.rebuild=true -C editable.mode=redirect -C editable.verbose=false \
+	  -C build-dir=$(BUILD)/dev -C cmake.build-type=RelWithDebInfo --editable ".[dev]"
 	touch $@

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 _FOLDER = Path(__file__).parents[2]
@@ -21,7 +23,14 @@ def digest() -> str:
     These are all of its modules, its version among them, and its extension: a list of those that
     generate code would be one more thing to forget. Computed when it is first asked for.
     """
-    return _of(sorted(p for p in _FOLDER.rglob("*") if p.suffix in _SUFFIXES and _counts(p)))
+    folders = [Path(place) for place in sys.modules["kernbridge"].__path__]  # two if editable
+    files = [
+        (path.relative_to(folder).as_posix(), path)
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.suffix in _SUFFIXES and "__pycache__" not in path.parts
+    ]
+    return _hash(sorted(files))
 
 
 @functools.cache
@@ -31,19 +40,17 @@ def digest_of(*modules: str) -> str:
     It is the same in every version of kernbridge that has these modules, and takes 0.2 ms where
     that of all modules takes some milliseconds.
     """
-    return _of([_FOLDER / "_src" / f"{name.replace('.', '/')}.py" for name in modules])
+    return _hash(
+        (f"{name}.py", _FOLDER / "_src" / f"{name.replace('.', '/')}.py") for name in modules
+    )
 
 
-def _counts(path: Path) -> bool:
-    return "__pycache__" not in path.parts
-
-
-def _of(paths: list[Path]) -> str:
+def _hash(files: Iterable[tuple[str, Path]]) -> str:
     h = hashlib.sha256()
-    for path in paths:
+    for name, path in files:
         try:
             content = hashlib.sha256(path.read_bytes()).digest()
         except OSError:  # a file of an archive, or one that has just been replaced
             content = b""
-        h.update(f"\n{path.relative_to(_FOLDER).as_posix()}:".encode() + content)
+        h.update(f"\n{name}:".encode() + content)
     return h.hexdigest()
