@@ -54,29 +54,6 @@ def test_code_in_documents_runs(document, run_python, request):
     run_python(source, **environment)
 
 
-WITH_EXAMPLES = [
-    "_exact",
-    "cache",
-    "_numba_cpu",
-    "config",
-    "_load_cpp",
-    "_load_binary",
-    "_cache_limit",
-    "_cache",
-]
-
-
-@pytest.mark.once
-def test_the_docstring_examples_run(run_python):
-    source = "import doctest, importlib\n"
-    source += f"modules = [importlib.import_module('kernbridge.' + n) for n in {WITH_EXAMPLES}]\n"
-    source += "r = [doctest.testmod(m) for m in modules]\n"
-    source += "print(sum(x.attempted for x in r), sum(x.failed for x in r))\n"
-    attempted, failed = map(int, run_python(source).split()[-2:])
-    assert attempted >= 18
-    assert failed == 0
-
-
 @pytest.mark.skipif(shutil.which("nm") is None, reason="binutils' nm is not installed")
 def test_only_the_modules_entry_leaves_the_library():
     command = ["nm", "--dynamic", "--defined-only", _core.__file__]
