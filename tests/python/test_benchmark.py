@@ -288,15 +288,3 @@ def test_the_garbage_collector_is_as_it_was():
 def test_wrong_arguments(options, error, text):
     with pytest.raises(error, match=text):
         benchmark.measure(lambda: x, **options)
-
-
-def test_the_docstring_examples_run(run_python):
-    source = """
-import doctest, importlib
-names = ("measure", "records", "result")
-modules = [importlib.import_module("kernbridge._benchmark_" + name) for name in names]
-found = [doctest.testmod(module) for module in modules]
-assert sum(r.failed for r in found) == 0
-assert [r.attempted for r in found] == [8, 4, 7], found
-"""
-    run_python(source)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.once
 RUN = """
 import pytest, sys
 options = ["--verbose", "-rs", "--doctest-modules", "--doctest-ignore-import-errors"]
-nothing = ["-c", "pytest.ini", "--rootdir", ".", "-p", "no:cacheprovider"]
+nothing = ["-c", "pytest.ini", "-o", "norecursedirs=.*", "--rootdir", ".", "-p", "no:cacheprovider"]
 sys.exit(pytest.main([*options, *nothing, "--pyargs", "kernbridge"]))
 """
 

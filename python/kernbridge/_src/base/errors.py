@@ -140,3 +140,5 @@ class KernbridgeWarning(UserWarning):
 
 for _class in [c for c in vars().values() if isinstance(c, type)]:  # as users import them
     _class.__module__ = "kernbridge"
+
+__test__ = {"CompilationError": CompilationError}  # doctest takes classes for those of `kernbridge`

@@ -257,3 +257,5 @@ def failures(results: Sequence[BenchmarkResult]) -> list[str]:
         for record in result.records
         if not record.success
     ]
+
+__test__ = {"BenchmarkResult": BenchmarkResult}  # doctest takes classes for those of `kernbridge`

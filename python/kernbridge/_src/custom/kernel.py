@@ -348,3 +348,5 @@ def get_primitives_by_tags(tags: Collection[str]) -> dict[str, XLACustomKernel]:
 def get_all_primitive_names() -> list[str]:
     """Names of all operations, sorted."""
     return sorted(_registry)
+
+__test__ = {"XLACustomKernel": XLACustomKernel}  # doctest takes classes for those of `kernbridge`
