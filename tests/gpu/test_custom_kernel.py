@@ -47,7 +47,7 @@ def test_lif_step(backend):
 
 
 @pytest.mark.parametrize("backend", ["numba", "cpp"])
-@gpu_only("tests/python/test_seed_003.py runs these without a GPU")
+@gpu_only("tests/python/custom/test_seed_003.py runs these without a GPU")
 def test_the_same_operations_on_the_cpu_beside_a_gpu(backend):
     with jax.default_device(jax.devices("cpu")[0]):
         operations.check_leaky(backend)

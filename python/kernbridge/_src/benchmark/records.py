@@ -202,4 +202,5 @@ def key_of(value: Any) -> tuple[str, str]:
     """Equal for values of the same type that look the same; can be hashed."""
     return type(value).__name__, repr(value)
 
+
 __test__ = {"BenchmarkConfig": BenchmarkConfig}  # doctest takes classes for those of `kernbridge`

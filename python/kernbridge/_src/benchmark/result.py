@@ -258,4 +258,5 @@ def failures(results: Sequence[BenchmarkResult]) -> list[str]:
         if not record.success
     ]
 
+
 __test__ = {"BenchmarkResult": BenchmarkResult}  # doctest takes classes for those of `kernbridge`

@@ -349,4 +349,5 @@ def get_all_primitive_names() -> list[str]:
     """Names of all operations, sorted."""
     return sorted(_registry)
 
+
 __test__ = {"XLACustomKernel": XLACustomKernel}  # doctest takes classes for those of `kernbridge`

@@ -12,7 +12,7 @@ import kernbridge
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "sources"))
 
 import corpus
 

@@ -10,7 +10,7 @@ import session_cache
 from kernbridge._src.store import artefacts
 
 pytestmark = pytest.mark.once
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 
 
 def test_this_session_has_a_folder_of_its_own(run_python):

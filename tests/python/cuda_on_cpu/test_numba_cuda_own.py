@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "numba_cuda"
+FOLDER = Path(__file__).parents[2] / "numba_cuda"
 sys.path.insert(0, str(FOLDER))
 
 import suite  # noqa: E402

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
-TESTS = str(Path(__file__).parents[1])
+TESTS = str(Path(__file__).parents[2])
 sys.path.insert(0, TESTS)
 
 from cuda_corpus import case, faults  # noqa: E402

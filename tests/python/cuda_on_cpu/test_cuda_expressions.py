@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
-TESTS = str(Path(__file__).parents[1])
+TESTS = str(Path(__file__).parents[2])
 
 pytestmark = pytest.mark.once
 

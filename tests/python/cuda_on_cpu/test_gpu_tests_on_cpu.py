@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 pytestmark = pytest.mark.once
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WITHOUT_GPU = {
     "KERNBRIDGE_LIBCUDA": "/nowhere/libcuda.so",
     "KERNBRIDGE_TEST_CUDA": "",
