@@ -4,6 +4,7 @@
 # make check   format, lint, types
 # make bench   per-call cost and threads, against a floor and against peers
 # make dev     an editable install for work on kernbridge, in build/venv-dev
+# make release-check  builds sdist and wheel without network, and checks them (docs/releasing.md)
 # make gpu     everything that a machine with a GPU runs (no network needed; uses its own Python)
 
 PYTHON      ?= python3
@@ -27,7 +28,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo test test-all test-core test-newest test-oldest test-next check bench dev gpu clean
+.PHONY: demo test test-all test-core test-newest test-oldest test-next check bench dev release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -74,6 +75,9 @@ bench: $(VENV)/demo.stamp
 dev: $(DEV)/dev.stamp
 	@echo "Activate it with  . $(DEV)/bin/activate  and run  pytest tests/python/...  as you edit:"
 	@echo "importing kernbridge compiles what has changed. \`pre-commit install\` checks each commit."
+
+release-check: $(DEV)/dev.stamp
+	$(DEV)/bin/python tests/check_release.py $(BUILD)/release
 
 gpu:
 	PYTHON="$(PYTHON)" SITE="$(SITE)" tests/gpu/run
