@@ -122,7 +122,7 @@ $(NEXT)/test.stamp: $(DIST)/wheel.stamp $(NEXT)/python.stamp
 # Without link-time optimisation, a change of one C file takes a second to compile and link.
 # `editable.verbose` would print to the standard output of every program.
 BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])
-$(DEV)/dev.stamp: pyproject.toml $(DEV)/python.stamp
+$(DEV)/dev.stamp: pyproject.toml python/kernbridge/__init__.py $(DEV)/python.stamp
 	$(DEV)/bin/python -m pip install --quiet cmake ninja $$($(DEV)/bin/python -c '$(BUILD_REQUIRES)')
 	PATH="$(CURDIR)/$(DEV)/bin:$$PATH" $(DEV)/bin/python -m pip install --quiet --no-build-isolation \
 	  -C editable.rebuild=true -C editable.mode=redirect -C editable.verbose=false \

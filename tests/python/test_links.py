@@ -1,0 +1,28 @@
+"""Links from one document to another lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.once
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def anchors(document):
+    """What a forge makes of the headings: lower case, hyphens for blanks, no other signs."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(document):
+    links = re.findall(r"\]\(([^)\s]+)\)", document.read_text())
+    for link in links:
+        if re.match(r"https?:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), f"{link} leads nowhere"
+        assert not anchor or anchor in anchors(target), f"{link}: no such heading"
