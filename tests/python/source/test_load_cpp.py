@@ -1,8 +1,8 @@
 """C and C++ source as JAX operations: values, transformations, public targets, other processes."""
 
 import gc
-import os
 import subprocess
+from importlib import resources
 
 import jax
 import jax.numpy as jnp
@@ -499,7 +499,7 @@ def test_binaries(module, tmp_path):
             "*(float *)call->outputs[0].data = *(const float *)call->attributes[0] * "
             f"{factor} * *(float *)call->inputs[0].data; return 0; }}\n"
         )
-        include = f"-I{os.path.dirname(kernbridge.__file__)}/include"
+        include = f"-I{resources.files('kernbridge') / 'include'}"
         command = ["cc", "-shared", "-fPIC", include, str(source), "-o", str(library)]
         subprocess.run(command, check=True)
 
