@@ -28,7 +28,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo test test-all test-core test-newest test-oldest test-next check bench dev release-check gpu clean
+.PHONY: demo test test-all test-aarch64 test-core test-newest test-oldest test-next check bench dev release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -42,6 +42,12 @@ test: test-core test-oldest test-next test-newest
 test-all:
 	@echo "test-all: about 75 minutes on two cores"
 	$(MAKE) test OTHERS="" BRIEF="" KB_FUZZ_SECONDS="$${KB_FUZZ_SECONDS:-120}"
+	$(MAKE) test-aarch64
+
+# Another processor, emulated; passed over where its compiler or the emulator is missing.
+test-aarch64: $(VENV)/test.stamp
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" \
+	  tests/core/aarch64
 
 test-core: $(VENV)/test.stamp
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" \

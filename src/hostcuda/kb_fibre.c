@@ -14,12 +14,18 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-#ifdef KB_FIBRE_X86_64
+#ifdef KB_FIBRE_SWAP
 
-/* Saves what a function must preserve (System V ABI: rbx, rbp, r12 to r15) and the place to go on.
- * A new fibre's stack holds the same, with its data in r12 and its entry in r13. */
+/* Saves what a function must preserve, and the place to go on, on the stack, whose pointer goes to
+ * `*from`; and goes on where `to` was saved. A new fibre's stack holds the same: it begins in
+ * kb_fibre_start, with its data and its entry in two of the registers. */
 void kb_fibre_swap(void **from, void *to);
 void kb_fibre_start(void);
+
+#ifdef __x86_64__
+
+/* System V ABI: rbx, rbp, r12 to r15. Two words more than these and the place align the stack. */
+enum { ENTRY = 2, DATA = 3, PLACE = 6, N_WORDS = 9 };
 
 __asm__(".text\n"
         ".type kb_fibre_swap, @function\n"
@@ -52,15 +58,62 @@ __asm__(".text\n"
         "  ud2\n"
         ".size kb_fibre_start, . - kb_fibre_start\n");
 
+#else
+
+/* Procedure call standard for AArch64: x19 to x28, the frame pointer x29, the place x30, and the
+ * low halves of v8 to v15. `ret`, not `br`, may go to any place where branch targets are checked.
+ */
+enum { PLACE = 1, DATA = 2, ENTRY = 3, N_WORDS = 20 };
+
+__asm__(".text\n"
+        ".type kb_fibre_swap, %function\n"
+        ".hidden kb_fibre_swap\n"
+        ".globl kb_fibre_swap\n"
+        "kb_fibre_swap:\n"
+        "  stp x29, x30, [sp, #-160]!\n"
+        "  stp x19, x20, [sp, #16]\n"
+        "  stp x21, x22, [sp, #32]\n"
+        "  stp x23, x24, [sp, #48]\n"
+        "  stp x25, x26, [sp, #64]\n"
+        "  stp x27, x28, [sp, #80]\n"
+        "  stp d8, d9, [sp, #96]\n"
+        "  stp d10, d11, [sp, #112]\n"
+        "  stp d12, d13, [sp, #128]\n"
+        "  stp d14, d15, [sp, #144]\n"
+        "  mov x2, sp\n"
+        "  str x2, [x0]\n"
+        "  mov sp, x1\n"
+        "  ldp x19, x20, [sp, #16]\n"
+        "  ldp x21, x22, [sp, #32]\n"
+        "  ldp x23, x24, [sp, #48]\n"
+        "  ldp x25, x26, [sp, #64]\n"
+        "  ldp x27, x28, [sp, #80]\n"
+        "  ldp d8, d9, [sp, #96]\n"
+        "  ldp d10, d11, [sp, #112]\n"
+        "  ldp d12, d13, [sp, #128]\n"
+        "  ldp d14, d15, [sp, #144]\n"
+        "  ldp x29, x30, [sp], #160\n"
+        "  ret\n"
+        ".size kb_fibre_swap, . - kb_fibre_swap\n"
+        ".type kb_fibre_start, %function\n"
+        ".hidden kb_fibre_start\n"
+        ".globl kb_fibre_start\n"
+        "kb_fibre_start:\n"
+        "  mov x0, x19\n"
+        "  blr x20\n"
+        "  brk #1\n"
+        ".size kb_fibre_start, . - kb_fibre_start\n");
+
+#endif
+
 static void set_up(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *entry, void *data)
 {
-    enum { R13 = 2, R12 = 3, RETURN = 6, N_WORDS = 9 }; /* two more align the stack */
     uintptr_t *words = (uintptr_t *)((char *)stack + size) - N_WORDS;
     for (int i = 0; i < N_WORDS; i++)
         words[i] = 0;
-    words[R13] = (uintptr_t)entry;
-    words[R12] = (uintptr_t)data;
-    words[RETURN] = (uintptr_t)kb_fibre_start;
+    words[ENTRY] = (uintptr_t)entry;
+    words[DATA] = (uintptr_t)data;
+    words[PLACE] = (uintptr_t)kb_fibre_start;
     fibre->sp = words;
 }
 

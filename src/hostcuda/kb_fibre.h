@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-#if defined(__x86_64__) && !defined(KB_FIBRE_UCONTEXT)
-#define KB_FIBRE_X86_64 1
+#if (defined(__x86_64__) || defined(__aarch64__)) && !defined(KB_FIBRE_UCONTEXT)
+#define KB_FIBRE_SWAP 1 /* there is code for the processor */
 #else
 #include <ucontext.h>
 #endif
@@ -25,7 +25,7 @@
 #endif
 
 typedef struct kb_fibre {
-#ifdef KB_FIBRE_X86_64
+#ifdef KB_FIBRE_SWAP
     void *sp; /* while it does not run */
 #else
     ucontext_t context;

@@ -171,7 +171,8 @@ int main(void)
     if (!KB_FLOAT_FLUSHES)
         return KB_TEST_SKIP;
     uint64_t exact = kb_float_mode_read() & ~(uint64_t)KB_FLOAT_FLUSHES;
-    uint64_t flushing = exact | KB_FLOAT_FLUSHES;
+    kb_float_mode_write(exact | KB_FLOAT_FLUSHES);
+    uint64_t flushing = kb_float_mode_read(); /* what the processor has of it */
     for (int code = 0; code < 2; code++) {
         run(exact, code);
         run(flushing, code);
