@@ -62,7 +62,8 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
     return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
 }
 
-/* Compares the number of the ABI in an image with ours. Code of another may crash. */
+/* Compares the number of the ABI in an image with ours: code that was generated for another one may
+ * crash. */
 static kb_status check_abi(const kb_image *image, const char *what, kb_error *err)
 {
     static const char line[] = "\n" KB_HOSTCUDA_ABI_LINE;
