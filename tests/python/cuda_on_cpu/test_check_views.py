@@ -69,7 +69,7 @@ def report():
 
 def test_wrong_indices_are_reported_where_their_views_are_read(run_python, tmp_path):
     printed = run_python(
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "import test_check_views; test_check_views.report()",
         KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so",
         KERNBRIDGE_CACHE_DIR=str(tmp_path / "cache"),
