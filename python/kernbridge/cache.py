@@ -96,24 +96,24 @@ def stats() -> CacheStats:
     >>> cache.stats().kernels >= 0
     True
     """
-    functions = list(_held("_cuda_compile", "_functions").values())
+    functions = list(_held("numba_cuda.compile", "_functions").values())
     disk = cache_stats()
     kernels, kernel_bytes = _core.registry_stats()
     gpu_functions, gpu_loads, gpu_bytes, gpu_images = _core.function_stats()
     return CacheStats(
         kernels=kernels,
         kernel_bytes=kernel_bytes,
-        cpu_kernels=len(_held("_numba_compile", "_registered")),
+        cpu_kernels=len(_held("numba_cpu.compile", "_registered")),
         cuda_functions=len(functions),
         cuda_function_bytes=sum(len(image) for f in functions for _, image in f.images),
-        cuda_on_cpu=len(_held("_cuda_on_cpu", "_engines")),
+        cuda_on_cpu=len(_held("cuda_on_cpu.compile", "_engines")),
         cuda_on_cpu_threads=_core.host_threads_kept(),
         gpu_functions=gpu_functions,
         gpu_loads=gpu_loads,
         gpu_images=gpu_images,
         gpu_bytes=gpu_bytes,
-        modules=len(_held("_source_module", "_modules")),
-        callbacks=len(_held("_cuda_callback", "_callees")),
+        modules=len(_held("source.module", "_modules")),
+        callbacks=len(_held("numba_cuda.callback", "_callees")),
         disk_entries=disk.entries,
         disk_bytes=disk.bytes,
     )
@@ -121,4 +121,5 @@ def stats() -> CacheStats:
 
 def _held(module: str, name: str) -> Any:
     """What a module holds; nothing where the module has not been needed yet."""
-    return getattr(sys.modules.get(f"kernbridge.{module}"), name, {})
+    found = sys.modules.get(f"kernbridge._src.{module}")
+    return {} if found is None else getattr(found, name)

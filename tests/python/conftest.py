@@ -29,9 +29,9 @@ HERE = Path(__file__).parent
 WITHOUT_FAKE = {"KERNBRIDGE_LIBCUDA": "", "KERNBRIDGE_TEST_CUDA": ""}
 
 
-def path_with(folder: Path) -> str:
-    """PYTHONPATH with one more folder in front."""
-    return os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))
+def path_with(*folders: Path) -> str:
+    """PYTHONPATH with more folders in front."""
+    return os.pathsep.join((*map(str, folders), os.environ.get("PYTHONPATH", "")))
 
 
 @pytest.fixture
@@ -55,15 +55,19 @@ def gpu():
 
 
 @pytest.fixture
-def run_python(tmp_path):
-    """Run a program in a fresh process; gives what it printed. Its folder is this one."""
+def run_python(tmp_path, request):
+    """Run a program in a fresh process; returns what it printed.
+
+    It may import what lies beside the test, and the helpers of this folder.
+    """
 
     def run(source: str, *, check: bool = True, **environment: str) -> str:
         script = tmp_path / "program.py"
         script.write_text(MENDED + source)
+        path = path_with(request.path.parent, HERE)
         done = subprocess.run(
             [sys.executable, str(script)],
-            env={**os.environ, "PYTHONPATH": path_with(HERE), **WITHOUT_FAKE, **environment},
+            env={**os.environ, "PYTHONPATH": path, **WITHOUT_FAKE, **environment},
             cwd=tmp_path,
             capture_output=True,
             text=True,

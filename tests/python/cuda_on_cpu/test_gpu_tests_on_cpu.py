@@ -36,7 +36,7 @@ LEFT_OUT = {  # of each file: how many pass, and why how many are left out
             "pallas has no code for CPUs": 1,
             "triton has no code for CPUs": 1,
             "warp has no code for CPUs": 1,
-            "tests/python/test_seed_003.py runs these without a GPU": 2,
+            "tests/python/custom/test_seed_003.py runs these without a GPU": 2,
             "switches between backends, of which CPUs run one": 1,
         },
     ),

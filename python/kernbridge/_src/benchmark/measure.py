@@ -50,8 +50,6 @@ class Measurement:
         What the last call returned.
     """
 
-    __module__ = "kernbridge.benchmark"
-
     samples: tuple[float, ...]
     n_batch_per_run: int
     output: Any
@@ -88,6 +86,9 @@ class Measurement:
         """From the first quartile to the third, in seconds per call."""
         first, third = np.percentile(self.samples, (25, 75))
         return float(third - first)
+
+
+Measurement.__module__ = "kernbridge.benchmark"
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,9 @@ class _Walk:
         if isinstance(value, _PLAIN):
             self.data(path, exact(value))
         elif is_foreign(value):
-            self.put(path, Same(getattr(value, STANDS_FOR, value)))
+            if isinstance(value, types.FunctionType):
+                value = vars(value).get(STANDS_FOR, value)
+            self.put(path, Same(value))
             self.has_data |= not isinstance(value, _CODE)
             self.random_state(value, path)
         elif id(value) in self.visited:
