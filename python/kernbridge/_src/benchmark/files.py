@@ -1,4 +1,9 @@
-"""Results on disk, as JSON or CSV, without loss; nothing that is read is executed."""
+"""Results on disk, as JSON or CSV, without loss; nothing that is read is executed.
+
+Numbers, texts, None, lists and dicts with names as keys are JSON's own. What JSON does not have is
+an object with the key "$type": tuples, NaN and infinities, and the scalars, dtypes and scalar types
+of NumPy and JAX. Any other value is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge._src.benchmark.codec import decode, encode
+import jax.numpy as jnp
+import numpy as np
+
 from kernbridge._src.benchmark.records import FIELDS, BenchmarkRecord, as_dict
 
-FORMATS = ("json", "csv")
 JSON_KIND = "kernbridge benchmark"
 NAME = "primitive_name"
-_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+TAG = "$type"
+NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 PathLike = str | os.PathLike[str]
 
@@ -25,7 +32,7 @@ PathLike = str | os.PathLike[str]
 def save(
     path: PathLike, name: str, records: Sequence[BenchmarkRecord], format: str | None = None
 ) -> None:
-    """Write results; makes the folders that are missing. See `BenchmarkResult.save`."""
+    """Write results, and make the folders that are missing. See `BenchmarkResult.save`."""
     file = Path(path)
     text = {"json": _to_json, "csv": _to_csv}[_format_of(file, format)](name, records)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +40,7 @@ def save(
 
 
 def load(path: PathLike, format: str | None = None) -> tuple[str, list[BenchmarkRecord]]:
-    """Name and records that `save` wrote. See `BenchmarkResult.load`."""
+    """Read the name and the records that `save` wrote. See `BenchmarkResult.load`."""
     file = Path(path)
     read = {"json": _from_json, "csv": _from_csv}[_format_of(file, format)]
     if not file.is_file():
@@ -46,9 +53,9 @@ def load(path: PathLike, format: str | None = None) -> tuple[str, list[Benchmark
 
 def _format_of(file: Path, format: str | None) -> str:
     found = file.suffix.lstrip(".").lower() if format is None else format
-    if found not in FORMATS:
+    if found not in ("json", "csv"):
         raise ValueError(
-            f"benchmark results are saved as {' or '.join(FORMATS)}, got "
+            "benchmark results are saved as json or csv, got "
             + (f"the file name {file.name!r}" if format is None else f"format={format!r}")
             + ": name the file so, or give format="
         )
@@ -56,12 +63,12 @@ def _format_of(file: Path, format: str | None) -> str:
 
 
 def encoded(name: str, records: Sequence[BenchmarkRecord]) -> dict[str, Any]:
-    """What JSON writes for a result."""
+    """Return what JSON writes for a result."""
     rows = [
         {field: encode(value, f"record {i}: {field}") for field, value in as_dict(record).items()}
         for i, record in enumerate(records)
     ]
-    return {NAME: encode(name, NAME), "records": rows}
+    return {NAME: name, "records": rows}
 
 
 def _to_json(name: str, records: Sequence[BenchmarkRecord]) -> str:
@@ -74,30 +81,16 @@ def _from_json(text: str) -> tuple[str, list[BenchmarkRecord]]:
     kind = (document.get("format"), document.get("version"))
     if kind != (JSON_KIND, 1):
         raise ValueError(f"its format and version are {kind}, expected {(JSON_KIND, 1)}")
-    rows = [{field: decode(value) for field, value in row.items()} for row in document["records"]]
-    return decode(document[NAME]), [_record(row) for row in rows]
-
-
-def _record(row: dict[str, Any]) -> BenchmarkRecord:
-    _check_fields(row)
-    return BenchmarkRecord(**row)
-
-
-def _check_fields(found: Sequence[str] | dict[str, Any]) -> None:
-    wrong = sorted(set(found) ^ set(FIELDS))
-    if wrong:
-        raise ValueError(f"the fields {', '.join(wrong)} are missing, or unknown")
+    return document[NAME], [BenchmarkRecord(**decode(row)) for row in document["records"]]
 
 
 def _to_csv(name: str, records: Sequence[BenchmarkRecord]) -> str:
-    """One row a record. Without any, one row holds the name alone."""
+    """Write one row for each record. Without any, one row holds the name alone."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text)
     writer.writerow([NAME, *FIELDS])
-    for row in encoded(name, records)["records"]:
-        writer.writerow([_to_cell(name), *(_to_cell(row[field]) for field in FIELDS)])
-    if not records:
-        writer.writerow([_to_cell(name)])
+    for row in encoded(name, records)["records"] or [{}]:
+        writer.writerow(map(_to_cell, [name, *row.values()]))
     return text.getvalue()
 
 
@@ -109,34 +102,31 @@ def _from_csv(text: str) -> tuple[str, list[BenchmarkRecord]]:
         csv.field_size_limit(limit)
     if header[:1] != [NAME]:
         raise ValueError(f"its first column is {header[:1]}, expected {NAME!r}")
-    fields = header[1:]
-    _check_fields(fields)
     records = [
-        _record({f: _from_cell(cell) for f, cell in zip(fields, row[1:], strict=True)})
-        for row in rows
-        if len(row) > 1
+        BenchmarkRecord(**{f: _from_cell(c) for f, c in zip(header[1:], cells, strict=True)})
+        for _, *cells in rows
+        if cells
     ]
     return str(_from_cell(rows[0][0])), records
 
 
 def _to_cell(coded: Any) -> str:
-    """A text as it is, if it cannot be taken for anything else; everything else is JSON.
+    """Write a text as it is, if it cannot be taken for anything else, and other values as JSON.
 
     None is an empty cell; NaN and infinities are nan, inf and -inf, as other programs read them.
     """
     if coded is None:
         return ""
-    if isinstance(coded, str) and _is_plain(coded):
-        return coded
-    if isinstance(coded, dict) and coded.get("$type") == "float":
+    if isinstance(coded, dict) and coded.get(TAG) == "float":
         return str(coded["value"])
+    if isinstance(coded, str) and "\0" not in coded and _is_plain(coded):
+        return coded
     return json.dumps(coded)
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text comes back from a cell that holds it as it is."""
     try:
-        return _from_cell(text) == text and "\0" not in text and "\r" not in text
+        return _from_cell(text) == text
     except ValueError:
         return False
 
@@ -144,10 +134,102 @@ def _is_plain(text: str) -> bool:
 def _from_cell(cell: str) -> Any:
     if cell == "":
         return None
-    if cell in _NUMBERS:
-        return _NUMBERS[cell]
+    if cell in NOT_FINITE:
+        return NOT_FINITE[cell]
     try:
         coded = json.loads(cell)
     except (ValueError, RecursionError):
         return cell
     return decode(coded)
+
+
+def encode(value: Any, name: str) -> Any:
+    """Return what JSON writes for a value; `name` says in the message what the value is.
+
+    Raises
+    ------
+    TypeError
+        The value, or one inside it, would not come back the same.
+    """
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {TAG: "float", "value": repr(value)}
+    if kind in (list, tuple):
+        items = [encode(item, f"{name}[{i}]") for i, item in enumerate(value)]
+        return items if kind is list else {TAG: "tuple", "items": items}
+    if kind is dict and TAG not in value and all(type(key) is str for key in value):
+        return {key: encode(item, f"{name}[{key!r}]") for key, item in value.items()}
+    coded = _encode_of_numpy(value)
+    if coded is None:
+        raise TypeError(
+            f"{name} is of type {kind.__module__}.{kind.__qualname__}, which cannot be saved "
+            "without loss: use ints, floats, texts, None, NumPy scalars and dtypes, and lists, "
+            "tuples, and dicts with texts as keys, of them"
+        )
+    return coded
+
+
+def _encode_of_numpy(value: Any) -> dict[str, str] | None:
+    """Encode a scalar, a dtype or a scalar type; None for anything that would come back changed."""
+    if isinstance(value, np.dtype):
+        coded = {TAG: "dtype", "name": _name_of(value)}
+    elif isinstance(value, np.generic):
+        data, text = value.tobytes().hex(), str(value)
+        coded = {TAG: "scalar", "dtype": _name_of(value.dtype), "hex": data, "text": text}
+    elif isinstance(value, type) and issubclass(value, np.generic):
+        coded = {TAG: "scalar type", "dtype": value.__name__}
+    else:
+        coded = {TAG: "jax.numpy", "name": str(getattr(value, "dtype", ""))}
+    try:
+        back = decode(coded)
+    except ValueError:
+        return None
+    same = back is value
+    if isinstance(value, np.generic):
+        same = back.dtype == value.dtype and back.tobytes() == value.tobytes()
+    elif isinstance(value, np.dtype):
+        same = back == value
+    return coded if same else None
+
+
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return dtype.name if dtype.kind == "V" else dtype.str  # those of JAX have kind V, and a name
+
+
+def decode(coded: Any) -> Any:
+    """Return the value that `encode` wrote.
+
+    Raises
+    ------
+    ValueError
+        `encode` does not write this.
+    """
+    if isinstance(coded, list):
+        return [decode(item) for item in coded]
+    if not isinstance(coded, dict):
+        return coded
+    if TAG not in coded:
+        return {key: decode(item) for key, item in coded.items()}
+    try:
+        return _DECODERS[coded[TAG]](coded)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as e:
+        raise ValueError(f"{json.dumps(coded)[:200]} is not of kernbridge's: {e!r}") from e
+
+
+def _decode_jax(coded: dict[str, Any]) -> Any:
+    value = getattr(jnp, coded["name"])
+    if str(value.dtype) != coded["name"]:
+        raise ValueError("it is no scalar type of jax.numpy")
+    return value
+
+
+_DECODERS: dict[str, Any] = {
+    "float": lambda c: NOT_FINITE[c["value"]],
+    "tuple": lambda c: tuple(decode(item) for item in c["items"]),
+    "dtype": lambda c: np.dtype(c["name"]),
+    "scalar": lambda c: np.frombuffer(bytes.fromhex(c["hex"]), np.dtype(c["dtype"]))[0],
+    "scalar type": lambda c: np.dtype(c["dtype"]).type,
+    "jax.numpy": _decode_jax,
+}

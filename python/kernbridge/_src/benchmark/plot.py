@@ -10,64 +10,116 @@ import numpy as np
 
 from kernbridge._src.benchmark.records import BenchmarkRecord, getter, key_of, varying
 
-KINDS = ("line", "bar", "scatter")
+METHODS = {"line": "plot", "bar": "bar", "scatter": "scatter"}
 LOG_FROM = 1.5  # decades
-_UNITS = {"throughput": "calls per second"}
 _DASHES = ("-", "--", ":", "-.")
 _MARKS = "os^Dv*PX"
 
-Series = dict[Any, list[BenchmarkRecord]]
 
+class Figure:
+    """The records that can be drawn, and what lies along x and y and tells them apart."""
 
-def draw(
-    records: Sequence[BenchmarkRecord],
-    title: str,
-    *,
-    ax: Any,
-    x: str | None,
-    y: str,
-    hue: str | None,
-    style: str | None,
-    kind: str,
-    show: bool,
-    **kwargs: Any,
-) -> Any:
-    """Draw records; see `BenchmarkResult.plot`."""
-    if kind not in KINDS:
-        raise ValueError(f"`kind` is one of {', '.join(KINDS)}, got {kind!r}")
-    try:
-        from matplotlib import pyplot
-    except ImportError as e:
-        raise ImportError("plots need matplotlib: pip install matplotlib") from e
-    x = x or _default_x(records, hue, style)
-    readers = {"x": getter(records, x, "x"), "y": getter(records, y, "y")}
-    readers |= {n: getter(records, v, n) for n, v in (("hue", hue), ("style", style)) if v}
-    drawn = [r for r in records if r.success and _is_number(readers["y"](r))]
-    if not drawn:
-        raise ValueError(
-            f"{title or 'these results'}: nothing to plot, as no record is a success with a number "
-            f"as {y!r}"
-        )
-    if style is None and "label" not in (x, hue) and _overlap(drawn, readers):
-        style, readers["style"] = "label", getter(records, "label", "style")
-    if ax is None:
-        ax = pyplot.subplots(layout="constrained")[1]
-    chosen = _Drawing(ax, readers, [readers["x"](r) for r in drawn])
-    getattr(chosen, kind)(drawn, **kwargs)
-    ax.set_xlabel(x)
-    ax.set_ylabel(_UNITS.get(y, f"{y.removesuffix('_ms')} (ms per call)" if "_ms" in y else y))
-    ax.set_title(title)
-    if _spans_decades([readers["y"](r) for r in drawn]):
-        ax.set_yscale("log")
-    if "hue" in readers or "style" in readers:
-        ax.legend(title=", ".join(n for n in (hue, style) if n))
-    if show:
-        pyplot.show()
-    return ax.figure
+    def __init__(
+        self,
+        records: Sequence[BenchmarkRecord],
+        title: str,
+        x: str | None,
+        y: str,
+        hue: str | None,
+        style: str | None,
+    ) -> None:
+        x = x or _default_x(records, hue, style)
+        self.title, self.names = title, {"x": x, "y": y, "hue": hue, "style": style}
+        self.readers = {w: getter(records, name, w) for w, name in self.names.items() if name}
+        self.records = [r for r in records if r.success and _is_number(self.readers["y"](r))]
+        if style is None and "label" not in (x, hue) and self._overlap():
+            self.names["style"] = "label"
+            self.readers["style"] = getter(records, "label", "style")
+
+    def draw(self, ax: Any, kind: str, show: bool, options: dict[str, Any]) -> Any:
+        """Draw on axes, or on new ones; `options` are those of the method of the axes."""
+        if kind not in METHODS:
+            raise ValueError(f"`kind` is one of {', '.join(METHODS)}, got {kind!r}")
+        if not self.records:
+            raise ValueError(
+                f"{self.title or 'these results'}: nothing to plot, as no record is a success with "
+                f"a number as {self.names['y']!r}"
+            )
+        try:
+            from matplotlib import pyplot
+        except ImportError as e:
+            raise ImportError("plots need matplotlib: pip install matplotlib") from e
+        ax = pyplot.subplots(layout="constrained")[1] if ax is None else ax
+        self._draw_series(ax, kind, options)
+        y = str(self.names["y"])
+        units = {"throughput": "calls per second"}
+        ax.set_xlabel(self.names["x"])
+        ax.set_ylabel(f"{y[:-3]} (ms per call)" if y.endswith("_ms") else units.get(y, y))
+        ax.set_title(self.title)
+        if _spans_decades([self.readers["y"](r) for r in self.records]):
+            ax.set_yscale("log")
+        title = ", ".join(n for w in ("hue", "style") if (n := self.names[w]))
+        if title:
+            ax.legend(title=title)
+        if show:
+            pyplot.show()
+        return ax.figure
+
+    def _draw_series(self, ax: Any, kind: str, options: dict[str, Any]) -> None:
+        """Draw each hue and style; bars stand side by side, with numbers as categories."""
+        if kind == "bar" and self._overlap():
+            raise ValueError(
+                "several records would be the same bar: give `style` what distinguishes them"
+            )
+        values = list({key_of(v): v for v in map(self.readers["x"], self.records)}.values())
+        are_numbers = all(map(_is_number, values))
+        if kind == "bar" and are_numbers:
+            values.sort()
+        as_categories = kind == "bar" or not are_numbers
+        places = {key_of(v): i if as_categories else float(v) for i, v in enumerate(values)}
+        series: dict[Any, list[BenchmarkRecord]] = {}
+        for record in self.records:
+            series.setdefault((self._key("hue", record), self._key("style", record)), []).append(
+                record
+            )
+        hues, styles = (list(dict.fromkeys(keys)) for keys in zip(*series, strict=True))
+        width = 0.8 / len(series)
+        for i, ((hue, style), members) in enumerate(series.items()):
+            dash = styles.index(style)
+            look: dict[str, Any] = {"color": f"C{hues.index(hue) % 10}"}
+            shift = 0.0
+            if kind == "bar":
+                shift = (i - (len(series) - 1) / 2) * width
+                look = {"color": f"C{i % 10}", "width": width}
+            else:
+                look["marker"] = _MARKS[dash % len(_MARKS)]
+            if kind == "line":
+                look["linestyle"] = _DASHES[dash % len(_DASHES)]
+            named = [self.readers[w](members[0]) for w in ("hue", "style") if w in self.readers]
+            look["label"] = ", ".join(map(str, named)) or None
+            points = sorted(
+                (places[self._key("x", r)] + shift, float(self.readers["y"](r))) for r in members
+            )
+            getattr(ax, METHODS[kind])(*zip(*points, strict=True), **(look | options))
+        if as_categories:
+            names = [f"{value}" for value in values]
+            long = sum(map(len, names)) > 60
+            look = {"rotation": 30, "ha": "right"} if long else {}
+            ax.set_xticks(range(len(names)), names, **look)
+        elif _spans_decades(values):
+            ax.set_xscale("log")
+
+    def _key(self, what: str, record: BenchmarkRecord) -> Any:
+        return key_of(self.readers[what](record)) if what in self.readers else None
+
+    def _overlap(self) -> bool:
+        """Whether several records of one hue and style would be at one place along x."""
+        places = [tuple(self._key(w, r) for w in ("x", "hue", "style")) for r in self.records]
+        return len(set(places)) < len(places)
 
 
 def _default_x(records: Sequence[BenchmarkRecord], hue: str | None, style: str | None) -> str:
-    """The first key of the kwargs whose values are different numbers, or else the label."""
+    """Return the first key of the kwargs whose values are different numbers, or else the label."""
     for name in varying(records):
         get = getter(records, name, "x")
         if name not in (hue, style) and all(_is_number(get(record)) for record in records):
@@ -84,101 +136,3 @@ def _is_number(value: Any) -> bool:
 def _spans_decades(values: Sequence[Any]) -> bool:
     numbers = [float(value) for value in values]
     return min(numbers) > 0 and math.log10(max(numbers) / min(numbers)) > LOG_FROM
-
-
-def _series_of(record: BenchmarkRecord, readers: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(key_of(readers[n](record)) for n in ("hue", "style") if n in readers)
-
-
-def _overlap(records: Sequence[BenchmarkRecord], readers: dict[str, Any]) -> bool:
-    places = [(key_of(readers["x"](r)), _series_of(r, readers)) for r in records]
-    return len(set(places)) < len(places)
-
-
-class _Drawing:
-    """Axes, and where the records lie on x: at their number, or at that of their category."""
-
-    def __init__(self, ax: Any, readers: dict[str, Any], xs: Sequence[Any]) -> None:
-        self.ax, self.readers = ax, readers
-        self.categories = list({key_of(v): v for v in xs}.values())
-        self.numeric = all(_is_number(v) for v in xs)
-
-    def _series(self, records: Sequence[BenchmarkRecord]) -> Series:
-        found: Series = {}
-        for record in records:
-            found.setdefault(_series_of(record, self.readers), []).append(record)
-        return found
-
-    def _label(self, record: BenchmarkRecord) -> str | None:
-        parts = [f"{self.readers[n](record)}" for n in ("hue", "style") if n in self.readers]
-        return ", ".join(parts) or None
-
-    def _look(self, record: BenchmarkRecord, records: Sequence[BenchmarkRecord]) -> tuple[int, int]:
-        """Which colour and which dash: the places of its hue and style."""
-        places = []
-        for name in ("hue", "style"):
-            get = self.readers.get(name)
-            values = list(dict.fromkeys(key_of(get(r)) for r in records)) if get else []
-            places.append(values.index(key_of(get(record))) if get else 0)
-        return places[0], places[1]
-
-    def _x(self, record: BenchmarkRecord) -> float:
-        value = self.readers["x"](record)
-        if self.numeric:
-            return float(value)
-        return [key_of(c) for c in self.categories].index(key_of(value))
-
-    def _scale_x(self) -> None:
-        if not self.numeric:
-            self._name_categories()
-        elif _spans_decades(self.categories):
-            self.ax.set_xscale("log")
-
-    def _name_categories(self) -> None:
-        names = [f"{value}" for value in self.categories]
-        long = sum(map(len, names)) > 60
-        self.ax.set_xticks(
-            range(len(names)), names, rotation=30 if long else 0, ha="right" if long else "center"
-        )
-
-    def _points(self, records: Sequence[BenchmarkRecord]) -> tuple[list[float], list[float]]:
-        points = sorted((self._x(r), float(self.readers["y"](r))) for r in records)
-        return [p[0] for p in points], [p[1] for p in points]
-
-    def line(self, records: Sequence[BenchmarkRecord], **kwargs: Any) -> None:
-        for members in self._series(records).values():
-            colour, dash = self._look(members[0], records)
-            look = {
-                "color": f"C{colour % 10}",
-                "linestyle": _DASHES[dash % len(_DASHES)],
-                "marker": _MARKS[dash % len(_MARKS)],
-            }
-            self.ax.plot(*self._points(members), label=self._label(members[0]), **(look | kwargs))
-        self._scale_x()
-
-    def scatter(self, records: Sequence[BenchmarkRecord], **kwargs: Any) -> None:
-        for members in self._series(records).values():
-            colour, dash = self._look(members[0], records)
-            look = {"color": f"C{colour % 10}", "marker": _MARKS[dash % len(_MARKS)]}
-            self.ax.scatter(
-                *self._points(members), label=self._label(members[0]), **(look | kwargs)
-            )
-        self._scale_x()
-
-    def bar(self, records: Sequence[BenchmarkRecord], **kwargs: Any) -> None:
-        """Bars side by side at each category; numbers are categories too, in their order."""
-        if self.numeric:
-            self.categories.sort()
-            self.numeric = False
-        if _overlap(records, self.readers):
-            raise ValueError(
-                "several records would be the same bar: give `style` what distinguishes them"
-            )
-        series = list(self._series(records).values())
-        width = 0.8 / len(series)
-        for i, members in enumerate(series):
-            xs, ys = self._points(members)
-            shifted = [x + (i - (len(series) - 1) / 2) * width for x in xs]
-            look = {"width": width, "color": f"C{i % 10}"}
-            self.ax.bar(shifted, ys, label=self._label(members[0]), **(look | kwargs))
-        self._name_categories()

@@ -135,7 +135,6 @@ class BenchmarkRecord:
 
 
 FIELDS = tuple(f.name for f in dataclasses.fields(BenchmarkRecord))
-FIGURES = tuple(name for name in FIELDS if name.endswith("_ms") or name == "throughput")
 
 
 def figures(found: Measurement) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from kernbridge._src.benchmark import files
@@ -10,7 +10,7 @@ from kernbridge._src.benchmark import plot as benchmark_plot
 from kernbridge._src.benchmark import table as benchmark_table
 from kernbridge._src.benchmark.files import PathLike
 from kernbridge._src.benchmark.records import BenchmarkRecord, as_dict
-from kernbridge._src.benchmark.table import Layout, Names
+from kernbridge._src.benchmark.table import Names
 
 
 class BenchmarkResult:
@@ -132,14 +132,21 @@ class BenchmarkResult:
             ...
         ValueError: `sort_by` names 'size', which is neither a field nor a key of ...
         """
-        layout = Layout(
-            sort_by, group_by, compare_by, highlight_best, order_by, speedup_vs, vary_by
+        table = benchmark_table.build(
+            self.primitive_name,
+            self._records,
+            sort_by=sort_by,
+            group_by=group_by,
+            compare_by=compare_by,
+            highlight_best=highlight_best,
+            order_by=order_by,
+            speedup_vs=speedup_vs,
+            vary_by=vary_by,
         )
-        benchmark_table.show(benchmark_table.build(self.primitive_name, self._records, layout))
+        benchmark_table.show(table)
 
     def __str__(self) -> str:
-        table = benchmark_table.build(self.primitive_name, self._records, Layout())
-        return benchmark_table.as_text(table)
+        return benchmark_table.as_text(benchmark_table.build(self.primitive_name, self._records))
 
     __repr__ = __str__
 
@@ -188,18 +195,8 @@ class BenchmarkResult:
         ValueError
             A name or kind is unknown, or nothing can be plotted.
         """
-        return benchmark_plot.draw(
-            self._records,
-            self.primitive_name,
-            ax=ax,
-            x=x,
-            y=y,
-            hue=hue,
-            style=style,
-            kind=kind,
-            show=show,
-            **kwargs,
-        )
+        figure = benchmark_plot.Figure(self._records, self.primitive_name, x, y, hue, style)
+        return figure.draw(ax, kind, show, kwargs)
 
     def save(self, path: PathLike, format: str | None = None) -> None:
         """Write every field of every record, without loss.
@@ -209,8 +206,8 @@ class BenchmarkResult:
         path : path
             Missing folders are made.
         format : {"json", "csv"} or None
-            By default what the suffix of `path` says. Both hold the kwargs too, and what is neither
-            number nor text in them, such as tuples and dtypes, as JSON that says its type.
+            By default what the suffix of `path` says. Both hold the kwargs too: what JSON does not
+            have, such as tuples and dtypes, is written as JSON that says its type.
 
         Raises
         ------
@@ -247,16 +244,6 @@ class BenchmarkResult:
             "primitive_name": self.primitive_name,
             "records": [as_dict(record) for record in self._records],
         }
-
-
-def failures(results: Sequence[BenchmarkResult]) -> list[str]:
-    """A line for each record that is no success."""
-    return [
-        f"{result.primitive_name}, {record.label}, {record.backend}: {record.error}"
-        for result in results
-        for record in result.records
-        if not record.success
-    ]
 
 
 __test__ = {"BenchmarkResult": BenchmarkResult}  # doctest takes classes for those of `kernbridge`

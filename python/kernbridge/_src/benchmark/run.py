@@ -114,69 +114,48 @@ def benchmark_operation(
     measured = functools.partial(
         measure, n_warmup=n_warmup, n_runs=n_runs, n_batch_per_run=n_batch_per_run
     )
-    records = []
-    with _progress(op.name, len(configs) * len(chosen), progress) as step:
+    records: list[BenchmarkRecord] = []
+    with _progress(op.name, len(configs) * len(chosen), progress) as advance:
         for config in configs:
-            case = _Case(op, platform, config, catch_errors)
+            placed = reference = None
             for backend in chosen:
-                step(f"{op.name}: {config.name}, {backend}")
-                with jax.default_device(device):
-                    record = case.run(backend, device, measured, compare_results, rtol, atol)
+                advance(f"{op.name}: {config.name}, {backend}", len(records))
+                found, error = {}, None
+                try:
+                    with jax.default_device(device):
+                        placed = placed or config.put_args(device)
+                        call = functools.partial(op.call, backend=backend, **config.kernel_kwargs)
+                        timed = measured(call, data=placed.args)
+                    if compare_results:
+                        output = on_host(timed.output)
+                        reference = reference or (backend, output)
+                        error = _mismatch(backend, output, *reference, rtol, atol)
+                    found = figures(timed)
+                except Exception as e:
+                    if not catch_errors:
+                        raise
+                    error = f"{type(e).__name__}: {e}"
+                record = BenchmarkRecord(
+                    platform,
+                    backend,
+                    config.name,
+                    success=error is None,
+                    error=error,
+                    kernel_kwargs=dict(config.kernel_kwargs),
+                    data_kwargs=dict(config.data_kwargs),
+                    **found,
+                )
                 records.append(record)
                 if verbose:
                     print(_line(op.name, record), flush=True)
     return BenchmarkResult(records, op.name)
 
 
-class _Case:
-    """One config; keeps the results of the first backend that ran."""
-
-    def __init__(
-        self, op: Operation, platform: str, config: BenchmarkConfig, catch_errors: bool
-    ) -> None:
-        self.op, self.platform, self.config, self.catch = op, platform, config, catch_errors
-        self.placed: BenchmarkConfig | None = None
-        self.reference: tuple[str, Any] | None = None
-
-    def run(
-        self,
-        backend: str,
-        device: Any,
-        measured: Callable[..., Any],
-        compare: bool,
-        rtol: float,
-        atol: float,
-    ) -> BenchmarkRecord:
-        config, found, error = self.config, {}, None
-        call = functools.partial(self.op.call, backend=backend, **config.kernel_kwargs)
-        try:
-            self.placed = self.placed or config.put_args(device)
-            timed = measured(call, data=self.placed.args)
-            found = figures(timed)
-            if compare:
-                error = self._compare(backend, on_host(timed.output), rtol, atol)
-        except Exception as e:
-            if not self.catch:
-                raise
-            found, error = {}, f"{type(e).__name__}: {e}"
-        return BenchmarkRecord(
-            self.platform,
-            backend,
-            config.name,
-            success=error is None,
-            error=error,
-            kernel_kwargs=dict(config.kernel_kwargs),
-            data_kwargs=dict(config.data_kwargs),
-            **found,
-        )
-
-    def _compare(self, backend: str, output: Any, rtol: float, atol: float) -> str | None:
-        if self.reference is None:
-            self.reference = (backend, output)
-            return None
-        name, wanted = self.reference
-        text = difference(output, wanted, name, rtol, atol)
-        return text and f"Mismatch: backend {backend!r}: {text}"
+def _mismatch(
+    backend: str, output: Any, reference: str, wanted: Any, rtol: float, atol: float
+) -> str | None:
+    text = None if backend == reference else difference(output, wanted, reference, rtol, atol)
+    return text and f"Mismatch: backend {backend!r}: {text}"
 
 
 def _backends(op: Operation, platform: str, chosen: Sequence[str] | None) -> list[str]:
@@ -240,32 +219,31 @@ def _line(name: str, record: BenchmarkRecord) -> str:
 
 
 @contextlib.contextmanager
-def _progress(name: str, total: int, wanted: bool | None) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error; gives what is called before each step."""
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
-        yield lambda text: None
+def _progress(name: str, total: int, wanted: bool | None) -> Iterator[Callable[[str, int], None]]:
+    """Show a bar on standard error; gives what is called with each step and the number before it.
+
+    Raises
+    ------
+    ImportError
+        The bar is wanted, and rich is missing.
+    """
+    bar = None
+    if wanted or (wanted is None and sys.stderr.isatty()):
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            texts, console = TextColumn("{task.description}", markup=False), Console(stderr=True)
+            bar = Progress(texts, BarColumn(), MofNCompleteColumn(), console=console)
+        except ImportError as e:
+            if wanted:
+                raise ImportError(
+                    "a progress bar needs rich: pip install 'kernbridge[bench]', or progress=False"
+                ) from e
+    if bar is None:
+        yield lambda text, done: None
         return
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-        from rich.progress import TimeElapsedColumn as Elapsed
-    except ImportError as e:
-        if wanted:
-            raise ImportError(
-                "a progress bar needs rich: pip install 'kernbridge[bench]', or progress=False"
-            ) from e
-        yield lambda text: None
-        return
-    texts = TextColumn("{task.description}", markup=False)
-    console = Console(stderr=True)
-    with Progress(texts, BarColumn(), MofNCompleteColumn(), Elapsed(), console=console) as bar:
+    with bar:
         task = bar.add_task(name, total=total)
-        started = False
-
-        def step(text: str) -> None:
-            nonlocal started
-            bar.update(task, description=text, advance=1 if started else 0, refresh=True)
-            started = True
-
-        yield step
+        yield lambda text, done: bar.update(task, description=text, completed=done, refresh=True)
         bar.update(task, description=name, completed=total, refresh=True)

@@ -10,89 +10,75 @@ from typing import Any
 from kernbridge._src.benchmark.records import BenchmarkRecord, getter, key_of, names_of, varying
 
 Names = str | Sequence[str] | None
-BEST = "*"
+Records = Iterable[BenchmarkRecord]
+BEST = " *"
 _SHOWN = ("median_ms", "iqr_ms", "mean_ms", "min_ms", "throughput")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells of text, in sections; `best` holds the places of the fastest rows."""
+    """Cells of text, in sections. Columns with names come first, then those with figures."""
 
     title: str
     headers: list[str]
     sections: list[list[list[str]]]
-    best: set[tuple[int, int]]
     notes: list[str]
-    n_names: int  # columns with names come first, then those with figures
+    n_names: int
 
 
-@dataclass(frozen=True)
-class Layout:
-    """What a table is to show; see `BenchmarkResult.print`."""
-
-    sort_by: Names = None
-    group_by: Names = "label"
-    compare_by: Names = "backend"
-    highlight_best: bool = True
-    order_by: Names = None
-    speedup_vs: Any = None
-    vary_by: Names = None
-
-
-def build(title: str, records: Sequence[BenchmarkRecord], layout: Layout) -> Table:
-    """Arrange records into a table.
-
-    Raises
-    ------
-    ValueError
-        A name is unknown, or nothing has the value that speeds are to be related to.
-    """
+def build(
+    title: str,
+    records: Sequence[BenchmarkRecord],
+    *,
+    sort_by: Names = None,
+    group_by: Names = "label",
+    compare_by: Names = "backend",
+    highlight_best: bool = True,
+    order_by: Names = None,
+    speedup_vs: Any = None,
+    vary_by: Names = None,
+) -> Table:
+    """Arrange records into a table; see `BenchmarkResult.print`."""
     if not records:
-        return Table(title, ["no records"], [], set(), [], 1)
-    compare = names_of(layout.compare_by, ["backend"])
-    vary = names_of(layout.vary_by, [n for n in varying(records) if n not in compare])
-    group = names_of(layout.group_by)
+        return Table(title, ["no records"], [], [], 1)
+    group, compare = names_of(group_by), names_of(compare_by, ["backend"])
+    vary = names_of(vary_by, [n for n in varying(records) if n not in compare])
     shown = list(dict.fromkeys((*group, *vary, *compare)))
-    read = _reader(records, "group_by", group)
-    grouped = _grouped(records, read)
-    grouped = _sorted_groups(records, grouped, layout.order_by)
-    cases = _reader(records, "vary_by", list(dict.fromkeys((*group, *vary))))
+    group_of = _reader(records, "group_by", group)
+    case_of = _reader(records, "vary_by", [*group, *vary])
     compared = _reader(records, "compare_by", compare)
-    fastest, base = _least(records, cases), {}
-    if layout.speedup_vs is not None:
-        base = _baseline(records, cases, compared, layout.speedup_vs)
-    columns = _reader(records, "group_by", shown)
-    sections, best, notes = [], set(), []
+    fastest = _fastest(records, case_of)
+    base = _baseline(records, case_of, compared, speedup_vs) if speedup_vs is not None else {}
     any_failed = not all(record.success for record in records)
-    for i, members in enumerate(grouped):
-        rows = []
-        for j, record in enumerate(_sorted(records, members, layout.sort_by)):
-            row = [_text(value) for value in columns(record)]
-            row += [_figure(name, getattr(record, name)) for name in _SHOWN]
-            case = _hashed(cases(record))
-            if layout.highlight_best:
-                marked = fastest.get(case) is record
-                best |= {(i, j)} if marked else set()
-                row[len(shown)] += f" {BEST}" if marked else "  "
-            if layout.speedup_vs is not None:
-                row.append(_ratio(base.get(case), record))
-            if any_failed:
-                row.append("" if record.success else "failed")
-            if not record.success:
-                notes.append(f"{record.label}, {record.backend}: {record.error}")
-            rows.append(row)
-        sections.append(rows)
-    headers = [*shown, *(name.removesuffix("_ms") for name in _SHOWN)]
-    headers[headers.index("throughput")] = "calls/s"
-    if layout.speedup_vs is not None:
-        headers.append(f"x {_text(layout.speedup_vs)}")
-    if any_failed:
-        headers.append("")
-    return Table(title, headers, sections, best, notes, len(shown))
+
+    def row(record: BenchmarkRecord) -> list[str]:
+        names = [_text(getter(records, name, "group_by")(record)) for name in shown]
+        median, *others = [_figure(name, getattr(record, name)) for name in _SHOWN]
+        case = _hashed(case_of(record))
+        if highlight_best:
+            median += BEST if fastest.get(case) is record else " " * len(BEST)
+        if speedup_vs is not None:
+            others.append(_ratio(base.get(case), record))
+        if any_failed:
+            others.append("" if record.success else "failed")
+        return [*names, median, *others]
+
+    order, sort = _sorter(records, "order_by", order_by), _sorter(records, "sort_by", sort_by)
+    groups: dict[Any, list[BenchmarkRecord]] = {}
+    for record in order(records):
+        groups.setdefault(_hashed(group_of(record)), []).append(record)
+    listed = [sort(members) for members in groups.values()]
+    headers = [*shown, "median", "iqr", "mean", "min", "calls/s"]
+    headers += [f"x {_text(speedup_vs)}"] if speedup_vs is not None else []
+    headers += [""] if any_failed else []
+    notes = [
+        f"{r.label}, {r.backend}: {r.error}" for members in listed for r in members if not r.success
+    ]
+    return Table(title, headers, [[*map(row, members)] for members in listed], notes, len(shown))
 
 
 def as_text(table: Table) -> str:
-    """A table in plain characters, columns aligned."""
+    """Return a table in plain characters, columns aligned."""
     rows = [table.headers, *(row for section in table.sections for row in section)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 
@@ -103,11 +89,11 @@ def as_text(table: Table) -> str:
         ]
         return "  ".join(aligned).rstrip()
 
-    rule = "-" * len("  ".join(" " * width for width in widths))
+    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
     lines = [table.title] if table.title else []
     lines.append(line(table.headers))
     for section in table.sections:
-        lines += [rule, *(line(row) for row in section)]
+        lines += [rule, *map(line, section)]
     return "\n".join([*lines, *table.notes])
 
 
@@ -124,10 +110,11 @@ def show(table: Table) -> None:
     for i, header in enumerate(table.headers):
         justify: Any = "left" if i < table.n_names else "right"
         drawn.add_column(Text(header), justify=justify, no_wrap=True)
-    for i, section in enumerate(table.sections):
-        for j, row in enumerate(section):
-            style = "bold green" if (i, j) in table.best else None
-            drawn.add_row(*map(Text, row), style=style, end_section=j + 1 == len(section))
+    for section in table.sections:
+        for row in section:
+            style = "bold green" if row[table.n_names].endswith(BEST) else None
+            drawn.add_row(*map(Text, row), style=style)
+        drawn.add_section()
     console, needed = Console(), Console(width=10_000).measure(drawn).maximum
     if console.width < needed:  # whole cells, if need be in longer lines
         console = Console(width=needed)
@@ -137,7 +124,7 @@ def show(table: Table) -> None:
 
 
 def duration(ms: float) -> str:
-    """Milliseconds in the unit that suits them."""
+    """Write milliseconds in the unit that suits them."""
     if not math.isfinite(ms):
         return "-"
     for unit, size in (("s", 1e3), ("ms", 1.0), ("us", 1e-3)):
@@ -153,9 +140,7 @@ def _figure(name: str, value: float) -> str:
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return "-"
-    return value if isinstance(value, str) else f"{value}"
+    return "-" if value is None else f"{value}"
 
 
 def _hashed(values: Iterable[Any]) -> tuple[tuple[str, str], ...]:
@@ -165,78 +150,52 @@ def _hashed(values: Iterable[Any]) -> tuple[tuple[str, str], ...]:
 def _reader(
     records: Sequence[BenchmarkRecord], what: str, names: Sequence[str]
 ) -> Callable[[BenchmarkRecord], tuple[Any, ...]]:
-    getters = [getter(records, name, what) for name in names]
+    getters = [getter(records, name, what) for name in dict.fromkeys(names)]
     return lambda record: tuple(get(record) for get in getters)
 
 
-def _grouped(
-    records: Sequence[BenchmarkRecord], read: Callable[[BenchmarkRecord], tuple[Any, ...]]
-) -> list[list[BenchmarkRecord]]:
-    groups: dict[Any, list[BenchmarkRecord]] = {}
-    for record in records:
-        groups.setdefault(_hashed(read(record)), []).append(record)
-    return list(groups.values())
+def _sorter(
+    records: Sequence[BenchmarkRecord], what: str, names: Names
+) -> Callable[[Records], list[BenchmarkRecord]]:
+    """Return what sorts some of the records by names, downwards by "-name"."""
+    keys = [(getter(records, n.removeprefix("-"), what), n[:1] == "-") for n in names_of(names)]
 
+    def ordered(chosen: Records) -> list[BenchmarkRecord]:
+        for get, down in reversed(keys):
+            known = [record for record in chosen if not _is_missing(get(record))]
+            known.sort(key=lambda record: _order(get(record)), reverse=down)
+            chosen = [*known, *(record for record in chosen if _is_missing(get(record)))]
+        return list(chosen)
 
-def _sorted(
-    records: Sequence[BenchmarkRecord],
-    chosen: Sequence[BenchmarkRecord],
-    names: Names,
-) -> list[BenchmarkRecord]:
-    ordered = list(chosen)
-    for name in reversed(names_of(names)):
-        get = getter(records, name.removeprefix("-"), "sort_by")
-        ordered = _by(ordered, get, name.startswith("-"))
     return ordered
 
 
-def _sorted_groups(
-    records: Sequence[BenchmarkRecord], groups: list[list[BenchmarkRecord]], names: Names
-) -> list[list[BenchmarkRecord]]:
-    for name in reversed(names_of(names)):
-        get = getter(records, name.removeprefix("-"), "order_by")
-        down = name.startswith("-")
-
-        def first(group: Sequence[BenchmarkRecord], get: Any = get, down: bool = down) -> Any:
-            return get(_by(group, get, down)[0])
-
-        groups = _by(groups, first, down)
-    return groups
-
-
-def _by(items: Sequence[Any], get: Callable[[Any], Any], down: bool) -> list[Any]:
-    """Sorted by a value: numbers, then everything else as text; what is missing stays last."""
-    known = [item for item in items if not _missing(get(item))]
-    known.sort(key=lambda item: _order(get(item)), reverse=down)
-    return [*known, *(item for item in items if _missing(get(item)))]
-
-
-def _missing(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _order(value: Any) -> tuple[int, float, str]:
+    """Numbers come first, then everything else as text."""
     try:
         return (1, 0.0, value) if isinstance(value, str) else (0, float(value), "")
     except (TypeError, ValueError):
         return 1, 0.0, f"{value}"
 
 
-def _least(records: Sequence[BenchmarkRecord], cases: Any) -> dict[Any, BenchmarkRecord]:
-    """The fastest record of each case."""
+def _fastest(records: Records, case_of: Any) -> dict[Any, BenchmarkRecord]:
+    """Return the fastest record of each case."""
     found: dict[Any, BenchmarkRecord] = {}
     for record in records:
-        case = _hashed(cases(record))
-        least = found.get(case)
-        if record.success and (least is None or record.median_ms < least.median_ms):
-            found[case] = record
+        least = found.setdefault(_hashed(case_of(record)), record) if record.success else None
+        if least is not None and record.median_ms < least.median_ms:
+            found[_hashed(case_of(record))] = record
     return found
 
 
 def _baseline(
-    records: Sequence[BenchmarkRecord], cases: Any, compared: Any, value: Any
+    records: Sequence[BenchmarkRecord], case_of: Any, compared: Any, value: Any
 ) -> dict[Any, BenchmarkRecord]:
-    """The record of each case that has a value where records are compared."""
+    """Return the record of each case that has a value where records are compared."""
     wanted = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     chosen = [record for record in records if compared(record) == wanted]
     if not chosen:
@@ -244,7 +203,7 @@ def _baseline(
         raise ValueError(
             f"`speedup_vs` is {value!r}, which no record has; there are {'; '.join(known)}"
         )
-    return _least(chosen, cases)
+    return _fastest(chosen, case_of)
 
 
 def _ratio(base: BenchmarkRecord | None, record: BenchmarkRecord) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from kernbridge._src.base.jax_inside import ShapedArray
 from kernbridge._src.base.kept import Kept
+from kernbridge._src.benchmark.run import benchmark_operation
 from kernbridge._src.custom import choice as custom_choice
 from kernbridge._src.custom import primitive as custom_primitive
 from kernbridge._src.custom import rule_forms, selection
@@ -20,9 +21,6 @@ from kernbridge._src.custom.rule_table import RuleTable
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.operation import as_operands, refuse_non_arrays
 from kernbridge._src.operation.spec import Outputs
-
-if TYPE_CHECKING:
-    from kernbridge._src.benchmark.result import BenchmarkResult
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
 
@@ -277,41 +275,7 @@ class XLACustomKernel(KernelTable, RuleTable):
             raise TypeError(f"{self.name!r}: def_benchmark_data got {fn!r}, expected a function")
         self.benchmark_data = fn
 
-    def benchmark(
-        self,
-        *,
-        platform: str,
-        n_warmup: int = 5,
-        n_runs: int = 20,
-        n_batch_per_run: int = 1,
-        compare_results: bool = True,
-        rtol: float = 1e-3,
-        atol: float = 1e-3,
-        verbose: bool = False,
-        catch_errors: bool = True,
-        backends: Sequence[str] | None = None,
-        progress: bool | None = None,
-    ) -> BenchmarkResult:
-        """Measure every backend of a platform, and compare their results.
-
-        The same as `kernbridge.benchmark.benchmark_operation`, which tells the parameters.
-        """
-        from kernbridge._src.benchmark.run import benchmark_operation
-
-        return benchmark_operation(
-            self,
-            platform=platform,
-            n_warmup=n_warmup,
-            n_runs=n_runs,
-            n_batch_per_run=n_batch_per_run,
-            compare_results=compare_results,
-            rtol=rtol,
-            atol=atol,
-            verbose=verbose,
-            catch_errors=catch_errors,
-            backends=backends,
-            progress=progress,
-        )
+    benchmark = benchmark_operation
 
 
 def _as_key(label: str, outs: Any) -> Any:

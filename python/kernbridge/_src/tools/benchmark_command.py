@@ -6,15 +6,14 @@ import argparse
 import importlib
 import importlib.util
 import json
-import math
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge._src.benchmark.records import KWARGS, BenchmarkRecord, key_of
-from kernbridge._src.benchmark.result import BenchmarkResult, failures
+from kernbridge._src.benchmark.files import encoded
+from kernbridge._src.benchmark.result import BenchmarkResult
 from kernbridge._src.benchmark.run import PLATFORMS
 
 
@@ -48,7 +47,7 @@ def _count(least: int) -> Any:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Benchmark what was asked for; gives the exit status."""
+    """Benchmark what was asked for, and return the exit status."""
     parser = chosen.parser
     if chosen.output is not None and chosen.output.suffix.lower() != ".json":
         parser.error(f"--output: {str(chosen.output)!r} is not the name of a .json file")
@@ -59,7 +58,14 @@ def run(chosen: argparse.Namespace) -> int:
     tags = {tag.strip() for tag in (chosen.data or "").split(",")} - {""}
     operations = _operations(tags)
     if not operations:
-        return _none(chosen, tags)
+        which = f"with the tags {', '.join(sorted(tags))} and" if tags else "with"
+        where = ", ".join(chosen.module) or "no module was named"
+        print(
+            f"kernbridge benchmark: no operation {which} benchmark data ({where}): define it with "
+            "op.def_benchmark_data",
+            file=sys.stderr,
+        )
+        return 1
     results = []
     for operation in operations:
         try:
@@ -78,7 +84,12 @@ def run(chosen: argparse.Namespace) -> int:
         _save(chosen.output, chosen.platform, results)
     if chosen.plot is not None:
         _plot(chosen.plot, results)
-    failed = failures(results)
+    failed = [
+        f"{result.primitive_name}, {record.label}, {record.backend}: {record.error}"
+        for result in results
+        for record in result.records
+        if not record.success
+    ]
     if failed:
         print(f"kernbridge benchmark: {len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
     return 1 if failed else 0
@@ -123,53 +134,25 @@ def _import(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def _operations(tags: set[str]) -> list[Any]:
-    """Those of the registry that have all the tags, and benchmark data."""
-    from kernbridge._src.custom.kernel import get_primitives_by_tags, get_registry
+    """Return those of the registry that have all the tags, and benchmark data."""
+    from kernbridge._src.custom.kernel import get_primitives_by_tags
 
-    found = get_primitives_by_tags(tags) if tags else get_registry()
-    operations = found.values() if isinstance(found, dict) else found
+    operations = get_primitives_by_tags(tags).values()
     return [op for op in operations if op.benchmark_data is not None]
 
 
-def _none(chosen: argparse.Namespace, tags: set[str]) -> int:
-    which = f"with the tags {', '.join(sorted(tags))} and" if tags else "with"
-    where = ", ".join(chosen.module) or "no module was named"
-    print(
-        f"kernbridge benchmark: no operation {which} benchmark data ({where}): define it with "
-        "op.def_benchmark_data",
-        file=sys.stderr,
-    )
-    return 1
-
-
 def optimal_defaults(results: Sequence[BenchmarkResult]) -> dict[str, str]:
-    """The backend of each operation that is the fastest success in most configs.
-
-    Of several with as many, the one whose times, relative to the fastest's, have the least product.
-    """
+    """Return the backend of each operation that is the fastest success in most configs."""
     chosen = {}
     for result in results:
-        cases: dict[Any, list[BenchmarkRecord]] = defaultdict(list)
-        for record in result.records:
-            if record.success:
-                parts = (record.label, *(getattr(record, where) for where in KWARGS))
-                cases[key_of(parts)].append(record)
-        votes: Counter[str] = Counter()
-        slowness: dict[str, float] = defaultdict(float)
-        for records in cases.values():
-            best = min(records, key=lambda r: r.median_ms)
-            votes[best.backend] += 1
-            for record in records:
-                if best.median_ms > 0:
-                    slowness[record.backend] += math.log(record.median_ms / best.median_ms)
-        if votes:
-            chosen[result.primitive_name] = max(votes, key=lambda b: (votes[b], -slowness[b]))
+        labels = dict.fromkeys(record.label for record in result.records)
+        fastest = [record for label in labels if (record := result.fastest(label)) is not None]
+        for backend, _ in Counter(record.backend for record in fastest).most_common(1):
+            chosen[result.primitive_name] = backend
     return chosen
 
 
 def _save(path: Path, platform: str, results: Sequence[BenchmarkResult]) -> None:
-    from kernbridge._src.benchmark.files import encoded
-
     document = {
         "platform": platform,
         "results": [encoded(result.primitive_name, result.records) for result in results],
