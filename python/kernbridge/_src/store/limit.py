@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import time
@@ -11,22 +10,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kernbridge._src.store import artefacts, lock
+from kernbridge._src.store import artefacts
 
 VARIABLE = "KERNBRIDGE_CACHE_SIZE"
 DEFAULT = "2GB"
 PROTECTED = 2 * artefacts.STAMP
 """Seconds since its last use for which nothing is removed: somebody may be about to load it."""
-RECOUNT = 3600
-"""Seconds after which the size is measured, not added up."""
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-MODULE = re.compile(r"(?P<name>.+)_(?P<key>[0-9a-f]{16})")
-_LIBRARY = re.compile(r".+-[0-9a-f]{16}\.so")
-_UNFINISHED = re.compile(r"\..+\.tmp")
-"""A manifest whose writer died."""
+_KEPT = re.compile(
+    r"modules/(?P<module>.+)_[0-9a-f]{16}/"
+    r"(?:(?P<library>.+-[0-9a-f]{16}\.so)|manifest\.json|\..+\.tmp)"
+    r"|[^\W\d]\w*/[0-9a-f]{2}/(?P<artefact>[0-9a-f]+\.bin)"
+)
+"""The files that kernbridge keeps, as paths in a cache. A manifest whose writer died is a .tmp."""
+_sizes: dict[Path, int] = {}
+"""Bytes of the caches that this process has measured, and what it added to them since."""
 
 
 class Stats(NamedTuple):
@@ -48,7 +49,8 @@ class _File(NamedTuple):
     path: str
     bytes: int
     used: float
-    entry: bool
+    module: str | None  # the name of the module that it belongs to; None for an artefact
+    is_entry: bool  # whether it is a library or an artefact, and no note about one
 
 
 def limit() -> int:
@@ -77,7 +79,7 @@ def cache_stats() -> Stats:
     """
     folder = artefacts.directory()
     files = list(_files(folder)) if folder is not None else []
-    return Stats(sum(f.entry for f in files), sum(f.bytes for f in files))
+    return Stats(sum(f.is_entry for f in files), sum(f.bytes for f in files))
 
 
 def clear_cache(name: str | None = None) -> int:
@@ -104,43 +106,26 @@ def clear_cache(name: str | None = None) -> int:
     folder = artefacts.usable()
     if folder is None:
         return 0
-    removed = 0
-    for module in _modules(folder):
-        match = MODULE.fullmatch(module.name)
-        if match is not None and name in (None, match["name"]):
-            for file in _of_module(module):
-                _remove(file.path)
-            removed += 1
-            with contextlib.suppress(OSError):
-                module.rmdir()
-    if name is None:
-        for file in _artefacts(folder):
-            removed += _remove(file.path)
-        _remove(str(_tally(folder)))
-    return removed
+    removed = set()
+    for file in list(_files(folder)):
+        if name in (None, file.module) and _remove(file):
+            removed.add(file.path if file.module is None else os.path.dirname(file.path))
+    return len(removed)
 
 
 def grew(folder: Path, added: int) -> None:
-    """Remember that a cache grew, and shrink it to its limit if that is due.
+    """Note that a cache grew by some bytes, and shrink it if it is larger than its limit.
 
     Never raises an `OSError`: what cannot be removed stays.
     """
     most = limit()
-    with lock.held(folder, "evict", 0) as mine:
-        if not mine:
-            return
-        tally = _tally(folder)
-        total = _read_tally(tally)
-        if total is None or (most and total + added > most):
-            total = shrink(folder, most)
-        else:
-            total += added
-        with contextlib.suppress(OSError):
-            artefacts._publish(tally, json.dumps({"bytes": total, "at": time.time()}).encode())
+    total = _sizes.get(folder, most) + added
+    if most:
+        _sizes[folder] = shrink(folder, most) if total > most else total
 
 
 def shrink(folder: Path, most: int) -> int:
-    """Remove the least recently used files until `most` bytes are left (0: none is removed).
+    """Remove the least recently used files until `most` bytes are left.
 
     Returns
     -------
@@ -150,95 +135,61 @@ def shrink(folder: Path, most: int) -> int:
     files = sorted(_files(folder), key=lambda f: f.used)
     total = sum(f.bytes for f in files)
     newest = time.time() - PROTECTED
+    entries: dict[str, list[_File]] = {}
     for file in files:
-        if not most or total <= most or file.used > newest:
+        entries.setdefault(os.path.dirname(file.path), []).append(file)
+    for file in files:
+        if total <= most or file.used > newest:
             break
-        if file.entry and _remove(file.path):
-            total -= file.bytes
-            total -= _tidy(Path(file.path).parent)
+        if not file.is_entry or not _remove(file):
+            continue
+        total -= file.bytes
+        if file.module is None:
+            continue
+        # A folder goes with its last library, and with it the notes about its libraries.
+        beside = entries[os.path.dirname(file.path)]
+        beside.remove(file)
+        if not any(f.is_entry for f in beside):
+            total -= sum(f.bytes for f in beside if _remove(f))
     return total
 
 
-def _tidy(module: Path) -> int:
-    """Remove a folder that holds no library any more; gives the bytes of its notes."""
-    if MODULE.fullmatch(module.name) is None:
-        return 0
-    left = list(_of_module(module))
-    if any(f.entry for f in left):
-        return 0
-    removed = sum(f.bytes for f in left if _remove(f.path))
-    with contextlib.suppress(OSError):  # a builder may have put something there
-        module.rmdir()
-    return removed
-
-
-def _tally(folder: Path) -> Path:
-    return folder / f"v{artefacts.FORMAT}" / "size.json"
-
-
-def _read_tally(path: Path) -> int | None:
-    """Bytes as they were added up; None if it is time to measure them."""
-    try:
-        found = json.loads(path.read_bytes())
-        recent = 0 <= time.time() - found["at"] < RECOUNT
-        return int(found["bytes"]) if recent else None
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+def modules(folder: Path) -> Path:
+    """Return where the libraries of a cache are."""
+    return artefacts.versioned(folder) / "modules"
 
 
 def _files(folder: Path) -> Iterator[_File]:
-    """All that kernbridge put into a cache, apart from locks and unfinished builds."""
-    yield from _artefacts(folder)
-    for module in _modules(folder):
-        yield from _of_module(module)
+    """List all that kernbridge put into a cache, apart from locks and unfinished builds."""
+    root = str(artefacts.versioned(folder))
+    for path, about in _walk(root, 3):
+        match = _KEPT.fullmatch(path[len(root) + 1 :])
+        if match is not None:
+            is_entry = bool(match["library"] or match["artefact"])
+            yield _File(path, about.st_size, about.st_mtime, match["module"], is_entry)
 
 
-def modules(folder: Path) -> Path:
-    """Where the libraries of a cache are."""
-    return folder / f"v{artefacts.FORMAT}" / "modules"
+def _walk(folder: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
+    """List the files that lie this deep under a folder."""
+    with contextlib.suppress(OSError), os.scandir(folder) as found:
+        for item in found:
+            if depth > 1:
+                if item.is_dir():
+                    yield from _walk(item.path, depth - 1)
+            else:
+                with contextlib.suppress(OSError):
+                    yield item.path, item.stat(follow_symlinks=False)
 
 
-def _modules(folder: Path) -> Iterator[Path]:
-    for path in _list(modules(folder)):
-        if MODULE.fullmatch(path.name) and path.is_dir():
-            yield path
-
-
-def _of_module(module: Path) -> Iterator[_File]:
-    for path in _list(module):
-        library = _LIBRARY.fullmatch(path.name) is not None
-        if library or path.name == "manifest.json" or _UNFINISHED.fullmatch(path.name):
-            yield from _look(path, library)
-
-
-def _artefacts(folder: Path) -> Iterator[_File]:
-    for kind in _list(folder / f"v{artefacts.FORMAT}"):
-        if kind.name in ("modules", "locks", "staging") or not kind.name.isidentifier():
-            continue
-        for first in _list(kind):
-            if re.fullmatch(r"[0-9a-f]{2}", first.name) is None:
-                continue
-            for path in _list(first):
-                if re.fullmatch(r"[0-9a-f]+\.bin", path.name):
-                    yield from _look(path, True)
-
-
-def _look(path: Path, entry: bool) -> Iterator[_File]:
-    with contextlib.suppress(OSError):
-        about = path.lstat()
-        yield _File(str(path), about.st_size, about.st_mtime, entry)
-
-
-def _list(folder: Path) -> list[Path]:
+def _remove(file: _File) -> bool:
+    """Remove a file, and the folder of a module if that is empty then; report success."""
     try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _remove(path: str) -> bool:
-    try:
-        os.unlink(path)
+        os.unlink(file.path)
+    except FileNotFoundError:  # another process was faster
+        pass
     except OSError:
         return False
+    if file.module is not None:
+        with contextlib.suppress(OSError):  # a builder may have put something there
+            os.rmdir(os.path.dirname(file.path))
     return True

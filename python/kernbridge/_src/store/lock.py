@@ -25,12 +25,12 @@ NAME_LENGTH = 3
 
 def locks(root: Path) -> Path:
     """The folder of lock files."""
-    return root / f"v{artefacts.FORMAT}" / "locks"
+    return artefacts.versioned(root) / "locks"
 
 
 def staging(root: Path) -> Path:
     """The folder of unfinished builds."""
-    return root / f"v{artefacts.FORMAT}" / "staging"
+    return artefacts.versioned(root) / "staging"
 
 
 @contextlib.contextmanager
