@@ -16,17 +16,15 @@ import tempfile
 from pathlib import Path
 
 from kernbridge._src.base.errors import KernelToolchainError
-from kernbridge._src.build import command, manifest
+from kernbridge._src.build import command, manifest, run, work
 from kernbridge._src.build.command import Job
-from kernbridge._src.build.manifest import Entry, Places
 from kernbridge._src.build.request import Built, Request
-from kernbridge._src.store import artefacts, trust
-from kernbridge._src.store import limit as store_limit
+from kernbridge._src.store import artefacts, limit, lock, trust
 from kernbridge._src.toolchain import compilers
 
 
 def build(request: Request) -> Built:
-    """Give the library of a request, from the cache if it is there.
+    """Return the library of a request, from the cache if it is there.
 
     Raises
     ------
@@ -48,17 +46,42 @@ def build(request: Request) -> Built:
     if request.language not in command.SUFFIXES:
         languages = ", ".join(map(repr, command.SUFFIXES))
         raise ValueError(f"{request.name}: language {request.language!r}, expected {languages}")
-    job = command.plan(request)
+    root = _root()
+    job = command.plan(request, root)
     if not all(map(os.path.exists, job.tools)):
         compilers.forget()
-        job = command.plan(request)
-    root = _root()
-    found = None if request.force_rebuild else _look(root, job)
-    if found is None:
-        found = _build(root, job)
+        job = command.plan(request, root)
+    built = (None if request.force_rebuild else manifest.find(job)) or _build(job)
     if request.build_directory is not None:
-        _copy(found.path, Path(request.build_directory), job.request.name)
-    return found
+        _copy(built.path, Path(request.build_directory) / f"{job.stem}.so")
+    return built
+
+
+def _build(job: Job) -> Built:
+    """Build, or wait for who does."""
+    patience = run.timeout()
+    limit.limit()  # an error in it is reported before the work
+    waiting = run.Progress(
+        f"kernbridge: waiting for {job.request.name}, which is being built elsewhere"
+    )
+    # The other one may need as long as a compiler may run, after one that it waits for itself.
+    with lock.held(job.root, job.key, 2 * patience + 10, waiting.tick) as mine:
+        waiting.end()
+        found = None if job.request.force_rebuild else manifest.find(job)
+        if found is not None:
+            return found
+        path, digest = work.make(job, mine, patience)
+    limit.grew(job.root, path.stat().st_size)
+    return Built(path, digest, True)
+
+
+def _copy(library: Path, target: Path) -> None:
+    """Put a copy where the user wants one, unless it is there."""
+    with contextlib.suppress(OSError):
+        if target.read_bytes() == library.read_bytes():
+            return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    artefacts._publish(target, library.read_bytes(), 0o755)
 
 
 def _root() -> Path:
@@ -66,7 +89,7 @@ def _root() -> Path:
     folder = artefacts.usable()
     if folder is None:
         return _private(os.getpid())
-    place = store_limit.modules(folder)
+    place = limit.modules(folder)
     if place.is_dir():
         return folder
     try:
@@ -102,81 +125,3 @@ def _temporary() -> str:
         "there is no folder for temporary files in which nobody else can replace a library; set "
         f"TMPDIR to one. {'; '.join(objections)}"
     )
-
-
-def _place(root: Path, job: Job) -> tuple[Path, str]:
-    """A module's folder, and the stem of files in it."""
-    name = command.safe_name(job.request.name)
-    return store_limit.modules(root) / f"{name}_{job.key[:16]}", name
-
-
-def _places(job: Job) -> Places:
-    own = job.request.own_include_paths
-    return Places(tuple(os.path.abspath(p).rstrip(os.sep) + os.sep for p in own))
-
-
-def _look(root: Path, job: Job, owned: bool = False) -> Built | None:
-    """The library if it is there and fits."""
-    folder, name = _place(root, job)
-    places = _places(job)
-    for entry in manifest.read(folder, job.key):
-        fresh = manifest.check(entry, places)
-        if fresh is None:
-            continue
-        path = manifest.library(folder, name, entry.digest)
-        if not manifest.is_whole(path, entry):
-            continue
-        if fresh is not entry:
-            _refresh(root, job, fresh, owned)
-        return Built(path, entry.digest, False)
-    return None
-
-
-def _refresh(root: Path, job: Job, entry: Entry, owned: bool) -> None:
-    """Note new times of files whose content is the same; not worth waiting for."""
-    from kernbridge._src.store import lock
-
-    hold = contextlib.nullcontext(True) if owned else lock.held(root, job.key, 0)
-    with contextlib.suppress(OSError), hold as mine:
-        if mine:
-            manifest.note(_place(root, job)[0], job.key, entry)
-
-
-def _build(root: Path, job: Job) -> Built:
-    """Build, or wait for who does."""
-    from kernbridge._src.build import run, work
-    from kernbridge._src.store import lock
-
-    limit = run.timeout()
-    store_limit.limit()  # an error in it is told before the work
-    name = job.request.name
-    waiting = run.Progress(f"kernbridge: waiting for {name}, which is being built elsewhere")
-    # The other one may need as long as a compiler may run, after one that it waits for itself.
-    with lock.held(root, job.key, 2 * limit + 10, waiting.tick) as mine:
-        waiting.end()
-        found = None if job.request.force_rebuild else _look(root, job, mine)
-        if found is not None:
-            return found
-        folder, stem = _place(root, job)
-        path, digest = work.make(root, job, _places(job), folder, stem, mine, limit)
-    store_limit.grew(root, path.stat().st_size)
-    return Built(path, digest, True)
-
-
-def _copy(library: Path, folder: Path, name: str) -> None:
-    """Put a copy where the user wants one, unless it is there."""
-    target = folder / f"{command.safe_name(name)}.so"
-    with contextlib.suppress(OSError):
-        if target.read_bytes() == library.read_bytes():
-            return
-    folder.mkdir(parents=True, exist_ok=True)
-    fd, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=folder)
-    try:
-        os.close(fd)
-        shutil.copyfile(library, temporary)
-        os.chmod(temporary, 0o755)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernbridge._src.build import inputs as build_inputs
 from kernbridge._src.build.inputs import Inputs
 from kernbridge._src.keys import generators
+from kernbridge._src.store import limit
 from kernbridge._src.toolchain import architectures, compilers
 from kernbridge._src.toolchain.compilers import Compiler, Nvcc
 
@@ -38,7 +40,7 @@ _TAKES_PATH = ("-I", "-L", "-B", "-isystem", "-iquote", "-idirafter", "-include"
 
 
 class Job(NamedTuple):
-    """How to build a request here.
+    """A request on its way to a library: how it is built here, and where the library goes.
 
     Attributes
     ----------
@@ -48,10 +50,14 @@ class Job(NamedTuple):
         What people call it, as in "nvcc for sm_90".
     tools : tuple of str
         Programs that decide the result.
+    own : tuple of str
+        Our include folders, ending in a separator: in a manifest their place does not count.
     inputs : Inputs
         What the user's flags and the environment name.
     key : str
         Of all but the contents of files, 64 hexadecimal digits.
+    root : Path
+        The cache that gets the library.
     """
 
     request: Request
@@ -59,21 +65,51 @@ class Job(NamedTuple):
     tool: str
     label: str
     tools: tuple[str, ...]
+    own: tuple[str, ...]
     inputs: Inputs
     key: str
+    root: Path
 
-    def fill(self, workspace: str, stem: str) -> list[str]:
-        """The command line that works in a folder."""
-        base = os.path.join(workspace, stem)
+    @property
+    def stem(self) -> str:
+        """The module's name as a part of file names."""
+        return safe_name(self.request.name)
+
+    @property
+    def folder(self) -> Path:
+        """Where the libraries of this key are, and what is noted about them."""
+        return limit.modules(self.root) / f"{self.stem}_{self.key[:16]}"
+
+    def library(self, digest: str) -> Path:
+        """Return where the library of a digest is."""
+        return self.folder / f"{self.stem}-{digest[:16]}.so"
+
+    def pack(self, path: str) -> str:
+        """Return a path as manifests hold it."""
+        for i, folder in enumerate(self.own):
+            if path.startswith(folder):
+                return f"@{i}/{path[len(folder) :]}"
+        return path
+
+    def unpack(self, path: str) -> str:
+        """Return a path of a manifest as the file system knows it."""
+        if not path.startswith("@"):
+            return path
+        number, _, rest = path[1:].partition("/")
+        return self.own[int(number)] + rest
+
+    def fill(self, workspace: Path) -> list[str]:
+        """Return the command line that works in a folder."""
+        base = str(workspace / self.stem)
         places = {
             "@source": base + SUFFIXES[self.request.language],
-            "@out": base + ".so",
-            "@deps": base + ".d",
+            "@out": f"{base}.so",
+            "@deps": f"{base}.d",
         }
         return [places.get(word, word) for word in self.command]
 
 
-def plan(request: Request) -> Job:
+def plan(request: Request, root: Path = Path()) -> Job:
     """Find the compilers and work out what to run.
 
     Raises
@@ -117,7 +153,8 @@ def plan(request: Request) -> Job:
     if any("native" in word for word in command):
         parts.append(_this_cpu())
     key = hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
-    return Job(request, command, tool, label, tools, inputs, key)
+    folders = tuple(folder.rstrip(os.sep) + os.sep for folder in own)
+    return Job(request, command, tool, label, tools, folders, inputs, key, root)
 
 
 def _host(request: Request, compiler: Compiler) -> tuple[list[str], list[str]]:
@@ -213,10 +250,10 @@ def _this_cpu() -> str:
     return "\n".join(lines)
 
 
-def environment(workspace: str) -> dict[str, str]:
-    """Of a compiler: its temporary files in the workspace, its messages in English."""
+def environment(workspace: Path) -> dict[str, str]:
+    """Return that of a compiler: temporary files in the workspace, messages in English."""
     found = {k: v for k, v in os.environ.items() if k not in ("LANGUAGE", "LC_MESSAGES")}
-    found |= {"TMPDIR": workspace, "LC_ALL": "C.UTF-8"}
+    found |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}
     for name in ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "SOURCE_DATE_EPOCH"):
         found.pop(name, None)
     return found

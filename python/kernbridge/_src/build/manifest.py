@@ -7,6 +7,7 @@ of the last change, or, where the time differs, by content.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernbridge import _core
-from kernbridge._src.store import artefacts
+from kernbridge._src.build.command import Job
+from kernbridge._src.build.request import Built
+from kernbridge._src.store import artefacts, lock
 
 NAME = "manifest.json"
 MOST_ENTRIES = 16
@@ -34,7 +37,7 @@ SHA = 64
 UNKNOWN = "-" * SHA
 
 
-class Entry(NamedTuple):
+class Provenance(NamedTuple):
     """One library and what it was built from.
 
     Attributes
@@ -43,8 +46,6 @@ class Entry(NamedTuple):
         Of all inputs.
     size, sha : int, str
         Of the library.
-    compiler : str
-        Its version, for people.
     paths, sizes, times, shas : str, list, list, str
         Of the files that were read and the programs that were run: see `Dependency`. Paths have a
         line each, digests `SHA` characters: two texts are read from JSON faster than hundreds.
@@ -55,7 +56,6 @@ class Entry(NamedTuple):
     digest: str
     size: int
     sha: str
-    compiler: str
     paths: str
     sizes: list[int]
     times: list[int]
@@ -63,77 +63,53 @@ class Entry(NamedTuple):
     absent: str
 
 
-class Places(NamedTuple):
-    """Our own include folders: in a manifest their place does not count.
-
-    Attributes
-    ----------
-    own : tuple of str
-        Ending in a separator.
-    """
-
-    own: tuple[str, ...]
-
-    def pack(self, path: str) -> str:
-        """As a manifest holds a path."""
-        for i, folder in enumerate(self.own):
-            if path.startswith(folder):
-                return f"@{i}/{path[len(folder) :]}"
-        return path
-
-    def unpack(self, path: str) -> str:
-        """As the file system knows it."""
-        if not path.startswith("@"):
-            return path
-        number, _, rest = path[1:].partition("/")
-        return self.own[int(number)] + rest
+def find(job: Job) -> Built | None:
+    """Find a library of a job that fits."""
+    for known in read(job.folder, job.key):
+        fresh = check(known, job)
+        path = job.library(known.digest)
+        if fresh is None or not is_whole(path, known):
+            continue
+        if fresh is not known:  # files were touched: not worth waiting for
+            with contextlib.suppress(OSError), lock.held(job.root, job.key, 0) as mine:
+                if mine:
+                    note(job, fresh)
+        return Built(path, known.digest, False)
+    return None
 
 
-def library(folder: Path, name: str, digest: str) -> Path:
-    """Where a library lies."""
-    return folder / f"{name}-{digest[:16]}.so"
-
-
-def read(folder: Path, key: str) -> list[Entry]:
-    """The entries of a folder; empty where there is nothing that can be trusted."""
+def read(folder: Path, key: str) -> list[Provenance]:
+    """Return the entries of a folder; none where there is nothing that can be trusted."""
     try:
         about = os.stat(folder, follow_symlinks=False)
     except OSError:
         return []
     if not stat.S_ISDIR(about.st_mode) or not artefacts._is_ours(about):
         return []
-    data = artefacts._read(folder / NAME)
-    if data is None:
-        return []
     try:
-        found = json.loads(data)
-        if found["key"] != key:
-            return []
-        return [Entry(**e) for e in found["entries"]]
+        found = json.loads(artefacts._read(folder / NAME) or b"{}")
+        return [Provenance(**e) for e in found["entries"]] if found["key"] == key else []
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         return []
 
 
-def encode(key: str, entries: Iterable[Entry]) -> bytes:
-    """What `read` reads."""
-    kept = [e._asdict() for e in list(entries)[:MOST_ENTRIES]]
-    return json.dumps({"key": key, "entries": kept}, separators=(",", ":")).encode()
+def note(job: Job, known: Provenance) -> None:
+    """Put what is known of a library in front of a manifest."""
+    others = [e for e in read(job.folder, job.key) if e.digest != known.digest]
+    entries = [e._asdict() for e in (known, *others)[:MOST_ENTRIES]]
+    data = json.dumps({"key": job.key, "entries": entries}, separators=(",", ":"))
+    artefacts._publish(job.folder / NAME, data.encode())
 
 
-def entry(
-    digest: str,
-    library: Path,
-    compiler: str,
-    dependencies: Iterable[Dependency],
-    absent: Iterable[str],
-) -> Entry:
-    """Of a library that was just built."""
+def describe(
+    digest: str, library: Path, dependencies: Iterable[Dependency], absent: Iterable[str]
+) -> Provenance:
+    """Describe a library that was just built."""
     paths, sizes, times, shas = zip(*dependencies, strict=True)
-    return Entry(
+    return Provenance(
         digest=digest,
         size=library.stat().st_size,
         sha=digest_of(library),
-        compiler=compiler,
         paths="\n".join(paths),
         sizes=list(sizes),
         times=list(times),
@@ -142,39 +118,33 @@ def entry(
     )
 
 
-def note(folder: Path, key: str, entry: Entry) -> None:
-    """Put an entry in front of a manifest."""
-    others = [e for e in read(folder, key) if e.digest != entry.digest]
-    artefacts._publish(folder / NAME, encode(key, [entry, *others]))
-
-
-def check(entry: Entry, places: Places) -> Entry | None:
-    """The entry, with new times where contents are the same; None if something changed."""
+def check(known: Provenance, job: Job) -> Provenance | None:
+    """Return what is known, with new times where contents are the same; None if something changed."""
     try:
-        paths = [places.unpack(path) for path in entry.paths.split("\n")]
-        times = list(entry.times)
-        changed = _core.changed_files(paths, entry.sizes, entry.times)
+        paths = [job.unpack(path) for path in known.paths.split("\n")]
+        times = list(known.times)
+        changed = _core.changed_files(paths, known.sizes, known.times)
         for i in changed:
-            about, sha = os.stat(paths[i]), entry.shas[i * SHA : (i + 1) * SHA]
-            if about.st_size != entry.sizes[i] or sha == UNKNOWN or digest_of(paths[i]) != sha:
+            about, sha = os.stat(paths[i]), known.shas[i * SHA : (i + 1) * SHA]
+            if about.st_size != known.sizes[i] or sha == UNKNOWN or digest_of(paths[i]) != sha:
                 return None
             times[i] = about.st_ctime_ns
-        if entry.absent and _core.any_exists([places.unpack(p) for p in entry.absent.split("\n")]):
+        if known.absent and _core.any_exists([job.unpack(p) for p in known.absent.split("\n")]):
             return None
     except (OSError, ValueError, TypeError, IndexError, AttributeError):
         return None
-    return entry._replace(times=times) if changed else entry
+    return known._replace(times=times) if changed else known
 
 
-def is_whole(path: Path, entry: Entry) -> bool:
+def is_whole(path: Path, known: Provenance) -> bool:
     """Whether a library is the one that was built, and nobody else can have written it."""
     try:
         about = os.stat(path, follow_symlinks=False)
         if not stat.S_ISREG(about.st_mode) or not artefacts._is_ours(about):
             return False
-        if about.st_size != entry.size:
+        if about.st_size != known.size:
             return False
-        if about.st_size <= HASHED_LIBRARY and digest_of(path) != entry.sha:
+        if about.st_size <= HASHED_LIBRARY and digest_of(path) != known.sha:
             return False
     except OSError:
         return False
@@ -188,18 +158,10 @@ def digest_of(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def tool(path: str, about: os.stat_result) -> Dependency:
-    """A program as a dependency; `about` is what it was before it ran."""
+def dependency(path: str, about: os.stat_result, name: str = "") -> Dependency:
+    """Describe a file as it is now; `about` is what it was before it was used."""
     sha = digest_of(path) if about.st_size <= HASHED_TOOL else UNKNOWN
-    return path, about.st_size, about.st_ctime_ns, sha
-
-
-def header(path: str, places: Places, begin: int, end: int) -> tuple[Dependency, bool]:
-    """A file that a compiler read; and whether it changed between two times (ns)."""
-    about = os.stat(path)
-    moved = begin <= about.st_ctime_ns <= end or begin <= about.st_mtime_ns <= end
-    sha = digest_of(path) if about.st_size <= HASHED_TOOL else UNKNOWN
-    return (places.pack(path), about.st_size, about.st_ctime_ns, sha), moved
+    return name or path, about.st_size, about.st_ctime_ns, sha
 
 
 def read_make(text: str) -> list[str]:

@@ -6,7 +6,6 @@ import contextlib
 import math
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -18,7 +17,6 @@ from typing import NoReturn
 from kernbridge._src.base.errors import (
     CompilationError,
     HostCompilerIncompatibleError,
-    KernelToolchainError,
     UnsupportedArchError,
 )
 
@@ -97,7 +95,7 @@ def run(
     limit: float,
     meanwhile: Callable[[], None] | None = None,
 ) -> tuple[int | None, str]:
-    """Run a command; gives its exit status, None if it ran too long, and what it wrote.
+    """Run a command; return its exit status, None if it ran too long, and what it wrote.
 
     `meanwhile` is work of ours that need not wait for it.
     """
@@ -163,11 +161,6 @@ def _without_setpriv() -> None:
     _setpriv = []
 
 
-def show(command: Sequence[str], workspace: str) -> str:
-    """A command as text, without the folder that is gone afterwards."""
-    return shlex.join(command).replace(workspace + os.sep, "")
-
-
 def fail(
     what: str, tool: str, status: int | None, output: str, command: str, limit: float
 ) -> NoReturn:
@@ -208,39 +201,3 @@ def fail(
         )
     how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
     raise CompilationError(f"{what}: {tool} failed ({how})", output, command, "compile")
-
-
-def start_version(tool: str) -> subprocess.Popen[bytes]:
-    """Ask a compiler for its version, beside its work."""
-    return subprocess.Popen(
-        [tool, "--version"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        process_group=0,
-    )
-
-
-def end_version(process: subprocess.Popen[bytes]) -> str:
-    """The line with the version; empty if there is none."""
-    try:
-        text = process.communicate(timeout=10)[0].decode(errors="replace")
-    except subprocess.TimeoutExpired:
-        _kill(process)
-        return ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((n for n in lines if "release" in n), lines[0] if lines else "")
-
-
-def version(tool: str) -> str:
-    """The line of a compiler's answer to --version that holds it; empty if there is none.
-
-    Raises
-    ------
-    KernelToolchainError
-        If the program cannot be started.
-    """
-    try:
-        return end_version(start_version(tool))
-    except OSError as e:
-        raise KernelToolchainError(f"{tool} cannot be started: {e}") from e

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -14,8 +15,8 @@ from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.build import command as build_command
 from kernbridge._src.build import inputs, manifest, run
 from kernbridge._src.build.command import Job
-from kernbridge._src.build.manifest import Dependency, Entry, Places
-from kernbridge._src.store import lock
+from kernbridge._src.build.manifest import Dependency, Provenance
+from kernbridge._src.store import artefacts, lock
 
 ATTEMPTS = 3
 """Builds of one request, if its headers change meanwhile."""
@@ -25,93 +26,74 @@ TICK = 0.012
 _LINE = re.compile(r'^#line \d+ "(.*)"', re.MULTILINE)
 
 
-def make(
-    root: Path, job: Job, places: Places, folder: Path, stem: str, owned: bool, limit: float
-) -> tuple[Path, str]:
-    """Build and publish a library; gives its path and digest.
+def make(job: Job, owned: bool, limit: float) -> tuple[Path, str]:
+    """Build and publish a library; return its path and digest.
 
     Parameters
     ----------
-    root : Path
-        Of the cache.
-    places : Places
-        Our include folders.
-    folder, stem : Path, str
-        Where it goes, and how its file begins.
+    job : Job
     owned : bool
         Whether the caller holds the lock of the job's key.
     limit : float
         Seconds for the compiler.
     """
-    with lock.workspace(root, job.key, owned) as workspace:
+    with lock.workspace(job.root, job.key, owned) as workspace:
         for _ in range(ATTEMPTS):
             begin = time.time_ns()
             time.sleep(TICK)
-            version, tools = _compile(job, workspace, stem, limit)
-            headers, settled = _read(job, workspace, stem, places, begin)
+            tools = _compile(job, workspace, limit)
+            headers, settled = _read(job, workspace, begin)
             if settled:
                 break
-        absent, asked, appeared = _absent(job, places, headers, begin)
+        texts = [job.request.source, *map(_text, user := _of_user(job, headers))]
+        absent, asked, appeared = _absent(job, headers, user, texts, begin)
         read = [*tools, *headers, *asked]
+        kept = settled and not (appeared or job.inputs.unknown or any(map(inputs.unseen, texts)))
         digest = _digest(job.key, read)
-        kept = (
-            settled
-            and not appeared
-            and not job.inputs.unknown
-            and not _unseen(job, places, headers)
-        )
         if not kept:  # what the compiler saw is not known: no other library has this name
             digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
-        library = workspace / f"{stem}.so"
-        target = manifest.library(folder, stem, digest)
-        entry = manifest.entry(digest, library, version, read, absent) if kept else None
-        _publish(root, library, target, job.key, entry)
-    return target, digest
+        library = workspace / f"{job.stem}.so"
+        provenance = manifest.describe(digest, library, read, absent) if kept else None
+        return _publish(job, library, digest, provenance), digest
 
 
-def _compile(job: Job, workspace: Path, stem: str, limit: float) -> tuple[str, list[Dependency]]:
-    """Run the compiler; gives its version, and the programs that decide what it makes."""
-    request = job.request
-    source = workspace / f"{stem}{build_command.SUFFIXES[request.language]}"
+def _compile(job: Job, workspace: Path, limit: float) -> list[Dependency]:
+    """Run the compiler; return the programs that decide what it makes."""
+    request, inside = job.request, str(workspace) + os.sep
+    source = workspace / f"{job.stem}{build_command.SUFFIXES[request.language]}"
     source.write_text(request.source, encoding="utf-8", errors="surrogateescape", newline="")
-    command = job.fill(str(workspace), stem)
-    shown = run.show(command, str(workspace))
+    command = job.fill(workspace)
+    shown = shlex.join(command).replace(inside, "")
     if request.verbose:
         print(f"kernbridge: {shown}", file=sys.stderr, flush=True)
     progress = run.Progress(f"kernbridge: building {request.name} with {job.label}")
     tools: list[Dependency] = []
     try:
         before = [os.stat(path) for path in job.tools]
-        asked = run.start_version(job.tool)
-        try:
-            status, output = run.run(
-                command,
-                build_command.environment(str(workspace)),
-                progress,
-                limit,
-                lambda: tools.extend(map(manifest.tool, job.tools, before)),
-            )
-        finally:
-            version = run.end_version(asked)
-            progress.end()
+        status, output = run.run(
+            command,
+            build_command.environment(workspace),
+            progress,
+            limit,
+            lambda: tools.extend(map(manifest.dependency, job.tools, before)),
+        )
     except OSError as e:
         raise KernelToolchainError(f"{request.name}: {job.tool} cannot be started: {e}") from e
-    output = output.replace(str(workspace) + os.sep, "")
+    finally:
+        progress.end()
+    output = output.replace(inside, "")
     if request.verbose and output.strip():
         print(output.rstrip("\n"), file=sys.stderr, flush=True)
-    if status != 0 or not (workspace / f"{stem}.so").is_file():
-        tool = os.path.basename(job.tool)
-        run.fail(request.name, tool, status, output, shown, limit)
-    return version, tools
+    if status != 0 or not (workspace / f"{job.stem}.so").is_file():
+        run.fail(request.name, os.path.basename(job.tool), status, output, shown, limit)
+    return tools
 
 
-def _read(
-    job: Job, workspace: Path, stem: str, places: Places, begin: int
-) -> tuple[list[Dependency], bool]:
-    """The files that a build read, and whether they are what the compiler saw."""
+def _read(job: Job, workspace: Path, begin: int) -> tuple[list[Dependency], bool]:
+    """Return the files that a build read, and whether they are what the compiler saw."""
     end = time.time_ns()
     try:
-        made = (workspace / f"{stem}.d").read_text(encoding="utf-8", errors="surrogateescape")
+        made = _text(str(workspace / f"{job.stem}.d"))
     except OSError:  # flags of the user's that send it elsewhere
         return [], False
     inside = str(workspace) + os.sep
@@ -122,12 +104,12 @@ def _read(
         if path.startswith(inside) or (name in said and not os.path.exists(path)):
             continue
         try:
-            dependency, moved = manifest.header(path, places, begin, end)
+            about = os.stat(path)
+            found.append(manifest.dependency(path, about, job.pack(path)))
+            moved = any(begin <= t <= end for t in (about.st_ctime_ns, about.st_mtime_ns))
+            settled = settled and not moved
         except OSError:  # gone since
             settled = False
-            continue
-        found.append(dependency)
-        settled = settled and not moved
     return found, settled
 
 
@@ -140,12 +122,16 @@ def _digest(key: str, dependencies: list[Dependency]) -> str:
     return hashlib.sha256(json.dumps([key, parts]).encode()).hexdigest()
 
 
-def _of_user(job: Job, places: Places, headers: list[Dependency]) -> list[str]:
-    """The headers that are neither ours nor of a package."""
+def _of_user(job: Job, headers: list[Dependency]) -> list[str]:
+    """Return the headers that are neither ours nor of a package."""
     packages = inputs.packages(job.tools)
-    others = {*job.inputs.files, *(path for path, *_ in headers if places.unpack(path) != path)}
-    paths = [path for path, *_ in headers if path not in others]
-    return [path for path in paths if not inputs.is_packaged(path, packages)]
+    return [
+        path
+        for path, *_ in headers
+        if path not in job.inputs.files
+        and job.unpack(path) == path
+        and not inputs.is_packaged(path, packages)
+    ]
 
 
 def _text(path: str) -> str:
@@ -153,37 +139,30 @@ def _text(path: str) -> str:
         return file.read()
 
 
-def _unseen(job: Job, places: Places, headers: list[Dependency]) -> str:
-    """Why the library must not be kept, by what its texts say; "" if it may."""
-    texts = (job.request.source, *map(_text, _of_user(job, places, headers)))
-    return next((why for text in texts if (why := inputs.unseen(text))), "")
-
-
 def _absent(
-    job: Job, places: Places, headers: list[Dependency], begin: int
+    job: Job, headers: list[Dependency], user: list[str], texts: list[str], begin: int
 ) -> tuple[list[str], list[Dependency], bool]:
-    """Files that would be read if they were there, those that are and were only asked for, and
-    whether one of them came while the compiler ran."""
-    user = _of_user(job, places, headers)
+    """Return files that would be read if they were there, those that are and were only asked for,
+    and whether one of them came while the compiler ran."""
+    known = dict.fromkeys(path for path, *_ in headers)
     folders = dict.fromkeys((*job.inputs.folders, *map(os.path.dirname, user)))
     searched = (*folders, inputs.LOCAL)
     found: dict[str, None] = dict.fromkeys(job.inputs.absent)
-    for path, *_ in headers:
+    for path in known:
         if path in job.inputs.files:
             continue
         if folders or (path.startswith("/usr/include/") and "/c++/" not in path):
-            found |= dict.fromkeys(inputs.shadows(places.unpack(path), searched))
+            found |= dict.fromkeys(inputs.shadows(job.unpack(path), searched))
     found |= dict.fromkeys(f"{path}.gch" for path in user)
-    names = [n for t in (job.request.source, *map(_text, user)) for n in inputs.asked(t)]
-    system = ("/usr/include", *(os.path.dirname(places.unpack(p)) for p, *_ in headers))
+    system = ("/usr/include", *(os.path.dirname(job.unpack(path)) for path, *_ in headers))
     asked = dict.fromkeys(
         os.path.join(folder, name)
-        for name in names
+        for text in texts
+        for name in inputs.asked(text)
         for folder in dict.fromkeys((*searched, *system))
     )
-    known = {path for path, *_ in headers}
     there = [
-        manifest.header(path, places, 0, 0)[0]
+        manifest.dependency(path, os.stat(path), job.pack(path))
         for path in asked
         if os.path.isfile(path) and path not in known
     ]
@@ -192,26 +171,26 @@ def _absent(
         try:
             appeared |= path not in known and os.lstat(path).st_ctime_ns >= begin
         except OSError:
-            absent.append(places.pack(path))
+            absent.append(job.pack(path))
     return absent, there, appeared
 
 
-def _publish(root: Path, library: Path, target: Path, key: str, entry: Entry | None) -> None:
-    """Move a library to its place, then tell of it."""
-    from kernbridge._src.store import artefacts
-
+def _publish(job: Job, library: Path, digest: str, provenance: Provenance | None) -> Path:
+    """Move a library to its place, then note it in the manifest."""
+    target = job.library(digest)
     library.chmod(0o700)
     if library.stat().st_size > manifest.HASHED_LIBRARY:
         with open(library, "rb") as file:
             os.fsync(file.fileno())
     for left in (2, 1, 0):
         try:
-            artefacts._make_folders(root, target.parent)
+            artefacts._make_folders(job.root, target.parent)
             if library.exists():
                 os.replace(library, target)
-            if entry is not None:
-                manifest.note(target.parent, key, entry)
-            return
+            if provenance is not None:
+                manifest.note(job, provenance)
+            break
         except FileNotFoundError:  # the folder was removed meanwhile: it was empty
             if not left:
                 raise
+    return target

@@ -246,12 +246,13 @@ def _make_folders(root: Path, leaf: Path) -> None:
             folder.mkdir(mode=0o700 if private else 0o777)
 
 
-def _publish(path: Path, data: bytes) -> None:
+def _publish(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write a file under its name, whole or not at all."""
-    fd, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)  # mode 0600
+    fd, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
     try:
         with open(fd, "wb") as file:
             file.write(data)
+            os.fchmod(fd, mode)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -135,7 +136,6 @@ def _gpus(report: _Report) -> None:
 
 def _compilers(report: _Report) -> bool:
     """Whether C, C++ or CUDA sources can be compiled."""
-    from kernbridge._src.build import run
     from kernbridge._src.toolchain import compilers
 
     rows = report.section("compilers")
@@ -143,14 +143,14 @@ def _compilers(report: _Report) -> bool:
     for label, find in (("C", compilers.find_c), ("C++", compilers.find_cxx)):
         try:
             compiler = find()
-            said = run.version(compiler.path)
+            said = _version_of(compiler.path)
             rows.append((label, f"{compiler} (from {compiler.origin})\n{said}"))
             works = True
         except (KernelToolchainError, ValueError) as e:
             _absent(report, rows, label, str(e))
     try:
         nvcc = compilers.find_nvcc()
-        said = run.version(nvcc.path)
+        said = _version_of(nvcc.path)
         rows.append(("nvcc", f"{nvcc.path} (from {nvcc.origin})\n{said}"))
         rows.append(("libcudart", nvcc.cudart or "not found beside nvcc"))
         if not nvcc.cudart:
@@ -162,6 +162,18 @@ def _compilers(report: _Report) -> bool:
         _absent(report, rows, "nvcc", str(e))
     rows.append(("NVRTC", _find_nvrtc() or "not found"))
     return works
+
+
+def _version_of(program: str) -> str:
+    """Return the line of a compiler's answer to --version that holds it; empty if there is none."""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, timeout=10)
+    except OSError as e:
+        raise KernelToolchainError(f"{program} cannot be started: {e}") from e
+    except subprocess.TimeoutExpired:
+        return ""
+    lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+    return next((line for line in lines if "release" in line), lines[0] if lines else "").strip()
 
 
 def _absent(report: _Report, rows: list[tuple[str, str]], label: str, why: str) -> None:
