@@ -14,13 +14,13 @@ from kernbridge._src.base.kept import Kept
 from kernbridge._src.benchmark.run import benchmark_operation
 from kernbridge._src.custom import choice as custom_choice
 from kernbridge._src.custom import primitive as custom_primitive
-from kernbridge._src.custom import rule_forms, selection
+from kernbridge._src.custom import selection
 from kernbridge._src.custom.choice import Bound, Choice
 from kernbridge._src.custom.kernel_table import KernelTable
 from kernbridge._src.custom.rule_table import RuleTable
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.operation import as_operands, refuse_non_arrays
-from kernbridge._src.operation.spec import Outputs
+from kernbridge._src.operation.spec import Outputs, check_rule
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
 
@@ -222,12 +222,13 @@ class XLACustomKernel(KernelTable, RuleTable):
             self._change()
 
     def _check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
-        """What can be said of rules and generators once inputs and keywords are known."""
+        """Check what can be said of rules and generators once inputs and keywords are known."""
         given = [k for k in keywords if k != "backend"]
+        expected = f"({', '.join(f'{k}=...' for k in given)})"
         for by in self._kernels.values():
             for entry in by.values():
-                what = f"generator of backend {entry.backend!r}"
-                rule_forms.check_call(self.name, what, entry.kernel_generator, 0, given)
+                what = f"the generator of backend {entry.backend!r}"
+                check_rule(repr(self.name), what, entry.kernel_generator, expected, 0, given)
         self.check_rules_take(n_inputs, keywords)
 
     # The user's own function, benchmarks, tags

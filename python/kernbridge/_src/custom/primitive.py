@@ -50,23 +50,18 @@ class CustomOperation(Protocol):
 
     def bound_params(self, operands: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
         """The parameters of a bind, with ours among them."""
-        ...
 
     def tell_ignored(self, choice: Choice, platform: str) -> None:
         """Warn once where the chosen backend is not there."""
-        ...
 
     def choice(self, explicit: str | None) -> Choice:
         """The backend of each platform."""
-        ...
 
     def whole_jvp_rule(self) -> Callable[..., Any] | None:
         """The rule for all operands at once."""
-        ...
 
     def rules(self, n_inputs: int, params: dict[str, Any]) -> Rules | None:
         """The derivative rules of a call."""
-        ...
 
 
 class KernelPrimitive(Primitive):
@@ -263,38 +258,28 @@ def _transpose(operation: CustomOperation, cotangents: Any, *operands: Any, **pa
         )
     if not levels:
         return _transposed(operation.name, rule(cotangents, *operands, **params), operands)
-
-    linear = [i for i, x in enumerate(operands) if ad.is_undefined_primal(x)]
-    known = [i for i in range(len(operands)) if i not in linear]
-    given = [ad.instantiate_zeros(ct) for ct in cotangents]
-    own = [
-        ad.UndefinedPrimal(ShapedArray(levels.own_shape(i, x.aval.shape), x.aval.dtype))
-        if ad.is_undefined_primal(x)
-        else None
+    linear = {
+        i: ad.UndefinedPrimal(ShapedArray(levels.own_shape(i, x.aval.shape), x.aval.dtype))
         for i, x in enumerate(operands)
-    ]
+        if ad.is_undefined_primal(x)
+    }
+    known = [i for i in range(len(operands)) if i not in linear]
 
     def one_slice(*values: Any) -> list[Any]:
-        args = list(own)
-        for i, value in zip(known, values[: len(known)], strict=True):
-            args[i] = value
-        found = rule(list(values[len(known) :]), *args, **params)
+        args = {**linear, **dict(zip(known, values, strict=False))}
+        ordered = [args[i] for i in range(len(operands))]
+        found = rule(list(values[len(known) :]), *ordered, **params)
         found = _transposed(operation.name, found, operands)
-        return [ad.instantiate_zeros(_or_zeros(found[i], own[i])) for i in linear]
+        zeros = {i: ad.Zero(x.aval) for i, x in linear.items() if found[i] is None}
+        return [ad.instantiate_zeros(zeros.get(i, found[i])) for i in linear]
 
-    masks = levels.choose([*known, *[None] * len(given)])
-    found = vmapped(one_slice, masks)(
-        *operation_primitive.match_varying([*(operands[i] for i in known), *given])
+    given = [ad.instantiate_zeros(ct) for ct in cotangents]
+    operands_known = [operands[i] for i in known]
+    found = vmapped(one_slice, levels.choose([*known, *[None] * len(given)]))(
+        *operation_primitive.match_varying([*operands_known, *given])
     )
-    result: list[Any] = [None] * len(operands)
-    for i, ct in zip(linear, found, strict=True):
-        result[i] = jnp.sum(ct, levels.axes_missing(i))
-    return result
-
-
-def _or_zeros(value: Any, undefined: Any) -> Any:
-    aval = undefined.aval
-    return jnp.zeros(aval.shape, aval.dtype) if value is None else value
+    sums = {i: jnp.sum(ct, levels.axes_missing(i)) for i, ct in zip(linear, found, strict=True)}
+    return [sums.get(i) for i in range(len(operands))]
 
 
 def _transposed(name: str, found: Any, operands: Sequence[Any]) -> Any:

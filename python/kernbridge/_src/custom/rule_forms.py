@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,37 +12,10 @@ import jax.numpy as jnp
 
 from kernbridge._src.base.jax_inside import ad
 from kernbridge._src.operation.levels import to_front
+from kernbridge._src.operation.spec import check_rule
 from kernbridge._src.operation.tangents import zero_tangent
 
 Rule = Callable[..., Any]
-
-
-def check_positional(name: str, what: str, rule: Any, expected: str, n: int) -> None:
-    """Refuse what cannot be called with `n` positional arguments; keywords are not known yet."""
-    if not callable(rule):
-        raise TypeError(f"{name!r}: the {what} is {rule!r}, expected a function {expected}")
-    _bind(name, what, rule, expected, lambda s: s.bind_partial(*[None] * n))
-
-
-def check_call(name: str, what: str, rule: Rule, n: int, keywords: Sequence[str]) -> None:
-    """Refuse what cannot be called with `n` positional arguments and these keywords."""
-    expected = ", ".join([f"{n} arguments"] * (n > 0) + [f"{k}=..." for k in keywords])
-    _bind(
-        name, what, rule, f"({expected})", lambda s: s.bind(*[None] * n, **dict.fromkeys(keywords))
-    )
-
-
-def _bind(name: str, what: str, rule: Rule, expected: str, attempt: Any) -> None:
-    try:
-        signature = inspect.signature(rule)
-    except (TypeError, ValueError):  # a callable that does not tell
-        return
-    try:
-        attempt(signature)
-    except TypeError as e:
-        raise TypeError(
-            f"{name!r}: the {what} is a function of {signature}, and is called as {expected}: {e}"
-        ) from None
 
 
 @dataclass(frozen=True)
@@ -158,7 +130,7 @@ def per_input(name: str, rules: Sequence[Rule | None]) -> PerInputRules:
     for i, rule in enumerate(rules):
         if rule is not None:
             expected = "(tangent, *primals, **params)"
-            check_positional(name, f"jvp rule {i}", rule, expected, 1 + len(rules))
+            check_rule(repr(name), f"the jvp rule {i}", rule, expected, 1 + len(rules), None)
     return PerInputRules(name, tuple(rules))
 
 

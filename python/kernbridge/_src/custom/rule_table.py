@@ -10,6 +10,7 @@ import jax
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.custom import rule_forms
 from kernbridge._src.custom.rule_forms import PerInputRules, WholeRule
+from kernbridge._src.operation.spec import check_rule
 from kernbridge._src.operation.tangents import Rules
 
 Rule = Callable[..., Any]
@@ -49,7 +50,7 @@ class RuleTable:
             If `fun` does not take two arguments; when called, if it does not take the keywords.
         """
         expected = "(primals, tangents, **params)"
-        rule_forms.check_positional(self.name, "jvp rule", fun, expected, 2)
+        check_rule(repr(self.name), "the jvp rule", fun, expected, 2, None)
         self._jvp_rule = WholeRule(self.name, fun, bool(symbolic_zeros))
         self._rules_changed()
 
@@ -91,7 +92,7 @@ class RuleTable:
             differentiated, if a cotangent is not of its input's shape and dtype.
         """
         expected = "(primals, results, cotangents, **params)"
-        rule_forms.check_positional(self.name, "vjp rule", fun, expected, 3)
+        check_rule(repr(self.name), "the vjp rule", fun, expected, 3, None)
         self._vjp_rule = fun
         self._rules_changed()
 
@@ -106,7 +107,7 @@ class RuleTable:
             them, and None for the others.
         """
         expected = "(cotangents, *args, **params)"
-        rule_forms.check_positional(self.name, "transpose rule", fun, expected, 1)
+        check_rule(repr(self.name), "the transpose rule", fun, expected, 1, None)
         self.transpose_rule = fun
         self._rules_changed()
 
@@ -119,7 +120,7 @@ class RuleTable:
             ``fun(args, axes, **params)`` gives the outputs, and the axis of the batch in each.
         """
         expected = "(args, axes, **params)"
-        rule_forms.check_positional(self.name, "batching rule", fun, expected, 2)
+        check_rule(repr(self.name), "the batching rule", fun, expected, 2, None)
         self.batching_rule = fun
         self._rules_changed()
 
@@ -154,17 +155,18 @@ class RuleTable:
 
     def check_rules_take(self, n_inputs: int, keywords: Sequence[str]) -> None:
         """What can be said of rules once the number of inputs and the keywords are known."""
-        rules: list[tuple[str, Rule | None, int]] = [
-            ("vjp rule", self._vjp_rule, 3),
-            ("batching rule", self.batching_rule, 2),
-            ("transpose rule", self.transpose_rule, 1 + n_inputs),
+        rules = [
+            ("the vjp rule", self._vjp_rule, 3),
+            ("the batching rule", self.batching_rule, 2),
+            ("the transpose rule", self.transpose_rule, 1 + n_inputs),
         ]
         if isinstance(self._jvp_rule, PerInputRules):
             self._jvp_rule.check_count(n_inputs)
             each = enumerate(self._jvp_rule.rules)
-            rules += [(f"jvp rule {i}", rule, 1 + n_inputs) for i, rule in each]
+            rules += [(f"the jvp rule {i}", rule, 1 + n_inputs) for i, rule in each]
         elif self._jvp_rule is not None:
-            rules.append(("jvp rule", self._jvp_rule.function, 2))
+            rules.append(("the jvp rule", self._jvp_rule.function, 2))
+        named = "".join(f", {keyword}=..." for keyword in keywords)
         for what, rule, n in rules:
             if rule is not None:
-                rule_forms.check_call(self.name, what, rule, n, keywords)
+                check_rule(repr(self.name), what, rule, f"({n} arguments{named})", n, keywords)

@@ -13,7 +13,6 @@ class Plan(Protocol):
     @property
     def steps(self) -> Sequence[Any]:
         """The steps, in their order."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,9 @@ class CheckedFrontend(primitive.Frontend, Protocol):
     @property
     def parameter_names(self) -> Sequence[str]:
         """Names that outputs may have: of the kernel's parameters, as far as they are known."""
-        ...
 
     def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
         """Of the parameter that each output of a call fills; empty where it has no name."""
-        ...
 
     def check(
         self,
@@ -44,11 +42,9 @@ class CheckedFrontend(primitive.Frontend, Protocol):
         outs: Sequence[ArrayType],
     ) -> None:
         """Raise TypeError or ValueError if the kernel cannot take these arguments."""
-        ...
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """Code and resources of the kernels that this call runs."""
-        ...
 
 
 class Operation:

@@ -43,7 +43,6 @@ class Frontend(Protocol):
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile and register; `operands` are without batch axes."""
-        ...
 
 
 def new_primitive(name: str, kind: type = Primitive) -> Any:

@@ -206,9 +206,9 @@ def call_with_shapes(
 
 
 def check_rule(
-    label: str, name: str, rule: Any, expected: str, n: int, keywords: Sequence[str] = ()
+    label: str, name: str, rule: Any, expected: str, n: int, keywords: Sequence[str] | None = ()
 ) -> None:
-    """Refuse what cannot be called with `n` arguments and these keywords."""
+    """Refuse what cannot be called with `n` arguments and these keywords; None: not known yet."""
     if not callable(rule):
         raise TypeError(f"{label}: {name} is {rule!r}, expected a function {expected}")
     try:
@@ -216,7 +216,10 @@ def check_rule(
     except (TypeError, ValueError):  # a callable that does not tell
         return
     try:
-        signature.bind(*[None] * n, **dict.fromkeys(keywords))
+        if keywords is None:
+            signature.bind_partial(*[None] * n)
+        else:
+            signature.bind(*[None] * n, **dict.fromkeys(keywords))
     except TypeError as e:
         raise TypeError(
             f"{label}: {name} is a function of {signature}, and is called as {expected}: {e}"
