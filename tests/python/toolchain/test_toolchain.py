@@ -221,34 +221,34 @@ def test_the_parts_of_wheels(tmp_path):
     ],
 )
 def test_spellings_of_architectures(spelling, expected):
-    assert compilers.cuda_architectures(spelling) == tuple(expected)
+    assert architectures.cuda_architectures(spelling) == tuple(expected)
 
 
 @pytest.mark.parametrize("spelling", ["", "nine", [], [[]], "9.0b", "sm_9", True, "9.0,,8", 8.65])
 def test_what_is_no_architecture(spelling):
     with pytest.raises(ValueError, match="is no compute capability"):
-        compilers.cuda_architectures(spelling)
+        architectures.cuda_architectures(spelling)
 
 
 def test_architectures_that_are_too_old():
     for spelling in ("3.5", 20, 12):
         with pytest.raises(UnsupportedArchError, match="older than"):
-            compilers.cuda_architectures(spelling)
+            architectures.cuda_architectures(spelling)
 
 
 def test_who_chooses_the_architectures(monkeypatch):
     monkeypatch.setattr(_core, "device_count", lambda: (0, "none"))
-    assert compilers.cuda_architectures() == ()
+    assert architectures.cuda_architectures() == ()
     monkeypatch.setattr(_core, "device_count", lambda: (3, ""))
     monkeypatch.setattr(_core, "compute_capability", lambda i: [(9, 0), (8, 0), (9, 0)][i])
-    assert compilers.cuda_architectures() == ((8, 0, ""), (9, 0, ""))
+    assert architectures.cuda_architectures() == ((8, 0, ""), (9, 0, ""))
     for name, text in zip(reversed(architectures.VARIABLES), ("7.5", "8.6", "8.9"), strict=True):
         monkeypatch.setenv(name, text)
-        assert compilers.cuda_architectures() == compilers.cuda_architectures(text)
+        assert architectures.cuda_architectures() == architectures.cuda_architectures(text)
     config.set_compute_capability(["9.0a"])
     try:
-        assert compilers.cuda_architectures() == ((9, 0, "a"),)
-        assert compilers.cuda_architectures("12.0") == ((12, 0, ""),)
+        assert architectures.cuda_architectures() == ((9, 0, "a"),)
+        assert architectures.cuda_architectures("12.0") == ((12, 0, ""),)
         assert config.get_compute_capability() == ["sm_90a"]
         assert config.get_cuda_architectures() == ((9, 0),)
         config.set_cuda_architectures("8.0")
@@ -258,7 +258,7 @@ def test_who_chooses_the_architectures(monkeypatch):
     assert config.get_compute_capability() is None
     monkeypatch.setenv("KERNBRIDGE_CUDA_ARCHS", "nonsense")
     with pytest.raises(ValueError, match="KERNBRIDGE_CUDA_ARCHS: 'nonsense'"):
-        compilers.cuda_architectures()
+        architectures.cuda_architectures()
 
 
 def test_flags_for_architectures():

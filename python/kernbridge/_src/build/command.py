@@ -13,7 +13,7 @@ from kernbridge._src.build.inputs import Inputs
 from kernbridge._src.keys import generators
 from kernbridge._src.store import limit
 from kernbridge._src.toolchain import architectures, compilers
-from kernbridge._src.toolchain.compilers import Compiler, Nvcc
+from kernbridge._src.toolchain.compilers import HostCompiler, Nvcc
 
 if TYPE_CHECKING:
     from kernbridge._src.build.request import Request
@@ -157,7 +157,7 @@ def plan(request: Request, root: Path = Path()) -> Job:
     return Job(request, command, tool, label, tools, folders, inputs, key, root)
 
 
-def _host(request: Request, compiler: Compiler) -> tuple[list[str], list[str]]:
+def _host(request: Request, compiler: HostCompiler) -> tuple[list[str], list[str]]:
     standard = "-std=c11" if request.language == "c" else "-std=c++17"
     start = [*compiler.command, standard, *_optimize(request), "-fPIC", "-shared"]
     start += ["-fvisibility=hidden", "-MD", "-MF", "@deps", "-o", "@out"]
@@ -166,7 +166,7 @@ def _host(request: Request, compiler: Compiler) -> tuple[list[str], list[str]]:
     return start, [*request.cflags, "@source", *request.ldflags]
 
 
-def _cuda(request: Request, nvcc: Nvcc, host: Compiler) -> tuple[list[str], list[str]]:
+def _cuda(request: Request, nvcc: Nvcc, host: HostCompiler) -> tuple[list[str], list[str]]:
     start = [nvcc.path, "-std=c++17", *_optimize(request), "-shared"]
     start += ["-Xcompiler", "-fPIC,-fvisibility=hidden", "-ccbin", host.path]
     for argument in host.arguments:

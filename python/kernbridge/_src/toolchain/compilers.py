@@ -9,20 +9,18 @@ from __future__ import annotations
 import functools
 import os
 import shlex
+import shutil
 import sys
 from typing import NamedTuple
 
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import HostCompilerNotFoundError, NvccNotFoundError
-from kernbridge._src.toolchain.architectures import cuda_architectures
-
-__all__ = ["Compiler", "Nvcc", "cuda_architectures", "find_c", "find_cxx", "find_nvcc"]
 
 LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 """Programs that run the compiler named after them."""
 
 
-class Compiler(NamedTuple):
+class HostCompiler(NamedTuple):
     """A C or C++ compiler.
 
     Attributes
@@ -84,38 +82,20 @@ class Nvcc(NamedTuple):
     origin: str
 
 
-def find_c() -> Compiler:
-    """The C compiler.
-
-    Raises
-    ------
-    HostCompilerNotFoundError
-        With what was looked for, and what to do.
-    """
+def find_c() -> HostCompiler:
+    """Find the C compiler, or raise HostCompilerNotFoundError with all that was tried."""
     env = os.environ.get
     return _find_host("C", "CC", ("gcc", "cc", "clang"), env("CC"), env("CONDA_PREFIX"), _path())
 
 
-def find_cxx() -> Compiler:
-    """The C++ compiler.
-
-    Raises
-    ------
-    HostCompilerNotFoundError
-        With what was looked for, and what to do.
-    """
+def find_cxx() -> HostCompiler:
+    """Find the C++ compiler, or raise HostCompilerNotFoundError with all that was tried."""
     env, names = os.environ.get, ("g++", "c++", "clang++")
     return _find_host("C++", "CXX", names, env("CXX"), env("CONDA_PREFIX"), _path())
 
 
 def find_nvcc() -> Nvcc:
-    """The CUDA compiler.
-
-    Raises
-    ------
-    NvccNotFoundError
-        With what was looked for, and what to do.
-    """
+    """Find the CUDA compiler, or raise NvccNotFoundError with all that was tried."""
     env = os.environ.get
     named = tuple(
         (name, value)
@@ -155,35 +135,32 @@ def _find_host(
     chosen: str | None,
     conda: str | None,
     path: str,
-) -> Compiler:
-    probes: list[str] = []
-    if chosen and chosen.strip():
-        found = _from_command(shlex.split(chosen), path, variable)
-        if found is not None:
-            return found
-        # What the user named is not passed over.
-        probes.append(f"{variable}={chosen}: no such program")
-        raise HostCompilerNotFoundError(_host_missing(language, variable, probes))
-    probes.append(f"{variable}: not set")
-    if conda:
-        folder = os.path.join(conda, "bin")
-        machine = os.uname().machine
-        for name in (f"{machine}-conda-linux-gnu-{names[0]}", names[0]):
-            found = _from_command([os.path.join(folder, name)], path, "CONDA_PREFIX")
-            if found is not None:
-                return found
-            probes.append(f"{os.path.join(folder, name)}: no such program")
+) -> HostCompiler:
+    tried: list[tuple[str, list[str], str]] = []  # what is said of it, the command, its origin
+    unset = []
+    if chosen and chosen.strip():  # what the user named is not passed over
+        tried.append((f"{variable}={chosen}", shlex.split(chosen), variable))
     else:
-        probes.append("CONDA_PREFIX: not set")
-    for name in names:
-        found = _from_command([name], path, "PATH")
+        unset = [f"{variable}: not set", *([] if conda else ["CONDA_PREFIX: not set"])]
+        for name in (f"{os.uname().machine}-conda-linux-gnu-{names[0]}", names[0]):
+            program = os.path.join(conda or "", "bin", name)
+            tried += [(program, [program], "CONDA_PREFIX")] if conda else []
+        tried += [(f"{name} on PATH", [name], "PATH") for name in names]
+    for _, words, origin in tried:
+        found = _from_command(words, path, origin)
         if found is not None:
             return found
-        probes.append(f"{name} on PATH: no such program")
-    raise HostCompilerNotFoundError(_host_missing(language, variable, probes))
+    remedies = (
+        "install one: apt-get install g++, dnf install gcc-c++, or conda install -c "
+        "conda-forge cxx-compiler",
+        f"name one that is elsewhere: {variable}=/path/to/it",
+    )
+    probes = [*unset, *(f"{what}: no such program" for what, _, _ in tried)]
+    what = f"[E-{variable}] no {language} compiler was found"
+    raise HostCompilerNotFoundError(_missing(what, probes, remedies))
 
 
-def _from_command(words: list[str], path: str, origin: str) -> Compiler | None:
+def _from_command(words: list[str], path: str, origin: str) -> HostCompiler | None:
     """The compiler that a command line names; None if one of its programs is missing."""
     command: list[str] = []
     tools: list[str] = []
@@ -200,7 +177,7 @@ def _from_command(words: list[str], path: str, origin: str) -> Compiler | None:
         if os.path.basename(real) in LAUNCHERS:  # a link named g++ that leads to ccache
             behind = _which_behind(name, real, path)
             tools += [os.path.realpath(behind)] if behind else []
-        return Compiler((*command, *words[i + 1 :]), i, tuple(dict.fromkeys(tools)), origin)
+        return HostCompiler((*command, *words[i + 1 :]), i, tuple(dict.fromkeys(tools)), origin)
     return None
 
 
@@ -214,29 +191,12 @@ def _which_behind(name: str, launcher: str, path: str) -> str | None:
 
 
 def _which(word: str, path: str) -> str | None:
-    if os.sep in word:
-        return os.path.abspath(word) if _is_program(word) else None
-    for folder in path.split(os.pathsep):
-        program = os.path.join(folder, word)
-        if folder and _is_program(program):
-            return os.path.abspath(program)
-    return None
+    found = shutil.which(word, path=path)
+    return os.path.abspath(found) if found else None
 
 
 def _is_program(path: str) -> bool:
     return os.access(path, os.X_OK) and os.path.isfile(path)
-
-
-def _host_missing(language: str, variable: str, probes: list[str]) -> str:
-    return _missing(
-        f"[E-{variable}] no {language} compiler was found",
-        probes,
-        (
-            "install one: apt-get install g++, dnf install gcc-c++, or conda install -c "
-            "conda-forge cxx-compiler",
-            f"name one that is elsewhere: {variable}=/path/to/it",
-        ),
-    )
 
 
 def _missing(what: str, probes: list[str], remedies: tuple[str, ...]) -> str:
