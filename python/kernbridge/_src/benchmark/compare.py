@@ -21,19 +21,10 @@ def _array(value: Any) -> Any:
 
 
 def difference(got: Any, want: Any, reference: str, rtol: float, atol: float) -> str | None:
-    """How results differ from those of another backend, or None.
+    """Say how results differ from those of the backend `reference`, or return None.
 
     Integers and bools must be equal. Of floats and complex numbers |got - want| may be at most
     atol + rtol |want|; NaN equals NaN, and infinity the same infinity.
-
-    Parameters
-    ----------
-    got, want : pytree of numpy.ndarray
-        Results, and those to compare them with.
-    reference : str
-        The backend that gave `want`.
-    rtol, atol : float
-        Relative and absolute tolerance.
     """
     named, tree = jax.tree_util.tree_flatten_with_path(got)
     wanted, expected = jax.tree.flatten(want)

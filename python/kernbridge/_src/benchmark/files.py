@@ -144,12 +144,9 @@ def _from_cell(cell: str) -> Any:
 
 
 def encode(value: Any, name: str) -> Any:
-    """Return what JSON writes for a value; `name` says in the message what the value is.
+    """Return what JSON writes for a value that comes back the same, or raise TypeError.
 
-    Raises
-    ------
-    TypeError
-        The value, or one inside it, would not come back the same.
+    The message calls the value `name`.
     """
     kind = type(value)
     if value is None or kind in (bool, int, str):
@@ -199,13 +196,7 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 
 
 def decode(coded: Any) -> Any:
-    """Return the value that `encode` wrote.
-
-    Raises
-    ------
-    ValueError
-        `encode` does not write this.
-    """
+    """Return the value that `encode` wrote, or raise ValueError if it did not write this."""
     if isinstance(coded, list):
         return [decode(item) for item in coded]
     if not isinstance(coded, dict):

@@ -220,12 +220,9 @@ def _line(name: str, record: BenchmarkRecord) -> str:
 
 @contextlib.contextmanager
 def _progress(name: str, total: int, wanted: bool | None) -> Iterator[Callable[[str, int], None]]:
-    """Show a bar on standard error; gives what is called with each step and the number before it.
+    """Show a bar on standard error; yields what is called with each step and the number before it.
 
-    Raises
-    ------
-    ImportError
-        The bar is wanted, and rich is missing.
+    ImportError is raised if the bar is wanted, and rich is missing.
     """
     bar = None
     if wanted or (wanted is None and sys.stderr.isatty()):

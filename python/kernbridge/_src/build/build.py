@@ -26,15 +26,6 @@ from kernbridge._src.toolchain import compilers
 def build(request: Request) -> Built:
     """Return the library of a request, from the cache if it is there.
 
-    Raises
-    ------
-    ValueError
-        If the language is unknown.
-    KernelToolchainError
-        If a compiler is missing.
-    CompilationError
-        If the compiler refuses the source.
-
     Examples
     --------
     >>> from kernbridge._src.build.build import build

@@ -110,13 +110,7 @@ class Job(NamedTuple):
 
 
 def plan(request: Request, root: Path = Path()) -> Job:
-    """Find the compilers and work out what to run.
-
-    Raises
-    ------
-    KernelToolchainError
-        If a compiler is missing.
-    """
+    """Find the compilers and work out what to run."""
     own = tuple(os.path.abspath(p) for p in request.own_include_paths)
     user = tuple(os.path.abspath(os.path.expanduser(p)) for p in request.include_paths)
     if request.language == "cuda":

@@ -39,13 +39,7 @@ _UNSUPPORTED_ARCH = re.compile(
 
 
 def timeout() -> float:
-    """Seconds that one compiler may run.
-
-    Raises
-    ------
-    ValueError
-        If the environment says something else than a number above 0.
-    """
+    """Return the seconds that one compiler may run, or raise ValueError if they are no number."""
     text = os.environ.get(TIMEOUT, "").strip() or "600"
     try:
         seconds = float(text)
@@ -164,17 +158,7 @@ def _without_setpriv() -> None:
 def fail(
     what: str, tool: str, status: int | None, output: str, command: str, limit: float
 ) -> NoReturn:
-    """Raise what a failed run means.
-
-    Parameters
-    ----------
-    what : str
-        The module, as in "kernels 'add'".
-    tool : str
-        As in "nvcc" or "g++".
-    status : int or None
-        Of the exit; None if it ran too long.
-    """
+    """Raise what a failed run of a tool means; its status is None if it ran too long."""
     if status is None:
         raise CompilationError(
             f"{what}: {tool} was stopped after {limit:g} s; raise {TIMEOUT} (seconds), or compile "

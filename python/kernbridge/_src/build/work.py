@@ -29,13 +29,8 @@ _LINE = re.compile(r'^#line \d+ "(.*)"', re.MULTILINE)
 def make(job: Job, owned: bool, limit: float) -> tuple[Path, str]:
     """Build and publish a library; return its path and digest.
 
-    Parameters
-    ----------
-    job : Job
-    owned : bool
-        Whether the caller holds the lock of the job's key.
-    limit : float
-        Seconds for the compiler.
+    `owned` says whether the caller holds the lock of the job's key, `limit` how many seconds the
+    compiler may run.
     """
     with lock.workspace(job.root, job.key, owned) as workspace:
         for _ in range(ATTEMPTS):

@@ -95,20 +95,10 @@ _first_seen, _nonces = _ById(), _ById()
 
 
 def take(dispatcher: Any) -> Fingerprint:
-    """Take the fingerprint of a dispatcher as it reads now.
+    """Take the fingerprint of a dispatcher of Numba as it reads now; it is not kept alive.
 
     A dispatcher that another one calls, and that would read otherwise now than when it was first
     seen, counts as opaque: Numba may mix both.
-
-    Parameters
-    ----------
-    dispatcher : numba dispatcher
-        What `numba.njit` or `numba.cuda.jit` gave. It is not kept alive.
-
-    Raises
-    ------
-    TypeError
-        If it is no Numba dispatcher.
     """
     if not is_dispatcher(dispatcher):
         raise TypeError(f"expected a Numba dispatcher, got {type(dispatcher).__name__}")
@@ -123,19 +113,9 @@ def take(dispatcher: Any) -> Fingerprint:
 
 
 def combine(base: Fingerprint, *parts: object) -> bytes:
-    """Digest (32 bytes) of a fingerprint and plain values: dtypes, ranks, the launch rule.
+    """Return the digest (32 bytes) of a fingerprint and plain values or tuples of them.
 
-    Parameters
-    ----------
-    base : Fingerprint
-        What the values are added to.
-    *parts : None, bool, int, float, complex, str, bytes, numpy.dtype, or tuples of these
-        Values of different types differ: 1, 1.0 and True give three digests.
-
-    Raises
-    ------
-    TypeError
-        If a part is anything else.
+    Values of different types differ: 1, 1.0 and True give three digests.
     """
     h = hashlib.sha256()
     put_parts(h, ("combine", base.digest, parts))

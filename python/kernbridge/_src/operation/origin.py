@@ -35,10 +35,8 @@ def write(kind: str, **parts: Any) -> str:
 def resolve(digest: bytes, text: str) -> None:
     """Find and register the kernel of this digest.
 
-    Raises
-    ------
-    KernelError
-        If it cannot be found, or is another kernel by now; the message says what is missing.
+    KernelError is raised if it cannot be found, or is another kernel by now; the message says what
+    is missing.
     """
     try:
         origin = json.loads(text)

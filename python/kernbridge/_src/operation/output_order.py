@@ -53,21 +53,15 @@ class Leaves:
     def check(self, label: str, parameters: Sequence[str]) -> None:
         """Refuse a dict that JAX reorders, and whose keys are not names of the kernel's parameters.
 
-        Raises
-        ------
-        ValueError
-            If no call of the operation could tell which output is which.
+        No call of the operation could tell which output is which.
         """
         if not self._are_unique() or not set(self.names) <= set(parameters):
             self._refuse_reordered(label, parameters)
 
     def order(self, label: str, parameters: Sequence[str]) -> tuple[int, ...]:
-        """For each output of the kernel, whose output parameters are these, the number of its leaf.
+        """Return the number of the leaf for each output of the kernel that has these parameters.
 
-        Raises
-        ------
-        ValueError
-            If the keys are neither the names of the parameters nor in their order.
+        ValueError is raised if the keys are neither the names of the parameters nor in their order.
         """
         if self._are_unique() and set(self.names) == set(parameters):
             return tuple(self.names.index(name) for name in parameters)

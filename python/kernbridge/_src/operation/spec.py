@@ -57,13 +57,7 @@ class Outputs:
         )
 
     def in_order(self, label: str, parameters: Sequence[str]) -> Outputs:
-        """These outputs, as just read, in the order of the kernel's output parameters.
-
-        Raises
-        ------
-        ValueError
-            If the keys of a dict do not say which output is which.
-        """
+        """Return these outputs, as just read, in the order of the kernel's output parameters."""
         order = self.leaves.order(label, parameters)
         types = tuple(self.types[i] for i in order)
         return replace(self, types=types, tree=replace(self.tree, order=order))

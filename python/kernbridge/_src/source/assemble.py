@@ -51,13 +51,7 @@ class Options(NamedTuple):
 
     @staticmethod
     def of(label: str, language: str, given: Mapping[str, Any]) -> Options:
-        """From the keywords of a caller.
-
-        Raises
-        ------
-        TypeError
-            If one is unknown.
-        """
+        """Return the options that a caller's keywords name; TypeError if one is unknown."""
         only_cuda = {"compute_capability", "use_fast_math", "allow_cuda_graph"}
         names = {
             _FLAGS[language]: "cflags",

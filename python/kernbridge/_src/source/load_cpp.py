@@ -100,27 +100,14 @@ def load_cpp_inline(
 def load_cpp_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
-    """Build one C++ file; see `load_cpp_inline`.
+    """Build one C++ file; for the rest, see `load_cpp_inline`.
 
     Parameters
     ----------
     filepath : str or Path
         The file. What it includes is looked for in its folder first.
-    functions : dict or list, optional
-        As of `load_cpp_inline`.
     name : str, optional
         Of the module; by default the file's, without its suffix.
-    **options
-        As of `load_cpp_inline`.
-
-    Returns
-    -------
-    CompiledModule
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
     """
     return build_files("load_cpp_file", "c++", [Path(filepath)], functions, name, options)
 
@@ -176,26 +163,5 @@ def load_c_inline(
 def load_c_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
-    """Build one C file; see `load_c_inline`.
-
-    Parameters
-    ----------
-    filepath : str or Path
-        The file. What it includes is looked for in its folder first.
-    functions : dict or list, optional
-        As of `load_c_inline`.
-    name : str, optional
-        Of the module; by default the file's, without its suffix.
-    **options
-        As of `load_cpp_inline`.
-
-    Returns
-    -------
-    CompiledModule
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    """
+    """Build one C file as `load_c_inline` builds a text; see `load_cpp_file`."""
     return build_files("load_c_file", "c", [Path(filepath)], functions, name, options)

@@ -142,27 +142,14 @@ def load_cuda_inline(
 def load_cuda_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
-    """Build one ``.cu`` file; see `load_cuda_inline`.
+    """Build one ``.cu`` file; for the rest, see `load_cuda_inline`.
 
     Parameters
     ----------
     filepath : str or Path
         The file. What it includes is looked for in its folder first.
-    functions : dict or list, optional
-        As of `load_cuda_inline`.
     name : str, optional
         Of the module; by default the file's, without its suffix.
-    **options
-        As of `load_cuda_inline`.
-
-    Returns
-    -------
-    CompiledModule
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
     """
     return build_files("load_cuda_file", "cuda", [Path(filepath)], functions, name, options)
 
@@ -175,31 +162,21 @@ def load_cuda_dir(
     file_patterns: Sequence[str] = ("*.cu",),
     **options: Any,
 ) -> CompiledModule:
-    """Build the ``.cu`` files of a folder as one module; see `load_cuda_inline`.
+    """Build the ``.cu`` files of a folder as one module; see `load_cuda_file`.
 
     Parameters
     ----------
     directory : str or Path
         The folder.
-    functions : dict or list, optional
-        As of `load_cuda_inline`.
     name : str, optional
         Of the module; by default the folder's.
     file_patterns : list of str, default ["*.cu"]
         Which files; they are joined in the order of their names, as one translation unit.
-    **options
-        As of `load_cuda_inline`.
-
-    Returns
-    -------
-    CompiledModule
 
     Raises
     ------
     KernelError
         If no file matches.
-    FileNotFoundError
-        If there is no such folder.
     """
     folder = Path(directory)
     if not folder.is_dir():

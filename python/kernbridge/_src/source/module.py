@@ -35,13 +35,7 @@ class Library(NamedTuple):
 
 
 def open_library(path: str | Path) -> Library:
-    """Open a shared library for good.
-
-    Raises
-    ------
-    KernelLoadError
-        If it cannot be opened.
-    """
+    """Open a shared library for good, or raise KernelLoadError."""
     try:
         handle, last_error, exports = _core.open_library(str(path))
     except OSError as e:

@@ -124,14 +124,10 @@ def get_cache_dir() -> Path | None:
 
 
 def load(kind: str, key: bytes) -> Artefact | None:
-    """Find an artefact; None where there is none, or none that can be trusted.
+    """Find the artefact of a kind (letters, digits and `_`) and a key.
 
-    Parameters
-    ----------
-    kind : str
-        What sort of artefact it is: letters, digits and `_`.
-    key : bytes
-        Digest of all that it was made from.
+    The key is a digest of all that it was made from. None is returned where there is no artefact,
+    or none that can be trusted.
     """
     folder = usable()
     if folder is None:
@@ -143,10 +139,7 @@ def load(kind: str, key: bytes) -> Artefact | None:
 def store(kind: str, key: bytes, artefact: Artefact) -> None:
     """Keep an artefact; replaces what is there under the same key.
 
-    Raises
-    ------
-    TypeError
-        If `artefact.meta` would not come back from JSON as it is.
+    TypeError is raised if `artefact.meta` would not come back from JSON as it is.
     """
     folder = usable()
     if folder is None:

@@ -54,13 +54,7 @@ class _File(NamedTuple):
 
 
 def limit() -> int:
-    """Bytes that the cache may hold; 0: no limit.
-
-    Raises
-    ------
-    ValueError
-        If the environment says something else than a size.
-    """
+    """Return the bytes that the cache may hold, 0 for no limit, or raise ValueError."""
     text = os.environ.get(VARIABLE, "").strip() or DEFAULT
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.upper())
     if match is None or match[2] not in _UNITS:
@@ -125,13 +119,7 @@ def grew(folder: Path, added: int) -> None:
 
 
 def shrink(folder: Path, most: int) -> int:
-    """Remove the least recently used files until `most` bytes are left.
-
-    Returns
-    -------
-    int
-        Bytes that the cache holds afterwards.
-    """
+    """Remove the least recently used files until `most` bytes are left; return how many are."""
     files = sorted(_files(folder), key=lambda f: f.used)
     total = sum(f.bytes for f in files)
     newest = time.time() - PROTECTED

@@ -21,15 +21,10 @@ MOST_LINKS = 40
 
 
 def why_not(folder: Path) -> str | None:
-    """Who else could replace the contents of a folder, as text; None if nobody can.
+    """Say who else could replace the contents of an absolute folder; None if nobody can.
 
     What does not exist yet is no objection. Each part of the path is opened from the one before,
     and no link is followed that was not looked at.
-
-    Parameters
-    ----------
-    folder : Path
-        Absolute.
     """
     parts = list(reversed(folder.parts[1:]))
     here, links = "/", 0

@@ -57,13 +57,7 @@ def cuda_architectures(argument: Spelling = None) -> tuple[Architecture, ...]:
 
 
 def chosen() -> tuple[Architecture, ...]:
-    """What `config.set_cuda_architectures`, else the environment names; empty if neither does.
-
-    Raises
-    ------
-    UnsupportedArchError, ValueError
-        See `cuda_architectures`.
-    """
+    """Return what the setting, else the environment names; empty if neither does."""
     if settings.architectures is not None:
         return settings.architectures
     for name in VARIABLES:
@@ -74,13 +68,7 @@ def chosen() -> tuple[Architecture, ...]:
 
 
 def read(spelling: Spelling, what: str = "compute_capability") -> tuple[Architecture, ...]:
-    """Read compute capabilities, sorted and each once.
-
-    Raises
-    ------
-    UnsupportedArchError, ValueError
-        See `cuda_architectures`.
-    """
+    """Read compute capabilities, sorted and each once; raises as `cuda_architectures` does."""
     if isinstance(spelling, (str, int, float)):
         items: list[str | int | float] = [spelling]
     elif isinstance(spelling, Iterable):

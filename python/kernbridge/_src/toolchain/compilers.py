@@ -23,16 +23,9 @@ LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 class HostCompiler(NamedTuple):
     """A C or C++ compiler.
 
-    Attributes
-    ----------
-    command : tuple of str
-        How it is called: its path, and arguments that the user named with it.
-    compiler : int
-        Where in `command` the compiler stands; before it are launchers such as ccache.
-    tools : tuple of str
-        Real paths of the programs that decide what comes out.
-    origin : str
-        What led to it, as in "CXX" or "PATH".
+    `command` is how it is called: launchers such as ccache, at `compiler` its own path, and
+    arguments that the user named with it. `tools` are the real paths of the programs that decide
+    what comes out, `origin` is what led to it, as in "CXX" or "PATH".
     """
 
     command: tuple[str, ...]

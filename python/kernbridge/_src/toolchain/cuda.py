@@ -26,25 +26,13 @@ def has_fake_driver() -> bool:
 
 
 def require(label: str) -> None:
-    """Refuse to wrap a kernel of Numba-CUDA where nothing could ever compile it.
-
-    Raises
-    ------
-    ImportError
-        If Numba-CUDA is missing.
-    """
+    """Raise ImportError where Numba-CUDA, which the kernel needs, is missing."""
     if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numba_cuda") is None:
         raise ImportError(f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda13]'")
 
 
 def require_device(label: str) -> None:
-    """Refuse to wrap a GPU kernel where nothing could ever run it, or where for is unknown.
-
-    Raises
-    ------
-    ImportError
-        If there is neither a GPU nor an architecture to compile for.
-    """
+    """Raise ImportError where there is neither a GPU nor an architecture to compile for."""
     count, why = _core.device_count()
     if count == 0 and not chosen_architectures():
         raise ImportError(
