@@ -46,5 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{limit.clear_cache(chosen.name)} removed")
         return 0
     stats = limit.cache_stats()
-    print(f"{artefacts.directory() or 'off'}: {stats.entries} entries, {stats.bytes / 1e6:.1f} MB")
+    print(
+        f"{artefacts.get_cache_dir() or 'off'}: {stats.entries} entries, {stats.bytes / 1e6:.1f} MB"
+    )
     return 0

@@ -255,7 +255,7 @@ def test_an_old_setpriv(tmp_path, monkeypatch):
     old.write_text("#!/bin/sh\necho \"setpriv: unrecognized option '--pdeathsig'\" >&2\nexit 1\n")
     old.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(run, "_setpriv", None)
+    run._die_with_parent.cache_clear()
     assert call(build(Request("m", "c", ANSWER, "")).path) == 42
 
 

@@ -95,29 +95,31 @@ def signed(body):
 
 
 def test_files_of_others_with_a_right_digest(path):
-    """The parts are checked too: the digest alone says only that the file is whole."""
+    """The header is checked too: the digest alone says only that the file is whole."""
     data = path.read_bytes()[:-32]
     path.write_bytes(signed(data))
     assert artefacts.load("cubin", KEY) == ARTEFACT
-    parts = artefacts._HEADER.size
+    meta = data.index(b'"meta"')  # that of another artefact is as good
     r = random.Random(4)
-    bodies = [data[:n] for n in range(parts + 60)] + [data + b"\0", b"", b"KERNBRIDGE" + data[10:]]
+    bodies = [data[:n] for n in range(data.index(b"\n") + 60)] + [data + b"\0", b"", data[1:]]
     for _ in range(500):
         damaged = bytearray(data)
         for _ in range(r.choice((1, 4))):
-            damaged[r.randrange(parts + 60)] = r.choice((0, 1, 255, r.randrange(256)))
+            damaged[r.randrange(meta)] = r.choice((0, 1, 255, r.randrange(256)))
         bodies.append(bytes(damaged))
     for body in bodies:
         path.write_bytes(signed(body))
-        assert body == data or artefacts.load("cubin", KEY) is None
+        assert body == data or artefacts.load("cubin", KEY) is None, body
 
 
-def test_meta_that_is_no_object(path):
-    for meta in ([b"[]"], [b""], [b"\xff"], [b"{"], [b"[" * 100_000], []):
-        parts = [b"cubin", KEY, *meta]
-        body = artefacts._HEADER.pack(artefacts._MAGIC, artefacts.FORMAT, len(parts))
-        body += b"".join(artefacts._LENGTH.pack(len(p)) + p for p in parts)
-        path.write_bytes(signed(body))
+def test_headers_that_say_nothing(path):
+    for meta in (b"[1]", b"", b"\xff", b"{", b"[" * 100_000, b"null", b"3"):
+        header = b'{"kind":"cubin","key":"%s","sizes":[],"meta":%s}' % (KEY.hex().encode(), meta)
+        path.write_bytes(signed(header + b"\n"))
+        assert artefacts.load("cubin", KEY) is None
+    for sizes in (b"[-1,1]", b"[1]", b"[0.5]", b'"1"', b"3"):
+        header = b'{"kind":"cubin","key":"%s","sizes":%s,"meta":{}}' % (KEY.hex().encode(), sizes)
+        path.write_bytes(signed(header + b"\n"))
         assert artefacts.load("cubin", KEY) is None
 
 
@@ -185,7 +187,7 @@ def test_off(monkeypatch, tmp_path, value):
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", value)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert artefacts.directory() is None
+    assert artefacts.get_cache_dir() is None
     artefacts.store("cubin", KEY, ARTEFACT)
     assert artefacts.load("cubin", KEY) is None
     assert list(tmp_path.iterdir()) == []
@@ -195,7 +197,7 @@ def test_where_by_default(monkeypatch, tmp_path):
     pytest.importorskip("platformdirs")
     monkeypatch.delenv("KERNBRIDGE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert artefacts.directory() == tmp_path / "xdg" / "kernbridge"
+    assert artefacts.get_cache_dir() == tmp_path / "xdg" / "kernbridge"
     artefacts.store("cubin", KEY, ARTEFACT)
     assert artefacts.load("cubin", KEY) == ARTEFACT
 
@@ -206,7 +208,7 @@ def test_chosen_in_the_process(folder, tmp_path, monkeypatch):
         for value in (str(folder), "0"):
             monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", value)
             artefacts.set_cache_dir(str(tmp_path / "chosen"))
-            assert artefacts.get_cache_dir() == artefacts.directory() == tmp_path / "chosen"
+            assert artefacts.get_cache_dir() == artefacts.get_cache_dir() == tmp_path / "chosen"
             artefacts.store("cubin", KEY, ARTEFACT)
             assert artefacts.load("cubin", KEY) == ARTEFACT
             artefacts.set_cache_dir(None)
@@ -230,9 +232,9 @@ def test_relative_and_home(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", "here")
-    assert artefacts.directory() == tmp_path / "here"
+    assert artefacts.get_cache_dir() == tmp_path / "here"
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", "~/there")
-    assert artefacts.directory() == tmp_path / "home" / "there"
+    assert artefacts.get_cache_dir() == tmp_path / "home" / "there"
 
 
 def test_no_home(monkeypatch, tmp_path):
@@ -243,7 +245,7 @@ def test_no_home(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
     with pytest.warns(KernbridgeWarning, match="home"):
-        assert artefacts.directory() is None
+        assert artefacts.get_cache_dir() is None
     assert artefacts.load("cubin", KEY) is None
     assert list(tmp_path.iterdir()) == []
 

@@ -15,7 +15,7 @@ HERE = Path(__file__).parents[1]
 
 def test_this_session_has_a_folder_of_its_own(run_python):
     folder = Path(os.environ[session_cache.MARK])
-    assert artefacts.directory() == folder
+    assert artefacts.get_cache_dir() == folder
     assert folder.name.startswith("kernbridge-tests-")
     asked = "import kernbridge; print(kernbridge.get_cache_dir())"
     assert run_python(asked).strip() == str(folder)
@@ -31,10 +31,10 @@ def test_a_session_leaves_nothing_in_the_cache_of_the_user(conftest, tmp_path):
         "import os\n"
         "from kernbridge._src.store import artefacts\n"
         "def test_it():\n"
-        "    assert artefacts.directory() != artefacts.Path(os.environ['HOME']) / 'chosen'\n"
+        "    assert artefacts.get_cache_dir() != artefacts.Path(os.environ['HOME']) / 'chosen'\n"
         "    artefacts.store('a_kind', bytes(32), artefacts.Artefact({}, (b'code',)))\n"
         "    assert artefacts.load('a_kind', bytes(32)) is not None\n"
-        "    open('folder', 'w').write(str(artefacts.directory()))\n"
+        "    open('folder', 'w').write(str(artefacts.get_cache_dir()))\n"
     )
     home = tmp_path / "home"
     home.mkdir()

@@ -72,7 +72,7 @@ def _copy(library: Path, target: Path) -> None:
         if target.read_bytes() == library.read_bytes():
             return
     target.parent.mkdir(parents=True, exist_ok=True)
-    artefacts._publish(target, library.read_bytes(), 0o755)
+    artefacts.publish(target, library.read_bytes(), 0o755)
 
 
 def _root() -> Path:
@@ -84,9 +84,9 @@ def _root() -> Path:
     if place.is_dir():
         return folder
     try:
-        artefacts._make_folders(folder, place)
+        artefacts.make_folders(folder, place)
     except OSError as e:
-        artefacts._warn(str(folder), e)
+        artefacts.warn(str(folder), e)
         return _private(os.getpid())
     # Another user may have been faster where everybody may make a folder.
     return folder if artefacts.usable() == folder else _private(os.getpid())

@@ -84,10 +84,10 @@ def read(folder: Path, key: str) -> list[Provenance]:
         about = os.stat(folder, follow_symlinks=False)
     except OSError:
         return []
-    if not stat.S_ISDIR(about.st_mode) or not artefacts._is_ours(about):
+    if not stat.S_ISDIR(about.st_mode) or not artefacts.is_ours(about):
         return []
     try:
-        found = json.loads(artefacts._read(folder / NAME) or b"{}")
+        found = json.loads(artefacts.read(folder / NAME) or b"{}")
         return [Provenance(**e) for e in found["entries"]] if found["key"] == key else []
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         return []
@@ -98,7 +98,7 @@ def note(job: Job, known: Provenance) -> None:
     others = [e for e in read(job.folder, job.key) if e.digest != known.digest]
     entries = [e._asdict() for e in (known, *others)[:MOST_ENTRIES]]
     data = json.dumps({"key": job.key, "entries": entries}, separators=(",", ":"))
-    artefacts._publish(job.folder / NAME, data.encode())
+    artefacts.publish(job.folder / NAME, data.encode())
 
 
 def describe(
@@ -140,7 +140,7 @@ def is_whole(path: Path, known: Provenance) -> bool:
     """Whether a library is the one that was built, and nobody else can have written it."""
     try:
         about = os.stat(path, follow_symlinks=False)
-        if not stat.S_ISREG(about.st_mode) or not artefacts._is_ours(about):
+        if not stat.S_ISREG(about.st_mode) or not artefacts.is_ours(about):
             return False
         if about.st_size != known.size:
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import re
@@ -120,7 +121,7 @@ def run(
             _kill(process)
     text = output.decode(errors="replace")
     if len(wrapped) > len(command) and process.returncode and text.startswith("setpriv:"):
-        _without_setpriv()
+        _die_with_parent().clear()  # util-linux has the option since 2.33
         return run(command, environment, progress, limit)
     return process.returncode, text
 
@@ -135,24 +136,16 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.stdout.close()
 
 
-_setpriv: list[str] | None = None
-
-
+@functools.cache
 def _die_with_parent() -> list[str]:
-    """A program that lets the compiler be killed if this process is; empty where there is none."""
-    global _setpriv
-    if _setpriv is None:
-        program = shutil.which("setpriv")
-        # Busybox has one that cannot do it.
-        known = program and os.path.basename(os.path.realpath(program)) == "setpriv"
-        _setpriv = [str(program), "--pdeathsig", "KILL"] if known else []
-    return _setpriv
+    """Return a program that lets the compiler be killed if this process is.
 
-
-def _without_setpriv() -> None:
-    """That one is too old: util-linux has the option since 2.33."""
-    global _setpriv
-    _setpriv = []
+    The list is empty where there is none, and is emptied where `run` finds it too old.
+    """
+    program = shutil.which("setpriv")
+    # Busybox has one that cannot do it.
+    known = program and os.path.basename(os.path.realpath(program)) == "setpriv"
+    return [str(program), "--pdeathsig", "KILL"] if known else []
 
 
 def fail(

@@ -179,7 +179,7 @@ def _publish(job: Job, library: Path, digest: str, provenance: Provenance | None
             os.fsync(file.fileno())
     for left in (2, 1, 0):
         try:
-            artefacts._make_folders(job.root, target.parent)
+            artefacts.make_folders(job.root, target.parent)
             if library.exists():
                 os.replace(library, target)
             if provenance is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
@@ -28,35 +29,24 @@ _DTYPES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 _BITS = {name: bits for name, (_code, bits) in _core.dtypes().items()}
 
 
-class Native:
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceCode:
     """Machine code of a function: addresses in an open library."""
 
-    __slots__ = ("cuda", "graph", "identity", "last_error", "origin", "run", "zeroed")
-
-    def __init__(
-        self,
-        run: int,
-        last_error: int,
-        cuda: bool,
-        graph: bool,
-        identity: bytes,
-        origin: Callable[[tuple[bytes, ...], Sequence[ArrayType], int], str],
-        zeroed: bool = False,
-    ) -> None:
-        self.run = run
-        self.last_error = last_error
-        self.cuda = cuda
-        self.graph = graph
-        self.identity = identity
-        self.origin = origin
-        self.zeroed = zeroed  # its outputs, before it runs
+    run: int
+    last_error: int
+    cuda: bool
+    graph: bool
+    identity: bytes
+    origin: Callable[[tuple[bytes, ...], Sequence[ArrayType], int], str]
+    zeroed: bool = False  # its outputs, before it runs
 
 
 class SourceFrontend:
     """One function with the values of its attributes, as a front end."""
 
     def __init__(
-        self, label: str, function: Function, native: Native, values: tuple[bytes, ...]
+        self, label: str, function: Function, native: SourceCode, values: tuple[bytes, ...]
     ) -> None:
         self.label = label
         self.name = function.name
@@ -140,7 +130,7 @@ class SourceFrontend:
 
 def register(
     label: str,
-    native: Native,
+    native: SourceCode,
     values: tuple[bytes, ...],
     buffers: tuple[tuple[int, int, str], ...],
     n_inputs: int,

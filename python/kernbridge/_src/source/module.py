@@ -16,7 +16,7 @@ from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import ArrayType, OperationSpec
 from kernbridge._src.scan.signature import Function
-from kernbridge._src.source.frontend import Attributed, Native, SourceFrontend, register
+from kernbridge._src.source.frontend import Attributed, SourceCode, SourceFrontend, register
 
 ORIGIN = "source"  # kind of an origin, see operation/origin.py
 
@@ -202,9 +202,9 @@ class SourceFunction:
         export = self._export
         return SourceFrontend(export.label, export.function, self._native(zeroed), values)
 
-    def _native(self, zeroed: bool) -> Native:
+    def _native(self, zeroed: bool) -> SourceCode:
         module, export = self._module, self._export
-        return Native(
+        return SourceCode(
             run=export.run,
             last_error=export.last_error,
             cuda=export.cuda,

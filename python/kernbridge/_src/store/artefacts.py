@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import stat
-import struct
 import tempfile
 import time
 import warnings
@@ -32,9 +32,6 @@ VARIABLE = "KERNBRIDGE_CACHE_DIR"
 FORMAT = 1
 """Version of a file; part of every path."""
 
-_MAGIC = b"kernbridge\0"
-_HEADER = struct.Struct(f"<{len(_MAGIC)}sBI")  # magic, format, number of parts
-_LENGTH = struct.Struct("<Q")
 _DIGEST = hashlib.sha256().digest_size
 
 STAMP = 300
@@ -60,8 +57,8 @@ class Artefact:
     blobs: tuple[bytes, ...]
 
 
-def directory() -> Path | None:
-    """The folder of the cache, None where it is switched off. It need not exist."""
+def get_cache_dir() -> Path | None:
+    """Return the folder of the cache, which need not exist; None where it is switched off."""
     if _chosen is not None:
         return _chosen
     chosen = os.environ.get(VARIABLE)
@@ -75,19 +72,19 @@ def directory() -> Path | None:
         # Where there is no home, `~` stays in it, and expanduser raises.
         return platformdirs.user_cache_path("kernbridge").expanduser().absolute()
     except (OSError, RuntimeError, ImportError) as e:  # no home, no working folder
-        _warn("of this user", e)
+        warn("of this user", e)
         return None
 
 
 def usable() -> Path | None:
     """The folder of the cache, None where it is off or where others could replace what is in it."""
-    folder = directory()
+    folder = get_cache_dir()
     if folder is None:
         return None
     why = trust.why_not(versioned(folder))
     if why is None:
         return folder
-    _warn(str(folder), f"{why}, and could put other code there")
+    warn(str(folder), f"{why}, and could put other code there")
     return None
 
 
@@ -106,21 +103,16 @@ def set_cache_dir(path: str | os.PathLike[str] | None) -> None:
 
     Examples
     --------
-    >>> import kernbridge._src.store.artefacts as cache
-    >>> cache.set_cache_dir("/tmp/kernels")
-    >>> cache.get_cache_dir()
+    >>> import kernbridge
+    >>> kernbridge.set_cache_dir("/tmp/kernels")
+    >>> kernbridge.get_cache_dir()
     PosixPath('/tmp/kernels')
-    >>> cache.set_cache_dir(None)
+    >>> kernbridge.set_cache_dir(None)
     """
     global _chosen
     if path is not None and not os.fspath(path):
         raise ValueError("set_cache_dir: the path is empty; expected a folder, or None")
     _chosen = None if path is None else Path(path).expanduser().absolute()
-
-
-def get_cache_dir() -> Path | None:
-    """The folder of the cache; None where KERNBRIDGE_CACHE_DIR switches it off."""
-    return directory()
 
 
 def load(kind: str, key: bytes) -> Artefact | None:
@@ -132,7 +124,7 @@ def load(kind: str, key: bytes) -> Artefact | None:
     folder = usable()
     if folder is None:
         return None
-    data = _read(_path(folder, kind, key))
+    data = read(_path(folder, kind, key))
     return None if data is None else _decode(kind, key, data)
 
 
@@ -146,10 +138,10 @@ def store(kind: str, key: bytes, artefact: Artefact) -> None:
         return
     path, data = _path(folder, kind, key), _encode(kind, key, artefact)
     try:
-        _make_folders(folder, path.parent)
-        _publish(path, data)
+        make_folders(folder, path.parent)
+        publish(path, data)
     except OSError as e:
-        _warn(str(folder), e)
+        warn(str(folder), e)
 
 
 def _path(folder: Path, kind: str, key: bytes) -> Path:
@@ -160,43 +152,35 @@ def _path(folder: Path, kind: str, key: bytes) -> Path:
 
 
 def _encode(kind: str, key: bytes, artefact: Artefact) -> bytes:
-    meta = json.dumps(artefact.meta, separators=(",", ":"))
-    if json.loads(meta) != artefact.meta:
-        raise TypeError(f"the artefact's meta does not come back from JSON as it is: {meta}")
-    parts = [kind.encode(), key, meta.encode(), *artefact.blobs]
-    pieces = [_HEADER.pack(_MAGIC, FORMAT, len(parts))]
-    for part in parts:
-        pieces += (_LENGTH.pack(len(part)), part)
-    data = b"".join(pieces)
+    """Write a line of JSON, which says what the file is, then the blobs, then a digest of both."""
+    sizes = [len(blob) for blob in artefact.blobs]
+    header = {"kind": kind, "key": key.hex(), "sizes": sizes, "meta": artefact.meta}
+    text = json.dumps(header, separators=(",", ":"))
+    if json.loads(text) != header:
+        raise TypeError(f"the artefact's meta does not come back from JSON as it is: {text}")
+    data = b"".join((text.encode(), b"\n", *artefact.blobs))
     return data + hashlib.sha256(data).digest()
 
 
 def _decode(kind: str, key: bytes, data: bytes) -> Artefact | None:
-    """What a file holds, None if it is not what `_encode` gives for this kind and key."""
+    """Return what a file holds; None if `_encode` does not write this for the kind and the key."""
     body = memoryview(data)[:-_DIGEST]
-    if hashlib.sha256(body).digest() != data[-_DIGEST:] or len(body) < _HEADER.size:
+    if hashlib.sha256(body).digest() != data[-_DIGEST:]:
         return None
-    magic, version, count = _HEADER.unpack_from(body)
-    if magic != _MAGIC or version != FORMAT:
-        return None
-    parts, at = [], _HEADER.size
-    for _ in range(count):
-        if len(body) - at < _LENGTH.size:
-            return None
-        (length,) = _LENGTH.unpack_from(body, at)
-        at += _LENGTH.size
-        parts.append(bytes(body[at : at + length]))
-        at += length
-    if at != len(body) or count < 3 or parts[:2] != [kind.encode(), key]:
-        return None
+    at = data.find(b"\n") + 1
     try:
-        meta = json.loads(parts[2])
-    except (ValueError, RecursionError):
+        header = json.loads(data[:at])
+        ends = list(itertools.accumulate(header["sizes"], initial=at))
+        fits = ends[-1] == len(body) and ends == sorted(ends)
+        if not fits or (header["kind"], header["key"]) != (kind, key.hex()):
+            return None
+        meta = dict(header["meta"])
+        return Artefact(meta, tuple(bytes(body[i:j]) for i, j in itertools.pairwise(ends)))
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return Artefact(meta, tuple(parts[3:])) if isinstance(meta, dict) else None
 
 
-def _read(path: Path) -> bytes | None:
+def read(path: Path) -> bytes | None:
     """The bytes of a plain file that only this user can have written, else None."""
     try:
         # Neither a link nor a pipe that would block: the file itself is asked whose it is.
@@ -206,7 +190,7 @@ def _read(path: Path) -> bytes | None:
     try:
         with open(fd, "rb") as file:
             about = os.fstat(fd)
-            if not stat.S_ISREG(about.st_mode) or not _is_ours(about):
+            if not stat.S_ISREG(about.st_mode) or not is_ours(about):
                 return None
             note_use(fd, about)
             return file.read()
@@ -221,12 +205,12 @@ def note_use(file: int | str, about: os.stat_result) -> None:
             os.utime(file)
 
 
-def _is_ours(about: os.stat_result) -> bool:
+def is_ours(about: os.stat_result) -> bool:
     """Whether nobody but this user can have written it."""
     return about.st_uid == os.geteuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _make_folders(root: Path, leaf: Path) -> None:
+def make_folders(root: Path, leaf: Path) -> None:
     """Make the folders down to `leaf`; those from `root` on for this user alone."""
     missing = []
     folder = leaf
@@ -239,7 +223,7 @@ def _make_folders(root: Path, leaf: Path) -> None:
             folder.mkdir(mode=0o700 if private else 0o777)
 
 
-def _publish(path: Path, data: bytes, mode: int = 0o600) -> None:
+def publish(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write a file under its name, whole or not at all."""
     fd, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
     try:
@@ -253,7 +237,7 @@ def _publish(path: Path, data: bytes, mode: int = 0o600) -> None:
         raise
 
 
-def _warn(folder: str, reason: object) -> None:
+def warn(folder: str, reason: object) -> None:
     global _warned
     if _warned:
         return

@@ -71,7 +71,7 @@ def cache_stats() -> Stats:
     >>> cache_stats().entries >= 0
     True
     """
-    folder = artefacts.directory()
+    folder = artefacts.get_cache_dir()
     files = list(_files(folder)) if folder is not None else []
     return Stats(sum(f.is_entry for f in files), sum(f.bytes for f in files))
 

@@ -45,7 +45,7 @@ def held(
     from filelock import Timeout, UnixFileLock
 
     folder = locks(root)
-    artefacts._make_folders(root, folder)
+    artefacts.make_folders(root, folder)
     lock = UnixFileLock(folder / f"{key[:NAME_LENGTH]}.lock", mode=0o600)
     end = time.monotonic() + patience
     mine = False
@@ -72,7 +72,7 @@ def held(
 def workspace(root: Path, key: str, owned: bool) -> Iterator[Path]:
     """A folder to build in, on the file system of the cache; gone afterwards."""
     parent = staging(root)
-    artefacts._make_folders(root, parent)
+    artefacts.make_folders(root, parent)
     sweep(root, key if owned else None)
     prefix = key[:NAME_LENGTH] if owned else "free"
     folder = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=parent))  # mode 0700

@@ -177,7 +177,7 @@ def _version_of(program: str) -> str:
 
 
 def _cache(advice: list[str]) -> Rows:
-    folder = artefacts.directory()
+    folder = artefacts.get_cache_dir()
     rows = [("folder", str(folder) if folder else f"off ({artefacts.VARIABLE} says so)")]
     why = trust.why_not(artefacts.versioned(folder)) if folder else None
     if why is not None:
