@@ -294,29 +294,16 @@ def benchmark_function(
     n_batch_per_run: int = 1,
     data: Sequence[Any] = (),
 ) -> BenchmarkTimes:
-    """Measure what a call of a function takes, inside `jax.jit`; gives five figures.
+    """Measure what a call of a function takes, inside `jax.jit`, in five figures.
 
-    `measure` gives the median and the time of every run as well.
-
-    Parameters
-    ----------
-    fn : callable
-        Called as `fn(*data)`; returns a pytree of arrays.
-    n_warmup, n_runs, n_batch_per_run : int
-        Runs that are not timed, runs that are, and calls in each; see `measure`.
-    data : tuple
-        Positional arguments of `fn`.
+    The parameters and errors are those of `measure`, which returns the median and the time of every
+    run as well.
 
     Returns
     -------
     BenchmarkTimes
         The tuple (mean, std, min, max, output): seconds per call over the runs, and what the last
         call returned.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `measure` does.
 
     Examples
     --------

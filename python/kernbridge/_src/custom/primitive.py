@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from kernbridge._src.base.errors import (
     KernelCompilationError,
@@ -32,7 +31,7 @@ from kernbridge._src.base.jax_inside import (
 from kernbridge._src.custom.choice import Bound, Choice, KernelEntry, listed
 from kernbridge._src.operation import primitive as operation_primitive
 from kernbridge._src.operation.levels import looped, to_front, vmapped
-from kernbridge._src.operation.spec import ArrayType
+from kernbridge._src.operation.spec import ArrayType, has_type
 from kernbridge._src.operation.tangents import Rules, differentiate
 
 OURS = "kernbridge"  # the parameter that users' functions do not see
@@ -91,7 +90,7 @@ def make(operation: CustomOperation) -> KernelPrimitive:
 
 def types_of(outs: Sequence[Any]) -> tuple[ArrayType, ...]:
     """Array types of the parameter `outs`."""
-    return tuple(ArrayType(tuple(aval.shape), np.dtype(aval.dtype)) for aval in outs)
+    return tuple(map(ArrayType.of, outs))
 
 
 def _abstract_eval(name: str, *operands: Any, outs: Any, **params: Any) -> Any:
@@ -185,14 +184,14 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
                 f"{len(expected)}"
             )
         for i, (value, t) in enumerate(zip(values, expected, strict=True)):
-            if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+            if not has_type(value):
                 raise KernelError(
                     f"{name!r}: the kernel gave {value!r} as output {i}, expected an array, {t}"
                 )
-            came = ArrayType(tuple(value.shape), np.dtype(value.dtype))
-            if came != t:
+            if ArrayType.of(value) != t:
                 raise KernelError(
-                    f"{name!r}: the kernel gave {came} as output {i}, and outs declares {t}"
+                    f"{name!r}: the kernel gave {ArrayType.of(value)} as output {i}, and outs "
+                    f"declares {t}"
                 )
         return values
 

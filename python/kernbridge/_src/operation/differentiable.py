@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kernbridge._src.base.jax_inside import ad, batching, mlir
 from kernbridge._src.operation import primitive
-from kernbridge._src.operation.levels import NONE, Levels, to_front, vmapped
+from kernbridge._src.operation.levels import NONE, Levels, vmapped
 from kernbridge._src.operation.spec import Call
 from kernbridge._src.operation.tangents import Rules, differentiate
 
@@ -29,25 +28,10 @@ def _abstract_eval(
     return primitive.abstract(frontend.label, operands, call.outs, levels, call.has_side_effect)
 
 
-primitive.define_abstract(operation_p, _abstract_eval)
-
-
 def _evaluate(
     *operands: Any, frontend: primitive.Frontend, call: Call, rules: Rules, levels: Levels
 ) -> list[Any]:
     return vmapped(lambda *own: primitive.bind(frontend, call, own), levels)(*operands)
-
-
-mlir.register_lowering(operation_p, mlir.lower_fun(_evaluate, multiple_results=True))
-
-
-def _batch(operands: Any, dims: Any, *, levels: Levels, **params: Any) -> Any:
-    size, mapped, front = to_front(operands, dims)
-    outs = operation_p.bind(*front, levels=levels.inside(size, mapped), **params)
-    return outs, [0] * len(outs)
-
-
-batching.primitive_batchers[operation_p] = _batch
 
 
 def _jvp(
@@ -63,9 +47,6 @@ def _jvp(
     return results, differentiate(rules, call.outs, levels, primals, results, tangents)
 
 
-ad.primitive_jvps[operation_p] = _jvp
-
-
 def _transpose(*_: Any, frontend: primitive.Frontend, **__: Any) -> Any:
     raise NotImplementedError(
         f"{frontend.label} is applied to a tangent, and JAX wants its transpose: give the "
@@ -74,4 +55,4 @@ def _transpose(*_: Any, frontend: primitive.Frontend, **__: Any) -> Any:
     )
 
 
-ad.primitive_transposes[operation_p] = _transpose
+primitive.define_with_levels(operation_p, _abstract_eval, _evaluate, _jvp, _transpose)

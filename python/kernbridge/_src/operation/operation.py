@@ -16,7 +16,7 @@ from kernbridge._src.base import jax_inside
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.keys import host_state
 from kernbridge._src.operation import primitive
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs, has_type
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
@@ -145,7 +145,7 @@ class Operation:
         names = tuple(sorted(scalars))
         operands = [
             ArrayType(tuple(x.shape), np.dtype(jax.dtypes.canonicalize_dtype(x.dtype)))
-            if hasattr(x, "shape") and hasattr(x, "dtype")
+            if has_type(x)
             else _type_of(self.spec.label, i, jnp.asarray(x))
             for i, x in enumerate((*inputs, *(scalars[name] for name in names)))
         ]

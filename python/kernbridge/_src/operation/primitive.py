@@ -66,6 +66,25 @@ def _jitted_bind(primitive: Any, params: tuple[tuple[str, Any], ...]) -> Any:
 call_p = new_primitive("kernbridge_call")
 
 
+def define_with_levels(
+    primitive: Any, abstract_eval: Any, evaluate: Any, jvp: Any, transpose: Any
+) -> None:
+    """Define a primitive that JAX evaluates, and whose parameter `levels` holds its `vmap`s."""
+    define_abstract(primitive, abstract_eval)
+    mlir.register_lowering(primitive, mlir.lower_fun(evaluate, multiple_results=True))
+    batching.primitive_batchers[primitive] = functools.partial(_batch_with_levels, primitive)
+    ad.primitive_jvps[primitive] = jvp
+    ad.primitive_transposes[primitive] = transpose
+
+
+def _batch_with_levels(
+    primitive: Any, operands: Any, dims: Any, *, levels: Levels, **params: Any
+) -> Any:
+    size, mapped, front = to_front(operands, dims)
+    outs = primitive.bind(*front, levels=levels.inside(size, mapped), **params)
+    return outs, [0] * len(outs)
+
+
 def match_varying(operands: Sequence[Any]) -> Sequence[Any]:
     """The operands, each varying over all manual mesh axes that any of them varies over."""
     if not operands or not jax_inside.HAS_INSIDES:

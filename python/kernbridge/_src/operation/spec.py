@@ -35,6 +35,11 @@ class ArrayType:
     shape: tuple[Dim, ...]
     dtype: np.dtype[Any]
 
+    @staticmethod
+    def of(value: Any) -> ArrayType:
+        """Return the type of an array, or of another object with a shape and a dtype."""
+        return ArrayType(tuple(value.shape), np.dtype(value.dtype))
+
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
@@ -50,11 +55,9 @@ class Outputs:
     @staticmethod
     def of(label: str, outs: Any) -> Outputs:
         """Read `outs`, a pytree of objects with a shape and a dtype, in JAX's order."""
-        values, tree = jax.tree.flatten(outs, is_leaf=_has_type)
+        values, tree = jax.tree.flatten(outs, is_leaf=has_type)
         types = tuple(_read_type(label, i, value) for i, value in enumerate(values))
-        return Outputs(
-            types, OutputTree(tree, tuple(range(len(types)))), Leaves.of(outs, _has_type)
-        )
+        return Outputs(types, OutputTree(tree, tuple(range(len(types)))), Leaves.of(outs, has_type))
 
     def in_order(self, label: str, parameters: Sequence[str]) -> Outputs:
         """Return these outputs, as just read, in the order of the kernel's output parameters."""
@@ -67,21 +70,21 @@ class Outputs:
         return replace(self, types=tuple(_canonical(label, i, t) for i, t in enumerate(self.types)))
 
 
-def _has_type(value: object) -> bool:
+def has_type(value: object) -> bool:
+    """Whether an object has a shape and a dtype."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
-    if not _has_type(leaf):
+    if not has_type(leaf):
         raise TypeError(
             f"{label}: output {index} in `outs` is {leaf!r} of type {type(leaf).__name__}, "
             "expected an object with a shape and a dtype; use jax.ShapeDtypeStruct(shape, dtype)"
         )
-    shape = tuple(leaf.shape)
-    for d in shape:
+    for d in leaf.shape:
         if isinstance(d, (int, np.integer)) and d < 0:
             raise ValueError(f"{label}: output {index} in `outs` has the negative extent {d}")
-    return ArrayType(shape, np.dtype(leaf.dtype))
+    return ArrayType.of(leaf)
 
 
 def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
@@ -126,7 +129,7 @@ class OperationSpec:
             raise ValueError(
                 f"{label}: vmap_method is {vmap_method!r}, expected one of {VMAP_METHODS}"
             )
-        outputs = outs if callable(outs) and not _has_type(outs) else Outputs.of(label, outs)
+        outputs = outs if callable(outs) and not has_type(outs) else Outputs.of(label, outs)
         aliases = _read_aliases(label, input_output_aliases or {})
         if isinstance(outputs, Outputs):
             _check_output_indices(label, aliases, len(outputs.types))

@@ -16,15 +16,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base.jax_inside import ad, batching, mlir
-from kernbridge._src.operation.levels import Levels, to_front, vmapped
+from kernbridge._src.base.jax_inside import ad
+from kernbridge._src.operation.levels import Levels, vmapped
 from kernbridge._src.operation.primitive import (
     abstract,
-    define_abstract,
+    define_with_levels,
     match_varying,
     new_primitive,
 )
-from kernbridge._src.operation.spec import ArrayType
+from kernbridge._src.operation.spec import ArrayType, has_type
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,12 @@ class Rules:
             return jnp.zeros(expected.shape, expected.dtype)
         if isinstance(value, (int, float, complex)):
             value = jnp.asarray(value, expected.dtype)
-        if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        if not has_type(value):
             raise TypeError(
                 f"{self.label}: the {rule} rule gave {value!r} as {what}, expected {expected}, or "
                 "None for zero"
             )
-        came = ArrayType(tuple(value.shape), np.dtype(value.dtype))
+        came = ArrayType.of(value)
         if came != expected:
             raise TypeError(
                 f"{self.label}: the {rule} rule gave {came} as {what}, expected {expected}"
@@ -241,23 +241,8 @@ def _abstract_eval(*operands: Any, rules: Rules, shape: _Shape, levels: Levels) 
     return abstract(rules.label, operands, shape.tangent_outs, levels, False)
 
 
-define_abstract(tangent_p, _abstract_eval)
-
-
 def _evaluate(*operands: Any, rules: Rules, shape: _Shape, levels: Levels) -> list[Any]:
     return vmapped(_forward(rules, shape), levels)(*operands)
-
-
-mlir.register_lowering(tangent_p, mlir.lower_fun(_evaluate, multiple_results=True))
-
-
-def _batch(operands: Any, dims: Any, *, rules: Rules, shape: _Shape, levels: Levels) -> Any:
-    size, mapped, front = to_front(operands, dims)
-    outs = tangent_p.bind(*front, rules=rules, shape=shape, levels=levels.inside(size, mapped))
-    return outs, [0] * len(outs)
-
-
-batching.primitive_batchers[tangent_p] = _batch
 
 
 def _jvp(primals: Any, tangents: Any, *, rules: Rules, shape: _Shape, levels: Levels) -> Any:
@@ -286,9 +271,6 @@ def _jvp(primals: Any, tangents: Any, *, rules: Rules, shape: _Shape, levels: Le
     return results, [sum(each[1:], each[0]) for each in zip(*parts, strict=True)]
 
 
-ad.primitive_jvps[tangent_p] = _jvp
-
-
 def _transpose(
     cotangents: Any, *operands: Any, rules: Rules, shape: _Shape, levels: Levels
 ) -> list[Any]:
@@ -303,4 +285,4 @@ def _transpose(
     return result
 
 
-ad.primitive_transposes[tangent_p] = _transpose
+define_with_levels(tangent_p, _abstract_eval, _evaluate, _jvp, _transpose)
