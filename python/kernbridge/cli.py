@@ -9,7 +9,7 @@ from kernbridge._src.tools import benchmark_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; gives its exit status.
+    """Run the command, and return its exit status.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="kernbridge", description=__doc__)
     commands = parser.add_subparsers(dest="command")
-    commands.add_parser("doctor", help="tell what works here, and what to install for the rest")
-    commands.add_parser("cache", help="tell where the cache is and what it holds")
+    commands.add_parser("doctor", help="report what works here, and what to install for the rest")
+    commands.add_parser("cache", help="report where the cache is and what it holds")
     clear = commands.add_parser("clear", help="remove compiled kernels from the cache")
     clear.add_argument("name", nargs="?", help="of one module; without it, everything goes")
     benchmark_command.add(commands)

@@ -1,4 +1,4 @@
-"""Whether two backends gave the same results, and in words where they did not."""
+"""Whether two backends returned the same results, and in words where they did not."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ Measurement.__module__ = "kernbridge.benchmark"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run of a function: `run(*operands)` gives its results and, without any, one number."""
+    """A run of a function: `run(*operands)` returns its results and, without any, one number."""
 
     run: Callable[..., list[Any]]
     operands: tuple[Any, ...]

@@ -17,7 +17,7 @@ _MARKS = "os^Dv*PX"
 
 
 class Figure:
-    """The records that can be drawn, and what lies along x and y and tells them apart."""
+    """The records that can be drawn, and what lies along x and y and distinguishes them."""
 
     def __init__(
         self,

@@ -138,7 +138,7 @@ FIELDS = tuple(f.name for f in dataclasses.fields(BenchmarkRecord))
 
 
 def figures(found: Measurement) -> dict[str, Any]:
-    """The fields of a record that a measurement gives."""
+    """The fields of a record that a measurement returns."""
     times = {name: getattr(found, name) for name in ("mean", "std", "min", "median", "iqr", "max")}
     return {
         **{f"{name}_ms": 1e3 * seconds for name, seconds in times.items()},

@@ -87,13 +87,13 @@ def benchmark_operation(
     ------
     ValueError
         The operation has no call function, no backend for the platform, or not one of `backends`;
-        the data function gives no config; a count is too small.
+        the data function returns no config; a count is too small.
     BenchmarkDataFnNotProvidedError
         It has no data function.
     RuntimeError
         JAX has no device of this platform.
     TypeError
-        The data function gives something else than configs.
+        The data function returns something else than configs.
     ImportError
         `progress` is True and rich is missing.
     """

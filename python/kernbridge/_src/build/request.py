@@ -28,7 +28,7 @@ class Request(NamedTuple):
     own_include_paths : tuple of str
         Ours: what is in them counts, not where they are.
     architectures : tuple of (int, int, str)
-        Of GPUs, as `cuda_architectures` gives them; empty: all that nvcc knows.
+        Of GPUs, as `cuda_architectures` returns them; empty: all that nvcc knows.
     optimization_level : int or None
         As in -O3; None leaves it to the compiler.
     fast_math : bool

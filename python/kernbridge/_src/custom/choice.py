@@ -27,7 +27,7 @@ class KernelEntry:
     platform : str
         "cpu", "gpu" or "tpu".
     kernel_generator : callable
-        Called with the static keywords of a call and `outs`; gives a function of the inputs.
+        Called with the static keywords of a call and `outs`; returns a function of the inputs.
     """
 
     __module__ = "kernbridge"
@@ -91,7 +91,7 @@ def listed(kernels: Kernels) -> str:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a call carries besides its keywords. `exact` tells 1 from True and 0.0 from -0.0."""
+    """What a call carries besides its keywords. `exact` holds these with their types."""
 
     choice: Choice
     exact: tuple[Any, ...]

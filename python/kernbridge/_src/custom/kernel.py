@@ -270,7 +270,7 @@ class XLACustomKernel(KernelTable, RuleTable):
         Parameters
         ----------
         fn : callable
-            ``fn(platform=...)`` gives a list of `BenchmarkConfig`.
+            ``fn(platform=...)`` returns a list of `BenchmarkConfig`.
         """
         if not callable(fn):
             raise TypeError(f"{self.name!r}: def_benchmark_data got {fn!r}, expected a function")

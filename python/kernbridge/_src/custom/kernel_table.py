@@ -35,7 +35,7 @@ class KernelTable:
         platform : str
             "cpu", "gpu" or "tpu".
         kg : callable
-            ``kg(outs=..., **keywords)`` gives a function of the inputs that gives the outputs.
+            ``kg(outs=..., **keywords)`` returns a function of the inputs that returns the outputs.
         asdefault : bool, default False
             Make it the platform's default.
 

@@ -20,7 +20,7 @@ Rule = Callable[..., Any]
 
 @dataclass(frozen=True)
 class WholeRule:
-    """A rule ``fun(primals, tangents, **params)``, which gives outputs and their tangents."""
+    """A rule ``fun(primals, tangents, **params)``, which returns outputs and their tangents."""
 
     name: str
     function: Rule
@@ -93,13 +93,13 @@ def defjvp(primitive: Any, *rules: Rule | None) -> None:
     primitive : XLACustomKernel or jax.extend.core.Primitive
         What the rules are for.
     *rules : function or None
-        ``rule(tangent, *primals, **params)`` gives the part of the outputs' tangents that comes
-        from this input; None: no part. For several outputs it gives a tuple or list.
+        ``rule(tangent, *primals, **params)`` returns the part of the outputs' tangents that comes
+        from this input; None: no part. For several outputs it returns a tuple or list.
 
     Raises
     ------
     TypeError
-        If a rule is no function; when differentiated, if it gives no tuple for several outputs.
+        If a rule is no function; when differentiated, if it returns no tuple for several outputs.
     ValueError
         If there are not as many rules as inputs, once their number is known.
 
@@ -161,8 +161,8 @@ def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tup
     Returns
     -------
     outs, dims
-        Outputs with the batch as axis 0, in the form that `prim` gives them, and that axis for each
-        output.
+        Outputs with the batch as axis 0, in the form in which `prim` returns them, and that axis
+        for each output.
 
     Raises
     ------

@@ -38,8 +38,8 @@ class RuleTable:
         Parameters
         ----------
         fun : callable
-            ``fun(primals, tangents, **params)`` gives a pair: the list of outputs, and the list of
-            their tangents. `params` are `outs` and the keywords of the call.
+            ``fun(primals, tangents, **params)`` returns a pair: the list of outputs, and the list
+            of their tangents. `params` are `outs` and the keywords of the call.
         symbolic_zeros : bool, default True
             Tangents that are zero come as ``jax.interpreters.ad.Zero``; with False they come as
             arrays of zeros, but for inputs of integers.
@@ -60,7 +60,7 @@ class RuleTable:
         Parameters
         ----------
         *rules : function or None
-            One for each input: ``rule(tangent, *primals, **params)`` gives the tangents of the
+            One for each input: ``rule(tangent, *primals, **params)`` returns the tangents of the
             outputs that come from this input; None: there are none.
 
         Raises
@@ -81,8 +81,8 @@ class RuleTable:
         Parameters
         ----------
         fun : callable
-            ``fun(primals, results, cotangents, **params)`` gives a tuple with the cotangent of each
-            input; None: zero. `primals`, `results` and `cotangents` are tuples; the cotangent of a
+            ``fun(primals, results, cotangents, **params)`` returns a tuple with the cotangent of
+            each input; None: zero. `primals`, `results` and `cotangents` are tuples; the cotangent of a
             result of integers is None. `params` are `outs` and the keywords of the call.
 
         Raises
@@ -117,7 +117,7 @@ class RuleTable:
         Parameters
         ----------
         fun : callable
-            ``fun(args, axes, **params)`` gives the outputs, and the axis of the batch in each.
+            ``fun(args, axes, **params)`` returns the outputs, and the axis of the batch in each.
         """
         expected = "(args, axes, **params)"
         check_rule(repr(self.name), "the batching rule", fun, expected, 2, None)
@@ -134,7 +134,7 @@ class RuleTable:
         self._rules_changed()
 
     def whole_jvp_rule(self) -> WholeRule | None:
-        """The rule that gives outputs and tangents at once, if it is all that there is."""
+        """The rule that returns outputs and tangents at once, if it is all that there is."""
         rule = self._jvp_rule
         return rule if isinstance(rule, WholeRule) and self._vjp_rule is None else None
 

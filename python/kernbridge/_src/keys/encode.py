@@ -97,7 +97,7 @@ def is_dispatcher(value: Any) -> bool:
 
 
 def name_of(value: Any, owner: types.ModuleType | None) -> str | None:
-    """`module:qualname`, if that gives this very object, and says enough about it."""
+    """Return `module:qualname` if that is this very object, and says enough about it."""
     anywhere = isinstance(value, type | types.BuiltinFunctionType)
     if not (anywhere or is_library(type(value).__module__) or hasattr(value, "__code__")):
         return None

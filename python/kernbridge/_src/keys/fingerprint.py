@@ -281,7 +281,7 @@ class _Walk:
             self.feed(found, where, owner)
 
     def code(self, code: types.CodeType, cells: Mapping[str, Any]) -> set[tuple[str, ...]]:
-        """Add a code object; gives the chains of names that it and those within it load."""
+        """Add a code object; returns the chains of names that it and those within it load."""
         self.names.update(code.co_names)
         counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
         names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)

@@ -50,7 +50,7 @@ class CheckedFrontend(primitive.Frontend, Protocol):
 class Operation:
     """A kernel as a JAX operation.
 
-    Calling it with the kernel's inputs gives the outputs as the pytree that `outs` is. It works
+    Calling it with the kernel's inputs returns the outputs as the pytree that `outs` is. It works
     under `jax.jit`, `jax.vmap`, `jax.lax.scan` and the other transformations of JAX.
     """
 
@@ -165,7 +165,7 @@ def functions_of(spec: OperationSpec) -> list[tuple[str, Callable[..., Any]]]:
 def spec_key(spec: OperationSpec) -> Hashable | None:
     """A key under which an operation can be remembered; None if `outs` cannot be hashed.
 
-    Functions that compare equal are told apart by what they read.
+    Functions that compare equal are distinguished by what they read.
     """
     if not isinstance(spec.outs, Hashable):  # an object that is called and compared by value
         return None

@@ -22,7 +22,7 @@ PROGRAM_CARRIED_MAX = 64 * 1024  # larger ones only travel in exported programs
 
 
 class NativeCall(NamedTuple):
-    """What a front end gives for one call on one platform."""
+    """What a front end returns for one call on one platform."""
 
     target: str
     digest: bytes  # identity of the kernel; its first eight bytes are the key

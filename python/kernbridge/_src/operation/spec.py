@@ -183,12 +183,12 @@ def call_with_shapes(
     inputs: Sequence[ArrayType],
     scalars: Mapping[str, ArrayType],
 ) -> Any:
-    """What a function of the shapes of a call gives; `name` is the argument that it came by."""
+    """What a function of the shapes of a call returns; `name` is the argument that it came by."""
     given = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs]
     named = {n: jax.ShapeDtypeStruct(t.shape, t.dtype) for n, t in scalars.items()}
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a callable that does not tell
+    except (TypeError, ValueError):  # a callable without a signature
         return function(*given, **named)
     try:
         signature.bind(*given, **named)
@@ -210,7 +210,7 @@ def check_rule(
         raise TypeError(f"{label}: {name} is {rule!r}, expected a function {expected}")
     try:
         signature = inspect.signature(rule)
-    except (TypeError, ValueError):  # a callable that does not tell
+    except (TypeError, ValueError):  # a callable without a signature
         return
     try:
         if keywords is None:

@@ -31,7 +31,7 @@ from kernbridge._src.operation.spec import ArrayType, has_type
 class Rules:
     """The derivatives of one call; a parameter of a primitive, hence hashable.
 
-    `jvp(inputs, outputs, tangents, **keywords)` gives the tangents of the outputs, `vjp(inputs,
+    `jvp(inputs, outputs, tangents, **keywords)` returns the tangents of the outputs, `vjp(inputs,
     outputs, cotangents, **keywords)` the cotangents of the inputs. What belongs to outputs has the
     form of `tree`.
     """
@@ -47,7 +47,7 @@ class Rules:
     def tangents(
         self, types: Sequence[ArrayType], inputs: Sequence[Any], outputs: Sequence[Any], given: Any
     ) -> list[Any]:
-        """What `jvp` gives for the outputs that have tangents."""
+        """What `jvp` returns for the outputs that have tangents."""
         assert self.jvp is not None
         unflatten = self.tree.unflatten
         result = self.jvp(tuple(inputs), unflatten(outputs), tuple(given), **dict(self.keywords))
@@ -72,7 +72,7 @@ class Rules:
     def cotangents(
         self, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]
     ) -> list[Any]:
-        """What `vjp` gives for the inputs, None for those that have no tangents."""
+        """What `vjp` returns for the inputs, None for those that have no tangents."""
         assert self.vjp is not None
         unflatten = self.tree.unflatten
         result = self.vjp(
@@ -154,7 +154,7 @@ def differentiate(
     results: Sequence[Any],
     tangents: Sequence[Any],
 ) -> list[Any]:
-    """Tangents of the results of a call, as a JVP rule of JAX gives them."""
+    """Tangents of the results of a call, as a JVP rule of JAX returns them."""
     which = tuple(
         i
         for i, (x, t) in enumerate(zip(operands, tangents, strict=True))

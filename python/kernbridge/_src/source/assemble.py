@@ -14,15 +14,15 @@ from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import HeaderNotFoundError, KernbridgeWarning, KernelError
 from kernbridge._src.build import build as builder
+from kernbridge._src.build.command import SUFFIXES
 from kernbridge._src.build.request import Request
 from kernbridge._src.scan.signature import Function
 from kernbridge._src.source import tail, targets
 from kernbridge._src.source.module import CompiledModule, digest_of
-from kernbridge._src.toolchain import architectures
+from kernbridge._src.toolchain.architectures import cuda_architectures
 
 Functions = Mapping[str, Any] | Sequence[str] | None
 
-_SUFFIX = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
 # What needs headers that take 0.4 s of nvcc's time.
 _HALF = re.compile(r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -82,7 +82,7 @@ def build_inline(
     for i, source in enumerate(listed):
         if not isinstance(source, str):
             raise TypeError(f"{label}: source {i} is of type {type(source).__name__}, expected str")
-    suffix = _SUFFIX[options.language]
+    suffix = SUFFIXES[options.language]
     names = [
         f"{name}{suffix}" if len(listed) == 1 else f"{name}[{i}]{suffix}"
         for i in range(len(listed))
@@ -130,7 +130,7 @@ def _build(
             ldflags=options.ldflags,
             include_paths=options.include_paths,
             own_include_paths=include_paths(),
-            architectures=_architectures_of(cuda, options),
+            architectures=cuda_architectures(options.compute_capability) if cuda else (),
             optimization_level=options.optimization_level,
             fast_math=options.use_fast_math,
             build_directory=options.build_directory,
@@ -156,10 +156,6 @@ def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool)
             platform="CUDA" if cuda else "cpu",
             replace=replace,
         )
-
-
-def _architectures_of(cuda: bool, options: Options) -> Any:
-    return architectures.cuda_architectures(options.compute_capability) if cuda else ()
 
 
 def include_paths() -> tuple[str, ...]:

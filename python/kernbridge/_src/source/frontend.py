@@ -136,7 +136,7 @@ def register(
     n_inputs: int,
     digest: bytes | None = None,
 ) -> bytes:
-    """Register a function for buffers of these kinds; gives its identity."""
+    """Register a function for buffers of these kinds; returns its identity."""
     kinds = tuple((dtype, rank) for dtype, rank, _ in buffers)
     if digest is None:
         made_of = ("kernbridge.source", native.identity, values, kinds, n_inputs, native.cuda)

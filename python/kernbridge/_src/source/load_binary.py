@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import shutil
 import tempfile
@@ -128,13 +129,7 @@ def _place_of(file: Path, digest: str) -> Path:
         open_library(copy)  # stays open when its name is gone
         return copy
     finally:
-        _remove_at_exit(folder)
-
-
-def _remove_at_exit(folder: Path) -> None:
-    import atexit
-
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 def _functions_of(

@@ -18,7 +18,7 @@ from kernbridge._src.base.errors import KernelRegistrationError
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 if TYPE_CHECKING:
-    from kernbridge._src.source.module import CompiledModule, Export
+    from kernbridge._src.source.module import CompiledModule
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ def register_ffi_target(
     target_name : str
         The name.
     module : CompiledModule
-        What a ``load_*`` function gave.
+        What a ``load_*`` function returned.
     func_name : str
         The function.
     platform : str, default "CUDA"
@@ -87,18 +87,14 @@ def register_ffi_target(
         except ValueError as e:
             raise KernelRegistrationError(str(e)) from e
         if before is None:
-            _register(target_name, export, platform)
+            capsule = _core.handler_capsule(export.handler)
+            jax.ffi.register_ffi_target(target_name, capsule, platform=platform)
+            if platform == "CUDA" and has_fake_driver() and (target_name, "cpu") not in _targets:
+                jax.ffi.register_ffi_target(target_name, capsule, platform="cpu")
             _targets[key] = _Target(slot, content)
             return
         before.content = content
     jax.clear_caches()
-
-
-def _register(name: str, export: Export, platform: str) -> None:
-    capsule = _core.handler_capsule(export.handler)
-    jax.ffi.register_ffi_target(name, capsule, platform=platform)
-    if platform == "CUDA" and has_fake_driver() and (name, "cpu") not in _targets:
-        jax.ffi.register_ffi_target(name, capsule, platform="cpu")
 
 
 def list_registered_targets() -> list[str]:

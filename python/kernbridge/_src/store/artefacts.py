@@ -7,7 +7,7 @@ at all, and its name is the digest of its meaning, so it does not matter who wro
 `set_cache_dir` or else KERNBRIDGE_CACHE_DIR names the folder; empty or 0, nothing is kept. A cache
 that cannot be read or written never fails a caller.
 
-A file's time of modification tells when it was last used, to `STAMP` seconds.
+A file's time of modification says when it was last used, to `STAMP` seconds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _chosen: Path | None = None
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """What one compilation gave.
+    """What one compilation returned.
 
     Attributes
     ----------

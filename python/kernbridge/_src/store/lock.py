@@ -37,7 +37,7 @@ def staging(root: Path) -> Path:
 def held(
     root: Path, key: str, patience: float, tick: Callable[[], None] | None = None
 ) -> Iterator[bool]:
-    """Hold the lock of a key; gives whether it could be had within `patience` seconds.
+    """Hold the lock of a key; returns whether it could be had within `patience` seconds.
 
     `tick` is called now and then while waiting. Where a file system knows no locks it is not had
     either: then two may build the same thing, which costs time only.
