@@ -147,18 +147,24 @@ def drawn(kind, n, run_python):
     assert f"drawn {n}" in printed
 
 
-def test_numba_kernels(run_python):
-    drawn("numba", 850, run_python)
+MANY = pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.exhaustive)])
 
 
-def test_functions_that_launch(run_python):
+@MANY
+def test_numba_kernels(run_python, share):
+    drawn("numba", 850 // share, run_python)
+
+
+@MANY
+def test_functions_that_launch(run_python, share):
     pytest.importorskip("numba.cuda")
-    drawn("callable", 700, run_python)
+    drawn("callable", 700 // share, run_python)
 
 
-def test_cuda_kernels(run_python):
+@MANY
+def test_cuda_kernels(run_python, share):
     pytest.importorskip("numba.cuda")
-    drawn("cuda", 250, run_python)
+    drawn("cuda", 250 // share, run_python)
 
 
 def request_of(thing, value, folder):

@@ -71,12 +71,28 @@ def run_corpus(run_python, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_planted_faults_are_found_and_the_process_lives(part, run_corpus, tmp_path):
-    run_corpus(f"from cuda_corpus.faults import check; check({part}, {PARTS}, {str(tmp_path)!r})")
+def rarely(part):
+    """A part of what takes long: the first one runs always, the others in `make test-all`."""
+    return part if part == 0 else pytest.param(part, marks=pytest.mark.exhaustive)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "which",
+    [
+        "one_of_each_kind()",
+        *(
+            pytest.param(f"FAULTS[{part}::{PARTS}]", marks=pytest.mark.exhaustive)
+            for part in range(PARTS)
+        ),
+    ],
+)
+def test_planted_faults_are_found_and_the_process_lives(which, run_corpus, tmp_path):
+    run_corpus(
+        f"from cuda_corpus.faults import FAULTS, check, one_of_each_kind; check({which}, {str(tmp_path)!r})"
+    )
+
+
+@pytest.mark.parametrize("part", [rarely(part) for part in range(PARTS)])
 def test_clean_kernels_run_with_the_values_of_a_gpu(part, run_corpus):
     groups = case.GROUPS[part::PARTS]
     run_corpus(f"from cuda_corpus.faults import check_clean; check_clean(*{groups!r})")

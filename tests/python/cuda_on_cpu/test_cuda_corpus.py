@@ -19,11 +19,15 @@ from cuda_corpus import bugs, case  # noqa: E402
 pytestmark = pytest.mark.once
 
 
+EVERY = pytest.param(None, marks=pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize("bugs", [1, EVERY], ids=["one bug", "every bug"])
 @pytest.mark.parametrize("group", case.GROUPS)
-def test_gives_the_values_of_a_gpu_and_notices_bugs(group, run_python, tmp_path):
+def test_gives_the_values_of_a_gpu_and_notices_bugs(group, bugs, run_python, tmp_path):
     printed = run_python(
         f"import sys; sys.path.insert(0, {TESTS!r})\n"
-        f"from cuda_corpus.check import check; check({group!r})",
+        f"from cuda_corpus.check import check; check({group!r}, {bugs})",
         KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so",
         KERNBRIDGE_CACHE_DIR=str(tmp_path / "cache"),
     )

@@ -60,7 +60,13 @@ LEFT_OUT = {  # of each file: how many pass, and why how many are left out
 }
 
 
-@pytest.mark.parametrize("file", LEFT_OUT)
+ALWAYS = ("test_numba_cuda_kernel.py", "test_seeds_cuda.py")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [f if f in ALWAYS else pytest.param(f, marks=pytest.mark.exhaustive) for f in LEFT_OUT],
+)
 def test_they_pass_without_a_gpu(file):
     if file == "test_callables.py" and fake_gpu.compiler() is None:
         pytest.skip("no C compiler to build the gate with")

@@ -268,7 +268,9 @@ def test_a_failed_call_inside_a_loop_ends_it():
     assert "ValueError" in message
 
 
-def test_ten_thousand_exceptions_leak_nothing():
+@pytest.mark.once
+@pytest.mark.parametrize("n", [2_000, pytest.param(9_000, marks=pytest.mark.exhaustive)])
+def test_thousands_of_exceptions_leak_nothing(n):
     import psutil
 
     op = numba_kernel(raise_if_negative, OUT)
@@ -281,5 +283,5 @@ def test_ten_thousand_exceptions_leak_nothing():
 
     fail(1000)
     before = psutil.Process().memory_info().rss
-    fail(9000)
+    fail(n)
     assert psutil.Process().memory_info().rss - before < 20 * 2**20

@@ -180,7 +180,13 @@ def make(statement, **options):
     return numba.njit(**options)(scope["kernel"])
 
 
-@pytest.mark.parametrize("statement", WRITES.values(), ids=WRITES)
+def some(ways):
+    """Every second way runs always, the others in `make test-all`: each takes a second or two."""
+    for i, (name, statement) in enumerate(ways.items()):
+        yield pytest.param(statement, id=name, marks=[pytest.mark.exhaustive] if i % 2 else [])
+
+
+@pytest.mark.parametrize("statement", some(WRITES))
 def test_an_input_that_is_written_to_is_a_copy(statement):
     options = {"parallel": "prange" in statement}
     expected, own = np.zeros(4, np.float32), START.copy()
@@ -274,6 +280,7 @@ def not_cached(x, out):
 """
 
 
+@pytest.mark.exhaustive
 def test_what_numba_kept_on_disk_is_searched_too(tmp_path, run_python):
     (tmp_path / "cached_kernels.py").write_text(CACHED)
     program = """
@@ -307,7 +314,7 @@ CUDA_WRITES = {
 }
 
 
-@pytest.mark.parametrize("statement", CUDA_WRITES.values(), ids=CUDA_WRITES)
+@pytest.mark.parametrize("statement", some(CUDA_WRITES))
 def test_a_cuda_kernel_gets_a_copy_too(statement):
     cuda = pytest.importorskip("numba_cuda") and pytest.importorskip("numba.cuda")
     extending = pytest.importorskip("numba.cuda.extending")

@@ -187,7 +187,16 @@ def test_what_a_source_refuses_is_an_error_of_jax(what):
         jax.block_until_ready(jax.jit(operation)(*map(jnp.asarray, inputs)))
 
 
-@pytest.mark.parametrize("case", CUDA, ids=[c.name for c in CUDA])
+SLOW = ("csr_spmv", "cub_reduce", "histogram", "roll_any", "scan_carry")  # for nvcc
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(c, id=c.name, marks=[pytest.mark.exhaustive] if c.name in SLOW else [])
+        for c in CUDA
+    ],
+)
 def test_cuda_sources_are_built(case):
     try:
         module = case.load(compute_capability="9.0", auto_register=False)

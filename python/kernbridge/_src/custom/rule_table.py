@@ -82,8 +82,8 @@ class RuleTable:
         ----------
         fun : callable
             ``fun(primals, results, cotangents, **params)`` returns a tuple with the cotangent of
-            each input; None: zero. `primals`, `results` and `cotangents` are tuples; the cotangent of a
-            result of integers is None. `params` are `outs` and the keywords of the call.
+            each input; None: zero. `primals`, `results` and `cotangents` are tuples; the cotangent
+            of a result of integers is None. `params` are `outs` and the keywords of the call.
 
         Raises
         ------
