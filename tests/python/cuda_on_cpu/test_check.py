@@ -87,9 +87,8 @@ def rarely(part):
     ],
 )
 def test_planted_faults_are_found_and_the_process_lives(which, run_corpus, tmp_path):
-    run_corpus(
-        f"from cuda_corpus.faults import FAULTS, check, one_of_each_kind; check({which}, {str(tmp_path)!r})"
-    )
+    imports = "from cuda_corpus.faults import FAULTS, check, one_of_each_kind"
+    run_corpus(f"{imports}; check({which}, {str(tmp_path)!r})")
 
 
 @pytest.mark.parametrize("part", [rarely(part) for part in range(PARTS)])
