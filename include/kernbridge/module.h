@@ -14,7 +14,7 @@ typedef struct kb_slot {
 /* One function of a module. */
 typedef struct kb_export {
     const char *name;
-    const char *tokens; /* of its annotation, with every type */
+    const char *tokens; /* of its annotation */
     int (*run)(const kb_call *call);
     void *(*handler)(void *frame); /* XLA's, which hands its frame to the slot */
     kb_slot *slot;
@@ -26,6 +26,9 @@ typedef struct kb_module {
     int32_t n_exports;
     const kb_export *exports;
     int (*last_error)(const char **name); /* takes CUDA's error of this thread; NULL on the CPU */
+    /* What the compiler knows of each export's types: the letter of the result, then of each
+     * parameter that of its type, negative if it does not fit the annotation. */
+    const signed char *const *types;
 } kb_module;
 
 #define KB_HANDLER(i)                                                                              \
@@ -45,57 +48,12 @@ extern const kb_module kb_module_description __attribute__((visibility("default"
 #define KB_MODULE_DESCRIPTION const kb_module kb_module_description
 
 #ifdef __cplusplus
-#include "kernbridge/kernbridge.hpp"
+#include "kernbridge/runner.hpp"
 
 namespace kernbridge
 {
 namespace detail
 {
-
-/* An attribute on its way into a parameter. Exactly: of a type that the scanner has read. */
-template <typename T> inline const T &attribute(const kb_call *call, int i)
-{
-    return *static_cast<const T *>(call->attributes[i]);
-}
-
-/* Into a parameter whose type only the compiler knows: it must be T. */
-template <typename T> struct Exactly {
-    T value;
-    template <typename U> operator U() const
-    {
-        static_assert(type_of<U>::number == type_of<T>::number,
-                      "kernbridge: the annotation gives this attribute another type than C++ does");
-        return value;
-    }
-};
-
-/* Into a parameter that is laid out so: a complex number, or 16 bits. */
-template <size_t size> struct Bytes {
-    const void *data;
-    template <typename U> operator U() const
-    {
-        static_assert(sizeof(U) == size,
-                      "kernbridge: the annotation gives this attribute another type than C++ does");
-        U value;
-        memcpy(static_cast<void *>(&value), data, size);
-        return value;
-    }
-};
-
-/* Into a parameter for the stream whose type only the compiler knows. */
-struct Stream {
-    void *stream;
-    operator int64_t() const
-    {
-        return reinterpret_cast<int64_t>(stream);
-    }
-#ifdef __CUDACC__
-    operator cudaStream_t() const
-    {
-        return static_cast<cudaStream_t>(stream);
-    }
-#endif
-};
 
 /* Runs a body; what it throws becomes a failure of the call. */
 template <typename F> inline int guard(const kb_call *call, const F &body)
@@ -127,17 +85,6 @@ template <typename F> inline int guard(const kb_call *call, const F &body)
     }
 }
 
-/* Of a function that returns nothing, or 0 for success: call it with 0. */
-template <typename F> inline auto status_of(const F &f, int) -> decltype(static_cast<int>(f()))
-{
-    return f();
-}
-template <typename F> inline int status_of(const F &f, long)
-{
-    f();
-    return 0;
-}
-
 } // namespace detail
 } // namespace kernbridge
 
@@ -149,6 +96,9 @@ static int kb_last_error(const char **name)
     return static_cast<int>(code);
 }
 #endif
+
+#else
+#include "kernbridge/runner.h"
 #endif
 
 #endif

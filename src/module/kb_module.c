@@ -32,7 +32,7 @@ kb_status kb_module_describe(void *library, const kb_module **module, kb_error *
     *module = dlsym(library, "kb_module_description");
     if (!*module)
         return KB_OK;
-    if ((*module)->abi != KB_ABI || (*module)->struct_size < sizeof(kb_module))
+    if ((*module)->abi != KB_ABI || (*module)->struct_size < offsetof(kb_module, types))
         return kb_error_set(err, KB_INVALID_ARGUMENT,
                             "the module speaks version %u of kernbridge's interface, expected %d: "
                             "build it again",

@@ -7,6 +7,7 @@
 #include "module/kb_slot.h"
 #include "python/convert.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 static unsigned long long address(const void *pointer)
@@ -17,18 +18,22 @@ static unsigned long long address(const void *pointer)
 PyDoc_STRVAR(
     open_library_doc,
     "open_library(path)\n--\n\n"
-    "Open a shared library: (library, last_error, ((name, tokens, run, handler, slot), ...)), all "
-    "addresses;\nwithout a generated tail last_error and the tuple are 0 and empty.");
+    "Open a shared library: (library, last_error, ((name, tokens, run, handler, slot, types), "
+    "...)), all addresses;\nwithout a generated tail last_error and the tuple are 0 and empty.");
 
 static PyObject *describe_exports(const kb_module *module)
 {
     Py_ssize_t n = module ? module->n_exports : 0;
     PyObject *list = PyTuple_New(n);
+    /* A module that an older kernbridge built ends before its types. */
+    bool typed = module && module->struct_size >= sizeof *module && module->types;
     for (Py_ssize_t i = 0; list && i < n; i++) {
         const kb_export *e = &module->exports[i];
-        PyObject *item = Py_BuildValue("NNKKK", kb_python_text(e->name), kb_python_text(e->tokens),
-                                       address((void *)(uintptr_t)e->run),
-                                       address((void *)(uintptr_t)e->handler), address(e->slot));
+        const char *types = typed ? (const char *)module->types[i] : "";
+        PyObject *item =
+            Py_BuildValue("NNKKKy", kb_python_text(e->name), kb_python_text(e->tokens),
+                          address((void *)(uintptr_t)e->run),
+                          address((void *)(uintptr_t)e->handler), address(e->slot), types);
         if (!item || PyTuple_SetItem(list, i, item) < 0)
             Py_CLEAR(list);
     }

@@ -17,87 +17,31 @@ static bool text_of(PyObject *string, kb_text *text)
     return text->at != NULL;
 }
 
-/* Counts the tokens of a tuple of str, or None. -1 with an exception set. */
-static Py_ssize_t count_tokens(PyObject *tokens)
+/* Tokens in one str, or None. */
+static bool read_given(PyObject *name, PyObject *tokens, kb_given *given)
 {
-    if (tokens == Py_None)
-        return 0;
-    if (PyTuple_Check(tokens))
-        return PyTuple_Size(tokens);
-    PyErr_SetString(PyExc_TypeError, "expected a tuple of tokens, or None");
-    return -1;
-}
-
-static bool read_tokens(PyObject *tokens, kb_text *texts, kb_given *given)
-{
-    Py_ssize_t n = count_tokens(tokens);
     given->infer = tokens == Py_None;
-    given->tokens = texts;
-    given->n_tokens = (uint32_t)n;
-    for (Py_ssize_t i = 0; i < n; i++)
-        if (!text_of(PyTuple_GetItem(tokens, i), &texts[i]))
-            return false;
-    return true;
+    return text_of(name, &given->name) && (given->infer || text_of(tokens, &given->tokens));
 }
 
-/* What a caller gave, in one block. */
-typedef struct given_list {
-    kb_given *given;
-    kb_text *texts;
-    uint32_t n;
-} given_list;
-
-static void free_given(given_list *list)
+/* A list from a tuple of (name, tokens), to be freed with kb_free; NULL with an exception set. */
+static kb_given *read_all_given(PyObject *functions)
 {
-    kb_free(list->given);
-    kb_free(list->texts);
-}
-
-/* The total of tokens, or -1 with an exception set. */
-static Py_ssize_t count_all(PyObject *functions, Py_ssize_t n)
-{
-    Py_ssize_t total = 0;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *name, *tokens, *item = PyTuple_GetItem(functions, i);
-        if (!PyTuple_Check(item)) {
-            PyErr_SetString(PyExc_TypeError, "expected tuples (name, tokens)");
-            return -1;
-        }
-        if (!PyArg_ParseTuple(item, "UO", &name, &tokens))
-            return -1;
-        Py_ssize_t count = count_tokens(tokens);
-        if (count < 0)
-            return -1;
-        total += count;
-    }
-    if (total > KB_TEXT_LIMIT || n > KB_TEXT_LIMIT) {
-        PyErr_SetString(PyExc_ValueError, "too many tokens");
-        return -1;
-    }
-    return total;
-}
-
-static bool read_given(PyObject *functions, given_list *list)
-{
-    Py_ssize_t n = PyTuple_Size(functions), total = count_all(functions, n), used = 0;
-    if (total < 0)
-        return false;
-    list->n = (uint32_t)n;
-    list->given = kb_calloc((size_t)n + 1, sizeof *list->given);
-    list->texts = kb_calloc((size_t)total + 1, sizeof *list->texts);
-    if (!list->given || !list->texts) {
+    Py_ssize_t n = PyTuple_Size(functions);
+    kb_given *given = n > UINT32_MAX ? NULL : kb_calloc((size_t)n + 1, sizeof *given);
+    if (!given)
         PyErr_NoMemory();
-        return false;
+    for (Py_ssize_t i = 0; given && i < n; i++) {
+        PyObject *name, *tokens, *item = PyTuple_GetItem(functions, i);
+        if (!PyTuple_Check(item))
+            PyErr_SetString(PyExc_TypeError, "expected tuples (name, tokens)");
+        else if (PyArg_ParseTuple(item, "UO", &name, &tokens) &&
+                 read_given(name, tokens, &given[i]))
+            continue;
+        kb_free(given);
+        given = NULL;
     }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *name, *tokens;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(functions, i), "UO", &name, &tokens) ||
-            !text_of(name, &list->given[i].name) ||
-            !read_tokens(tokens, list->texts + used, &list->given[i]))
-            return false;
-        used += list->given[i].n_tokens;
-    }
-    return true;
+    return given;
 }
 
 static PyObject *string_of(kb_text text)
@@ -120,31 +64,24 @@ static PyObject *parameters_of(const kb_described *f)
 
 static PyObject *function_of(const kb_described *f)
 {
-    static const char *const styles[] = {
-#define STYLE_NAME(NAME, name) name,
-        KB_STYLE_LIST(STYLE_NAME)
-#undef STYLE_NAME
-    };
-    static const char *const returns[] = {"", "void", "int", ""};
     PyObject *parameters = parameters_of(f);
     if (!parameters)
         return NULL;
-    return Py_BuildValue("(NNIssNN)", string_of(f->name), string_of(f->qualified),
-                         (unsigned int)f->line, styles[f->style], returns[f->returns],
-                         PyBool_FromLong(f->whole_call), parameters);
+    return Py_BuildValue("(NNINN)", string_of(f->name), string_of(f->qualified),
+                         (unsigned int)f->line, PyBool_FromLong(f->whole_call), parameters);
 }
 
 PyDoc_STRVAR(scan_source_doc,
              "scan_source(text, file, functions)\n--\n\n"
              "The functions that a source annotates, or those of `functions`, as tuples (name, "
-             "qualified, line, style, returns, whole_call, parameters).");
+             "qualified, line, whole_call, parameters).");
 
 static PyObject *scan_source(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject *source, *file, *functions;
     kb_text source_text, file_text;
-    given_list list = {0};
+    kb_given *given = NULL;
     kb_error err;
     kb_scan scan;
     if (!PyArg_ParseTuple(args, "UUO:scan_source", &source, &file, &functions) ||
@@ -154,11 +91,10 @@ static PyObject *scan_source(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_TypeError, "scan_source: expected a tuple of functions, or None");
         return NULL;
     }
-    if (functions != Py_None && !read_given(functions, &list)) {
-        free_given(&list);
+    if (functions != Py_None && !(given = read_all_given(functions)))
         return NULL;
-    }
-    kb_status s = kb_scan_functions(source_text, file_text, list.given, list.n, &scan, &err);
+    uint32_t n = given ? (uint32_t)PyTuple_Size(functions) : 0;
+    kb_status s = kb_scan_functions(source_text, file_text, given, n, &scan, &err);
     PyObject *result = s == KB_OK ? PyTuple_New((Py_ssize_t)scan.n) : kb_python_raise(&err);
     for (uint32_t i = 0; result && i < scan.n; i++) {
         PyObject *function = function_of(&scan.functions[i]);
@@ -167,7 +103,7 @@ static PyObject *scan_source(PyObject *self, PyObject *args)
     }
     if (s == KB_OK)
         kb_scan_free(&scan);
-    free_given(&list);
+    kb_free(given);
     return result;
 }
 
@@ -183,21 +119,13 @@ static PyObject *scan_kernel(PyObject *self, PyObject *args)
     kb_error err;
     kb_scan scan;
     if (!PyArg_ParseTuple(args, "UUUO:scan_kernel", &source, &file, &name, &tokens) ||
-        !text_of(source, &source_text) || !text_of(file, &file_text) || !text_of(name, &given.name))
+        !text_of(source, &source_text) || !text_of(file, &file_text) ||
+        !read_given(name, tokens, &given))
         return NULL;
-    Py_ssize_t n = count_tokens(tokens);
-    kb_text *texts = n < 0 ? NULL : kb_calloc((size_t)n + 1, sizeof *texts);
-    if (!texts)
-        return n < 0 ? NULL : PyErr_NoMemory();
-    if (!read_tokens(tokens, texts, &given)) {
-        kb_free(texts);
-        return NULL;
-    }
     kb_status s = kb_scan_kernel(source_text, file_text, &given, &scan, &err);
     PyObject *result = s == KB_OK ? function_of(&scan.functions[0]) : kb_python_raise(&err);
     if (s == KB_OK)
         kb_scan_free(&scan);
-    kb_free(texts);
     return result;
 }
 

@@ -1,140 +1,189 @@
-/* Owns what functions and kernels have in common where annotation and signature meet. */
+/* Owns which parameters are inputs, outputs, attributes and the stream. */
 #include "source/kb_agree.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MESSAGE_SHOWN = 1000, LIST_SHOWN = 300 };
+enum { MESSAGE_SHOWN = 1000 };
 
-kb_status kb_disagree(const kb_agreement *g, uint32_t index, const kb_parameter *p, kb_error *err,
-                      const char *format, ...)
+#define WRITTEN_OUT "a function whose name or parameters a macro makes must be written out"
+
+/* `index` is a token or KB_AT_NAME; of `p`, which may be NULL, the message says the rest. */
+KB_COLD __attribute__((format(printf, 5, 6))) static kb_status
+disagree(const kb_agreement *g, uint32_t index, const kb_parameter *p, kb_error *err,
+         const char *format, ...)
 {
     char message[MESSAGE_SHOWN + 8];
+    int n = p ? snprintf(message, sizeof message,
+                         p->name.size ? "parameter %u '%.*s' " : "parameter %u%.*s ",
+                         (unsigned)p->i + 1, KB_TEXT_ARG(p->name))
+              : 0;
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    vsnprintf(message + n, sizeof message - (size_t)n, format, args);
     va_end(args);
     message[kb_text_cut(kb_text_of(message), MESSAGE_SHOWN).size] = '\0';
     const kb_annotation *a = g->annotation;
-    if (a->infer && p && a->given_as.size == 0)
+    if (a->infer && p && a->origin == KB_ANNOTATED)
         return kb_place_error(g->places, p->at, err, "%.*s: %s", KB_TEXT_ARG(a->name), message);
     kb_status s =
         kb_annotation_error(a, g->places, index, err, "%.*s: %s", KB_TEXT_ARG(a->name), message);
-    if (g->signature)
-        kb_place_append(g->places, p ? p->at : g->signature->at, err, "declared here");
+    if (g->declaration)
+        kb_place_append(g->places, p ? p->at : g->tokens->at[g->declaration->name].at, err,
+                        "declared here");
     return s;
 }
 
-kb_parameter_label kb_label(const kb_parameter *p)
+static void describe(kb_agreement *g, kb_role role, kb_text name, kb_attr_type type,
+                     const kb_parameter *p)
 {
-    kb_parameter_label label;
-    if (p->name.size)
-        snprintf(label.text, sizeof label.text, "parameter %u '%.*s'", (unsigned)p->i + 1,
-                 KB_TEXT_ARG(p->name));
-    else
-        snprintf(label.text, sizeof label.text, "parameter %u", (unsigned)p->i + 1);
-    return label;
+    g->described->parameters[g->described->n_parameters++] = (kb_described_parameter){
+        .role = role,
+        .name = p && role != KB_ROLE_ATTR ? p->name : name,
+        .type = type,
+        .ctype = p ? p->ctype : (kb_text){0},
+    };
 }
 
-void kb_describe(kb_agreement *g, kb_role role, kb_text name, kb_attr_type type,
-                 const kb_parameter *p)
-{
-    kb_described_parameter *d = &g->described->parameters[g->described->n_parameters++];
-    *d = (kb_described_parameter){.role = role, .name = name, .type = type};
-    if (p)
-        d->ctype = p->ctype;
-    if (p && role != KB_ROLE_ATTR)
-        d->name = p->name;
-}
-
-kb_status kb_agree_begin(kb_agreement *g, kb_error *err)
+static kb_status begin(kb_agreement *g, kb_error *err)
 {
     const kb_annotation *a = g->annotation;
-    const kb_signature *s = g->signature;
+    const kb_declaration *found = g->declaration;
     kb_described *d = g->described;
-    *d = (kb_described){.name = a->name, .qualified = a->name, .style = KB_STYLE_UNKNOWN};
-    if (s) {
-        const kb_declaration *found = &s->declaration;
-        d->qualified = s->qualified;
-        d->style = s->made       ? KB_STYLE_MACRO
-                   : found->body ? KB_STYLE_DEFINITION
-                                 : KB_STYLE_PROTOTYPE;
-        d->returns = found->returns;
-        kb_status status =
-            kb_parameters_read(g->outline->at + found->open + 1, found->close - found->open - 1,
+    *d = (kb_described){.name = a->name, .qualified = found ? found->qualified : a->name};
+    if (found) {
+        kb_status s =
+            kb_parameters_read(g->tokens->at + found->open + 1, found->close - found->open - 1,
                                g->arena, &g->parameters, err);
-        if (status != KB_OK)
-            return status;
+        if (s != KB_OK)
+            return s;
     }
-    if (s || a->given_as.size == 0)
-        d->line = kb_place_line(g->places, s ? s->at : a->at);
-    size_t room = (size_t)g->parameters.n + a->n_specs + 1;
-    d->parameters = kb_arena_take(g->arena, room, sizeof *d->parameters);
+    if (found || a->origin == KB_ANNOTATED)
+        d->line = kb_place_line(g->places, found ? g->tokens->at[found->name].at : a->at);
+    d->parameters =
+        kb_arena_take(g->arena, (size_t)g->parameters.n + a->n_specs + 1, sizeof *d->parameters);
     return d->parameters ? KB_OK
                          : kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for parameters");
 }
 
-kb_status kb_agree_name(const kb_agreement *g, const kb_parameter *p, kb_error *err)
+static kb_role role_of(const kb_agreement *g, const kb_parameter *p)
 {
-    if (kb_annotation_is_name(p->name))
-        return KB_OK;
-    return kb_disagree(g, KB_AT_NAME, p, err,
-                       "%s is an attribute, so it needs a name that is a C identifier of ASCII; "
-                       "rename it, or write the tokens out, with attr.NAME",
-                       kb_label(p).text);
+    if (p->look == (g->kernel ? KB_LOOKS_POINTER : KB_LOOKS_TENSOR))
+        return p->constant ? KB_ROLE_ARG : KB_ROLE_RET;
+    return p->look == KB_LOOKS_STREAM && !g->kernel ? KB_ROLE_STREAM : KB_ROLE_ATTR;
 }
 
-typedef struct list {
-    char text[LIST_SHOWN + 8];
-    size_t size;
-} list;
-
-static void add(list *l, kb_text a, kb_text b)
+static kb_status infer_one(kb_agreement *g, const kb_parameter *p, kb_error *err)
 {
-    if (l->size + a.size + b.size + 8 > LIST_SHOWN) {
-        if (l->size == 0 || l->text[l->size - 1] != '.')
-            l->size += (size_t)snprintf(l->text + l->size, sizeof l->text - l->size, "%s...",
-                                        l->size ? ", " : "");
-        return;
+    kb_role role = role_of(g, p);
+    if (role == KB_ROLE_ATTR && !kb_annotation_is_name(p->name))
+        return disagree(g, KB_AT_NAME, p, err,
+                        "is an attribute, so it needs a name that is a C identifier of ASCII; "
+                        "rename it, or write the tokens out, with attr.NAME; " WRITTEN_OUT);
+    describe(g, role, p->name, KB_ATTR_NONE, p);
+    return KB_OK;
+}
+
+static kb_status infer(kb_agreement *g, kb_error *err)
+{
+    uint32_t n[KB_ROLE_STREAM + 1] = {0};
+    for (uint32_t i = 0; i < g->parameters.n; i++) {
+        const kb_parameter *p = &g->parameters.at[i];
+        kb_status s = infer_one(g, p, err);
+        if (s != KB_OK)
+            return s;
+        kb_role role = g->described->parameters[i].role;
+        if (++n[role] > 1 && role == KB_ROLE_STREAM)
+            return disagree(g, KB_AT_NAME, p, err, "is a second stream; a call has one stream");
     }
-    l->size += (size_t)snprintf(l->text + l->size, sizeof l->text - l->size, "%s%.*s%s%.*s",
-                                l->size ? ", " : "", (int)a.size, a.at, b.size ? " " : "",
-                                (int)b.size, b.size ? b.at : "");
+    if (n[KB_ROLE_RET] > 0)
+        return KB_OK;
+    if (g->kernel)
+        return disagree(g, KB_AT_NAME, NULL, err,
+                        "it has no result: none of its pointers is to something that is not const");
+    if (n[KB_ROLE_ARG] > 0)
+        return disagree(g, KB_AT_NAME, NULL, err,
+                        "it has no result: all its tensors are const; a result is a `BE::Tensor` "
+                        "without const; " WRITTEN_OUT);
+    return disagree(g, KB_AT_NAME, NULL, err,
+                    "it has no tensor: take `const BE::Tensor` for each input and `BE::Tensor` for "
+                    "each result, or `const kb_call *` alone; " WRITTEN_OUT);
 }
 
-kb_status kb_agree_count(const kb_agreement *g, kb_error *err)
+static kb_status agree_count(const kb_agreement *g, kb_error *err)
 {
     const kb_annotation *a = g->annotation;
-    list tokens = {0}, parameters = {0};
+    const kb_token *open = &g->tokens->at[g->declaration->open];
+    const kb_token *close = &g->tokens->at[g->declaration->close];
+    kb_text list = {open->text + 1, close->at - open->at - 1};
     if (a->n_specs == g->parameters.n)
         return KB_OK;
-    for (uint32_t i = 0; i < a->n_specs; i++)
-        add(&tokens, a->specs[i].text, (kb_text){0});
-    for (uint32_t i = 0; i < g->parameters.n; i++)
-        add(&parameters, g->parameters.at[i].ctype, g->parameters.at[i].name);
-    return kb_disagree(
-        g, KB_AT_NAME, NULL, err, "the annotation tells of %u parameters (%s), C++ of %u (%s)",
-        (unsigned)a->n_specs, tokens.text, (unsigned)g->parameters.n, parameters.text);
+    return disagree(g, KB_AT_NAME, NULL, err,
+                    "the annotation tells of %u parameters, C++ of %u (%.*s); " WRITTEN_OUT,
+                    (unsigned)a->n_specs, (unsigned)g->parameters.n, KB_TEXT_ARG(list));
 }
 
-kb_status kb_agree_ret(const kb_agreement *g, kb_error *err)
+/* One token with its parameter, which is NULL if it was not found. */
+static kb_status take_token(kb_agreement *g, uint32_t i, const kb_parameter *p, kb_error *err)
 {
-    for (uint32_t i = 0; i < g->described->n_parameters; i++)
-        if (g->described->parameters[i].role == KB_ROLE_RET)
-            return KB_OK;
-    return kb_annotation_error(g->annotation, g->places, KB_AT_NAME, err,
+    const kb_annotation *a = g->annotation;
+    const kb_spec *spec = &a->specs[i];
+    if (spec->role == KB_ROLE_STREAM && g->kernel)
+        return kb_annotation_error(a, g->places, i, err,
+                                   "%.*s: a kernel takes no stream: it runs on one",
+                                   KB_TEXT_ARG(a->name));
+    if (spec->role == KB_ROLE_ATTR && !spec->type && g->described->whole_call)
+        return kb_annotation_error(a, g->places, i, err,
+                                   "%.*s takes a kb_call, so the type of `%.*s` is not known; "
+                                   "write attr.%.*s:TYPE, TYPE one of %s",
+                                   KB_TEXT_ARG(a->name), KB_TEXT_ARG(spec->text),
+                                   KB_TEXT_ARG(spec->name), kb_attr_type_names());
+    /* Whether a parameter by value is const is no part of a function's type. */
+    bool array = p && (p->look == KB_LOOKS_TENSOR || p->look == KB_LOOKS_POINTER);
+    if (spec->role == KB_ROLE_RET && array && p->constant)
+        return disagree(g, i, p, err,
+                        "is `%.*s`, and the annotation says `%.*s`: a result must not be const",
+                        KB_TEXT_ARG(p->ctype), KB_TEXT_ARG(spec->text));
+    describe(g, spec->role, spec->name, spec->type, p);
+    return KB_OK;
+}
+
+static kb_status take_tokens(kb_agreement *g, kb_error *err)
+{
+    const kb_annotation *a = g->annotation;
+    bool found = g->declaration && !g->described->whole_call, result = g->described->whole_call;
+    kb_status s = found ? agree_count(g, err) : KB_OK;
+    for (uint32_t i = 0; i < a->n_specs && s == KB_OK; i++) {
+        result |= a->specs[i].role == KB_ROLE_RET;
+        s = take_token(g, i, found ? &g->parameters.at[i] : NULL, err);
+    }
+    if (s != KB_OK || result)
+        return s;
+    return kb_annotation_error(a, g->places, KB_AT_NAME, err,
                                "%.*s has no result: one of its tokens must be ret",
-                               KB_TEXT_ARG(g->annotation->name));
+                               KB_TEXT_ARG(a->name));
 }
 
-kb_status kb_agree_returns(const kb_agreement *g, bool may_int, kb_error *err)
+static kb_status not_found(const kb_agreement *g, kb_error *err)
 {
-    const kb_declaration *d = &g->signature->declaration;
-    if (d->returns != KB_RETURNS_OTHER && (may_int || d->returns != KB_RETURNS_INT))
-        return KB_OK;
-    kb_text type = kb_tokens_spell(g->outline->at + d->type, d->type_end - d->type, g->arena);
-    if (!type.at)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for a message");
-    return kb_disagree(g, KB_AT_NAME, NULL, err, "it returns `%.*s`; it must return void%s",
-                       KB_TEXT_ARG(type), may_int ? ", or an int that is 0 for success" : "");
+    const kb_annotation *a = g->annotation;
+    return kb_annotation_error(
+        a, g->places, KB_AT_NAME, err,
+        "the definition of %s%.*s was not found in this source; write its parameters out, for "
+        "example\n    // @BE %.*s arg ret %s\n(" WRITTEN_OUT ", there or here)",
+        g->kernel ? "the kernel (__global__) " : "", KB_TEXT_ARG(a->name), KB_TEXT_ARG(a->name),
+        g->kernel ? "attr.n:int32" : "attr.alpha:float32 stream");
+}
+
+kb_status kb_agree(kb_agreement *g, kb_error *err)
+{
+    kb_status s = begin(g, err);
+    if (s != KB_OK)
+        return s;
+    bool infers = g->annotation->infer;
+    if (!g->declaration && infers)
+        return not_found(g, err);
+    g->described->whole_call =
+        !g->kernel && g->parameters.n == 1 && g->parameters.at[0].look == KB_LOOKS_CALL;
+    return infers && !g->described->whole_call ? infer(g, err) : take_tokens(g, err);
 }

@@ -1,56 +1,41 @@
-/* Brings an annotation and a signature together. Not to be entered by two threads. */
+/* Brings an annotation and a declaration together. Types are none of its business: the compiler
+ * compares them. Not to be entered by two threads. */
 #ifndef KB_AGREE_H
 #define KB_AGREE_H
 
-#include "source/kb_described.h"
+#include "source/kb_annotation.h"
+#include "source/kb_declaration.h"
 #include "source/kb_parameter.h"
-#include "source/kb_signature.h"
+
+typedef struct kb_described_parameter {
+    kb_role role;
+    kb_text name;      /* of an attribute; else the parameter's own, or empty */
+    kb_attr_type type; /* of an attribute, if the annotation has it */
+    kb_text ctype;     /* as spelled; empty if the function was not found */
+} kb_described_parameter;
+
+/* What a scan says of one function. */
+typedef struct kb_described {
+    kb_text name;
+    kb_text qualified; /* "::a::name"; the name alone if the function was not found */
+    uint32_t line;     /* of the function; if it was not found, of its annotation; or 0 */
+    bool whole_call;   /* takes a const kb_call *; without parameters here, any tensors */
+    kb_described_parameter *parameters;
+    uint32_t n_parameters;
+} kb_described;
 
 typedef struct kb_agreement {
     const kb_places *places;
-    const kb_tokens *outline;
+    const kb_tokens *tokens;
     kb_arena *arena;
     const kb_annotation *annotation;
-    const kb_signature *signature; /* NULL: not found */
-    kb_parameters parameters;      /* of the signature */
-    kb_described *described;       /* the result */
+    const kb_declaration *declaration; /* NULL: not found */
+    bool kernel;
+    kb_parameters parameters; /* of the declaration */
+    kb_described *described;  /* the result */
 } kb_agreement;
 
-/* Fills in what does not depend on roles, and reads the parameters. */
-kb_status kb_agree_begin(kb_agreement *g, kb_error *err);
-
-/* The rest, for a function that is called with tensors, or with a whole call. */
-kb_status kb_agree_function(kb_agreement *g, kb_error *err);
-
-/* The rest, for a kernel, which is called with arrays and numbers. */
-kb_status kb_agree_kernel(kb_agreement *g, kb_error *err);
-
-/* Of what the two share. `index` is a token or KB_AT_NAME; `p` may be NULL. */
-KB_COLD kb_status kb_disagree(const kb_agreement *g, uint32_t index, const kb_parameter *p,
-                              kb_error *err, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
-
-/* "parameter 3 'n'". */
-typedef struct kb_parameter_label {
-    char text[160];
-} kb_parameter_label;
-
-kb_parameter_label kb_label(const kb_parameter *p);
-
-/* Adds a parameter to the result, which has room for all. */
-void kb_describe(kb_agreement *g, kb_role role, kb_text name, kb_attr_type type,
-                 const kb_parameter *p);
-
-/* An inferred attribute must have a name. */
-kb_status kb_agree_name(const kb_agreement *g, const kb_parameter *p, kb_error *err);
-
-/* Tokens and parameters must be as many. */
-kb_status kb_agree_count(const kb_agreement *g, kb_error *err);
-
-/* It must return void, if that is known, or where it may an int. */
-kb_status kb_agree_returns(const kb_agreement *g, bool may_int, kb_error *err);
-
-/* There must be a result. */
-kb_status kb_agree_ret(const kb_agreement *g, kb_error *err);
+/* Fills in the result. KB_INVALID_ARGUMENT if the two disagree, or do not say enough. */
+kb_status kb_agree(kb_agreement *g, kb_error *err);
 
 #endif

@@ -22,11 +22,20 @@ typedef struct kb_spec {
     kb_attr_type type; /* KB_ATTR_NONE: whatever the signature says */
 } kb_spec;
 
+typedef enum kb_origin {
+    KB_ANNOTATED, /* a comment */
+    KB_GIVEN_FUNCTION,
+    KB_GIVEN_KERNEL
+} kb_origin;
+
+enum { KB_ANNOTATION_TOKENS = 1024 }; /* at most */
+
 typedef struct kb_annotation {
     kb_text name;
-    uint32_t at;      /* the name's offset in the source; 0 if it was given */
-    kb_text given_as; /* "functions['x']" if a caller gave it; empty if it is a comment */
-    bool infer;       /* no tokens: the signature says all */
+    uint32_t at; /* the name's offset in the source; 0 if it was given */
+    kb_origin origin;
+    kb_text given; /* what the caller calls it */
+    bool infer;    /* no tokens: the signature says all */
     kb_spec *specs;
     uint32_t n_specs;
 } kb_annotation;
@@ -38,11 +47,10 @@ kb_status kb_annotation_read(const kb_token *comment, const kb_places *places, k
 /* The name alone, for who looks for one; empty if there is none. */
 kb_text kb_annotation_name(const kb_token *comment);
 
-/* Reads what a caller gave: `name`, `given_as` and `infer` are set. */
-kb_status kb_annotation_give(kb_annotation *a, const kb_text *tokens, uint32_t n, kb_arena *arena,
-                             kb_error *err);
+/* Reads what a caller gave: `name`, `origin`, `given` and `infer` are set. */
+kb_status kb_annotation_give(kb_annotation *a, kb_text tokens, kb_arena *arena, kb_error *err);
 
-/* KB_OK for a C identifier of ASCII that is no keyword of C++. */
+/* True for a C identifier of ASCII that is no keyword of C++. */
 bool kb_annotation_is_name(kb_text name);
 
 enum { KB_AT_NAME = UINT32_MAX };

@@ -1,201 +1,243 @@
-/* Owns what may stand before a function's name and behind its parameters. */
+/* Owns the walk through a source: what stands in its namespaces and in no other braces, the path of
+ * open namespaces, and what makes a name and parentheses the declaration of a function. */
 #include "source/kb_declaration.h"
 
-#include "source/kb_parameter.h"
+#include <stdlib.h>
 
-enum { SUFFIX_TOKENS = 256 };
+enum { SUFFIX_TOKENS = 64, PATH_MAX_BYTES = 1024 };
 
-size_t kb_bracket_end(const kb_token *tokens, size_t open, size_t end)
-{
-    size_t depth = 0;
-    for (size_t i = open; i < end; i++) {
-        depth += kb_token_is_mark(&tokens[i], "(") || kb_token_is_mark(&tokens[i], "[");
-        if ((kb_token_is_mark(&tokens[i], ")") || kb_token_is_mark(&tokens[i], "]")) &&
-            --depth == 0)
-            return i;
-        if (kb_token_is_mark(&tokens[i], ";"))
-            return end;
-    }
-    return end;
-}
-
-/* Words before a function's name that are no part of its type. */
-static bool is_specifier(const kb_token *t)
-{
-    static const char *const words[] = {
-        "static",          "inline",       "extern",     "constexpr",     "consteval",
-        "__global__",      "__host__",     "__device__", "__inline__",    "__inline",
-        "__forceinline__", "__noinline__", "virtual",    "explicit",      "export",
-        "_Noreturn",       "volatile",     "const",      "__extension__", NULL};
-    return t->kind == KB_TOKEN_STRING ||
-           (t->kind == KB_TOKEN_WORD && kb_text_among(kb_token_text(t), words));
-}
-
-static bool is_no_declaration(const kb_token *t)
-{
-    static const char *const words[] = {"return", "typedef", "using",     "friend", "operator",
-                                        "new",    "delete",  "throw",     "case",   "goto",
-                                        "else",   "do",      "if",        "while",  "for",
-                                        "sizeof", "switch",  "co_return", NULL};
-    return t->kind == KB_TOKEN_WORD && kb_text_among(kb_token_text(t), words);
-}
-
-typedef struct head {
+typedef struct walk {
     const kb_token *tokens;
-    size_t end; /* the name */
-    kb_declaration *declaration;
-    size_t n_words; /* of the type */
-    bool is_void;
-    bool is_int;
-    bool is_auto;
-    bool other; /* something that is neither */
-    bool strange;
-} head;
+    size_t n;
+    kb_wanted *wanted;
+    uint32_t n_wanted;
+    kb_arena *arena;
+    kb_tokens scopes;          /* open braces of namespaces; `at` is the path's size before each */
+    char path[PATH_MAX_BYTES]; /* "::a::b"; functions in a longer one are named without it */
+    size_t path_size;
+    size_t begin; /* of the declaration */
+    size_t parens;
+    size_t hidden; /* open braces of bodies */
+    bool failed;   /* no memory */
+} walk;
 
-/* Takes the tokens from i up to `end` for a part of the type. */
-static void add_to_type(head *h, size_t i, size_t end)
+static int compare_names(const void *a, const void *b)
 {
-    kb_declaration *d = h->declaration;
-    if (d->type == d->type_end)
-        d->type = i;
-    d->type_end = end;
-    h->n_words++;
-    if (kb_token_is_word(&h->tokens[i], "void"))
-        h->is_void = true;
-    else if (kb_token_is_word(&h->tokens[i], "int"))
-        h->is_int = true;
-    else if (kb_token_is_word(&h->tokens[i], "auto"))
-        h->is_auto = true;
-    else if (h->tokens[i].kind != KB_TOKEN_WORD ||
-             (kb_ctype_is_keyword(kb_token_text(&h->tokens[i])) &&
-              !kb_token_is_word(&h->tokens[i], "signed")))
-        h->other = true;
+    return kb_text_compare(((const kb_wanted *)a)->name, ((const kb_wanted *)b)->name);
 }
 
-/* Gives the index behind what begins at i. */
-static size_t read_head_item(head *h, size_t i)
+void kb_wanted_sort(kb_wanted *wanted, uint32_t n)
 {
-    const kb_token *t = &h->tokens[i];
-    bool last = i + 1 == h->end;
-    bool calls = t->kind == KB_TOKEN_WORD && !last && kb_token_is_mark(t + 1, "(");
-    if (calls || kb_token_is_mark(t, "[")) { /* an attribute, or somebody's macro */
-        size_t end = kb_bracket_end(h->tokens, i + calls, h->end);
-        h->strange |= end == h->end;
-        return end + 1;
-    }
-    if (kb_token_is_word(t, "template") && !last && kb_token_is_mark(t + 1, "<")) {
-        size_t end = kb_template_end(h->tokens, i + 1, h->end, false);
-        h->strange |= end == 0;
-        return end + 1 > i ? end + 1 : i + 1;
-    }
-    h->strange |= is_no_declaration(t);
-    h->declaration->kernel |= kb_token_is_word(t, "__global__");
-    if (is_specifier(t))
-        return i + 1;
-    if (t->kind == KB_TOKEN_WORD) {
-        add_to_type(h, i, i + 1);
-    } else if (kb_token_is_mark(t, "<")) {
-        size_t end = kb_template_end(h->tokens, i, h->end, false);
-        h->strange |= end == 0;
-        end = end > i ? end + 1 : i + 1;
-        add_to_type(h, i, end);
-        return end;
-    } else if (kb_token_is_mark(t, "*") || kb_token_is_mark(t, "&") || kb_token_is_mark(t, "&&") ||
-               kb_token_is_mark(t, "::")) {
-        h->strange |= last && kb_token_is_mark(t, "::");
-        add_to_type(h, i, i + 1);
-    } else {
-        h->strange = true;
-    }
-    return i + 1;
+    qsort(wanted, n, sizeof *wanted, compare_names);
 }
 
-/* Words beside void and int are taken for somebody's macros. */
-static kb_returns returns_of(const head *h)
+static bool among(const kb_token *t, const char *const *words)
 {
-    if (h->n_words == 0 || (h->is_auto && !h->other && h->n_words == 1))
-        return KB_RETURNS_UNKNOWN;
-    if (h->other || h->is_void == h->is_int)
-        return KB_RETURNS_OTHER;
-    return h->is_void ? KB_RETURNS_VOID : KB_RETURNS_INT;
-}
-
-static bool read_head(const kb_tokens *tokens, size_t begin, size_t name, kb_declaration *d)
-{
-    head h = {.tokens = tokens->at, .end = name, .declaration = d};
-    for (size_t i = begin; i < name && !h.strange;)
-        i = read_head_item(&h, i);
-    d->returns = returns_of(&h);
-    return !h.strange && name > begin;
-}
-
-/* Words with which something else begins. */
-static bool begins_another(const kb_token *t)
-{
-    static const char *const words[] = {"void",   "int",       "auto",   "static",  "inline",
-                                        "extern", "template",  "struct", "class",   "enum",
-                                        "union",  "namespace", "using",  "typedef", NULL};
     return t->kind == KB_TOKEN_WORD && kb_text_among(kb_token_text(t), words);
 }
 
-/* `-> type`: gives the index behind it. */
-static size_t read_trailing(const kb_tokens *tokens, size_t i, size_t end, kb_declaration *d)
+/* The index behind what begins at i in front of a function's name, at `end`; 0 if no function's
+ * declaration has it there. */
+static size_t head_item(const kb_token *tokens, size_t i, size_t end)
 {
-    head h = {.tokens = tokens->at, .declaration = d};
-    size_t from = ++i;
-    while (i < end && tokens->at[i].kind != KB_TOKEN_BODY &&
-           !kb_token_is_mark(&tokens->at[i], ";") && !kb_token_is_mark(&tokens->at[i], "="))
-        i++;
-    h.end = i;
-    d->type = d->type_end = from;
-    while (from < i && !h.strange)
-        from = read_head_item(&h, from);
-    d->returns = h.strange ? KB_RETURNS_OTHER : returns_of(&h);
-    return i;
+    static const char *const others[] = {
+        "return", "typedef", "using", "friend", "operator", "new",    "delete", "throw",     "case",
+        "goto",   "else",    "do",    "if",     "while",    "sizeof", "switch", "co_return", NULL};
+    static const char *const marks[] = {"*", "&", "&&", "::", NULL};
+    const kb_token *t = &tokens[i];
+    bool last = i + 1 == end;
+    if ((t->kind == KB_TOKEN_WORD && !last && kb_token_is_mark(t + 1, "(")) ||
+        kb_token_is_mark(t, "[")) { /* an attribute, or somebody's macro */
+        size_t close = kb_group_end(tokens, i + (t->kind == KB_TOKEN_WORD), end);
+        return close < end ? close + 1 : 0;
+    }
+    if (kb_token_is_mark(t, "<")) { /* of a template, or of a type */
+        size_t close = kb_template_end(tokens, i, end, false);
+        return close ? close + 1 : 0;
+    }
+    if (t->kind == KB_TOKEN_MARK && !kb_text_among(kb_token_text(t), marks))
+        return 0;
+    return t->kind == KB_TOKEN_NUMBER || among(t, others) ? 0 : i + 1;
 }
 
-/* const, noexcept, attributes, somebody's macros. */
-static bool may_follow(const kb_token *t)
+static bool read_head(const walk *w, kb_declaration *d)
 {
-    return t->kind == KB_TOKEN_WORD || t->kind == KB_TOKEN_STRING || kb_token_is_mark(t, "&") ||
-           kb_token_is_mark(t, "&&");
+    size_t i = w->begin;
+    while (i < d->name) {
+        d->kernel |= kb_token_is_word(&w->tokens[i], "__global__");
+        i = head_item(w->tokens, i, d->name);
+        if (i == 0)
+            return false;
+    }
+    return i == d->name && i > w->begin && !kb_token_is_mark(&w->tokens[i - 1], "::");
 }
 
-static bool read_suffix(const kb_tokens *tokens, kb_declaration *d)
+/* What may stand behind the parameters: const, noexcept, attributes, somebody's macros, `-> type`;
+ * then the body or a ;. */
+static bool read_suffix(const walk *w, kb_declaration *d, size_t *end)
 {
-    size_t n = tokens->n, end = d->close + 1;
-    if (n > end + SUFFIX_TOKENS)
-        n = end + SUFFIX_TOKENS;
-    for (size_t i = end; i < n; i++) {
-        const kb_token *t = &tokens->at[i];
-        d->body = t->kind == KB_TOKEN_BODY;
-        d->end = i;
-        if (d->body || kb_token_is_mark(t, ";"))
+    static const char *const another[] = {"void",   "int",       "static", "inline",   "extern",
+                                          "struct", "class",     "enum",   "template", "union",
+                                          "auto",   "namespace", "using",  "typedef",  NULL};
+    const kb_token *t = w->tokens;
+    size_t n = w->n - d->close > SUFFIX_TOKENS ? d->close + SUFFIX_TOKENS : w->n;
+    bool type = false;
+    for (size_t i = d->close + 1; i < n; i++) {
+        *end = i;
+        d->body = kb_token_is_mark(&t[i], "{");
+        if (d->body || kb_token_is_mark(&t[i], ";"))
             return true;
-        if (kb_token_is_mark(t, "->"))
-            i = read_trailing(tokens, i, n, d) - 1;
-        else if (kb_token_is_mark(t, "[") || kb_token_is_mark(t, "("))
-            i = kb_bracket_end(tokens->at, i, n);
-        else if (!may_follow(t) || begins_another(t) ||
-                 kb_text_same(kb_token_text(t), kb_token_text(&tokens->at[d->name])))
+        type |= kb_token_is_mark(&t[i], "->");
+        if (kb_token_is_mark(&t[i], "[") || kb_token_is_mark(&t[i], "("))
+            i = kb_group_end(t, i, n);
+        else if (kb_token_is_mark(&t[i], "=") ||
+                 (!type && ((t[i].kind == KB_TOKEN_MARK && !kb_token_is_mark(&t[i], "&") &&
+                             !kb_token_is_mark(&t[i], "&&")) ||
+                            t[i].kind == KB_TOKEN_NUMBER || among(&t[i], another) ||
+                            kb_text_same(kb_token_text(&t[i]), kb_token_text(&t[d->name])))))
             return false;
     }
     return false;
 }
 
-static bool can_end_type(const kb_token *t)
+/* What does not fit counts, and is not there. */
+static void append_path(walk *w, kb_text word)
 {
-    return t->kind == KB_TOKEN_WORD || kb_token_is_mark(t, "*") || kb_token_is_mark(t, "&") ||
-           kb_token_is_mark(t, "&&") || kb_token_is_mark(t, ">") || kb_token_is_mark(t, ")") ||
-           kb_token_is_mark(t, "]");
+    size_t size = w->path_size + word.size + 2;
+    if (size <= sizeof w->path) {
+        memcpy(w->path + w->path_size, "::", 2);
+        memcpy(w->path + w->path_size + 2, word.at, word.size);
+    }
+    w->path_size = size;
 }
 
-bool kb_declaration_read(const kb_tokens *tokens, size_t begin, size_t name, kb_declaration *d)
+/* At its brace. */
+static void open_scope(walk *w, size_t brace)
 {
-    *d = (kb_declaration){.name = name, .open = name + 1};
-    if (name <= begin || name + 1 >= tokens->n || !can_end_type(&tokens->at[name - 1]) ||
-        !kb_token_is_mark(&tokens->at[d->open], "("))
-        return false;
-    d->close = kb_bracket_end(tokens->at, d->open, tokens->n);
-    return d->close < tokens->n && read_head(tokens, begin, name, d) && read_suffix(tokens, d);
+    kb_token t = {.at = (uint32_t)w->path_size};
+    w->failed |= !kb_tokens_push(&w->scopes, t);
+    w->begin = brace + 1;
+}
+
+/* At the word: `namespace a::inline b {`, an alias, or `using namespace a;`. Gives the index from
+ * which to go on. */
+static size_t read_namespace(walk *w, size_t i)
+{
+    const kb_token *t = w->tokens;
+    size_t first = ++i;
+    while (i < w->n && !kb_token_is_mark(&t[i], "{") && !kb_token_is_mark(&t[i], ";") &&
+           !kb_token_is_mark(&t[i], "=") && !kb_token_is_mark(&t[i], "}"))
+        i = kb_token_next(t, i, w->n, false);
+    if (i >= w->n || !kb_token_is_mark(&t[i], "{"))
+        return i;
+    open_scope(w, i);
+    for (size_t j = first; j < i; j = kb_token_next(t, j, i, false))
+        if (t[j].kind == KB_TOKEN_WORD && !kb_token_is_mark(&t[j + 1], "(") &&
+            !kb_token_is_word(&t[j], "inline"))
+            append_path(w, kb_token_text(&t[j]));
+    return i + 1;
+}
+
+/* True if a qualified name ends with a path; *exact: it is that and no more. */
+static bool is_there(kb_text qualified, kb_text path, bool *exact)
+{
+    while (path.size > 0 && *path.at == ':')
+        path = (kb_text){path.at + 1, path.size - 1};
+    size_t before = qualified.size - path.size;
+    *exact = before == 2;
+    return qualified.size >= path.size + 2 && qualified.at[before - 1] == ':' &&
+           memcmp(qualified.at + before, path.at, path.size) == 0;
+}
+
+static void take(walk *w, kb_wanted *wanted, kb_declaration *d)
+{
+    size_t size = w->path_size;
+    bool exact = true, before = w->tokens[d->name].at < wanted->at;
+    append_path(w, wanted->name);
+    d->qualified = w->path_size > sizeof w->path ? wanted->name : (kb_text){w->path, w->path_size};
+    w->path_size = size;
+    if (d->kernel != wanted->kernel ||
+        (wanted->kernel && !is_there(d->qualified, wanted->path, &exact)))
+        return;
+    d->rank = !exact * 4 + !d->body * 2 + before;
+    if (wanted->declaration.found && wanted->declaration.rank <= d->rank)
+        return;
+    char *text = kb_arena_take(w->arena, d->qualified.size + 1, 1);
+    w->failed |= !text;
+    if (text)
+        d->qualified.at = memcpy(text, d->qualified.at, d->qualified.size);
+    d->found = true;
+    wanted->declaration = *d;
+}
+
+/* At a name that is wanted and a parenthesis. Gives the index from which to go on. */
+static size_t try_function(walk *w, kb_wanted *wanted, size_t i)
+{
+    kb_declaration d = {.name = i, .open = i + 1};
+    size_t end = i + 1;
+    d.close = kb_group_end(w->tokens, d.open, w->n);
+    if (d.close < w->n) {
+        end = d.close + 1;
+        if (read_head(w, &d) && read_suffix(w, &d, &end))
+            take(w, wanted, &d);
+        else
+            end = d.close + 1;
+    }
+    w->begin = end;
+    return end;
+}
+
+static size_t step_word(walk *w, size_t i)
+{
+    const kb_token *t = &w->tokens[i];
+    if (w->parens > 0 || i + 1 == w->n)
+        return i + 1;
+    if (kb_token_is_word(t, "namespace"))
+        return read_namespace(w, i);
+    if (!kb_token_is_mark(t + 1, "("))
+        return i + 1;
+    kb_wanted key = {.name = kb_token_text(t)};
+    kb_wanted *found = bsearch(&key, w->wanted, w->n_wanted, sizeof key, compare_names);
+    return found ? try_function(w, found, i) : i + 1;
+}
+
+static size_t step(walk *w, size_t i)
+{
+    const kb_token *t = &w->tokens[i];
+    char mark = kb_token_mark(t);
+    if (w->hidden > 0) {
+        w->hidden += mark == '{';
+        w->hidden -= mark == '}';
+        if (w->hidden == 0 && w->parens == 0)
+            w->begin = i + 1;
+        return i + 1;
+    }
+    if (t->kind == KB_TOKEN_WORD)
+        return step_word(w, i);
+    w->parens += mark == '(';
+    w->parens -= mark == ')' && w->parens > 0;
+    if (mark == '{' && w->parens == 0 && i > 1 && t[-1].kind == KB_TOKEN_STRING &&
+        kb_token_is_word(t - 2, "extern"))
+        open_scope(w, i);
+    else
+        w->hidden += mark == '{';
+    if (mark == '}' && w->scopes.n > 0)
+        w->path_size = w->scopes.at[--w->scopes.n].at;
+    if (mark == ';' || mark == '}') { /* no parentheses go across */
+        w->parens = 0;
+        w->begin = i + 1;
+    }
+    return i + 1;
+}
+
+kb_status kb_declarations_find(const kb_tokens *tokens, kb_wanted *wanted, uint32_t n,
+                               kb_arena *arena, kb_error *err)
+{
+    walk w = {.tokens = tokens->at, .n = tokens->n, .wanted = wanted, .n_wanted = n};
+    w.arena = arena;
+    for (size_t i = 0; i < w.n && !w.failed;)
+        i = step(&w, i);
+    kb_tokens_free(&w.scopes);
+    return w.failed ? kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for declarations")
+                    : KB_OK;
 }

@@ -1,36 +1,41 @@
-/* What stands around the name and the parameters of a function's declaration. Any thread may
- * enter. */
+/* Finds the declarations of functions in a source's tokens, by their names. Not to be entered by
+ * two threads. */
 #ifndef KB_DECLARATION_H
 #define KB_DECLARATION_H
 
+#include "core/kb_arena.h"
+#include "core/kb_error.h"
 #include "source/kb_token.h"
 
-typedef enum kb_returns {
-    KB_RETURNS_UNKNOWN,
-    KB_RETURNS_VOID,
-    KB_RETURNS_INT,
-    KB_RETURNS_OTHER
-} kb_returns;
-
-/* Indices into the tokens. */
+/* Of one function. Indices are those of the tokens. */
 typedef struct kb_declaration {
+    bool found;
     size_t name;
-    size_t open;  /* ( */
-    size_t close; /* ) */
-    size_t end;   /* the body, or the ; */
-    bool body;
-    bool kernel; /* __global__ */
-    kb_returns returns;
-    size_t type; /* where an OTHER type begins, and ... */
-    size_t type_end;
+    size_t open;       /* ( */
+    size_t close;      /* ) */
+    bool body;         /* and not a ; */
+    bool kernel;       /* __global__ */
+    kb_text qualified; /* "::a::name" */
+    int rank;          /* among those of one name the lowest is preferred, then the first */
 } kb_declaration;
 
-/* Reads the declaration of the function whose name is at `name` and that begins not before `begin`.
- * False if it is none. Looks at no more tokens than there are in the declaration, and a bounded
- * number behind it. */
-bool kb_declaration_read(const kb_tokens *tokens, size_t begin, size_t name, kb_declaration *d);
+/* What is looked for: a function, or a kernel (__global__), of that name, best behind `at`. */
+typedef struct kb_wanted {
+    kb_text name;
+    uint32_t at;
+    bool kernel;
+    kb_text path; /* of a kernel: "a::name", with which its qualified name ends */
+    uint32_t i;   /* the caller's */
+    kb_declaration declaration;
+} kb_wanted;
 
-/* The index of what closes the bracket at `open`; `end` if nothing does before it or a `;`. */
-size_t kb_bracket_end(const kb_token *tokens, size_t open, size_t end);
+/* Fills in the declarations. `wanted` is sorted by kb_wanted_sort. A body is preferred to a
+ * prototype, then what is behind `at`; a kernel whose qualified name is exactly the
+ * path comes before all others. Fails only for want of memory, which is the arena's. */
+kb_status kb_declarations_find(const kb_tokens *tokens, kb_wanted *wanted, uint32_t n,
+                               kb_arena *arena, kb_error *err);
+
+/* Sorts by name. */
+void kb_wanted_sort(kb_wanted *wanted, uint32_t n);
 
 #endif

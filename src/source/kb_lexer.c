@@ -1,20 +1,64 @@
-/* Owns the lexical rules: splices, comments, literals, directives and punctuation. Which branches
- * of conditions count is kb_condition's. */
+/* Owns the lexical rules: splices, comments, literals, directives and punctuation; and which
+ * branches of conditions count. */
 #include "source/kb_lexer.h"
 
-#include "source/kb_condition.h"
+enum { CONDITION_DEPTH = 64 }; /* of nested conditions; in deeper ones every branch counts */
+
+typedef struct condition {
+    bool outside; /* the whole condition is skipped */
+    bool others;  /* the branches to come are skipped, whatever their condition */
+    int64_t open; /* brackets where it began */
+} condition;
 
 typedef struct lexer {
     kb_text source;
     size_t at;
     kb_lexed *lexed;
-    kb_conditions conditions;
-    size_t directive; /* where its tokens begin */
+    condition conditions[CONDITION_DEPTH];
+    size_t n_conditions;
+    size_t deeper;         /* open ones for which there was no room */
+    bool skip;             /* what a condition leaves out */
+    int64_t open;          /* brackets of the code so far */
+    kb_token directive[3]; /* its first tokens */
+    size_t n_directive;
     bool in_directive;
     bool line_start; /* nothing but blanks so far */
     bool blank;
     bool failed; /* no memory */
 } lexer;
+
+/* Begins a branch of the innermost condition. One that left brackets open is one way to begin what
+ * goes on behind the #endif, and the others are left out. */
+static void enter_branch(lexer *x, bool never, bool always)
+{
+    condition *top = &x->conditions[x->n_conditions - 1];
+    top->others |= !x->skip && top->open != x->open;
+    x->skip = top->outside || top->others || never;
+    top->others |= always;
+}
+
+/* Only the compiler knows what is true; a branch that nobody can take (#if 0) is left out. */
+static void end_directive(lexer *x)
+{
+    static const char *const begins[] = {"if", "ifdef", "ifndef", NULL};
+    static const char *const others[] = {"elif", "elifdef", "elifndef", "else", NULL};
+    static const char *const yes[] = {"1", "true", NULL}, *const no[] = {"0", "false", NULL};
+    size_t n = x->n_directive;
+    kb_text name = n > 0 ? kb_token_text(&x->directive[0]) : (kb_text){0};
+    kb_text what = n == 2 ? kb_token_text(&x->directive[1]) : (kb_text){0};
+    bool begin = kb_text_among(name, begins), end = kb_text_is(name, "endif");
+    x->in_directive = false;
+    if (x->deeper > 0 || (begin && x->n_conditions == CONDITION_DEPTH)) {
+        x->deeper += begin;
+        x->deeper -= end;
+    } else if (begin || (x->n_conditions > 0 && kb_text_among(name, others))) {
+        if (begin)
+            x->conditions[x->n_conditions++] = (condition){x->skip, false, x->open};
+        enter_branch(x, kb_text_among(what, no), kb_text_among(what, yes));
+    } else if (x->n_conditions > 0 && end) {
+        x->skip = x->conditions[--x->n_conditions].outside;
+    }
+}
 
 /* The byte `ahead` of the cursor; 0 behind the end. */
 static char peek(const lexer *x, size_t ahead)
@@ -52,39 +96,16 @@ static void emit(lexer *x, kb_token_kind kind, size_t from)
     kb_token t = token_of(x, kind, from, x->at);
     x->blank = false;
     x->line_start = false;
-    if (!x->in_directive) {
-        if (kb_conditions_skip(&x->conditions) != KB_SKIP_NOTHING)
-            return;
-        if (kind == KB_TOKEN_MARK && t.size == 1)
-            kb_conditions_bracket(&x->conditions, *t.text);
+    if (x->in_directive) {
+        if (x->n_directive < sizeof x->directive / sizeof *x->directive)
+            x->directive[x->n_directive++] = t;
+        return;
     }
+    if (x->skip)
+        return;
+    if (kind == KB_TOKEN_MARK && t.size == 1)
+        x->open += (*t.text == '{' || *t.text == '(') - (*t.text == '}' || *t.text == ')');
     x->failed |= !kb_tokens_push(&x->lexed->tokens, t);
-}
-
-static void begin_directive(lexer *x)
-{
-    size_t from = x->at++;
-    x->directive = x->lexed->tokens.n;
-    x->in_directive = true;
-    emit(x, KB_TOKEN_DIRECTIVE, from);
-}
-
-/* Only definitions stay, and only where code would. */
-static void end_directive(lexer *x)
-{
-    kb_tokens *tokens = &x->lexed->tokens;
-    bool keep = kb_conditions_skip(&x->conditions) == KB_SKIP_NOTHING;
-    x->in_directive = false;
-    if (x->failed || x->directive >= tokens->n)
-        return;
-    const kb_token *words = tokens->at + x->directive + 1;
-    size_t n = tokens->n - x->directive - 1;
-    if (keep && n > 1 && (kb_token_is_word(words, "define") || kb_token_is_word(words, "undef"))) {
-        x->failed |= !kb_tokens_push(tokens, token_of(x, KB_TOKEN_END, x->at, x->at));
-        return;
-    }
-    x->failed |= !kb_conditions_directive(&x->conditions, words, n);
-    tokens->n = x->directive;
 }
 
 /* What an annotation begins with. */
@@ -104,8 +125,7 @@ static void line_comment(lexer *x)
     while (from < x->at && (x->source.at[from] == '/' || kb_is_blank(x->source.at[from])))
         from++;
     x->blank = true;
-    if (kb_conditions_skip(&x->conditions) != KB_SKIP_ALL &&
-        annotates((kb_text){x->source.at + from, x->at - from}))
+    if (!x->skip && annotates((kb_text){x->source.at + from, x->at - from}))
         x->failed |=
             !kb_tokens_push(&x->lexed->annotations, token_of(x, KB_TOKEN_WORD, from, x->at));
 }
@@ -177,8 +197,6 @@ static void number(lexer *x)
     size_t from = x->at;
     for (;; x->at++) {
         char c = peek(x, 0), next = peek(x, 1);
-        if ((c == '+' || c == '-') && x->at > from && strchr("eEpP", x->source.at[x->at - 1]))
-            continue;
         if (c == '\'' && x->at > from && (kb_is_letter(next) || kb_is_digit(next)))
             continue;
         if (!kb_is_letter(c) && !kb_is_digit(c) && c != '.')
@@ -189,17 +207,11 @@ static void number(lexer *x)
 
 static void mark(lexer *x)
 {
-    static const char *const marks[] = {
-        "...", "<<=", "::", "->", "##", "&&", "||", "==", "!=", "<=", ">=", "<<",
-        "++",  "--",  "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", NULL};
+    static const char marks[] = "::->&&||==!=<=>=<<";
     size_t from = x->at, size = 1;
-    kb_text rest = {x->source.at + x->at, x->source.size - x->at};
-    bool alone = strchr("(){}[];,?~>", *rest.at) && !(*rest.at == '>' && peek(x, 1) == '=');
-    for (const char *const *m = marks; !alone && *m && size == 1; m++) {
-        size_t n = strlen(*m);
-        if (n <= rest.size && memcmp(rest.at, *m, n) == 0)
-            size = n;
-    }
+    for (const char *m = marks; *m && size == 1; m += 2)
+        if (peek(x, 0) == m[0] && peek(x, 1) == m[1])
+            size = 2;
     x->at += size;
     emit(x, KB_TOKEN_MARK, from);
 }
@@ -227,7 +239,9 @@ static void step(lexer *x)
     } else if (c == '/' && next == '*') {
         block_comment(x);
     } else if (c == '#' && x->line_start && !x->in_directive) {
-        begin_directive(x);
+        x->in_directive = true;
+        x->n_directive = 0;
+        x->at++;
     } else if (c == '"' || c == '\'') {
         quoted(x, x->at);
     } else if (kb_is_letter(c)) {
@@ -245,9 +259,6 @@ kb_status kb_lex(kb_text source, kb_lexed *lexed, kb_error *err)
     lexer x = {.source = source, .lexed = lexed, .line_start = true, .blank = true};
     while (x.at < source.size && !x.failed)
         step(&x);
-    if (x.in_directive)
-        end_directive(&x);
-    kb_conditions_free(&x.conditions);
     return x.failed ? kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for a source's tokens")
                     : KB_OK;
 }

@@ -6,11 +6,10 @@
 #include "core/kb_error.h"
 #include "source/kb_token.h"
 
-/* Of directives only #define and #undef are among the tokens. What a condition leaves out for
- * certain (#if 0, and what stands beside #if 1) is nowhere; of the branches of any other condition
- * all are there, but where the first opens brackets that it does not close: then it stands alone.
- * An annotation is the text of a line comment from "@BE" to its end. All texts lie in the source.
- */
+/* Directives are not among the tokens. What a condition leaves out for certain (#if 0, and what
+ * stands beside #if 1) is nowhere; of any other condition all branches are there, but where one
+ * opens brackets that it does not close: then those after it are left out. An annotation is the
+ * text of a line comment from "@BE" to its end. All texts lie in the source. */
 typedef struct kb_lexed {
     kb_tokens tokens;
     kb_tokens annotations;

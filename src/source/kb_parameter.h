@@ -1,17 +1,27 @@
-/* The parameters of a function, from the tokens of its declaration. Not to be entered by two
- * threads. */
+/* The parameters of a function, from the tokens of its declaration: how many they are, what they
+ * are called, and what each looks like. What their types are only the compiler knows. Not to be
+ * entered by two threads. */
 #ifndef KB_PARAMETER_H
 #define KB_PARAMETER_H
 
 #include "core/kb_arena.h"
 #include "core/kb_error.h"
-#include "source/kb_ctype.h"
+#include "source/kb_token.h"
+
+/* What a parameter is for, as far as the words of its declaration say. */
+typedef enum kb_look {
+    KB_LOOKS_VALUE,   /* and anything else */
+    KB_LOOKS_POINTER, /* or an array */
+    KB_LOOKS_TENSOR,  /* Tensor, or a pointer to kb_tensor */
+    KB_LOOKS_STREAM,  /* cudaStream_t and its other names; int64_t stream */
+    KB_LOOKS_CALL     /* a pointer to kb_call */
+} kb_look;
 
 typedef struct kb_parameter {
     kb_text name;  /* empty if it has none */
-    kb_text ctype; /* as spelled, with single blanks */
-    kb_ctype type;
-    bool array; /* T name[...], one bracket; `type` is KB_CTYPE_OTHER all the same */
+    kb_text ctype; /* as spelled, without the name, with single blanks */
+    kb_look look;
+    bool constant; /* before the first * or & */
     uint32_t at;
     uint32_t i; /* counted from 0 */
 } kb_parameter;
@@ -21,16 +31,9 @@ typedef struct kb_parameters {
     uint32_t n;
 } kb_parameters;
 
-/* Behind a template's name, the index of the > that closes the < at `open`; 0 if it is no list of
- * arguments, or none that ends soon. In an expression `a < b` is taken for what it is. */
-size_t kb_template_end(const kb_token *tokens, size_t open, size_t end, bool expression);
-
 /* Reads what stands between the parentheses. Memory is the arena's; texts lie in it and in the
  * source. Fails only for want of memory. */
 kb_status kb_parameters_read(const kb_token *tokens, size_t n, kb_arena *arena,
                              kb_parameters *parameters, kb_error *err);
-
-/* The tokens as they are spelled, blanks made single; NULL address when there is no memory. */
-kb_text kb_tokens_spell(const kb_token *tokens, size_t n, kb_arena *arena);
 
 #endif

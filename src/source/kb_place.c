@@ -49,65 +49,38 @@ static bool begins_character(char c)
     return ((unsigned char)c & 0xC0) != 0x80;
 }
 
-/* The part of the line that is shown: all, or what is around the caret. */
-static kb_text window(kb_text line, size_t caret)
+/* A line of the source without its end. */
+static kb_text line_of(const kb_places *places, uint32_t line)
 {
-    size_t from = 0, to = line.size;
-    if (line.size > LINE_SHOWN) {
-        from = caret > LINE_SHOWN / 2 ? caret - LINE_SHOWN / 2 : 0;
-        if (line.size - from < LINE_SHOWN)
-            from = line.size - LINE_SHOWN;
-        to = from + LINE_SHOWN;
-    }
-    while (from > 0 && from < line.size && !begins_character(line.at[from]))
-        from--;
-    while (to < line.size && to > from && !begins_character(line.at[to]))
-        to--;
-    return (kb_text){line.at + from, to - from};
-}
-
-typedef struct place {
-    uint32_t line;
-    size_t column;
-    kb_text shown;
-    const char *before; /* "..." where the line was cut */
-    const char *behind;
-    char caret[LINE_SHOWN + 16];
-} place;
-
-static void find_place(const kb_places *places, uint32_t at, place *p)
-{
-    at = at > places->source.size ? (uint32_t)places->source.size : at;
-    p->line = kb_place_line(places, at);
-    size_t begin = places->lines[p->line - 1], caret = at - begin;
-    kb_text line = {places->source.at + begin, 0};
-    while (begin + line.size < places->source.size && line.at[line.size] != '\n')
-        line.size++;
-    if (line.size > 0 && line.at[line.size - 1] == '\r')
-        line.size--;
-    caret = caret > line.size ? line.size : caret;
-    p->column = 1;
-    for (size_t i = 0; i < caret; i++)
-        p->column += begins_character(line.at[i]);
-    p->shown = window(line, caret);
-    p->before = p->shown.at > line.at ? "..." : "";
-    p->behind = p->shown.at + p->shown.size < line.at + line.size ? "..." : "";
-    size_t n = *p->before ? 3 : 0;
-    memset(p->caret, ' ', n);
-    for (const char *c = p->shown.at; c < line.at + caret && n < sizeof p->caret - 2; c++)
-        if (begins_character(*c))
-            p->caret[n++] = *c == '\t' ? '\t' : ' ';
-    p->caret[n++] = '^';
-    p->caret[n] = '\0';
+    size_t begin = places->lines[line - 1], end = begin;
+    while (end < places->source.size && places->source.at[end] != '\n')
+        end++;
+    end -= end > begin && places->source.at[end - 1] == '\r';
+    return (kb_text){places->source.at + begin, end - begin};
 }
 
 static kb_status show(const kb_places *places, uint32_t at, kb_error *err, const char *message)
 {
-    place p;
-    find_place(places, at, &p);
-    kb_error_append(err, "%.*s:%u:%zu: %s\n%s%.*s%s\n%s", (int)places->file.size, places->file.at,
-                    (unsigned)p.line, p.column, message, p.before, (int)p.shown.size, p.shown.at,
-                    p.behind, p.caret);
+    char blanks[LINE_SHOWN + 1];
+    uint32_t number = kb_place_line(places, at);
+    kb_text line = line_of(places, number);
+    size_t caret = at - places->lines[number - 1], column = 1, from = 0;
+    caret = caret < line.size ? caret : line.size;
+    if (line.size > LINE_SHOWN && caret > LINE_SHOWN / 2)
+        from = caret - LINE_SHOWN / 2;
+    while (from > 0 && from < line.size && !begins_character(line.at[from]))
+        from--;
+    int n = 0;
+    for (size_t i = 0; i < caret; i++) {
+        column += begins_character(line.at[i]);
+        if (i >= from && begins_character(line.at[i]))
+            blanks[n++] = line.at[i] == '\t' ? '\t' : ' ';
+    }
+    kb_text shown = kb_text_cut((kb_text){line.at + from, line.size - from}, LINE_SHOWN);
+    kb_error_append(err, "%.*s:%u:%zu: %s\n%s%.*s%s\n%s%.*s^", (int)places->file.size,
+                    places->file.at, (unsigned)number, column, message, from ? "..." : "",
+                    (int)shown.size, shown.at, from + shown.size < line.size ? "..." : "",
+                    from ? "   " : "", n, blanks);
     return err->status;
 }
 

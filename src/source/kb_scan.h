@@ -1,18 +1,18 @@
-/* Scans a source for functions and kernels that are to be called, and tells what they take. Not to
- * be entered by two threads with one result; nothing else is shared. */
+/* Scans a source for functions and kernels that are to be called, and for the names and roles of
+ * their parameters. Their types are left to the compiler. Not to be entered by two threads with one
+ * result; nothing else is shared. */
 #ifndef KB_SCAN_H
 #define KB_SCAN_H
 
-#include "source/kb_described.h"
+#include "source/kb_agree.h"
 
 enum { KB_SCAN_FUNCTIONS = 4096 };
 
 /* A function that the caller names. */
 typedef struct kb_given {
     kb_text name;
-    bool infer; /* there are no tokens */
-    const kb_text *tokens;
-    uint32_t n_tokens;
+    kb_text tokens; /* with blanks between them */
+    bool infer;     /* there are none */
 } kb_given;
 
 /* Texts lie in the source, in what was given, and in the arena. */

@@ -22,6 +22,14 @@ static inline bool kb_text_same(kb_text a, kb_text b)
     return a.size == b.size && (a.size == 0 || memcmp(a.at, b.at, a.size) == 0);
 }
 
+/* Orders texts as memcmp and strcmp do. */
+static inline int kb_text_compare(kb_text a, kb_text b)
+{
+    size_t n = a.size < b.size ? a.size : b.size;
+    int order = n ? memcmp(a.at, b.at, n) : 0;
+    return order ? order : (a.size > b.size) - (a.size < b.size);
+}
+
 static inline bool kb_text_is(kb_text a, const char *b)
 {
     return kb_text_same(a, kb_text_of(b));

@@ -12,20 +12,15 @@ typedef enum kb_token_kind {
     KB_TOKEN_NUMBER,    /* of any form */
     KB_TOKEN_STRING,    /* prefix and quotes are part of it, a raw string's too */
     KB_TOKEN_CHARACTER, /* 'x' */
-    KB_TOKEN_MARK,      /* punctuation; of those with '>' only -> and >= are longer than one */
-    KB_TOKEN_DIRECTIVE, /* the # of a #define or #undef: its tokens follow, up to ... */
-    KB_TOKEN_END,       /* ... the end of its line */
-    KB_TOKEN_BODY       /* what stands in braces and is nobody's business; of size 1 */
+    KB_TOKEN_MARK       /* punctuation, of one byte or two */
 } kb_token_kind;
 
 typedef struct kb_token {
     const char *text;
-    uint32_t at; /* its offset in the source; of what a macro made: that of the macro's call */
+    uint32_t at; /* its offset in the source */
     unsigned size : 25;
-    unsigned kind : 3;    /* a kb_token_kind */
-    unsigned blank : 1;   /* something blank is before it */
-    unsigned made : 1;    /* by a macro */
-    unsigned painted : 1; /* a macro's name that is not to be expanded any more */
+    unsigned kind : 3;  /* a kb_token_kind */
+    unsigned blank : 1; /* something blank is before it */
 } kb_token;
 
 typedef struct kb_tokens {
@@ -54,9 +49,28 @@ static inline bool kb_token_is_mark(const kb_token *t, const char *text)
     return kb_token_is(t, KB_TOKEN_MARK, text);
 }
 
+/* The byte of a mark that is one byte long, or NUL. */
+static inline char kb_token_mark(const kb_token *t)
+{
+    if (t->kind != KB_TOKEN_MARK || t->size > 1)
+        return '\0';
+    return *t->text;
+}
+
 static inline bool kb_token_is_word(const kb_token *t, const char *text)
 {
     return kb_token_is(t, KB_TOKEN_WORD, text);
 }
+
+/* The index of what closes the bracket at `open`; n if nothing does before a `;` or a `}`. */
+size_t kb_group_end(const kb_token *tokens, size_t open, size_t n);
+
+/* The index of the > that closes the < at `open`; 0 if these are no arguments of a template, or
+ * none that end soon. In an expression `a < b` is taken for what it is. */
+size_t kb_template_end(const kb_token *tokens, size_t open, size_t n, bool expression);
+
+/* The index behind the token at i, or behind the group or the arguments of a template that it
+ * opens. */
+size_t kb_token_next(const kb_token *tokens, size_t i, size_t n, bool expression);
 
 #endif

@@ -1,4 +1,4 @@
-/* Proves what annotations mean: their tokens, the types of attributes, what is inferred without
+/* Proves what annotations mean: their tokens, the types that they name, what is inferred without
  * them, and functions that the caller names instead. */
 #include "scanned.h"
 
@@ -13,14 +13,14 @@ static void test_tokens(void)
     CHECK_SCAN("// @BE f ret \\\n arg \\ \r\n arg", "f ret arg arg");
     CHECK_SCAN("// @BE f ret\n// @BE g arg ret", "f ret; g arg ret");
     CHECK_SCAN("// @BE f attr.k ret arg stream\nvoid f(float x, Tensor o, Tensor a, int64_t s);",
-               "::f attr:k:float32 ret:o arg:a stream:s");
+               "::f attr:k ret:o arg:a stream:s");
     CHECK_SCAN("// @BE f arg ret attr.h:float16 attr.b:bfloat16\nvoid f(" T
                ", uint16_t h, __nv_bfloat16 "
                "b);",
                "::f" FOUND " attr:h:float16 attr:b:bfloat16");
 }
 
-/* Every type of the list, by its C type and under its name. */
+/* Every type of the list, under its name. */
 static void test_types(void)
 {
     static const struct {
@@ -34,17 +34,12 @@ static void test_types(void)
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         char source[256], expected[256];
-        bool half = strstr(types[i].name, "float16") != NULL;
         CHECK_TEXT(kb_dtype_name(types[i].dtype), types[i].name);
         CHECK_INT(kb_dtype_bits(types[i].dtype), 8 * types[i].bytes);
         kb_attr_type type = kb_attr_type_of(kb_text_of(types[i].name));
         CHECK_INT(type, i + 1);
         CHECK_TEXT(kb_attr_type_name(type), types[i].name);
         CHECK_HAS(kb_attr_type_names(), types[i].name);
-        snprintf(source, sizeof source, "// @BE f\nvoid f(" T ", %s k);", types[i].c_type);
-        snprintf(expected, sizeof expected, "::f" FOUND " attr:k:%s",
-                 half ? "uint16" : types[i].name);
-        CHECK_SCAN(source, expected);
         snprintf(source, sizeof source, "// @BE f arg ret attr.k:%s\nvoid f(" T ", %s k);",
                  types[i].name, types[i].c_type);
         snprintf(expected, sizeof expected, "::f" FOUND " attr:k:%s", types[i].name);
@@ -59,9 +54,9 @@ static void test_inferred(void)
 {
     CHECK_SCAN(
         "// @BE f\nint f(Tensor const &a, const kb_tensor *b, kb_tensor *o, double k, CUstream s);",
-        "::f arg:a arg:b ret:o attr:k:float64 stream:s");
+        "::f arg:a arg:b ret:o attr:k stream:s");
     CHECK_SCAN("// @BE f\nvoid f(" T ", int64_t stream);", "::f" FOUND " stream:stream");
-    CHECK_SCAN("// @BE f\nvoid f(" T ", int64_t other);", "::f" FOUND " attr:other:int64");
+    CHECK_SCAN("// @BE f\nvoid f(" T ", int64_t other);", "::f" FOUND " attr:other");
 }
 
 static void test_whole_call(void)
@@ -72,8 +67,6 @@ static void test_whole_call(void)
                "::f arg stream attr:k:int8");
     scanned_begin(&s, "// @BE f\nint f(const kb_call *call) { return 0; }");
     CHECK(s.status == KB_OK && s.scan.functions[0].whole_call);
-    CHECK_INT(s.scan.functions[0].returns, KB_RETURNS_INT);
-    CHECK_INT(s.scan.functions[0].style, KB_STYLE_DEFINITION);
     CHECK_INT(s.scan.functions[0].line, 2);
     scanned_free(&s);
 }
@@ -91,15 +84,14 @@ static void test_names(void)
 /* Comments count for nothing then. */
 static void test_given(void)
 {
-    const kb_text tokens[] = {kb_text_of("arg"), kb_text_of("ret"), kb_text_of("attr.k:int8")};
     const kb_given given[] = {
         {.name = kb_text_of("f"), .infer = true},
-        {.name = kb_text_of("g"), .tokens = tokens, .n_tokens = 3},
+        {.name = kb_text_of("g"), .tokens = kb_text_of("arg ret attr.k:int8")},
     };
     scanned s;
     s.status = kb_scan_functions(scanned_copy(&s, "// @BE\nvoid f(" T ", float k) {}"),
                                  kb_text_of("a.cu"), given, 2, &s.scan, &s.err);
-    CHECK_TEXT(scanned_tell(&s), "::f" FOUND " attr:k:float32; g arg ret attr:k:int8");
+    CHECK_TEXT(scanned_tell(&s), "::f" FOUND " attr:k; g arg ret attr:k:int8");
     scanned_free(&s);
     s.status =
         kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.cu"), &given[1], 1, &s.scan, &s.err);

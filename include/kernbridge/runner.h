@@ -1,0 +1,55 @@
+/* Between a call and a function of a module in C: whether the types of the function's parameters
+ * are those that its annotation needs. For the generated tail alone. C cannot take the type of a
+ * function apart: T is the type of a parameter as the source spells it. */
+#ifndef KERNBRIDGE_RUNNER_H
+#define KERNBRIDGE_RUNNER_H
+
+#include "kernbridge/kernbridge.h"
+
+/* By which messages tell a type: 'A' and its kb_type for a number. */
+#define KB_LETTER(T)                                                                               \
+    _Generic(*(__typeof__(T) *)0,                                                                  \
+        _Bool: 'A' + KB_TYPE_BOOL,                                                                 \
+        char: 'A' + KB_TYPE_INT8,                                                                  \
+        signed char: 'A' + KB_TYPE_INT8,                                                           \
+        short: 'A' + KB_TYPE_INT16,                                                                \
+        int: 'A' + KB_TYPE_INT32,                                                                  \
+        long: 'A' + (sizeof(long) == 8 ? KB_TYPE_INT64 : KB_TYPE_INT32),                           \
+        long long: 'A' + KB_TYPE_INT64,                                                            \
+        unsigned char: 'A' + KB_TYPE_UINT8,                                                        \
+        unsigned short: 'A' + KB_TYPE_UINT16,                                                      \
+        unsigned: 'A' + KB_TYPE_UINT32,                                                            \
+        unsigned long: 'A' + (sizeof(long) == 8 ? KB_TYPE_UINT64 : KB_TYPE_UINT32),                \
+        unsigned long long: 'A' + KB_TYPE_UINT64,                                                  \
+        float: 'A' + KB_TYPE_FLOAT32,                                                              \
+        double: 'A' + KB_TYPE_FLOAT64,                                                             \
+        float _Complex: 'A' + KB_TYPE_COMPLEX64,                                                   \
+        double _Complex: 'A' + KB_TYPE_COMPLEX128,                                                 \
+        kb_tensor *: 't',                                                                          \
+        const kb_tensor *: 't',                                                                    \
+        default: '?')
+
+/* Negative if it does not fit. */
+#define KB_FITS(fits, letter) ((fits) ? (letter) : -(letter))
+#define KB_FITS_INPUT(T)      KB_FITS(KB_LETTER(T) == 't', KB_LETTER(T))
+#define KB_FITS_OUTPUT(T)                                                                          \
+    KB_FITS(_Generic(*(__typeof__(T) *)0, kb_tensor * : 1, default : 0), KB_LETTER(T))
+#define KB_FITS_NUMBER(T)       KB_FITS(KB_LETTER(T) < 'a' && KB_LETTER(T) != '?', KB_LETTER(T))
+#define KB_FITS_TYPE(T, number) KB_FITS(KB_LETTER(T) == 'A' + (number), KB_LETTER(T))
+/* float16, bfloat16: of numbers uint16_t alone, and any other type of two bytes. */
+#define KB_FITS_HALF(T)                                                                            \
+    KB_FITS(sizeof(__typeof__(T)) == 2 &&                                                          \
+                (KB_LETTER(T) == '?' || KB_LETTER(T) == 'A' + KB_TYPE_UINT16),                     \
+            KB_LETTER(T))
+
+/* An input may be writable. */
+#define KB_INPUT(T)                                                                                \
+    __typeof__(_Generic(*(__typeof__(T) *)0, kb_tensor *                                           \
+                        : (kb_tensor *)0, default                                                  \
+                        : (const kb_tensor *)0))
+
+/* The letter of the result, if the function's type is one of these two. */
+#define KB_RESULT(f, void_type, int_type)                                                          \
+    _Generic(&(f), void_type * : 'v', int_type * : 'A' + KB_TYPE_INT32, default : '?')
+
+#endif
