@@ -1,4 +1,7 @@
-"""Annotations and signatures in C, C++ and CUDA sources: what people write, and what is refused."""
+"""Annotations and declarations in C, C++ and CUDA sources: what people write, and what is refused.
+
+Types are the compiler's business: see test_source_types.py.
+"""
 
 import kernbridge._core as _core
 import pytest
@@ -15,7 +18,7 @@ def scan(text, functions=None):
 
 def short(function):
     """Parameters as 'role:name:type'."""
-    return tuple(":".join(part for part in p[:3] if part) for p in function[6])
+    return tuple(":".join(part for part in p[:3] if part) for p in function[4])
 
 
 def one(text, functions=None):
@@ -29,153 +32,44 @@ def error(text, functions=None):
     return str(caught.value)
 
 
-# Scalars -----------------------------------------------------------------------------------------
+# Attributes --------------------------------------------------------------------------------------
 
-SCALARS = {
-    "bool": "bool",
-    "_Bool": "bool",
-    "int8_t": "int8",
-    "char": "int8",
-    "signed char": "int8",
-    "uint8_t": "uint8",
-    "unsigned char": "uint8",
-    "char unsigned": "uint8",
-    "int16_t": "int16",
-    "short": "int16",
-    "short int": "int16",
-    "signed short int": "int16",
-    "uint16_t": "uint16",
-    "unsigned short": "uint16",
-    "int": "int32",
-    "signed": "int32",
-    "signed int": "int32",
-    "int32_t": "int32",
-    "std::int32_t": "int32",
-    "::std::int32_t": "int32",
-    "::int32_t": "int32",
-    "unsigned": "uint32",
-    "unsigned int": "uint32",
-    "int unsigned": "uint32",
-    "uint32_t": "uint32",
-    "int64_t": "int64",
-    "long long": "int64",
-    "long long int": "int64",
-    "long int long": "int64",
-    "uint64_t": "uint64",
-    "unsigned long long": "uint64",
-    "long unsigned int long": "uint64",
-    "float": "float32",
-    "const float": "float32",
-    "float const": "float32",
-    "const volatile double": "float64",
-    "double": "float64",
-    "complex64_t": "complex64",
-    "BE::complex64_t": "complex64",
-    "kernbridge::complex128_t": "complex128",
-    "std::complex<float>": "complex64",
-    "const std::complex< double >": "complex128",
-    "thrust::complex<float>": "complex64",
-    "cuda::std::complex<double>": "complex128",
-    "::cuda::std::complex<float>": "complex64",
-    "cuFloatComplex": "complex64",
-    "cuComplex": "complex64",
-    "float2": "complex64",
-    "cuDoubleComplex": "complex128",
-    "double2": "complex128",
-    "float _Complex": "complex64",
-    "double complex": "complex128",
-}
-
-UNKNOWN = [
+TYPES = [
+    "int",
+    "char unsigned",
+    "::std::int32_t",
+    "const volatile double",
+    "std::complex< double >",
+    "::cuda::std::complex<float>",
+    "double _Complex",
     "size_t",
-    "std::size_t",
-    "long",
-    "unsigned long",
-    "long int",
-    "ptrdiff_t",
-    "__half",
-    "__nv_bfloat16",
-    "float16_t",
-    "BE::bfloat16_t",
-    "long double",
     "Mode",
-    "mine::int32_t",
-    "std::vector<int>",
-    "std::pair<int, float>",
-    "std::complex<int>",
-    "wchar_t",
-    "int float",
-    "long long long",
     "struct S",
-    "enum E",
-    "T::value_type",
+    "std::pair<int, float>",
     "typename T::value_type",
+    "const float &",
+    "float *",
+    "int **",
 ]
 
-REFUSED = ["float *", "const float *", "float &", "const float &", "void *", "int **", "float &&"]
 
-
-@pytest.mark.parametrize("ctype", SCALARS)
-@pytest.mark.parametrize("tokens", ["", " arg ret attr.v", " arg ret attrs.v"])
-def test_scalar(ctype, tokens):
-    function = one(f"// @BE f{tokens}\nvoid f({T}, {ctype} v) {{}}")
-    assert short(function) == (*BOTH, "attr:v:" + SCALARS[ctype])
-    assert function[6][2][3] == " ".join(ctype.replace("< ", "<").replace(" >", ">").split()) or (
-        "complex<" in ctype
-    )
-
-
-@pytest.mark.parametrize("ctype", SCALARS)
-def test_scalar_written_out(ctype):
-    name = SCALARS[ctype]
-    source = f"// @BE f arg ret attr.v:%s\nvoid f({T}, {ctype} v) {{}}"
-    assert short(one(source % name)) == (*BOTH, "attr:v:" + name)
-    other = "float64" if name != "float64" else "int64"
-    message = error(source % other)
-    assert f"a.cu:1:18: f: the annotation says `attr.v:{other}` for parameter 3 'v'" in message
-    assert f"write attr.v:{name}" in message
-    assert "a.cu:2:" in message
-
-
-@pytest.mark.parametrize("ctype", UNKNOWN + REFUSED)
-@pytest.mark.parametrize("tokens", ["", " arg ret attr.v"])
-def test_unknown_scalar(ctype, tokens):
-    message = error(f"// @BE f{tokens}\nvoid f({T}, {ctype} v) {{}}")
-    assert "f: " in message
-    assert f"`{ctype}`" in message
-    assert "fixed-width" in message
-    assert ("attr.v:TYPE" in message) == (ctype in UNKNOWN)
-
-
-@pytest.mark.parametrize("ctype", UNKNOWN)
-@pytest.mark.parametrize("name", ["int64", "float16", "bfloat16", "bool", "complex128"])
-def test_unknown_scalar_written_out(ctype, name):
-    function = one(f"// @BE f arg ret attr.v:{name}\nvoid f({T}, {ctype} v) {{}}")
-    assert short(function) == (*BOTH, "attr:v:" + name)
-
-
-@pytest.mark.parametrize("name", ["float16", "bfloat16"])
-def test_half_as_bits(name):
-    source = f"// @BE f arg ret attr.v:{name}\nvoid f({T}, %s v) {{}}"
-    assert short(one(source % "uint16_t")) == (*BOTH, "attr:v:" + name)
-    assert "C++ says `float`; write attr.v:float32" in error(source % "float")
-
-
-def test_reference_written_out():
-    source = f"// @BE f arg ret attr.v:float32\nvoid f({T}, %s v) {{}}"
-    assert short(one(source % "const float&")) == (*BOTH, "attr:v:float32")
-    assert "which takes a scalar; C++ says `float &`" in error(source % "float &")
-    assert "which takes a scalar; C++ says `float *`" in error(source % "float *")
-    assert "which takes a scalar" in error(source % "const double &")
+@pytest.mark.parametrize("ctype", TYPES)
+def test_attribute(ctype):
+    for tokens, type in (("", ""), (" arg ret attrs.v", ""), (" arg ret attr.v:int8", ":int8")):
+        function = one(f"// @BE f{tokens}\nvoid f({T}, {ctype} v) {{}}")
+        assert short(function) == (*BOTH, "attr:v" + type)
+        assert function[4][2][3] == ctype
 
 
 def test_attribute_types():
     types = _core.attribute_types()
-    assert set(SCALARS.values()) | {"float16", "bfloat16"} == set(types)
+    assert len(types) == 15
     dtypes = _core.dtypes()
     for name, (code, size, ctype) in types.items():
         assert (code, 8 * size) == dtypes[name]
         assert ctype
+        function = one(f"// @BE f arg ret attr.v:{name}\nvoid f({T}, X v) {{}}")
+        assert short(function) == (*BOTH, "attr:v:" + name)
     assert types["uint16"] == (7, 2, "uint16_t")
     assert types["float16"][2] == "uint16_t"
 
@@ -256,15 +150,13 @@ def test_stream(parameter, tokens):
 
 
 def test_stream_by_another_name():
-    assert short(one(f"// @BE f\nvoid f({T}, int64_t s) {{}}"))[2] == "attr:s:int64"
+    assert short(one(f"// @BE f\nvoid f({T}, int64_t s) {{}}"))[2] == "attr:s"
     assert short(one(f"// @BE f arg ret stream\nvoid f({T}, int64_t s) {{}}"))[2] == "stream:s"
-    message = error(f"// @BE f arg ret stream\nvoid f({T}, int stream) {{}}")
-    assert "takes int64_t or cudaStream_t; C++ says `int`" in message
 
 
 def test_order_is_free():
     text = "// @BE f stream attr.k ret arg\nvoid f(int64_t s, int k, BE::Tensor o, BE::Tensor a) {}"
-    assert short(one(text)) == ("stream:s", "attr:k:int32", "ret:o", "arg:a")
+    assert short(one(text)) == ("stream:s", "attr:k", "ret:o", "arg:a")
 
 
 def test_arg_may_be_writable():
@@ -274,13 +166,11 @@ def test_arg_may_be_writable():
 def test_unnamed():
     assert short(one("// @BE f\nvoid f(const BE::Tensor, BE::Tensor) {}")) == ("arg", "ret")
     assert "needs a name" in error(f"// @BE f\nvoid f({T}, float) {{}}")
-    assert short(one(f"// @BE f arg ret attr.k\nvoid f({T}, float);"))[2] == "attr:k:float32"
+    assert short(one(f"// @BE f arg ret attr.k\nvoid f({T}, float);"))[2] == "attr:k"
 
 
 def test_name_of_the_token_counts():
-    assert short(one(f"// @BE f arg ret attr.k\nvoid f({T}, float alpha) {{}}"))[2] == (
-        "attr:k:float32"
-    )
+    assert short(one(f"// @BE f arg ret attr.k\nvoid f({T}, float alpha) {{}}"))[2] == ("attr:k")
 
 
 # The whole call ----------------------------------------------------------------------------------
@@ -292,17 +182,17 @@ def test_name_of_the_token_counts():
 )
 def test_whole_call(parameter):
     function = one(f"// @BE f\nint f({parameter}) {{ return 0; }}")
-    assert function == ("f", "::f", 2, "definition", "int", True, ())
+    assert function == ("f", "::f", 2, True, ())
     function = one(f"// @BE f arg arg attr.k:int32 stream\nint f({parameter});")
-    assert function[5]
+    assert function[3]
     assert short(function) == ("arg", "arg", "attr:k:int32", "stream")
     message = error(f"// @BE f arg ret attr.k\nint f({parameter});")
     assert "f takes a kb_call, so the type of `attr.k` is not known" in message
 
 
 def test_no_whole_call():
-    assert "fixed-width" in error("// @BE f\nint f(kb_call *call) {}")
-    assert "fixed-width" in error("// @BE f\nint f(const kb_call *call, int n) {}")
+    assert "it has no tensor" in error("// @BE f\nint f(kb_call *call) {}")
+    assert "it has no tensor" in error("// @BE f\nint f(const kb_call *call, int n) {}")
 
 
 # What is around a definition ---------------------------------------------------------------------
@@ -374,8 +264,6 @@ def test_definition(code, tokens):
     function = one(f"// @BE f{tokens}\n{code}\n")
     assert short(function) == BOTH
     assert function[1] == "::f"
-    assert function[3] == "definition"
-    assert function[4] in ("void", "int")
 
 
 @pytest.mark.parametrize(
@@ -394,7 +282,8 @@ def test_definition(code, tokens):
         ('namespace a { extern "C" { %s } }', "::a::f"),
         ("namespace [[deprecated]] a { %s }", "::a::f"),
         ('namespace __attribute__((visibility("hidden"))) a { %s }', "::a::f"),
-        ("#define BEGIN namespace a {\n#define END }\nBEGIN\n%s\nEND", "::a::f"),
+        # The compiler says that there is no ::f.
+        ("#define BEGIN namespace a {\n#define END }\nBEGIN\n%s\nEND", "::f"),
         ("namespace a {\n#ifdef X\n#endif\n%s\n}", "::a::f"),
     ],
 )
@@ -433,94 +322,61 @@ def test_hard_parameter(parameter):
     )
     function = one(text)
     assert short(function) == ("arg:a", "attr:p:int64", "ret:o")
-    assert function[6][1][3] == PARAMETERS[parameter]
+    assert function[4][1][3] == PARAMETERS[parameter]
 
 
 @pytest.mark.parametrize(
-    "parameter",
+    ("parameter", "name", "ctype"),
     [
-        "float p[3]",
-        "int p[]",
-        "float p[2][2]",
-        "void (*p)(int)",
-        "int (&p)[3]",
-        "Ts... p",
-        "int **p",
+        ("float p[3]", "p", "float[3]"),
+        ("int p[]", "p", "int[]"),
+        ("float p[2][2]", "p", "float[2][2]"),
+        ("void (*p)(int)", "", "void (*p)(int)"),
+        ("int (&p)[3]", "", "int (&p)[3]"),
+        ("Ts... p", "p", "Ts..."),
+        ("int **p", "p", "int **"),
     ],
 )
-def test_other_parameter(parameter):
-    assert "fixed-width" in error(f"// @BE f\nvoid f({T}, {parameter}) {{}}")
-    message = error(f"// @BE f arg ret attr.p:int32\nvoid f({T}, {parameter}) {{}}")
-    assert "parameter 3 'p', which takes a scalar" in message
+def test_other_parameter(parameter, name, ctype):
+    """Whose types the compiler refuses."""
+    function = one(f"// @BE f arg ret attr.q:int32\nvoid f({T}, {parameter}) {{}}")
+    assert function[4][2] == ("attr", "q", "int32", ctype)
+    if name:
+        assert short(one(f"// @BE f\nvoid f({T}, {parameter}) {{}}"))[2] == f"attr:{name}"
+    else:
+        assert "needs a name" in error(f"// @BE f\nvoid f({T}, {parameter}) {{}}")
 
 
 @pytest.mark.parametrize("parameters", ["", "void", " void ", "/* none */"])
 def test_no_parameters(parameters):
     assert "it has no tensor" in error(f"// @BE f\nvoid f({parameters}) {{}}")
-    assert "tells of 1 parameters (ret), C++ of 0 ()" in error(
-        f"// @BE f ret\nvoid f({parameters}) {{}}"
-    )
+    assert "tells of 1 parameters, C++ of 0 (" in error(f"// @BE f ret\nvoid f({parameters}) {{}}")
 
 
 # Which of several --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "style"),
+    ("text", "line"),
     [
-        (f"void f({T}) {{}}\n// @BE f\nvoid f({T}) {{}}", 3, "definition"),
-        (f"void f({T}) {{}}\n// @BE f\nvoid f({T});", 1, "definition"),
-        (f"void f({T});\n// @BE f\nvoid f({T});", 3, "prototype"),
-        (f"void f({T});\n// @BE f", 1, "prototype"),
-        (f"// @BE f\nvoid f({T});\nvoid f({T}) {{}}\nvoid f({T}) {{}}", 3, "definition"),
-        (f"// @BE f\nvoid g() {{}}\n\n\nvoid f({T}) {{}}", 5, "definition"),
-        (f"// @BE f arg ret\nvoid f({T}) {{}}\nvoid f({T}, int k) {{}}", 2, "definition"),
-        (f"void f({T}, int k) {{}}\n// @BE f arg ret\nvoid f({T}) {{}}", 3, "definition"),
-        ("// @BE f arg ret\n", 1, "unknown"),
-        ("\n\n// @BE f arg ret attr.k:float32 stream\n", 3, "unknown"),
+        (f"void f({T}) {{}}\n// @BE f\nvoid f({T}) {{}}", 3),
+        (f"void f({T}) {{}}\n// @BE f\nvoid f({T});", 1),
+        (f"void f({T});\n// @BE f\nvoid f({T});", 3),
+        (f"void f({T});\n// @BE f", 1),
+        (f"// @BE f\nvoid f({T});\nvoid f({T}) {{}}\nvoid f({T}) {{}}", 3),
+        (f"// @BE f\nvoid g() {{}}\n\n\nvoid f({T}) {{}}", 5),
+        (f"// @BE f arg ret\nvoid f({T}) {{}}\nvoid f({T}, int k) {{}}", 2),
+        (f"void f({T}, int k) {{}}\n// @BE f arg ret\nvoid f({T}) {{}}", 3),
+        ("// @BE f arg ret\n", 1),
+        ("\n\n// @BE f arg ret attr.k:float32 stream\n", 3),
     ],
 )
-def test_preference(text, line, style):
+def test_preference(text, line):
     function = one(text)
-    assert function[2:4] == (line, style)
-    if style == "unknown":
+    assert function[2] == line
+    if "void" not in text:
         assert function[1] == "f"
-        assert function[4] == ""
-        assert all(p[3] == "" for p in function[6])
-
-
-@pytest.mark.parametrize(
-    ("declaration", "returns"),
-    [
-        ("void f(%s) {}", "void"),
-        ("int f(%s) {}", "int"),
-        ("static constexpr int f(%s) {}", "int"),
-        ("auto f(%s) {}", ""),
-        ("auto f(%s) -> int {}", "int"),
-        ("auto f(%s) -> void;", "void"),
-        ("signed int f(%s) {}", "int"),
-    ],
-)
-def test_returns(declaration, returns):
-    assert one("// @BE f\n" + declaration % T)[4] == returns
-
-
-@pytest.mark.parametrize(
-    ("declaration", "type"),
-    [
-        ("float f(%s) {}", "float"),
-        ("void *f(%s) {}", "void *"),
-        ("unsigned int f(%s) {}", "unsigned int"),
-        ("static cudaError_t f(%s) {}", "cudaError_t"),
-        ("std::vector<int> f(%s) {}", "std::vector<int>"),
-        ("long long f(%s) {}", "long long"),
-        ("auto f(%s) -> bool {}", "bool"),
-        ("BE::Tensor f(%s) {}", "BE::Tensor"),
-    ],
-)
-def test_returns_refused(declaration, type):
-    message = error("// @BE f\n" + declaration % T)
-    assert f"f: it returns `{type}`; it must return void, or an int that is 0" in message
+        assert all(p[3] == "" for p in function[4])
 
 
 # Macros ------------------------------------------------------------------------------------------
@@ -529,53 +385,37 @@ MACROS = [
     "#define DEF(T, S) void f_##S(const BE::Tensor a, BE::Tensor o, T k) { }\nDEF(float, x)",
     "#define DEF(T, S) \\\n  void f_##S(const BE::Tensor a, BE::Tensor o, T k) \\\n  { if (a) { } }"
     "\nDEF(float, x)",
-    "#define NAME(S) f_##S\n"
-    "#define DEF(T, S) void NAME(S)(const BE::Tensor a, BE::Tensor o, T k) {}\n"
-    "DEF(float, x);",
-    "#define CAT_(a, b) a##b\n#define CAT(a, b) CAT_(a, b)\n#define S x\n"
-    "void CAT(f_, S)(const BE::Tensor a, BE::Tensor o, float k) {}",
-    "#define LIST(X) X(float, x) X(double, y)\n"
-    "#define DEF(T, S) void f_##S(const BE::Tensor a, BE::Tensor o, T k) {}\nLIST(DEF)",
     "#define DEF(name) void name(const BE::Tensor a, BE::Tensor o, float k)\nDEF(f_x) { }",
-    "#define DEF(name, ...) void name(__VA_ARGS__) {}\n"
-    "DEF(f_x, const BE::Tensor a, BE::Tensor o, float k)",
-    "#define DEF(name, args...) void name(const BE::Tensor a, BE::Tensor o, ##args) {}\n"
-    "DEF(f_x, float k)",
-    "#define DEF(name, body) void name(const BE::Tensor a, BE::Tensor o, float k) body\n"
-    "DEF(f_x, { g(a, o); })",
     "#define BEGIN(name) void name(const BE::Tensor a, BE::Tensor o, float k) {\n#define END }\n"
-    "void g() {}\nBEGIN(f_x)\nif (a) { }\nEND\nvoid f_x(int z);",
-    "#define DEF(S) void f_##S(int k) {}\n#undef DEF\n"
-    "#define DEF(S) void f_##S(const BE::Tensor a, BE::Tensor o, float k) {}\nDEF(x)",
-    "#define DEF(S) void f_##S(const BE::Tensor a, BE::Tensor o, float k) { s = #S; }\n"
-    "DEF(\n  x\n)",
+    "void g() {}\nBEGIN(f_x)\nif (a) { }\nEND\n",
 ]
 
 
-@pytest.mark.parametrize("tokens", ["", " arg ret attr.k"])
 @pytest.mark.parametrize("code", MACROS)
-def test_macro(code, tokens):
-    function = one(f"// @BE f_x{tokens}\n{code}\n")
-    assert function[3] == "macro"
-    assert short(function) == (*BOTH, "attr:k:float32")
+def test_macro(code):
+    """A function that a macro makes is described by its tokens, or written out."""
+    assert short(one(f"// @BE f_x arg ret attr.k\n{code}\n")) == ("arg", "ret", "attr:k")
+    message = error(f"// @BE f_x\n{code}\n")
+    assert "the definition of f_x was not found in this source; write its parameters out" in message
+    assert "a macro makes must be written out" in message
 
 
-def test_macro_types():
-    text = (
-        "#define REAL float\n#define IN const BE::Tensor\n#define PARAMS IN a, BE::Tensor o\n"
-        '#define API __attribute__((visibility("default")))\n'
-        "// @BE f\nAPI void f(PARAMS, REAL k) {}"
-    )
-    function = one(text)
-    assert function[3] == "definition"
-    assert short(function) == (*BOTH, "attr:k:float32")
+def test_macro_of_parameters():
+    text = "#define PARAMS const BE::Tensor a, BE::Tensor o\n// @BE f%s\nvoid f(PARAMS, float k) {}"
+    message = error(text % " arg ret attr.k")
+    assert "the annotation tells of 3 parameters, C++ of 2 (PARAMS, float k)" in message
+    assert "a macro makes must be written out" in message
+    assert "a macro makes must be written out" in error(text.replace(", float k", "") % "")
+
+
+def test_macro_of_types():
+    text = f"#define API __attribute__((hot))\n// @BE f\nAPI void f({T}, R k) {{}}"
+    assert short(one(text)) == (*BOTH, "attr:k")
 
 
 def test_macro_of_elsewhere():
     text = "// @BE f arg ret attr.k:int32\nDEFINE_KERNEL(f, int)\n"
-    assert one(text)[3] == "unknown"
-    message = error("// @BE f arg ret attr.k\nDEFINE_KERNEL(f, int)\n")
-    assert "the definition of f was not found in this source, so the type of `attr.k`" in message
+    assert one(text)[1:3] == ("f", 1)
 
 
 @pytest.mark.parametrize(
@@ -585,7 +425,6 @@ def test_macro_of_elsewhere():
         "#define A B B\n#define B A A\nA",
         "#define A(x) A(x x)\nA(A(A(1)))",
         "#define A(x, y\nA(1)",
-        "#define A(x) x\nA(A(A(A(",
         "#define",
         "#define A(",
         "#define A(x) #\nA(1)",
@@ -597,7 +436,6 @@ def test_macro_of_elsewhere():
         "".join(f"#define a{i + 1}(x) a{i}(x) a{i}(x)\n" for i in range(40)) + "a40(1)",
         "".join(f"#define b{i + 1} b{i} b{i}\n" for i in range(40)) + "b40",
         "#define F(x) x F\nF(1)(2)(3)",
-        "#define L (\n#define F(x) x\nF L 1)",
     ],
 )
 def test_strange_macros(text):
@@ -711,22 +549,12 @@ ERRORS = [
     ),
     (
         f"// @BE f arg ret attr.k\nvoid f({T}) {{}}",
-        "f: the annotation tells of 3 parameters (arg, ret, attr.k), C++ of 2 "
-        "(const BE::Tensor a, BE::Tensor o)",
-    ),
-    (
-        "// @BE f arg ret\nvoid f(const BE::Tensor a, float o) {}",
-        "a.cu:1:14: f: the annotation says `ret` for parameter 2 'o', which takes a tensor; "
-        "C++ says `float`",
+        "f: the annotation tells of 3 parameters, C++ of 2 (const BE::Tensor a, BE::Tensor o)",
     ),
     (
         "// @BE f ret arg\nvoid f(const BE::Tensor a, BE::Tensor o) {}",
-        "a.cu:1:10: f: the annotation says `ret` for parameter 1 'a', but C++ says "
-        "`const BE::Tensor`: a result must not be const",
-    ),
-    (
-        "// @BE f arg ret attr.k:int32\nvoid f(const BE::Tensor a, BE::Tensor o, BE::Tensor k) {}",
-        "parameter 3 'k', which takes a scalar; C++ says `BE::Tensor`",
+        "a.cu:1:10: f: parameter 1 'a' is `const BE::Tensor`, and the annotation says `ret`: a "
+        "result must not be const",
     ),
     (f"// @BE f\nvoid f({T}, float größe) {{}}", "needs a name that is a C identifier of ASCII"),
     ("int x;\0// @BE f", "a.cu:1:7: a NUL byte is no part of a source"),
@@ -750,14 +578,14 @@ def test_error_in_full():
 
 
 def test_two_places():
-    message = error(f"// @BE f arg ret attr.k:int32\nvoid f({T},\n\t\tfloat k) {{}}\n")
+    message = error("// @BE f ret ret\nvoid f(BE::Tensor a,\n\t\tconst BE::Tensor k) {}\n")
     assert message.split("\n") == [
-        "a.cu:1:18: f: the annotation says `attr.k:int32` for parameter 3 'k', C++ says `float`; "
-        "write attr.k:float32",
-        "// @BE f arg ret attr.k:int32",
-        "                 ^",
+        "a.cu:1:14: f: parameter 2 'k' is `const BE::Tensor`, and the annotation says `ret`: a "
+        "result must not be const",
+        "// @BE f ret ret",
+        "             ^",
         "a.cu:3:3: declared here",
-        "\t\tfloat k) {}",
+        "\t\tconst BE::Tensor k) {}",
         "\t\t^",
     ]
 
@@ -778,7 +606,7 @@ def test_long_names():
     assert one(f"// @BE {name} arg ret\n")[0] == name
     message = error(f"// @BE {name} arg {'é' * 5000}\n")
     assert len(message.encode()) < 2048
-    message = error(f"// @BE {name} arg ret attr.k\nvoid {name}({T}, {'m' * 10000} k);\n")
+    message = error(f"// @BE {name} ret ret attr.k\nvoid {name}({T}, {'m' * 10000} k);\n")
     assert len(message.encode()) < 2048
     with pytest.raises(ValueError, match="no function is annotated"):
         _core.scan_source("", "f" * 10000, None)
@@ -789,31 +617,29 @@ def test_long_names():
 
 def test_given():
     text = f"// @BE\n// @BE g nonsense\nvoid f({T}, float k) {{}}\nnamespace a {{ int g({T}); }}"
-    f, g, h = scan(text, (("f", None), ("g", ("arg", "ret")), ("h", ("ret", "attr.k:int8"))))
-    assert f[:6] == ("f", "::f", 3, "definition", "void", False)
-    assert short(f) == (*BOTH, "attr:k:float32")
-    assert g[:6] == ("g", "::a::g", 4, "prototype", "int", False)
-    assert h[:6] == ("h", "h", 0, "unknown", "", False)
+    f, g, h = scan(text, (("f", None), ("g", "arg ret"), ("h", "ret attr.k:int8")))
+    assert f[:4] == ("f", "::f", 3, False)
+    assert short(f) == (*BOTH, "attr:k")
+    assert g[:4] == ("g", "::a::g", 4, False)
+    assert h[:4] == ("h", "h", 0, False)
     assert short(h) == ("ret", "attr:k:int8")
 
 
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
-        ((), "functions: there is none in it"),
-        ((("f", ()),), "functions['f']: f: the annotation tells of 0 parameters (), C++ of 3 ("),
-        ((("f", ("arg", "out", "ret")),), "functions['f'] token 2: 'out' says nothing"),
-        ((("f", ("arg ret",)),), "functions['f'] token 1: 'arg ret' says nothing"),
-        ((("f", ("",)),), "functions['f'] token 1: '' says nothing"),
+        ((), "functions: expected 1 to 4096 of them, got 0"),
+        ((("f", ""),), "functions['f']: f: the annotation tells of 0 parameters, C++ of 3 ("),
+        ((("f", "arg out ret"),), "functions['f'] token 2: 'out' says nothing"),
         ((("f", None), ("f", None)), "functions['f']: f is there twice"),
         ((("a::f", None),), "functions['a::f']: 'a::f' is no name of a function"),
         ((("", None),), "functions['']: '' is no name of a function"),
         ((("g", None),), "functions['g']: the definition of g was not found"),
-        ((("g", ("arg",)),), "functions['g']: g has no result"),
+        ((("g", "arg"),), "functions['g']: g has no result"),
         (
-            (("f", ("arg", "ret", "attr.k:int32")),),
-            "functions['f'] token 3: f: the annotation says `attr.k:int32` for parameter 3 'k', "
-            "C++ says `float`; write attr.k:float32\na.cu:1:42: declared here\nvoid f(",
+            (("f", "ret ret attr.k:int32"),),
+            "functions['f'] token 1: f: parameter 1 'a' is `const BE::Tensor`, and the annotation "
+            "says `ret`: a result must not be const\na.cu:1:8: declared here\nvoid f(",
         ),
     ],
 )
@@ -827,13 +653,13 @@ def test_types_of_python():
         ("", None, None),
         ("", "a", []),
         ("", "a", ("f",)),
-        ("", "a", (("f", "arg"),)),
-        ("", "a", (("f", (1,)),)),
+        ("", "a", (("f", ("arg",)),)),
+        ("", "a", (("f", 1),)),
         ("", "a", ((1, None),)),
     ]:
         with pytest.raises(TypeError):
             _core.scan_source(*arguments)
-    for arguments in [("", "a", b"f", None), ("", "a", "f", "arg"), ("", "a", "f", (b"arg",))]:
+    for arguments in [("", "a", b"f", None), ("", "a", "f", ("arg",)), ("", "a", "f", b"arg")]:
         with pytest.raises(TypeError):
             _core.scan_kernel(*arguments)
     with pytest.raises(UnicodeEncodeError):
@@ -918,98 +744,98 @@ KERNEL = f"__global__ void k({K}, int n) {{}}"
 @pytest.mark.parametrize(
     ("text", "name", "qualified", "parameters"),
     [
-        (KERNEL, "k", "::k", "arg:x:float32 ret:y:float32 attr:n:int32"),
-        ('extern "C" ' + KERNEL, "k", "::k", "arg:x:float32 ret:y:float32 attr:n:int32"),
-        (f"namespace a {{ {KERNEL} }}", "k", "::a::k", "arg:x:float32 ret:y:float32 attr:n:int32"),
+        (KERNEL, "k", "::k", "arg:x ret:y attr:n"),
+        ('extern "C" ' + KERNEL, "k", "::k", "arg:x ret:y attr:n"),
+        (f"namespace a {{ {KERNEL} }}", "k", "::a::k", "arg:x ret:y attr:n"),
         (
             f"namespace a {{ {KERNEL} }}",
             "a::k",
             "::a::k",
-            "arg:x:float32 ret:y:float32 attr:n:int32",
+            "arg:x ret:y attr:n",
         ),
         (
             f"namespace b {{ __global__ void k(int *z) {{}} }} namespace a {{ {KERNEL} }}",
             "::a::k",
             "::a::k",
-            "arg:x:float32 ret:y:float32 attr:n:int32",
+            "arg:x ret:y attr:n",
         ),
         (
             "template <typename T, int N>\n"
             "__global__ void k(const T *x, T *y, T a, size_t n, long m) {}",
             "k<float, 4>",
             "::k",
-            "arg:x ret:y attr:a attr:n:uint64 attr:m:int64",
+            "arg:x ret:y attr:a attr:n attr:m",
         ),
         (
             "template <typename T, int N = (1 > 2)>\n__global__ void __launch_bounds__(256, N)\n"
             "k(const T *__restrict__ x, T *__restrict__ y, const unsigned long n)\n{\n}\n",
             "ns::k<float>".replace("ns::", ""),
             "::k",
-            "arg:x ret:y attr:n:uint64",
+            "arg:x ret:y attr:n",
         ),
         (
             "__launch_bounds__(256)\n"
             "__global__ void k(__half const *x, __nv_bfloat16 *y, __half h) {}",
             "k",
             "::k",
-            "arg:x:float16 ret:y:bfloat16 attr:h",
+            "arg:x ret:y attr:h",
         ),
         (
             "__global__ static void\n"
             "k(const unsigned char *x, bool *y, const half *h, float2 *z) {}",
             "k",
             "::k",
-            "arg:x:uint8 ret:y:bool arg:h:float16 ret:z:complex64",
+            "arg:x ret:y arg:h ret:z",
         ),
         (
             "__global__ void k(const float x[], float y[4], int n = 3) {}",
             "k",
             "::k",
-            "arg:x:float32 ret:y:float32 attr:n:int32",
+            "arg:x ret:y attr:n",
         ),
         (
             "__global__ void\n"
             "k(const std::complex<float> *x, thrust::complex<double> *y, Params p) {}",
             "k",
             "::k",
-            "arg:x:complex64 ret:y:complex128 attr:p",
+            "arg:x ret:y attr:p",
         ),
         (
             f"__device__ float k(float x) {{ return x; }}\nvoid k(int z) {{}}\n{KERNEL}",
             "k",
             "::k",
-            "arg:x:float32 ret:y:float32 attr:n:int32",
+            "arg:x ret:y attr:n",
         ),
         (
             f"template __global__ void k<float>(const float *, float *);\n{KERNEL}",
             "k",
             "::k",
-            "arg:x:float32 ret:y:float32 attr:n:int32",
+            "arg:x ret:y attr:n",
         ),
-        (f"// @BE k\n{KERNEL}", "k", "::k", "arg:x:float32 ret:y:float32 attr:n:int32"),
+        (f"// @BE k\n{KERNEL}", "k", "::k", "arg:x ret:y attr:n"),
         (
             f"// @BE k arg ret attr.m\n{KERNEL}",
             "k",
             "::k",
-            "arg:x:float32 ret:y:float32 attr:m:int32",
+            "arg:x ret:y attr:m",
         ),
         (
             f"// @BE k ret ret attr.m:int32\n// @BE\n{KERNEL.replace('const ', '')}",
             "k",
             "::k",
-            "ret:x:float32 ret:y:float32 attr:m:int32",
+            "ret:x ret:y attr:m:int32",
         ),
         (
             f"__global__ void k({K}, const volatile int n);",
             "k",
             "::k",
-            "arg:x:float32 ret:y:float32 attr:n:int32",
+            "arg:x ret:y attr:n",
         ),
         (
             f"// @BE k arg ret attr.n:float16\n__global__ void k({K}, __half n);",
             "k",
             "::k",
-            "arg:x:float32 ret:y:float32 attr:n:float16",
+            "arg:x ret:y attr:n:float16",
         ),
     ],
 )
@@ -1018,7 +844,6 @@ def test_kernel(text, name, qualified, parameters):
     assert function[0] == qualified.split("::")[-1]
     assert function[1] == qualified
     assert " ".join(short(function)) == parameters
-    assert function[4] == "void"
 
 
 def test_kernel_by_macro():
@@ -1026,16 +851,15 @@ def test_kernel_by_macro():
         "#define K(T, S) __global__ void k_##S(const T *x, T *y, T a) { y[0] = x[0] * a; }\n"
         "K(float, f32)\nK(double, f64)\n"
     )
-    function = kernel(text, "k_f64")
-    assert function[3] == "macro"
-    assert short(function) == ("arg:x:float64", "ret:y:float64", "attr:a:float64")
+    assert "a macro makes must be written out" in kernel_error(text, "k_f64")
+    assert short(kernel(text, "k_f64", "arg ret attr.a")) == ("arg", "ret", "attr:a")
 
 
 def test_kernel_with_tokens():
-    function = kernel("// @BE k nonsense\n" + KERNEL, "k", ("arg", "ret", "attr.n"))
-    assert short(function) == ("arg:x:float32", "ret:y:float32", "attr:n:int32")
-    function = kernel("", "ns::k<float>", ("arg", "ret", "attr.n", "attr.m:int8"))
-    assert function[:4] == ("k", "k", 0, "unknown")
+    function = kernel("// @BE k nonsense\n" + KERNEL, "k", "arg ret attr.n")
+    assert short(function) == ("arg:x", "ret:y", "attr:n")
+    function = kernel("", "ns::k<float>", "arg ret attr.n attr.m:int8")
+    assert function[:4] == ("k", "k", 0, False)
     assert short(function) == ("arg", "ret", "attr:n", "attr:m:int8")
 
 
@@ -1045,29 +869,13 @@ def test_kernel_with_tokens():
         ("", "k", None, "kernel 'k': the definition of the kernel (__global__) k was not found"),
         (f"void k({K}) {{}}", "k", None, "k was not found"),
         (f"namespace a {{ {KERNEL} }}", "b::k", None, "k was not found"),
-        (KERNEL, "k", ("arg", "ret", "stream"), "kernel 'k' token 3: k: a kernel takes no stream"),
+        (KERNEL, "k", "arg ret stream", "kernel 'k' token 3: k: a kernel takes no stream"),
         (f"// @BE k arg ret stream\n{KERNEL}", "k", None, "k.cu:1:18: k: a kernel takes no stream"),
-        (KERNEL, "k", ("arg", "ret"), "the annotation tells of 2 parameters (arg, ret), C++ of 3"),
-        (KERNEL, "k", ("ret", "ret", "attr.n"), "a result must not be const"),
-        (KERNEL, "k", ("arg", "ret", "arg"), "which takes a pointer; C++ says `int`"),
-        (KERNEL, "k", ("arg", "attr.y", "attr.n"), "which takes a value; C++ says `float *`"),
-        (KERNEL, "k", ("arg", "ret", "attr.n:int64"), "C++ says `int`; write attr.n:int32"),
-        (KERNEL, "k", ("arg", "arg", "attr.n"), "k has no result"),
+        (KERNEL, "k", "arg ret", "the annotation tells of 2 parameters, C++ of 3"),
+        (KERNEL, "k", "ret ret attr.n", "a result must not be const"),
+        (KERNEL, "k", "arg arg attr.n", "k has no result"),
         ("__global__ void k(const int *x) {}", "k", None, "it has no result"),
-        (
-            "__global__ void k(int *x, int &n) {}",
-            "k",
-            None,
-            "a kernel's parameter is a pointer or a",
-        ),
-        (
-            "__global__ void k(int **x) {}",
-            "k",
-            None,
-            "a kernel's parameter is a pointer or a value",
-        ),
         (f"// @BE k\n// @BE k\n{KERNEL}", "k", None, "k is annotated twice, in lines 1 and 2"),
-        (KERNEL.replace("void", "int"), "k", None, "k: it returns `int`; it must return void\n"),
         (KERNEL, "", None, "'' is no name of a kernel"),
         (KERNEL, "a b", None, "'a b' is no name of a kernel"),
         (KERNEL, "<float>", None, "is no name of a kernel"),

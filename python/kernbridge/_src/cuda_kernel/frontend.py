@@ -22,7 +22,7 @@ from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.attributes import Attribute
-from kernbridge._src.scan.signature import Function, Parameter
+from kernbridge._src.scan.signature import Function, Parameter, join_tokens
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 CALLS_KEPT = 256  # lowered calls remembered for one operation
@@ -51,11 +51,9 @@ class Description:
         compile: Callable[[], nvrtc.Function],
     ) -> Description:
         """Read the kernel's parameters off its source, a pair of file name and text."""
-        tokens = params.split() if isinstance(params, str) else params
-        listed = None if tokens is None else tuple(map(str, tokens))
         file, text = source
         try:
-            scanned = _core.scan_kernel(text, file, name, listed)
+            scanned = _core.scan_kernel(text, file, name, join_tokens(params))
         except ValueError as e:
             raise KernelError(f"{label}: {e}") from None
         function = Function.of(scanned)

@@ -35,7 +35,7 @@ _TYPES = {
     "complex128": ("::double2",),
 }
 _DTYPES = ("", *_TYPES)
-_POINTER, _CONST = 64, 128
+_POINTER, _CONST, _STRANGE = 64, 128, 256
 
 _SPECIALIZATIONS = "\n".join(
     f"template <> struct scalar<{spelling}> {{ enum {{ value = {_DTYPES.index(dtype)} }}; }};"
@@ -74,6 +74,9 @@ template <typename T> struct pointee<const T> {{
     enum {{ value = pointee<T>::value | {_CONST} }};
 }};
 template <typename T> struct pointee<const volatile T> : pointee<const T> {{}};
+template <typename T> struct pointee<T *> {{ enum {{ value = {_STRANGE} }}; }};
+template <typename T> struct code<T &> {{ enum {{ value = {_STRANGE} }}; }};
+template <typename T> struct code<T &&> {{ enum {{ value = {_STRANGE} }}; }};
 template <typename T> struct code<T *> {{ enum {{ value = pointee<T>::value | {_POINTER} }}; }};
 template <int... codes> struct codes_of {{}};
 template <typename F> struct parameters;
@@ -103,14 +106,19 @@ class Type(NamedTuple):
         Of the value, or of what a pointer points to; "" where it is no number that arrays hold.
     pointer, constant : bool
         Whether it is a pointer, and whether that is to something const.
+    strange : bool
+        Whether it is a reference, or a pointer to pointers.
     """
 
     dtype: str
     pointer: bool
     constant: bool
+    strange: bool = False
 
     def __str__(self) -> str:
         name = self.dtype or "a type that is no number"
+        if self.strange:
+            return "a pointer to pointers" if self.pointer else "a reference"
         if self.pointer:
             return f"a pointer to {'const ' if self.constant else ''}{name}"
         return name
@@ -127,13 +135,14 @@ def read(lowered: str) -> tuple[Type, ...]:
     Examples
     --------
     >>> from kernbridge._src.cuda_kernel.signature import read
-    >>> read("_ZN20kernbridge_signature4keptINS_8codes_ofIJLi202ELi6EEEEEE")
-    (Type(dtype='float32', pointer=True, constant=True), Type(dtype='int32', pointer=False, \
-constant=False))
+    >>> read("_ZN20kernbridge_signature4keptINS_8codes_ofIJLi203ELi7EEEEEE")
+    (Type(dtype='float32', pointer=True, constant=True, strange=False), Type(dtype='int32', \
+pointer=False, constant=False, strange=False))
     """
     codes = map(int, re.findall(r"Li(\d+)E", lowered.partition("codes_of")[2]))
     return tuple(
-        Type(_DTYPES[c & (_POINTER - 1)], bool(c & _POINTER), bool(c & _CONST)) for c in codes
+        Type(_DTYPES[c & (_POINTER - 1)], bool(c & _POINTER), bool(c & _CONST), c >= _STRANGE)
+        for c in codes
     )
 
 
@@ -157,7 +166,8 @@ def check(
     if len(parameters) != len(types):
         raise KernelError(
             f"{label}: the compiled kernel takes {len(types)} parameters, and {len(parameters)} "
-            f"are described; name each with params=. The compiler says: {_listed(types)}"
+            f"are described; write out what a macro makes, or name each with params=. The compiler "
+            f"says: {_listed(types)}"
         )
     refusals = [
         f"  parameter {i} {p.name!r} is {_described(p)}, and the compiled kernel's is {t}{why}"
@@ -169,8 +179,8 @@ def check(
         raise KernelError(
             f"{label}: the compiled kernel takes other parameters than those that were read:\n"
             f"{lines}\nThere may be several definitions of {name} in the source (behind #if, in "
-            "namespaces, made by macros), or a macro or typedef changes a type: give each kernel "
-            "a name of its own, write the types that the compiler uses, or make it a template"
+            "namespaces, made by macros), or a macro or typedef hides a pointer: give each kernel "
+            "a name of its own, and write its parameters out"
         )
     return tuple(
         p if p.type else p._replace(type=t.dtype) for p, t in zip(parameters, types, strict=True)
@@ -179,6 +189,8 @@ def check(
 
 def _difference(p: Parameter, t: Type) -> str | None:
     """What is wrong, "" if the types speak for themselves; None if nothing is."""
+    if t.strange:
+        return ": a kernel's parameter is a pointer or a value"
     if p.role == "attr":
         if t.pointer:
             return ": an attribute is a value"
@@ -188,19 +200,11 @@ def _difference(p: Parameter, t: Type) -> str | None:
         return ": a result must not be const"
     if not p.type or p.type == t.dtype:
         return None
-    if p.role == "attr" and (p.type, t.dtype) in _BITS:
-        return None
     # A struct of the user's may stand for a number that an annotation names.
-    if p.role == "attr" and not t.dtype and not _BUILTIN.fullmatch(p.ctype):
-        return None
-    return ""
+    return None if not t.dtype or (p.type, t.dtype) in _BITS else ""
 
 
 _BITS = {("float16", "uint16"), ("bfloat16", "uint16")}
-_BUILTIN = re.compile(
-    r"(\s*\b(const|volatile|std\s*::|signed|unsigned|short|long|char|int|float|double|bool|"
-    r"u?int(8|16|32|64)_t|size_t|ptrdiff_t|float2|double2|cu(Float|Double)?Complex)\b)+\s*"
-)
 
 
 def _described(p: Parameter) -> str:

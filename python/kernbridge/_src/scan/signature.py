@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kernbridge._src.scan.attributes import Attribute
 
 
 class Parameter(NamedTuple):
-    """One parameter of a function; as the scanner gives it."""
+    """One parameter of a function, as the scanner describes it."""
 
     role: str  # "arg", "ret", "attr", "stream"
     name: str
-    type: str  # of an attribute: "float32"; else ""
+    type: str  # of an attribute: "float32"; "" until the compiler has said it
     ctype: str  # as spelled in the source; "" if the scanner did not find the function
 
 
 class Function(NamedTuple):
-    """One annotated function; as the scanner gives it."""
+    """One annotated function, as the scanner describes it."""
 
     name: str
     qualified: str
     line: int
-    style: str  # "definition", "prototype", "macro", "unknown"
-    returns: str
     whole_call: bool
     parameters: tuple[Parameter, ...]
+    place: str = ""  # "file:line" of the function or of its annotation, for messages
 
     @staticmethod
     def of(scanned: Any) -> Function:
-        """From what `_core.scan_source` and `_core.scan_kernel` give."""
+        """From what `_core.scan_source` and `_core.scan_kernel` return."""
         *head, parameters = scanned
-        return Function._make((*head, tuple(Parameter(*p) for p in parameters)))
+        return Function._make((*head, tuple(Parameter(*p) for p in parameters), ""))
 
     @property
     def takes_any(self) -> bool:
@@ -61,7 +61,17 @@ class Function(NamedTuple):
 
     @property
     def tokens(self) -> str:
-        """The annotation with every type written out."""
-        return " ".join(
-            f"attr.{p.name}:{p.type}" if p.role == "attr" else p.role for p in self.parameters
-        )
+        """The annotation with every type that is known."""
+        return " ".join(map(token_of, self.parameters))
+
+
+def join_tokens(tokens: str | Sequence[str] | None) -> str | None:
+    """Tokens that a caller passes, as one text for the scanner."""
+    return tokens if tokens is None or isinstance(tokens, str) else " ".join(map(str, tokens))
+
+
+def token_of(p: Parameter) -> str:
+    """The token of an annotation that describes a parameter."""
+    if p.role != "attr":
+        return p.role
+    return f"attr.{p.name}:{p.type}" if p.type else f"attr.{p.name}"

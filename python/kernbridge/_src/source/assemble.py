@@ -12,12 +12,17 @@ from typing import Any, NamedTuple
 
 from kernbridge import _core
 from kernbridge._src.base import debug
-from kernbridge._src.base.errors import HeaderNotFoundError, KernbridgeWarning, KernelError
+from kernbridge._src.base.errors import (
+    CompilationError,
+    HeaderNotFoundError,
+    KernbridgeWarning,
+    KernelError,
+)
 from kernbridge._src.build import build as builder
 from kernbridge._src.build.command import SUFFIXES
 from kernbridge._src.build.request import Request
-from kernbridge._src.scan.signature import Function
-from kernbridge._src.source import tail, targets
+from kernbridge._src.scan.signature import Function, join_tokens
+from kernbridge._src.source import compiled_types, tail, targets
 from kernbridge._src.source.module import CompiledModule, digest_of
 from kernbridge._src.toolchain.architectures import cuda_architectures
 
@@ -116,28 +121,30 @@ def _build(
     if not isinstance(name, str) or not name or "\0" in name:
         raise ValueError(f"{label}: name is {name!r}, expected a text that is not empty")
     cuda = options.language == "cuda"
-    found = _scan(f"{label} {name!r}", sources, functions, cuda)
+    found = _scan(f"{label} {name!r}", sources, functions, options.language)
     if _check_flags(options):
         _warn_of_plain_pointers(f"{label} {name!r}", sources)
     text = _join(sources)
-    built = builder.build(
-        Request(
-            name=name,
-            language=options.language,
-            source=_translation_unit(options.language, text, found),
-            spec=digest_of([f.tokens for f in found]),
-            cflags=(*_half_flags(options, text), *_check_flags(options), *options.cflags),
-            ldflags=options.ldflags,
-            include_paths=options.include_paths,
-            own_include_paths=include_paths(),
-            architectures=cuda_architectures(options.compute_capability) if cuda else (),
-            optimization_level=options.optimization_level,
-            fast_math=options.use_fast_math,
-            build_directory=options.build_directory,
-            verbose=options.verbose,
-            force_rebuild=options.force_rebuild,
-        )
+    request = Request(
+        name=name,
+        language=options.language,
+        source=_translation_unit(options.language, text, found),
+        spec=digest_of([f.tokens for f in found]),
+        cflags=(*_half_flags(options, text), *_check_flags(options), *options.cflags),
+        ldflags=options.ldflags,
+        include_paths=options.include_paths,
+        own_include_paths=include_paths(),
+        architectures=cuda_architectures(options.compute_capability) if cuda else (),
+        optimization_level=options.optimization_level,
+        fast_math=options.use_fast_math,
+        build_directory=options.build_directory,
+        verbose=options.verbose,
+        force_rebuild=options.force_rebuild,
     )
+    try:
+        built = builder.build(request)
+    except CompilationError as e:
+        raise compiled_types.explain(f"{label} {name!r}", found, e) from None
     module = CompiledModule(
         label, name, built.path, built.digest, found, cuda=cuda, graph=options.allow_cuda_graph
     )
@@ -238,7 +245,7 @@ def _translation_unit(language: str, text: str, functions: Sequence[Function]) -
 
 
 def _scan(
-    label: str, sources: Sequence[tuple[str, str]], functions: Functions, cuda: bool
+    label: str, sources: Sequence[tuple[str, str]], functions: Functions, language: str
 ) -> list[Function]:
     text = "".join(f"{source}\n\n" for _, source in sources)
     try:
@@ -246,47 +253,50 @@ def _scan(
     except ValueError as e:
         raise KernelError(f"{label}: {_in_own_lines(str(e), sources)}") from None
     found = [Function.of(f) for f in scanned]
+    found = [f._replace(place=_place(f.line, sources) if f.line else sources[-1][0]) for f in found]
     for function in found:
-        if not cuda and function.count("stream"):
+        if language != "cuda" and function.count("stream"):
             raise KernelError(
                 f"{label}: function {function.name!r} takes a stream, and there is none on the CPU;"
                 " leave it out of the annotation and of the function"
             )
+        untyped = [a.name for a in function.attributes if not a.type]
+        if language == "c" and untyped and function.qualified == function.name:
+            raise KernelError(
+                f"{label}: {function.place}: the definition of {function.name} was not found in "
+                f"this source, so the type of 'attr.{untyped[0]}' is not known; write "
+                f"attr.{untyped[0]}:TYPE, TYPE one of {', '.join(_core.attribute_types())}"
+            )
     return found
 
 
-def named_functions(
-    label: str, functions: Functions
-) -> tuple[tuple[str, tuple[str, ...] | None], ...] | None:
-    """`functions=` as the scanner takes it."""
+def named_functions(label: str, functions: Functions) -> tuple[tuple[str, str | None], ...] | None:
+    """`functions=` as the scanner takes it: names, and tokens with blanks between them."""
     if functions is None:
         return None
     if isinstance(functions, str):
         raise TypeError(f"{label}: functions is {functions!r}, expected a dict or a list of names")
     if not isinstance(functions, Mapping):
         return tuple((str(name), None) for name in functions)
-    named = []
-    for name, tokens in functions.items():
-        listed = tokens.split() if isinstance(tokens, str) else tokens
-        named.append((str(name), None if listed is None else tuple(map(str, listed))))
-    return tuple(named)
+    return tuple((str(name), join_tokens(tokens)) for name, tokens in functions.items())
+
+
+def _place(line: int, sources: Sequence[tuple[str, str]]) -> str:
+    """A line of the joined text as one of the source that it comes from."""
+    for name, text in sources:
+        count = text.count("\n") + 2
+        if line <= count:
+            return f"{name}:{line}"
+        line -= count
+    return sources[-1][0]
 
 
 def _in_own_lines(message: str, sources: Sequence[tuple[str, str]]) -> str:
-    """Lines of the joined text as those of the source that they come from."""
-
-    def place(line: int) -> str:
-        for name, text in sources:
-            count = text.count("\n") + 2
-            if line <= count:
-                return f"{name}:{line}"
-            line -= count
-        return sources[-1][0]
-
+    """A message about the joined text, as one about the sources."""
     message = message.removeprefix("\1: ")
-    message = re.sub("\1:(\\d+)", lambda m: place(int(m[1])), message)
+    message = re.sub("\1:(\\d+)", lambda m: _place(int(m[1]), sources), message)
     return re.sub(
         r"in lines (\d+) and (\d+)",
-        lambda m: f"in {place(int(m[1]))} and {place(int(m[2]))}",
+        lambda m: f"in {_place(int(m[1]), sources)} and {_place(int(m[2]), sources)}",
         message,
     )

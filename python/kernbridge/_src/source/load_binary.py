@@ -143,7 +143,7 @@ def _functions_of(
                 f"{label}: {file} does not say what its functions are, since kernbridge did not "
                 "build it; name them with functions={'f': 'arg ret'}"
             )
-        named = tuple((n, tuple(tokens.split())) for n, (tokens, *_) in exports.items())
+        named = tuple((n, tokens) for n, (tokens, *_) in exports.items())
     for function, tokens in named:
         if tokens is None:
             raise KernelError(

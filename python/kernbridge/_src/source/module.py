@@ -16,6 +16,7 @@ from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import ArrayType, OperationSpec
 from kernbridge._src.scan.signature import Function
+from kernbridge._src.source import compiled_types
 from kernbridge._src.source.frontend import Attributed, SourceCode, SourceFrontend, register
 
 ORIGIN = "source"  # kind of an origin, see operation/origin.py
@@ -31,7 +32,7 @@ class Library(NamedTuple):
 
     handle: int
     last_error: int
-    exports: dict[str, tuple[str, int, int, int]]  # tokens, runner, handler, slot
+    exports: dict[str, tuple[str, int, int, int, bytes]]  # tokens, runner, handler, slot, types
 
 
 def open_library(path: str | Path) -> Library:
@@ -42,7 +43,14 @@ def open_library(path: str | Path) -> Library:
         raise KernelLoadError(f"[E-LOAD] {path} cannot be loaded: {e}.{_hint(str(e), path)}") from e
     except ValueError as e:
         raise KernelLoadError(f"[E-LOAD] {path}: {e}") from e
-    return Library(handle, last_error, {name: tuple(rest) for name, *rest in exports})  # type: ignore[misc]
+    return Library(
+        handle,
+        last_error,
+        {
+            name: (compiled_types.fill(tokens, types), run, handler, slot, types)
+            for name, tokens, run, handler, slot, types in exports
+        },
+    )
 
 
 def _hint(why: str, path: str | Path) -> str:
@@ -64,7 +72,9 @@ class Export:
     def __init__(
         self, label: str, function: Function, library: Library, cuda: bool, graph: bool, run: int
     ) -> None:
-        _, self.run, self.handler, self.slot = library.exports.get(function.name, ("", run, 0, 0))
+        _, self.run, self.handler, self.slot, _ = library.exports.get(
+            function.name, ("", run, 0, 0, b"")
+        )
         self.label = label
         self.function = function
         self.cuda = cuda
@@ -271,6 +281,9 @@ class CompiledModule:
         for function in functions:
             of = f"{label} '{name}.{function.name}'"
             run = 0 if function.name in library.exports else _find(library, path, function.name)
+            if function.place and function.name in library.exports:  # built from its source
+                types = library.exports[function.name][-1]
+                function = compiled_types.check(f"{label} {name!r}", function, types)
             self._exports[function.name] = Export(of, function, library, cuda, graph, run)
         self._functions = {n: SourceFunction(self, e) for n, e in self._exports.items()}
         with _lock:

@@ -1,0 +1,156 @@
+"""The types of a function's parameters, as its compiler understands them.
+
+The scanner reads names and no types. The generated tail of a module (`tail.py`) compares the
+types of `decltype(&function)` with the annotation, and exports a letter for each; a negative one
+stands for a type that does not fit. This module turns letters into types, or into an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from kernbridge._src.base.errors import CompilationError, KernelError
+from kernbridge._src.scan.signature import Function, Parameter, token_of
+from kernbridge._src.source.tail import TAIL
+
+# In the order of KB_TYPE_LIST, whose numbers the letters from 'A' on stand for.
+_NUMBERS = (
+    *("float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"),
+)
+_OTHERS = {"t": "a tensor", "p": "a pointer", "r": "a reference", "v": "void"}
+_WRITTEN_OUT = "a function whose name or parameters a macro makes must be written out"
+_EXPECTED = {
+    "arg": "a tensor",
+    "ret": "a tensor that is not const",
+    "stream": "an int64_t or a cudaStream_t",
+}
+
+
+def _letters(types: bytes) -> list[tuple[str, bool]]:
+    """Each letter, and whether its type fits."""
+    return [(chr(t if t < 128 else 256 - t), t < 128) for t in types]
+
+
+def _number(letter: str) -> str:
+    """The dtype that a letter stands for, or ""."""
+    index = ord(letter) - ord("A")
+    return _NUMBERS[index] if 0 <= index < len(_NUMBERS) else ""
+
+
+def _kind(letter: str) -> str:
+    return _number(letter) or _OTHERS.get(letter, "a type that is no number")
+
+
+def fill(tokens: str, types: bytes) -> str:
+    """An annotation with the types that the compiler knows of its attributes."""
+    listed = tokens.split()
+    letters = _letters(types)[1:]
+    if len(letters) != len(listed):
+        return tokens
+    return " ".join(
+        f"{token}:{_number(letter)}"
+        if token.startswith("attr.") and ":" not in token and _number(letter)
+        else token
+        for token, (letter, _) in zip(listed, letters, strict=True)
+    )
+
+
+def check(label: str, function: Function, types: bytes) -> Function:
+    """The function with every type that its compiler knows.
+
+    Parameters
+    ----------
+    types : bytes
+        The letters that its library exports; none, if nobody compared them.
+
+    Raises
+    ------
+    KernelError
+        If the function takes or returns something else than its annotation says.
+    """
+    if not types:
+        return function
+    where = f"{label}: {function.place}: {function.name}: " if function.place else f"{label}: "
+    (result, _), *letters = _letters(types)
+    parameters = function.parameters
+    if function.whole_call:
+        parameters = (Parameter("call", "", "", "kb_call *"),)
+    if len(letters) != len(parameters):
+        shown = ", ".join(f"{p.ctype} {p.name}".strip() or p.role for p in parameters)
+        listed = ", ".join(_kind(letter) for letter, _ in letters)
+        raise KernelError(
+            f"{where}its annotation describes {len(parameters)} parameters ({shown}), and the "
+            f"compiler counts {len(letters)} ({listed}); {_WRITTEN_OUT}"
+        )
+    refusals = [
+        f"parameter {i} {p.name!r} is {_got(p, letter)}, and {_needed(p, letter)}"
+        for i, (p, (letter, fits)) in enumerate(zip(parameters, letters, strict=True), 1)
+        if not fits
+    ]
+    if refusals:
+        raise KernelError(where + "\n  ".join(refusals[:8]))
+    if result == "?":
+        raise KernelError(
+            f"{where}it does not return void, or an int that is 0 for success, or the compiler "
+            f"knows it with other parameters than ({function.tokens}): there may be several "
+            f"definitions, behind #if; {_WRITTEN_OUT}"
+        )
+    if result != "v" and _number(result) != "int32":
+        raise KernelError(
+            f"{where}it returns {_kind(result)}; it must return void, or an int that is 0 for "
+            "success"
+        )
+    if function.whole_call:
+        return function
+    return function._replace(
+        parameters=tuple(
+            p._replace(type=_number(letter)) if p.role == "attr" and not p.type else p
+            for p, (letter, _) in zip(parameters, letters, strict=True)
+        )
+    )
+
+
+def _got(p: Parameter, letter: str) -> str:
+    kind = _kind(letter)
+    if not p.ctype:
+        return kind
+    return f"`{p.ctype}`" if p.ctype == kind else f"`{p.ctype}` ({kind})"
+
+
+def _needed(p: Parameter, letter: str) -> str:
+    """What it had to be, and what to do."""
+    if p.role == "call":
+        return "a function of the whole call takes `const kb_call *`"
+    if p.role != "attr":
+        return f"`{p.role}` takes {_EXPECTED[p.role]}"
+    if p.type:
+        remedy = f"; write attr.{p.name}:{_number(letter)}" if _number(letter) else ""
+        return f"`{token_of(p)}` takes {p.type}{remedy}"
+    if letter in "prt":
+        return "an attribute is a number by value; use a type such as int32_t or float"
+    return (
+        "an attribute is a number; use a type such as int32_t or float, or write "
+        f"attr.{p.name}:TYPE"
+    )
+
+
+_ERROR = re.compile(r"^(\S.*?)[:(]\d[^\n]*?\berror\b:? *(.*)", re.MULTILINE)
+
+
+def explain(label: str, functions: Sequence[Function], error: CompilationError) -> CompilationError:
+    """The compiler's refusal of a module; in our words if the tail is what it refuses first."""
+    found = _ERROR.search(error.compiler_output)
+    function = next((f for f in functions if found and found[1] == f"{TAIL}:{f.name}"), None)
+    if found is None or function is None:
+        return error
+    name = function.qualified.removeprefix("::")
+    return CompilationError(
+        f"{label}: {function.place}: {function.name}: the compiler knows no single function {name} "
+        f"at the end of the source ({found[2]}). It must be declared there, not behind a false "
+        f"#if, nor in a class, and be neither overloaded nor a template; {_WRITTEN_OUT}",
+        compiler_output=error.compiler_output,
+        command=error.command,
+        stage=error.stage,
+    )
