@@ -81,7 +81,7 @@ def _c_runner(index: int, function: Function) -> str:
         types = [_c_fits(p) for p in function.parameters]
     name, taken, given = function.name, ", ".join(expected), ", ".join(arguments)
     result = f"KB_RESULT({name}, kb_nothing_{index}, kb_status_{index})"
-    # A function of another type is called by nobody; so the calls are by pointers, with casts.
+    # The casts let a function of another type compile too; it is refused before anybody calls it.
     return (
         f"typedef void kb_nothing_{index}({taken});\n"
         f"typedef int kb_status_{index}({taken});\n"
