@@ -103,7 +103,10 @@ def gpu():
     [
         ("numba.core.compiler", "Flags", "cpu", "Numba"),
         ("numba.cuda.dispatcher", "_Kernel", "gpu", "Numba-CUDA"),
-        ("numba.cuda.codegen.CUDACodeLibrary", "_ensure_cc", "gpu", "Numba-CUDA"),
+        pytest.param(
+            *("numba.cuda.codegen.CUDACodeLibrary", "_ensure_cc", "gpu", "Numba-CUDA"),
+            marks=pytest.mark.exhaustive,
+        ),
         ("llvmlite.binding", "create_mcjit_compiler", "gpu", "llvmlite"),
     ],
 )

@@ -15,6 +15,8 @@ from kernbridge import config
 from kernbridge._src.cuda_kernel import nvrtc as cuda_kernel_nvrtc
 from kernbridge._src.toolchain import compilers
 
+pytestmark = pytest.mark.once
+
 SOURCE = r"""
 #include <cstdint>
 // a comment about fma3(const float* not, float* this)

@@ -70,6 +70,11 @@ def same(got, wanted, *given):
 """
 
 
+BOTH = pytest.mark.parametrize(
+    "run", ["fp16", pytest.param("bf16", marks=pytest.mark.exhaustive)], indirect=True
+)
+
+
 @pytest.fixture(params=["fp16", "bf16"])
 def run(run_python, request):
     def run(program, **options):
@@ -173,6 +178,7 @@ same(got[6], np.where(nan, 0x7FFF, np.where(u < v, a, b)), a, b)
 """)
 
 
+@BOTH
 def test_comparisons(run):
     run("""
 from numba.cuda._internal import cuda_KIND as more
@@ -289,6 +295,7 @@ for kind in ("short", "ushort"):
 """)
 
 
+@BOTH
 def test_mathematical_functions_of_every_number(run):
     run("""
 @cuda.jit
@@ -331,6 +338,7 @@ same(got[17], got[2])
 """)
 
 
+@BOTH
 def test_blocks_warps_and_batches(run):
     run("""
 from numba.cuda._internal import cuda_KIND as more

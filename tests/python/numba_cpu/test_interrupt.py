@@ -9,10 +9,13 @@ import time
 import jax
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    jax.__version_info__ < (0, 9),
-    reason="JAX 0.8 instantiates in the main thread, where Ctrl-C may become a JaxRuntimeError",
-)
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(
+        jax.__version_info__ < (0, 9),
+        reason="JAX 0.8 instantiates in the main thread, where Ctrl-C may become a JaxRuntimeError",
+    ),
+]
 
 WAITING = """
 import os, time

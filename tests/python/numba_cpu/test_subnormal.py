@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from kernbridge import numba_kernel
 
+pytestmark = pytest.mark.once
+
 F32 = jnp.float32
 N = 65536
 SMALL = np.float32(1.1754944e-38)  # the smallest normal number; its half is subnormal

@@ -8,6 +8,8 @@ import kernbridge
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.once
+
 cuda = pytest.importorskip("numba.cuda")
 S = jax.ShapeDtypeStruct
 F32 = jnp.float32

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from kernbridge._src.numba_cuda import callback
 
+pytestmark = pytest.mark.once
+
 cuda = pytest.importorskip("numba.cuda")
 
 S = jax.ShapeDtypeStruct

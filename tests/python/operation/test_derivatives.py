@@ -170,10 +170,12 @@ TRANSFORMED = {
 
 
 def on_every_jax(rules):
-    """The kinds of rules that stand for the others on another version of JAX."""
-    return (
-        rules if rules in ("both", "custom jvp2") else pytest.param(rules, marks=pytest.mark.once)
-    )
+    """Which kinds of rules stand for the others on another version of JAX, and in `make test`."""
+    if rules in ("custom jvp", "custom jvp and vjp", "custom jvp2 and vjp"):
+        return pytest.param(rules, marks=pytest.mark.exhaustive)
+    if rules in ("both", "custom jvp2"):
+        return rules
+    return pytest.param(rules, marks=pytest.mark.once)
 
 
 @pytest.mark.parametrize("rules", map(on_every_jax, MADE))
