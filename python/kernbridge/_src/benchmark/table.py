@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +78,25 @@ def build(
 
 
 def as_text(table: Table) -> str:
-    """Return a table in plain characters, columns aligned."""
+    """Return a table in plain characters."""
+    return "\n".join(line for line, _ in _lines(table))
+
+
+def show(table: Table) -> None:
+    """Print a table, in colours if rich is there."""
+    try:
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        print(as_text(table))
+        return
+    console = Console()
+    for line, style in _lines(table):
+        console.print(Text(line, style=style), soft_wrap=True)
+
+
+def _lines(table: Table) -> Iterator[tuple[str, str]]:
+    """Return the lines, columns aligned, each with its style."""
     rows = [table.headers, *(row for section in table.sections for row in section)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 
@@ -89,38 +107,14 @@ def as_text(table: Table) -> str:
         ]
         return "  ".join(aligned).rstrip()
 
-    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-    lines = [table.title] if table.title else []
-    lines.append(line(table.headers))
+    if table.title:
+        yield table.title, "italic"
+    yield line(table.headers), "bold"
     for section in table.sections:
-        lines += [rule, *map(line, section)]
-    return "\n".join([*lines, *table.notes])
-
-
-def show(table: Table) -> None:
-    """Print a table: with rich in colours, without it in plain characters."""
-    try:
-        from rich.console import Console
-        from rich.table import Table as RichTable
-        from rich.text import Text
-    except ImportError:
-        print(as_text(table))
-        return
-    drawn = RichTable(title=table.title and Text(table.title), title_justify="left")
-    for i, header in enumerate(table.headers):
-        justify: Any = "left" if i < table.n_names else "right"
-        drawn.add_column(Text(header), justify=justify, no_wrap=True)
-    for section in table.sections:
+        yield "-" * (sum(widths) + 2 * (len(widths) - 1)), ""
         for row in section:
-            style = "bold green" if row[table.n_names].endswith(BEST) else None
-            drawn.add_row(*map(Text, row), style=style)
-        drawn.add_section()
-    console, needed = Console(), Console(width=10_000).measure(drawn).maximum
-    if console.width < needed:  # whole cells, if need be in longer lines
-        console = Console(width=needed)
-    console.print(drawn)
-    for note in table.notes:
-        console.print(Text(note, style="red"))
+            yield line(row), "bold green" if row[table.n_names].endswith(BEST) else ""
+    yield from ((note, "red") for note in table.notes)
 
 
 def duration(ms: float) -> str:

@@ -153,9 +153,7 @@ class XLACustomKernel(KernelTable, RuleTable):
     def _jitted(self, outputs: Outputs, bound: Bound, keywords: dict[str, Any]) -> Any:
         def call(*ins: Any) -> Any:
             operands = as_operands(repr(self.name), ins)
-            self._check_known(len(operands), ("outs", *keywords))
-            outs = _avals(outputs.canonical(repr(self.name)))
-            params = {**keywords, "outs": outs, custom_primitive.OURS: bound}
+            params = self._params(len(operands), outputs, bound, keywords)
             results = self.primitive.bind(*primitive.match_varying(operands), **params)
             return outputs.tree.unflatten(results)
 
@@ -168,12 +166,15 @@ class XLACustomKernel(KernelTable, RuleTable):
         outputs = Outputs.of(repr(self.name), tuple(jax.tree.leaves(params.get("outs", ()))))
         exact = custom_choice.exact_keywords(self.name, keywords)
         bound = Bound(self.choice(keywords.get("backend")), exact)
-        self._check_known(len(operands), ("outs", *keywords))
-        return {
-            **keywords,
-            "outs": _avals(outputs.canonical(repr(self.name))),
-            custom_primitive.OURS: bound,
-        }
+        return self._params(len(operands), outputs, bound, keywords)
+
+    def _params(
+        self, n_inputs: int, outputs: Outputs, bound: Bound, keywords: dict[str, Any]
+    ) -> dict[str, Any]:
+        self._check_known(n_inputs, ("outs", *keywords))
+        types = outputs.canonical(repr(self.name)).types
+        outs = tuple(ShapedArray(t.shape, t.dtype) for t in types)
+        return {**keywords, "outs": outs, custom_primitive.OURS: bound}
 
     def choice(self, backend: str | None) -> Choice:
         """The kernels that a call uses; the same object while nothing changes."""
@@ -286,10 +287,6 @@ def _as_key(label: str, outs: Any) -> Any:
     if type(outs) in (tuple, list) and all(type(o) is jax.ShapeDtypeStruct for o in outs):
         return (type(outs), *outs)
     return Outputs.of(label, outs)
-
-
-def _avals(outputs: Outputs) -> tuple[ShapedArray, ...]:
-    return tuple(ShapedArray(t.shape, t.dtype) for t in outputs.types)
 
 
 def get_registry() -> dict[str, XLACustomKernel]:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from kernbridge._src.base.jax_inside import ad
-from kernbridge._src.operation.levels import to_front
+from kernbridge._src.operation.levels import loop, to_front
 from kernbridge._src.operation.spec import check_rule
 from kernbridge._src.operation.tangents import zero_tangent
 
@@ -183,14 +183,7 @@ def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tup
         )
     size, mapped, front = to_front(args, axes)
 
-    def step(_: None, slices: Any) -> tuple[None, Any]:
-        own = iter(slices)
-        return None, call(
-            *(next(own) if m else x for m, x in zip(mapped, front, strict=True)), **kwargs
-        )
-
-    slices = tuple(x for m, x in zip(mapped, front, strict=True) if m)
-    outs = jax.lax.scan(step, None, slices, length=size)[1]
+    outs = loop(functools.partial(call, **kwargs), mapped, size)(*front)
     return outs, jax.tree.map(lambda _: 0, outs)
 
 

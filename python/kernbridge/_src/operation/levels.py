@@ -83,12 +83,14 @@ def vmapped(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
 def looped(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
     """Like `vmapped`, one slice after the other, for functions that JAX cannot batch."""
     for k, size in enumerate(levels.sizes):
-        function = _loop(function, tuple(bool(mask >> k & 1) for mask in levels.masks), size)
+        function = loop(function, tuple(bool(mask >> k & 1) for mask in levels.masks), size)
     return function
 
 
-def _loop(function: Callable[..., Any], mapped: tuple[bool, ...], size: Dim) -> Callable[..., Any]:
-    def loop(*operands: Any) -> Any:
+def loop(function: Callable[..., Any], mapped: Sequence[bool], size: Dim) -> Callable[..., Any]:
+    """Return the function called for each slice of the mapped operands, in a scan."""
+
+    def over_slices(*operands: Any) -> Any:
         def step(_: None, slices: tuple[Any, ...]) -> tuple[None, Any]:
             own = iter(slices)
             return None, function(
@@ -98,4 +100,4 @@ def _loop(function: Callable[..., Any], mapped: tuple[bool, ...], size: Dim) -> 
         slices = tuple(x for m, x in zip(mapped, operands, strict=True) if m)
         return jax.lax.scan(step, None, slices, length=size)[1]
 
-    return loop
+    return over_slices

@@ -28,8 +28,8 @@ def why_not(folder: Path) -> str | None:
     """
     parts = list(reversed(folder.parts[1:]))
     here, links = "/", 0
-    with _Descriptors() as opened:
-        fd = opened.open("/", None)
+    with contextlib.ExitStack() as opened:
+        fd = _open("/", None, opened)
         objection = _objection(here, os.fstat(fd))
         while parts and objection is None:
             part = parts.pop()
@@ -46,35 +46,21 @@ def why_not(folder: Path) -> str | None:
                     parts += reversed(Path(target).parts)
                     if target.startswith("/"):
                         parts.pop()
-                        fd, here = opened.open("/", None), "/"
+                        fd, here = _open("/", None, opened), "/"
                     continue
-                fd, here = opened.open(part, fd), path
+                fd, here = _open(part, fd, opened), path
                 objection = _objection(here, os.fstat(fd))
             except OSError:  # it is missing, or no folder: then nothing is loaded from there
                 return None
     return objection
 
 
-class _Descriptors:
-    """Folders that are open until the end of a block."""
-
-    def __init__(self) -> None:
-        self._opened: list[int] = []
-
-    def __enter__(self) -> _Descriptors:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for fd in self._opened:
-            with contextlib.suppress(OSError):
-                os.close(fd)
-
-    def open(self, name: str, folder: int | None) -> int:
-        """Open a folder, never through a link."""
-        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(name, flags, dir_fd=folder)
-        self._opened.append(fd)
-        return fd
+def _open(name: str, folder: int | None, opened: contextlib.ExitStack) -> int:
+    """Open a folder, never through a link, for as long as `opened` lasts."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(name, flags, dir_fd=folder)
+    opened.callback(os.close, fd)
+    return fd
 
 
 def _is_trusted(uid: int) -> bool:

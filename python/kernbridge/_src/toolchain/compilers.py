@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import HostCompilerNotFoundError, NvccNotFoundError
 
+_NVCC_VARIABLES = ("KERNBRIDGE_NVCC_PATH", "BRAINEVENT_NVCC_PATH", "CUDA_HOME", "CUDA_PATH")
 LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 """Programs that run the compiler named after them."""
 
@@ -89,12 +90,7 @@ def find_cxx() -> HostCompiler:
 
 def find_nvcc() -> Nvcc:
     """Find the CUDA compiler, or raise NvccNotFoundError with all that was tried."""
-    env = os.environ.get
-    named = tuple(
-        (name, value)
-        for name in ("KERNBRIDGE_NVCC_PATH", "BRAINEVENT_NVCC_PATH", "CUDA_HOME", "CUDA_PATH")
-        if (value := env(name))
-    )
+    named = tuple((name, os.environ.get(name, "")) for name in _NVCC_VARIABLES)
     return _find_nvcc(named, _prefers_system(), tuple(sys.path), _path())
 
 
@@ -205,15 +201,14 @@ def _find_nvcc(
     named: tuple[tuple[str, str], ...], system_first: bool, places: tuple[str, ...], path: str
 ) -> Nvcc:
     probes: list[str] = []
-    for name in ("KERNBRIDGE_NVCC_PATH", "BRAINEVENT_NVCC_PATH", "CUDA_HOME", "CUDA_PATH"):
-        value = dict(named).get(name)
-        if value is None:
+    for name, value in named:
+        if not value:
             probes.append(f"{name}: not set")
             continue
-        value = os.path.expanduser(value)
-        program = value if name.endswith("NVCC_PATH") else os.path.join(value, "bin", "nvcc")
+        place = os.path.expanduser(value)
+        program = place if name.endswith("NVCC_PATH") else os.path.join(place, "bin", "nvcc")
         if not _is_program(program):
-            probes.append(f"{name}={value}: {program} is no program")
+            probes.append(f"{name}={place}: {program} is no program")
             raise NvccNotFoundError(_nvcc_missing(probes))
         return _describe(os.path.abspath(program), name, None)
     from_pip = functools.partial(_nvcc_of_wheels, places, probes)
