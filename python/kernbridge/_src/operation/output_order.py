@@ -6,12 +6,12 @@ which a kernel takes its outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
-from jax.tree_util import DictKey, GetAttrKey, SequenceKey
+from jax.tree_util import DictKey, GetAttrKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,9 @@ class Leaves:
     @staticmethod
     def of(outs: Any, is_leaf: Callable[[Any], bool]) -> Leaves:
         """Read the names and the order of a pytree's leaves."""
-        paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(outs, is_leaf=is_leaf)[0]]
-        places = _places(outs, paths)
-        written = sorted(range(len(paths)), key=lambda i: (places[i], i))
-        return Leaves(tuple(map(_name, paths)), tuple(written))
+        paths, tree = jax.tree_util.tree_flatten_with_path(outs, is_leaf=is_leaf)
+        written = _as_written(outs, tree.unflatten(range(len(paths))))
+        return Leaves(tuple(_name(path) for path, _ in paths), tuple(written))
 
     def check(self, label: str, parameters: Sequence[str]) -> None:
         """Refuse a dict that JAX reorders, and whose keys are not names of the kernel's parameters.
@@ -105,27 +104,14 @@ def _name(path: Sequence[Any]) -> str:
     return last.name if isinstance(last, GetAttrKey) else ""
 
 
-def _places(outs: Any, paths: Sequence[Sequence[Any]]) -> list[tuple[int, ...]]:
-    """Where the user wrote each leaf, level by level: JAX's order, but for the keys of dicts."""
-    firsts: dict[tuple[Any, ...], int] = {}  # of each inner node, its first leaf
-    return [_place(outs, tuple(path), i, firsts) for i, path in enumerate(paths)]
-
-
-def _place(
-    node: Any, path: tuple[Any, ...], leaf: int, firsts: dict[tuple[Any, ...], int]
-) -> tuple[int, ...]:
-    place = []
-    for depth, key in enumerate(path, start=1):
-        first = firsts.setdefault(path[:depth], leaf)
-        place.append(list(node).index(key.key) if isinstance(node, dict) else first)
-        node = _child(node, key)
-    return tuple(place)
-
-
-def _child(node: Any, key: Any) -> Any:
-    """What a node of the pytree holds under a key; None where only its class knows."""
-    if isinstance(key, DictKey) and isinstance(node, dict):
-        return node[key.key]
-    if isinstance(key, SequenceKey) and isinstance(node, (tuple, list)):
-        return node[key.idx]
-    return getattr(node, key.name, None) if isinstance(key, GetAttrKey) else None
+def _as_written(node: Any, numbered: Any) -> Iterator[int]:
+    """The numbers of the leaves of a node: in JAX's order, but for the keys of dicts."""
+    if isinstance(numbered, int):
+        yield numbered
+    elif isinstance(node, dict):
+        for key in node:
+            yield from _as_written(node[key], numbered[key])
+    else:
+        flatten = jax.tree_util.default_registry.flatten_one_level
+        for parts in zip(flatten(node)[0], flatten(numbered)[0], strict=True):
+            yield from _as_written(*parts)
