@@ -8,6 +8,7 @@ u . (J v) equals (J' u) . v.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -146,7 +147,8 @@ def check_rules(
         if first is None:
             first = checker.outputs
         else:
-            checks.append(checker.compare(f"outputs against {functions[0][0]}", first))
+            what = f"outputs against {functions[0][0]}"
+            checks.append(checker.compare(what, first, checker.outputs))
         checks += checker.derivatives(finite_differences)
         checks += checker.vmaps(batch)
     failed = [c for c in checks if c.status == "failed"]
@@ -184,32 +186,28 @@ def _functions(
     return [(backend, function(backend)) for backend in chosen]
 
 
+@dataclass
 class _Checker:
     """One backend at one point. Derivatives are taken along the inputs of floating point."""
 
-    def __init__(
-        self,
-        backend: str,
-        function: Callable[..., Any],
-        arrays: list[Any],
-        step: float | None,
-        rtol: float | None,
-        atol: float | None,
-        seed: int,
-    ) -> None:
-        self.backend = backend
-        self.function = function
-        self.arrays = arrays
-        self.moving = [i for i, x in enumerate(arrays) if is_inexact(x.dtype)]
-        self.random = np.random.default_rng(seed)
-        self.point = [arrays[i] for i in self.moving]
+    backend: str
+    function: Callable[..., Any]
+    arrays: list[Any]
+    step: float | None
+    rtol: float | None
+    atol: float | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.moving = [i for i, x in enumerate(self.arrays) if is_inexact(x.dtype)]
+        self.random = np.random.default_rng(self.seed)
+        self.point = [self.arrays[i] for i in self.moving]
         self.outputs = self.leaves(*self.point)
         floats = [x for x in (*self.point, *self.outputs) if is_inexact(x.dtype)]
         self.resolution = max((float(jnp.finfo(x.dtype).eps) for x in floats), default=1e-7)
-        self.step = step or self.resolution ** (1 / 3)
-        self.loose = rtol or max(4 * self.resolution ** (1 / 2), 1e-5) * 8
-        self.tight = rtol or 100 * self.resolution
-        self.atol = atol
+        self.relative_step = self.step or self.resolution ** (1 / 3)
+        self.loose = self.rtol or max(4 * self.resolution ** (1 / 2), 1e-5) * 8
+        self.tight = self.rtol or 100 * self.resolution
 
     def leaves(self, *moving: Any) -> list[Any]:
         """The outputs, as a function of the inputs that move."""
@@ -231,13 +229,11 @@ class _Checker:
         return drawn
 
     def compare(
-        self, check: str, expected: Any, found: Any = None, noise: float | None = None
+        self, check: str, expected: Any, found: Any, noise: float | None = None
     ) -> RuleCheck:
-        """Leaves of arrays, as near as the tolerance wants; differences have noise besides."""
-        loose = noise is not None
-        rtol = self.loose if loose else self.tight
+        """Compare leaves of arrays by the tolerance; differences have noise besides."""
+        rtol = self.tight if noise is None else self.loose
         worst, where = 0.0, ""
-        found = self.outputs if found is None else found
         for k, (a, b) in enumerate(zip(found, expected, strict=True)):
             if a.shape != b.shape or a.dtype != b.dtype:
                 detail = f"{a.dtype}{a.shape} where {b.dtype}{b.shape} is expected, in leaf {k}"
@@ -273,9 +269,8 @@ class _Checker:
         if finite_differences and (forward is not None or reverse is not None):
             difference, noise = self._difference(v)
             if forward is not None:
-                checks.append(
-                    self.compare("jvp against central differences", difference, forward, noise)
-                )
+                what = "jvp against central differences"
+                checks.append(self.compare(what, difference, forward, noise))
             else:
                 what = "vjp against central differences"
                 checks.append(self._weighted(what, u, difference, v, reverse, noise))
@@ -292,36 +287,32 @@ class _Checker:
 
     def _difference(self, v: Sequence[Any]) -> tuple[list[Any], float]:
         """The central difference along `v`, and how far rounding and curvature lead it astray."""
-        size = max((float(jnp.max(jnp.abs(x), initial=0.0)) for x in self.point), default=1.0)
-        h = self.step * max(size, self.step)
+        h = self.relative_step * max(_largest(self.point), self.relative_step)
         near, large = self._central(v, h)
         far, _ = self._central(v, 2 * h)
-        curved = max(
-            (float(jnp.max(jnp.abs(a - b), initial=0.0)) for a, b in zip(near, far, strict=True)),
-            default=0.0,
-        )
+        curved = _largest([a - b for a, b in zip(near, far, strict=True)])
         return near, 4 * self.resolution * large / h + curved
 
     def _central(self, v: Sequence[Any], h: float) -> tuple[list[Any], float]:
         after = self.inexact(*(x + h * t for x, t in zip(self.point, v, strict=True)))
         before = self.inexact(*(x - h * t for x, t in zip(self.point, v, strict=True)))
-        large = max((float(jnp.max(jnp.abs(y), initial=0.0)) for y in after), default=0.0)
-        return [(a - b) / (2 * h) for a, b in zip(after, before, strict=True)], large
+        return [(a - b) / (2 * h) for a, b in zip(after, before, strict=True)], _largest(after)
 
     def vmaps(self, batch: int) -> list[RuleCheck]:
         stacks = [
-            jnp.stack([x * (1 + self.step * k) for k in range(batch)]).astype(x.dtype)
+            jnp.stack([x * (1 + self.relative_step * k) for k in range(batch)]).astype(x.dtype)
             for x in self.point
         ]
         if not stacks:
             return [self._skip("vmap", "nothing of floating point to map")]
         every: list[Any] = [0] * len(stacks)
-        alone = [[0 if j == i else None for j in range(len(stacks))] for i in range(len(stacks))]
-        axes: list[list[Any]] = [every, *alone] if len(stacks) > 1 else [every]
-        checks = []
-        for mapped in axes:
-            what = "all inputs" if mapped is every else f"input {self.moving[mapped.index(0)]}"
-            checks.append(self._vmap(f"vmap over {what}", self.leaves, mapped, stacks, batch))
+        axes = {"all inputs": every}
+        for i, number in enumerate(self.moving if len(stacks) > 1 else ()):
+            axes[f"input {number}"] = [0 if j == i else None for j in range(len(stacks))]
+        checks = [
+            self._vmap(f"vmap over {what}", self.leaves, mapped, stacks, batch)
+            for what, mapped in axes.items()
+        ]
         outputs = [y for y in self.outputs if is_inexact(y.dtype)]
         u = self.direction(outputs)
 
@@ -353,6 +344,10 @@ class _Checker:
 
     def _skip(self, check: str, why: str) -> RuleCheck:
         return RuleCheck(self.backend, check, "skipped", detail=why)
+
+
+def _largest(arrays: Sequence[Any]) -> float:
+    return max((float(jnp.max(jnp.abs(x), initial=0.0)) for x in arrays), default=0.0)
 
 
 def _inner(a: Sequence[Any], b: Sequence[Any]) -> Any:
