@@ -119,7 +119,7 @@ def describe(
 
 
 def check(known: Provenance, job: Job) -> Provenance | None:
-    """Return the same, with new times where contents are the same; None if something changed."""
+    """Return what is known, with the times of now; None if something changed."""
     try:
         paths = [job.unpack(path) for path in known.paths.split("\n")]
         times = list(known.times)

@@ -28,7 +28,7 @@ _registry: dict[str, XLACustomKernel] = {}
 _serials = itertools.count()
 
 
-class XLACustomKernel(KernelTable, RuleTable):
+class XLACustomKernel(custom_primitive.CustomOperation):
     """One operation with kernels for several platforms and backends.
 
     Each kernel is given by a generator, which is called with the static keywords of a call and

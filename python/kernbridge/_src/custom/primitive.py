@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,38 +29,33 @@ from kernbridge._src.base.jax_inside import (
     platforms_of,
 )
 from kernbridge._src.custom.choice import Bound, Choice, KernelEntry, listed
+from kernbridge._src.custom.kernel_table import KernelTable
+from kernbridge._src.custom.rule_table import RuleTable
 from kernbridge._src.operation import primitive as operation_primitive
 from kernbridge._src.operation.levels import looped, to_front, vmapped
 from kernbridge._src.operation.spec import ArrayType, has_type
-from kernbridge._src.operation.tangents import Rules, differentiate
+from kernbridge._src.operation.tangents import differentiate
 
 OURS = "kernbridge"  # the parameter that users' functions do not see
 LOOPED = frozenset(("warp",))  # batches itself by shapes that it infers: one slice at a time
 
 
-class CustomOperation(Protocol):
+class CustomOperation(KernelTable, RuleTable):
     """An `XLACustomKernel`, as its primitive sees it."""
 
-    name: str
     primitive: Any
-    _kernels: dict[str, dict[str, KernelEntry]]
-    batching_rule: Callable[..., Any] | None
-    transpose_rule: Callable[..., Any] | None
 
     def bound_params(self, operands: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
-        """The parameters of a bind, with ours among them."""
+        """Return the parameters of a bind, with ours among them."""
+        raise NotImplementedError
 
     def tell_ignored(self, choice: Choice, platform: str) -> None:
         """Warn once where the chosen backend is not there."""
+        raise NotImplementedError
 
-    def choice(self, explicit: str | None) -> Choice:
-        """The backend of each platform."""
-
-    def whole_jvp_rule(self) -> Callable[..., Any] | None:
-        """The rule for all operands at once."""
-
-    def rules(self, n_inputs: int, params: dict[str, Any]) -> Rules | None:
-        """The derivative rules of a call."""
+    def choice(self, backend: str | None) -> Choice:
+        """Return the kernel of each platform that a call uses."""
+        raise NotImplementedError
 
 
 class KernelPrimitive(Primitive):
