@@ -65,7 +65,7 @@ def _leaf(a: Any, b: Any, reference: str, rtol: float, atol: float) -> str | Non
 
 
 def _exact(values: Any) -> Any:
-    """Integers without overflow in differences: of Python's, where 64 bits may not do."""
+    """Return integers whose differences do not overflow: Python's own for 64 bits."""
     return values.astype(object if values.dtype.itemsize == 8 else np.int64)
 
 

@@ -68,12 +68,12 @@ class Measurement:
 
     @property
     def min(self) -> float:
-        """Of the fastest run, in seconds per call."""
+        """The fastest run, in seconds per call."""
         return min(self.samples)
 
     @property
     def max(self) -> float:
-        """Of the slowest run, in seconds per call."""
+        """The slowest run, in seconds per call."""
         return max(self.samples)
 
     @property
@@ -83,7 +83,7 @@ class Measurement:
 
     @property
     def iqr(self) -> float:
-        """From the first quartile to the third, in seconds per call."""
+        """The distance of the quartiles, in seconds per call."""
         first, third = np.percentile(self.samples, (25, 75))
         return float(third - first)
 

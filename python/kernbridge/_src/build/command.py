@@ -245,7 +245,7 @@ def _this_cpu() -> str:
 
 
 def environment(workspace: Path) -> dict[str, str]:
-    """Return that of a compiler: temporary files in the workspace, messages in English."""
+    """Return the environment of a compiler, with messages in English and a TMPDIR of its own."""
     found = {k: v for k, v in os.environ.items() if k not in ("LANGUAGE", "LC_MESSAGES")}
     found |= {"TMPDIR": str(workspace), "LC_ALL": "C.UTF-8"}
     for name in ("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "SOURCE_DATE_EPOCH"):

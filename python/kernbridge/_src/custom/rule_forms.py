@@ -27,7 +27,7 @@ class WholeRule:
     symbolic_zeros: bool
 
     def __call__(self, primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
-        """As JAX calls it."""
+        """Return outputs and tangents, as JAX asks for them."""
         given = list(tangents) if self.symbolic_zeros else zeros_for(tangents)
         result = self.function(list(primals), given, **params)
         if not isinstance(result, (tuple, list)) or len(result) != 2:

@@ -65,7 +65,7 @@ def get_backend(platform: str) -> str | None:
 
 
 def changed(operation: int, state: Hashable | None) -> None:
-    """Tell that an operation is not what it was when it was first used; None: that it is again."""
+    """Note how an operation differs from what it was when it was first used; None: it does not."""
     with _lock:
         if _changed.get(operation) == state:
             return

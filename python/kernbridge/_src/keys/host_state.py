@@ -237,7 +237,7 @@ class _Walk:
             self.feed(found, where)
 
     def instance(self, value: Any, path: str) -> None:
-        """Add an object: which one it is, its attributes, and what its class returns by name."""
+        """Add an object: which one it is, its attributes, and what its class has by name."""
         self.put(path, Same(value))
         self.holders[id(type(value))] = (type(value).__qualname__, type(value))
         attributes = dict(getattr(value, "__dict__", {}))

@@ -74,7 +74,7 @@ class Inspection:
 
 
 def inspect_host(name: str, library: Any) -> Inspection:
-    """Of a Numba library for the CPU."""
+    """Return the code of a Numba library for the CPU."""
     from kernbridge._src.numba_common.llvmlite_inside import binding
 
     llvm_ir, assembly = library.get_llvm_str(), library.get_asm_str()

@@ -33,7 +33,7 @@ class CheckedFrontend(primitive.Frontend, Protocol):
         """Names that outputs may have: of the kernel's parameters, as far as they are known."""
 
     def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
-        """Of the parameter that each output of a call fills; empty where it has no name."""
+        """The parameter that each output of a call fills; empty where it has no name."""
 
     def check(
         self,

@@ -105,7 +105,7 @@ def _name(path: Sequence[Any]) -> str:
 
 
 def _as_written(node: Any, numbered: Any) -> Iterator[int]:
-    """The numbers of the leaves of a node: in JAX's order, but for the keys of dicts."""
+    """Yield the numbers of the leaves of a node in JAX's order, but dicts in their own."""
     if isinstance(numbered, int):
         yield numbered
     elif isinstance(node, dict):

@@ -59,7 +59,7 @@ class SourceFrontend:
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Of the function's outputs."""
+        """The names of the function's outputs."""
         return self.function.output_names
 
     def output_names(
@@ -121,7 +121,7 @@ class SourceFrontend:
         )
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        """Not for built libraries."""
+        """Raise KernelError: another program compiled the function."""
         raise KernelError(
             f"{self.label} was compiled by another program; look at its library with objdump, or "
             "cuobjdump"

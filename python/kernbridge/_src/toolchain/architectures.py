@@ -112,13 +112,13 @@ def _of_this_machine() -> tuple[Architecture, ...]:
 
 
 def name(architecture: Architecture) -> str:
-    """As in "sm_90"."""
+    """Return the name that compilers use, such as "sm_90"."""
     major, minor, suffix = architecture
     return f"sm_{major}{minor}{suffix}"
 
 
 def flags(architectures: tuple[Architecture, ...]) -> tuple[str, ...]:
-    """Of nvcc: machine code for each, and PTX of the highest for newer GPUs."""
+    """Return the flags of nvcc for machine code of each, and PTX of the highest for newer GPUs."""
     if not architectures:
         return ("-arch=all-major", "--threads=0")
     found = []

@@ -36,12 +36,12 @@ class HostCompiler(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Of the compiler itself."""
+        """The path of the compiler itself."""
         return self.command[self.compiler]
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """That the user named with it."""
+        """The arguments that the user named with the compiler."""
         return self.command[self.compiler + 1 :]
 
     def __str__(self) -> str:

@@ -57,7 +57,7 @@ def _without_suffix(architectures: Iterable[Architecture]) -> tuple[Capability, 
 
 
 def versions() -> tuple[str, ...]:
-    """Of everything that machine code depends on beside its source."""
+    """Return the versions of everything that machine code depends on beside its source."""
     return (f"python {sys.version_info[0]}.{sys.version_info[1]}", *_package_versions())
 
 
