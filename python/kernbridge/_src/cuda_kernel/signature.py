@@ -135,7 +135,7 @@ def read(lowered: str) -> tuple[Type, ...]:
     Examples
     --------
     >>> from kernbridge._src.cuda_kernel.signature import read
-    >>> read("_ZN20kernbridge_signature4keptINS_8codes_ofIJLi203ELi7EEEEEE")
+    >>> read("_ZN20kernbridge_signature4keptINS_8codes_ofIJLi202ELi6EEEEEE")
     (Type(dtype='float32', pointer=True, constant=True, strange=False), Type(dtype='int32', \
 pointer=False, constant=False, strange=False))
     """
