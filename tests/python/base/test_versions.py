@@ -329,14 +329,11 @@ def test_printing_for_the_cpu_holds_numbas_lock_and_leaves_other_threads_alone(g
             global_compiler_lock._lock.release()
         seen["text"] = str(ir.FunctionType(pointer, [pointer]))
 
-    class Asking:
-        def __str__(self):
-            other = threading.Thread(target=look)
-            other.start()
-            other.join()
-            return str(module)
-
-    (here,) = cuda_on_cpu_ir.printed([Asking()])
+    with cuda_on_cpu_ir.opaque_pointers():
+        other = threading.Thread(target=look)
+        other.start()
+        other.join()
+        here = str(module)
     assert "ptr" in here
     assert "i32*" not in here
     assert seen == {"held": True, "text": "i32* (i32*)"}

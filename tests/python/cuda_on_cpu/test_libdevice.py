@@ -6,9 +6,7 @@ place.
 """
 
 import ctypes
-import itertools
 import re
-import time
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
 import kernbridge._core as _core  # noqa: E402
 import llvmlite.binding as llvm  # noqa: E402
-from kernbridge._src.cuda_on_cpu.libdevice import known, rewrite  # noqa: E402
+from kernbridge._src.cuda_on_cpu import library  # noqa: E402
 from libdevice_exact import INTEGERS, ROUNDED  # noqa: E402
 from libdevice_values import VALUES, L  # noqa: E402
 from numba.cuda import libdevicefuncs  # noqa: E402
@@ -163,7 +161,8 @@ def optimised(text):
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
     )
-    module = llvm.parse_assembly(rewrite(text))
+    module = llvm.parse_assembly(text)
+    library.link(module)
     module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = True
@@ -240,45 +239,42 @@ def test_value(engine, name):
 
 
 def test_each_is_known():
-    assert [name for name in FUNCTIONS if not known(name)] == []
-    assert not known("__nv_nothing")
-    assert not known("expf")
+    assert [name for name in FUNCTIONS if not library.defines(name)] == []
+    assert not library.defines("__nv_nothing")
+    assert not library.defines("expf")
+
+
+def linked(text):
+    """The names of what a module defines and declares, with what `link` returns."""
+    module = llvm.parse_assembly(text)
+    declared = library.link(module)
+    module.verify()
+    defined = {f.name for f in module.functions if not f.is_declaration}
+    assert declared == {f.name for f in module.functions if f.is_declaration}
+    return defined, declared
 
 
 def test_what_is_unknown_stays():
-    text = "declare float @__nv_nothing(float)\n"
-    assert text in rewrite(text)
+    assert linked("declare float @__nv_nothing(float)\n") == (set(), {"__nv_nothing"})
 
 
-def test_declared_once():
+def test_only_what_is_called_is_linked():
     text = (
-        "declare float @__nv_sinf(float) #1\ndeclare float @__nv_fast_sinf(float)\n"
-        'declare float @llvm.sqrt.f32(float)\ndeclare float @"__nv_sqrtf"(float)\n'
+        'declare float @"__nv_sinf"(float)\ndeclare float @__nv_fast_sinf(float)\n'
+        "declare float @llvm.sqrt.f32(float)\ndeclare float @__nv_sqrtf(float)\n"
         "define float @f(float %x) {\n  %a = call float @__nv_sinf(float %x)\n"
         '  %b = tail call fast float @"__nv_fast_sinf"(float %a)\n'
-        "  %c = call float @__nv_sqrtf(float %b)\n  ret float %c\n}\nattributes #1 = { nounwind }\n"
+        "  %c = call float @__nv_sqrtf(float %b)\n  ret float %c\n}\n"
     )
-    rewritten = rewrite(text)
-    llvm.parse_assembly(rewritten).verify()
-    assert rewritten.count("declare") == 2
-    assert "__nv_" not in rewritten
-    assert rewrite(rewritten) == rewritten
+    defined, declared = linked(text)
+    assert defined == {"f", "__nv_sinf", "__nv_fast_sinf", "__nv_sqrtf"}
+    assert declared == {"sinf", "llvm.sqrt.f32"}
 
 
-def test_again():
-    text = rewrite(loop("__nv_fmin") + loop("__nv_sincospif"))
-    assert llvm.parse_assembly(rewrite(text)) is not None
-
-
-def test_nothing_to_do_takes_no_time():
-    text = "define void @f() {\n  ret void\n}\n" * 5000
-
-    def seconds():
-        start = time.perf_counter()
-        assert rewrite(text) is text
-        return time.perf_counter() - start
-
-    assert min(itertools.starmap(seconds, [()] * 20)) < 1e-3
+def test_what_is_linked_brings_what_it_calls():
+    defined, declared = linked("declare float @kb.tanh.approx.f32(float)\n")  # of another file
+    assert defined == {"kb.tanh.approx.f32", "__nv_tanhf"}
+    assert declared == {"tanhf"}
 
 
 def test_vectorised():

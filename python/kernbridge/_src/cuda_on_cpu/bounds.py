@@ -2,9 +2,9 @@
 
 Numba-CUDA computes the address of an element and writes there. While a kernel is compiled for the
 CPU, without the checked mode, each write asks whether its indices lie in the array, and a call of
-`kb.outside.NAME` reports the answer; `_cuda_host_outside` turns it into instructions. Where a
-kernel makes the same comparison itself, LLVM removes this one, so that loops are vectorised as
-before.
+`kb.outside.NAME` reports the answer; `copies` numbers it, and ll/loops.ll and ll/fibres.ll have the
+function. Where a kernel makes the same comparison itself, LLVM removes this one, so that loops are
+vectorised as before.
 
 A write is a store by index, an atomic update, an access with a cache hint, or the use of a record,
 whose fields are written by its address. A view that begins outside of its array has no elements.
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernbridge._src.cuda_on_cpu.apart import compiled_apart
+from kernbridge._src.cuda_on_cpu.copies import OUTSIDE
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
     arrayobj,
@@ -28,8 +29,6 @@ from kernbridge._src.numba_common.numba_cuda_inside import (
     cudaimpl,
     lowering,
 )
-
-MARK = "kb.outside."
 
 _BIT = ir.IntType(1)
 
@@ -235,7 +234,7 @@ def _reported(builder: Any, element: _Element, array_type: Any, name: str) -> An
     described = f"{name!r} " if name else "an array "
     described += f"({array_type.dtype}[{array_type.ndim}d])"
     kind = ir.FunctionType(ir.VoidType(), [_BIT])
-    mark = cgutils.get_or_insert_function(builder.module, kind, MARK + described.encode().hex())
+    mark = cgutils.get_or_insert_function(builder.module, kind, OUTSIDE + described.encode().hex())
     builder.call(mark, [bad])
     return bad
 

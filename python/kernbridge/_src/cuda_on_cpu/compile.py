@@ -1,6 +1,6 @@
 """Numba-CUDA kernels on the CPU: the same typed LLVM IR, for another processor.
 
-`_cuda_host_ir` rewrites it; here it is compiled, and the machine code given to src/hostcuda.
+`ir` makes it; here it is compiled, and the machine code is given to src/hostcuda.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.cuda_on_cpu import fma, ir
+from kernbridge._src.cuda_on_cpu.copies import refused
 from kernbridge._src.keys import generators
+from kernbridge._src.numba_common import llvmlite_inside
+from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 from kernbridge._src.store import artefacts
 from kernbridge._src.store.artefacts import Artefact
 
@@ -43,7 +46,7 @@ def artefact(
         If the kernel needs what a CPU does not have.
     """
     if compiled.cooperative and checks:
-        raise ir.refused(label, "cuda.cg.this_grid in checked mode")
+        raise refused(label, "cuda.cg.this_grid in checked mode")
     library = compiled._codelibrary
     image, uses_z = image_of(label, library, library._entry_name, checks)
     return Artefact(
@@ -65,18 +68,14 @@ def image_of(
 
     It holds a digest and LLVM IR, which begins with the number of what the IR takes for granted.
     """
-    body = ir.host_ir(label, library, entry, checks)
+    body, uses_z = ir.host_ir(label, library, entry, checks)
     text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{body}"
     digest = hashlib.sha256(text.encode()).hexdigest()
-    uses_z = re.search(r"load i32, ptr %kb\.n?ctaid\.z,", text) is not None
     return f"{digest}\n{text}\0".encode(), uses_z
 
 
 def compile_image(image: bytes) -> None:
     """Make machine code of an image, unless this process did."""
-    from kernbridge._src.numba_common import llvmlite_inside
-    from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
-
     llvmlite_inside.check_for_cuda_on_cpu()
     digest, text = image[:-1].decode().split("\n", 1)
     with _lock:
@@ -100,13 +99,11 @@ def compile_image(image: bytes) -> None:
 
 
 def _is_checked(text: str) -> bool:
-    return "\n@kb_check_table = " in text
+    return re.search(r'^@"?kb_check_table"? = ', text, flags=re.M) is not None
 
 
 def _check_symbols(text: str) -> None:
     """Refuse an image that calls what is not here: LLVM would call a wrong address."""
-    from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
-
     for name in re.findall(r"^declare [^@\n]*@\"?([\w.$]+)", text, flags=re.M):
         if not name.startswith("llvm.") and not llvm.address_of_symbol(name):
             raise KernelNotAvailableError(
@@ -121,9 +118,6 @@ def _number(engine: Any, name: str) -> int:
 
 def _object_code(digest: str, text: str, machine: Any) -> bytes:
     """Of an image, as this processor has it; kept on disk."""
-    from kernbridge._src.numba_common import llvmlite_inside
-    from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
-
     features = llvm.get_host_cpu_features().flatten()
     made_of = (
         generators.digest(),
@@ -143,8 +137,6 @@ def _object_code(digest: str, text: str, machine: Any) -> bytes:
 
 
 def _optimised(text: str, machine: Any) -> bytes:
-    from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
-
     module = llvm.parse_assembly(text)
     module.triple = llvm.get_default_triple()
     module.data_layout = str(machine.target_data)
@@ -165,8 +157,6 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
 
     That is seen before the kernel is in the loops over threads, in the form that NVVM gives it.
     """
-    from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
-
     features = llvm.get_host_cpu_features()
     if not (features.get("fma") or machine.triple.startswith("aarch64")):
         return module

@@ -6,14 +6,16 @@ Both are allowed to by default. What they do, as the machine code of CUDA 13 sho
   five; of two products in a sum, the first is fused.
 - ptxas then fuses a product into all sums and differences that read it, through negations, if
   nothing else does, and no division, root or call lies in between.
+
+This reads and writes text: llvmlite cannot change an instruction of a parsed module, and to print
+one, LLVM numbers its whole function anew.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-
-from kernbridge._src.cuda_on_cpu.defined import namer
 
 _FLAGS = r"(?:(?:reassoc|nnan|ninf|nsz|arcp|contract|afn|fast) )*"
 _ARITHMETIC = re.compile(rf"^  (%\S+) = (fmul|fadd|fsub|fneg) ({_FLAGS})(float|double) (.*)$")
@@ -23,7 +25,7 @@ _NAMES = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
 _SPLITS = re.compile(
     r" = (?:fdiv|[su](?:div|rem) i64)|\bcall [^@]*@(?!llvm\.|__nv_f(?:min|max|abs))|@llvm\.sqrt\."
 )
-# A block that _cuda_host_bounds began, or an empty line, does not end one of the GPU's.
+# A block that bounds.py began, or an empty line, does not end one of the GPU's.
 _OF_BOUNDS = re.compile(r'"?kb\.(?:inside|rest)\b|$')
 _ROUND_TRIP = re.compile(
     r"^  (%\S+) = (?:tail )?call i64 @llvm\.fpto([su])i\.sat\.i64\.f64\(double (%[^)]+)\).*$"
@@ -185,7 +187,7 @@ def _written(line: _Line, found: dict[str, _Line]) -> str:
     a, b = product.operands
     c = line.operands[1 - at]
     kind, before = line.kind, []
-    name_of = namer(line.result)
+    name_of = _namer(line.result)
     if negated:
         before.append(f"  {name_of('a')} = fneg {kind} {a}")
         a = name_of("a")
@@ -194,3 +196,12 @@ def _written(line: _Line, found: dict[str, _Line]) -> str:
         c = name_of("c")
     call = f"call {line.flags}{kind} @llvm.fma.{_SUFFIX[kind]}({kind} {a}, {kind} {b}, {kind} {c})"
     return "\n".join([*before, f"  {line.result} = {call}"])
+
+
+def _namer(result: str) -> Callable[[str], str]:
+    """Names for values on the way to a result."""
+    if result.endswith('"'):
+        return lambda part: f'{result[:-1]}.kb.{part}"'
+    if result[1:].isdigit():
+        return lambda part: f"%kb.v{result[1:]}.{part}"
+    return lambda part: f"{result}.kb.{part}"

@@ -53,7 +53,22 @@ CUDA_ON_CPU_NAMES = (  # since llvmlite 0.44
     "llvmlite.binding.targets.TargetMachine.emit_object",
     "llvmlite.binding.targets.TargetMachine.target_data",
     "llvmlite.binding.targets.TargetMachine.triple",
+    "llvmlite.binding.module.ModuleRef.get_global_variable",
+    "llvmlite.binding.module.ModuleRef.link_in",
+    "llvmlite.ir.Aggregate",
+    "llvmlite.ir.AllocaInstr",
+    "llvmlite.ir.ArrayType",
+    "llvmlite.ir.CallInstr",
+    "llvmlite.ir.GlobalVariable",
+    "llvmlite.ir.InlineAsm",
+    "llvmlite.ir.LoadInstr",
+    "llvmlite.ir.Module",
+    "llvmlite.ir.PhiInstr",
+    "llvmlite.ir.StoreInstr",
+    "llvmlite.ir.VectorType",
     "llvmlite.ir._utils._StrCaching",
+    "llvmlite.ir.types.PointerType._to_string",
+    "llvmlite.ir.types.Type",
     "llvmlite.ir.types.ir_layer_typed_pointers_enabled",
 )
 
@@ -91,23 +106,37 @@ class _OffHere:
 
 @contextmanager
 def opaque_pointers() -> Iterator[None]:
-    """Let this thread print IR with opaque pointers. The caller holds Numba's compiler lock.
+    """Let this thread print IR with opaque pointers of one address space.
 
-    Other threads print as before, and what this thread prints is not cached in the IR's objects.
+    The caller holds Numba's compiler lock. Other threads print as before, and what this thread
+    prints is not cached in the IR's objects.
     """
     import llvmlite.ir._utils as utils
     import llvmlite.ir.types as types
 
     thread = threading.get_ident()
     typed, cached = types.ir_layer_typed_pointers_enabled, utils._StrCaching.__str__
+    pointer = types.PointerType._to_string
+    of_types: dict[int, tuple[Any, str]] = {}  # by identity, with the type, which keeps it alive
 
     def printed(self: Any) -> str:
-        text: str = self._to_string() if threading.get_ident() == thread else cached(self)
-        return text
+        if threading.get_ident() != thread:
+            text: str = cached(self)
+            return text
+        if not isinstance(self, types.Type):
+            return self._to_string()
+        if id(self) not in of_types:
+            of_types[id(self)] = self, self._to_string()
+        return of_types[id(self)][1]
+
+    def printed_pointer(self: Any) -> str:
+        return "ptr" if threading.get_ident() == thread else pointer(self)
 
     types.ir_layer_typed_pointers_enabled = _OffHere(typed)
     utils._StrCaching.__str__ = printed
+    types.PointerType._to_string = printed_pointer
     try:
         yield
     finally:
+        types.PointerType._to_string = pointer
         types.ir_layer_typed_pointers_enabled, utils._StrCaching.__str__ = typed, cached

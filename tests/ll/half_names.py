@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from kernbridge._src.cuda_on_cpu.halves import (
+from halves import (
     FORMATS,
     INTEGERS,
     LOADS,

@@ -1,0 +1,253 @@
+"""Copies of a kernel's modules, as Numba-CUDA made them, in which nothing belongs to GPUs alone.
+
+An instruction that a CPU does not have, or that LLVM leaves undefined where a GPU defines it,
+becomes a call of a function that the `.ll` files of this package define. The modules themselves
+stay as they are, since Numba-CUDA links those of device functions into several kernels: only what
+changes is copied. That suffices because values refer to each other by name when they are printed.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.cuda_on_cpu import library
+from kernbridge._src.numba_common.llvmlite_inside import ir
+
+if TYPE_CHECKING:
+    from kernbridge._src.cuda_on_cpu.checks import Checks
+
+OUTSIDE = "kb.outside."  # and the description of an array in hexadecimal digits, see bounds.py
+OUTSIDE_MAX = 64  # descriptions that are told apart: the bits of a number
+
+_SHARED = 3  # the address space
+_ALIGNMENT = 16  # of shared arrays, at least
+_LAYOUT = "e-m:e-i64:64-i128:128-f80:128-n8:16:32:64-S128"
+
+_ASSEMBLY = {
+    "mov.u32 $0, %dynamic_smem_size;": "kb.dynamic_shared",
+    "activemask.b32 $0;": "kb.active_mask",
+    "mov.u32 $0, %lanemask_lt;": "kb.lanemask_lt",
+    "nanosleep.u32 $0;": "kb.nanosleep",
+}
+_INTEGERS = ("shl", "lshr", "ashr", "sdiv", "udiv", "srem", "urem")  # of arithmetic.ll
+_WIDTHS = (8, 16, 32, 64)
+_REALS = {"half": "f16", "float": "f32", "double": "f64"}
+
+
+def refused(label: str, construct: str) -> KernelCompilationError:
+    """The error for what a CPU cannot run."""
+    return KernelCompilationError(
+        f"{label}: the kernel uses {construct}, which kernbridge does not run on CPUs; run it on a "
+        "GPU"
+    )
+
+
+class Copies:
+    """The copies of one kernel's modules. To be made and printed with opaque pointers."""
+
+    def __init__(self, label: str, modules: Sequence[Any], checks: Checks | None) -> None:
+        self._label = label
+        self._checks = checks
+        self.outside: list[str] = []  # descriptions of the arrays that the kernel writes to
+        self.shared_size = 0
+        self._offsets: dict[str, int] = {}  # of shared arrays: static ones, then the others
+        self._place_shared(modules)
+        self.modules = [self._module(module) for module in modules]
+        self.declared = {
+            name
+            for module in self.modules
+            for name, value in module.globals.items()
+            if isinstance(value, ir.Function) and not value.blocks
+        }
+
+    def parameters(self, entry: str) -> list[Any]:
+        """The types of a function's parameters."""
+        found = (m.globals[entry] for m in self.modules if entry in m.globals)
+        return next([a.type for a in f.args] for f in found if f.blocks)
+
+    def _place_shared(self, modules: Sequence[Any]) -> None:
+        from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
+
+        found = {
+            value.name: value
+            for module in modules
+            for value in module.global_values
+            if getattr(value, "addrspace", 0) == _SHARED
+        }
+        if not found:
+            return
+        layout = llvm.create_target_data(_LAYOUT)
+        sizes = {name: value.value_type.get_abi_size(layout) for name, value in found.items()}
+        for name, size in sizes.items():
+            if size:
+                self._offsets[name] = self._aligned(found[name].align or 1)
+                self.shared_size = self._offsets[name] + size
+        self.shared_size = self._aligned(_ALIGNMENT)
+        self._offsets |= {name: self.shared_size for name, size in sizes.items() if not size}
+        if self._checks:
+            for name, value in found.items():
+                item = value.value_type.element
+                self._checks.add_shared(
+                    name, str(item), sizes[name], item.get_abi_size(layout), self._offsets[name]
+                )
+
+    def _aligned(self, alignment: int) -> int:
+        alignment = max(alignment, _ALIGNMENT)
+        return -(-self.shared_size // alignment) * alignment
+
+    def _module(self, module: Any) -> Any:
+        self._made = made = ir.Module(module.name, module.context)
+        made.triple = ""
+        for value in module.global_values:
+            if isinstance(value, ir.Function) and value.blocks:
+                made.add_global(self._function(value))
+            elif value.name not in self._offsets and not value.name.startswith(
+                ("llvm.nvvm.", "llvm.dbg.", "llvm.used", OUTSIDE)
+            ):
+                made.add_global(_without_metadata(value))
+        for value in made.globals.values():
+            if isinstance(value, ir.GlobalVariable):
+                value.addrspace = 0
+                if value.linkage == "common":
+                    value.linkage = "internal"
+        return made
+
+    def _function(self, function: Any) -> Any:
+        made = _without_metadata(function)
+        made.parent, made.calling_convention = self._made, ""
+        # Names of new values begin with "kb." or are those of what they replace.
+        made.scope = type(function.scope)()
+        made.attributes = copy.copy(function.attributes)
+        made.attributes.discard("noinline")
+        made.attributes.add("alwaysinline")
+        made.blocks = []
+        if self._checks:
+            self._checks.begin_function()
+        for block in function.blocks:
+            self.block = copy.copy(block)
+            self.block.parent, self.block.scope = made, made.scope
+            self.block.instructions = []
+            made.blocks.append(self.block)
+            for instruction in block.instructions:
+                instead = self._instead(instruction)
+                if instead is None:
+                    continue
+                if self._checks:
+                    self._checks.put(self, instead, instruction.metadata.get("dbg"))
+                else:
+                    self.put(instead)
+        return made
+
+    def put(self, instruction: Any) -> Any:
+        """Append an instruction to the copy of the present block."""
+        if instruction.metadata:
+            instruction = _without_metadata(instruction)
+        self.block.instructions.append(instruction)
+        return instruction
+
+    def call(
+        self, name: str, result: Any, arguments: Sequence[Any], called: str = "kb.call"
+    ) -> Any:
+        """A call, which `put` appends; its value is called `called`."""
+        # What pointers point to may differ from call to call: it is not printed.
+        kind = ir.FunctionType(result, [a.type for a in arguments])
+        function = ir.Function(ir.Module(), kind, name)
+        self._made.globals.setdefault(name, function)
+        return ir.CallInstr(self.block, function, arguments, called)
+
+    def _instead(self, instruction: Any) -> Any:
+        """What goes into the copy in place of an instruction; None if nothing does."""
+        operation = instruction.opname
+        if operation == "addrspacecast" and (
+            getattr(instruction.operands[0], "name", "") in self._offsets
+        ):
+            return self._shared_array(instruction)
+        for i, operand in enumerate(instruction.operands):
+            space = getattr(operand.type, "addrspace", 0)
+            if space == _SHARED:
+                raise refused(self._label, "shared memory in a way that is not an array's")
+            if space and isinstance(operand, ir.FormattedConstant):
+                instruction = replaced(instruction, i, _of_one_space(operand))
+        operands = instruction.operands
+        if operation == "addrspacecast":
+            instruction = copy.copy(instruction)
+            instruction.opname = "bitcast"  # a CPU has one address space
+            return instruction
+        if operation == "call":
+            return self._called(instruction)
+        name = ""
+        width = getattr(instruction.type, "width", 0)
+        if operation in _INTEGERS:
+            if width in _WIDTHS and not isinstance(operands[1], ir.Constant):
+                name = f"kb.{operation}.{instruction.type}"
+        elif operation in ("fptosi", "fptoui"):
+            if width in _WIDTHS:
+                name = f"kb.{operation}.{_REALS[str(operands[0].type)]}.{instruction.type}"
+        elif operation == "frem":
+            name = f"kb.frem.{_REALS[str(instruction.type)]}"
+        if not name:
+            return instruction
+        return self.call(name, instruction.type, operands, instruction.name)
+
+    def _shared_array(self, cast: Any) -> Any:
+        name = cast.operands[0].name
+        if self._checks:
+            number = ir.Constant(ir.IntType(32), self._checks.number_of_shared(name))
+            return self.call("kb.check.shared", cast.type, [number], cast.name)
+        offset = ir.Constant(ir.IntType(64), self._offsets[name])
+        return self.call("kb.shared", cast.type, [offset], cast.name)
+
+    def _called(self, call: Any) -> Any:
+        if isinstance(call.callee, ir.InlineAsm):
+            return self._assembled(call)
+        name = call.callee.name
+        if name.startswith("llvm.dbg."):
+            return None
+        if name.startswith("llvm.nvvm."):
+            name = "kb." + name.removeprefix("llvm.nvvm.").removeprefix("read.ptx.sreg.")
+            return self.call(name, call.type, call.args, call.name)
+        if name.startswith(OUTSIDE):
+            described = bytes.fromhex(name.removeprefix(OUTSIDE)).decode()
+            if described not in self.outside:
+                self.outside.append(described)
+            number = min(self.outside.index(described), OUTSIDE_MAX - 1)
+            arguments = [*call.args, ir.Constant(ir.IntType(64), number)]
+            return self.call("kb.outside", call.type, arguments)
+        return call
+
+    def _assembled(self, call: Any) -> Any:
+        """What stands for inline PTX."""
+        assembly, arguments = call.callee.asm, call.args
+        name = _ASSEMBLY.get(assembly) or "kb." + assembly.removesuffix(" $0, $1;")
+        if assembly in _ASSEMBLY or library.defines(name):
+            return self.call(name, call.type, arguments, call.name)
+        if re.fullmatch(r"ld\.global\.\w+\.b\d+ \$0, \[\$1\];", assembly):
+            return ir.LoadInstr(self.block, arguments[0], call.name, typ=call.type)
+        if re.fullmatch(r"st\.global\.\w+\.b\d+ \[\$0\], \$1;", assembly):
+            made = ir.StoreInstr(self.block, arguments[1], arguments[0])
+            made.align = None
+            return made
+        raise refused(self._label, f"inline PTX ({assembly})")
+
+
+def replaced(instruction: Any, at: int, operand: Any) -> Any:
+    """A copy of an instruction with another operand."""
+    made = copy.copy(instruction)
+    made.operands = list(instruction.operands)
+    made.operands[at] = operand
+    return made
+
+
+def _of_one_space(constant: Any) -> Any:
+    """A constant expression without address spaces; llvmlite keeps it as text."""
+    return ir.FormattedConstant(constant.type, re.sub(r" addrspace\(\d+\)", "", constant.constant))
+
+
+def _without_metadata(value: Any) -> Any:
+    made = copy.copy(value)
+    made.metadata = {}
+    return made

@@ -1,0 +1,67 @@
+"""The `.ll` files of this package: what kernels call and do not define.
+
+All of their definitions are `linkonce_odr`, of which LLVM's linker takes those that are referenced,
+and `alwaysinline`.
+Each file is read and parsed at most once in a process, when the first kernel needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
+
+_FOLDER = Path(__file__).parent / "ll"
+_FILES = (
+    *("gpu", "arithmetic", "atomics"),
+    *("halves", "f16", "f16_integers", "bf16", "bf16_integers"),
+    *("libdevice", "libdevice_conversions", "libdevice_integers"),
+)
+
+
+def defines(name: str) -> bool:
+    """Whether `link` finds a function of this name."""
+    return name in _files_by_name()
+
+
+def link(module: Any) -> set[str]:
+    """Link in what the module declares and a file defines, and what that calls.
+
+    Returns the names of the functions that are still declared.
+    """
+    files = _files_by_name()
+    while True:
+        declared = {f.name for f in module.functions if f.is_declaration}
+        if declared.isdisjoint(files):
+            return declared
+        for file in sorted({files[name] for name in declared.intersection(files)}):
+            link_files(module, file)
+
+
+def link_files(module: Any, *files: str) -> None:
+    """Link in what the module declares and these files define, which are parsed as one."""
+    module.link_in(_parsed(*files), preserve=True)
+
+
+@cache
+def names(*files: str) -> set[str]:
+    """The functions that files define."""
+    texts = map(_text, files)
+    return {n for t in texts for n in re.findall(r"^define [^@]*@([\w.]+)", t, flags=re.M)}
+
+
+@cache
+def _files_by_name() -> dict[str, str]:
+    return {name: file for file in _FILES for name in names(file)}
+
+
+@cache
+def _parsed(*files: str) -> Any:
+    return llvm.parse_assembly("".join(map(_text, files)))
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / f"{name}.ll").read_text()
