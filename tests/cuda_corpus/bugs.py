@@ -71,20 +71,23 @@ def _define(name: str, pattern: str, by: Any, which: slice = EVERY, also: str = 
     BUGS[name] = bug
 
 
-# Where a thread is. `kb_blocks` stores into these places, the kernel loads from them.
-for _register, _name, _value in (
-    ("nctaid.x", "gridDim.x is 1", 1),
-    ("ntid.y", "blockDim.y is 1", 1),
-    ("ctaid.y", "blockIdx.y is 0", 0),
-    ("ctaid.z", "blockIdx.z is 0", 0),
-    ("tid.y", "threadIdx.y is 0", 0),
-    ("tid.z", "threadIdx.z is 0", 0),
+# Where a thread is. It reads that from its frame, see ll/frame.ll.
+_PLACE = r"(= getelementptr %kb\.frame, ptr VALUE, i64 0, i32 {}, i64) {}(\n\s+VALUE) = load i32,"
+for _register, _axis, _name, _value in (
+    (3, 0, "gridDim.x is 1", 1),
+    (1, 1, "blockDim.y is 1", 1),
+    (2, 1, "blockIdx.y is 0", 0),
+    (2, 2, "blockIdx.z is 0", 0),
+    (0, 1, "threadIdx.y is 0", 0),
+    (0, 2, "threadIdx.z is 0", 0),
 ):
-    _define(_name, rf"= load i32, ptr %kb\.{_register}\b", f"= or i32 0, {_value} ;")
+    _define(_name, _PLACE.format(_register, _axis), rf"\1 {_axis}\2 = or i32 0, {_value} ;")
+_define("blockIdx.x is blockIdx.y", _PLACE.format(2, 0), r"\1 1\2 = load i32,")
 _define(
-    "blockIdx.x is blockIdx.y", r"= load i32, ptr %kb\.ctaid\.x\b", "= load i32, ptr %kb.ctaid.y"
+    "the lane is threadIdx.x",
+    r"(%linear\S* = add i32 (VALUE), VALUE\n\s+VALUE = and i32) VALUE, 31$",
+    r"\1 \2, 31",
 )
-_define("the lane is threadIdx.x", r"= and i32 %linear(\S*), 31$", r"= and i32 %tx\1, 31")
 
 # What a kernel is given, reads and writes.
 _define(
@@ -160,20 +163,14 @@ _define(
     lambda m: f"{m[1]}{m[2]} = bitcast ptr @kb.bug to ptr" if m[2] else "",
     also="@kb.bug = internal global [512 x i64] zeroinitializer",
 )
-_define(
-    "static shared arrays overlap",
-    r"= getelementptr i8, ptr %kb\.shared, i64 \d+",
-    "= getelementptr i8, ptr %kb.shared, i64 0",
-)
-_define(
-    "dynamic shared memory begins at 0",
-    r"= getelementptr i8, ptr %kb\.shared, i64 (\d+)(?=[\s\S]*@kb_shared_size\(\) { ret i64 \1 })",
-    "= getelementptr i8, ptr %kb.shared, i64 0",
-)
+_SHARED = r"= getelementptr i8, ptr (%shared\S*), i64 (\d+)"
+_SIZE = r"(?=[\s\S]*@kb_shared_size\(\) \{\n.*\n\s+ret i64 \2\n)"
+_define("static shared arrays overlap", _SHARED, r"= getelementptr i8, ptr \1, i64 0")
+_define("dynamic shared memory begins at 0", _SHARED + _SIZE, r"= getelementptr i8, ptr \1, i64 0")
 _define(
     "the last shared array lies elsewhere",
-    r"= getelementptr i8, ptr %kb\.shared, i64 (\d+)",
-    lambda m: f"= getelementptr i8, ptr %kb.shared, i64 {int(m[1]) + 64}",
+    _SHARED,
+    lambda m: f"= getelementptr i8, ptr {m[1]}, i64 {int(m[2]) + 64}",
     LAST,
 )
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kernbridge._src.cuda_on_cpu.objects import constant, replaced, text
 from kernbridge._src.numba_common.llvmlite_inside import ir
 
 _READ, _WRITE, _ATOMIC = range(3)
@@ -141,15 +142,9 @@ class Checks:
         if name.startswith(_ATOMICS) and call.type != _VOID:
             self._put_access(copies, call, 1, _ATOMIC, call.type, place, even_own=True)
         elif name.startswith(_COPIES):
-            made = copy.copy(call)
             to, of, size = call.operands[1:4]
-            made.operands = [
-                call.operands[0],
-                self._asked(copies, to, size, _WRITE, place),
-                self._asked(copies, of, size, _READ, place),
-                *call.operands[3:],
-            ]
-            copies.put(made)
+            call = replaced(call, 1, self._asked(copies, to, size, _WRITE, place))
+            copies.put(replaced(call, 2, self._asked(copies, of, size, _READ, place)))
         elif _WAITS.match(name):
             at = ir.Constant(_I32, self._site(place))
             copies.put(copies.call("kb.check.at", _VOID, [at]))
@@ -186,9 +181,7 @@ class Checks:
         address = instruction.operands[at]
         if even_own or address.get_reference() not in self._own:
             asked = self._asked(copies, address, _size_of(type_), kind, place, value)
-            instruction = copy.copy(instruction)
-            instruction.operands = list(instruction.operands)
-            instruction.operands[at] = asked
+            instruction = replaced(instruction, at, asked)
         copies.put(instruction)
 
     def _asked(
@@ -266,21 +259,6 @@ class Checks:
         table_of = ir.LiteralStructType([_POINTER, _POINTER, *[_I32] * 4, _POINTER])
         constant(module, table_of, table, "kb_check_table")
         return "\n".join(map(str, module.globals.values()))
-
-
-def constant(module: Any, kind: Any, value: Any, name: str = "") -> Any:
-    """A constant global of a module; private if it has no name."""
-    made = ir.GlobalVariable(module, kind, name or f"{module.name}.{len(module.globals)}")
-    made.global_constant = True
-    made.linkage = "" if name else "private"
-    made.initializer = value if isinstance(value, ir.Constant) else ir.Constant(kind, value)
-    return made
-
-
-def text(module: Any, string: str) -> Any:
-    """The address of a string that C can read."""
-    data = bytearray(string.encode() + b"\0")
-    return constant(module, ir.ArrayType(_I8, len(data)), data)
 
 
 def _alloca(copies: Copies, name: str, kind: Any, alignment: int) -> Any:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.cuda_on_cpu import library
+from kernbridge._src.cuda_on_cpu.objects import replaced, without_metadata
+from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 from kernbridge._src.numba_common.llvmlite_inside import ir
 
 if TYPE_CHECKING:
@@ -70,8 +72,6 @@ class Copies:
         return next([a.type for a in f.args] for f in found if f.blocks)
 
     def _place_shared(self, modules: Sequence[Any]) -> None:
-        from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
-
         found = {
             value.name: value
             for module in modules
@@ -108,7 +108,7 @@ class Copies:
             elif value.name not in self._offsets and not value.name.startswith(
                 ("llvm.nvvm.", "llvm.dbg.", "llvm.used", OUTSIDE)
             ):
-                made.add_global(_without_metadata(value))
+                made.add_global(without_metadata(value))
         for value in made.globals.values():
             if isinstance(value, ir.GlobalVariable):
                 value.addrspace = 0
@@ -117,7 +117,7 @@ class Copies:
         return made
 
     def _function(self, function: Any) -> Any:
-        made = _without_metadata(function)
+        made = without_metadata(function)
         made.parent, made.calling_convention = self._made, ""
         # Names of new values begin with "kb." or are those of what they replace.
         made.scope = type(function.scope)()
@@ -145,7 +145,7 @@ class Copies:
     def put(self, instruction: Any) -> Any:
         """Append an instruction to the copy of the present block."""
         if instruction.metadata:
-            instruction = _without_metadata(instruction)
+            instruction = without_metadata(instruction)
         self.block.instructions.append(instruction)
         return instruction
 
@@ -234,20 +234,6 @@ class Copies:
         raise refused(self._label, f"inline PTX ({assembly})")
 
 
-def replaced(instruction: Any, at: int, operand: Any) -> Any:
-    """A copy of an instruction with another operand."""
-    made = copy.copy(instruction)
-    made.operands = list(instruction.operands)
-    made.operands[at] = operand
-    return made
-
-
 def _of_one_space(constant: Any) -> Any:
     """A constant expression without address spaces; llvmlite keeps it as text."""
     return ir.FormattedConstant(constant.type, re.sub(r" addrspace\(\d+\)", "", constant.constant))
-
-
-def _without_metadata(value: Any) -> Any:
-    made = copy.copy(value)
-    made.metadata = {}
-    return made

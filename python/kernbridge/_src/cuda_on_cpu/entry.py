@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernbridge._src.cuda_on_cpu.checks import constant, text
 from kernbridge._src.cuda_on_cpu.copies import OUTSIDE_MAX
+from kernbridge._src.cuda_on_cpu.objects import constant, text
 from kernbridge._src.numba_common.llvmlite_inside import ir
 
 if TYPE_CHECKING:

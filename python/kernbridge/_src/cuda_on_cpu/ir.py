@@ -40,6 +40,7 @@ _PLACEHOLDER = re.compile(
     r"|^declare .*@kb\.(?:frame|site|check\.at)\(.*$",
     re.M,
 )
+_THREAD = re.compile(r"^(define internal void @kb_thread\(.*\)) \{$", re.M)
 _ALLOCA = re.compile(r"= alloca (.*?)(?:, i(?:32|64) (\d+))?(?:, align \d+)?$", re.M)
 
 
@@ -107,8 +108,7 @@ def _passes() -> tuple[Any, Any]:
 def _inline(module: Any) -> None:
     """Inline all functions into kb_thread, or into those that are called from outside.
 
-    They are marked for that before they are parsed: the attribute that llvmlite 0.45 adds to a
-    function of a parsed module has an effect only once the module is printed and parsed again.
+    They are marked for that in text: llvmlite 0.45 adds an attribute to the result of a function.
     """
     module.get_global_variable("kb.outside.all").linkage = "internal"
     for function in module.functions:
@@ -116,9 +116,7 @@ def _inline(module: Any) -> None:
             function.linkage = "internal"
     passes, builder = _passes()
     passes.run(module, builder)
-    thread = module.get_function("kb_thread")  # compile.py inlines it, with other passes
-    thread.linkage = "internal"
-    thread.add_function_attribute("alwaysinline")
+    module.get_function("kb_thread").linkage = "internal"
 
 
 def _check(label: str, module: Any, unknown: set[str]) -> None:
@@ -152,7 +150,8 @@ def _placed(text: str, checks: Checks | None) -> str:
             place = int(found[1])
         return ""
 
-    return _PLACEHOLDER.sub(instead, text)
+    text = _PLACEHOLDER.sub(instead, text)
+    return _THREAD.sub(r"\1 alwaysinline {", text)  # by compile.py, with other passes
 
 
 def _stack_size(text: str) -> str:

@@ -1,0 +1,38 @@
+"""What llvmlite's objects of LLVM IR do not do themselves."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from kernbridge._src.numba_common.llvmlite_inside import ir
+
+
+def constant(module: Any, kind: Any, value: Any, name: str = "") -> Any:
+    """A constant global of a module; private if it has no name."""
+    made = ir.GlobalVariable(module, kind, name or f"{module.name}.{len(module.globals)}")
+    made.global_constant = True
+    made.linkage = "" if name else "private"
+    made.initializer = value if isinstance(value, ir.Constant) else ir.Constant(kind, value)
+    return made
+
+
+def text(module: Any, string: str) -> Any:
+    """The address of a string that C can read."""
+    data = bytearray(string.encode() + b"\0")
+    return constant(module, ir.ArrayType(ir.IntType(8), len(data)), data)
+
+
+def replaced(instruction: Any, at: int, operand: Any) -> Any:
+    """A copy of an instruction with another operand."""
+    made = copy.copy(instruction)
+    made.operands = list(instruction.operands)
+    made.operands[at] = operand
+    return made
+
+
+def without_metadata(value: Any) -> Any:
+    """A copy of a function, a variable or an instruction that has no metadata."""
+    made = copy.copy(value)
+    made.metadata = {}
+    return made
