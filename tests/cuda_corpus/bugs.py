@@ -72,17 +72,17 @@ def _define(name: str, pattern: str, by: Any, which: slice = EVERY, also: str = 
 
 
 # Where a thread is. It reads that from its frame, see ll/frame.ll.
-_PLACE = r"(= getelementptr %kb\.frame, ptr VALUE, i64 0, i32 {}, i64) {}(\n\s+VALUE) = load i32,"
-for _register, _axis, _name, _value in (
-    (3, 0, "gridDim.x is 1", 1),
-    (1, 1, "blockDim.y is 1", 1),
-    (2, 1, "blockIdx.y is 0", 0),
-    (2, 2, "blockIdx.z is 0", 0),
-    (0, 1, "threadIdx.y is 0", 0),
-    (0, 2, "threadIdx.z is 0", 0),
+_PLACE = r"(= getelementptr i8, ptr %frame\S*, i64) {}(\n\s+VALUE) = load i32,"
+for _offset, _name, _value in (
+    (36, "gridDim.x is 1", 1),
+    (16, "blockDim.y is 1", 1),
+    (28, "blockIdx.y is 0", 0),
+    (32, "blockIdx.z is 0", 0),
+    (4, "threadIdx.y is 0", 0),
+    (8, "threadIdx.z is 0", 0),
 ):
-    _define(_name, _PLACE.format(_register, _axis), rf"\1 {_axis}\2 = or i32 0, {_value} ;")
-_define("blockIdx.x is blockIdx.y", _PLACE.format(2, 0), r"\1 1\2 = load i32,")
+    _define(_name, _PLACE.format(_offset), rf"\1 {_offset}\2 = or i32 0, {_value} ;")
+_define("blockIdx.x is blockIdx.y", _PLACE.format(24), r"\1 28\2 = load i32,")
 _define(
     "the lane is threadIdx.x",
     r"(%linear\S* = add i32 (VALUE), VALUE\n\s+VALUE = and i32) VALUE, 31$",
@@ -169,8 +169,8 @@ _define("static shared arrays overlap", _SHARED, r"= getelementptr i8, ptr \1, i
 _define("dynamic shared memory begins at 0", _SHARED + _SIZE, r"= getelementptr i8, ptr \1, i64 0")
 _define(
     "the last shared array lies elsewhere",
-    _SHARED,
-    lambda m: f"= getelementptr i8, ptr {m[1]}, i64 {int(m[2]) + 64}",
+    r"(%shared\S*) = (load ptr, ptr %at\S*, align 8)$",
+    r"NEW = \2\n  \1 = getelementptr i8, ptr NEW, i64 64",
     LAST,
 )
 

@@ -1,7 +1,7 @@
 """What Numba-CUDA calls of CUDA's headers for float16 and bfloat16, by its mangled names.
 
 Each function of C++ is a shim there: it returns a status and takes pointers to its result and to
-its arguments. Here it loads, calls a function of `_cuda_host_halves`, and stores.
+its arguments. Here it loads, calls a function of `halves`, and stores.
 """
 
 from __future__ import annotations

@@ -62,11 +62,6 @@ def test_the_generator_writes_them(tmp_path):
     assert written.keys() == noted
 
 
-def test_a_word_of_the_frame_is_where_the_thread_has_it():
-    """fibres.ll copies the first twelve numbers of a kb_thread to the same place of the frame."""
-    types = {}
-    for name in ("frame", "fibres"):
-        text = (FOLDER / f"{name}.ll").read_text()
-        found = re.search(r"^%kb[._]\w+ = type \{(.*?)^\}", text, flags=re.M | re.S)
-        types[name] = re.findall(r"^  (\[.*?\]|\w+)", found[1], flags=re.M)
-    assert types["frame"][:4] == types["fibres"][:4] == ["[3 x i32]"] * 4
+def test_no_structure_has_a_name():
+    """LLVM would rename it in a process that has it, and a kernel would have several texts."""
+    assert not [p.name for p in SOURCE.iterdir() if re.search(r"= type\b", p.read_text())]

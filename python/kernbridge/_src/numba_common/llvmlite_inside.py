@@ -59,6 +59,7 @@ CUDA_ON_CPU_NAMES = (  # since llvmlite 0.44
     "llvmlite.ir.AllocaInstr",
     "llvmlite.ir.ArrayType",
     "llvmlite.ir.CallInstr",
+    "llvmlite.ir.FormattedConstant",
     "llvmlite.ir.GlobalVariable",
     "llvmlite.ir.InlineAsm",
     "llvmlite.ir.LoadInstr",

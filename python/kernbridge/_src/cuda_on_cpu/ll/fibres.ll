@@ -3,20 +3,17 @@
 ; The form of kernels that have barriers, shared memory or operations of warps: src/hostcuda runs
 ; each thread as a fibre.
 
-; The first members of kb_thread, see src/hostcuda/kb_thread.h and kb_layout.c.
-%kb_thread = type {
-  [3 x i32], ; 0: tid
-  [3 x i32], ; 1: ntid
-  [3 x i32], ; 2: ctaid
-  [3 x i32], ; 3: nctaid
-  ptr,       ; 4: shared
-  i32        ; 5: dynamic_shared
-}
+; A kb_thread begins like a frame, with the same twelve numbers; then come, see
+; src/hostcuda/kb_thread.h and kb_layout.c:
+;
+; offset  what
+;     48  the block's shared memory
+;     56  the bytes of its dynamic shared arrays, as 32 bits
 
 ; Runs one thread. Its place is copied, since LLVM would have to read it again after every call;
 ; masks show that it is not negative.
 define linkonce_odr void @kb.fibre(ptr %words, ptr %thread) alwaysinline {
-  %frame = alloca %kb.frame
+  %frame = alloca [72 x i8], align 8
   call void @kb.copy(ptr %frame, ptr %thread, i32 0, i32 1023)
   call void @kb.copy(ptr %frame, ptr %thread, i32 1, i32 1023)
   call void @kb.copy(ptr %frame, ptr %thread, i32 2, i32 1023)
@@ -29,11 +26,11 @@ define linkonce_odr void @kb.fibre(ptr %words, ptr %thread) alwaysinline {
   call void @kb.copy(ptr %frame, ptr %thread, i32 9, i32 2147483647)
   call void @kb.copy(ptr %frame, ptr %thread, i32 10, i32 2147483647)
   call void @kb.copy(ptr %frame, ptr %thread, i32 11, i32 2147483647)
-  %thread.at = getelementptr %kb.frame, ptr %frame, i64 0, i32 4
+  %thread.at = getelementptr i8, ptr %frame, i64 48
   store ptr %thread, ptr %thread.at
-  %from = getelementptr %kb_thread, ptr %thread, i64 0, i32 4
+  %from = getelementptr i8, ptr %thread, i64 48
   %shared = load ptr, ptr %from
-  %shared.at = getelementptr %kb.frame, ptr %frame, i64 0, i32 5
+  %shared.at = getelementptr i8, ptr %frame, i64 56
   store ptr %shared, ptr %shared.at
   call void @kb.run(ptr %frame, ptr %words)
   ret void
@@ -51,14 +48,14 @@ define linkonce_odr void @kb.copy(ptr %frame, ptr %thread, i32 %which, i32 %mask
 
 define linkonce_odr ptr @kb.thread() alwaysinline {
   %frame = call ptr @kb.frame()
-  %at = getelementptr %kb.frame, ptr %frame, i64 0, i32 4
+  %at = getelementptr i8, ptr %frame, i64 48
   %thread = load ptr, ptr %at
   ret ptr %thread
 }
 
 define linkonce_odr ptr @kb.shared(i64 %offset) alwaysinline {
   %frame = call ptr @kb.frame()
-  %at = getelementptr %kb.frame, ptr %frame, i64 0, i32 5
+  %at = getelementptr i8, ptr %frame, i64 56
   %shared = load ptr, ptr %at
   %array = getelementptr i8, ptr %shared, i64 %offset
   ret ptr %array
@@ -66,7 +63,7 @@ define linkonce_odr ptr @kb.shared(i64 %offset) alwaysinline {
 
 define linkonce_odr i32 @kb.dynamic_shared() alwaysinline {
   %thread = call ptr @kb.thread()
-  %at = getelementptr %kb_thread, ptr %thread, i64 0, i32 5
+  %at = getelementptr i8, ptr %thread, i64 56
   %size = load i32, ptr %at
   ret i32 %size
 }

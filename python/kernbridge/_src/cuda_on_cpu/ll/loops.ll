@@ -10,20 +10,20 @@
 ; If a write would have left its array, its description goes to %found.
 define linkonce_odr void @kb.loops(ptr %words, ptr %sizes, i64 %begin, i64 %end, ptr %found) alwaysinline {
 entry:
-  %frame = alloca %kb.frame
-  %tid.x = getelementptr %kb.frame, ptr %frame, i64 0, i32 0, i64 0
-  %tid.y = getelementptr %kb.frame, ptr %frame, i64 0, i32 0, i64 1
-  %tid.z = getelementptr %kb.frame, ptr %frame, i64 0, i32 0, i64 2
-  %ntid.x = getelementptr %kb.frame, ptr %frame, i64 0, i32 1, i64 0
-  %ntid.y = getelementptr %kb.frame, ptr %frame, i64 0, i32 1, i64 1
-  %ntid.z = getelementptr %kb.frame, ptr %frame, i64 0, i32 1, i64 2
-  %ctaid.x = getelementptr %kb.frame, ptr %frame, i64 0, i32 2, i64 0
-  %ctaid.y = getelementptr %kb.frame, ptr %frame, i64 0, i32 2, i64 1
-  %ctaid.z = getelementptr %kb.frame, ptr %frame, i64 0, i32 2, i64 2
-  %nctaid.x = getelementptr %kb.frame, ptr %frame, i64 0, i32 3, i64 0
-  %nctaid.y = getelementptr %kb.frame, ptr %frame, i64 0, i32 3, i64 1
-  %nctaid.z = getelementptr %kb.frame, ptr %frame, i64 0, i32 3, i64 2
-  %outside = getelementptr %kb.frame, ptr %frame, i64 0, i32 6
+  %frame = alloca [72 x i8], align 8
+  %tid.x = getelementptr i8, ptr %frame, i64 0
+  %tid.y = getelementptr i8, ptr %frame, i64 4
+  %tid.z = getelementptr i8, ptr %frame, i64 8
+  %ntid.x = getelementptr i8, ptr %frame, i64 12
+  %ntid.y = getelementptr i8, ptr %frame, i64 16
+  %ntid.z = getelementptr i8, ptr %frame, i64 20
+  %ctaid.x = getelementptr i8, ptr %frame, i64 24
+  %ctaid.y = getelementptr i8, ptr %frame, i64 28
+  %ctaid.z = getelementptr i8, ptr %frame, i64 32
+  %nctaid.x = getelementptr i8, ptr %frame, i64 36
+  %nctaid.y = getelementptr i8, ptr %frame, i64 40
+  %nctaid.z = getelementptr i8, ptr %frame, i64 44
+  %outside = getelementptr i8, ptr %frame, i64 64
   store i64 0, ptr %outside
   %gx.at = getelementptr i32, ptr %sizes, i64 0
   %gx = load i32, ptr %gx.at
@@ -132,7 +132,7 @@ return:
 ; number, which LLVM keeps in a register.
 define linkonce_odr void @kb.outside(i1 %is, i64 %which) alwaysinline {
   %frame = call ptr @kb.frame()
-  %at = getelementptr %kb.frame, ptr %frame, i64 0, i32 6
+  %at = getelementptr i8, ptr %frame, i64 64
   %bit = shl i64 1, %which
   %new = select i1 %is, i64 %bit, i64 0
   %old = load i64, ptr %at
