@@ -141,7 +141,7 @@ class Checks:
         name = call.callee.name
         if name.startswith(_ATOMICS) and call.type != _VOID:
             self._put_access(copies, call, 1, _ATOMIC, call.type, place, even_own=True)
-        elif name.startswith(_COPIES):
+        elif name.startswith(_COPIES) and call.args[2].type == _I64:
             to, of, size = call.operands[1:4]
             call = replaced(call, 1, self._asked(copies, to, size, _WRITE, place))
             copies.put(replaced(call, 2, self._asked(copies, of, size, _READ, place)))
@@ -281,7 +281,7 @@ def _size_of(kind: Any, result: Any = _I64) -> Any:
 
 
 def _described(where: str, symbol: str, item: str, place: str) -> tuple[str, tuple[int, ...]]:
-    """An array in words, and its shape; `_cuda_checked` puts both into the symbol."""
+    """An array in words, and its shape; checked.py puts both into the symbol."""
     shape: tuple[int, ...] = ()
     if found := re.search(r"\.(\w+)\.(\d+(?:x\d+)*)[.\d]*\"?$", symbol):
         item = found[1]

@@ -161,7 +161,7 @@ def _stack_size(text: str) -> str:
     """
     lines = ["define i64 @kb_stack_size() {"]
     total = "0"
-    begin = text.index("@kb_thread(")
+    begin = text.index("define internal void @kb_thread(")
     variables = _ALLOCA.findall(text, begin, text.index("\n}", begin))
     for i, (kind, count) in enumerate(variables):
         lines.append(f"  %p{i} = getelementptr {kind}, ptr null, i64 {count or 1}")

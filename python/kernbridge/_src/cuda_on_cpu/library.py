@@ -1,8 +1,7 @@
 """The `.ll` files of this package: what kernels call and do not define.
 
 All of their definitions are `linkonce_odr`, of which LLVM's linker takes those that are referenced,
-and `alwaysinline`.
-Each file is read and parsed at most once in a process, when the first kernel needs it.
+and `alwaysinline`. Each file is parsed at most once in a process, when the first kernel needs it.
 """
 
 from __future__ import annotations
