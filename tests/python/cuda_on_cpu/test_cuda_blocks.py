@@ -278,7 +278,8 @@ def test_print_and_waiting_for_another_thread(run):
 def talks(x, out):
     t = cuda.threadIdx.x
     if t == 1:
-        print("thread", t, "has", x[t], numba.uint32(7), numba.int64(-1) << 40, "100%")
+        print("thread", t, "has", x[t], numba.uint32(7), numba.int64(-1) << 40, "100%",
+              "addrspace(1) of LLVM")
     if t == 0:
         while cuda.atomic.add(out, 2, 0) == 0:
             cuda.nanosleep(10)
@@ -289,7 +290,7 @@ def talks(x, out):
 op = numba_cuda_kernel(talks, S((3,), jnp.int32), grid=1, block=2, zero_outputs=True)
 assert op(jnp.asarray([1.5, 2.5])).tolist() == [0, 1, 5]
 """)
-    assert f"thread 1 has 2.500000 7 {-1 << 40} 100%" in printed
+    assert f"thread 1 has 2.500000 7 {-1 << 40} 100% addrspace(1) of LLVM" in printed
 
 
 def test_recorded_callables_and_exported_programs(run, run_python):
