@@ -28,7 +28,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo test test-all test-aarch64 test-core test-newest test-oldest test-next check bench dev release-check gpu clean
+.PHONY: demo prepare test test-all test-aarch64 test-core test-newest test-oldest test-next check bench dev release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -37,7 +37,12 @@ PYTEST := -m pytest -n $(JOBS) --dist worksteal
 BRIEF  := not exhaustive
 OTHERS := not once and not exhaustive
 
-test: test-core test-oldest test-next test-newest
+# The virtual environments are made while the C tests compile.
+test:
+	$(MAKE) -j2 test-core prepare
+	$(MAKE) test-oldest test-next test-newest
+
+prepare: $(VENV)/test.stamp $(OLDEST)/test.stamp $(if $(NEXT_PYTHON),$(NEXT)/test.stamp)
 
 test-all:
 	@echo "test-all: about 75 minutes on two cores"
