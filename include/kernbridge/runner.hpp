@@ -45,10 +45,10 @@ template <typename T>
 struct number_of<T, decltype(static_cast<void>(static_cast<const T *>(nullptr)->real()),
                              static_cast<void>(sizeof(typename T::value_type)))> {
     enum {
-        part = type_of<typename T::value_type>::number,
-        number = part == KB_TYPE_FLOAT32   ? KB_TYPE_COMPLEX64
-                 : part == KB_TYPE_FLOAT64 ? KB_TYPE_COMPLEX128
-                                           : -1
+        part = static_cast<int>(type_of<typename T::value_type>::number),
+        number = static_cast<int>(part) == KB_TYPE_FLOAT32   ? static_cast<int>(KB_TYPE_COMPLEX64)
+                 : static_cast<int>(part) == KB_TYPE_FLOAT64 ? static_cast<int>(KB_TYPE_COMPLEX128)
+                                                             : -1
     };
 };
 

@@ -27,6 +27,9 @@ UNLIKE = (
     # Where ptxas finds the product's other use, a division's slow path lies in between.
     "((((np.float32(100.0) if bool_3 else float32_1) * (np.float32(0.1) / float32_3)) * "
     "((float32_3 * float32_1) + (float32_2 - float32_1))) * abs(np.float32(-(float64_2))))",
+    # NVVM leaves a shift of 64 bits by the constant 100 undefined, and drops the branch to it.
+    "((np.uint64(bool_3) >> np.uint16(np.float32(100.0))) if "
+    "((uint8_1 >> uint8_2) <= (np.uint16(3) * np.uint16(3))) else np.uint16((int16_0 & int64_1)))",
     # A write that may be out of bounds is a branch on the CPU. A product that several expressions
     # of a kernel share is computed in each of these branches, so that fewer sums seem to read it.
     *(

@@ -8,7 +8,12 @@ import pytest
 
 pytestmark = pytest.mark.once
 
-CPP = '#include "brainevent/common.h"\n#include <complex>\nstruct Mode {};\nenum class E { A };\n'
+CPP = """#include "brainevent/common.h"
+#include <complex>
+#include <cstdint>
+struct Mode {};
+enum class E { A };
+"""
 C = '#include "kernbridge/kernbridge.h"\n#include <stdbool.h>\n#include <stddef.h>\n'
 T = "const BE::Tensor a, BE::Tensor o"
 T_C = "const kb_tensor *a, kb_tensor *o"
