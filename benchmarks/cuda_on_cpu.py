@@ -105,9 +105,9 @@ class HostLaunch:
     """A kernel's launch on this thread. Gives the time that the kernel's two compilers took."""
 
     def __init__(self, kernel: Any, arrays: list[np.ndarray], grid: int) -> None:
-        from kernbridge._src.numba_cuda.entry import Parameter
+        from kernbridge._src.numba_cuda.entry import DeviceParameter
 
-        parameters = [Parameter("array", a.dtype, a.ndim) for a in arrays]
+        parameters = [DeviceParameter("array", a.dtype, a.ndim) for a in arrays]
         begun = time.process_time()
         function = numba_cuda_compile.compile_kernel("benchmark", kernel, parameters, host=True)
         self.numba_seconds = time.process_time() - begun

@@ -247,7 +247,7 @@ def test_headers_of_nvrtc(tmp_path, root, gpu):
             if rng.random() < 0.5:
                 nvrtc.forget()  # what the process holds; what is on disk stays
             folders = (str(tmp_path / "early"), str(tmp_path / "late"))
-            request = nvrtc.Request("k", source, "k.cu", "k", (), folders)
+            request = nvrtc.Compilation("k", source, "k.cu", "k", (), folders)
             stored = re.search(r"mov\.\w+\s+%\w+, ([0-9]+);", nvrtc.compile_kernel(request).ptx)
             assert stored[1] == str(value), f"seed {SEED}, draw {i}: {value}"
 

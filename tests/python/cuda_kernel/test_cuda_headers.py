@@ -37,7 +37,7 @@ def value(source=SOURCE, fresh=False, **more):
     """The number that the kernel stores, from its PTX."""
     if fresh:
         cuda_kernel_nvrtc.forget()
-    request = cuda_kernel_nvrtc.Request(
+    request = cuda_kernel_nvrtc.Compilation(
         "k", source, "k.cu", "k", more.get("options", ()), more.get("include_paths", ())
     )
     function = cuda_kernel_nvrtc.compile_kernel(request)

@@ -174,7 +174,7 @@ def test_every_type():
     values = ", ".join(f"{t} v{i}" for i, t in enumerate(names))
     pointers = ", ".join(f"{t} *p{i}, volatile const {t} *c{i}" for i, t in enumerate(names))
     source += f'extern "C" __global__ void k({values}, {pointers}) {{}}'
-    request = cuda_kernel_nvrtc.Request("k", source, "k.cu", "k", (), ())
+    request = cuda_kernel_nvrtc.Compilation("k", source, "k.cu", "k", (), ())
     types = cuda_kernel_nvrtc.compile_kernel(request).types
     values, pointers = types[: len(names)], types[len(names) :]
     assert [(t.dtype, t.pointer, t.constant) for t in values] == [

@@ -12,7 +12,7 @@ import pytest
 from kernbridge import numba_kernel
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_cpu import kernel as numba_cpu_kernel
-from kernbridge._src.numba_cpu.compile import Options, Signature
+from kernbridge._src.numba_cpu.compile import CompileOptions, Signature
 from kernels import add
 
 pytestmark = pytest.mark.once
@@ -24,7 +24,7 @@ F, D = ("float32", 1), ("float64", 1)
 
 def digest(kernel=add, **changes):
     fields = {"inputs": (F, F), "scalars": (), "outputs": (F,), "aliased": (), **changes}
-    return numba_cpu_kernel.NumbaCpu.of(kernel, False, Options()).compiler.digest(
+    return numba_cpu_kernel.NumbaCpu.of(kernel, False, CompileOptions()).compiler.digest(
         Signature(**fields)
     )
 

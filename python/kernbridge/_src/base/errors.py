@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MOST_LINES = 200
-"""Of a compiler's output in the text of an exception; the whole is in `compiler_output`."""
+"""The most lines of a compiler's output that an exception prints; `compiler_output` has all."""
 
 
 class KernbridgeError(Exception):

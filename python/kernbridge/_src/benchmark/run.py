@@ -20,7 +20,7 @@ from kernbridge._src.benchmark.table import duration
 PLATFORMS = ("cpu", "gpu", "tpu")
 
 
-class Operation(Protocol):
+class BenchmarkedOperation(Protocol):
     """What is benchmarked: an `XLACustomKernel`, or whatever has these."""
 
     name: str
@@ -37,7 +37,7 @@ class Operation(Protocol):
 
 
 def benchmark_operation(
-    op: Operation,
+    op: BenchmarkedOperation,
     *,
     platform: str,
     n_warmup: int = 5,
@@ -158,7 +158,7 @@ def _mismatch(
     return text and f"Mismatch: backend {backend!r}: {text}"
 
 
-def _backends(op: Operation, platform: str, chosen: Sequence[str] | None) -> list[str]:
+def _backends(op: BenchmarkedOperation, platform: str, chosen: Sequence[str] | None) -> list[str]:
     known = op.available_backends(platform)
     if not known:
         elsewhere = [other for other in PLATFORMS if op.available_backends(other)]
@@ -178,7 +178,7 @@ def _backends(op: Operation, platform: str, chosen: Sequence[str] | None) -> lis
     return list(dict.fromkeys(wanted))
 
 
-def _device(op: Operation, platform: str) -> Any:
+def _device(op: BenchmarkedOperation, platform: str) -> Any:
     try:
         return jax.devices(platform)[0]
     except RuntimeError as e:
@@ -190,7 +190,7 @@ def _device(op: Operation, platform: str) -> Any:
         ) from e
 
 
-def _configs(op: Operation, platform: str) -> list[BenchmarkConfig]:
+def _configs(op: BenchmarkedOperation, platform: str) -> list[BenchmarkConfig]:
     given = op.benchmark_data(platform=platform) if op.benchmark_data else []
     if isinstance(given, BenchmarkConfig):
         given = [given]

@@ -16,13 +16,13 @@ from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import nvrtc, signature
 from kernbridge._src.gpu import program as gpu_program
 from kernbridge._src.gpu.frontend import PlannedFrontend, name_buffers, native_call
-from kernbridge._src.gpu.launch import Launch, LaunchRule, find_dim
+from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, find_dim
 from kernbridge._src.gpu.program import Fill, Program, Value, Word
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.attributes import Attribute
-from kernbridge._src.scan.signature import Function, Parameter, join_tokens
+from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter, join_tokens
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 CALLS_KEPT = 256  # lowered calls remembered for one operation
@@ -35,10 +35,10 @@ class Description:
     label: str
     name: str
     file: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ScannedParameter, ...]
     rule: LaunchRule
     zero_outputs: bool
-    compile: Callable[[], nvrtc.Function]
+    compile: Callable[[], nvrtc.NvrtcFunction]
 
     @staticmethod
     def of(
@@ -48,7 +48,7 @@ class Description:
         params: str | Sequence[str] | None,
         rule: LaunchRule,
         zero_outputs: bool,
-        compile: Callable[[], nvrtc.Function],
+        compile: Callable[[], nvrtc.NvrtcFunction],
     ) -> Description:
         """Read the kernel's parameters off its source, a pair of file name and text."""
         file, text = source
@@ -56,18 +56,18 @@ class Description:
             scanned = _core.scan_kernel(text, file, name, join_tokens(params))
         except ValueError as e:
             raise KernelError(f"{label}: {e}") from None
-        function = Function.of(scanned)
+        function = ScannedFunction.of(scanned)
         return Description(
             label, function.name, file, function.parameters, rule, zero_outputs, compile
         )
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Of the parameters that are outputs."""
+        """The names of the parameters that are outputs."""
         return tuple(p.name for p in self.parameters if p.role == "ret")
 
     @property
-    def attributes(self) -> tuple[Parameter, ...]:
+    def attributes(self) -> tuple[ScannedParameter, ...]:
         """Parameters that come by value."""
         return tuple(p for p in self.parameters if p.role == "attr")
 
@@ -99,7 +99,7 @@ class CudaKernelFrontend(PlannedFrontend):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Of the kernel's outputs."""
+        """The names of the kernel's outputs."""
         return self.description.output_names
 
     def output_names(
@@ -122,7 +122,7 @@ class CudaKernelFrontend(PlannedFrontend):
 
     def _arrays(
         self,
-        parameters: Sequence[Parameter],
+        parameters: Sequence[ScannedParameter],
         inputs: Sequence[ArrayType],
         outs: Sequence[ArrayType],
     ) -> None:
@@ -143,12 +143,12 @@ class CudaKernelFrontend(PlannedFrontend):
                         "the array, or make the kernel a template"
                     )
 
-    def _launch(self, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]) -> Launch:
+    def _launch(self, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]) -> LaunchShape:
         return self.description.rule.resolve(inputs, {}, (*inputs, *outs))
 
     def _numbers(
         self,
-        attributes: Sequence[Parameter],
+        attributes: Sequence[ScannedParameter],
         inputs: Sequence[ArrayType],
         outs: Sequence[ArrayType],
     ) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class CudaKernelFrontend(PlannedFrontend):
             numbers[p.name] = value
         return numbers
 
-    def _symbolic(self, p: Parameter, value: Any, arrays: Sequence[ArrayType]) -> Value:
+    def _symbolic(self, p: ScannedParameter, value: Any, arrays: Sequence[ArrayType]) -> Value:
         found = find_dim(value, arrays)
         if found is None or found.divisor != 1 or p.type not in ("", "int32", "int64", "uint64"):
             raise ValueError(
@@ -192,8 +192,8 @@ class CudaKernelFrontend(PlannedFrontend):
         self,
         operands: tuple[ArrayType, ...],
         call: Call,
-        function: nvrtc.Function,
-        launch: Launch,
+        function: nvrtc.NvrtcFunction,
+        launch: LaunchShape,
         words: tuple[Word, ...],
     ) -> Program:
         rule = self.description.rule
@@ -227,11 +227,11 @@ class CudaKernelFrontend(PlannedFrontend):
             steps=(*fills, step),
         )
 
-    def _of(self, role: str) -> list[Parameter]:
+    def _of(self, role: str) -> list[ScannedParameter]:
         return [p for p in self.description.parameters if p.role == role]
 
     def _words(
-        self, function: nvrtc.Function, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
+        self, function: nvrtc.NvrtcFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
     ) -> tuple[Word, ...]:
         parameters = signature.check(
             self.label, self.name, self.description.parameters, function.types
@@ -254,7 +254,7 @@ class CudaKernelFrontend(PlannedFrontend):
             next_buffer[p.role] += 1
         return tuple(words)
 
-    def _number(self, p: Parameter, size: int, value: Any) -> list[Word]:
+    def _number(self, p: ScannedParameter, size: int, value: Any) -> list[Word]:
         if isinstance(value, Value):
             return [Word(value.kind, buffer=value.buffer, dim=value.dim)]
         if p.type and not isinstance(value, bytes):
@@ -271,8 +271,8 @@ class CudaKernelFrontend(PlannedFrontend):
         return [Word("constant", value=int(n)) for n in numbers]
 
 
-def _bytes_of(label: str, p: Parameter, size: int, value: Any) -> bytes:
-    """Of a value for a parameter whose type only the compiler knows."""
+def _bytes_of(label: str, p: ScannedParameter, size: int, value: Any) -> bytes:
+    """Return the bytes of a value for a parameter whose type only the compiler knows."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, jax.Array) and not isinstance(value, Tracer):

@@ -128,7 +128,7 @@ def cuda_kernel(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
     given = nvrtc.option_texts(label, options)
-    request = nvrtc.Request(
+    request = nvrtc.Compilation(
         label=label,
         source=source,
         file=f"{name.split('<')[0]}.cu",

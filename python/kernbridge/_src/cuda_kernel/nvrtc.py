@@ -56,12 +56,12 @@ typedef long long intptr_t; typedef unsigned long long uintptr_t;
 _HEADERS = (("stdint.h", _STDINT), ("cstdint", _STDINT), ("stddef.h", ""), ("cstddef", ""))
 
 
-_functions: dict[bytes, Function] = {}
+_functions: dict[bytes, NvrtcFunction] = {}
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Function:
+class NvrtcFunction:
     """Machine code of one kernel; what `_cuda_program` launches. Compared by object."""
 
     identity: bytes
@@ -84,7 +84,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Compilation:
     """What is to be compiled."""
 
     label: str
@@ -95,7 +95,7 @@ class Request:
     include_paths: tuple[str, ...]
 
 
-def compile_kernel(request: Request) -> Function:
+def compile_kernel(request: Compilation) -> NvrtcFunction:
     """The kernel for the architectures that are chosen, compiled at most once per content.
 
     Raises
@@ -108,7 +108,9 @@ def compile_kernel(request: Request) -> Function:
     return _compiled(request, cuda.architectures(), library())
 
 
-def _compiled(request: Request, architectures: tuple[tuple[int, int], ...], nvrtc: str) -> Function:
+def _compiled(
+    request: Compilation, architectures: tuple[tuple[int, int], ...], nvrtc: str
+) -> NvrtcFunction:
     about = os.stat(nvrtc)
     compiler = (nvrtc, about.st_size, about.st_mtime_ns)
     toolkit = _toolkit_headers(nvrtc)
@@ -159,16 +161,16 @@ def _digest(parts: object) -> bytes:
 
 
 def _function(
-    request: Request,
+    request: Compilation,
     architectures: tuple[tuple[int, int], ...],
     found: artefacts.Artefact,
     identity: bytes,
-) -> Function:
+) -> NvrtcFunction:
     images = tuple(
         (10 * major + minor, cubin)
         for (major, minor), cubin in zip(architectures, found.blobs, strict=False)
     )
-    return Function(
+    return NvrtcFunction(
         identity=identity,
         name=request.name,
         entry=found.meta["entry"],
@@ -180,7 +182,7 @@ def _function(
 
 
 def _compile(
-    request: Request, architectures: tuple[tuple[int, int], ...], nvrtc: str
+    request: Compilation, architectures: tuple[tuple[int, int], ...], nvrtc: str
 ) -> artefacts.Artefact:
     runs = []
     for major, minor in architectures:
@@ -205,7 +207,7 @@ def _compile(
 
 
 def _differing(
-    request: Request, architectures: Sequence[tuple[int, int]], runs: Sequence[_Run]
+    request: Compilation, architectures: Sequence[tuple[int, int]], runs: Sequence[_Run]
 ) -> KernelCompilationError:
     lines = "\n".join(
         f"  {major}.{minor}: ({', '.join(map(str, run.types))})"
@@ -224,7 +226,7 @@ class _Run(NamedTuple):
     types: tuple[Type, ...]
 
 
-def _run(request: Request, options: tuple[str, ...], nvrtc: str) -> _Run:
+def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
     minimal = () if _NOT_MINIMAL.search(request.source) else ("--minimal",)
     headers = (*_HEADERS, (signature.HEADER_NAME, signature.HEADER))
     pre_included = (f"--pre-include={signature.HEADER_NAME}", *options)
@@ -252,7 +254,7 @@ def _run(request: Request, options: tuple[str, ...], nvrtc: str) -> _Run:
 
 
 def _nvrtc_call(
-    request: Request,
+    request: Compilation,
     nvrtc: str,
     options: tuple[str, ...],
     headers: tuple[tuple[str, str], ...],
@@ -266,7 +268,7 @@ def _nvrtc_call(
         raise KernelCompilationError(f"{request.label}: {e}") from e
 
 
-def _refusal(request: Request, error: ValueError, options: tuple[str, ...]) -> CompilationError:
+def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) -> CompilationError:
     what, log = error.args
     return CompilationError(
         f"{request.label}: NVRTC does not compile {request.name!r} ({what})",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernbridge._src.base.errors import KernelError
-from kernbridge._src.scan.signature import Parameter
+from kernbridge._src.scan.signature import ScannedParameter
 
 HEADER_NAME = "kernbridge_signature.h"
 
@@ -147,8 +147,8 @@ pointer=False, constant=False, strange=False))
 
 
 def check(
-    label: str, name: str, parameters: Sequence[Parameter], types: Sequence[Type] | None
-) -> tuple[Parameter, ...]:
+    label: str, name: str, parameters: Sequence[ScannedParameter], types: Sequence[Type] | None
+) -> tuple[ScannedParameter, ...]:
     """The parameters with the types that the compiler knows.
 
     Parameters
@@ -187,7 +187,7 @@ def check(
     )
 
 
-def _difference(p: Parameter, t: Type) -> str | None:
+def _difference(p: ScannedParameter, t: Type) -> str | None:
     """What is wrong, "" if the types speak for themselves; None if nothing is."""
     if t.strange:
         return ": a kernel's parameter is a pointer or a value"
@@ -207,7 +207,7 @@ def _difference(p: Parameter, t: Type) -> str | None:
 _BITS = {("float16", "uint16"), ("bfloat16", "uint16")}
 
 
-def _described(p: Parameter) -> str:
+def _described(p: ScannedParameter) -> str:
     known = f" ({p.type})" if p.type else ""
     return f"`{p.ctype}` in the source{known}" if p.ctype else f"{p.role!r}{known} in params"
 

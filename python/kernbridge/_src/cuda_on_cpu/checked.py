@@ -56,7 +56,7 @@ def compiling_checked() -> Iterator[None]:
 
 
 def _name_of(dtype: Any) -> str:
-    """As part of a symbol."""
+    """The name of a dtype as part of a symbol."""
     return str(dtype) if re.fullmatch(r"\w+", str(dtype)) else "records"
 
 

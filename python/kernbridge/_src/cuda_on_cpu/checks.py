@@ -91,7 +91,7 @@ class Checks:
         self._shared[name] = _Array(name, item, item_size, size, offset)
 
     def number_of_shared(self, name: str) -> int:
-        """As the table has it."""
+        """Its index in the table of the C core."""
         return list(self._shared).index(name)
 
     def begin_function(self) -> None:

@@ -117,7 +117,7 @@ def _number(engine: Any, name: str) -> int:
 
 
 def _object_code(digest: str, text: str, machine: Any) -> bytes:
-    """Of an image, as this processor has it; kept on disk."""
+    """The machine code of an image for this processor, which is kept on disk."""
     features = llvm.get_host_cpu_features().flatten()
     made_of = (
         generators.digest(),

@@ -14,7 +14,7 @@ from kernbridge._src.operation.inspection import Inspection
 
 
 def inspect_launches(steps: Sequence[Any]) -> tuple[Inspection, ...]:
-    """Of every launch of a GPU plan."""
+    """Return code and resources of every launch of a GPU plan."""
     return tuple(_inspect_launch(step) for step in steps if hasattr(step, "function"))
 
 
@@ -42,7 +42,7 @@ def _inspect_launch(step: Any) -> Inspection:
 
 
 def _occupancy(function: Any, step: Any) -> float | None:
-    """As the driver reckons it, for the first GPU."""
+    """Return the occupancy that the driver computes for the first GPU."""
     from kernbridge import _core
 
     if _core.device_count()[0] == 0:

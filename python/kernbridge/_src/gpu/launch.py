@@ -23,7 +23,7 @@ _BLOCKS = {2: (16, 16), 3: (8, 8, 4)}  # threads, by the number of launch dimens
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchShape:
     """Grid and block of one call."""
 
     grid: tuple[Value, Value, Value]
@@ -89,11 +89,11 @@ class LaunchRule:
         inputs: Sequence[ArrayType],
         scalars: dict[str, ArrayType],
         buffers: Sequence[ArrayType],
-    ) -> Launch:
+    ) -> LaunchShape:
         """The launch of a call; `buffers` are inputs, scalars and outputs, without batch axes."""
         if self.grid is not None and self.block is not None:
             grid = tuple(self._value("grid", n, 1, buffers) for n in _pad(self.grid))
-            return self._empty_if_no_block(Launch(_three(grid), self.block))
+            return self._empty_if_no_block(LaunchShape(_three(grid), self.block))
         dims = self.launch_dims
         if callable(dims):
             dims = _as_tuple(call_with_shapes(self.label, "launch_dims", dims, inputs, scalars))
@@ -104,7 +104,7 @@ class LaunchRule:
             self._value("launch_dims", n, 1 if auto else b, buffers)
             for n, b in zip(_pad(dims), block, strict=True)
         )
-        return Launch(_three(grid), block, auto)
+        return LaunchShape(_three(grid), block, auto)
 
     def _block_for(self, dims: Sequence[Any]) -> tuple[int, int, int]:
         """Threads of a block: the rule's, or fewer where there are fewer to launch."""
@@ -121,12 +121,12 @@ class LaunchRule:
         return x, y, z
 
     @staticmethod
-    def _empty_if_no_block(launch: Launch) -> Launch:
+    def _empty_if_no_block(launch: LaunchShape) -> LaunchShape:
         """A block of zero threads launches nothing, as a grid of zero."""
         if 0 not in launch.block:
             return launch
         x, y, z = (max(1, n) for n in launch.block)
-        return Launch((Value(), Value(constant=1), Value(constant=1)), (x, y, z))
+        return LaunchShape((Value(), Value(constant=1), Value(constant=1)), (x, y, z))
 
     def _read_launch_dims(self, dims: tuple[Any, ...]) -> tuple[Any, ...]:
         if not 1 <= len(dims) <= 3:

@@ -23,12 +23,12 @@ _LAUNCH, _FILL, _COPY, _CALLBACK = 1, 2, 3, 4
 _COOPERATES, _OVERLAPS, _CLUSTERS, _AUTO_BLOCK, _ZEROES = 1, 2, 4, 8, 16
 
 
-class Function(Protocol):
+class DeviceFunction(Protocol):
     """Machine code of a kernel. Hashed and compared by object."""
 
     @property
     def identity(self) -> bytes:
-        """Of its meaning."""
+        """The digest of what the code computes."""
         ...
 
     @property
@@ -106,7 +106,7 @@ class Word:
 class Launch:
     """One kernel launch."""
 
-    function: Function
+    function: DeviceFunction
     grid: tuple[Value, Value, Value]
     block: tuple[int, int, int]
     shared: int
@@ -216,7 +216,7 @@ class Program:
     __repr__ = __str__
 
     @property
-    def functions(self) -> tuple[Function, ...]:
+    def functions(self) -> tuple[DeviceFunction, ...]:
         """The functions that it launches, each once."""
         launched = (s.function for s in self.steps if isinstance(s, Launch))
         return tuple(dict.fromkeys(launched))
@@ -263,14 +263,14 @@ def _value(value: int | Value) -> bytes:
     return struct.pack("<IIIIq", _VALUE_KINDS[v.kind], v.buffer, v.dim, v.divisor, v.constant)
 
 
-def _function(f: Function) -> bytes:
+def _function(f: DeviceFunction) -> bytes:
     images = [_u32(cc, len(image)) + image for cc, image in f.images]
     head = _u32(f.n_words, f.auto_shared, len(f.sizes), *f.sizes, len(images))
     content = b"".join((_text(f.entry), head, *images))
     return hashlib.sha256(content).digest() + content
 
 
-def _step(step: Step, functions: dict[Function, int]) -> bytes:
+def _step(step: Step, functions: dict[DeviceFunction, int]) -> bytes:
     if isinstance(step, Launch):
         return _launch(step, functions[step.function])
     if isinstance(step, Fill):

@@ -127,7 +127,7 @@ class NamedOutputs:
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Of the kernel."""
+        """The names of the kernel's parameters."""
         return self.parameters.names
 
     def output_names(

@@ -190,7 +190,7 @@ class _Access:
 
     @property
     def name(self) -> str:
-        """Of the array, as the user wrote it, as far as that is a name."""
+        """The array as the user wrote it, as far as that is a name."""
         variable = self._array
         for _ in range(8):  # x.field.field, at most
             if not variable.is_temp:

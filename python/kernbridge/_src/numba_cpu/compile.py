@@ -50,7 +50,7 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CompileOptions:
     """How a kernel is compiled, whatever its signature."""
 
     checked: bool = False  # every index is checked
@@ -75,7 +75,7 @@ _lock = threading.RLock()
 class Compiler:
     """Compiles one kernel for one signature after the other."""
 
-    def __init__(self, kernel: Any, label: str, options: Options) -> None:
+    def __init__(self, kernel: Any, label: str, options: CompileOptions) -> None:
         self.kernel = kernel
         self.label = label
         self.options = options
@@ -260,13 +260,13 @@ class Compiler:
 
     def _entry_parameters(self, signature: Signature, assignment: Assignment) -> list[Any]:
         """For each of the kernel's parameters its buffer; None for a default."""
-        from kernbridge._src.numba_cpu.entry import Parameter
+        from kernbridge._src.numba_cpu.entry import HostParameter
 
         aliased = frozenset(signature.aliased)
         n = signature.n_operands
         zeroed = self.options.zero_outputs
         by_buffer = [
-            Parameter(is_output=i >= n, index=i - n if i >= n else i, type=t, zeroed=zeroed)
+            HostParameter(is_output=i >= n, index=i - n if i >= n else i, type=t, zeroed=zeroed)
             for i, t in enumerate(self._types(signature, aliased))
         ]
         named = dict(assignment.named)

@@ -39,7 +39,7 @@ _serial = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class HostParameter:
     """What one kernel parameter is filled from: an input or output of the call, by its index."""
 
     is_output: bool
@@ -137,7 +137,7 @@ def compile_anew(kernel: Any, arguments: Sequence[Any]) -> Any:
 
 
 @global_compiler_lock
-def build_entry(overload: Overload, parameters: Sequence[Parameter | None]) -> Entry:
+def build_entry(overload: Overload, parameters: Sequence[HostParameter | None]) -> Entry:
     """Generate the entry. `parameters` follow the kernel's own; None stands for a default value."""
     compiled, context = overload.compiled, overload.kernel.targetctx
     name = f"kb_entry_{next(_serial)}"
@@ -194,13 +194,13 @@ def _arguments(
                 yield from _scalar(context, builder, buffers, parameter, member)
 
 
-def _field(builder: Any, buffers: Any, parameter: Parameter, field: int) -> Any:
+def _field(builder: Any, buffers: Any, parameter: HostParameter, field: int) -> Any:
     inputs_or_outputs = buffers[parameter.is_output]
     buffer = builder.load(builder.gep(inputs_or_outputs, [_INT32(parameter.index)]))
     return builder.load(builder.gep(buffer, [_INT32(0), _INT32(field)]))
 
 
-def _address(builder: Any, buffers: Any, parameter: Parameter, item: Any) -> Any:
+def _address(builder: Any, buffers: Any, parameter: HostParameter, item: Any) -> Any:
     """Where the data is; never NULL, which XLA may give for an array without elements."""
     data = _field(builder, buffers, parameter, _DATA)
     nowhere = builder.inttoptr(_INT64(64), _POINTER)
@@ -208,14 +208,14 @@ def _address(builder: Any, buffers: Any, parameter: Parameter, item: Any) -> Any
     return builder.bitcast(builder.select(is_null, nowhere, data), item.as_pointer())
 
 
-def _extents(builder: Any, buffers: Any, parameter: Parameter) -> list[Any]:
+def _extents(builder: Any, buffers: Any, parameter: HostParameter) -> list[Any]:
     if parameter.type.ndim == 0:
         return []
     dims = _field(builder, buffers, parameter, _DIMS)
     return [builder.load(builder.gep(dims, [_INT64(d)])) for d in range(parameter.type.ndim)]
 
 
-def _array(context: Any, builder: Any, buffers: Any, parameter: Parameter) -> Iterator[Any]:
+def _array(context: Any, builder: Any, buffers: Any, parameter: HostParameter) -> Iterator[Any]:
     """meminfo, parent, number of items, item size, data, extents, strides in bytes."""
     array = parameter.type
     item = context.get_data_type(array.dtype)
@@ -233,7 +233,7 @@ def _array(context: Any, builder: Any, buffers: Any, parameter: Parameter) -> It
 
 
 def _zero_outputs(
-    context: Any, builder: Any, buffers: Any, parameters: Sequence[Parameter | None]
+    context: Any, builder: Any, buffers: Any, parameters: Sequence[HostParameter | None]
 ) -> None:
     arrays = [p for p in parameters if p is not None and isinstance(p.type, types.Array)]
     aliased = [p for p in arrays if not p.is_output and p.type.mutable]
@@ -251,7 +251,7 @@ def _zero_outputs(
 
 
 def _scalar(
-    context: Any, builder: Any, buffers: Any, parameter: Parameter, compiled_type: Any
+    context: Any, builder: Any, buffers: Any, parameter: HostParameter, compiled_type: Any
 ) -> Iterator[Any]:
     """The value behind the address, converted to the type that the kernel was compiled for."""
     given = context.data_model_manager[parameter.type]

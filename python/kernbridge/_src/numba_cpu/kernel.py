@@ -11,7 +11,7 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.numba_common.parameters import NamedOutputs
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
-from kernbridge._src.numba_cpu.compile import Compiler, Options, Signature, native_call
+from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature, native_call
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection, inspect_host
 from kernbridge._src.operation.operation import Operation, spec_key
@@ -124,7 +124,7 @@ def numba_kernel(
     >>> op(jnp.arange(3.0), jnp.ones(3))
     Array([1., 2., 3.], dtype=float32)
     """
-    options = Options(bool(check) or debug.checks(), bool(zero_outputs))
+    options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs))
     frontend = NumbaCpu.of(kernel, half_as_bits, options)
     spec = OperationSpec.of(
         frontend.label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
@@ -137,7 +137,7 @@ class NumbaCpu(NamedOutputs):
 
     platforms: tuple[str, ...] = ("cpu",)
 
-    def __init__(self, kernel: Any, half_as_bits: bool, options: Options) -> None:
+    def __init__(self, kernel: Any, half_as_bits: bool, options: CompileOptions) -> None:
         self.name: str = kernel.py_func.__name__
         self.label = f"numba_kernel {self.name!r}"
         self.half_as_bits = half_as_bits
@@ -148,7 +148,7 @@ class NumbaCpu(NamedOutputs):
         self._seems_to_return = _seems_to_return(kernel.py_func)
 
     @classmethod
-    def of(cls, kernel: Any, half_as_bits: bool, options: Options) -> NumbaCpu:
+    def of(cls, kernel: Any, half_as_bits: bool, options: CompileOptions) -> NumbaCpu:
         """The front end of this dispatcher; the same one for the same dispatcher and options."""
         _check_dispatcher(kernel)
         name = f"numba_kernel, half_as_bits={bool(half_as_bits)}, {options!r}"
@@ -272,7 +272,7 @@ def _seems_to_return(function: Callable[..., Any]) -> bool:
 
 
 def _compiler_of(kernel: Any, half_as_bits: bool, options: dict[str, bool]) -> Any:
-    return NumbaCpu.of(kernel, half_as_bits, Options(**options)).compiler
+    return NumbaCpu.of(kernel, half_as_bits, CompileOptions(**options)).compiler
 
 
 operation_origin.register(

@@ -19,14 +19,14 @@ from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionEr
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.gpu.cubin import check_words
 from kernbridge._src.keys import generators
-from kernbridge._src.numba_cuda.function import Function
+from kernbridge._src.numba_cuda.function import NumbaCudaFunction
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
     from kernbridge._src.keys.fingerprint import Fingerprint
-    from kernbridge._src.numba_cuda.entry import Parameter
+    from kernbridge._src.numba_cuda.entry import DeviceParameter
 
 CACHE_KIND = "numba_cuda"
 HOST = ((100, 0),)  # the architecture that stands for the CPU
@@ -38,7 +38,7 @@ _Key = tuple[bytes, tuple[tuple[int, int], ...]]  # identity and architectures
 
 # Machine code lives as long as a kernel that it was made for, or a plan that launches it. The core
 # has copies of what it has loaded.
-_functions: weakref.WeakValueDictionary[_Key, Function] = weakref.WeakValueDictionary()
+_functions: weakref.WeakValueDictionary[_Key, NumbaCudaFunction] = weakref.WeakValueDictionary()
 _lock = threading.RLock()
 
 
@@ -58,11 +58,11 @@ def why_not_native(kernel: Any) -> str:
 def compile_kernel(
     label: str,
     kernel: Any,
-    parameters: Sequence[Parameter],
+    parameters: Sequence[DeviceParameter],
     batched: bool = False,
     host: bool = False,
     checked: bool = False,
-) -> Function:
+) -> NumbaCudaFunction:
     """Machine code for these parameters, compiled at most once per content and architectures.
 
     With `host` for the CPU, see the package `cuda_on_cpu`; with `checked` for its checked mode.
@@ -88,7 +88,7 @@ def compile_kernel(
             _functions[key] = function
         elif function.kernel() is None:  # equal kernels share code; keep one that is alive
             function = _functions[key] = replace(function, kernel=weakref.ref(kernel))
-        own: dict[_Key, Function] = kept_with(kernel, "functions", dict)
+        own: dict[_Key, NumbaCudaFunction] = kept_with(kernel, "functions", dict)
         own[key] = function
         return function
 
@@ -105,7 +105,7 @@ def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
 
 def _identity(
     fingerprint: Fingerprint,
-    parameters: Sequence[Parameter],
+    parameters: Sequence[DeviceParameter],
     batched: bool,
     architectures: tuple[tuple[int, int], ...],
 ) -> bytes:
@@ -122,12 +122,12 @@ def _identity(
 def _find(
     label: str,
     kernel: Any,
-    parameters: tuple[Parameter, ...],
+    parameters: tuple[DeviceParameter, ...],
     batched: bool,
     identity: bytes,
     fingerprint: Fingerprint,
     architectures: tuple[tuple[int, int], ...],
-) -> Function:
+) -> NumbaCudaFunction:
     import hashlib
 
     versions = (generators.digest(), toolchain_cuda.versions())
@@ -142,7 +142,7 @@ def _find(
         if not opaque:
             artefacts.store(CACHE_KIND, key, found)
     meta = found.meta
-    return Function(
+    return NumbaCudaFunction(
         identity=identity,
         name=kernel.py_func.__name__,
         entry=meta["entry"],
@@ -159,7 +159,7 @@ def _find(
     )
 
 
-def _show(function: Function) -> tuple[str, str]:
+def _show(function: NumbaCudaFunction) -> tuple[str, str]:
     """LLVM IR and PTX; compiles the kernel again, since neither is kept."""
     kernel = function.kernel()
     if kernel is None:
@@ -187,7 +187,7 @@ def _symbol(kernel: Any, identity: bytes) -> str:
 def _compile(
     label: str,
     kernel: Any,
-    parameters: tuple[Parameter, ...],
+    parameters: tuple[DeviceParameter, ...],
     batched: bool,
     architectures: tuple[tuple[int, int], ...],
     symbol: str,
@@ -229,7 +229,7 @@ def _compile(
 def _compile_protected(
     label: str,
     kernel: Any,
-    parameters: tuple[Parameter, ...],
+    parameters: tuple[DeviceParameter, ...],
     batched: bool,
     architecture: tuple[int, int],
     symbol: str,
@@ -273,7 +273,7 @@ class _ReturnsValue(TypeError):
 def _compile_once(
     label: str,
     kernel: Any,
-    parameters: tuple[Parameter, ...],
+    parameters: tuple[DeviceParameter, ...],
     batched: bool,
     architecture: tuple[int, int],
     symbol: str,
@@ -326,7 +326,7 @@ def _compile_once(
 def _checks_of(
     label: str,
     kernel: Any,
-    parameters: Sequence[Parameter],
+    parameters: Sequence[DeviceParameter],
     opened: Sequence[int],
     batched: bool,
 ) -> Checks:
@@ -354,7 +354,7 @@ def _checks_of(
     return Checks(label, arguments)
 
 
-def _refusal(label: str, parameters: Sequence[Parameter], error: Exception) -> Exception:
+def _refusal(label: str, parameters: Sequence[DeviceParameter], error: Exception) -> Exception:
     if isinstance(error, (KernelCompilationError, UnknownVersionError)):
         return error
     from kernbridge._src.numba_common.numba_cuda_inside import explain

@@ -10,7 +10,7 @@ import numpy as np
 from kernbridge._src.gpu.program import Word
 
 if TYPE_CHECKING:
-    from kernbridge._src.numba_cuda.entry import Parameter
+    from kernbridge._src.numba_cuda.entry import DeviceParameter
 
 
 def check_dispatcher(entry_point: str, kernel: Any) -> None:
@@ -33,7 +33,7 @@ def check_dispatcher(entry_point: str, kernel: Any) -> None:
     )
 
 
-def check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> None:
+def check_declared(label: str, kernel: Any, parameters: Sequence[DeviceParameter]) -> None:
     """Refuse arrays that no signature takes which `cuda.jit` was given."""
     from kernbridge._src.numba_cuda.entry import parameter_type
 
@@ -56,7 +56,7 @@ def check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> 
     )
 
 
-def words_of(parameter: Parameter, buffer: int, batched: bool) -> list[Word]:
+def words_of(parameter: DeviceParameter, buffer: int, batched: bool) -> list[Word]:
     """The words of a parameter that is a whole buffer."""
     words = [Word("address", buffer=buffer)]
     if batched:

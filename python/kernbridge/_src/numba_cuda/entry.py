@@ -23,7 +23,7 @@ from kernbridge._src.numba_common.numba_inside import types
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class DeviceParameter:
     """One parameter of the kernel.
 
     `kind` is "array"; "loaded", a scalar that lies in a buffer of one element; or "scalar", whose
@@ -45,7 +45,7 @@ class Parameter:
         return 1 + batched + self.ndim + strides
 
     def describe(self) -> str:
-        """As messages name its type."""
+        """Its type, as messages name it."""
         return f"{self.dtype.name}[{self.ndim}d]" if self.kind == "array" else self.dtype.name
 
 
@@ -64,7 +64,7 @@ def numba_type(dtype: np.dtype[Any]) -> Any:
         raise ValueError(f"Numba-CUDA has no type for {dtype.name}") from e
 
 
-def parameter_type(parameter: Parameter) -> Any:
+def parameter_type(parameter: DeviceParameter) -> Any:
     """What the kernel sees."""
     item = numba_type(parameter.dtype)
     if parameter.kind != "array":
@@ -73,7 +73,7 @@ def parameter_type(parameter: Parameter) -> Any:
 
 
 @functools.cache
-def _array_builder(parameter: Parameter) -> Any:
+def _array_builder(parameter: DeviceParameter) -> Any:
     """An intrinsic: (address, *extents, *strides) -> array."""
     array_type, n = parameter_type(parameter), parameter.ndim
     words = (types.int64,) * (1 + n + (0 if parameter.layout == "C" else n))
@@ -142,7 +142,7 @@ def _unpacker(dtype: np.dtype[Any]) -> Any:
 
 
 def build_entry(
-    device: Any, parameters: Sequence[Parameter], batched: bool
+    device: Any, parameters: Sequence[DeviceParameter], batched: bool
 ) -> tuple[Callable[..., None], tuple[Any, ...]]:
     """A function to be compiled as a kernel, and the types of its parameters."""
     space: dict[str, Any] = {"device": device, "cuda": cuda}
@@ -163,7 +163,7 @@ def build_entry(
     return space["entry"], (types.int64,) * len(names)
 
 
-def _builder(parameter: Parameter) -> Any:
+def _builder(parameter: DeviceParameter) -> Any:
     if parameter.kind == "array":
         return _array_builder(parameter)
     return _loader(parameter.dtype) if parameter.kind == "loaded" else _unpacker(parameter.dtype)

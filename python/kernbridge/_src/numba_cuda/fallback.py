@@ -13,7 +13,7 @@ from kernbridge._src.gpu.program import Fill, Program, Value
 from kernbridge._src.numba_cuda.callback import Callee, Callees, lower, scalars_of
 
 if TYPE_CHECKING:
-    from kernbridge._src.gpu.launch import Launch, LaunchRule
+    from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
     from kernbridge._src.numba_common.parameters import Assignment
     from kernbridge._src.operation.primitive import NativeCall
     from kernbridge._src.operation.spec import ArrayType, Call
@@ -40,7 +40,7 @@ def lower_kernel(
     frontend: KernelFrontend,
     why: str,
     assignment: Assignment,
-    launch: Launch,
+    launch: LaunchShape,
     operands: Sequence[ArrayType],
     call: Call,
 ) -> tuple[NativeCall, Program]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernbridge._src.numba_cuda.entry import Parameter
+    from kernbridge._src.numba_cuda.entry import DeviceParameter
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Function:
+class NumbaCudaFunction:
     """Machine code of one kernel for one list of parameters. Compared by object: one per identity.
 
     `opened` are the parameters that the kernel may write to though they were to be read-only.
@@ -26,10 +26,10 @@ class Function:
     uses_z: bool
     cooperative: bool
     why_not_portable: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[DeviceParameter, ...]
     batched: bool
     kernel: Any  # a weak reference: the dispatcher
-    show: Callable[[Function], tuple[str, str]]  # compiles again for LLVM IR and PTX
+    show: Callable[[NumbaCudaFunction], tuple[str, str]]  # compiles again for LLVM IR and PTX
     sizes: tuple[int, ...] = ()  # of the parameters; none where each is a word
     auto_shared: int = 0  # dynamic shared memory to reckon with when a block size is chosen
 

@@ -206,7 +206,7 @@ def _device_array(ours: Any, original: Any, *args: Any, stream: Any = 0, **kwarg
 
 
 def _default_stream(ours: Any, original: Any, array: Any, stream: Any) -> Any:
-    """Of what an array does: `reshape` loses the stream that an array is bound to."""
+    """Return the stream for what an array does: `reshape` loses the one that it is bound to."""
     return original(array, stream) or ours
 
 

@@ -18,7 +18,7 @@ from kernbridge._src.gpu.frontend import (
     place_of,
     warn_of_copies,
 )
-from kernbridge._src.gpu.launch import Launch, LaunchRule
+from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
 from kernbridge._src.gpu.program import Buffer, Fill, Program, Value
 from kernbridge._src.keys import host_state
 from kernbridge._src.numba_common.parameters import Assignment, KernelParameters, NamedOutputs
@@ -35,8 +35,8 @@ from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outpu
 from kernbridge._src.toolchain import cuda
 
 if TYPE_CHECKING:
-    from kernbridge._src.numba_cuda.entry import Parameter
-    from kernbridge._src.numba_cuda.function import Function
+    from kernbridge._src.numba_cuda.entry import DeviceParameter
+    from kernbridge._src.numba_cuda.function import NumbaCudaFunction
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 CALLS_KEPT = 256  # lowered calls remembered for one operation
@@ -254,7 +254,7 @@ class NumbaCuda(NamedOutputs, CallingFrontend):
         return self._lowered.find_or_make(key, lambda: self._plan(operands, call, launch, host))
 
     def _plan(
-        self, operands: tuple[ArrayType, ...], call: Call, launch: Launch, host: bool
+        self, operands: tuple[ArrayType, ...], call: Call, launch: LaunchShape, host: bool
     ) -> tuple[NativeCall, Program]:
         from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
@@ -301,8 +301,8 @@ class NumbaCuda(NamedOutputs, CallingFrontend):
         arrays: Sequence[ArrayType],
         operands: Sequence[ArrayType],
         call: Call,
-        launch: Launch,
-        function: Function,
+        launch: LaunchShape,
+        function: NumbaCudaFunction,
         copied: Sequence[int],
         wide: bool,
     ) -> Program:
@@ -348,9 +348,9 @@ class NumbaCuda(NamedOutputs, CallingFrontend):
 
     def _parameters(
         self, assignment: Assignment, arrays: Sequence[ArrayType], n_inputs: int, call: Call
-    ) -> tuple[list[Parameter], list[int]]:
+    ) -> tuple[list[DeviceParameter], list[int]]:
         """The kernel's parameters in its order, and the buffer of each."""
-        from kernbridge._src.numba_cuda.entry import Parameter
+        from kernbridge._src.numba_cuda.entry import DeviceParameter
 
         aliased = {i for i, _ in call.aliases}
         views = self._views_of(assignment, arrays)
@@ -360,12 +360,12 @@ class NumbaCuda(NamedOutputs, CallingFrontend):
         for b, keyword in order:
             t = arrays[b]
             if n_inputs <= b < n_operands:
-                parameters.append(Parameter("loaded", t.dtype, keyword=keyword))
+                parameters.append(DeviceParameter("loaded", t.dtype, keyword=keyword))
                 continue
             rank = len(t.shape) - (b in views)
             read_only = b < n_inputs and b not in aliased
             dtype = views.get(b, t.dtype)
-            parameters.append(Parameter("array", dtype, rank, "C", read_only, keyword))
+            parameters.append(DeviceParameter("array", dtype, rank, "C", read_only, keyword))
         return parameters, [b for b, _ in order]
 
     def _views_of(

@@ -113,7 +113,7 @@ class DeviceArray(Operand):
     alloc_size = property(lambda self: int(self.host.nbytes))
 
     def describe(self) -> str:
-        """As messages name it."""
+        """The array, as messages name it."""
         return f"{self.dtype.name}{list(self.shape)}"
 
     def __len__(self) -> int:
@@ -123,11 +123,11 @@ class DeviceArray(Operand):
         return f"<{self.describe()} of a function that is being recorded>"
 
     def is_c_contiguous(self) -> bool:
-        """As of a Numba device array."""
+        """The same as of a Numba device array."""
         return bool(self.host.flags.c_contiguous)
 
     def is_f_contiguous(self) -> bool:
-        """As of a Numba device array."""
+        """The same as of a Numba device array."""
         return bool(self.host.flags.f_contiguous)
 
     def _view(self, host: Any) -> DeviceArray:
@@ -155,7 +155,7 @@ class DeviceArray(Operand):
             refuse(f"assigning a {type(value).__name__} from the host")
 
     def reshape(self, *shape: Any, order: str = "C") -> DeviceArray:
-        """As of a Numba device array: a view, of contiguous arrays."""
+        """The same as of a Numba device array: a view of a contiguous array."""
         if not self.host.flags.c_contiguous:
             refuse("reshaping an array that is not C-ordered")
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
@@ -164,15 +164,15 @@ class DeviceArray(Operand):
         return self._view(_reshaped(self.host, tuple(int(n) for n in wanted)))
 
     def ravel(self, order: str = "C", stream: Any = 0) -> DeviceArray:
-        """As of a Numba device array."""
+        """The same as of a Numba device array."""
         return self.reshape(self.size, order=order)
 
     def view(self, dtype: Any) -> DeviceArray:
-        """As of a Numba device array."""
+        """The same as of a Numba device array."""
         return self._view(self.host.view(dtype))
 
     def transpose(self, axes: Any = None) -> DeviceArray:
-        """As of a Numba device array: a copy, of arrays of rank 2."""
+        """The same as of a Numba device array: a copy, for arrays of rank 2."""
         if self.ndim != 2 or axes not in (None, (1, 0), [1, 0]):
             refuse("transposing an array that is not of rank 2")
         return self.recording.transposed(self)
@@ -180,7 +180,7 @@ class DeviceArray(Operand):
     T = property(lambda self: self.transpose())
 
     def squeeze(self, axis: Any = None, stream: Any = 0) -> DeviceArray:
-        """As of a Numba device array."""
+        """The same as of a Numba device array."""
         return self._view(self.host.squeeze(axis))
 
     def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
@@ -242,7 +242,7 @@ class Stream:
 
     @contextmanager
     def auto_synchronize(self) -> Iterator[Stream]:
-        """As of a Numba stream."""
+        """The same as of a Numba stream."""
         yield self
 
     def __getattr__(self, name: str) -> NoReturn:

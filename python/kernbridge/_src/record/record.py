@@ -120,26 +120,26 @@ class Recording:
         self.details.append({what: repr(value) for what, value in details.items()})
 
     def _argument(self, value: Any) -> tuple[Any, list[Word]]:
-        from kernbridge._src.numba_cuda.entry import Parameter
+        from kernbridge._src.numba_cuda.entry import DeviceParameter
 
         if isinstance(value, DeviceArray):
             self.check_own(value)
             host = value.host
             layout = "C" if host.flags.c_contiguous else "F" if host.flags.f_contiguous else "A"
             read_only = value.buffer in self.read_only
-            parameter = Parameter("array", host.dtype, host.ndim, layout, read_only)
+            parameter = DeviceParameter("array", host.dtype, host.ndim, layout, read_only)
             numbers = host.shape if layout == "C" else (*host.shape, *host.strides)
             reach = reach_of(value)
             address = Word("address", value.offset if reach else 0, value.buffer, reach=reach)
             return parameter, [address, *(Word("constant", int(n)) for n in numbers)]
         if isinstance(value, Scalar):
-            return Parameter("loaded", value.dtype), [Word("address", 0, value.buffer)]
+            return DeviceParameter("loaded", value.dtype), [Word("address", 0, value.buffer)]
         scalar = typed_scalar(value)
         if scalar is None:
             refuse(f"a kernel argument of type {type(value).__name__}")
         data = scalar.tobytes().ljust(16 if scalar.itemsize > 8 else 8, b"\0")
         bits = np.frombuffer(data, np.int64)
-        return Parameter("scalar", scalar.dtype), [Word("constant", int(n)) for n in bits]
+        return DeviceParameter("scalar", scalar.dtype), [Word("constant", int(n)) for n in bits]
 
     def fill(self, array: DeviceArray, value: Any) -> None:
         """Add a fill of a contiguous array."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kernbridge._src.scan.attributes import Attribute
 
 
-class Parameter(NamedTuple):
+class ScannedParameter(NamedTuple):
     """One parameter of a function, as the scanner describes it."""
 
     role: str  # "arg", "ret", "attr", "stream"
@@ -17,21 +17,21 @@ class Parameter(NamedTuple):
     ctype: str  # as spelled in the source; "" if the scanner did not find the function
 
 
-class Function(NamedTuple):
+class ScannedFunction(NamedTuple):
     """One annotated function, as the scanner describes it."""
 
     name: str
     qualified: str
     line: int
     whole_call: bool
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ScannedParameter, ...]
     place: str = ""  # "file:line" of the function or of its annotation, for messages
 
     @staticmethod
-    def of(scanned: Any) -> Function:
+    def of(scanned: Any) -> ScannedFunction:
         """From what `_core.scan_source` and `_core.scan_kernel` return."""
         *head, parameters = scanned
-        return Function._make((*head, tuple(Parameter(*p) for p in parameters), ""))
+        return ScannedFunction._make((*head, tuple(ScannedParameter(*p) for p in parameters), ""))
 
     @property
     def takes_any(self) -> bool:
@@ -44,7 +44,7 @@ class Function(NamedTuple):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Of its parameters for outputs, as far as it has any, and they are named."""
+        """The names of its parameters for outputs, as far as it has any and they are named."""
         return tuple(p.name for p in self.parameters if p.role == "ret")
 
     def names_of(self, n_inputs: int, n_outputs: int) -> list[str]:
@@ -70,7 +70,7 @@ def join_tokens(tokens: str | Sequence[str] | None) -> str | None:
     return tokens if tokens is None or isinstance(tokens, str) else " ".join(map(str, tokens))
 
 
-def token_of(p: Parameter) -> str:
+def token_of(p: ScannedParameter) -> str:
     """The token of an annotation that describes a parameter."""
     if p.role != "attr":
         return p.role

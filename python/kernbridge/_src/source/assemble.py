@@ -21,7 +21,7 @@ from kernbridge._src.base.errors import (
 from kernbridge._src.build import build as builder
 from kernbridge._src.build.command import SUFFIXES
 from kernbridge._src.build.request import Request
-from kernbridge._src.scan.signature import Function, join_tokens
+from kernbridge._src.scan.signature import ScannedFunction, join_tokens
 from kernbridge._src.source import compiled_types, tail, targets
 from kernbridge._src.source.module import CompiledModule, digest_of
 from kernbridge._src.toolchain.architectures import cuda_architectures
@@ -35,7 +35,7 @@ MOST_INCLUDES = 64  # that are searched for half-precision types
 _FLAGS = {"c": "extra_cflags", "c++": "extra_cflags", "cuda": "extra_cuda_cflags"}
 
 
-class Options(NamedTuple):
+class BuildOptions(NamedTuple):
     """What the `load_*` functions take beside sources; see `load_cuda_inline`."""
 
     language: str
@@ -55,7 +55,7 @@ class Options(NamedTuple):
     check: bool = False
 
     @staticmethod
-    def of(label: str, language: str, given: Mapping[str, Any]) -> Options:
+    def of(label: str, language: str, given: Mapping[str, Any]) -> BuildOptions:
         """Return the options that a caller's keywords name; TypeError if one is unknown."""
         only_cuda = {"compute_capability", "use_fast_math", "allow_cuda_graph"}
         names = {
@@ -63,7 +63,7 @@ class Options(NamedTuple):
             "extra_ldflags": "ldflags",
             "extra_include_paths": "include_paths",
         }
-        known = {name: name for name in Options._fields[4:]} | names
+        known = {name: name for name in BuildOptions._fields[4:]} | names
         if language != "cuda":
             known = {k: v for k, v in known.items() if k not in only_cuda}
         if language != "c++":
@@ -76,11 +76,11 @@ class Options(NamedTuple):
         values = {known[name]: value for name, value in given.items()}
         for name in names.values():
             values[name] = tuple(map(str, values.get(name) or ()))
-        return Options(language=language, **values)
+        return BuildOptions(language=language, **values)
 
 
 def build_inline(
-    label: str, name: str, sources: str | Sequence[str], functions: Functions, options: Options
+    label: str, name: str, sources: str | Sequence[str], functions: Functions, options: BuildOptions
 ) -> CompiledModule:
     """A module of source text."""
     listed = [sources] if isinstance(sources, str) else list(sources)
@@ -104,7 +104,7 @@ def build_files(
     given: Mapping[str, Any],
 ) -> CompiledModule:
     """A module of files, which find what they include in their own folder."""
-    options = Options.of(label, language, given)
+    options = BuildOptions.of(label, language, given)
     sources = [(str(file), file.read_text(encoding="utf-8")) for file in files]
     folders = tuple(dict.fromkeys(str(file.resolve().parent) for file in files))
     options = options._replace(include_paths=(*folders, *options.include_paths))
@@ -116,7 +116,7 @@ def _build(
     name: str,
     sources: Sequence[tuple[str, str]],
     functions: Functions,
-    options: Options,
+    options: BuildOptions,
 ) -> CompiledModule:
     if not isinstance(name, str) or not name or "\0" in name:
         raise ValueError(f"{label}: name is {name!r}, expected a text that is not empty")
@@ -184,7 +184,7 @@ def _include_root() -> Path:
     )
 
 
-def _half_flags(options: Options, text: str) -> tuple[str, ...]:
+def _half_flags(options: BuildOptions, text: str) -> tuple[str, ...]:
     """What makes half-precision types known, if the source or what it includes names them."""
     if options.language != "cuda":
         return ()
@@ -204,7 +204,7 @@ def _half_flags(options: Options, text: str) -> tuple[str, ...]:
     return ()
 
 
-def _check_flags(options: Options) -> tuple[str, ...]:
+def _check_flags(options: BuildOptions) -> tuple[str, ...]:
     """What makes indices of tensors, and of the C++ library's containers, checked."""
     if options.language != "c++" or not (options.check or debug.checks()):
         return ()
@@ -238,7 +238,7 @@ def _join(sources: Sequence[tuple[str, str]]) -> str:
     return "".join(parts)
 
 
-def _translation_unit(language: str, text: str, functions: Sequence[Function]) -> str:
+def _translation_unit(language: str, text: str, functions: Sequence[ScannedFunction]) -> str:
     # C sources may choose what the system's headers declare, before they include one.
     head = "" if language == "c" else '#include "kernbridge/module.h"\n'
     return head + text + tail.generate(language, functions)
@@ -246,13 +246,13 @@ def _translation_unit(language: str, text: str, functions: Sequence[Function]) -
 
 def _scan(
     label: str, sources: Sequence[tuple[str, str]], functions: Functions, language: str
-) -> list[Function]:
+) -> list[ScannedFunction]:
     text = "".join(f"{source}\n\n" for _, source in sources)
     try:
         scanned = _core.scan_source(text, "\1", named_functions(label, functions))
     except ValueError as e:
         raise KernelError(f"{label}: {_in_own_lines(str(e), sources)}") from None
-    found = [Function.of(f) for f in scanned]
+    found = [ScannedFunction.of(f) for f in scanned]
     found = [f._replace(place=_place(f.line, sources) if f.line else sources[-1][0]) for f in found]
     for function in found:
         if language != "cuda" and function.count("stream"):

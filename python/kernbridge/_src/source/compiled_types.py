@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from kernbridge._src.base.errors import CompilationError, KernelError
-from kernbridge._src.scan.signature import Function, Parameter, token_of
+from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter, token_of
 from kernbridge._src.source.tail import TAIL
 
 # In the order of KB_TYPE_LIST, whose numbers the letters from 'A' on stand for.
@@ -57,7 +57,7 @@ def fill(tokens: str, types: bytes) -> str:
     )
 
 
-def check(label: str, function: Function, types: bytes) -> Function:
+def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunction:
     """The function with every type that its compiler knows.
 
     Parameters
@@ -76,7 +76,7 @@ def check(label: str, function: Function, types: bytes) -> Function:
     (result, _), *letters = _letters(types)
     parameters = function.parameters
     if function.whole_call:
-        parameters = (Parameter("call", "", "", "kb_call *"),)
+        parameters = (ScannedParameter("call", "", "", "kb_call *"),)
     if len(letters) != len(parameters):
         shown = ", ".join(f"{p.ctype} {p.name}".strip() or p.role for p in parameters)
         listed = ", ".join(_kind(letter) for letter, _ in letters)
@@ -112,14 +112,14 @@ def check(label: str, function: Function, types: bytes) -> Function:
     )
 
 
-def _got(p: Parameter, letter: str) -> str:
+def _got(p: ScannedParameter, letter: str) -> str:
     kind = _kind(letter)
     if not p.ctype:
         return kind
     return f"`{p.ctype}`" if p.ctype == kind else f"`{p.ctype}` ({kind})"
 
 
-def _needed(p: Parameter, letter: str) -> str:
+def _needed(p: ScannedParameter, letter: str) -> str:
     """What it had to be, and what to do."""
     if p.role == "call":
         return "a function of the whole call takes `const kb_call *`"
@@ -139,7 +139,9 @@ def _needed(p: Parameter, letter: str) -> str:
 _ERROR = re.compile(r"^(\S.*?)[:(]\d[^\n]*?\berror\b:? *(.*)", re.MULTILINE)
 
 
-def explain(label: str, functions: Sequence[Function], error: CompilationError) -> CompilationError:
+def explain(
+    label: str, functions: Sequence[ScannedFunction], error: CompilationError
+) -> CompilationError:
     """The compiler's refusal of a module; in our words if the tail is what it refuses first."""
     found = _ERROR.search(error.compiler_output)
     function = next((f for f in functions if found and found[1] == f"{TAIL}:{f.name}"), None)

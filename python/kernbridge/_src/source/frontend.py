@@ -18,7 +18,7 @@ from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.attributes import Attribute
-from kernbridge._src.scan.signature import Function
+from kernbridge._src.scan.signature import ScannedFunction
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class SourceFrontend:
     """One function with the values of its attributes, as a front end."""
 
     def __init__(
-        self, label: str, function: Function, native: SourceCode, values: tuple[bytes, ...]
+        self, label: str, function: ScannedFunction, native: SourceCode, values: tuple[bytes, ...]
     ) -> None:
         self.label = label
         self.name = function.name

@@ -20,7 +20,7 @@ from kernbridge._src.cuda_kernel.kernel import CudaKernel
 from kernbridge._src.gpu import cubin
 from kernbridge._src.gpu.launch import LaunchRule
 from kernbridge._src.operation.spec import OperationSpec
-from kernbridge._src.scan.signature import Function
+from kernbridge._src.scan.signature import ScannedFunction
 from kernbridge._src.source.assemble import Functions, named_functions, register_all
 from kernbridge._src.source.module import CompiledModule, open_library
 from kernbridge._src.toolchain import cuda as toolchain_cuda
@@ -134,7 +134,7 @@ def _place_of(file: Path, digest: str) -> Path:
 
 def _functions_of(
     name: str, file: Path, exports: Mapping[str, Any], functions: Functions
-) -> list[Function]:
+) -> list[ScannedFunction]:
     label = f"load_binary {name!r}"
     named = named_functions(label, functions)
     if named is None:
@@ -156,7 +156,7 @@ def _functions_of(
         scanned = _core.scan_source(text, str(file), named)
     except ValueError as e:
         raise KernelError(f"{label}: {e}") from None
-    return [Function.of(f) for f in scanned]
+    return [ScannedFunction.of(f) for f in scanned]
 
 
 class CudaBinary:
@@ -268,7 +268,7 @@ input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, 
             spec, replace_fields(described, compile=lambda: function), dict(attrs or {})
         )
 
-    def _function(self, label: str, description: Description) -> nvrtc.Function:
+    def _function(self, label: str, description: Description) -> nvrtc.NvrtcFunction:
         types = _core.attribute_types()
         sizes = []
         for p in description.parameters:
@@ -289,7 +289,7 @@ input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, 
                     f"takes parameters of {sizes} bytes, and the kernel has {there}"
                 )
         identity = hashlib.sha256(b"kernbridge.binary" + description.name.encode() + self._data)
-        return nvrtc.Function(
+        return nvrtc.NvrtcFunction(
             identity=identity.digest(),
             name=description.name,
             entry=description.name,
@@ -302,5 +302,5 @@ def _token(p: Any) -> str:
     return f"attr.{p.name}:{p.type}" if p.role == "attr" else p.role
 
 
-def _nothing() -> nvrtc.Function:
+def _nothing() -> nvrtc.NvrtcFunction:
     raise AssertionError("the code of a binary is there")

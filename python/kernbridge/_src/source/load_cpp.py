@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge._src.source.assemble import Functions, Options, build_files, build_inline
+from kernbridge._src.source.assemble import BuildOptions, Functions, build_files, build_inline
 from kernbridge._src.source.module import CompiledModule
 
 
@@ -80,7 +80,7 @@ def load_cpp_inline(
     >>> module.spikes(v, outs=jax.ShapeDtypeStruct(v.shape, bool), at=1.0)
     Array([False,  True], dtype=bool)
     """
-    options = Options(
+    options = BuildOptions(
         language="c++",
         cflags=tuple(extra_cflags or ()),
         ldflags=tuple(extra_ldflags or ()),
@@ -156,7 +156,7 @@ def load_c_inline(
     >>> module.total(jnp.arange(4.0), outs=jax.ShapeDtypeStruct((), jnp.float32))
     Array(6., dtype=float32)
     """
-    checked = Options.of("load_c_inline", "c", options)
+    checked = BuildOptions.of("load_c_inline", "c", options)
     return build_inline("load_c_inline", name, c_sources, functions, checked)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base.errors import KernelError
-from kernbridge._src.source.assemble import Functions, Options, build_files, build_inline
+from kernbridge._src.source.assemble import BuildOptions, Functions, build_files, build_inline
 from kernbridge._src.source.module import CompiledModule
 
 
@@ -120,7 +120,7 @@ def load_cuda_inline(
         name,
         cuda_sources,
         functions,
-        Options(
+        BuildOptions(
             language="cuda",
             cflags=tuple(extra_cuda_cflags or ()),
             ldflags=tuple(extra_ldflags or ()),

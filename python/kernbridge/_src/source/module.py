@@ -15,7 +15,7 @@ from kernbridge._src.base.errors import KernelError, KernelLoadError
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import ArrayType, OperationSpec
-from kernbridge._src.scan.signature import Function
+from kernbridge._src.scan.signature import ScannedFunction
 from kernbridge._src.source import compiled_types
 from kernbridge._src.source.frontend import Attributed, SourceCode, SourceFrontend, register
 
@@ -70,7 +70,13 @@ class Export:
     """A function of a library: where it is, and how it is checked."""
 
     def __init__(
-        self, label: str, function: Function, library: Library, cuda: bool, graph: bool, run: int
+        self,
+        label: str,
+        function: ScannedFunction,
+        library: Library,
+        cuda: bool,
+        graph: bool,
+        run: int,
     ) -> None:
         _, self.run, self.handler, self.slot, _ = library.exports.get(
             function.name, ("", run, 0, 0, b"")
@@ -267,7 +273,7 @@ class CompiledModule:
         name: str,
         path: Path,
         digest: str,
-        functions: Sequence[Function],
+        functions: Sequence[ScannedFunction],
         *,
         cuda: bool,
         graph: bool = True,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernbridge import _core
-from kernbridge._src.scan.signature import Function, Parameter
+from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter
 
 TAIL = "kernbridge"  # the file that the compiler takes the tail for
 
@@ -24,7 +24,7 @@ def _c_type(type_name: str) -> str:
     return _core.attribute_types()[type_name][2]
 
 
-def _numbered(function: Function) -> list[tuple[Parameter, int]]:
+def _numbered(function: ScannedFunction) -> list[tuple[ScannedParameter, int]]:
     """Each parameter with its index among those of its role."""
     seen: dict[str, int] = {}
     numbered = []
@@ -34,12 +34,12 @@ def _numbered(function: Function) -> list[tuple[Parameter, int]]:
     return numbered
 
 
-def _spelled(p: Parameter) -> bool:
+def _spelled(p: ScannedParameter) -> bool:
     """Whether a parameter's type is spelled so that C can use it as a type."""
     return bool(p.ctype) and "(" not in p.ctype
 
 
-def _c_expected(p: Parameter) -> str:
+def _c_expected(p: ScannedParameter) -> str:
     """The type that a parameter must have in C."""
     if p.role == "arg":
         return f"KB_INPUT({p.ctype})" if _spelled(p) else "const kb_tensor *"
@@ -50,7 +50,7 @@ def _c_expected(p: Parameter) -> str:
     return f"__typeof__({p.ctype})" if _spelled(p) else "void *"
 
 
-def _c_fits(p: Parameter) -> str:
+def _c_fits(p: ScannedParameter) -> str:
     """The letter of a parameter's type in C; negative if it is not the expected one."""
     if not p.ctype:  # the function's type as a whole decides
         return f"'A' + KB_TYPE_{p.type.upper()}" if p.role == "attr" else "'t'"
@@ -65,7 +65,7 @@ def _c_fits(p: Parameter) -> str:
     return f"KB_FITS_TYPE({p.ctype}, KB_TYPE_{p.type.upper()})"
 
 
-def _c_argument(p: Parameter, i: int) -> str:
+def _c_argument(p: ScannedParameter, i: int) -> str:
     if p.role == "arg":
         return f"({_c_expected(p)})&call->inputs[{i}]"
     if p.role == "ret":
@@ -73,7 +73,7 @@ def _c_argument(p: Parameter, i: int) -> str:
     return f"*({_c_expected(p)} *)call->attributes[{i}]"
 
 
-def _c_runner(index: int, function: Function) -> str:
+def _c_runner(index: int, function: ScannedFunction) -> str:
     expected, arguments, types = ["const kb_call *"], ["call"], ["'p'"]
     if not function.whole_call:
         expected = [_c_expected(p) for p in function.parameters]
@@ -97,7 +97,7 @@ def _c_runner(index: int, function: Function) -> str:
 _DETAIL = "kernbridge::detail::"
 
 
-def _cpp_role(p: Parameter) -> str:
+def _cpp_role(p: ScannedParameter) -> str:
     """The class that holds what a call has for a parameter."""
     if p.role == "attr":
         if not p.type:
@@ -107,7 +107,7 @@ def _cpp_role(p: Parameter) -> str:
     return _DETAIL + {"arg": "Input", "ret": "Output", "stream": "Stream"}[p.role]
 
 
-def _cpp_value(p: Parameter, i: int) -> str:
+def _cpp_value(p: ScannedParameter, i: int) -> str:
     if p.role == "attr":
         return f"{{call->attributes[{i}]}}"
     if p.role == "stream":
@@ -115,7 +115,7 @@ def _cpp_value(p: Parameter, i: int) -> str:
     return f'(call->{"inputs" if p.role == "arg" else "outputs"}[{i}], "{p.name}")'
 
 
-def _cpp_runner(index: int, function: Function) -> str:
+def _cpp_runner(index: int, function: ScannedFunction) -> str:
     roles, values = [f"{_DETAIL}WholeCall"], ["{call}"]
     if not function.whole_call:
         roles = [_cpp_role(p) for p in function.parameters]
@@ -137,7 +137,7 @@ def _cpp_runner(index: int, function: Function) -> str:
     )
 
 
-def generate(language: str, functions: Sequence[Function]) -> str:
+def generate(language: str, functions: Sequence[ScannedFunction]) -> str:
     """The end of a translation unit in `language` ("c", "c++", "cuda")."""
     runner = _c_runner if language == "c" else _cpp_runner
     parts = [f'#line 1 "{TAIL}"\n#include "kernbridge/module.h"\n']
