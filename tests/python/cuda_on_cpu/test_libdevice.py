@@ -7,6 +7,7 @@ place.
 
 import ctypes
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -282,3 +283,19 @@ def test_vectorised():
     for name in ("__nv_rsqrtf", "__nv_fminf", "__nv_float2int_rz", "__nv_half2float"):
         module, _ = optimised(loop(name))
         assert re.search(r"store <(vscale x )?\d+ x ", str(module)), name
+
+
+def test_functions_have_the_types_that_numba_declares():
+    """A call of another type is not inlined, and refused."""
+    spelled = {"float32": "float", "float64": "double", "none": "ptr"}
+    spelled |= {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (16, 32, 64)}
+    defined = {}
+    for path in Path(library.__file__).parent.glob("ll/*.ll"):
+        found = re.findall(r"^define linkonce_odr (\S+) @(\w+)\((.*?)\)", path.read_text(), re.M)
+        for returned, name, arguments in found:
+            types = [a.split()[0] for a in arguments.split(",") if a.strip()]
+            defined[name] = (returned, types)
+    for name, (returned, arguments) in FUNCTIONS.items():
+        types = ["ptr" if a.is_ptr else spelled[str(a.ty)] for a in arguments]
+        assert defined[name] == (spelled[str(returned)], types), name
+    assert len(FUNCTIONS) > 300

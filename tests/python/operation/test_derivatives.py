@@ -178,7 +178,7 @@ def on_every_jax(rules):
     return pytest.param(rules, marks=pytest.mark.once)
 
 
-@pytest.mark.parametrize("rules", map(on_every_jax, MADE))
+@pytest.mark.parametrize("rules", [on_every_jax(rules) for rules in MADE])
 @pytest.mark.parametrize("transformed", TRANSFORMED)
 def test_equals_autodiff(transformed, rules):
     apply = TRANSFORMED[transformed]

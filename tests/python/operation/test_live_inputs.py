@@ -186,7 +186,7 @@ def some(ways):
         yield pytest.param(statement, id=name, marks=[pytest.mark.exhaustive] if i % 2 else [])
 
 
-@pytest.mark.parametrize("statement", some(WRITES))
+@pytest.mark.parametrize("statement", list(some(WRITES)))
 def test_an_input_that_is_written_to_is_a_copy(statement):
     options = {"parallel": "prange" in statement}
     expected, own = np.zeros(4, np.float32), START.copy()
@@ -314,7 +314,7 @@ CUDA_WRITES = {
 }
 
 
-@pytest.mark.parametrize("statement", some(CUDA_WRITES))
+@pytest.mark.parametrize("statement", list(some(CUDA_WRITES)))
 def test_a_cuda_kernel_gets_a_copy_too(statement):
     cuda = pytest.importorskip("numba_cuda") and pytest.importorskip("numba.cuda")
     extending = pytest.importorskip("numba.cuda.extending")

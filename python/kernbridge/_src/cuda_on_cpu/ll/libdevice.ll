@@ -660,12 +660,12 @@ define linkonce_odr float @__nv_fast_tanf(float %x) alwaysinline {
   ret float %r
 }
 
-define linkonce_odr void @__nv_fast_sincosf(float %x, ptr %ps, ptr %pc) alwaysinline {
+define linkonce_odr ptr @__nv_fast_sincosf(float %x, ptr %ps, ptr %pc) alwaysinline {
   %s = call float @llvm.sin.f32(float %x)
   %c = call float @llvm.cos.f32(float %x)
   store float %s, ptr %ps
   store float %c, ptr %pc
-  ret void
+  ret ptr null
 }
 
 
@@ -910,38 +910,38 @@ define linkonce_odr float @__nv_ynf(i32 %n, float %x) alwaysinline {
 }
 
 
-; Pairs.
+; Pairs. Numba-CUDA declares that they return a pointer, and uses none.
 
-define linkonce_odr void @__nv_sincos(double %x, ptr %ps, ptr %pc) alwaysinline {
+define linkonce_odr ptr @__nv_sincos(double %x, ptr %ps, ptr %pc) alwaysinline {
   %s = call double @llvm.sin.f64(double %x)
   %c = call double @llvm.cos.f64(double %x)
   store double %s, ptr %ps
   store double %c, ptr %pc
-  ret void
+  ret ptr null
 }
 
-define linkonce_odr void @__nv_sincospi(double %x, ptr %ps, ptr %pc) alwaysinline {
+define linkonce_odr ptr @__nv_sincospi(double %x, ptr %ps, ptr %pc) alwaysinline {
   %s = call double @kb_nv_sinpi(double %x)
   %c = call double @kb_nv_cospi(double %x)
   store double %s, ptr %ps
   store double %c, ptr %pc
-  ret void
+  ret ptr null
 }
 
-define linkonce_odr void @__nv_sincosf(float %x, ptr %ps, ptr %pc) alwaysinline {
+define linkonce_odr ptr @__nv_sincosf(float %x, ptr %ps, ptr %pc) alwaysinline {
   %s = call float @llvm.sin.f32(float %x)
   %c = call float @llvm.cos.f32(float %x)
   store float %s, ptr %ps
   store float %c, ptr %pc
-  ret void
+  ret ptr null
 }
 
-define linkonce_odr void @__nv_sincospif(float %x, ptr %ps, ptr %pc) alwaysinline {
+define linkonce_odr ptr @__nv_sincospif(float %x, ptr %ps, ptr %pc) alwaysinline {
   %s = call float @__nv_sinpif(float %x)
   %c = call float @__nv_cospif(float %x)
   store float %s, ptr %ps
   store float %c, ptr %pc
-  ret void
+  ret ptr null
 }
 
 
