@@ -60,7 +60,8 @@ def ways():
     for parallel in (False, True):
         for name, statement in WRITES.items():
             marks = [] if name == "flat" and not parallel else [pytest.mark.once]
-            if parallel and name not in ("slice", "flat in a loop"):
+            rare = name in ("augmented", "fill", "item", "nditer", "sort", "view")
+            if rare if not parallel else name not in ("slice", "flat in a loop"):
                 marks.append(pytest.mark.exhaustive)
             kind = "parallel" if parallel else "sequential"
             yield pytest.param(statement, parallel, id=f"{kind}-{name}", marks=marks)
