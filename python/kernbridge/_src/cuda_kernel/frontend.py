@@ -76,7 +76,7 @@ class Description:
         return [p.name for p in self.attributes if not callable(defaults.get(p.name))]
 
     def check_attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """All attributes, each a number or a function of shapes; see `_source_attributes`."""
+        """All attributes, each a number or a function of shapes; see `scan/attributes.py`."""
         known = tuple(Attribute(p.name, p.type) for p in self.attributes)
         numbers = {n: v for n, v in values.items() if not callable(v)}
         for attribute in scan_attributes.check_names(self.label, known, values):

@@ -62,7 +62,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NvrtcFunction:
-    """Machine code of one kernel; what `_cuda_program` launches. Compared by object."""
+    """Machine code of one kernel; what `gpu/program.py` launches. Compared by object."""
 
     identity: bytes
     name: str

@@ -43,7 +43,7 @@ def describe(
     Either `exception` is a Python exception (from an object-mode block), or `pickle` is Numba's
     record at `address`, whose `arguments` were computed at run time if they are not None. `source`
     is where the kernel is defined, for an exception that has no place of its own. `status` is what
-    the kernel returned: the number of a line, where it was compiled so (see `_numba_lines`).
+    the kernel returned: the number of a line, where it was compiled so (see `numba_cpu/lines.py`).
     """
     if exception is not None:
         return f"{type(exception).__name__}: {exception} (in the kernel at {source})"

@@ -319,7 +319,7 @@ def record(
 ) -> Recording:
     """Run `function` on stand-ins; `order` puts operands and stream into its parameters.
 
-    It runs twice, see `_record_twice`.
+    It runs twice, see `record/twice.py`.
 
     Raises
     ------

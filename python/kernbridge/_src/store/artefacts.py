@@ -163,7 +163,7 @@ def _encode(kind: str, key: bytes, artefact: Artefact) -> bytes:
 
 
 def _decode(kind: str, key: bytes, data: bytes) -> Artefact | None:
-    """Return what a file holds; None if `_encode` does not write this for the kind and the key."""
+    """Return what a file holds; None if `_encode` writes something else for kind and key."""
     body = memoryview(data)[:-_DIGEST]
     if hashlib.sha256(body).digest() != data[-_DIGEST:]:
         return None
