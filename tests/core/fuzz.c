@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 void require(bool ok, const char *what)
@@ -56,8 +57,11 @@ static void run_seed(void)
 
 static void tell_seed(void)
 {
-    fprintf(stderr, "%s: to see this again: KB_FUZZ_SEED=%llu\n", fuzz_name,
-            (unsigned long long)seed);
+    fprintf(
+        stderr,
+        "%s: to see this again: KB_FUZZ_SEED=%llu; once it is mended, keep the line \"%s %llu\" "
+        "in tests/core/fuzz_seeds.txt\n",
+        fuzz_name, (unsigned long long)seed, fuzz_name, (unsigned long long)seed);
 }
 
 /* Of the sanitizers, where there are any. */
@@ -70,10 +74,43 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* KB_FUZZ_SECONDS: how long (2). KB_FUZZ_SEED: run this seed alone. */
+/* Runs the seeds that are kept for this fuzzer in a file: lines of a fuzzer's name and a seed.
+ * Returns whether the file could be read. */
+static bool run_kept(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        fprintf(stderr, "%s: cannot read KB_FUZZ_SEEDS=%s\n", fuzz_name, path);
+        return false;
+    }
+    char name[64];
+    unsigned long long kept;
+    while (fscanf(file, "%63s %llu", name, &kept) == 2) {
+        if (strcmp(name, fuzz_name) != 0)
+            continue;
+        seed = kept;
+        run_seed();
+    }
+    fclose(file);
+    return true;
+}
+
+/* Another number each time. */
+static uint64_t random_start(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    uint64_t x = ((uint64_t)t.tv_sec << 30 ^ (uint64_t)t.tv_nsec) + 1;
+    return random_next(&x) >> 16;
+}
+
+/* KB_FUZZ_SECONDS: how long (2). KB_FUZZ_SEED: run this seed alone. KB_FUZZ_SEEDS: a file of seeds
+ * to begin with. KB_FUZZ_START: the first of the other seeds; drawn and printed if it is not given.
+ */
 int main(void)
 {
     const char *seconds = getenv("KB_FUZZ_SECONDS"), *only = getenv("KB_FUZZ_SEED");
+    const char *kept = getenv("KB_FUZZ_SEEDS"), *start = getenv("KB_FUZZ_START");
     if (__sanitizer_set_death_callback)
         __sanitizer_set_death_callback(tell_seed);
     if (only) {
@@ -81,9 +118,13 @@ int main(void)
         run_seed();
         return 0;
     }
+    if (kept && !run_kept(kept))
+        return 1;
     double end = now() + (seconds ? strtod(seconds, NULL) : 2);
-    for (seed = 0; seed % 256 || now() < end; seed++)
+    uint64_t first = start ? strtoull(start, NULL, 10) : random_start();
+    printf("%s: KB_FUZZ_START=%llu\n", fuzz_name, (unsigned long long)first);
+    for (seed = first; (seed - first) % 256 || now() < end; seed++)
         run_seed();
-    return fuzz_tell(seed) ? 0 : 1;
+    return fuzz_tell(seed - first) ? 0 : 1;
 }
 #endif
