@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -69,7 +68,6 @@ def report():
 
 def test_wrong_indices_are_reported_where_their_views_are_read(run_python, tmp_path):
     printed = run_python(
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "import test_check_views; test_check_views.report()",
         KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so",
         KERNBRIDGE_CACHE_DIR=str(tmp_path / "cache"),
