@@ -7,11 +7,10 @@ os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
 )
 
-import subprocess
-import sys
 from pathlib import Path
 
 import fake_gpu
+import forks
 import numpy
 import session_cache
 
@@ -65,14 +64,8 @@ def run_python(tmp_path, request):
         script = tmp_path / "program.py"
         script.write_text(MENDED + source)
         path = path_with(request.path.parent, HERE)
-        done = subprocess.run(
-            [sys.executable, str(script)],
-            env={**os.environ, "PYTHONPATH": path, **WITHOUT_FAKE, **environment},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        environment = {**os.environ, "PYTHONPATH": path, **WITHOUT_FAKE, **environment}
+        done = forks.run(script, environment, timeout=300)
         if check:
             assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout if check else done.stdout + done.stderr

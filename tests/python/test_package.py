@@ -21,12 +21,12 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.once
 def rarely(example):
     """Learning digits takes longest; `make test-all` runs it."""
     return [pytest.mark.exhaustive] if example.name == "digits.py" else []
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("example", [pytest.param(e, id=e.name, marks=rarely(e)) for e in EXAMPLES])
 def test_examples_run(example, tmp_path):
     command = [sys.executable, str(example), *ARGUMENTS.get(example.name, [])]
