@@ -8,7 +8,8 @@
 # make gpu     everything that a machine with a GPU runs (no network needed; uses its own Python)
 
 PYTHON      ?= python3
-OLDEST_JAX  ?= 0.8.0
+OLDEST_JAX   ?= jax==0.8.0 jaxlib==0.8.0
+OLDEST_NUMBA ?= numba==0.60.0
 # The newest JAX needs a newer Python than the oldest that kernbridge supports.
 NEXT_PYTHON ?= $(shell tests/find_python 3.12)
 JOBS        ?= 2
@@ -16,6 +17,7 @@ PYTEST_ARGS ?=
 BUILD       := build
 VENV        := $(BUILD)/venv
 OLDEST      := $(BUILD)/venv-oldest
+NUMBA       := $(BUILD)/venv-numba
 NEXT        := $(BUILD)/venv-next
 DEV         := $(BUILD)/venv-dev
 DIST        := $(BUILD)/dist
@@ -24,11 +26,21 @@ SITE        := $(BUILD)/site
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
            $(shell find src $(wildcard include) python -type f -not -name '*.pyc')
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# uv installs what a virtual environment needs in a fifth of pip's time. It does not read pip's
+# settings: those of the environment are passed on, and where uv fails (an index that only pip.conf
+# names, a system that it does not support), pip is asked.
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+ifdef PIP_CERT
+export SSL_CERT_FILE ?= $(PIP_CERT)
+endif
+install = $(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) \
+  || $(1)/bin/python -m pip install --quiet $(2)
 # Nothing here touches the cache of the user; tests have a folder for each session.
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo prepare test test-all test-aarch64 test-core test-newest test-oldest test-next check bench dev release-check gpu clean
+.PHONY: demo prepare test test-all test-aarch64 test-core test-newest test-oldest test-oldest-numba test-next check bench dev release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -40,9 +52,9 @@ OTHERS := not once and not exhaustive
 # The virtual environments are made while the C tests compile.
 test:
 	$(MAKE) -j2 test-core prepare
-	$(MAKE) test-oldest test-next test-newest
+	$(MAKE) test-oldest test-oldest-numba test-next test-newest
 
-prepare: $(VENV)/test.stamp $(OLDEST)/test.stamp $(if $(NEXT_PYTHON),$(NEXT)/test.stamp)
+prepare: $(VENV)/test.stamp $(OLDEST)/test.stamp $(NUMBA)/test.stamp $(if $(NEXT_PYTHON),$(NEXT)/test.stamp)
 
 test-all:
 	@echo "test-all: about 75 minutes on two cores"
@@ -63,6 +75,9 @@ test-newest: $(VENV)/test.stamp
 
 test-oldest: $(OLDEST)/test.stamp
 	$(OLDEST)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
+
+test-oldest-numba: $(NUMBA)/test.stamp
+	$(NUMBA)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS) tests/python/numba_cpu tests/python/numba_common
 
 ifeq ($(NEXT_PYTHON),)
 test-next:
@@ -99,34 +114,31 @@ clean:
 # One wheel serves every Python from 3.11 on and every jaxlib from 0.8 on.
 $(DIST)/wheel.stamp: $(SOURCES) | $(VENV)/python.stamp
 	rm -rf $(DIST)
-	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(DIST) .
+	$(VENV)/bin/uv build --quiet --wheel --python $(VENV)/bin/python --out-dir $(DIST) . \
+	  || $(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(DIST) .
 	touch $@
 
 $(NEXT)/python.stamp: PYTHON := $(NEXT_PYTHON)
-$(VENV)/python.stamp $(OLDEST)/python.stamp $(NEXT)/python.stamp $(DEV)/python.stamp: %/python.stamp:
+$(VENV)/python.stamp $(OLDEST)/python.stamp $(NUMBA)/python.stamp $(NEXT)/python.stamp $(DEV)/python.stamp: %/python.stamp:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kernbridge needs Python 3.11 or later; set PYTHON=")'
 	$(PYTHON) -m venv $*
-	$*/bin/python -m pip install --quiet --upgrade pip
+	$*/bin/python -m pip install --quiet uv || $*/bin/python -m pip install --quiet --upgrade pip
 	touch $@
 
 # Dependencies are installed once per change of pyproject.toml, the wheel at every change of a source.
 $(VENV)/%.deps: pyproject.toml $(DIST)/wheel.stamp
-	$(VENV)/bin/python -m pip install --quiet "$$(echo $(DIST)/*.whl)[$*]"
+	$(call install,$(VENV),"$$(echo $(DIST)/*.whl)[$*]")
 	touch $@
 
 $(VENV)/%.stamp: $(VENV)/%.deps $(DIST)/wheel.stamp
-	$(VENV)/bin/python -m pip install --quiet --no-deps --force-reinstall $(DIST)/*.whl
+	$(call install,$(VENV),--no-deps --force-reinstall $(DIST)/*.whl)
 	touch $@
 
-$(OLDEST)/test.stamp: $(DIST)/wheel.stamp $(OLDEST)/python.stamp
-	$(OLDEST)/bin/python -m pip install --quiet "$$(echo $(DIST)/*.whl)[test]" \
-	  jax==$(OLDEST_JAX) jaxlib==$(OLDEST_JAX)
-	$(OLDEST)/bin/python -m pip install --quiet --no-deps --force-reinstall $(DIST)/*.whl
-	touch $@
-
-$(NEXT)/test.stamp: $(DIST)/wheel.stamp $(NEXT)/python.stamp
-	$(NEXT)/bin/python -m pip install --quiet "$$(echo $(DIST)/*.whl)[test]"
-	$(NEXT)/bin/python -m pip install --quiet --no-deps --force-reinstall $(DIST)/*.whl
+$(OLDEST)/test.stamp: PACKAGES := $(OLDEST_JAX)
+$(NUMBA)/test.stamp: PACKAGES := $(OLDEST_NUMBA)
+$(OLDEST)/test.stamp $(NUMBA)/test.stamp $(NEXT)/test.stamp: %/test.stamp: $(DIST)/wheel.stamp %/python.stamp
+	$(call install,$*,"$$(echo $(DIST)/*.whl)[test]" $(PACKAGES))
+	$(call install,$*,--no-deps --force-reinstall $(DIST)/*.whl)
 	touch $@
 
 # Python files are taken from the tree; importing kernbridge runs CMake's build of the C files first.
