@@ -33,7 +33,7 @@ def test_every_exclusion_names_a_construct_that_has_a_reason(expected):
     assert all(expected["constructs"].values())
 
 
-QUICK = 1  # seconds that a module may take to be part of every run
+QUICK = 0.5  # seconds that a module may take to be part of every run
 
 
 @pytest.mark.parametrize(

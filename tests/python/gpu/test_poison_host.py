@@ -1,9 +1,5 @@
 """Elements that a kernel on the CPU does not write are found over two fill patterns."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 pytestmark = pytest.mark.once
@@ -20,16 +16,13 @@ def tell(call):
 """
 
 
-def poisoned(script):
-    environment = {**os.environ, "KERNBRIDGE_DEBUG": "poison"}
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + script], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+@pytest.fixture
+def poisoned(run_python):
+    """Run a script whose kernels are poisoned; returns the lines that it printed."""
+    return lambda script: run_python(BEGIN + script, KERNBRIDGE_DEBUG="poison").splitlines()
 
 
-def test_numba_kernels():
+def test_numba_kernels(poisoned):
     partial, whole, zeroed, rebound, batched, aliased = poisoned("""
 @numba.njit
 def half(x, out):
@@ -59,7 +52,7 @@ tell(lambda: kernbridge.numba_kernel(add, S, input_output_aliases={0: 0})(X))
     assert "nothing wrote 8 of the 16 elements of output 0 (out)" in batched
 
 
-def test_functions_of_modules():
+def test_functions_of_modules(poisoned):
     partial, whole, zeroed, aliased, batched = poisoned("""
 module = kernbridge.load_c_inline("poisoned", '''
 #include <kernbridge/kernbridge.h>

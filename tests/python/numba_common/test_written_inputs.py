@@ -1,8 +1,6 @@
 """KERNBRIDGE_DEBUG=check finds inputs that a kernel on the CPU changed, and puts them back."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -37,16 +35,16 @@ WRITTEN = (
 )
 
 
-def run(script, debug="check"):
-    environment = {**os.environ, "KERNBRIDGE_DEBUG": debug}
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + script], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+@pytest.fixture
+def run(run_python):
+    """Run a script in a mode of KERNBRIDGE_DEBUG; returns the lines that it printed."""
+    fake = {n: os.environ[n] for n in ("KERNBRIDGE_LIBCUDA", "KERNBRIDGE_TEST_CUDA")}
+    return lambda script, debug="check": run_python(
+        BEGIN + script, KERNBRIDGE_DEBUG=debug, **fake
+    ).splitlines()
 
 
-def test_a_function_of_a_module_that_writes_to_an_input():
+def test_a_function_of_a_module_that_writes_to_an_input(run):
     bad, good, aliased, batched, poisoned = [
         line
         for debug, script in [
@@ -71,7 +69,7 @@ def test_a_function_of_a_module_that_writes_to_an_input():
     assert poisoned.endswith(INTACT)
 
 
-def test_a_cpp_function_that_fails_after_it_wrote():
+def test_a_cpp_function_that_fails_after_it_wrote(run):
     wrote, failed = run("""
 module = kernbridge.load_cpp_inline("writes", '''
 #include <kernbridge/kernbridge.hpp>
@@ -92,7 +90,7 @@ tell(lambda: module.f(X, outs=S, fails=True))
     assert failed.endswith(INTACT)
 
 
-def test_numba_kernels_that_get_a_copy_or_only_read():
+def test_numba_kernels_that_get_a_copy_or_only_read(run):
     copied, read = run("""
 @numba.njit
 def writes(x, out):
@@ -108,7 +106,7 @@ tell(lambda: kernbridge.numba_kernel(reads, S)(X))
     assert read == f"right {INTACT} {INTACT}"
 
 
-def test_a_numba_kernel_whose_writes_numba_cannot_see():
+def test_a_numba_kernel_whose_writes_numba_cannot_see(run):
     (found,) = run("""
 import kernbridge._src.numba_common.readonly as readonly
 readonly.WriteSearch.may_write = lambda *_: False  # as if the search had missed it

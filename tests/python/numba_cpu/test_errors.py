@@ -131,6 +131,7 @@ def test_kernel_that_returns_a_value():
         jax.eval_shape(numba_kernel(total, OUT), x)
 
 
+@pytest.mark.once
 def test_kernel_that_returns_what_a_helper_returns_nothing():
     @numba.njit
     def helper(x, out):
@@ -207,6 +208,7 @@ def test_exception_without_a_place_names_the_kernels():
     )
 
 
+@pytest.mark.once
 def test_a_long_message_is_cut_at_a_character():
     @numba.njit
     def kernel(x, out):

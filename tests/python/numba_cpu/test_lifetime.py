@@ -16,6 +16,7 @@ S = jax.ShapeDtypeStruct
 x = jnp.arange(4, dtype=jnp.float32)
 
 
+@pytest.mark.once
 def test_ten_thousand_wraps_of_one_kernel():
     @numba.njit
     def kernel(x, out):

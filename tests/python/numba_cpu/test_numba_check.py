@@ -1,9 +1,6 @@
 """The checked mode of Numba kernels on the CPU: what is out of bounds is an error that names it."""
 
-import os
 import re
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -232,7 +229,7 @@ def test_vmap_names_the_slice():
         jax.block_until_ready(jax.vmap(op, in_axes=(None, 0))(X, np.array([0, 5])))
 
 
-def test_environment_checks_every_kernel():
+def test_environment_checks_every_kernel(run_python):
     script = """
 import jax, jax.numpy as jnp, numba, numpy as np
 from kernbridge import numba_kernel
@@ -244,11 +241,8 @@ try:
 except jax.errors.JaxRuntimeError as e:
     print(e)
 """
-    environment = {**os.environ, "KERNBRIDGE_DEBUG": "check"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
-    assert "index 3 is out of bounds for axis 0 of array 'x'" in done.stdout
+    printed = run_python(script, KERNBRIDGE_DEBUG="check")
+    assert "index 3 is out of bounds for axis 0 of array 'x'" in printed
 
 
 def test_export_keeps_the_checks():

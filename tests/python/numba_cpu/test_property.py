@@ -104,6 +104,7 @@ def test_every_dtype(dtype):
     check_everywhere(dtype, (3, 5), np.random.default_rng(1))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("rank", range(9))
 def test_every_rank(rank):
     check_everywhere("float32", (2, 3, 1, 2, 1, 5, 1, 2)[:rank], np.random.default_rng(2))

@@ -160,6 +160,7 @@ def test_callable_arguments():
     np.testing.assert_array_equal(op(X), 2 * np.ones(8))
 
 
+@pytest.mark.once
 def test_without_a_gpu_arguments_are_still_checked(run_python):
     program = """
 import kernbridge, jax, jax.numpy as jnp
@@ -183,6 +184,7 @@ for make in (
     assert [line.split()[0] for line in told] == ["ValueError", "TypeError"]
 
 
+@pytest.mark.once
 def test_a_machine_without_gpu_compiles_for_others(run_python):
     printed = run_python(
         """

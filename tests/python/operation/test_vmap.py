@@ -49,7 +49,7 @@ def test_one_level(axes, size):
     np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
-@pytest.mark.parametrize("levels", [2, 3, 4])
+@pytest.mark.parametrize("levels", [2, 3, pytest.param(4, marks=pytest.mark.exhaustive)])
 def test_nested_with_every_combination_of_mapped_operands(levels):
     choices = [(0, 0), (0, None), (None, 0)]
     for combination in itertools.product(choices, repeat=levels):

@@ -154,6 +154,7 @@ def test_operation_is_remembered(module):
     assert module.axpy.operation(like(jnp.ones(3)), attrs={"a": 3}) is not first
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -358,6 +359,7 @@ void fail(BE::Tensor out, int how) {
 """
 
 
+@pytest.mark.once
 def test_exceptions_of_every_type():
     module = kernbridge.load_cpp_inline("test_throwing", THROWING)
     outs = jax.ShapeDtypeStruct((1,), jnp.int32)
@@ -413,6 +415,7 @@ def test_replace(module):
     assert targets == sorted(targets)
 
 
+@pytest.mark.once
 def test_replaced_attributes_are_checked_anew():
     def source(kind):
         return AXPY.replace("float a)", f"{kind} a)").split("// @BE split")[0]
@@ -462,6 +465,7 @@ def test_several_sources():
         kernbridge.load_cpp_inline("joined", [header + "\n" + one, one])
 
 
+@pytest.mark.once
 def test_files(tmp_path):
     (tmp_path / "helper.hpp").write_text("inline float twice(float v) { return 2 * v; }\n")
     file = tmp_path / "kernels.cpp"
@@ -586,6 +590,7 @@ def test_no_python_at_run_time(module):
     assert kernbridge._core.python_entries() == before
 
 
+@pytest.mark.once
 def test_a_library_of_fast_math_leaves_subnormal_numbers_to_python(run_python):
     run_python(f"""
 import jax.numpy as jnp, kernbridge, subprocess, sys

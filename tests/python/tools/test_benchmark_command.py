@@ -3,9 +3,8 @@
 import json
 import math
 import os
-import subprocess
-import sys
 
+import forks
 import pytest
 from kernbridge import cli
 from kernbridge._src.benchmark.files import decode
@@ -59,15 +58,13 @@ def command(tmp_path):
     """Run the command beside a module of operations; gives the process."""
     (tmp_path / "some_ops.py").write_text(OPERATIONS)
 
+    script = tmp_path / "command.py"
+    environment = {**os.environ, "KERNBRIDGE_LIBCUDA": "", "KERNBRIDGE_TEST_CUDA": ""}
+
     def run(*arguments, platform="cpu"):
-        return subprocess.run(
-            [sys.executable, "-m", "kernbridge", "benchmark", "--platform", platform, *arguments],
-            cwd=tmp_path,
-            env={**os.environ, "KERNBRIDGE_LIBCUDA": "", "KERNBRIDGE_TEST_CUDA": ""},
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
+        words = ["benchmark", "--platform", platform, *arguments]
+        script.write_text(f"from kernbridge import cli\nraise SystemExit(cli.main({words!r}))\n")
+        return forks.run(script, environment, timeout=180)
 
     return run
 
