@@ -9,6 +9,7 @@ import kernbridge._core as _core
 import numba
 import numpy as np
 import psutil
+import pytest
 from kernbridge import numba_kernel
 from kernbridge._src.numba_cpu import kernel as numba_cpu_kernel
 
