@@ -18,8 +18,8 @@ from kernbridge._src.toolchain.compilers import HostCompiler, Nvcc
 if TYPE_CHECKING:
     from kernbridge._src.build.request import Request
 
-_RULES = ("build.command", "build.inputs", "build.manifest", "build.work")
-"""The modules that decide how a request is built, and when what was built is used again."""
+_RULES = ("build/command.py", "build/inputs.py", "build/manifest.py", "build/work.py")
+"""The files that decide how a request is built, and when what was built is used again."""
 SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
 
 _ENVIRONMENT = (
@@ -40,35 +40,17 @@ _TAKES_PATH = ("-I", "-L", "-B", "-isystem", "-iquote", "-idirafter", "-include"
 
 
 class Job(NamedTuple):
-    """A request on its way to a library: how it is built here, and where the library goes.
-
-    Attributes
-    ----------
-    tool : str
-        The compiler's path.
-    label : str
-        What people call it, as in "nvcc for sm_90".
-    tools : tuple of str
-        Programs that decide the result.
-    own : tuple of str
-        Our include folders, ending in a separator: in a manifest their place does not count.
-    inputs : Inputs
-        What the user's flags and the environment name.
-    key : str
-        Of all but the contents of files, 64 hexadecimal digits.
-    root : Path
-        The cache that gets the library.
-    """
+    """A request on its way to a library: how it is built here, and where the library goes."""
 
     request: Request
     command: tuple[str, ...]
-    tool: str
-    label: str
-    tools: tuple[str, ...]
-    own: tuple[str, ...]
-    inputs: Inputs
-    key: str
-    root: Path
+    tool: str  # the compiler's path
+    label: str  # what people call it, as in "nvcc for sm_90"
+    tools: tuple[str, ...]  # programs that decide the result
+    own: tuple[str, ...]  # our include folders, each with a separator behind it
+    inputs: Inputs  # what the user's flags and the environment name
+    key: str  # of all but the contents of files, 64 hexadecimal digits
+    root: Path  # the cache that gets the library
 
     @property
     def stem(self) -> str:

@@ -38,18 +38,10 @@ _PRECOMPILED = re.compile(r"--?(?:pch|create-pch|use-pch)\b")
 
 
 class Headers(NamedTuple):
-    """What a compilation may read.
+    """What a compilation may read."""
 
-    Attributes
-    ----------
-    digest : bytes
-        Of the files' paths and contents; of those in the toolkit, of their sizes and times.
-    known : bool
-        Whether that is all: if not, nothing may be kept.
-    """
-
-    digest: bytes
-    known: bool
+    digest: bytes  # of the files' paths and contents; of those in the toolkit, of sizes and times
+    known: bool  # whether that is all: if not, nothing may be kept
 
 
 class _Text(NamedTuple):
@@ -94,15 +86,11 @@ def _scan(text: str) -> _Text:
     known = _UNSEEN.search(text) is None
     text = _SPLICE.sub("", text)
     names: dict[str, None] = {}
-    for match in _DIRECTIVE.finditer(text):
+    for match in (*_DIRECTIVE.finditer(text), *_ASKS.finditer(_DEFINED.sub("", text))):
         name = match[1] or match[2]
-        known = known and name is not None
-        if name is not None:
-            names[name] = None
-    for match in _ASKS.finditer(_DEFINED.sub("", text)):
-        name = match[1] or match[2]
-        known = known and name is not None
-        if name is not None:
+        if name is None:  # a macro makes it
+            known = False
+        else:
             names[name] = None
     return _Text(tuple(names), known)
 

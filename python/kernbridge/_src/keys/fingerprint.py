@@ -138,7 +138,8 @@ class _Walk:
         self.unnamed: set[str] = set()
         self.names: set[str] = set()  # every name by which code could read an attribute
         self.escaped: dict[int, types.ModuleType] = {}  # modules that code holds as values
-        put_parts(self.h, ("kernbridge", generators.digest_of("keys.fingerprint", "keys.encode")))
+        rules = generators.digest_of("keys/fingerprint.py", "keys/encode.py")
+        put_parts(self.h, ("kernbridge", rules))
         self.feed(dispatcher, self.root)
         self.follow_escaped()
 

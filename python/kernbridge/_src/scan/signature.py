@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kernbridge._src.scan.attributes import Attribute
-
 
 class ScannedParameter(NamedTuple):
     """One parameter of a function, as the scanner describes it."""
@@ -38,31 +36,47 @@ class ScannedFunction(NamedTuple):
         """Whether the function takes the whole call, with any number of tensors."""
         return self.whole_call and not self.parameters
 
-    def count(self, role: str) -> int:
-        """Parameters of a role."""
-        return sum(p.role == role for p in self.parameters)
+    def having(self, role: str) -> tuple[ScannedParameter, ...]:
+        """The parameters of a role."""
+        return tuple(p for p in self.parameters if p.role == role)
 
     @property
     def output_names(self) -> tuple[str, ...]:
         """The names of its parameters for outputs, as far as it has any and they are named."""
-        return tuple(p.name for p in self.parameters if p.role == "ret")
+        return tuple(p.name for p in self.having("ret"))
 
     def names_of(self, n_inputs: int, n_outputs: int) -> list[str]:
         """What messages call the inputs and outputs of a call."""
         if self.takes_any:
             return ["arg"] * n_inputs + ["ret"] * n_outputs
-        inputs = [p.name or "arg" for p in self.parameters if p.role == "arg"]
-        return [*inputs, *(name or "ret" for name in self.output_names)]
+        return [p.name or p.role for p in (*self.having("arg"), *self.having("ret"))]
 
     @property
-    def attributes(self) -> tuple[Attribute, ...]:
+    def attributes(self) -> tuple[ScannedParameter, ...]:
         """Its attributes, in its order."""
-        return tuple(Attribute(p.name, p.type) for p in self.parameters if p.role == "attr")
+        return self.having("attr")
 
     @property
     def tokens(self) -> str:
         """The annotation with every type that is known."""
         return " ".join(map(token_of, self.parameters))
+
+
+class NamedByScanner:
+    """A front end whose outputs have the names of the parameters that the scanner found."""
+
+    function: ScannedFunction
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The names of the function's outputs."""
+        return self.function.output_names
+
+    def output_names(
+        self, n_inputs: int, scalars: Sequence[str], n_outputs: int
+    ) -> tuple[str, ...]:
+        """The parameters that the outputs of a call fill."""
+        return self.function.output_names
 
 
 def join_tokens(tokens: str | Sequence[str] | None) -> str | None:

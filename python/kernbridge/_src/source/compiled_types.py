@@ -58,17 +58,10 @@ def fill(tokens: str, types: bytes) -> str:
 
 
 def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunction:
-    """The function with every type that its compiler knows.
+    """Return the function with every type that its compiler knows.
 
-    Parameters
-    ----------
-    types : bytes
-        The letters that its library exports; none, if nobody compared them.
-
-    Raises
-    ------
-    KernelError
-        If the function takes or returns something else than its annotation says.
+    `types` are the letters that its library exports; none, if nobody compared them. KernelError is
+    raised if the function takes or returns something else than its annotation says.
     """
     if not types:
         return function

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge._src.source.assemble import BuildOptions, Functions, build_files, build_inline
+from kernbridge._src.source.assemble import Functions, build_files, build_inline, complete
 from kernbridge._src.source.module import CompiledModule
 
 
@@ -80,21 +80,7 @@ def load_cpp_inline(
     >>> module.spikes(v, outs=jax.ShapeDtypeStruct(v.shape, bool), at=1.0)
     Array([False,  True], dtype=bool)
     """
-    options = BuildOptions(
-        language="c++",
-        cflags=tuple(extra_cflags or ()),
-        ldflags=tuple(extra_ldflags or ()),
-        include_paths=tuple(extra_include_paths or ()),
-        build_directory=build_directory,
-        verbose=verbose,
-        force_rebuild=force_rebuild,
-        replace=replace,
-        auto_register=auto_register,
-        target_prefix=target_prefix,
-        optimization_level=optimization_level,
-        check=check,
-    )
-    return build_inline("load_cpp_inline", name, cpp_sources, functions, options)
+    return build_inline("load_cpp_inline", "c++", name, cpp_sources, functions, locals())
 
 
 def load_cpp_file(
@@ -109,7 +95,8 @@ def load_cpp_file(
     name : str, optional
         Of the module; by default the file's, without its suffix.
     """
-    return build_files("load_cpp_file", "c++", [Path(filepath)], functions, name, options)
+    known = complete("load_cpp_file", load_cpp_inline, options)
+    return build_files("load_cpp_file", "c++", name, [Path(filepath)], functions, known)
 
 
 def load_c_inline(
@@ -156,12 +143,13 @@ def load_c_inline(
     >>> module.total(jnp.arange(4.0), outs=jax.ShapeDtypeStruct((), jnp.float32))
     Array(6., dtype=float32)
     """
-    checked = BuildOptions.of("load_c_inline", "c", options)
-    return build_inline("load_c_inline", name, c_sources, functions, checked)
+    known = complete("load_c_inline", load_cpp_inline, options, without="check")
+    return build_inline("load_c_inline", "c", name, c_sources, functions, known)
 
 
 def load_c_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
     """Build one C file as `load_c_inline` builds a text; see `load_cpp_file`."""
-    return build_files("load_c_file", "c", [Path(filepath)], functions, name, options)
+    known = complete("load_c_file", load_cpp_inline, options, without="check")
+    return build_files("load_c_file", "c", name, [Path(filepath)], functions, known)

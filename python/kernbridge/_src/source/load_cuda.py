@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base.errors import KernelError
-from kernbridge._src.source.assemble import BuildOptions, Functions, build_files, build_inline
+from kernbridge._src.source.assemble import Functions, build_files, build_inline, complete
 from kernbridge._src.source.module import CompiledModule
 
 
@@ -115,28 +115,7 @@ def load_cuda_inline(
     >>> module.twice(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype))  # doctest: +SKIP
     Array([0., 2., 4.], dtype=float32)
     """
-    return build_inline(
-        "load_cuda_inline",
-        name,
-        cuda_sources,
-        functions,
-        BuildOptions(
-            language="cuda",
-            cflags=tuple(extra_cuda_cflags or ()),
-            ldflags=tuple(extra_ldflags or ()),
-            include_paths=tuple(extra_include_paths or ()),
-            build_directory=build_directory,
-            verbose=verbose,
-            compute_capability=compute_capability,
-            force_rebuild=force_rebuild,
-            replace=replace,
-            auto_register=auto_register,
-            target_prefix=target_prefix,
-            optimization_level=optimization_level,
-            use_fast_math=use_fast_math,
-            allow_cuda_graph=allow_cuda_graph,
-        ),
-    )
+    return build_inline("load_cuda_inline", "cuda", name, cuda_sources, functions, locals())
 
 
 def load_cuda_file(
@@ -151,7 +130,8 @@ def load_cuda_file(
     name : str, optional
         Of the module; by default the file's, without its suffix.
     """
-    return build_files("load_cuda_file", "cuda", [Path(filepath)], functions, name, options)
+    known = complete("load_cuda_file", load_cuda_inline, options)
+    return build_files("load_cuda_file", "cuda", name, [Path(filepath)], functions, known)
 
 
 def load_cuda_dir(
@@ -187,6 +167,6 @@ def load_cuda_dir(
             f"load_cuda_dir: no file of {folder} matches {', '.join(file_patterns)}; name others "
             "with file_patterns="
         )
-    return build_files(
-        "load_cuda_dir", "cuda", files, functions, name or folder.resolve().name, options
-    )
+    known = complete("load_cuda_dir", load_cuda_inline, options)
+    name = name or folder.resolve().name
+    return build_files("load_cuda_dir", "cuda", name, files, functions, known)

@@ -26,24 +26,11 @@ OLDEST_MAJOR = 5
 def cuda_architectures(argument: Spelling = None) -> tuple[Architecture, ...]:
     """What to compile for: the argument, else the setting, the environment, this machine's GPUs.
 
-    Parameters
-    ----------
-    argument : str, number, list or None
-        Compute capabilities: 8.6, "8.6", 86, "sm_86", "compute_86", "9.0a", several in a list or
-        with commas between.
-
-    Returns
-    -------
-    tuple of (int, int, str)
-        Sorted; empty where nothing is chosen and there is no GPU: then one of each generation that
-        nvcc knows is meant.
-
-    Raises
-    ------
-    UnsupportedArchError
-        If no compiler of today compiles for it.
-    ValueError
-        If it is no compute capability.
+    An argument is one compute capability or several, as 8.6, "8.6", 86, "sm_86", "compute_86" and
+    "9.0a" spell it, in a list or separated by commas. The result is sorted; it is empty where
+    nothing is chosen and there is no GPU: then one of each generation that nvcc knows is meant.
+    UnsupportedArchError is raised for what no compiler of today compiles for, ValueError for what
+    is no compute capability.
 
     Examples
     --------

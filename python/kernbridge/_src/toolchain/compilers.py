@@ -22,17 +22,14 @@ LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 
 
 class HostCompiler(NamedTuple):
-    """A C or C++ compiler.
+    """A C or C++ compiler."""
 
-    `command` is how it is called: launchers such as ccache, at `compiler` its own path, and
-    arguments that the user named with it. `tools` are the real paths of the programs that decide
-    what comes out, `origin` is what led to it, as in "CXX" or "PATH".
-    """
-
-    command: tuple[str, ...]
-    compiler: int
-    tools: tuple[str, ...]
-    origin: str
+    command: tuple[
+        str, ...
+    ]  # launchers such as ccache, the compiler, the user's arguments
+    compiler: int  # its place in the command
+    tools: tuple[str, ...]  # real paths of the programs that decide what comes out
+    origin: str  # what led to it, as in "CXX" or "PATH"
 
     @property
     def path(self) -> str:
@@ -49,31 +46,15 @@ class HostCompiler(NamedTuple):
 
 
 class Nvcc(NamedTuple):
-    """A CUDA compiler and the parts of its toolkit.
-
-    Attributes
-    ----------
-    path, root : str
-        Of nvcc and of its toolkit.
-    tools : tuple of str
-        Real paths of nvcc and of the programs that it runs.
-    include_dirs : tuple of str
-        Folders of headers that nvcc does not find by itself.
-    library_dirs : tuple of str
-        Folders that hold libcudart.
-    cudart : str
-        Path of the shared libcudart; empty where there is none.
-    origin : str
-        What led to it, as in "CUDA_HOME" or "PATH".
-    """
+    """A CUDA compiler and the parts of its toolkit."""
 
     path: str
-    root: str
-    tools: tuple[str, ...]
-    include_dirs: tuple[str, ...]
-    library_dirs: tuple[str, ...]
-    cudart: str
-    origin: str
+    root: str  # of its toolkit
+    tools: tuple[str, ...]  # real paths of nvcc and of the programs that it runs
+    include_dirs: tuple[str, ...]  # folders of headers that nvcc does not find by itself
+    library_dirs: tuple[str, ...]  # folders that hold libcudart
+    cudart: str  # path of the shared libcudart; empty where there is none
+    origin: str  # what led to it, as in "CUDA_HOME" or "PATH"
 
 
 def find_c() -> HostCompiler:
