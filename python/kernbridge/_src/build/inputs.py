@@ -32,11 +32,8 @@ _UNKNOWN_OPTION = re.compile(
     r"options-file|optf|iprefix|iwithprefix|include-pch|fplugin|fprofile-use|fauto-profile|fmodule)"
 )
 _UNKNOWN_VARIABLES = ("COMPILER_PATH", "GCC_EXEC_PREFIX")
-_UNSEEN = (
-    (re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b"), "it reads the clock"),
-    (re.compile(r"\.incbin\b"), "its assembler code includes a file"),
-    (re.compile(r"#\s*embed\b|\b__has_embed\b"), "it embeds a file"),
-)
+# What reads the clock, and what includes or embeds a file that no compiler reports.
+_UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\.incbin\b|#\s*embed\b|\b__has_embed\b")
 _HAS_INCLUDE = re.compile(r'\b__has_include(?:_next)?\b(?:\s*\(\s*[<"]([^>"\n]+)[>"])?')
 _DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_include\w*")
 _PASSES_ON = (
@@ -49,27 +46,13 @@ _SYSTEM = ("/usr/", "/lib/", "/nix/store/", "/gnu/store/")
 
 
 class Inputs(NamedTuple):
-    """What the flags and the environment of a build name.
+    """What the flags and the environment of a build name."""
 
-    Attributes
-    ----------
-    files : tuple of str
-        That no compiler reports: libraries, objects, option files.
-    absent : tuple of str
-        Libraries that would be linked in place of others.
-    folders : tuple of str
-        Where headers are looked for, beside those of the system.
-    relative : bool
-        Whether the working folder decides what they mean.
-    unknown : str
-        Why nothing may be kept; "" if all is known.
-    """
-
-    files: tuple[str, ...]
-    absent: tuple[str, ...]
-    folders: tuple[str, ...]
-    relative: bool
-    unknown: str
+    files: tuple[str, ...]  # that no compiler reports: libraries, objects, option files
+    absent: tuple[str, ...]  # libraries that would be linked in place of others
+    folders: tuple[str, ...]  # where headers are looked for, beside those of the system
+    relative: bool  # whether the working folder decides what they mean
+    unknown: tuple[str, ...]  # what reads files that cannot be known: nothing may be kept
 
 
 def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
@@ -78,8 +61,8 @@ def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
     words = list(_expand(flags, files, 0))
     for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
         words += _expand(_split(os.environ.get(name, "")), files, 0)
-    unknown = [f"{n} is set" for n in _UNKNOWN_VARIABLES if n in os.environ]
-    unknown += [f"{w} names what is not seen" for w in words if _UNKNOWN_OPTION.match(w)]
+    unknown = [name for name in _UNKNOWN_VARIABLES if name in os.environ]
+    unknown += [word for word in words if _UNKNOWN_OPTION.match(word)]
     folders = [*includes, *_valued(words, _FOLDER_OPTIONS)]
     listed = [os.environ[n].split(os.pathsep) for n in INCLUDE_VARIABLES if os.environ.get(n)]
     folders += [folder or "." for folder_list in listed for folder in folder_list]
@@ -98,7 +81,7 @@ def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
         tuple(absent),
         tuple(dict.fromkeys(os.path.abspath(os.path.expanduser(f)) for f in folders)),
         any(not os.path.isabs(folder) for folder in named),
-        unknown[0] if unknown else "",
+        tuple(unknown),
     )
 
 
@@ -181,14 +164,13 @@ def _words(tool: str, size: int, changed: int) -> frozenset[str]:
     return frozenset(re.findall(r"[A-Za-z_]\w*", text)) - {"PWD", "OLDPWD", "SHLVL", "_"}
 
 
-def unseen(text: str) -> str:
-    """Why a library of this text may not be kept; "" if it may."""
-    for pattern, why in _UNSEEN:
-        if pattern.search(text):
-            return why
-    if any(match[1] is None for match in _HAS_INCLUDE.finditer(_DEFINED.sub("", text))):
-        return "it asks for a header whose name is made by a macro"
-    return ""
+def unseen(text: str) -> bool:
+    """Whether a library of this text may not be kept: what the compiler reads is not known.
+
+    That is so, too, if the text asks for a header whose name a macro makes.
+    """
+    asks = _HAS_INCLUDE.finditer(_DEFINED.sub("", text))
+    return _UNSEEN.search(text) is not None or any(match[1] is None for match in asks)
 
 
 def asked(text: str) -> list[str]:

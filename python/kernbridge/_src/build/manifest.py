@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,31 +37,26 @@ The time is that of the file's inode: nobody can set it back, as they can the ti
 SHA = 64
 UNKNOWN = "-" * SHA
 
+# A word of a makefile; a backslash or a dollar may stand before a character that means itself.
+_WORD = re.compile(r"(?:\\[ #:]|[^ \t])+")
+_ESCAPED = re.compile(r"\\([ #:])|\$(\$)")
+
 
 class Provenance(NamedTuple):
     """One library and what it was built from.
 
-    Attributes
-    ----------
-    digest : str
-        Of all inputs.
-    size, sha : int, str
-        Of the library.
-    paths, sizes, times, shas : str, list, list, str
-        Of the files that were read and the programs that were run: see `Dependency`. Paths have a
-        line each, digests `SHA` characters: two texts are read from JSON faster than hundreds.
-    absent : str
-        Files that would be read in place of others if they were there, a line each.
+    Paths have a line each, digests `SHA` characters: two texts are read from JSON faster than
+    hundreds.
     """
 
-    digest: str
-    size: int
+    digest: str  # of all inputs
+    size: int  # of the library
     sha: str
-    paths: str
+    paths: str  # of the files that were read and the programs that were run: see `Dependency`
     sizes: list[int]
     times: list[int]
     shas: str
-    absent: str
+    absent: str  # files that would be read in place of others if they were there
 
 
 def find(job: Job) -> Built | None:
@@ -173,29 +169,10 @@ def read_make(text: str) -> list[str]:
     >>> read_make("x.o: a.h b\\ c.h \\\n  $$d.h\n")
     ['a.h', 'b c.h', '$d.h']
     """
-    text = text.replace("\\\r\n", " ").replace("\\\n", " ")
     found: dict[str, None] = {}
-    for rule in text.splitlines():
-        words = _split(rule)
+    for rule in re.sub(r"\\\r?\n", " ", text).splitlines():
+        words = [_ESCAPED.sub(r"\1\2", word) for word in _WORD.findall(rule)]
         # The target ends in a colon of its own or with a blank before.
         ends = [i for i, word in enumerate(words) if word.endswith(":")]
-        for word in words[ends[0] + 1 :] if ends else ():
-            found[word] = None
+        found |= dict.fromkeys(words[ends[0] + 1 :] if ends else ())
     return list(found)
-
-
-def _split(rule: str) -> list[str]:
-    words, word, i = [], "", 0
-    while i < len(rule):
-        two = rule[i : i + 2]
-        if two in ("\\ ", "\\#", "\\:", "$$"):
-            word += two[1]
-            i += 2
-            continue
-        if rule[i] in " \t":
-            words += [word] if word else []
-            word = ""
-        else:
-            word += rule[i]
-        i += 1
-    return [*words, word] if word else words

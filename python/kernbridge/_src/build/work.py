@@ -130,8 +130,7 @@ def _of_user(job: Job, headers: list[Dependency]) -> list[str]:
 
 
 def _text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
+    return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def _absent(

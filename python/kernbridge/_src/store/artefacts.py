@@ -43,18 +43,10 @@ _chosen: Path | None = None
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """What one compilation returned.
+    """What one compilation returned."""
 
-    Attributes
-    ----------
-    meta : dict
-        What JSON can hold.
-    blobs : tuple of bytes
-        Machine code and the like.
-    """
-
-    meta: dict[str, Any]
-    blobs: tuple[bytes, ...]
+    meta: dict[str, Any]  # what JSON can hold
+    blobs: tuple[bytes, ...]  # machine code and the like
 
 
 def get_cache_dir() -> Path | None:

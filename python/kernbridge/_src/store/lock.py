@@ -8,7 +8,6 @@ staging folder bears the name of the lock that its builder holds, so one whose l
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import tempfile
 import time
@@ -84,7 +83,7 @@ def workspace(root: Path, key: str, owned: bool) -> Iterator[Path]:
 
 def sweep(root: Path, mine: str | None) -> None:
     """Remove what dead builders left. `mine`: the key whose lock the caller holds."""
-    for folder in list(_folders(staging(root))):
+    for folder in list(staging(root).iterdir()):
         name = folder.name.split("-")[0]
         if mine is not None and name == mine[:NAME_LENGTH]:
             shutil.rmtree(folder, ignore_errors=True)
@@ -96,10 +95,3 @@ def sweep(root: Path, mine: str | None) -> None:
             with held(root, name, 0) as free:
                 if free:
                     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _folders(parent: Path) -> Iterator[Path]:
-    with contextlib.suppress(OSError), os.scandir(parent) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield Path(entry.path)
