@@ -22,20 +22,6 @@ _RULES = ("build/command.py", "build/inputs.py", "build/manifest.py", "build/wor
 """The files that decide how a request is built, and when what was built is used again."""
 SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
 
-_ENVIRONMENT = (
-    "CPATH",
-    "C_INCLUDE_PATH",
-    "CPLUS_INCLUDE_PATH",
-    "LIBRARY_PATH",
-    "LD_RUN_PATH",
-    "GCC_EXEC_PREFIX",
-    "COMPILER_PATH",
-    "CCC_OVERRIDE_OPTIONS",
-    "NVCC_PREPEND_FLAGS",
-    "NVCC_APPEND_FLAGS",
-    "NVCC_CCBIN",
-)
-"""Variables that change what a compiler makes."""
 _TAKES_PATH = ("-I", "-L", "-B", "-isystem", "-iquote", "-idirafter", "-include", "-imacros", "@")
 
 
@@ -118,7 +104,7 @@ def plan(request: Request, root: Path = Path()) -> Job:
         [places.get(word, word) for word in command],
         tools,
         os.uname().machine,
-        build_inputs.environment(tools, _ENVIRONMENT),
+        build_inputs.environment(tools),
     ]
     flags = (*request.cflags, *request.ldflags)
     inputs = build_inputs.of((*host.arguments, *flags), user)

@@ -32,10 +32,16 @@ _UNKNOWN_OPTION = re.compile(
     r"options-file|optf|iprefix|iwithprefix|include-pch|fplugin|fprofile-use|fauto-profile|fmodule)"
 )
 _UNKNOWN_VARIABLES = ("COMPILER_PATH", "GCC_EXEC_PREFIX")
+_NVCC_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_VARIABLES = (
+    *(*INCLUDE_VARIABLES, *_UNKNOWN_VARIABLES, *_NVCC_FLAGS),
+    *("LIBRARY_PATH", "LD_RUN_PATH", "CCC_OVERRIDE_OPTIONS", "NVCC_CCBIN"),
+)
+"""Those that change what any compiler makes."""
 # What reads the clock, and what includes or embeds a file that no compiler reports.
 _UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\.incbin\b|#\s*embed\b|\b__has_embed\b")
-_HAS_INCLUDE = re.compile(r'\b__has_include(?:_next)?\b(?:\s*\(\s*[<"]([^>"\n]+)[>"])?')
-_DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_include\w*")
+_ASKS = re.compile(r'\b__has_(?:include|include_next|embed)\b(?:\s*\(\s*[<"]([^>"\n]+)[>"])?')
+_DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_\w+")
 _PASSES_ON = (
     *("-Xlinker", "-Xcompiler", "-Xpreprocessor", "-Xassembler", "-Xclang"),
     *("--compiler-options", "--linker-options"),
@@ -59,17 +65,17 @@ def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
     """Read the flags of a build, and the variables that add to them."""
     files: dict[str, None] = {}
     words = list(_expand(flags, files, 0))
-    for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
+    for name in _NVCC_FLAGS:
         words += _expand(_split(os.environ.get(name, "")), files, 0)
     unknown = [name for name in _UNKNOWN_VARIABLES if name in os.environ]
     unknown += [word for word in words if _UNKNOWN_OPTION.match(word)]
-    folders = [*includes, *_valued(words, _FOLDER_OPTIONS)]
+    folders = [*includes, *valued(words, _FOLDER_OPTIONS)]
     listed = [os.environ[n].split(os.pathsep) for n in INCLUDE_VARIABLES if os.environ.get(n)]
     folders += [folder or "." for folder_list in listed for folder in folder_list]
-    libraries = [*_valued(words, ("-L", "--library-path"))]
+    libraries = [*valued(words, ("-L", "--library-path"))]
     libraries += [f for f in os.environ.get("LIBRARY_PATH", "").split(os.pathsep) if f]
     absent: dict[str, None] = {}
-    for name in _valued(words, ("-l", "--library")):
+    for name in valued(words, ("-l", "--library")):
         _find_library(name, (*libraries, *_LIBRARY_FOLDERS), files, absent)
     for word in words:
         for part in re.split("[,=]", word):
@@ -111,8 +117,8 @@ def _expand(flags: Iterable[str], files: dict[str, None], depth: int) -> Iterato
             yield flag
 
 
-def _valued(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
-    """Values of options, which stand in the same word or in the next one."""
+def valued(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
+    """Yield the values of options, which stand in the same word or in the next one."""
     for i, word in enumerate(words):
         for option in options:
             if word == option and i + 1 < len(words):
@@ -135,12 +141,12 @@ def _find_library(
             return
 
 
-def environment(tools: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+def environment(tools: Sequence[str]) -> dict[str, str]:
     """The variables that decide what these programs make.
 
     A compiler that is a script may read any variable: each that its text names counts.
     """
-    wanted = set(names)
+    wanted = set(_VARIABLES)
     for tool in tools:
         try:
             about = os.stat(tool)
@@ -169,13 +175,12 @@ def unseen(text: str) -> bool:
 
     That is so, too, if the text asks for a header whose name a macro makes.
     """
-    asks = _HAS_INCLUDE.finditer(_DEFINED.sub("", text))
-    return _UNSEEN.search(text) is not None or any(match[1] is None for match in asks)
+    return _UNSEEN.search(text) is not None or None in asks(text)
 
 
-def asked(text: str) -> list[str]:
-    """Names of headers that a text asks for with __has_include."""
-    return [match[1] for match in _HAS_INCLUDE.finditer(text) if match[1]]
+def asks(text: str) -> list[str | None]:
+    """Names of headers that a text asks for with __has_include; None for one that a macro makes."""
+    return [match[1] for match in _ASKS.finditer(_DEFINED.sub("", text))]
 
 
 def packages(tools: Sequence[str]) -> tuple[str, ...]:

@@ -152,7 +152,7 @@ def _absent(
     asked = dict.fromkeys(
         os.path.join(folder, name)
         for text in texts
-        for name in inputs.asked(text)
+        for name in filter(None, inputs.asks(text))
         for folder in dict.fromkeys((*searched, *system))
     )
     there = [

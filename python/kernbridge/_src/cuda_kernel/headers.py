@@ -17,23 +17,20 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kernbridge._src.build import inputs
+
 SETTLED = 0.05
 """Seconds after which a change of a file shows in its times."""
 
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 _BLANK = r"(?:[ \t\f\v]|/\*.*?\*/)*"
-_NAME = r'(?:"([^"\n]+)"|<([^>\n]+)>)'
 _DIRECTIVE = re.compile(
     rf"^(?:.*\*/)?{_BLANK}(?:#|%:|\?\?=){_BLANK}(?:include|include_next|import|embed)\b"
-    rf"{_BLANK}{_NAME}?",
+    rf'{_BLANK}(?:[<"]([^>"\n]+)[>"])?',
     re.MULTILINE,
 )
-_ASKS = re.compile(rf"\b__has_(?:include|include_next|embed)\b(?:\s*\(\s*{_NAME})?")
-_DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_\w+")
 _UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\?\?/")
 
-_FOLDER = ("--include-path", "-I")
-_FILE = ("--pre-include", "-include")
 _PRECOMPILED = re.compile(r"--?(?:pch|create-pch|use-pch)\b")
 
 
@@ -53,7 +50,10 @@ def look(
     source: str, options: Sequence[str], include_paths: Sequence[str], toolkit: Sequence[str]
 ) -> Headers:
     """Find all that a compilation of this source with these options may read now."""
-    folders, names, known = _read_options(options)
+    words = [option.strip() for option in options]
+    folders = map(str.strip, inputs.valued(words, ("--include-path", "-I")))
+    names = map(str.strip, inputs.valued(words, ("--pre-include", "-include")))
+    known = not any(_UNSEEN.search(word) or _PRECOMPILED.match(word) for word in words)
     text = _scan(source)
     search = _Search((*include_paths, *folders), tuple(map(os.path.abspath, toolkit)))
     search.ask((*names, *text.names), None)
@@ -62,37 +62,15 @@ def look(
     return Headers(hashlib.sha256(parts).digest(), known and text.known and search.known)
 
 
-def _read_options(options: Sequence[str]) -> tuple[list[str], list[str], bool]:
-    """Folders and files that the options name, and whether they can be followed."""
-    folders: list[str] = []
-    files: list[str] = []
-    known = not any(_UNSEEN.search(o) or _PRECOMPILED.match(o.strip()) for o in options)
-    for i, option in enumerate(options):
-        for spellings, found in ((_FOLDER, folders), (_FILE, files)):
-            for spelling in spellings:
-                value = option.strip().removeprefix(spelling)
-                if value == option.strip():
-                    continue
-                if value:
-                    found.append(value.lstrip("= "))
-                elif i + 1 < len(options):
-                    found.append(options[i + 1])
-    return folders, files, known
-
-
 @functools.lru_cache(maxsize=1024)
 def _scan(text: str) -> _Text:
     """The names that a text may include."""
     known = _UNSEEN.search(text) is None
     text = _SPLICE.sub("", text)
-    names: dict[str, None] = {}
-    for match in (*_DIRECTIVE.finditer(text), *_ASKS.finditer(_DEFINED.sub("", text))):
-        name = match[1] or match[2]
-        if name is None:  # a macro makes it
-            known = False
-        else:
-            names[name] = None
-    return _Text(tuple(names), known)
+    included = [match[1] for match in _DIRECTIVE.finditer(text)]
+    names = dict.fromkeys((*included, *inputs.asks(text)))
+    known = known and None not in names  # where a macro makes a name
+    return _Text(tuple(filter(None, names)), known)
 
 
 class _Search:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kernbridge import _core
 from kernbridge._src.base.errors import (
@@ -35,6 +35,7 @@ CACHE_KIND = "nvrtc"
 _RULES = (
     *("cuda_kernel/nvrtc.py", "cuda_kernel/headers.py", "cuda_kernel/signature.py"),
     *("cuda_kernel/include/kernbridge_signature.h", "cuda_kernel/include/stdint.h"),
+    "build/inputs.py",
 )
 ATTEMPTS = 3  # compilations of one source, if its headers change meanwhile
 
@@ -88,12 +89,7 @@ forget = _functions.clear  # the disk cache stays
 def compile_kernel(request: Compilation) -> NvrtcFunction:
     """Return the kernel for the architectures that are chosen, compiled at most once per content.
 
-    Raises
-    ------
-    KernelToolchainError
-        If there is no NVRTC.
-    CompilationError
-        If it refuses the source.
+    KernelToolchainError is raised if there is no NVRTC, CompilationError if it refuses the source.
     """
     architectures, nvrtc = cuda.architectures(), library()
     about = os.stat(nvrtc)
@@ -248,13 +244,7 @@ def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) 
 
 
 def library() -> str:
-    """Path of libnvrtc.
-
-    Raises
-    ------
-    KernelToolchainError
-        If it is nowhere.
-    """
+    """Return the path of libnvrtc, or raise KernelToolchainError."""
     return _find_library(os.environ.get(VARIABLE), os.environ.get("CUDA_HOME"))
 
 
@@ -296,9 +286,3 @@ def _toolkit_headers(nvrtc: str) -> tuple[str, ...]:
     places += [lib.parents[i] / "include" for i in range(2, min(4, len(lib.parents)))]
     found = [str(p) for p in places if (p / "cuda_fp16.h").is_file()]
     return tuple(found[:1])
-
-
-def describe() -> dict[str, Any]:
-    """For `print_diagnostics`."""
-    path = library()
-    return {"path": path, "version": _core.nvrtc_version(path)}

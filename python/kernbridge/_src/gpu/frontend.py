@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernbridgeWarning
@@ -61,12 +60,6 @@ def check_dtype(label: str, place: str, dtype: str) -> None:
 def name_buffers(arrays: Sequence[ArrayType], names: Sequence[str]) -> list[Buffer]:
     """Buffers of a program."""
     return [Buffer(t.dtype.name, len(t.shape), n) for t, n in zip(arrays, names, strict=False)]
-
-
-def place_of(function: Any) -> str:
-    """Where a function is defined."""
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(type(function))
 
 
 def warn_of_copies(label: str, copied: Sequence[tuple[int, str]]) -> None:

@@ -14,7 +14,8 @@ import re
 import struct
 import sys
 import types
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,19 @@ _NAMESPACES = (
     *("numba", "numba.cuda", "numba.extending"),
 )
 HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
+
+
+def reference(
+    value: object, callback: Callable[[object], Any] | None = None
+) -> Callable[[], object]:
+    """A weak reference; where there can be none, one that keeps the value alive.
+
+    So no other object takes the place of one that still counts.
+    """
+    try:
+        return weakref.ref(value, callback)
+    except TypeError:
+        return lambda: value
 
 
 def put(h: Any, tag: str, data: bytes) -> None:

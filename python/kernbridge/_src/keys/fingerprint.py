@@ -16,8 +16,7 @@ import secrets
 import sys
 import threading
 import types
-import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +36,7 @@ from kernbridge._src.keys.encode import (
     put_array,
     put_parts,
     put_plain,
+    reference,
 )
 
 _CODE_FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not docstring, nesting, __future__
@@ -47,17 +47,12 @@ _MISSING: Any = object()
 class Fingerprint:
     """Identity of a dispatcher's meaning.
 
-    Attributes
-    ----------
-    digest : bytes
-        32 bytes, SHA-256.
-    opaque : tuple of str
-        Dotted names of the values that could not be walked; each added a nonce of this process.
-        Empty if the digest is the same in every process.
+    Values that could not be walked are `opaque`, and each added a nonce of this process: if there
+    are none, the digest is the same in every process.
     """
 
-    digest: bytes
-    opaque: tuple[str, ...]
+    digest: bytes  # SHA-256
+    opaque: tuple[str, ...]  # dotted names
 
     @property
     def why_not_portable(self) -> str:
@@ -80,11 +75,7 @@ class _ById:
 
     def setdefault(self, key: object, value: Any) -> Any:
         entries, name = self._entries, id(key)
-        ref: Callable[[], object]
-        try:
-            ref = weakref.ref(key, lambda _: entries.pop(name, None))
-        except TypeError:  # it stays alive, so that no other object gets its entry
-            ref = functools.partial(lambda kept: kept, key)
+        ref = reference(key, lambda _: entries.pop(name, None))
         with self._lock:
             if (known := self.get(key)) is None:
                 entries[name] = (ref, known := value)

@@ -21,14 +21,13 @@ import random
 import sys
 import sysconfig
 import types
-import weakref
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 
 from kernbridge._src.base.exact import exact
-from kernbridge._src.keys.encode import is_dispatcher, is_library, loads
+from kernbridge._src.keys.encode import is_dispatcher, is_library, loads, reference
 
 _OTHERS = frozenset(("jax", "jaxlib", "kernbridge", "ml_dtypes"))
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
@@ -47,11 +46,7 @@ class Same:
 
     def __init__(self, value: object) -> None:
         self._hash = hash((type(value), id(value)))
-        self._ref: Callable[[], object]
-        try:
-            self._ref = weakref.ref(value)
-        except TypeError:  # it stays alive, so that no other object takes its place
-            self._ref = functools.partial(_itself, value)
+        self._ref = reference(value)
 
     def __hash__(self) -> int:
         return self._hash
@@ -61,10 +56,6 @@ class Same:
             return NotImplemented
         value = self._ref()
         return self is other or (value is not None and value is other._ref())
-
-
-def _itself(value: object) -> object:
-    return value
 
 
 class HostState:

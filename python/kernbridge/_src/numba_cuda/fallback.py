@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kernbridge._src.base.errors import KernbridgeWarning
-from kernbridge._src.gpu.frontend import name_buffers, native_call, place_of
+from kernbridge._src.base.places import beginning_of
+from kernbridge._src.gpu.frontend import name_buffers, native_call
 from kernbridge._src.gpu.program import Fill, Program, Value
 from kernbridge._src.numba_cuda.callback import Callee, Callees, lower, scalars_of
 
@@ -78,7 +79,7 @@ def lower_kernel(
         (grid, block, assignment, scalars), lambda: Callee(launcher, order, scalars)
     )
     names = assignment.names
-    return lower(frontend.label, place_of(kernel.py_func), callee, names, operands, call)
+    return lower(frontend.label, beginning_of(kernel.py_func), callee, names, operands, call)
 
 
 def _lower_nothing(
@@ -89,7 +90,7 @@ def _lower_nothing(
     outputs = range(len(operands), len(operands) + len(call.outs))
     program = Program(
         name=frontend.label,
-        source=place_of(frontend.kernel.py_func),
+        source=beginning_of(frontend.kernel.py_func),
         n_inputs=len(operands),
         n_outputs=len(call.outs),
         buffers=tuple(name_buffers((*operands, *call.outs), assignment.names)),

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge._src.base.kept import Kept, kept_with
+from kernbridge._src.base.places import beginning_of
 from kernbridge._src.gpu import program as gpu_program
 from kernbridge._src.gpu.frontend import (
     check_dtype,
     name_buffers,
     native_call,
-    place_of,
     warn_of_copies,
 )
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
@@ -339,7 +339,7 @@ class NumbaCuda(NamedOutputs, CallingFrontend):
         ]
         return Program(
             name=self.label,
-            source=place_of(self.kernel.py_func),
+            source=beginning_of(self.kernel.py_func),
             n_inputs=len(operands),
             n_outputs=len(call.outs),
             buffers=(*name_buffers(arrays, assignment.names), *hidden),

@@ -15,11 +15,11 @@ import numpy as np
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernbridgeWarning, KernelError
 from kernbridge._src.base.kept import Kept, kept_with
+from kernbridge._src.base.places import beginning_of
 from kernbridge._src.gpu.frontend import (
     check_dtype,
     name_buffers,
     native_call,
-    place_of,
     warn_of_copies,
 )
 from kernbridge._src.gpu.program import Buffer, Copy, Fill, Launch, Program
@@ -265,7 +265,7 @@ class NumbaCudaCallable(NamedOutputs, CallingFrontend):
         ]
         program = Program(
             name=self.label,
-            source=place_of(self.function),
+            source=beginning_of(self.function),
             n_inputs=len(operands),
             n_outputs=len(call.outs),
             buffers=(*buffers, *copies, *own),
@@ -312,7 +312,7 @@ class NumbaCudaCallable(NamedOutputs, CallingFrontend):
             (assignment, scalars),
             lambda: callback.Callee(self.function, _order(assignment), scalars),
         )
-        place = place_of(self.function)
+        place = beginning_of(self.function)
         return callback.lower(self.label, place, callee, assignment.names, operands, call)
 
 

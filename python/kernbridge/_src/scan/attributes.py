@@ -20,12 +20,8 @@ def encode_all(
 ) -> tuple[bytes, ...]:
     """Return the bytes of every attribute, in the function's order.
 
-    Raises
-    ------
-    TypeError
-        If an attribute is missing, unknown, traced, or of another kind or dtype.
-    ValueError
-        If a number does not fit into its type.
+    TypeError is raised for one that is missing, unknown, traced, or of another kind or dtype,
+    ValueError for a number that does not fit into its type.
     """
     check_names(label, attributes, values)
     return tuple(encode(label, a, values[a.name]) for a in attributes)

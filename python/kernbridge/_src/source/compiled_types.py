@@ -8,6 +8,7 @@ stands for a type that does not fit. This module turns letters into types, or in
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Sequence
 
 from kernbridge._src.base.errors import CompilationError, KernelError
@@ -15,10 +16,11 @@ from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter, to
 from kernbridge._src.source.tail import TAIL
 
 # In the order of KB_TYPE_LIST, whose numbers the letters from 'A' on stand for.
-_NUMBERS = (
+_DTYPES = (
     *("float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"),
 )
+_NUMBERS = dict(zip(string.ascii_uppercase, _DTYPES, strict=False))
 _OTHERS = {"t": "a tensor", "p": "a pointer", "r": "a reference", "v": "void"}
 _WRITTEN_OUT = "a function whose name or parameters a macro makes must be written out"
 _EXPECTED = {
@@ -33,14 +35,8 @@ def _letters(types: bytes) -> list[tuple[str, bool]]:
     return [(chr(t if t < 128 else 256 - t), t < 128) for t in types]
 
 
-def _number(letter: str) -> str:
-    """The dtype that a letter stands for, or ""."""
-    index = ord(letter) - ord("A")
-    return _NUMBERS[index] if 0 <= index < len(_NUMBERS) else ""
-
-
 def _kind(letter: str) -> str:
-    return _number(letter) or _OTHERS.get(letter, "a type that is no number")
+    return _NUMBERS.get(letter) or _OTHERS.get(letter, "a type that is no number")
 
 
 def fill(tokens: str, types: bytes) -> str:
@@ -50,8 +46,8 @@ def fill(tokens: str, types: bytes) -> str:
     if len(letters) != len(listed):
         return tokens
     return " ".join(
-        f"{token}:{_number(letter)}"
-        if token.startswith("attr.") and ":" not in token and _number(letter)
+        f"{token}:{_NUMBERS[letter]}"
+        if token.startswith("attr.") and ":" not in token and letter in _NUMBERS
         else token
         for token, (letter, _) in zip(listed, letters, strict=True)
     )
@@ -90,7 +86,7 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
             f"knows it with other parameters than ({function.tokens}): there may be several "
             f"definitions, behind #if; {_WRITTEN_OUT}"
         )
-    if result != "v" and _number(result) != "int32":
+    if result != "v" and _NUMBERS.get(result) != "int32":
         raise KernelError(
             f"{where}it returns {_kind(result)}; it must return void, or an int that is 0 for "
             "success"
@@ -99,7 +95,7 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
         return function
     return function._replace(
         parameters=tuple(
-            p._replace(type=_number(letter)) if p.role == "attr" and not p.type else p
+            p._replace(type=_NUMBERS.get(letter, "")) if p.role == "attr" and not p.type else p
             for p, (letter, _) in zip(parameters, letters, strict=True)
         )
     )
@@ -119,7 +115,7 @@ def _needed(p: ScannedParameter, letter: str) -> str:
     if p.role != "attr":
         return f"`{p.role}` takes {_EXPECTED[p.role]}"
     if p.type:
-        remedy = f"; write attr.{p.name}:{_number(letter)}" if _number(letter) else ""
+        remedy = f"; write attr.{p.name}:{_NUMBERS[letter]}" if letter in _NUMBERS else ""
         return f"`{token_of(p)}` takes {p.type}{remedy}"
     if letter in "prt":
         return "an attribute is a number by value; use a type such as int32_t or float"

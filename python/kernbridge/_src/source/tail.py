@@ -8,7 +8,9 @@ function's parameters with the annotation, and exports what the compiler knows o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from kernbridge import _core
 from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter
@@ -26,12 +28,8 @@ def _c_type(type_name: str) -> str:
 
 def _numbered(function: ScannedFunction) -> list[tuple[ScannedParameter, int]]:
     """Each parameter with its index among those of its role."""
-    seen: dict[str, int] = {}
-    numbered = []
-    for p in function.parameters:
-        numbered.append((p, seen.get(p.role, 0)))
-        seen[p.role] = seen.get(p.role, 0) + 1
-    return numbered
+    counts: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+    return [(p, next(counts[p.role])) for p in function.parameters]
 
 
 def _spelled(p: ScannedParameter) -> bool:

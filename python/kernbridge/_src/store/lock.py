@@ -22,11 +22,6 @@ NAME_LENGTH = 3
 """Hexadecimal digits of a lock's name."""
 
 
-def locks(root: Path) -> Path:
-    """The folder of lock files."""
-    return artefacts.versioned(root) / "locks"
-
-
 def staging(root: Path) -> Path:
     """The folder of unfinished builds."""
     return artefacts.versioned(root) / "staging"
@@ -43,7 +38,7 @@ def held(
     """
     from filelock import Timeout, UnixFileLock
 
-    folder = locks(root)
+    folder = artefacts.versioned(root) / "locks"
     artefacts.make_folders(root, folder)
     lock = UnixFileLock(folder / f"{key[:NAME_LENGTH]}.lock", mode=0o600)
     end = time.monotonic() + patience

@@ -156,9 +156,9 @@ def _compilers(advice: list[str]) -> tuple[Rows, bool]:
     except (KernelToolchainError, ValueError) as e:
         missing("nvcc", e)
     try:
-        found = nvrtc.describe()
-        number = f"{found['version'] // 1000}.{found['version'] % 1000 // 10}"
-        rows.append(("NVRTC", f"{found['path']}\nversion {number}"))
+        path = nvrtc.library()
+        version = _core.nvrtc_version(path)
+        rows.append(("NVRTC", f"{path}\nversion {version // 1000}.{version % 1000 // 10}"))
     except (KernelToolchainError, OSError):
         rows.append(("NVRTC", "not found"))
     return rows, works
