@@ -13,7 +13,6 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,8 +33,7 @@ Dependency = tuple[str, int, int, str]
 
 The time is that of the file's inode: nobody can set it back, as they can the time of modification.
 """
-SHA = 64
-UNKNOWN = "-" * SHA
+UNKNOWN = ""
 
 # A word of a makefile; a backslash or a dollar may stand before a character that means itself.
 _WORD = re.compile(r"(?:\\[ #:]|[^ \t])+")
@@ -43,20 +41,13 @@ _ESCAPED = re.compile(r"\\([ #:])|\$(\$)")
 
 
 class Provenance(NamedTuple):
-    """One library and what it was built from.
-
-    Paths have a line each, digests `SHA` characters: two texts are read from JSON faster than
-    hundreds.
-    """
+    """One library and what it was built from."""
 
     digest: str  # of all inputs
     size: int  # of the library
     sha: str
-    paths: str  # of the files that were read and the programs that were run: see `Dependency`
-    sizes: list[int]
-    times: list[int]
-    shas: str
-    absent: str  # files that would be read in place of others if they were there
+    read: list[Dependency]  # the files that were read and the programs that were run
+    absent: list[str]  # files that would be read in place of others if they were there
 
 
 def find(job: Job) -> Built | None:
@@ -97,39 +88,23 @@ def note(job: Job, known: Provenance) -> None:
     artefacts.publish(job.folder / NAME, data.encode())
 
 
-def describe(
-    digest: str, library: Path, dependencies: Iterable[Dependency], absent: Iterable[str]
-) -> Provenance:
-    """Describe a library that was just built."""
-    paths, sizes, times, shas = zip(*dependencies, strict=True)
-    return Provenance(
-        digest=digest,
-        size=library.stat().st_size,
-        sha=digest_of(library),
-        paths="\n".join(paths),
-        sizes=list(sizes),
-        times=list(times),
-        shas="".join(shas),
-        absent="\n".join(absent),
-    )
-
-
 def check(known: Provenance, job: Job) -> Provenance | None:
     """Return what is known, with the times of now; None if something changed."""
     try:
-        paths = [job.unpack(path) for path in known.paths.split("\n")]
-        times = list(known.times)
-        changed = _core.changed_files(paths, known.sizes, known.times)
+        names, sizes, times, shas = map(list, zip(*known.read, strict=True))
+        paths = list(map(job.unpack, names))
+        changed = _core.changed_files(paths, sizes, times)
         for i in changed:
-            about, sha = os.stat(paths[i]), known.shas[i * SHA : (i + 1) * SHA]
-            if about.st_size != known.sizes[i] or sha == UNKNOWN or digest_of(paths[i]) != sha:
+            about = os.stat(paths[i])
+            if about.st_size != sizes[i] or shas[i] == UNKNOWN or digest_of(paths[i]) != shas[i]:
                 return None
             times[i] = about.st_ctime_ns
-        if known.absent and _core.any_exists([job.unpack(p) for p in known.absent.split("\n")]):
+        if _core.any_exists(list(map(job.unpack, known.absent))):
             return None
     except (OSError, ValueError, TypeError, IndexError, AttributeError):
         return None
-    return known._replace(times=times) if changed else known
+    read = list(zip(names, sizes, times, shas, strict=True))
+    return known._replace(read=read) if changed else known
 
 
 def is_whole(path: Path, known: Provenance) -> bool:

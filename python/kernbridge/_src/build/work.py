@@ -48,7 +48,8 @@ def make(job: Job, owned: bool, limit: float) -> tuple[Path, str]:
         if not kept:  # what the compiler saw is not known: no other library has this name
             digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
         library = workspace / f"{job.stem}.so"
-        provenance = manifest.describe(digest, library, read, absent) if kept else None
+        size, sha = library.stat().st_size, manifest.digest_of(library)
+        provenance = manifest.Provenance(digest, size, sha, read, absent) if kept else None
         return _publish(job, library, digest, provenance), digest
 
 
