@@ -14,10 +14,9 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.jax_inside import Tracer
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import nvrtc, signature
-from kernbridge._src.gpu import program as gpu_program
-from kernbridge._src.gpu.frontend import PlannedFrontend, name_buffers, native_call
+from kernbridge._src.gpu.frontend import PlannedFrontend, native_call, plan
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, find_dim
-from kernbridge._src.gpu.program import Fill, Program, Value, Word
+from kernbridge._src.gpu.program import Launch, Program, Value, Word
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
 from kernbridge._src.scan import attributes as scan_attributes
@@ -55,7 +54,7 @@ def scan(
 
 
 def names_for_rules(function: ScannedFunction, defaults: Mapping[str, Any]) -> list[str]:
-    """Names of the attributes that derivative rules get: those which are no functions."""
+    """Return the names of the attributes that derivative rules get: those that are no functions."""
     return [p.name for p in function.attributes if not callable(defaults.get(p.name))]
 
 
@@ -108,7 +107,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
     def _numbers(
         self, function: ScannedFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
     ) -> dict[str, Any]:
-        """Values of the attributes: numbers, or where a symbolic one is read at run time."""
+        """Return each attribute: bytes, a value of unknown type, or where C reads a symbol."""
         numbers = {}
         for p in function.attributes:
             value = self.values[p.name]
@@ -117,7 +116,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
             if jax.export.is_symbolic_dim(value):
                 value = self._symbolic(p, value, (*inputs, *outs))
             elif p.type and not isinstance(value, bytes):
-                scan_attributes.encode(self.label, p, value)
+                value = scan_attributes.encode(self.label, p, value)
             numbers[p.name] = value
         return numbers
 
@@ -138,11 +137,11 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
         launch = self._launch(operands, call.outs)
         words = self._words(compiled, operands, call.outs)
 
-        def plan() -> tuple[NativeCall, Program]:
+        def make() -> tuple[NativeCall, Program]:
             program = self._program(operands, call, compiled, launch, words)
             return native_call(program, (), "", self.description.rule.pdl), program
 
-        return self._lowered.find_or_make((operands, call, compiled, launch, words), plan)
+        return self._lowered.find_or_make((operands, call, compiled, launch, words), make)
 
     def _program(
         self,
@@ -153,10 +152,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
         words: tuple[Word, ...],
     ) -> Program:
         rule = self.description.rule
-        arrays = (*operands, *call.outs)
-        aliased = {len(operands) + o for _, o in call.aliases}
-        outputs = tuple(b for b in range(len(operands), len(arrays)) if b not in aliased)
-        step = gpu_program.Launch(
+        step = Launch(
             function=compiled,
             grid=launch.grid,
             block=launch.block,
@@ -166,22 +162,10 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
             cooperative=rule.cooperative,
             pdl=rule.pdl,
             auto_block=launch.auto_block,
-            zeroed=outputs,
         )
-        fills = [
-            Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0)
-            for b in outputs
-            if self.description.zero_outputs
-        ]
         pointers = (*self.function.having("arg"), *self.function.having("ret"))
-        return Program(
-            name=self.label,
-            source=self.description.file,
-            n_inputs=len(operands),
-            n_outputs=len(call.outs),
-            buffers=tuple(name_buffers(arrays, [p.name for p in pointers])),
-            steps=(*fills, step),
-        )
+        names, zeros = [p.name for p in pointers], self.description.zero_outputs
+        return plan(self.label, self.description.file, operands, call, names, [step], zeros)
 
     def _words(
         self, compiled: nvrtc.NvrtcFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
@@ -207,10 +191,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
     def _number(self, p: ScannedParameter, size: int, value: Any) -> list[Word]:
         if isinstance(value, Value):
             return [Word(value.kind, buffer=value.buffer, dim=value.dim)]
-        if p.type and not isinstance(value, bytes):
-            data = scan_attributes.encode(self.label, p, value)
-        else:
-            data = _bytes_of(self.label, p, size, value)
+        data = _bytes_of(self.label, p, size, value)
         if len(data) != size:
             raise TypeError(
                 f"{self.label}: attribute {p.name!r} is {p.type or value!r} of {len(data)} bytes, "

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.gpu import program as gpu_program
 from kernbridge._src.gpu.inspection import inspect_launches
-from kernbridge._src.gpu.program import Buffer, Program
+from kernbridge._src.gpu.program import Buffer, Fill, Launch, Program, Value
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
@@ -60,6 +61,36 @@ def check_dtype(label: str, place: str, dtype: str) -> None:
 def name_buffers(arrays: Sequence[ArrayType], names: Sequence[str]) -> list[Buffer]:
     """Buffers of a program."""
     return [Buffer(t.dtype.name, len(t.shape), n) for t, n in zip(arrays, names, strict=False)]
+
+
+def plan(
+    label: str,
+    source: str,
+    operands: Sequence[ArrayType],
+    call: Call,
+    names: Sequence[str],
+    launches: Sequence[Launch],
+    zero_outputs: bool,
+    copied: Sequence[int] = (),
+) -> Program:
+    """Return the program of a kernel's launches, before which outputs may be filled with zeros."""
+    arrays = (*operands, *call.outs)
+    aliased = {len(operands) + o for _, o in call.aliases}
+    outputs = tuple(b for b in range(len(operands), len(arrays)) if b not in aliased)
+    fills = [
+        Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0)
+        for b in outputs
+        if zero_outputs
+    ]
+    hidden = name_buffers([arrays[b] for b in copied], [names[b] for b in copied])
+    return Program(
+        name=label,
+        source=source,
+        n_inputs=len(operands),
+        n_outputs=len(call.outs),
+        buffers=(*name_buffers(arrays, names), *hidden),
+        steps=(*fills, *(replace(launch, zeroed=outputs) for launch in launches)),
+    )
 
 
 def warn_of_copies(label: str, copied: Sequence[tuple[int, str]]) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.base.places import beginning_of
-from kernbridge._src.gpu.frontend import name_buffers, native_call
-from kernbridge._src.gpu.program import Fill, Program, Value
+from kernbridge._src.gpu.frontend import native_call, plan
+from kernbridge._src.gpu.program import Program
 from kernbridge._src.numba_cuda.callback import Callee, Callees, lower, scalars_of
 
 if TYPE_CHECKING:
@@ -86,20 +86,8 @@ def _lower_nothing(
     frontend: KernelFrontend, assignment: Assignment, operands: Sequence[ArrayType], call: Call
 ) -> tuple[NativeCall, Program]:
     """A launch of no threads: outputs are zeros."""
-    aliased = {len(operands) + o for _, o in call.aliases}
-    outputs = range(len(operands), len(operands) + len(call.outs))
-    program = Program(
-        name=frontend.label,
-        source=beginning_of(frontend.kernel.py_func),
-        n_inputs=len(operands),
-        n_outputs=len(call.outs),
-        buffers=tuple(name_buffers((*operands, *call.outs), assignment.names)),
-        steps=tuple(
-            Fill(b, 0, call.outs[i].dtype.itemsize, Value("count", buffer=b), 0)
-            for i, b in enumerate(outputs)
-            if b not in aliased
-        ),
-    )
+    source = beginning_of(frontend.kernel.py_func)
+    program = plan(frontend.label, source, operands, call, assignment.names, [], True)
     return native_call(program, (), ""), program
 
 

@@ -12,14 +12,9 @@ import numpy as np
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
 from kernbridge._src.gpu import program as gpu_program
-from kernbridge._src.gpu.frontend import (
-    check_dtype,
-    name_buffers,
-    native_call,
-    warn_of_copies,
-)
+from kernbridge._src.gpu.frontend import check_dtype, native_call, plan, warn_of_copies
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
-from kernbridge._src.gpu.program import Buffer, Fill, Program, Value
+from kernbridge._src.gpu.program import Program, Value
 from kernbridge._src.keys import host_state
 from kernbridge._src.numba_common.parameters import Assignment, KernelParameters, NamedOutputs
 from kernbridge._src.numba_cuda.callback import CallingFrontend
@@ -287,7 +282,7 @@ class NumbaCuda(NamedOutputs, CallingFrontend):
         copied = sorted({buffers[i] for i in function.opened})
         if copied:
             warn_of_copies(self.label, [(b, assignment.names[b]) for b in copied])
-        program = self._program(assignment, arrays, operands, call, launch, function, copied, wide)
+        program = self._program(assignment, operands, call, launch, function, copied, wide)
         if host:
             from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 
@@ -298,7 +293,6 @@ class NumbaCuda(NamedOutputs, CallingFrontend):
     def _program(
         self,
         assignment: Assignment,
-        arrays: Sequence[ArrayType],
         operands: Sequence[ArrayType],
         call: Call,
         launch: LaunchShape,
@@ -312,8 +306,6 @@ class NumbaCuda(NamedOutputs, CallingFrontend):
             for parameter, b in zip(function.parameters, order, strict=True)
             for word in words_of(parameter, b, wide)
         ]
-        aliased = {len(operands) + o for _, o in call.aliases}
-        outputs = tuple(b for b in range(len(operands), len(arrays)) if b not in aliased)
         step = gpu_program.Launch(
             function=replace(function, auto_shared=self.rule.shared_mem)
             if launch.auto_block
@@ -326,25 +318,11 @@ class NumbaCuda(NamedOutputs, CallingFrontend):
             cooperative=self.rule.cooperative or function.cooperative,
             pdl=self.rule.pdl,
             auto_block=launch.auto_block,
-            zeroed=outputs,
             wide=wide,
         )
-        fills = [
-            Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0)
-            for b in outputs
-            if self.zero_outputs
-        ]
-        hidden = [
-            Buffer(arrays[b].dtype.name, len(arrays[b].shape), assignment.names[b]) for b in copied
-        ]
-        return Program(
-            name=self.label,
-            source=beginning_of(self.kernel.py_func),
-            n_inputs=len(operands),
-            n_outputs=len(call.outs),
-            buffers=(*name_buffers(arrays, assignment.names), *hidden),
-            steps=(*fills, step),
-        )
+        source, names = beginning_of(self.kernel.py_func), assignment.names
+        zeros = self.zero_outputs
+        return plan(self.label, source, operands, call, names, [step], zeros, copied)
 
     def _parameters(
         self, assignment: Assignment, arrays: Sequence[ArrayType], n_inputs: int, call: Call
