@@ -174,7 +174,7 @@ def _differing(
     request: Compilation, architectures: Sequence[tuple[int, int]], runs: Sequence[_Run]
 ) -> KernelCompilationError:
     lines = "\n".join(
-        f"  {major}.{minor}: ({', '.join(map(str, run.types))})"
+        f"  {major}.{minor}: {run.entry}({', '.join(map(str, run.types))})"
         for (major, minor), run in zip(architectures, runs, strict=True)
     )
     return KernelCompilationError(
@@ -279,7 +279,7 @@ def _folders(home: str | None) -> Iterator[Path]:
 
 @functools.lru_cache(maxsize=8)
 def _toolkit_headers(nvrtc: str) -> tuple[str, ...]:
-    """Folders of cuda_fp16.h and the like, next to the library or in the toolkit."""
+    """Return the folder of cuda_fp16.h and the like, next to the library or in the toolkit."""
     lib = Path(nvrtc).parent
     places = [lib.parent / "include", lib.parents[1] / "include"]
     places += [lib.parents[1] / "cuda_runtime" / "include"]
