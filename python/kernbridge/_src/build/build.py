@@ -67,7 +67,7 @@ def _copy(library: Path, target: Path) -> None:
 
 
 def _root() -> Path:
-    """The cache's folder, or one of this process where there is none that can be written."""
+    """Return the cache's folder, or one of this process where there is none to write to."""
     folder = artefacts.usable()
     if folder is None:
         return _private(os.getpid())
@@ -96,7 +96,7 @@ def _private(pid: int) -> Path:
 
 
 def _temporary() -> str:
-    """A folder for temporary files in which nobody else can replace them."""
+    """Return a folder for temporary files in which nobody else can replace them."""
     objections = []
     for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")):
         why = trust.why_not(Path(place).absolute())

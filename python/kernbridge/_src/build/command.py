@@ -22,8 +22,6 @@ _RULES = ("build/command.py", "build/inputs.py", "build/manifest.py", "build/wor
 """The files that decide how a request is built, and when what was built is used again."""
 SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
 
-_TAKES_PATH = ("-I", "-L", "-B", "-isystem", "-iquote", "-idirafter", "-include", "-imacros", "@")
-
 
 class Job(NamedTuple):
     """A request on its way to a library: how it is built here, and where the library goes."""
@@ -106,11 +104,8 @@ def plan(request: Request, root: Path = Path()) -> Job:
         os.uname().machine,
         build_inputs.environment(tools),
     ]
-    flags = (*request.cflags, *request.ldflags)
-    inputs = build_inputs.of((*host.arguments, *flags), user)
-    if inputs.relative or any(
-        _is_relative(flag, flags[i - 1] if i else "") for i, flag in enumerate(flags)
-    ):
+    inputs = build_inputs.of((*host.arguments, *request.cflags, *request.ldflags), user)
+    if inputs.relative:
         parts.append(os.getcwd())
     if any("native" in word for word in command):
         parts.append(_this_cpu())
@@ -170,7 +165,7 @@ def _runtime(nvcc: Nvcc) -> list[str]:
 
 
 def _for_nvcc(flag: str) -> list[str]:
-    """A flag of the linker as nvcc takes it."""
+    """Return a flag of the linker as nvcc takes it."""
     if flag.startswith("-Wl,"):
         return [word for part in flag[4:].split(",") for word in ("-Xlinker", part)]
     if flag.startswith(("-l", "-L", "-Xlinker")) or _is_object(flag):
@@ -189,19 +184,8 @@ def _allows_any_compiler() -> bool:
     return any(os.environ.get(name, "") not in ("", "0") for name in names)
 
 
-def _is_relative(flag: str, before: str) -> bool:
-    """Whether what a flag means depends on the working folder."""
-    if flag.startswith("-"):
-        for option in _TAKES_PATH:
-            if flag.startswith(option) and flag != option:
-                return not flag[len(option) :].lstrip("=").startswith("/")
-        return False
-    path = flag.removeprefix("@")
-    return not path.startswith("/") and (before in _TAKES_PATH or os.path.exists(path))
-
-
 def _this_cpu() -> str:
-    """What `-march=native` looks at."""
+    """Return what `-march=native` looks at."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             first = file.read(1 << 16).split("\n\n", 1)[0]

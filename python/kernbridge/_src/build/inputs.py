@@ -81,12 +81,13 @@ def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
         for part in re.split("[,=]", word):
             if part and os.path.isfile(part):
                 files[os.path.abspath(part)] = None
-    named = (*folders[len(includes) :], *libraries)
+    named = [*folders[len(includes) :], *libraries, *valued(words, ("-include", "-imacros"))]
+    named += [path for word in words if os.path.exists(path := word.removeprefix("@"))]
     return Inputs(
         tuple(files),
         tuple(absent),
         tuple(dict.fromkeys(os.path.abspath(os.path.expanduser(f)) for f in folders)),
-        any(not os.path.isabs(folder) for folder in named),
+        not all(map(os.path.isabs, named)),
         tuple(unknown),
     )
 
@@ -99,7 +100,7 @@ def _split(text: str) -> list[str]:
 
 
 def _expand(flags: Iterable[str], files: dict[str, None], depth: int) -> Iterator[str]:
-    """The flags one by one, as the compiler's parts see them: -Wl, and option files taken apart."""
+    """Yield the flags as the compiler's parts see them: -Wl, and option files are taken apart."""
     passed_on = False
     for flag in flags:
         path = os.path.abspath(flag[1:])
@@ -142,7 +143,7 @@ def _find_library(
 
 
 def environment(tools: Sequence[str]) -> dict[str, str]:
-    """The variables that decide what these programs make.
+    """Return the variables that decide what these programs make.
 
     A compiler that is a script may read any variable: each that its text names counts.
     """
@@ -162,7 +163,7 @@ def environment(tools: Sequence[str]) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=64)
 def _words(tool: str, size: int, changed: int) -> frozenset[str]:
-    """Words of a script; of other programs none."""
+    """Return the words of a script; none for another program."""
     with open(tool, "rb") as file:
         if file.read(2) != b"#!":
             return frozenset()
@@ -179,12 +180,12 @@ def unseen(text: str) -> bool:
 
 
 def asks(text: str) -> list[str | None]:
-    """Names of headers that a text asks for with __has_include; None for one that a macro makes."""
+    """Return the names that a text asks for with __has_include; None for one that a macro makes."""
     return [match[1] for match in _ASKS.finditer(_DEFINED.sub("", text))]
 
 
 def packages(tools: Sequence[str]) -> tuple[str, ...]:
-    """Folders of the system's, the compilers' and Python's packages, in which nobody edits."""
+    """Return folders of the system's, the compilers' and Python's packages: nobody edits there."""
     homes = [os.path.dirname(tool) for tool in tools]
     found = [os.path.dirname(home) + os.sep for home in homes if os.path.basename(home) == "bin"]
     found += [os.path.join(p, part, "") for p in (sys.prefix, sys.base_prefix) for part in _PARTS]
@@ -197,14 +198,14 @@ def is_packaged(path: str, folders: tuple[str, ...]) -> bool:
 
 
 def shadows(path: str, folders: Sequence[str]) -> Iterator[str]:
-    """Files that might be found before a header, in folders that may be searched before its own."""
+    """Yield files that might be found before a header, in folders that may be searched first."""
     for name in _spellings(path, folders):
         for folder in folders:
             yield os.path.join(folder, name)
 
 
 def _spellings(path: str, folders: Sequence[str]) -> Iterator[str]:
-    """How a header may have been named by who includes it."""
+    """Yield how a header may have been named by who includes it."""
     for folder in folders:
         inside = folder.rstrip(os.sep) + os.sep
         if path.startswith(inside):

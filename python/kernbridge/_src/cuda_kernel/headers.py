@@ -64,7 +64,7 @@ def look(
 
 @functools.lru_cache(maxsize=1024)
 def _scan(text: str) -> _Text:
-    """The names that a text may include."""
+    """Return the names that a text may include."""
     known = _UNSEEN.search(text) is None
     text = _SPLICE.sub("", text)
     included = [match[1] for match in _DIRECTIVE.finditer(text)]
@@ -140,21 +140,20 @@ def _of_toolkit(path: str, size: int, modified: int) -> tuple[str, ...]:
     return _scan.__wrapped__(_read(path).decode(errors="surrogateescape")).names
 
 
-_seen: dict[str, tuple[tuple[int, ...], tuple[str, _Text]]] = {}
-
-
 def _of_user(path: str, about: os.stat_result) -> tuple[str, _Text]:
-    """Digest and names of a file, read anew unless it is certain that nothing changed."""
+    """Return digest and names of a file, read anew unless it is certain that nothing changed."""
+    if time.time() - about.st_ctime <= SETTLED:
+        return _content(path)
     state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-    kept = _seen.get(path)
-    if kept is not None and kept[0] == state:
-        return kept[1]
-    looked = time.time()
+    return _settled(path, state)
+
+
+def _content(path: str) -> tuple[str, _Text]:
     data = _read(path)
-    found = (
-        hashlib.sha256(data).hexdigest(),
-        _scan.__wrapped__(data.decode(errors="surrogateescape")),
-    )
-    if 0 <= looked - about.st_ctime > SETTLED:
-        _seen[path] = (state, found)
-    return found
+    text = data.decode(errors="surrogateescape")
+    return hashlib.sha256(data).hexdigest(), _scan.__wrapped__(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _settled(path: str, state: tuple[int, ...]) -> tuple[str, _Text]:
+    return _content(path)

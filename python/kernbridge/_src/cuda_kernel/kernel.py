@@ -60,11 +60,11 @@ def cuda_kernel(
         CUDA C++ with a ``__global__`` function. Fixed-width integer types are known; headers of the
         toolkit may be included.
     name : str
-        Of the kernel, as C++ writes it: ``"scale"``, or for a template ``"scale<float, 4>"``.
+        The kernel's name, as C++ writes it: ``"scale"``, or for a template ``"scale<float, 4>"``.
     outs : pytree of jax.ShapeDtypeStruct, or a function
-        As of `numba_kernel`.
+        See `numba_kernel`.
     grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
-        As of `numba_cuda_kernel`.
+        See `numba_cuda_kernel`.
     params : str or list of str, optional
         What each parameter of the kernel receives, in order: "arg" an input, "ret" an output,
         "attr.n" or "attr.n:int32" a number. By default a ``// @BE name ...`` comment in the source
@@ -80,11 +80,11 @@ def cuda_kernel(
     use_fast_math : bool, default False
         ``--use_fast_math``: quicker, and less exact.
     vmap_method : str, optional
-        As of `numba_kernel`: by default one launch per slice, in a loop in C.
+        See `numba_kernel`: by default one launch per slice, in a loop in C.
     input_output_aliases, zero_outputs, has_side_effect
-        As of `numba_cuda_kernel`.
+        See `numba_cuda_kernel`.
     jvp, vjp : function, optional
-        The derivative, as of `numba_kernel`; called with the attributes by name besides.
+        The derivative, see `numba_kernel`; called with the attributes by name besides.
 
     Returns
     -------
@@ -185,7 +185,7 @@ class CudaKernel:
         return f"<{self.spec.label}>"
 
     def operation(self, **attributes: Any) -> Operation:
-        """The operation with these attributes; the same one for the same values."""
+        """Return the operation with these attributes; the same one for the same values."""
         label, values = self.spec.label, {**self._attrs, **attributes}
         known = self._description.function.attributes
         scan_attributes.check_names(label, known, values)

@@ -44,12 +44,12 @@ class Type(NamedTuple):
 
 
 def expression(name: str) -> str:
-    """The name expression that makes NVRTC describe a kernel's parameters."""
+    """Return the name expression that makes NVRTC describe a kernel's parameters."""
     return f"&kernbridge_signature::kept<kernbridge_signature::parameters<decltype(&{name})>::type>"
 
 
 def read(lowered: str) -> tuple[Type, ...]:
-    """The parameters that a lowered name of `expression` describes.
+    """Return the parameters that a lowered name of `expression` describes.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def check(label: str, function: ScannedFunction, types: Sequence[Type] | None) -
 
 
 def _difference(p: ScannedParameter, t: Type) -> str | None:
-    """What is wrong, "" if the types speak for themselves; None if nothing is."""
+    """Say what is wrong, "" if the types speak for themselves; None if nothing is."""
     if t.strange:
         return ": a kernel's parameter is a pointer or a value"
     if p.role == "attr":

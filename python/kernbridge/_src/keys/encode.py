@@ -36,7 +36,7 @@ HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis
 def reference(
     value: object, callback: Callable[[object], Any] | None = None
 ) -> Callable[[], object]:
-    """A weak reference; where there can be none, one that keeps the value alive.
+    """Return a weak reference; where there can be none, one that keeps the value alive.
 
     So no other object takes the place of one that still counts.
     """
@@ -148,7 +148,7 @@ def has_safe_key(value: Any) -> bool:
 
 
 def link(item: Any) -> Any:
-    """A file that CUDA links, by its contents."""
+    """Return a file that CUDA links by its contents, anything else as it is."""
     if not (isinstance(item, str | os.PathLike) and os.path.isfile(item)):
         return item
     with open(item, "rb") as file:

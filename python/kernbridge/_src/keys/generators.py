@@ -18,7 +18,7 @@ _SUFFIXES = (".py", ".pyc", ".so", ".pyd", ".h", ".hpp", ".ll")
 
 @functools.cache
 def digest() -> str:
-    """The digest of every file of kernbridge that can decide what is generated.
+    """Return the digest of every file of kernbridge that can decide what is generated.
 
     These are all of its modules, its version among them, and its extension: a list of those that
     generate code would be one more thing to forget. Computed when it is first asked for.
@@ -35,7 +35,7 @@ def digest() -> str:
 
 @functools.cache
 def digest_of(*files: str) -> str:
-    """The digest of some files of kernbridge alone, such as ``"keys/fingerprint.py"``.
+    """Return the digest of some files of kernbridge, such as ``"keys/fingerprint.py"``.
 
     It is the same in every version of kernbridge that has these files, and takes 0.2 ms where that
     of all files takes some milliseconds.

@@ -75,7 +75,7 @@ class HostState:
         return isinstance(other, HostState) and self.parts == other.parts
 
     def changes(self, later: HostState) -> list[str]:
-        """The paths at which a later snapshot of the same functions differs."""
+        """Return the paths at which a later snapshot of the same functions differs."""
         missing = object()
         paths = {**self.parts, **later.parts}
         return [p for p in paths if self.parts.get(p, missing) != later.parts.get(p, missing)]
@@ -91,7 +91,7 @@ def take(functions: Iterable[tuple[str, Any]]) -> HostState:
 
 
 def identity_of(function: Any) -> Hashable:
-    """A key for what is called: methods by function and object, anything else by itself."""
+    """Return a key for what is called: methods by function and object, anything else by itself."""
     if isinstance(function, types.MethodType):
         return (types.MethodType, identity_of(function.__func__), Same(function.__self__))
     return Same(function)

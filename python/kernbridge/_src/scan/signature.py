@@ -27,7 +27,7 @@ class ScannedFunction(NamedTuple):
 
     @staticmethod
     def of(scanned: Any) -> ScannedFunction:
-        """From what `_core.scan_source` and `_core.scan_kernel` return."""
+        """Read what `_core.scan_source` and `_core.scan_kernel` return."""
         *head, parameters = scanned
         return ScannedFunction._make((*head, tuple(ScannedParameter(*p) for p in parameters), ""))
 
@@ -37,7 +37,7 @@ class ScannedFunction(NamedTuple):
         return self.whole_call and not self.parameters
 
     def having(self, role: str) -> tuple[ScannedParameter, ...]:
-        """The parameters of a role."""
+        """Return the parameters of a role."""
         return tuple(p for p in self.parameters if p.role == role)
 
     @property
@@ -46,7 +46,7 @@ class ScannedFunction(NamedTuple):
         return tuple(p.name for p in self.having("ret"))
 
     def names_of(self, n_inputs: int, n_outputs: int) -> list[str]:
-        """What messages call the inputs and outputs of a call."""
+        """Return what messages call the inputs and outputs of a call."""
         if self.takes_any:
             return ["arg"] * n_inputs + ["ret"] * n_outputs
         return [p.name or p.role for p in (*self.having("arg"), *self.having("ret"))]
@@ -75,17 +75,17 @@ class NamedByScanner:
     def output_names(
         self, n_inputs: int, scalars: Sequence[str], n_outputs: int
     ) -> tuple[str, ...]:
-        """The parameters that the outputs of a call fill."""
+        """Return the names of the parameters that the outputs of a call fill."""
         return self.function.output_names
 
 
 def join_tokens(tokens: str | Sequence[str] | None) -> str | None:
-    """Tokens that a caller passes, as one text for the scanner."""
+    """Return tokens that a caller passes as one text for the scanner."""
     return tokens if tokens is None or isinstance(tokens, str) else " ".join(map(str, tokens))
 
 
 def token_of(p: ScannedParameter) -> str:
-    """The token of an annotation that describes a parameter."""
+    """Return the token of an annotation that describes a parameter."""
     if p.role != "attr":
         return p.role
     return f"attr.{p.name}:{p.type}" if p.type else f"attr.{p.name}"

@@ -63,7 +63,7 @@ def build_inline(
     functions: Functions,
     options: Mapping[str, Any],
 ) -> CompiledModule:
-    """A module of source text; `options` has those of `load_cuda_inline` or `load_cpp_inline`."""
+    """Build a module of source text; `options` has those of the caller, among other arguments."""
     listed = [sources] if isinstance(sources, str) else list(sources)
     for i, source in enumerate(listed):
         if not isinstance(source, str):
@@ -84,7 +84,7 @@ def build_files(
     functions: Functions,
     options: Mapping[str, Any],
 ) -> CompiledModule:
-    """A module of files, which find what they include in their own folder."""
+    """Build a module of files, which find what they include in their own folder."""
     sources = [(str(file), file.read_text(encoding="utf-8")) for file in files]
     folders = dict.fromkeys(str(file.resolve().parent) for file in files)
     paths = [*folders, *(options["extra_include_paths"] or ())]
@@ -183,7 +183,7 @@ _PLAIN_POINTER = re.compile(r"\*\s*(?:(?:const|__restrict(?:__)?)\s+)*\w+\s*=[^;
 
 
 def _warn_of_plain_pointers(label: str, sources: Sequence[tuple[str, str]]) -> None:
-    """The checked mode does not see what a plain pointer is used for."""
+    """Warn of plain pointers: the checked mode does not see what they are used for."""
     places = [
         f"{name}:{text.count(chr(10), 0, found.start()) + 1}"
         for name, text in sources
@@ -250,7 +250,7 @@ def named_functions(label: str, functions: Functions) -> tuple[tuple[str, str | 
 
 
 def _place(line: int, sources: Sequence[tuple[str, str]]) -> str:
-    """A line of the joined text as one of the source that it comes from."""
+    """Return a line of the joined text as one of the source that it comes from."""
     for name, text in sources:
         count = text.count("\n") + 2
         if line <= count:
@@ -260,7 +260,7 @@ def _place(line: int, sources: Sequence[tuple[str, str]]) -> str:
 
 
 def _in_own_lines(message: str, sources: Sequence[tuple[str, str]]) -> str:
-    """A message about the joined text, as one about the sources."""
+    """Return a message about the joined text as one about the sources."""
     message = message.removeprefix("\1: ")
     message = re.sub("\1:(\\d+)", lambda m: _place(int(m[1]), sources), message)
     return re.sub(

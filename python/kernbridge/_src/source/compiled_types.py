@@ -31,7 +31,7 @@ _EXPECTED = {
 
 
 def _letters(types: bytes) -> list[tuple[str, bool]]:
-    """Each letter, and whether its type fits."""
+    """Return each letter, and whether its type fits."""
     return [(chr(t if t < 128 else 256 - t), t < 128) for t in types]
 
 
@@ -40,7 +40,7 @@ def _kind(letter: str) -> str:
 
 
 def fill(tokens: str, types: bytes) -> str:
-    """An annotation with the types that the compiler knows of its attributes."""
+    """Return an annotation with the types that the compiler knows of its attributes."""
     listed = tokens.split()
     letters = _letters(types)[1:]
     if len(letters) != len(listed):
@@ -109,7 +109,7 @@ def _got(p: ScannedParameter, letter: str) -> str:
 
 
 def _needed(p: ScannedParameter, letter: str) -> str:
-    """What it had to be, and what to do."""
+    """Say what a parameter had to be, and what to do."""
     if p.role == "call":
         return "a function of the whole call takes `const kb_call *`"
     if p.role != "attr":
@@ -131,7 +131,7 @@ _ERROR = re.compile(r"^(\S.*?)[:(]\d[^\n]*?\berror\b:? *(.*)", re.MULTILINE)
 def explain(
     label: str, functions: Sequence[ScannedFunction], error: CompilationError
 ) -> CompilationError:
-    """The compiler's refusal of a module; in our words if the tail is what it refuses first."""
+    """Return the compiler's refusal of a module, in our words if it refuses the tail first."""
     found = _ERROR.search(error.compiler_output)
     function = next((f for f in functions if found and found[1] == f"{TAIL}:{f.name}"), None)
     if found is None or function is None:

@@ -54,14 +54,14 @@ def load_binary(
     path : str or Path
         The file.
     functions : dict, optional
-        Of another library: from each function's name to its tokens, as in
+        For another library: each function's name and its tokens, as in
         ``{"scale": "arg ret attr.factor:float32"}``.
     name : str, optional
-        Of the module; by default the file's, without its suffix.
+        The module's name; by default the file's, without its suffix.
     platform : str, optional
         "cpu" or "cuda"; by default what a library that kernbridge built is for, else "cpu".
     replace, auto_register, target_prefix, allow_cuda_graph
-        As of `load_cuda_inline`. Only a library that kernbridge built has targets.
+        See `load_cuda_inline`. Only a library that kernbridge built has targets.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def load_binary(
 
 
 def _place_of(file: Path, digest: str) -> Path:
-    """The file; a copy, if another content was opened by its name: that would be opened again."""
+    """Return the file, or a copy if another content, which would be opened again, had its name."""
     path = str(file.resolve())
     with _lock:
         if _opened.setdefault(path, digest) == digest:
@@ -148,7 +148,7 @@ def _functions_of(
         if tokens is None:
             raise KernelError(
                 f"{label}: functions names {function!r} without its tokens, which a binary does "
-                "not tell; write functions={'f': 'arg ret'}"
+                "not report; write functions={'f': 'arg ret'}"
             )
     # A declaration of the whole call: what each function of a library takes.
     text = "".join(f"int {function}(const kb_call *call);\n" for function, _ in named)
@@ -165,9 +165,9 @@ class CudaBinary:
     Attributes
     ----------
     name : str
-        Of the module.
+        The module's name.
     path : str
-        Of the file.
+        The file's path.
     """
 
     __module__ = "kernbridge"
@@ -215,13 +215,13 @@ class CudaBinary:
         entry : str
             The kernel's name as the compiler spelled it: declare it ``extern "C"``.
         outs : pytree of jax.ShapeDtypeStruct, or a function
-            As of `numba_kernel`.
+            See `numba_kernel`.
         params : str or list of str
-            What each parameter receives, as of `cuda_kernel`, with the type of each number:
+            What each parameter receives, see `cuda_kernel`; with the type of each number:
             ``"arg ret attr.n:int32"``.
         grid, block, launch_dims, threads_per_block, shared_mem, attrs, vmap_method, \
 input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, jvp, vjp
-            As of `cuda_kernel`.
+            See `cuda_kernel`.
 
         Returns
         -------
@@ -274,7 +274,7 @@ input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, 
             if p.role == "attr" and not p.type:
                 raise KernelError(
                     f"{label}: params names {p.name!r} without its type, which a binary does not "
-                    f"tell; write attr.{p.name}:int32 or the like"
+                    f"report; write attr.{p.name}:int32 or the like"
                 )
             sizes.append(types[p.type][1] if p.role == "attr" else 8)
         capability = 0  # the driver chooses among the images of a fatbin

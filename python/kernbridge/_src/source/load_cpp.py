@@ -32,7 +32,7 @@ def load_cpp_inline(
     Parameters
     ----------
     name : str
-        Of the module.
+        The module's name.
     cpp_sources : str or list of str
         The source, C++17; several are joined.
     functions : dict or list, optional
@@ -40,7 +40,7 @@ def load_cpp_inline(
     extra_cflags, extra_ldflags, extra_include_paths : list of str, optional
         For the compiler (``-march=native``, ``-std=c++20``), the linker, and ``#include``.
     build_directory, verbose, force_rebuild, replace, auto_register, target_prefix
-        As of `load_cuda_inline`.
+        See `load_cuda_inline`.
     optimization_level : int, default 3
         ``-O``.
     check : bool, default False
@@ -58,9 +58,9 @@ def load_cpp_inline(
     KernelError
         If an annotation is missing, wrong, or disagrees with its function.
     HostCompilerNotFoundError
-        With all that was tried.
+        If there is no compiler; with all that was tried.
     CompilationError
-        With the compiler's output, in the lines of `cpp_sources`.
+        If the compiler refuses the source; with its output, in the lines of `cpp_sources`.
     KernelRegistrationError
         If a target's name belongs to other content.
 
@@ -93,7 +93,7 @@ def load_cpp_file(
     filepath : str or Path
         The file. What it includes is looked for in its folder first.
     name : str, optional
-        Of the module; by default the file's, without its suffix.
+        The module's name; by default the file's, without its suffix.
     """
     known = complete("load_cpp_file", load_cpp_inline, options)
     return build_files("load_cpp_file", "c++", name, [Path(filepath)], functions, known)
@@ -114,13 +114,13 @@ def load_c_inline(
     Parameters
     ----------
     name : str
-        Of the module.
+        The module's name.
     c_sources : str or list of str
         The source, C11; several are joined.
     functions : dict or list, optional
         In place of ``// @BE`` annotations, see `load_cuda_inline`.
     **options
-        As of `load_cpp_inline`, without `check`.
+        Those of `load_cpp_inline`, without `check`.
 
     Returns
     -------

@@ -44,7 +44,7 @@ def load_cuda_inline(
     Parameters
     ----------
     name : str
-        Of the module.
+        The module's name.
     cuda_sources : str or list of str
         The source; several are joined.
     functions : dict or list, optional
@@ -53,7 +53,7 @@ def load_cuda_inline(
     extra_cuda_cflags, extra_ldflags, extra_include_paths : list of str, optional
         For nvcc, the linker, and ``#include``.
     build_directory : str, optional
-        Where the library is put besides.
+        A folder that gets a copy of the library.
     verbose : bool, default False
         Print the compiler's command and output.
     compute_capability : str, float or list, optional
@@ -65,7 +65,7 @@ def load_cuda_inline(
     auto_register : bool, default True
         Register the targets.
     target_prefix : str, optional
-        Of the targets, in place of `name`.
+        What the names of the targets begin with, in place of `name`.
     optimization_level : int, default 3
         ``-O``.
     use_fast_math : bool, default False
@@ -85,9 +85,9 @@ def load_cuda_inline(
     KernelError
         If an annotation is missing, wrong, or disagrees with its function.
     NvccNotFoundError, HostCompilerNotFoundError
-        With all that was tried.
+        If there is no compiler; with all that was tried.
     CompilationError
-        With the compiler's output, in the lines of `cuda_sources`.
+        If the compiler refuses the source; with its output, in the lines of `cuda_sources`.
     KernelRegistrationError
         If a target's name belongs to other content.
 
@@ -128,7 +128,7 @@ def load_cuda_file(
     filepath : str or Path
         The file. What it includes is looked for in its folder first.
     name : str, optional
-        Of the module; by default the file's, without its suffix.
+        The module's name; by default the file's, without its suffix.
     """
     known = complete("load_cuda_file", load_cuda_inline, options)
     return build_files("load_cuda_file", "cuda", name, [Path(filepath)], functions, known)
@@ -149,7 +149,7 @@ def load_cuda_dir(
     directory : str or Path
         The folder.
     name : str, optional
-        Of the module; by default the folder's.
+        The module's name; by default the folder's.
     file_patterns : list of str, default ["*.cu"]
         Which files; they are joined in the order of their names, as one translation unit.
 

@@ -28,7 +28,7 @@ _lock = threading.Lock()
 
 
 class Described(NamedTuple):
-    """What a library that kernbridge built says of one function."""
+    """What a library that kernbridge built says about one function."""
 
     tokens: str
     run: int
@@ -134,9 +134,9 @@ class SourceFunction:
         Parameters
         ----------
         outs : pytree of jax.ShapeDtypeStruct, or a function
-            As of `numba_kernel`.
+            See `numba_kernel`.
         vmap_method : str, optional
-            As of `numba_kernel`: by default one call per slice, in a loop in C.
+            See `numba_kernel`: by default one call per slice, in a loop in C.
         input_output_aliases : dict of int to int, optional
             From the index of an input to that of an output that takes its memory.
         has_side_effect : bool, default False
@@ -147,7 +147,7 @@ class SourceFunction:
         attrs : dict of str to number, optional
             Values of the attributes.
         jvp, vjp : function, optional
-            The derivative, as of `numba_kernel`; called with the attributes by name besides.
+            The derivative, see `numba_kernel`; called with the attributes by name besides.
 
         Returns
         -------
@@ -190,13 +190,13 @@ class CompiledModule:
     Attributes
     ----------
     name : str
-        Of the module.
+        The module's name.
     path : str
-        Of the shared library.
+        The path of the shared library.
     function_names : list of str
         Its functions: each is an attribute, ``module.function``, and ``module["function"]``.
     content_hash : str
-        Of all that it was built from, headers and compiler included.
+        The digest of all that it was built from, headers and compiler included.
     """
 
     __module__ = "kernbridge"
@@ -259,7 +259,7 @@ class CompiledModule:
         return _core.handler_capsule(export.handler)
 
     def export(self, name: str) -> Export:
-        """The function of a name, or KeyError."""
+        """Return the function of a name, or raise KeyError."""
         return self[name]._export
 
     def __getattr__(self, name: str) -> SourceFunction:

@@ -52,7 +52,7 @@ def register_ffi_target(
         Let other content take the name. What JAX has traced is forgotten
         (`jax.clear_caches`); programs that were compiled call the new function from then on.
     content_id : str, optional
-        Told apart by this, in place of the module's content.
+        What distinguishes the content, in place of the module's hash.
 
     Raises
     ------
@@ -90,6 +90,6 @@ def register_ffi_target(
 
 
 def list_registered_targets() -> list[str]:
-    """Names of the public targets, sorted."""
+    """Return the names of the public targets, sorted."""
     with _lock:
         return sorted({name for name, _ in _targets})

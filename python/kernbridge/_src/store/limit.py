@@ -37,7 +37,7 @@ class Stats(NamedTuple):
     entries : int
         Compiled artefacts of Numba kernels, and libraries of C, C++ and CUDA sources.
     bytes : int
-        Of all of them, with what is noted about them.
+        The size of all of them, with what is noted about them.
     """
 
     entries: int
@@ -83,7 +83,7 @@ def clear_cache(name: str | None = None) -> int:
     Parameters
     ----------
     name : str or None
-        Of one module of C, C++ or CUDA; None removes all that kernbridge put there.
+        A module of C, C++ or CUDA; None removes all that kernbridge put there.
 
     Returns
     -------

@@ -23,7 +23,7 @@ NAME_LENGTH = 3
 
 
 def staging(root: Path) -> Path:
-    """The folder of unfinished builds."""
+    """Return the folder of unfinished builds."""
     return artefacts.versioned(root) / "staging"
 
 
@@ -43,28 +43,25 @@ def held(
     lock = UnixFileLock(folder / f"{key[:NAME_LENGTH]}.lock", mode=0o600)
     end = time.monotonic() + patience
     mine = False
-    while not mine:
-        left = max(end - time.monotonic(), 0)
-        try:
-            lock.acquire(timeout=min(left, 0.5), poll_interval=POLL)
-            mine = True
-        except Timeout:
-            if left == 0:
+    with contextlib.ExitStack() as stack:
+        while not mine:
+            left = max(end - time.monotonic(), 0)
+            try:
+                stack.enter_context(lock.acquire(timeout=min(left, 0.5), poll_interval=POLL))
+                mine = True
+            except Timeout:
+                if left == 0:
+                    break
+                if tick is not None:
+                    tick()
+            except (NotImplementedError, OSError):
                 break
-            if tick is not None:
-                tick()
-        except (NotImplementedError, OSError):
-            break
-    try:
         yield mine
-    finally:
-        if mine:
-            lock.release()
 
 
 @contextlib.contextmanager
 def workspace(root: Path, key: str, owned: bool) -> Iterator[Path]:
-    """A folder to build in, on the file system of the cache; gone afterwards."""
+    """Make a folder to build in, on the file system of the cache, for as long as this lasts."""
     parent = staging(root)
     artefacts.make_folders(root, parent)
     sweep(root, key if owned else None)

@@ -130,7 +130,7 @@ def _find_host(
 
 
 def _from_command(words: list[str], path: str, origin: str) -> HostCompiler | None:
-    """The compiler that a command line names; None if one of its programs is missing."""
+    """Return the compiler that a command line names; None if one of its programs is missing."""
     command: list[str] = []
     tools: list[str] = []
     for i, word in enumerate(words):
@@ -151,7 +151,7 @@ def _from_command(words: list[str], path: str, origin: str) -> HostCompiler | No
 
 
 def _which_behind(name: str, launcher: str, path: str) -> str | None:
-    """The program of a name that a launcher will run: the first on PATH that is not itself."""
+    """Return the program that a launcher will run: the first of a name that is not itself."""
     for folder in path.split(os.pathsep):
         program = _which(os.path.join(folder, name), path) if folder else None
         if program and os.path.realpath(program) != launcher:
@@ -260,7 +260,7 @@ def _list(folder: str) -> list[str]:
 
 
 def _cudart_in(folder: str) -> str:
-    """The shared libcudart of a folder: the name that a linker finds, else the newest."""
+    """Return the shared libcudart of a folder: the name that a linker finds, else the newest."""
     plain = os.path.join(folder, "libcudart.so")
     if os.path.exists(plain):
         return plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -24,7 +25,7 @@ def has_fake_driver() -> bool:
 
 
 def platforms() -> tuple[str, ...]:
-    """The platforms of JAX for which kernels that need a GPU are lowered."""
+    """Return the platforms of JAX for which kernels that need a GPU are lowered."""
     return ("cuda", "cpu") if has_fake_driver() else ("cuda",)
 
 
@@ -46,27 +47,21 @@ def require_device(label: str) -> None:
 
 
 def architectures() -> tuple[Capability, ...]:
-    """Compute capabilities to compile for: those chosen, else of this machine's GPUs, else all."""
+    """Return what to compile for: what is chosen, else this machine's GPUs, else all."""
     found = toolchain_architectures.cuda_architectures()
     return tuple(sorted({(major, minor) for major, minor, _ in found})) or ALL_MAJOR
 
 
+@functools.cache
 def versions() -> tuple[str, ...]:
     """Return the versions of everything that machine code depends on beside its source."""
-    return (f"python {sys.version_info[0]}.{sys.version_info[1]}", *_package_versions())
-
-
-@functools.cache
-def _package_versions() -> tuple[str, ...]:
     from importlib import metadata
 
-    found = []
+    found = [f"python {sys.version_info[0]}.{sys.version_info[1]}"]
     names = ("numba", "numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
     for name in names:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
     for variable in ("CUDA_HOME", "CUDA_PATH", "NUMBA_OPT"):
         found.append(f"{variable} {os.environ.get(variable, '')}")
     return tuple(found)
