@@ -136,14 +136,7 @@ def dependency(path: str, about: os.stat_result, name: str = "") -> Dependency:
 
 
 def read_make(text: str) -> list[str]:
-    r"""The prerequisites in what a compiler's -MD writes, each once.
-
-    Examples
-    --------
-    >>> from kernbridge._src.build.manifest import read_make
-    >>> read_make("x.o: a.h b\\ c.h \\\n  $$d.h\n")
-    ['a.h', 'b c.h', '$d.h']
-    """
+    """Return the prerequisites in what a compiler's -MD writes, each once."""
     found: dict[str, None] = {}
     for rule in re.sub(r"\\\r?\n", " ", text).splitlines():
         words = [_ESCAPED.sub(r"\1\2", word) for word in _WORD.findall(rule)]

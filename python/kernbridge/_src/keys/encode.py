@@ -15,7 +15,7 @@ import struct
 import sys
 import types
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -155,13 +155,17 @@ def link(item: Any) -> Any:
         return (os.path.splitext(item)[1], file.read())
 
 
-def loads(steps: list[dis.Instruction], cells: Mapping[str, Any]) -> set[tuple[str, ...]]:
-    """Chains such as ("global", "np", "linalg", "norm"), as far as attributes follow directly.
+@functools.lru_cache(maxsize=4096)
+def reads(code: types.CodeType) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
+    """Return what a code object and those within it load, and all names of attributes in it.
 
-    Names that nobody can write, such as the ``@pytest_ar`` that pytest puts into an ``assert``, are
-    not part of them: they lead into the tool that rewrote the code.
+    What is loaded are chains such as ``("global", "np", "linalg", "norm")`` or ``("cell", "x")``,
+    as far as attributes follow directly. Names that nobody can write, such as the ``@pytest_ar``
+    that pytest puts into an ``assert``, are not part of them: they lead into the tool that rewrote
+    the code.
     """
-    found = set()
+    steps = list(dis.get_instructions(code))
+    chains, names = set(), set(code.co_names)
     for i, step in enumerate(steps):
         if not step.opname.startswith("LOAD_") or step.opname == "LOAD_CLOSURE":
             continue
@@ -169,7 +173,7 @@ def loads(steps: list[dis.Instruction], cells: Mapping[str, Any]) -> set[tuple[s
             if step.argval.startswith("@"):
                 continue
             chain = ["global", step.argval]
-        elif step.opcode in _HAS_FREE and step.argval in cells:
+        elif step.opcode in _HAS_FREE:
             chain = ["cell", step.argval]
         else:
             continue
@@ -178,5 +182,12 @@ def loads(steps: list[dis.Instruction], cells: Mapping[str, Any]) -> set[tuple[s
                 chain.append(after.argval)
             elif after.opname != "EXTENDED_ARG":
                 break
-        found.add(tuple(chain))
-    return found
+        chains.add(tuple(chain))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner, more = reads(constant)
+            chains |= inner
+            names |= more
+        elif isinstance(constant, str) and constant.isidentifier():
+            names.add(constant)  # for getattr
+    return frozenset(chains), frozenset(names)

@@ -239,10 +239,12 @@ class _Walk:
             except ValueError:
                 cells[name] = _MISSING
         encode.put_parts(self.h, ("function", sys.implementation.cache_tag))
-        loads = self.code(value.__code__, cells)
+        self.code(value.__code__)
         self.feed(value.__defaults__, f"{path}.__defaults__")
         self.feed(value.__kwdefaults__, f"{path}.__kwdefaults__")
-        for kind, root, *attributes in sorted(loads):
+        for kind, root, *attributes in sorted(encode.reads(value.__code__)[0]):
+            if kind == "cell" and root not in cells:  # a variable of its own
+                continue
             encode.put_parts(self.h, (kind, root, *attributes))
             found = (cells if kind == "cell" else value.__globals__).get(root, _MISSING)
             if found is _MISSING and kind == "global" and hasattr(builtins, root):
@@ -257,8 +259,8 @@ class _Walk:
                 found = getattr(found, name, _MISSING)
             self.feed(found, where, owner)
 
-    def code(self, code: types.CodeType, cells: Mapping[str, Any]) -> set[tuple[str, ...]]:
-        """Add a code object; returns the chains of names that it and those within it load."""
+    def code(self, code: types.CodeType) -> None:
+        """Add a code object and those within it."""
         self.names.update(code.co_names)
         counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
         names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
@@ -269,14 +271,11 @@ class _Walk:
         )
         flags = code.co_flags & _CODE_FLAGS
         encode.put_parts(self.h, ("code", counts, flags, code.co_exceptiontable, names, text))
-        found = encode.loads(steps, cells)
         for constant in (s.argval for s in steps if s.opcode in encode.HAS_CONST):
             if isinstance(constant, types.CodeType):
-                free = set(constant.co_freevars) & set(code.co_freevars)
-                found |= self.code(constant, {n: v for n, v in cells.items() if n in free})
+                self.code(constant)
             else:
                 self.feed(constant, self.root)
-        return found
 
     def follow_escaped(self) -> None:
         """Add the attributes by which code might read a module that it holds as a value."""

@@ -12,7 +12,6 @@ objects that are reached through containers of a library or through attributes t
 
 from __future__ import annotations
 
-import dis
 import functools
 import hashlib
 import marshal
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.exact import exact
-from kernbridge._src.keys.encode import is_dispatcher, is_library, loads, reference
+from kernbridge._src.keys.encode import is_dispatcher, is_library, reads, reference
 
 _OTHERS = frozenset(("jax", "jaxlib", "kernbridge", "ml_dtypes"))
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
@@ -95,22 +94,6 @@ def identity_of(function: Any) -> Hashable:
     if isinstance(function, types.MethodType):
         return (types.MethodType, identity_of(function.__func__), Same(function.__self__))
     return Same(function)
-
-
-@functools.lru_cache(maxsize=4096)
-def _reads(code: types.CodeType) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
-    """Chains of names that code loads, see `_encode.loads`, and all names of attributes in it."""
-    steps = list(dis.get_instructions(code))
-    names = set(code.co_names)
-    chains = loads(steps, dict.fromkeys((*code.co_freevars, *code.co_cellvars)))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            inner, more = _reads(constant)
-            chains |= inner
-            names |= more
-        elif isinstance(constant, str) and constant.isidentifier():
-            names.add(constant)  # for getattr
-    return frozenset(chains), frozenset(names)
 
 
 class _Walk:
@@ -207,7 +190,7 @@ class _Walk:
 
     def function(self, value: types.FunctionType, path: str) -> None:
         """Add code, defaults, and what the code loads."""
-        chains, names = _reads(value.__code__)
+        chains, names = reads(value.__code__)
         self.names |= names
         self.put(path, value.__code__)
         for i, default in enumerate(value.__defaults__ or ()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import UnsupportedArchError
@@ -31,12 +31,6 @@ def cuda_architectures(argument: Spelling = None) -> tuple[Architecture, ...]:
     nothing is chosen and there is no GPU: then one of each generation that nvcc knows is meant.
     UnsupportedArchError is raised for what no compiler of today compiles for, ValueError for what
     is no compute capability.
-
-    Examples
-    --------
-    >>> from kernbridge._src.toolchain.architectures import cuda_architectures
-    >>> cuda_architectures(["sm_90a", 8.6])
-    ((8, 6, ''), (9, 0, 'a'))
     """
     if argument is not None:
         return read(argument)
@@ -56,12 +50,8 @@ def chosen() -> tuple[Architecture, ...]:
 
 def read(spelling: Spelling, what: str = "compute_capability") -> tuple[Architecture, ...]:
     """Read compute capabilities, sorted and each once; raises as `cuda_architectures` does."""
-    if isinstance(spelling, (str, int, float)):
-        items: list[str | int | float] = [spelling]
-    elif isinstance(spelling, Iterable):
-        items = list(spelling)
-    else:
-        items = []
+    several = isinstance(spelling, Iterable) and not isinstance(spelling, str)
+    items = cast("Iterable[object]", spelling) if several else [spelling]
     found = {a for item in items for a in _read_item(item, what)}
     if not found:
         raise ValueError(_nonsense(what, spelling))
