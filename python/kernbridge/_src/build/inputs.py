@@ -82,7 +82,7 @@ def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
             if part and os.path.isfile(part):
                 files[os.path.abspath(part)] = None
     named = [*folders[len(includes) :], *libraries, *valued(words, ("-include", "-imacros"))]
-    named += [path for word in words if os.path.exists(path := word.removeprefix("@"))]
+    named += [p for word in (*flags, *words) if os.path.exists(p := word.removeprefix("@"))]
     return Inputs(
         tuple(files),
         tuple(absent),

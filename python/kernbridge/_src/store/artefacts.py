@@ -205,8 +205,9 @@ def is_ours(about: os.stat_result) -> bool:
 def make_folders(root: Path, leaf: Path) -> None:
     """Make the folders down to `leaf`; those from `root` on for this user alone."""
     for folder in reversed((leaf, *leaf.parents)):
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(mode=0o700 if folder.is_relative_to(root) else 0o777)
+        if not folder.exists():
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                folder.mkdir(mode=0o700 if folder.is_relative_to(root) else 0o777)
 
 
 def publish(path: Path, data: bytes, mode: int = 0o600) -> None:
