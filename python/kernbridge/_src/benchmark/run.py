@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -13,7 +13,7 @@ import jax
 from kernbridge._src.base.errors import BenchmarkDataFnNotProvidedError
 from kernbridge._src.benchmark.compare import difference, on_host
 from kernbridge._src.benchmark.measure import check_counts, measure
-from kernbridge._src.benchmark.records import BenchmarkConfig, BenchmarkRecord, figures
+from kernbridge._src.benchmark.records import KWARGS, BenchmarkConfig, BenchmarkRecord, figures
 from kernbridge._src.benchmark.result import BenchmarkResult
 from kernbridge._src.benchmark.table import duration
 
@@ -97,7 +97,8 @@ def benchmark_operation(
     ImportError
         `progress` is True and rich is missing.
     """
-    check_counts(n_warmup=n_warmup, n_runs=n_runs, n_batch_per_run=n_batch_per_run)
+    counts = {"n_warmup": n_warmup, "n_runs": n_runs, "n_batch_per_run": n_batch_per_run}
+    check_counts(**counts)
     if op.call_function is None:
         raise ValueError(
             f"{op.name!r} has no call function to benchmark: give it one with op.def_call(function)"
@@ -111,9 +112,6 @@ def benchmark_operation(
     device = _device(op, platform)
     with jax.default_device(device):
         configs = _configs(op, platform)
-    measured = functools.partial(
-        measure, n_warmup=n_warmup, n_runs=n_runs, n_batch_per_run=n_batch_per_run
-    )
     records: list[BenchmarkRecord] = []
     with _progress(op.name, len(configs) * len(chosen), progress) as advance:
         for config in configs:
@@ -125,7 +123,7 @@ def benchmark_operation(
                     with jax.default_device(device):
                         placed = placed or config.put_args(device)
                         call = functools.partial(op.call, backend=backend, **config.kernel_kwargs)
-                        timed = measured(call, data=placed.args)
+                        timed = measure(call, **counts, data=placed.args)
                     if compare_results:
                         output = on_host(timed.output)
                         reference = reference or (backend, output)
@@ -135,16 +133,9 @@ def benchmark_operation(
                     if not catch_errors:
                         raise
                     error = f"{type(e).__name__}: {e}"
-                record = BenchmarkRecord(
-                    platform,
-                    backend,
-                    config.name,
-                    success=error is None,
-                    error=error,
-                    kernel_kwargs=dict(config.kernel_kwargs),
-                    data_kwargs=dict(config.data_kwargs),
-                    **found,
-                )
+                given = {where: dict(getattr(config, where)) for where in KWARGS}
+                outcome = {"success": error is None, "error": error, **given, **found}
+                record = BenchmarkRecord(platform, backend, config.name, **outcome)
                 records.append(record)
                 if verbose:
                     print(_line(op.name, record), flush=True)
@@ -191,13 +182,9 @@ def _device(op: BenchmarkedOperation, platform: str) -> Any:
 
 
 def _configs(op: BenchmarkedOperation, platform: str) -> list[BenchmarkConfig]:
-    given = op.benchmark_data(platform=platform) if op.benchmark_data else []
-    if isinstance(given, BenchmarkConfig):
-        given = [given]
-    try:
-        configs = list(given)
-    except TypeError:
-        configs = [given]
+    assert op.benchmark_data is not None
+    given = op.benchmark_data(platform=platform)
+    configs = list(given) if isinstance(given, Iterable) else [given]
     wrong = [config for config in configs if not isinstance(config, BenchmarkConfig)]
     if wrong:
         raise TypeError(
@@ -225,7 +212,7 @@ def _progress(name: str, total: int, wanted: bool | None) -> Iterator[Callable[[
     ImportError is raised if the bar is wanted, and rich is missing.
     """
     bar = None
-    if wanted or (wanted is None and sys.stderr.isatty()):
+    if sys.stderr.isatty() if wanted is None else wanted:
         try:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
