@@ -119,9 +119,9 @@ def _entry(operation: KernelTable, platform: str, bound: Bound) -> KernelEntry:
     wanted = explicit == "numba_cuda" or (explicit is None and platform not in kernels)
     if platform == "cpu" and on_gpu is not None and wanted:
         return on_gpu  # CUDA kernels of Numba run on the CPU, and say so
-    if bound.choice.explicit is not None and platform in kernels:
+    if explicit is not None and platform in kernels:
         raise KernelFallbackExhaustedError(
-            f"{operation.name!r} has no backend {bound.choice.explicit!r} on {platform}; it has "
+            f"{operation.name!r} has no backend {explicit!r} on {platform}; it has "
             f"{listed(kernels)}. Leave backend= out, or define it with def_kernel"
         )
     raise KernelFallbackExhaustedError(_no_kernel(operation, platform))
@@ -143,13 +143,13 @@ def _lower_elsewhere(operation: KernelTable, ctx: Any, *_: Any, **__: Any) -> An
 
 
 def _why(operation: KernelTable, entry: KernelEntry, error: Exception) -> str:
-    others = [b for b in operation._kernels[entry.platform] if b != entry.backend]
-    remedy = (
-        f"Other backends on {entry.platform}: {', '.join(map(repr, others))}; choose one with "
-        "backend=, set_default or kernbridge.config.set_backend"
-        if others
-        else f"There is no other backend on {entry.platform}"
-    )
+    others = [repr(b) for b in operation._kernels[entry.platform] if b != entry.backend]
+    remedy = f"There is no other backend on {entry.platform}"
+    if others:
+        remedy = (
+            f"Other backends on {entry.platform}: {', '.join(others)}; choose one with backend=, "
+            "set_default or kernbridge.config.set_backend"
+        )
     return (
         f"{operation.name!r}: the kernel of backend {entry.backend!r} on {entry.platform} cannot "
         f"be used: {type(error).__name__}: {error}\n{remedy}"
@@ -244,8 +244,19 @@ def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params
             f"{operation.name!r} is applied to a tangent, and JAX wants its transpose: give it "
             "def_transpose_rule, or the operation whose tangent this is def_vjp_rule"
         )
+
+    def transposed(cotangents: Any, operands: Sequence[Any]) -> Any:
+        found = rule(cotangents, *operands, **params)
+        if not isinstance(found, (tuple, list)) or len(found) != len(operands):
+            came = len(found) if isinstance(found, (tuple, list)) else repr(found)
+            raise TypeError(
+                f"{operation.name!r}: the transpose rule gave {came}, expected a list of "
+                f"{len(operands)}: the cotangent of each linear operand, None for the others"
+            )
+        return found
+
     if not levels:
-        return _transposed(operation.name, rule(cotangents, *operands, **params), operands)
+        return transposed(cotangents, operands)
     linear = {
         i: ad.UndefinedPrimal(ShapedArray(levels.own_shape(i, x.aval.shape), x.aval.dtype))
         for i, x in enumerate(operands)
@@ -255,26 +266,12 @@ def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params
 
     def one_slice(*values: Any) -> list[Any]:
         args = {**linear, **dict(zip(known, values, strict=False))}
-        ordered = [args[i] for i in range(len(operands))]
-        found = rule(list(values[len(known) :]), *ordered, **params)
-        found = _transposed(operation.name, found, operands)
-        zeros = {i: ad.Zero(x.aval) for i, x in linear.items() if found[i] is None}
-        return [ad.instantiate_zeros(zeros.get(i, found[i])) for i in linear]
+        found = transposed(list(values[len(known) :]), [args[i] for i in range(len(operands))])
+        dots = (ad.Zero(x.aval) if found[i] is None else found[i] for i, x in linear.items())
+        return [ad.instantiate_zeros(ct) for ct in dots]
 
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
-    operands_known = [operands[i] for i in known]
-    found = vmapped(one_slice, levels.choose([*known, *[None] * len(given)]))(
-        *operation_primitive.match_varying([*operands_known, *given])
-    )
+    values = operation_primitive.match_varying([*(operands[i] for i in known), *given])
+    found = vmapped(one_slice, levels.choose([*known, *[None] * len(given)]))(*values)
     sums = {i: jnp.sum(ct, levels.axes_missing(i)) for i, ct in zip(linear, found, strict=True)}
     return [sums.get(i) for i in range(len(operands))]
-
-
-def _transposed(name: str, found: Any, operands: Sequence[Any]) -> Any:
-    if not isinstance(found, (tuple, list)) or len(found) != len(operands):
-        came = len(found) if isinstance(found, (tuple, list)) else repr(found)
-        raise TypeError(
-            f"{name!r}: the transpose rule gave {came}, expected a list of {len(operands)}: the "
-            "cotangent of each linear operand, None for the others"
-        )
-    return found

@@ -25,12 +25,12 @@ _version = 0
 
 
 def version() -> int:
-    """Grows with each change of a backend that all operations look at."""
+    """Return a number that grows with each change of a backend that all operations follow."""
     return _version
 
 
 def platform_of(label: str, platform: object) -> str:
-    """The platform's name: "cuda" and "rocm" are "gpu"."""
+    """Return the platform's name; "cuda" and "rocm" are "gpu"."""
     if not isinstance(platform, str):
         raise TypeError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS}")
     name = _ALIASES.get(platform, platform)
@@ -60,7 +60,7 @@ def clear_backends() -> None:
 
 
 def get_backend(platform: str) -> str | None:
-    """The backend that all operations use if they have it."""
+    """Return the backend that all operations use if they have it."""
     return _backends.get(platform)
 
 
