@@ -1,11 +1,11 @@
 """What the environment variable KERNBRIDGE_DEBUG switches on, read when kernbridge is imported.
 
-A comma-separated list of: "sync", wait for every GPU launch, so that a fault is told by the launch
-that made it; "poison", run every call over two fill patterns, and report output elements that the
-kernel did not write; "verify", run recorded functions unrecorded as well, and compare; "check",
-check every access of Numba and Numba-CUDA kernels that run on the CPU, and of C++ modules, and
-report inputs that a kernel on the CPU changed; "nodes", count the graph nodes that calls add (for
-tests).
+A comma-separated list of: "sync", wait for every GPU launch, so that a fault is reported by the
+launch that made it; "poison", run every call over two fill patterns, and report output elements
+that the kernel did not write; "verify", run recorded functions unrecorded as well, and compare;
+"check", check every access of Numba and Numba-CUDA kernels that run on the CPU, and of C++ modules,
+and report inputs that a kernel on the CPU changed; "nodes", count the graph nodes that calls add
+(for tests).
 """
 
 from __future__ import annotations
@@ -54,6 +54,6 @@ def host_target() -> str:
 
 
 def install(fake_driver: bool) -> None:
-    """Tell the core."""
+    """Switch the modes on in the core."""
     bits = sum(bit for name, bit in _BITS.items() if name in _names)
     _core.set_debug(bits | (_DEFAULT_STREAM if fake_driver else 0))

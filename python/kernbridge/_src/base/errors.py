@@ -27,7 +27,7 @@ MOST_LINES = 200
 
 
 class KernbridgeError(Exception):
-    """Base of every exception that kernbridge defines."""
+    """The base of every exception that kernbridge defines."""
 
 
 class UnknownVersionError(KernbridgeError):

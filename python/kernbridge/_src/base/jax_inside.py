@@ -106,19 +106,13 @@ else:
 
 
 def require_insides(what: str) -> None:
-    """Refuse what this JAX lacks a name for.
-
-    Raises
-    ------
-    UnknownVersionError
-        If `HAS_INSIDES` is False.
-    """
+    """Raise UnknownVersionError for what needs a name that this JAX lacks."""
     if _why_without_insides is not None:
         raise UnknownVersionError(f"{what}: {_why_without_insides}")
 
 
 def varying_axes(label: str, avals: Sequence[Any]) -> frozenset[Any]:
-    """The manual mesh axes over which the outputs of a call vary."""
+    """Return the manual mesh axes over which the outputs of a call vary."""
     if HAS_INSIDES:
         axes: frozenset[Any] = _core.standard_vma_rule(label, *avals)
         return axes
@@ -137,7 +131,7 @@ def _may_vary(aval: Any) -> bool:
 
 
 def on_mesh(aval: Any, axes: frozenset[Any]) -> Any:
-    """The output as the mesh in use sees it: whole on every device, varying over manual `axes`."""
+    """Return an output as the mesh in use sees it: whole on each device, varying over `axes`."""
     if not HAS_INSIDES:
         return aval
     sharding = _core.get_cur_mesh_sharding(PartitionSpec(*[None] * aval.ndim))
@@ -158,7 +152,7 @@ def is_for_export(ctx: Any) -> bool:
 
 
 def platforms_of(ctx: Any) -> tuple[str, ...]:
-    """The platforms that a program is lowered for."""
+    """Return the platforms that a program is lowered for."""
     try:
         return tuple(ctx.module_context.platforms)
     except AttributeError as e:
@@ -166,7 +160,7 @@ def platforms_of(ctx: Any) -> tuple[str, ...]:
 
 
 def new_user_context() -> Callable[[Any], None]:
-    """A value that is part of the keys of JAX's caches; gives the function that sets it."""
+    """Return a function that sets a new value which is part of the keys of JAX's caches."""
     context: Any = jax.make_user_context(default_value=None)
     for owner in (context, getattr(context, "_obj", None)):  # the latter in JAX before 0.10
         set_global: Callable[[Any], None] | None = getattr(owner, "set_global", None)
