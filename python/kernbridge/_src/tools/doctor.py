@@ -172,8 +172,8 @@ def _version_of(program: str) -> str:
         raise KernelToolchainError(f"{program} cannot be started: {e}") from e
     except subprocess.TimeoutExpired:
         return ""
-    lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-    return next((line for line in lines if "release" in line), lines[0] if lines else "").strip()
+    lines = [*filter(str.strip, done.stdout.decode(errors="replace").splitlines()), ""]
+    return next((line for line in lines if "release" in line), lines[0]).strip()
 
 
 def _cache(advice: list[str]) -> Rows:
