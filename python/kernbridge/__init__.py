@@ -12,6 +12,7 @@ from kernbridge._src import start  # noqa: F401  # registers handlers with JAX
 from kernbridge._src.base.brainevent import *  # noqa: F403  # names that BrainEvent has
 from kernbridge._src.base.errors import KernbridgeError, KernbridgeWarning
 from kernbridge._src.numba_cpu.kernel import numba_kernel
+from kernbridge._src.operation.inspection import Inspection as Inspection
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.source.load_cpp import (
     load_c_file,
@@ -20,6 +21,8 @@ from kernbridge._src.source.load_cpp import (
     load_cpp_inline,
 )
 from kernbridge._src.source.load_cuda import load_cuda_dir, load_cuda_file, load_cuda_inline
+from kernbridge._src.source.module import CompiledModule as CompiledModule
+from kernbridge._src.source.module import SourceFunction as SourceFunction
 from kernbridge.errors import *  # noqa: F403  # programs may import them from here
 
 if TYPE_CHECKING:
@@ -38,13 +41,8 @@ if TYPE_CHECKING:
         jaxtype_to_warptype as jaxtype_to_warptype,
     )
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
-    from kernbridge._src.operation.inspection import Inspection as Inspection
     from kernbridge._src.record.callable import numba_cuda_callable
     from kernbridge._src.source.load_binary import CudaBinary as CudaBinary, load_binary
-    from kernbridge._src.source.module import (
-        CompiledModule as CompiledModule,
-        SourceFunction as SourceFunction,
-    )
     from kernbridge._src.tools.check_rules import (
         RuleCheck as RuleCheck,
         RuleCheckError as RuleCheckError,
@@ -105,10 +103,8 @@ _LATER = {
     "_src.custom.rule_forms": ("defjvp", "general_batching_rule"),
     "_src.custom.warp": ("jaxinfo_to_warpinfo", "jaxtype_to_warptype"),
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
-    "_src.operation.inspection": ("Inspection",),
     "_src.record.callable": ("numba_cuda_callable",),
     "_src.source.load_binary": ("CudaBinary", "load_binary"),
-    "_src.source.module": ("CompiledModule", "SourceFunction"),
     "_src.tools.check_rules": ("RuleCheck", "RuleCheckError", "check_rules"),
     "_src.tools.doctor": ("print_diagnostics",),
     "benchmark": ("BenchmarkConfig", "BenchmarkRecord", "BenchmarkResult", "benchmark_function"),

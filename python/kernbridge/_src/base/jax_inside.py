@@ -7,6 +7,7 @@ refused where it is asked for: `HAS_INSIDES` is False, and `require_insides` rai
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -144,19 +145,20 @@ def on_mesh(aval: Any, axes: frozenset[Any]) -> Any:
 
 
 def is_for_export(ctx: Any) -> bool:
-    """Whether a lowering is for `jax.export`."""
-    try:
-        return bool(ctx.module_context.lowering_parameters.for_export)
-    except AttributeError as e:
-        raise versions.unknown("JAX", ["module_context.lowering_parameters.for_export"]) from e
+    """Return whether a lowering is for `jax.export`."""
+    return bool(_of_context(ctx, "module_context.lowering_parameters.for_export"))
 
 
 def platforms_of(ctx: Any) -> tuple[str, ...]:
     """Return the platforms that a program is lowered for."""
+    return tuple(_of_context(ctx, "module_context.platforms"))
+
+
+def _of_context(ctx: Any, name: str) -> Any:
     try:
-        return tuple(ctx.module_context.platforms)
+        return operator.attrgetter(name)(ctx)
     except AttributeError as e:
-        raise versions.unknown("JAX", ["module_context.platforms"]) from e
+        raise versions.unknown("JAX", [name]) from e
 
 
 def new_user_context() -> Callable[[Any], None]:

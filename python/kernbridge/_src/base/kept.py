@@ -78,11 +78,7 @@ class _Attached:
         self.parts: dict[str, Any] = {}
 
     def __reduce__(self) -> Any:
-        return _nothing, ()  # what is kept belongs to this object and this process
-
-
-def _nothing() -> None:
-    """What a copy of an object has in place of what was kept with the object."""
+        return type(None), ()  # a copy has None: what is kept belongs to this object and process
 
 
 def kept_with(owner: Any, name: str, make: Callable[[], T]) -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -113,11 +113,15 @@ def benchmark_operation(
     with jax.default_device(device):
         configs = _configs(op, platform)
     records: list[BenchmarkRecord] = []
-    with _progress(op.name, len(configs) * len(chosen), progress) as advance:
+    bar = _bar(progress)
+    with bar or contextlib.nullcontext():
+        task = bar and bar.add_task(op.name, total=len(configs) * len(chosen))
         for config in configs:
             placed = reference = None
             for backend in chosen:
-                advance(f"{op.name}: {config.name}, {backend}", len(records))
+                where = f"{config.name}, {backend}"
+                if bar:
+                    bar.update(task, description=f"{op.name}: {where}", refresh=True)
                 found, error = {}, None
                 try:
                     with jax.default_device(device):
@@ -133,12 +137,18 @@ def benchmark_operation(
                     if not catch_errors:
                         raise
                     error = f"{type(e).__name__}: {e}"
-                given = {where: dict(getattr(config, where)) for where in KWARGS}
+                given = {name: dict(getattr(config, name)) for name in KWARGS}
                 outcome = {"success": error is None, "error": error, **given, **found}
                 record = BenchmarkRecord(platform, backend, config.name, **outcome)
                 records.append(record)
                 if verbose:
-                    print(_line(op.name, record), flush=True)
+                    times = f"{duration(record.median_ms)} (IQR {duration(record.iqr_ms)})"
+                    text = times if record.success else f"failed: {error}"
+                    print(f"{op.name}, {where}: {text}", flush=True)
+                if bar:
+                    bar.advance(task)
+        if bar:
+            bar.update(task, description=op.name, refresh=True)
     return BenchmarkResult(records, op.name)
 
 
@@ -147,6 +157,23 @@ def _mismatch(
 ) -> str | None:
     text = None if backend == reference else difference(output, wanted, reference, rtol, atol)
     return text and f"Mismatch: backend {backend!r}: {text}"
+
+
+def _bar(wanted: bool | None) -> Any:
+    """Return a bar of rich on standard error; None where it is not wanted, or rich is missing."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        return None
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    except ImportError as e:
+        if not wanted:
+            return None
+        raise ImportError(
+            "a progress bar needs rich: pip install 'kernbridge[bench]', or progress=False"
+        ) from e
+    texts, console = TextColumn("{task.description}", markup=False), Console(stderr=True)
+    return Progress(texts, BarColumn(), MofNCompleteColumn(), console=console)
 
 
 def _backends(op: BenchmarkedOperation, platform: str, chosen: Sequence[str] | None) -> list[str]:
@@ -196,38 +223,3 @@ def _configs(op: BenchmarkedOperation, platform: str) -> list[BenchmarkConfig]:
             f"{op.name!r}: its benchmark data function gives no config for {platform!r}"
         )
     return configs
-
-
-def _line(name: str, record: BenchmarkRecord) -> str:
-    where = f"{name}, {record.label}, {record.backend}"
-    if not record.success:
-        return f"{where}: failed: {record.error}"
-    return f"{where}: {duration(record.median_ms)} (IQR {duration(record.iqr_ms)})"
-
-
-@contextlib.contextmanager
-def _progress(name: str, total: int, wanted: bool | None) -> Iterator[Callable[[str, int], None]]:
-    """Show a bar on standard error; yields what is called with each step and the number before it.
-
-    ImportError is raised if the bar is wanted, and rich is missing.
-    """
-    bar = None
-    if sys.stderr.isatty() if wanted is None else wanted:
-        try:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-            texts, console = TextColumn("{task.description}", markup=False), Console(stderr=True)
-            bar = Progress(texts, BarColumn(), MofNCompleteColumn(), console=console)
-        except ImportError as e:
-            if wanted:
-                raise ImportError(
-                    "a progress bar needs rich: pip install 'kernbridge[bench]', or progress=False"
-                ) from e
-    if bar is None:
-        yield lambda text, done: None
-        return
-    with bar:
-        task = bar.add_task(name, total=total)
-        yield lambda text, done: bar.update(task, description=text, completed=done, refresh=True)
-        bar.update(task, description=name, completed=total, refresh=True)

@@ -83,7 +83,13 @@ def run(chosen: argparse.Namespace) -> int:
         result.print()
         results.append(result)
     if chosen.output is not None:
-        _save(chosen.output, chosen.platform, results)
+        document = {
+            "platform": chosen.platform,
+            "results": [encoded(result.primitive_name, result.records) for result in results],
+            "optimal_defaults": optimal_defaults(results),
+        }
+        chosen.output.parent.mkdir(parents=True, exist_ok=True)
+        chosen.output.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
     if chosen.plot is not None:
         _plot(chosen.plot, results)
     failed = [
@@ -144,16 +150,6 @@ def optimal_defaults(results: Sequence[BenchmarkResult]) -> dict[str, str]:
         for backend, _ in Counter(record.backend for record in fastest).most_common(1):
             chosen[result.primitive_name] = backend
     return chosen
-
-
-def _save(path: Path, platform: str, results: Sequence[BenchmarkResult]) -> None:
-    document = {
-        "platform": platform,
-        "results": [encoded(result.primitive_name, result.records) for result in results],
-        "optimal_defaults": optimal_defaults(results),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def _plot(path: Path, results: Sequence[BenchmarkResult]) -> None:
