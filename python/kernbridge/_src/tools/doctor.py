@@ -10,7 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import TextIO
 
@@ -131,30 +131,29 @@ def _compilers(advice: list[str]) -> tuple[Rows, bool]:
     """Return the rows, and whether C or C++ sources can be compiled."""
     rows: Rows = []
     works = False
-
-    def missing(label: str, error: Exception) -> None:
-        rows.append((label, str(error).splitlines()[0].split(". Looked")[0]))
-        advice.append(str(error))
-
-    for label, find in (("C", compilers.find_c), ("C++", compilers.find_cxx)):
+    finders: dict[str, Callable[[], compilers.HostCompiler | compilers.Nvcc]] = {
+        "C": compilers.find_c,
+        "C++": compilers.find_cxx,
+        "nvcc": compilers.find_nvcc,
+    }
+    for label, find in finders.items():
         try:
             compiler = find()
-            said = _version_of(compiler.path)
-            rows.append((label, f"{compiler} (from {compiler.origin})\n{said}"))
-            works = True
+            version = _version_of(compiler.path)
         except (KernelToolchainError, ValueError) as e:
-            missing(label, e)
-    try:
-        nvcc = compilers.find_nvcc()
-        rows.append(("nvcc", f"{nvcc.path} (from {nvcc.origin})\n{_version_of(nvcc.path)}"))
-        rows.append(("libcudart", nvcc.cudart or "not found beside nvcc"))
-        if not nvcc.cudart:
-            advice.append(
-                "CUDA sources need libcudart: pip install nvidia-cuda-runtime (CUDA 13) or "
-                "nvidia-cuda-runtime-cu12"
-            )
-    except (KernelToolchainError, ValueError) as e:
-        missing("nvcc", e)
+            rows.append((label, str(e).splitlines()[0].split(". Looked")[0]))
+            advice.append(str(e))
+            continue
+        command = compiler.path if isinstance(compiler, compilers.Nvcc) else str(compiler)
+        rows.append((label, f"{command} (from {compiler.origin})\n{version}"))
+        works = works or label != "nvcc"
+        if isinstance(compiler, compilers.Nvcc):
+            rows.append(("libcudart", compiler.cudart or "not found beside nvcc"))
+            if not compiler.cudart:
+                advice.append(
+                    "CUDA sources need libcudart: pip install nvidia-cuda-runtime (CUDA 13) or "
+                    "nvidia-cuda-runtime-cu12"
+                )
     try:
         path = nvrtc.library()
         version = _core.nvrtc_version(path)
