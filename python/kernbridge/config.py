@@ -14,6 +14,8 @@ from __future__ import annotations
 from kernbridge._core import get_num_threads, set_num_threads
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import UnsupportedArchError
+from kernbridge._src.base.settings import ALLOW_IMPORTS as ALLOW_IMPORTS
+from kernbridge._src.base.settings import may_import as may_import
 from kernbridge._src.toolchain import architectures as reader
 from kernbridge._src.toolchain.architectures import Spelling
 
@@ -229,9 +231,6 @@ def get_cuda_on_cpu() -> str:
     return settings.cuda_on_cpu
 
 
-ALLOW_IMPORTS = settings.ALLOW_IMPORTS
-
-
 def allow_imports(*modules: str) -> None:
     """Choose the modules that a loaded program may import to find its kernels.
 
@@ -263,8 +262,3 @@ def allow_imports(*modules: str) -> None:
         if not isinstance(module, str) or not module:
             raise TypeError(f"allow_imports: {module!r} is no name of a module")
     settings.allowed_imports = modules
-
-
-def may_import(module: str) -> bool:
-    """Whether a loaded program may import a module; see `allow_imports`."""
-    return settings.may_import(module)

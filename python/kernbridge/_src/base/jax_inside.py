@@ -124,7 +124,7 @@ def varying_axes(label: str, avals: Sequence[Any]) -> frozenset[Any]:
 
 
 def _may_vary(aval: Any) -> bool:
-    """Whether an array of a JAX that we do not know varies over mesh axes, or may do so."""
+    """Return whether an array of an unknown JAX varies over mesh axes, or may do so."""
     if hasattr(aval, "vma"):
         return bool(aval.vma)
     manual = getattr(aval, "manual_axis_type", None)
@@ -172,7 +172,7 @@ def new_user_context() -> Callable[[Any], None]:
 
 
 def has_started() -> bool:
-    """Whether JAX has started its backends; False if this JAX does not say."""
+    """Return whether JAX has started its backends; False if this JAX does not say."""
     try:
         from jax._src import xla_bridge
 
