@@ -151,7 +151,8 @@ def figures(found: Measurement) -> dict[str, Any]:
 
 def as_dict(record: BenchmarkRecord) -> dict[str, Any]:
     """Return the fields of a record; the dicts in it are copies, their values are not."""
-    return {name: dict(v) if isinstance(v, dict) else v for name, v in vars(record).items()}
+    values = ((name, getattr(record, name)) for name in FIELDS)
+    return {name: dict(v) if isinstance(v, dict) else v for name, v in values}
 
 
 def getter(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
+from typing import Any
 
 from kernbridge._src.base import jax_inside
 
@@ -41,16 +42,7 @@ def platform_of(label: str, platform: object) -> str:
 
 def set_backend(platform: str, backend: str | None) -> None:
     """Choose the backend of all operations that have it, or leave each its own."""
-    global _version
-    with _lock:
-        if _backends.get(platform) == backend:
-            return
-        if backend is None:
-            del _backends[platform]
-        else:
-            _backends[platform] = backend
-        _version += 1
-        _publish()
+    _note(_backends, platform, backend)
 
 
 def clear_backends() -> None:
@@ -66,16 +58,19 @@ def get_backend(platform: str) -> str | None:
 
 def changed(operation: int, state: Hashable | None) -> None:
     """Note how an operation differs from what it was when it was first used; None: it does not."""
+    _note(_changed, operation, state)
+
+
+def _note(known: dict[Any, Any], key: Hashable, value: Hashable | None) -> None:
+    global _version
     with _lock:
-        if _changed.get(operation) == state:
+        if known.get(key) == value:
             return
-        if state is None:
-            del _changed[operation]
+        if value is None:
+            del known[key]
         else:
-            _changed[operation] = state
-        _publish()
-
-
-def _publish() -> None:
-    value = (tuple(sorted(_backends.items())), tuple(sorted(_changed.items())))
-    _set_global(value if any(value) else None)
+            known[key] = value
+        if known is _backends:
+            _version += 1
+        state = (tuple(sorted(_backends.items())), tuple(sorted(_changed.items())))
+        _set_global(state if any(state) else None)
