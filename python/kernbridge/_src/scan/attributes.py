@@ -14,6 +14,15 @@ import numpy as np
 from kernbridge._src.base.jax_inside import Tracer
 from kernbridge._src.scan.signature import ScannedParameter
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "b": (bool,),
+    "i": (int,),
+    "u": (int,),
+    "f": (int, float),
+    "V": (int, float),  # such as bfloat16
+    "c": (int, float, complex),
+}
+
 
 def encode_all(
     label: str, attributes: Sequence[ScannedParameter], values: Mapping[str, Any]
@@ -60,25 +69,13 @@ def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
                 f"{kind}; pass a Python number, or convert it"
             )
         return value.tobytes()
-    if not _is_number_for(dtype, value):
+    is_bool = isinstance(value, bool)
+    if not isinstance(value, _KINDS[dtype.kind]) or is_bool != (dtype.kind == "b"):
         raise TypeError(
             f"{label}: attribute {name!r} is {value!r} of type {type(value).__name__}, expected "
             f"a number for {kind}"
         )
     return _convert(label, name, dtype, value)
-
-
-def _is_number_for(dtype: np.dtype[Any], value: object) -> bool:
-    if dtype.kind == "b":
-        return isinstance(value, bool)
-    if isinstance(value, bool):
-        return False
-    kinds: tuple[type, ...] = (int,)
-    if dtype.kind not in "iu":
-        kinds += (float,)
-    if dtype.kind == "c":
-        kinds += (complex,)
-    return isinstance(value, kinds)
 
 
 def _convert(label: str, name: str, dtype: np.dtype[Any], value: Any) -> bytes:
