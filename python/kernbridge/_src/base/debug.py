@@ -34,22 +34,22 @@ _names = _read()
 
 
 def waits() -> bool:
-    """Whether calls wait for the GPU, which keeps them out of graphs."""
+    """Return whether calls wait for the GPU, which keeps them out of graphs."""
     return bool(_names & {"sync", "poison"})
 
 
 def verifies() -> bool:
-    """Whether recorded functions run unrecorded as well."""
+    """Return whether recorded functions run unrecorded as well."""
     return "verify" in _names
 
 
 def checks() -> bool:
-    """Whether kernels on the CPU run in checked mode."""
+    """Return whether kernels on the CPU run in checked mode."""
     return "check" in _names
 
 
 def host_target() -> str:
-    """The target of CPU kernels: where outputs or inputs are examined, the one that knows how."""
+    """Return the target of CPU kernels, which differs where outputs or inputs are examined."""
     return "kernbridge.cuda.host" if _names & {"poison", "check"} else "kernbridge.host"
 
 

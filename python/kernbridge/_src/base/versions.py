@@ -78,7 +78,7 @@ def unknown(package: str, missing: Iterable[str]) -> UnknownVersionError:
 
 
 def _exists(name: str) -> bool:
-    """Whether a dotted name leads somewhere; the package that it begins with is imported."""
+    """Return whether a dotted name leads somewhere; its package is imported."""
     first, *rest = name.split(".")
     path, found = first, importlib.import_module(first)
     for part in rest:

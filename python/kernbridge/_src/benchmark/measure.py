@@ -107,7 +107,7 @@ class Prepared:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value goes to a device: arrays of numbers do, Python's own numbers do not."""
+    """Return whether a value goes to a device: arrays of numbers do, Python's numbers do not."""
     if isinstance(value, (np.ndarray, np.generic)):
         return bool(value.dtype == bool or jnp.issubdtype(value.dtype, np.number))
     return isinstance(value, jax.Array)
@@ -201,7 +201,7 @@ def measure(
     ----------
     fn : callable
         Called as `fn(*data)` while JAX traces it; returns a pytree of arrays, or None. Arrays that
-        it closes over are handed over like those of `data`.
+        it closes over are passed like those of `data`.
     n_warmup : int
         Runs that are not timed, after a first one that compiles.
     n_runs : int
@@ -212,7 +212,7 @@ def measure(
         iteration is part of the figures.
     data : tuple
         Positional arguments, pytrees: the arrays in them (of any shape) are put on the device
-        first, everything else is handed over as it is.
+        first, everything else is passed as it is.
 
     Returns
     -------

@@ -70,7 +70,7 @@ class BenchmarkConfig:
                 )
 
     def put_args(self, device: Any = None) -> BenchmarkConfig:
-        """A config whose arrays are on a device.
+        """Return a config whose arrays are on a device.
 
         Parameters
         ----------
@@ -80,8 +80,8 @@ class BenchmarkConfig:
         Returns
         -------
         BenchmarkConfig
-            With the arrays among `args`, NumPy's and JAX's, as arrays on that device, ready for
-            use; everything else is the same.
+            The same config, whose arrays among `args`, NumPy's and JAX's, are on that device and
+            ready for use.
         """
 
         def put(value: Any) -> Any:

@@ -107,7 +107,7 @@ class XLACustomKernel(KernelTable):
         backend : str, optional
             The kernel to use.
         **kwargs
-            Static keywords, handed to generators and rules: numbers, texts, tuples of them.
+            Static keywords, passed to generators and rules: numbers, texts, tuples of them.
 
         Returns
         -------
