@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -81,7 +82,7 @@ class BenchmarkResult:
                 f"are {', '.join(labels) or 'none'}"
             )
         succeeded = [r for r in self._records if r.success and label in (None, r.label)]
-        return min(succeeded, key=lambda record: record.median_ms, default=None)
+        return min(succeeded, key=lambda r: (math.isnan(r.median_ms), r.median_ms), default=None)
 
     def print(
         self,
