@@ -43,7 +43,7 @@ def warn_of_untested(package: str) -> None:
     """Warn if the version of a package is not one of those that kernbridge is tested with."""
     version = _version(package)
     first, last = TESTED[package]
-    if not first <= _minor(version) <= last:
+    if not first <= minor(version) <= last:
         warnings.warn(
             f"{package} {version} is not among the versions that kernbridge is tested with, "
             f"{_tested(package)}. `pip install 'kernbridge[tested]'` installs a tested one.",
@@ -100,7 +100,8 @@ def _version(package: str) -> str:
     return str(getattr(module, "__version__", "of unknown version"))
 
 
-def _minor(version: str) -> tuple[int, ...]:
+def minor(version: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version."""
     return tuple(int(n) for n in re.findall(r"\d+", version)[:2])
 
 
