@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.apart import compiled_apart
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
@@ -25,8 +26,6 @@ from kernbridge._src.numba_common.numba_cuda_inside import (
 @contextmanager
 def compiling_checked() -> Iterator[None]:
     """Let Numba-CUDA ask about indices and keep lines. Under Numba's lock."""
-    context_class = target.CUDATargetContext
-    enabled, check = context_class.enable_boundscheck, cgutils.do_boundscheck
     make_array, item_pointer = cudaimpl._generic_array, cgutils.get_item_pointer
     address = cgutils.get_item_pointer2  # which the former calls
 
@@ -40,19 +39,17 @@ def compiling_checked() -> Iterator[None]:
     def known_address(context: Any, builder: Any, *args: Any, **how: Any) -> Any:
         return _ask_about_address(builder, address(context, builder, *args, **how))
 
-    cudaimpl._generic_array, cgutils.get_item_pointer = named_array, checked_pointer
-    cgutils.get_item_pointer2 = known_address
-    context_class.enable_boundscheck = property(lambda self: True)
-    cgutils.do_boundscheck = _ask_about_index
-    try:
-        with compiled_apart("check", lineinfo=True), warnings.catch_warnings():
-            # A renamed kernel's source is not where it says.
-            warnings.simplefilter("ignore", NumbaDebugInfoWarning)
-            yield
-    finally:
-        context_class.enable_boundscheck, cgutils.do_boundscheck = enabled, check
-        cudaimpl._generic_array, cgutils.get_item_pointer = make_array, item_pointer
-        cgutils.get_item_pointer2 = address
+    asking = patched(
+        (cudaimpl, "_generic_array", named_array),
+        (cgutils, "get_item_pointer", checked_pointer),
+        (cgutils, "get_item_pointer2", known_address),
+        (cgutils, "do_boundscheck", _ask_about_index),
+        (target.CUDATargetContext, "enable_boundscheck", property(lambda self: True)),
+    )
+    with asking, compiled_apart("check", lineinfo=True), warnings.catch_warnings():
+        # A renamed kernel's source is not where it says.
+        warnings.simplefilter("ignore", NumbaDebugInfoWarning)
+        yield
 
 
 def _name_of(dtype: Any) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from kernbridge._src.base import versions
 from kernbridge._src.base.exact import exact
+from kernbridge._src.base.patched import patched
 
 _CONFUSED = (float, complex, tuple, frozenset)  # NumPy's numbers of 64 bits are among them
 _OF_TYPES = ("_value_key", "value")
@@ -41,8 +42,5 @@ def exact_defaults(omitted: Any) -> Iterator[None]:
         except TypeError:  # not hashable: Numba's key is the identity
             return
 
-    omitted.__init__ = make_exact
-    try:
+    with patched((omitted, "__init__", make_exact)):
         yield
-    finally:
-        omitted.__init__ = make

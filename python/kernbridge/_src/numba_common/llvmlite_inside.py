@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernbridge._src.base import versions
+from kernbridge._src.base.patched import patched
 
 NAMES = (
     "llvmlite.binding.address_of_symbol",
@@ -133,11 +134,9 @@ def opaque_pointers() -> Iterator[None]:
     def printed_pointer(self: Any) -> str:
         return "ptr" if threading.get_ident() == thread else pointer(self)
 
-    types.ir_layer_typed_pointers_enabled = _OffHere(typed)
-    utils._StrCaching.__str__ = printed
-    types.PointerType._to_string = printed_pointer
-    try:
+    with patched(
+        (types, "ir_layer_typed_pointers_enabled", _OffHere(typed)),
+        (utils._StrCaching, "__str__", printed),
+        (types.PointerType, "_to_string", printed_pointer),
+    ):
         yield
-    finally:
-        types.PointerType._to_string = pointer
-        types.ir_layer_typed_pointers_enabled, utils._StrCaching.__str__ = typed, cached

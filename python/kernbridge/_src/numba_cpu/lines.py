@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_inside import callconv, lowering, numba
 from kernbridge._src.numba_cpu.places import Place, note
@@ -32,18 +33,12 @@ lowerings: list[Any] = []  # functions that are being lowered, the innermost las
 @contextmanager
 def noting_lines() -> Iterator[None]:
     """Compile so that exceptions know their lines. Under Numba's lock."""
-    if lowering.BaseLower.lower_block is _lower_block:
+    with patched(
+        (lowering.BaseLower, "lower_block", _lower_block),
+        (callconv.CPUCallConv, "_return_errcode_raw", _return_status),
+        (callconv.CPUCallConv, "build_excinfo_struct", _describe_exception),
+    ):
         yield
-        return
-    lowering.BaseLower.lower_block = _lower_block
-    callconv.CPUCallConv._return_errcode_raw = _return_status
-    callconv.CPUCallConv.build_excinfo_struct = _describe_exception
-    try:
-        yield
-    finally:
-        lowering.BaseLower.lower_block = _numba_lower_block
-        callconv.CPUCallConv._return_errcode_raw = _numba_return_status
-        callconv.CPUCallConv.build_excinfo_struct = _numba_describe_exception
 
 
 _numba_lower_block = lowering.BaseLower.lower_block
