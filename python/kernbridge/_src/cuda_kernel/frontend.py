@@ -14,11 +14,9 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.jax_inside import Tracer
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import nvrtc, signature
-from kernbridge._src.gpu import program as gpu_program
-from kernbridge._src.gpu.frontend import PlannedFrontend, name_buffers, native_call
-from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, find_dim
-from kernbridge._src.gpu.program import Fill, Program, Value, Word
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
+from kernbridge._src.gpu.launch import LaunchRule, find_dim
+from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.attributes import Attribute
@@ -95,7 +93,7 @@ class CudaKernelFrontend(PlannedFrontend):
         self.name = description.name
         self.description = description
         self.values = values
-        self._lowered: Kept[tuple[NativeCall, Program]] = Kept(CALLS_KEPT)
+        self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -108,17 +106,12 @@ class CudaKernelFrontend(PlannedFrontend):
         """The parameters that the outputs of a call fill."""
         return self.description.output_names
 
-    def check(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> None:
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what does not fit the kernel's parameters; compiles nothing."""
         parameters = self.description.parameters
-        self._arrays(parameters, inputs, outs)
-        self._launch(inputs, outs)
-        self._numbers(self.description.attributes, inputs, outs)
+        self._arrays(parameters, operands, call.outs)
+        self.description.rule.resolve(operands, call)
+        self._numbers(self.description.attributes, operands, call.outs)
 
     def _arrays(
         self,
@@ -142,9 +135,6 @@ class CudaKernelFrontend(PlannedFrontend):
                         f"{pointer.name!r} is {pointer.ctype}, expected {pointer.type}; convert "
                         "the array, or make the kernel a template"
                     )
-
-    def _launch(self, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]) -> LaunchShape:
-        return self.description.rule.resolve(inputs, {}, (*inputs, *outs))
 
     def _numbers(
         self,
@@ -174,58 +164,22 @@ class CudaKernelFrontend(PlannedFrontend):
             )
         return found
 
-    def _lower(
-        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
-    ) -> tuple[NativeCall, Program]:
-        function = self.description.compile()
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
+        description = self.description
+        function, rule = description.compile(), description.rule
         # Functions of shapes are called at every lowering: what they read may have changed.
-        launch = self._launch(operands, call.outs)
+        shape = rule.resolve(operands, call)
         words = self._words(function, operands, call.outs)
 
-        def plan() -> tuple[NativeCall, Program]:
-            program = self._program(operands, call, function, launch, words)
-            return native_call(program, (), "", self.description.rule.pdl), program
+        def make() -> Lowered:
+            arrays = (*operands, *call.outs)
+            fills = zeros(arrays, call.fresh if description.zero_outputs else ())
+            names = [p.name for role in ("arg", "ret") for p in self._of(role)]
+            steps = (*fills, rule.step(shape, function, words, call.fresh))
+            file = description.file
+            return plan(self.label, file, operands, call, names, steps, in_order=rule.pdl)
 
-        return self._lowered.find_or_make((operands, call, function, launch, words), plan)
-
-    def _program(
-        self,
-        operands: tuple[ArrayType, ...],
-        call: Call,
-        function: nvrtc.NvrtcFunction,
-        launch: LaunchShape,
-        words: tuple[Word, ...],
-    ) -> Program:
-        rule = self.description.rule
-        arrays = (*operands, *call.outs)
-        aliased = {len(operands) + o for _, o in call.aliases}
-        outputs = tuple(b for b in range(len(operands), len(arrays)) if b not in aliased)
-        step = gpu_program.Launch(
-            function=function,
-            grid=launch.grid,
-            block=launch.block,
-            shared=rule.shared_mem,
-            words=words,
-            cluster=rule.cluster,
-            cooperative=rule.cooperative,
-            pdl=rule.pdl,
-            auto_block=launch.auto_block,
-            zeroed=outputs,
-        )
-        fills = [
-            Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0)
-            for b in outputs
-            if self.description.zero_outputs
-        ]
-        pointers = [p for role in ("arg", "ret") for p in self._of(role)]
-        return Program(
-            name=self.label,
-            source=self.description.file,
-            n_inputs=len(operands),
-            n_outputs=len(call.outs),
-            buffers=tuple(name_buffers(arrays, [p.name for p in pointers])),
-            steps=(*fills, step),
-        )
+        return self._lowered.find_or_make((operands, call, function, shape, words), make)
 
     def _of(self, role: str) -> list[ScannedParameter]:
         return [p for p in self.description.parameters if p.role == role]

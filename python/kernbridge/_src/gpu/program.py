@@ -9,7 +9,6 @@ import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from kernbridge import _core
 
@@ -23,41 +22,25 @@ _LAUNCH, _FILL, _COPY, _CALLBACK = 1, 2, 3, 4
 _COOPERATES, _OVERLAPS, _CLUSTERS, _AUTO_BLOCK, _ZEROES = 1, 2, 4, 8, 16
 
 
-class DeviceFunction(Protocol):
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)
+class DeviceFunction:
     """Machine code of a kernel. Hashed and compared by object."""
 
-    @property
-    def identity(self) -> bytes:
-        """The digest of what the code computes."""
-        ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def entry(self) -> str:
-        """Its name in the images."""
-        ...
+    identity: bytes  # the digest of what the code computes
+    name: str
+    entry: str  # the name in the images
+    images: tuple[tuple[int, bytes], ...]  # (10 major + minor, cubin); (0, fatbin)
+    sizes: tuple[int, ...] = ()  # bytes of each parameter; none where each is a word
+    auto_shared: int = 0  # dynamic shared memory to reckon with when a block size is chosen
 
     @property
     def n_words(self) -> int:
-        """That its parameters take."""
-        ...
+        """The words of eight bytes that the parameters take."""
+        return sum(-(-size // 8) for size in self.sizes)
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Bytes of each parameter; none where each is a word."""
-        ...
-
-    @property
-    def images(self) -> tuple[tuple[int, bytes], ...]:
-        """(10 major + minor, cubin); (0, fatbin)."""
-        ...
-
-    @property
-    def auto_shared(self) -> int:
-        """Dynamic shared memory to reckon with when a block size is chosen."""
-        ...
+    def code(self) -> tuple[str, str]:
+        """LLVM IR and PTX."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

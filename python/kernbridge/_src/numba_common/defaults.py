@@ -23,12 +23,9 @@ _OF_TYPES = ("_value_key", "value")
 
 @contextmanager
 def exact_defaults(omitted: Any) -> Iterator[None]:
-    """Compile so that omitted arguments have a type of their own. The caller holds Numba's lock.
+    """Let omitted arguments have types of their own, of Numba's or Numba-CUDA's class `omitted`.
 
-    Parameters
-    ----------
-    omitted : type
-        The class of these types, Numba's or Numba-CUDA's.
+    The caller holds Numba's lock.
     """
     make = omitted.__init__
 

@@ -89,13 +89,7 @@ def explain(error: BaseException) -> str:
 
 
 def check() -> None:
-    """Raise UnknownVersionError if names are missing.
-
-    Raises
-    ------
-    KernelToolchainError
-        If Numba-CUDA cannot be imported, for a reason whose remedy is known.
-    """
+    """Raise UnknownVersionError if names are missing, or what says how Numba-CUDA is imported."""
     try:
         versions.look_up("Numba-CUDA", NAMES)
     except (AttributeError, ImportError) as e:

@@ -9,25 +9,31 @@ from __future__ import annotations
 import functools
 import secrets
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.places import line_of
-from kernbridge._src.gpu.frontend import PlannedFrontend, name_buffers, native_call
-from kernbridge._src.gpu.program import DTYPE_CODES, Buffer, Callback, Program
+from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan
+from kernbridge._src.gpu.program import DTYPE_CODES, Callback
 from kernbridge._src.numba_cuda import intercept
+from kernbridge._src.operation.parameters import HALF_DTYPES, NATIVE_DTYPES, PythonFrontend
+from kernbridge._src.operation.spec import ArrayType, Call
 
-if TYPE_CHECKING:
-    from kernbridge._src.operation.primitive import NativeCall
-    from kernbridge._src.operation.spec import ArrayType, Call
-
+DTYPES = NATIVE_DTYPES | HALF_DTYPES
+LACKING = "Numba-CUDA has no type for"  # of other dtypes
+REMEDY = "write to an output instead"  # of copies
 CALLEES_KEPT = 256  # lowered calls of one operation that run as Python
 _NAMES = {code: name for name, code in DTYPE_CODES.items()}
+
+
+# How a function takes its arguments: from operands and a stream to positional and named ones.
+Order = Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +41,7 @@ class Callee:
     """A Python function, how it takes its arguments, and the number by which the core names it."""
 
     function: Callable[..., Any]
-    order: Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
+    order: Order
     scalars: range  # buffers whose value the function gets
     handle: int = field(default_factory=lambda: secrets.randbits(63))
 
@@ -47,27 +53,47 @@ _callees: weakref.WeakValueDictionary[int, Callee] = weakref.WeakValueDictionary
 _used_last: Kept[Callee] = Kept(64)
 
 
-class Callees:
-    """The callees of one front end."""
-
-    def __init__(self) -> None:
-        self._kept: Kept[Callee] = Kept(CALLEES_KEPT)
-
-    def find(self, key: Any, make: Callable[[], Callee]) -> Callee:
-        """The callee of this key, made by `make` when it is first asked for."""
-        callee = self._kept.find_or_make(key, make)
-        _callees[callee.handle] = callee
-        _used_last.put(callee.handle, callee)
-        return callee
-
-
-class CallingFrontend(PlannedFrontend):
+class CallingFrontend(PlannedFrontend, PythonFrontend):
     """A front end that can call through Python, for want of a plan."""
 
     @functools.cached_property
-    def callees(self) -> Callees:
-        """What it calls so."""
-        return Callees()
+    def _callees(self) -> Kept[Callee]:
+        return Kept(CALLEES_KEPT)
+
+    def lower_as_python(
+        self,
+        key: Hashable,
+        source: str,
+        function: Callable[..., Any],
+        order: Order,
+        operands: Sequence[ArrayType],
+        call: Call,
+    ) -> Lowered:
+        """Lower a call of a Python function, which is made once for each key.
+
+        Inputs that are not aliased are copied, since Numba would let them be written.
+        """
+        names = self.assign(call).names
+        for t, name in zip((*operands, *call.outs), names, strict=False):
+            if t.dtype.name in HALF_DTYPES:
+                raise ValueError(
+                    f"{self.label}: {name!r} is {t.dtype.name}, which Numba-CUDA's own arrays "
+                    "cannot hold; functions that cannot be recorded take float32 instead"
+                )
+        scalars = range(call.n_inputs, call.n_operands)
+        callee = self._callees.find_or_make(
+            (key, scalars), lambda: Callee(function, order, scalars)
+        )
+        _callees[callee.handle] = callee
+        _used_last.put(callee.handle, callee)
+        why = "it runs as Python, which no program can carry"
+        steps = [Callback(callee.handle)]
+        native, program = plan(
+            *(self.label, source, operands, call, names, steps),
+            copied=call.read_only,
+            why_not_portable=why,
+        )
+        return native._replace(keep=callee), program
 
 
 def _call(
@@ -99,25 +125,16 @@ def _call(
             raise RuntimeError(f"{type(e).__name__}: {e} at {where}") from None
 
 
-class _Memory:
-    """XLA's memory, as Numba takes it."""
-
-    def __init__(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": shape,
-            "typestr": dtype.str,
-            "data": (address, False),
-            "version": 3,
-        }
-
-
 def _array(address: int, shape: tuple[int, ...], code: int) -> Any:
+    """XLA's memory, as Numba takes it."""
     from numba import cuda
 
     dtype = np.dtype(_NAMES[code])
     if 0 in shape:
         return cuda.device_array(shape, dtype)
-    return cuda.as_cuda_array(_Memory(address, shape, dtype), sync=False)
+    interface = {"shape": shape, "typestr": dtype.str, "data": (address, False), "version": 3}
+    memory = SimpleNamespace(__cuda_array_interface__=interface)
+    return cuda.as_cuda_array(memory, sync=False)
 
 
 def _value(array: Any, stream: Any) -> Any:
@@ -128,40 +145,3 @@ def _value(array: Any, stream: Any) -> Any:
 
 
 _core.set_caller(_call)
-
-
-def lower(
-    label: str,
-    source: str,
-    callee: Callee,
-    names: Sequence[str],
-    operands: Sequence[ArrayType],
-    call: Call,
-) -> tuple[NativeCall, Program]:
-    """A call of Python. Inputs that are not aliased are copied: Numba would let them be written."""
-    for i, t in enumerate((*operands, *call.outs)):
-        if t.dtype.name in ("bfloat16", "float16"):
-            raise ValueError(
-                f"{label}: {names[i]!r} is {t.dtype.name}, which Numba-CUDA's own arrays cannot "
-                "hold; functions that cannot be recorded take float32 instead"
-            )
-    n_inputs = len(operands) - len(call.scalars)
-    aliased = {i for i, _ in call.aliases}
-    copied = [i for i in range(n_inputs) if i not in aliased]
-    arrays = (*operands, *call.outs)
-    buffers = name_buffers(arrays, names)
-    program = Program(
-        name=label,
-        source=source,
-        n_inputs=len(operands),
-        n_outputs=len(call.outs),
-        buffers=(*buffers, *(Buffer(buffers[i].dtype, buffers[i].rank, names[i]) for i in copied)),
-        steps=(Callback(callee.handle),),
-    )
-    why = "it runs as Python, which no program can carry"
-    return native_call(program, copied, why)._replace(keep=callee), program
-
-
-def scalars_of(operands: Sequence[ArrayType], call: Call) -> range:
-    """Which operands are keyword scalars."""
-    return range(len(operands) - len(call.scalars), len(operands))

@@ -1,4 +1,4 @@
-"""What is declared about a Numba-CUDA kernel: its signatures, and the words and views it takes."""
+"""What is declared about a Numba-CUDA kernel: its signatures and views."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from kernbridge._src.gpu.program import Word
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cuda.entry import DeviceParameter
@@ -54,14 +52,6 @@ def check_declared(label: str, kernel: Any, parameters: Sequence[DeviceParameter
         f"call has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or "
         "decorate the kernel without a signature"
     )
-
-
-def words_of(parameter: DeviceParameter, buffer: int, batched: bool) -> list[Word]:
-    """The words of a parameter that is a whole buffer."""
-    words = [Word("address", buffer=buffer)]
-    if batched:
-        words.append(Word("stride", buffer=buffer))
-    return words + [Word("extent", buffer=buffer, dim=d) for d in range(parameter.ndim)]
 
 
 def read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | int, Any], ...]:

@@ -4,107 +4,64 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from kernbridge._src.base.errors import KernbridgeWarning
-from kernbridge._src.gpu.frontend import name_buffers, native_call, place_of
-from kernbridge._src.gpu.program import Fill, Program, Value
-from kernbridge._src.numba_cuda.callback import Callee, Callees, lower, scalars_of
-
-if TYPE_CHECKING:
-    from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
-    from kernbridge._src.numba_common.parameters import Assignment
-    from kernbridge._src.operation.primitive import NativeCall
-    from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.base.places import beginning_of
+from kernbridge._src.gpu.frontend import Lowered, plan, zeros
+from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
+from kernbridge._src.numba_cuda.callback import CallingFrontend
+from kernbridge._src.operation.spec import ArrayType, Call
 
 _warned: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-class KernelFrontend(Protocol):
-    """What a kernel's front end has to say about its launches."""
-
-    kernel: Any
-    label: str
-    rule: LaunchRule
-    views: tuple[tuple[str | int, Any], ...]
-    zero_outputs: bool
-
-    @property
-    def callees(self) -> Callees:
-        """What it calls through Python."""
-        ...
-
-
 def lower_kernel(
-    frontend: KernelFrontend,
+    frontend: CallingFrontend,
+    kernel: Any,
     why: str,
-    assignment: Assignment,
-    launch: LaunchShape,
+    rule: LaunchRule,
+    shape: LaunchShape,
+    has_more: bool,
     operands: Sequence[ArrayType],
     call: Call,
-) -> tuple[NativeCall, Program]:
-    """A kernel that only Numba's own launcher can launch."""
-    kernel, rule = frontend.kernel, frontend.rule
+) -> Lowered:
+    """A kernel that only Numba's own launcher can launch; `has_more` if it has views or zeros."""
+    label, assignment = frontend.label, frontend.assign(call)
     if kernel not in _warned:
         _warned.add(kernel)
         warnings.warn(
-            f"{frontend.label}: a kernel with {why} is launched by Numba, through Python, at every "
+            f"{label}: a kernel with {why} is launched by Numba, through Python, at every "
             "call; without it C launches the kernel, and XLA may put it into a CUDA graph",
             KernbridgeWarning,
             stacklevel=2,
         )
-    extras = (launch.auto_block, rule.cluster, rule.pdl, rule.cooperative, frontend.views)
-    if any(extras) or frontend.zero_outputs or assignment.named:
+    if (
+        has_more
+        or any((shape.auto_block, rule.cluster, rule.pdl, rule.cooperative))
+        or (assignment.named)
+    ):
         raise ValueError(
-            f"{frontend.label}: a kernel with {why} is launched by Numba, which has no "
+            f"{label}: a kernel with {why} is launched by Numba, which has no "
             'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, zero_outputs= or '
             "parameters left to their defaults"
         )
-    if any(v.kind != "constant" for v in launch.grid):
+    if any(v.kind != "constant" for v in shape.grid):
         raise ValueError(
-            f"{frontend.label}: a kernel with {why} is launched by Numba, and needs constant shapes"
+            f"{label}: a kernel with {why} is launched by Numba, and needs constant shapes"
         )
-    grid, block = tuple(v.constant for v in launch.grid), launch.block
+    grid, block = tuple(v.constant for v in shape.grid), shape.block
+    source = beginning_of(kernel.py_func)
     if 0 in grid:
-        return _lower_nothing(frontend, assignment, operands, call)
+        fills = zeros((*operands, *call.outs), call.fresh)
+        return plan(label, source, operands, call, assignment.names, fills)
 
     def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-        return [*(arrays[b] for b in assignment.positional), stream], {}
+        return [stream, *(arrays[b] for b in assignment.positional)], {}
 
-    scalars = scalars_of(operands, call)
-    launcher = _launcher(kernel, grid, block, rule.shared_mem)
-    callee = frontend.callees.find(
-        (grid, block, assignment, scalars), lambda: Callee(launcher, order, scalars)
-    )
-    names = assignment.names
-    return lower(frontend.label, place_of(kernel.py_func), callee, names, operands, call)
+    def launch(stream: Any, *arrays: Any) -> None:
+        kernel[grid, block, stream, rule.shared_mem](*arrays)
 
-
-def _lower_nothing(
-    frontend: KernelFrontend, assignment: Assignment, operands: Sequence[ArrayType], call: Call
-) -> tuple[NativeCall, Program]:
-    """A launch of no threads: outputs are zeros."""
-    aliased = {len(operands) + o for _, o in call.aliases}
-    outputs = range(len(operands), len(operands) + len(call.outs))
-    program = Program(
-        name=frontend.label,
-        source=place_of(frontend.kernel.py_func),
-        n_inputs=len(operands),
-        n_outputs=len(call.outs),
-        buffers=tuple(name_buffers((*operands, *call.outs), assignment.names)),
-        steps=tuple(
-            Fill(b, 0, call.outs[i].dtype.itemsize, Value("count", buffer=b), 0)
-            for i, b in enumerate(outputs)
-            if b not in aliased
-        ),
-    )
-    return native_call(program, (), ""), program
-
-
-def _launcher(kernel: Any, grid: Any, block: Any, shared: int) -> Callable[..., None]:
-    def launch(*arguments: Any) -> None:
-        *arrays, stream = arguments
-        kernel[grid, block, stream, shared](*arrays)
-
-    return launch
+    key = (grid, block, assignment)
+    return frontend.lower_as_python(key, source, launch, order, operands, call)

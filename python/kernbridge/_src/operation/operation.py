@@ -35,12 +35,7 @@ class CheckedFrontend(primitive.Frontend, Protocol):
     def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
         """The parameter that each output of a call fills; empty where it has no name."""
 
-    def check(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> None:
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Raise TypeError or ValueError if the kernel cannot take these arguments."""
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
@@ -69,7 +64,7 @@ class Operation:
         self.spec = spec
         self._frontend = frontend
         self._keywords = tuple(sorted((attributes or {}).items()))
-        self._jitted = jax.jit(_traced_call(spec, frontend, self._keywords), inline=True)
+        self._jitted = _jitted_call(spec, frontend, self._keywords)
         state = host_state.take(functions_of(spec))
         self._state = state if state.has_data else None
 
@@ -89,9 +84,7 @@ class Operation:
             return
         state = host_state.take(functions_of(self.spec))
         if state != self._state:
-            self._jitted = jax.jit(
-                _traced_call(self.spec, self._frontend, self._keywords), inline=True
-            )
+            self._jitted = _jitted_call(self.spec, self._frontend, self._keywords)
             self._state = state
 
     def __repr__(self) -> str:
@@ -173,7 +166,7 @@ def spec_key(spec: OperationSpec) -> Hashable | None:
     return (spec, host_state.take(functions) if functions else None)
 
 
-def _traced_call(
+def _jitted_call(
     spec: OperationSpec, frontend: CheckedFrontend, keywords: tuple[tuple[str, Any], ...]
 ) -> Any:
     def call(*inputs: Any, **scalars: Any) -> Any:
@@ -184,15 +177,14 @@ def _traced_call(
         static, tree = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
             return tree.unflatten(primitive.bind(frontend, static, operands))
-        from kernbridge._src.operation import differentiable
-        from kernbridge._src.operation.tangents import Rules
+        from kernbridge._src.operation.tangents import Rules, bind
 
         exact = (exact_items(dict(keywords)), host_state.take(functions_of(spec)))
         rules = Rules(spec.label, tree, spec.jvp, spec.vjp, keywords, exact=exact)
-        return tree.unflatten(differentiable.bind(frontend, static, rules, operands))
+        return tree.unflatten(bind(frontend, static, rules, operands))
 
     call.__name__ = call.__qualname__ = frontend.name
-    return call
+    return jax.jit(call, inline=True)
 
 
 def _static_call(
@@ -208,17 +200,18 @@ def _static_call(
     outputs = spec.outputs_for(inputs, scalars)
     parameters = frontend.output_names(n_inputs, names, len(outputs.types))
     outputs = outputs.in_order(spec.label, parameters)
-    frontend.check(inputs, scalars, outputs.types)
-    spec.check_aliases(inputs, outputs.types)
-    if not outputs.types:
-        jax_inside.require_insides(f"{spec.label} has no outputs, hence a side effect")
     call = Call(
-        outs=outputs.types,
+        n_inputs=n_inputs,
         scalars=names,
+        outs=outputs.types,
         aliases=spec.aliases,
         vmap_method=spec.vmap_method,
         has_side_effect=spec.has_side_effect or not outputs.types,
     )
+    frontend.check(operands, call)
+    spec.check_aliases(inputs, outputs.types)
+    if not outputs.types:
+        jax_inside.require_insides(f"{spec.label} has no outputs, hence a side effect")
     return call, outputs.tree
 
 

@@ -239,8 +239,7 @@ def _batch_by_rank(
     frontend: Frontend, call: Call, size: Dim, front: list[Any], mapped: list[bool]
 ) -> Any:
     """The kernel sees the batch as one more leading axis, as JAX's named methods say."""
-    n_arrays = len(front) - len(call.scalars)
-    for i, name in enumerate(call.scalars, start=n_arrays):
+    for i, name in enumerate(call.scalars, start=call.n_inputs):
         if mapped[i]:
             raise ValueError(
                 f"{frontend.label}: the keyword scalar {name!r} is mapped, and vmap_method="
@@ -248,7 +247,7 @@ def _batch_by_rank(
                 "unset, or pass it as a positional input"
             )
     new_axis = {"expand_dims": 1, "broadcast_all": size}.get(call.vmap_method or "")
-    for i in range(n_arrays):
+    for i in range(call.n_inputs):
         if not mapped[i] and new_axis is not None:
             front[i] = jnp.broadcast_to(front[i], (new_axis, *front[i].shape))
     return bind(frontend, call.with_output_axis(size), front)

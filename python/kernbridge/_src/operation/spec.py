@@ -264,12 +264,37 @@ class Call:
     Operands are the positional inputs and then the keyword scalars, sorted by name.
     """
 
-    outs: tuple[ArrayType, ...]
+    n_inputs: int
     scalars: tuple[str, ...]
+    outs: tuple[ArrayType, ...]
     aliases: tuple[tuple[int, int], ...]
     vmap_method: str | None
     has_side_effect: bool
     levels: Levels = NONE
+
+    @property
+    def n_operands(self) -> int:
+        """The number of inputs and scalars; outputs are counted from here."""
+        return self.n_inputs + len(self.scalars)
+
+    @property
+    def read_only(self) -> tuple[int, ...]:
+        """The inputs that are not the memory of an output, and must not be written."""
+        aliased = {i for i, _ in self.aliases}
+        return tuple(i for i in range(self.n_inputs) if i not in aliased)
+
+    @property
+    def fresh(self) -> tuple[int, ...]:
+        """The buffers of the outputs that are not the memory of an input."""
+        aliased = {o for _, o in self.aliases}
+        return tuple(self.n_operands + o for o in range(len(self.outs)) if o not in aliased)
+
+    def split(
+        self, operands: Sequence[ArrayType]
+    ) -> tuple[Sequence[ArrayType], dict[str, ArrayType]]:
+        """The inputs and the scalars by name."""
+        n = self.n_inputs
+        return operands[:n], dict(zip(self.scalars, operands[n:], strict=True))
 
     def with_output_axis(self, size: Dim) -> Call:
         """This call with one more leading axis on every output, which the kernel sees."""

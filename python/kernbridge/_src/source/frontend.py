@@ -68,15 +68,11 @@ class SourceFrontend:
         """The parameters that the outputs of a call fill."""
         return self.function.output_names
 
-    def check(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> None:
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse a wrong number of inputs or outputs, and dtypes that no kernel knows."""
-        if scalars:
-            raise TypeError(f"{self.label} has no keyword {next(iter(scalars))!r}")
+        inputs, outs = operands, call.outs
+        if call.scalars:
+            raise TypeError(f"{self.label} has no keyword {call.scalars[0]!r}")
         if not self.function.takes_any:
             for what, given, role in (("input", inputs, "arg"), ("output", outs, "ret")):
                 expected = self.function.count(role)
