@@ -208,45 +208,22 @@ class Checks:
         module = ir.Module("kb.table")
         row_of = ir.LiteralStructType([_POINTER, *[_I32] * 4, _I64, _I64, _POINTER])
 
-        def row(
-            name: str,
-            item_size: Any,
-            n_dims: int,
-            word: int = 0,
-            flags: int = 0,
-            offset: int = 0,
-            size: Any = 0,
-            shape: Sequence[int] = (),
-        ) -> Any:
-            extents: Any = None
+        def row(name: str, *numbers: Any, shape: Sequence[int] = ()) -> Any:
+            """Numbers are item size, dimensions, word, flags, offset and size."""
+            extents: Any = ir.Constant(_POINTER, None)
             if shape:
                 extents = constant(module, ir.ArrayType(_I64, len(shape)), list(shape))
-            numbers = [item_size, n_dims, word, flags, offset, size]
             values = zip(row_of.elements[1:7], numbers, strict=True)
             typed = [v if isinstance(v, ir.Constant) else ir.Constant(t, v) for t, v in values]
-            extents = extents or ir.Constant(_POINTER, None)
             return ir.Constant(row_of, [text(module, name), *typed, extents])
 
-        rows = [
-            row(a.name, a.item_size, a.n_dims, word=a.word, flags=a.flags) for a in self.arguments
-        ]
-        for array in self._shared.values():
-            name, shape = _described("shared", array.symbol, array.item, array.place)
-            flags = 0 if array.size else _DYNAMIC
-            n_dims = max(len(shape), 1)
-            rows.append(
-                row(
-                    *(name, array.item_size, n_dims),
-                    flags=flags,
-                    offset=array.offset,
-                    size=array.size,
-                    shape=shape,
-                )
-            )
-        for array in self._local:
-            name, shape = _described("local", array.symbol, str(array.item), array.place)
-            n_dims = max(len(shape), 1)
-            rows.append(row(name, array.item_size, n_dims, size=array.size, shape=shape))
+        rows = [row(a.name, a.item_size, a.n_dims, a.word, a.flags, 0, 0) for a in self.arguments]
+        for where, made in (("shared", self._shared.values()), ("local", self._local)):
+            for array in made:
+                name, shape = _described(where, array.symbol, str(array.item), array.place)
+                flags = 0 if array.size else _DYNAMIC
+                numbers = (array.item_size, max(len(shape), 1), 0, flags, array.offset, array.size)
+                rows.append(row(name, *numbers, shape=shape))
         arrays = constant(module, ir.ArrayType(row_of, len(rows)), rows)
         sites = [text(module, site) for site in self.sites]
         counts = (len(self.arguments), len(self._shared), len(self._local), len(sites))

@@ -20,39 +20,14 @@ from kernbridge._src.base.errors import KernelCompilationError
 
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _CODE_FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not nesting, __future__
-_CODE_PARTS = (
-    *("co_name", "co_firstlineno", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount"),
-    *(
-        "co_qualname",
-        "co_names",
-        "co_varnames",
-        "co_freevars",
-        "co_cellvars",
-        "co_code",
-        "co_exceptiontable",
-    ),
-)
 
 
 def lift(function: types.FunctionType, label: str) -> types.FunctionType:
-    """Give a function like this one, without the imports in its body.
+    """Return a function like this one, without the imports in its body.
 
     A function without imports is returned as it is. The new one has the same closure cells,
     defaults, names and line numbers, and a copy of the globals: when the original's globals are
     bound anew later, it does not see that.
-
-    Parameters
-    ----------
-    function : function
-        A kernel's Python function.
-    label : str
-        Names the operation in messages.
-
-    Raises
-    ------
-    KernelCompilationError
-        If an import fails, or cannot be moved: the source is not available or is not that of this
-        function, or what the import binds is bound in another way too.
     """
     if not any(step.opname == "IMPORT_NAME" for step in dis.get_instructions(function)):
         return function
@@ -125,7 +100,7 @@ class _Lift:
             module = compile(source, self.code.co_filename, "exec", flags, dont_inherit=True)
         except (SyntaxError, ValueError):
             return False
-        return any(_same(code, self.code) for code in _codes(module))
+        return any(_bare(code) == _bare(self.code) for code in _codes(module))
 
     def compile(self, tree: ast.FunctionDef) -> types.CodeType | None:
         """The code of the function, as one with the same free variables; it is not run."""
@@ -218,14 +193,17 @@ def _strip(node: ast.FunctionDef) -> None:
         node.type_params = []
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Whether two constants are, or two code objects do, the same."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, types.CodeType):
-        flags = (a.co_flags ^ b.co_flags) & _CODE_FLAGS
-        parts = all(getattr(a, part) == getattr(b, part) for part in _CODE_PARTS)
-        consts = len(a.co_consts) == len(b.co_consts)
-        return parts and consts and not flags and all(map(_same, a.co_consts, b.co_consts))
-    # By repr: 0.0 == -0.0, 1 == True, nan != nan. The order in a set is no meaning.
-    return a == b if isinstance(a, frozenset) else repr(a) == repr(b)
+def _bare(code: types.CodeType) -> types.CodeType:
+    """The code without what does not count, in a form that `==` compares exactly."""
+
+    def bare(constant: Any) -> Any:
+        if isinstance(constant, types.CodeType):
+            return _bare(constant)
+        # By repr: 0.0 == -0.0, 1 == True, nan != nan. The order in a set is no meaning.
+        return constant if isinstance(constant, frozenset) else repr(constant)
+
+    return code.replace(
+        co_flags=code.co_flags & _CODE_FLAGS,
+        co_consts=tuple(map(bare, code.co_consts)),
+        co_linetable=b"",
+    )
