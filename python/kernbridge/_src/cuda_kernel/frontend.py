@@ -100,12 +100,6 @@ class CudaKernelFrontend(PlannedFrontend):
         """The names of the kernel's outputs."""
         return self.description.output_names
 
-    def output_names(
-        self, n_inputs: int, scalars: Sequence[str], n_outputs: int
-    ) -> tuple[str, ...]:
-        """The parameters that the outputs of a call fill."""
-        return self.description.output_names
-
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what does not fit the kernel's parameters; compiles nothing."""
         parameters = self.description.parameters

@@ -22,6 +22,7 @@ from typing import Any
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.apart import compiled_apart
 from kernbridge._src.cuda_on_cpu.copies import OUTSIDE
+from kernbridge._src.cuda_on_cpu.objects import called
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
     arrayobj,
@@ -30,8 +31,6 @@ from kernbridge._src.numba_common.numba_cuda_inside import (
     cudaimpl,
     lowering,
 )
-
-_BIT = ir.IntType(1)
 
 
 @dataclass
@@ -218,9 +217,7 @@ def _reported(builder: Any, element: _Element, array_type: Any, name: str) -> An
         bad = builder.and_(bad, builder.or_(before, behind))
     described = f"{name!r} " if name else "an array "
     described += f"({array_type.dtype}[{array_type.ndim}d])"
-    kind = ir.FunctionType(ir.VoidType(), [_BIT])
-    mark = cgutils.get_or_insert_function(builder.module, kind, OUTSIDE + described.encode().hex())
-    builder.call(mark, [bad])
+    called(builder, OUTSIDE + described.encode().hex(), [bad])
     return bad
 
 

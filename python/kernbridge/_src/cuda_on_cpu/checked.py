@@ -14,6 +14,7 @@ from typing import Any
 
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.apart import compiled_apart
+from kernbridge._src.cuda_on_cpu.objects import called
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
     NumbaDebugInfoWarning,
@@ -58,17 +59,12 @@ def _name_of(dtype: Any) -> str:
 
 
 def _ask_about_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
-    i64, i32 = ir.IntType(64), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [i64, i64, i32])
-    asked = cgutils.get_or_insert_function(builder.module, kind, "kb.check.index")
-    number = axis if isinstance(axis, int) else 0
-    builder.call(asked, [index, extent, ir.Constant(i32, number)])
+    number = ir.Constant(ir.IntType(32), axis if isinstance(axis, int) else 0)
+    called(builder, "kb.check.index", [index, extent, number])
 
 
 def _ask_about_address(builder: Any, address: Any) -> Any:
     """The address in its place, which knows of the wrong index that made it."""
     pointer = ir.IntType(8).as_pointer()
-    kind = ir.FunctionType(pointer, [pointer])
-    asked = cgutils.get_or_insert_function(builder.module, kind, "kb.check.pointer")
-    made = builder.call(asked, [builder.bitcast(address, pointer)])
+    made = called(builder, "kb.check.pointer", [builder.bitcast(address, pointer)], pointer)
     return builder.bitcast(made, address.type)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
 from kernbridge import _core
 from kernbridge._src.gpu.inspection import inspect_launches
 from kernbridge._src.gpu.program import Buffer, Callback, Fill, Program, Step, Value
 from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.toolchain import cuda
 
 Lowered = tuple[NativeCall, Program]
 
 
-class PlannedFrontend:
+class PlannedFrontend(Frontend):
     """What front ends share whose calls are plans that C runs."""
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile for these operands, or find it compiled, and plan the launches."""
         host = platform == "cpu" and not cuda.has_fake_driver()
         if host:
-            cuda.tell_of_cpu(getattr(self, "label", "a CUDA kernel"))
+            cuda.tell_of_cpu(self.label)
         return self._lower(tuple(operands), call, host)[0]
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
@@ -33,9 +34,9 @@ class PlannedFrontend:
         """Code and resources of every launch."""
         return inspect_launches(self.program(operands, call).steps)
 
+    @abstractmethod
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
         """Machine code and plan, for a GPU or for the CPU."""
-        raise NotImplementedError
 
 
 def zeros(arrays: Sequence[ArrayType], buffers: Iterable[int]) -> list[Step]:

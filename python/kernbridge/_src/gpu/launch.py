@@ -34,7 +34,7 @@ class LaunchShape:
 
 @dataclass(frozen=True)
 class LaunchRule:
-    """From the shapes of a call to its launch; hashable unless `launch_dims` is not."""
+    """Computes the launch from the shapes of a call; hashable unless `launch_dims` is not."""
 
     label: str
     grid: tuple[Any, ...] | None

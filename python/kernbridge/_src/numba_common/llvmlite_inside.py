@@ -75,28 +75,21 @@ CUDA_ON_CPU_NAMES = (  # since llvmlite 0.44
 )
 
 
-def check() -> None:
-    """Raise UnknownVersionError if names are missing."""
-    versions.look_up("llvmlite", NAMES)
-
-
 @functools.cache
 def check_for_cuda_on_cpu() -> None:
     """Raise UnknownVersionError if names that CUDA kernels on the CPU need are missing."""
     versions.look_up("llvmlite", CUDA_ON_CPU_NAMES)
 
 
-check()
+versions.look_up("llvmlite", NAMES)
 versions.warn_of_untested("llvmlite")
 
-from llvmlite import __version__ as version  # noqa: E402
-from llvmlite import binding, ir  # noqa: E402
-
-__all__ = ["binding", "ir", "version"]  # and what is defined here
+from llvmlite import __version__ as version
+from llvmlite import binding, ir
 
 
 class _OffHere:
-    """In place of llvmlite's switch for typed pointers: off in one thread, unchanged in others."""
+    """Replaces llvmlite's switch for typed pointers: off in one thread, unchanged in others."""
 
     def __init__(self, before: Any) -> None:
         self._before = before

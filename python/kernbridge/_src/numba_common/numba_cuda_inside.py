@@ -7,7 +7,6 @@ takes time to import.
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
 
 from numba import cuda
 
@@ -99,16 +98,6 @@ def check() -> None:
         raise KernelToolchainError(remedy) from e
 
 
-def check_dispatcher(kernel: Any) -> None:
-    """Raise UnknownVersionError if a dispatcher lacks attributes."""
-    versions.look_up_attributes("Numba-CUDA", kernel, OF_DISPATCHERS)
-
-
-def check_kernel(compiled: Any) -> None:
-    """Raise UnknownVersionError if a compiled kernel lacks attributes."""
-    versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)
-
-
 if importlib.util.find_spec("numba_cuda") is None:
     raise ImportError(
         "kernels of numba.cuda need the package numba-cuda, which is not installed: pip install "
@@ -123,7 +112,7 @@ if "numba_cuda" not in (cuda.__file__ or ""):
 check()
 versions.warn_of_untested("Numba-CUDA")
 
-from numba.cuda import (  # noqa: E402
+from numba.cuda import (
     cache_hints,
     cgutils,
     codegen,
@@ -132,11 +121,11 @@ from numba.cuda import (  # noqa: E402
     lowering,
     target,
 )
-from numba.cuda.core.errors import NumbaDebugInfoWarning  # noqa: E402
-from numba.cuda.cudadrv import driver, nvrtc, nvvm  # noqa: E402
-from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase  # noqa: E402
-from numba.cuda.extending import intrinsic  # noqa: E402
-from numba.cuda.np import arrayobj, numpy_support  # noqa: E402
+from numba.cuda.core.errors import NumbaDebugInfoWarning
+from numba.cuda.cudadrv import driver, nvrtc, nvvm
+from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
+from numba.cuda.extending import intrinsic
+from numba.cuda.np import arrayobj, numpy_support
 
 try:
     from numba.cuda.core.compiler_lock import global_compiler_lock
@@ -144,24 +133,3 @@ except ImportError:
     from numba.core.compiler_lock import global_compiler_lock
 
 Omitted = dispatcher.types.Omitted
-
-__all__ = [  # and what is defined here
-    "DeviceNDArrayBase",
-    "NumbaDebugInfoWarning",
-    "Omitted",
-    "arrayobj",
-    "cache_hints",
-    "cgutils",
-    "codegen",
-    "cuda",
-    "cudaimpl",
-    "dispatcher",
-    "driver",
-    "global_compiler_lock",
-    "intrinsic",
-    "lowering",
-    "numpy_support",
-    "nvrtc",
-    "nvvm",
-    "target",
-]

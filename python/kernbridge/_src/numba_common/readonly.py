@@ -237,7 +237,7 @@ def _is_atomic(key: Any) -> bool:
 
 
 def _classes(*names: str) -> Any:
-    """Of Numba's IR, and of Numba-CUDA's own where it is in use: importing it takes 0.1 s."""
+    """Classes of Numba's IR, and of Numba-CUDA's if it is imported, which takes 0.1 s."""
     modules = (ir, sys.modules.get("numba.cuda.core.ir"))
     return tuple(getattr(m, name) for m in modules if m is not None for name in names)
 

@@ -104,7 +104,7 @@ def _remember_statement(self: Any, statement: Any) -> None:
 
 
 def _check_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
-    """In place of Numba's check: raise with the name of the array, its shape and the index."""
+    """Replace Numba's check by one that names the array, its shape and the index."""
     _check(context, builder, index, extent, axis, _Access.of(builder))
 
 

@@ -1,4 +1,4 @@
-"""From a Numba kernel and a signature to registered native code, once per process and content."""
+"""Compiles a Numba kernel for a signature and registers it, once per process and content."""
 
 from __future__ import annotations
 
@@ -90,7 +90,6 @@ class Compiler:
         self.label = label
         self.options = options
         self.parameters = KernelParameters(label, kernel.py_func)
-        self._native: dict[Signature, Native] = {}
         self._returning_nothing: set[Signature] = set()
         self._identities: dict[Signature, tuple[bytes, Fingerprint]] = {}
 
@@ -122,14 +121,10 @@ class Compiler:
     def native(self, signature: Signature) -> Native:
         """Compile and register, unless this process already did for a kernel of equal content."""
         with _lock:
-            native = self._native.get(signature)
-            if native is None:
-                digest = self.digest(signature)
-                native = _registered.get(digest)
-                if native is None:
-                    native = _registered[digest] = self._compile(digest, signature)
-                self._native[signature] = native
-            return native
+            digest = self.digest(signature)
+            if digest not in _registered:
+                _registered[digest] = self._compile(digest, signature)
+            return _registered[digest]
 
     def check_result(self, signature: Signature) -> None:
         """Refuse a kernel that returns a value; compiles it, once."""
@@ -235,7 +230,7 @@ class Compiler:
         return overload
 
     def _entry_parameters(self, signature: Signature, assignment: Assignment) -> list[Any]:
-        """For each of the kernel's parameters its buffer; None for a default."""
+        """The buffer of each parameter of the kernel; None for a default."""
         from kernbridge._src.numba_cpu.entry import HostParameter
 
         n, zeroed = signature.n_operands, self.options.zero_outputs

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernbridge._src.base import debug
+from kernbridge._src.base import debug, versions
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature
@@ -82,11 +82,12 @@ def numba_kernel(
         Compile the kernel, and the functions that it calls, so that an index out of bounds is an
         error which names the array, its shape and the line. Also by ``KERNBRIDGE_DEBUG=check``.
     jvp, vjp : function, optional
-        The derivative, for forward and for reverse mode: ``jvp(inputs, outputs, tangents)`` gives
+        The derivative, for forward and for reverse mode: ``jvp(inputs, outputs, tangents)`` returns
         the tangents of the outputs, in the form of `outs`; ``vjp(inputs, outputs, cotangents)``
-        gives a tuple with the cotangent of each input. `inputs` and `tangents` are tuples, keyword
-        scalars last by name. None stands for zero, and for what has no tangent since it holds
-        integers. Either rule serves both modes where JAX can transpose it; see docs/derivatives.md.
+        returns a tuple with the cotangent of each input. `inputs` and `tangents` are tuples,
+        keyword scalars last by name. None stands for zero, and for what has no tangent since it
+        holds integers. Either rule serves both modes where JAX can transpose it; see
+        docs/derivatives.md.
 
     Returns
     -------
@@ -190,7 +191,7 @@ def _check_dispatcher(kernel: Any) -> None:
     from kernbridge._src.numba_common import numba_inside
 
     if isinstance(kernel, numba_inside.CPUDispatcher):
-        numba_inside.check_dispatcher(kernel)
+        versions.look_up_attributes("Numba", kernel, numba_inside.OF_DISPATCHERS)
         return
     hint = "decorate it with @numba.njit"
     if "CUDADispatcher" in type(kernel).__name__:

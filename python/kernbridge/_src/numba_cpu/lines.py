@@ -96,7 +96,7 @@ def _return_status(self: Any, builder: Any, code: Any) -> None:
 
 
 def _describe_exception(self: Any, exc: Any, exc_args: Any, loc: Any, func_name: Any) -> Any:
-    """With a place also where Numba has none: what comes from its cache on disk has no number."""
+    """Add a place where Numba has none, since code from its cache on disk has no number."""
     described = _numba_describe_exception(self, exc, exc_args, loc, func_name)
     place = _place_of(lowerings[-1]) if loc is None and lowerings else None
     return described if place is None else (*described[:2], tuple(place))

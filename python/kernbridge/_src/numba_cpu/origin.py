@@ -39,10 +39,7 @@ def write(name: tuple[str, str], half_as_bits: bool, options: Any, signature: An
         qualname=name[1],
         half_as_bits=half_as_bits,
         options=dataclasses.asdict(options),
-        inputs=signature.inputs,
-        scalars=signature.scalars,
-        outputs=signature.outputs,
-        aliased=signature.aliased,
+        **dataclasses.asdict(signature),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import secrets
+import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from kernbridge import _core
+from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.base.kept import Kept
-from kernbridge._src.base.places import line_of
-from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan
+from kernbridge._src.base.places import beginning_of, line_of
+from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
+from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
 from kernbridge._src.gpu.program import DTYPE_CODES, Callback
 from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.operation.parameters import HALF_DTYPES, NATIVE_DTYPES, PythonFrontend
@@ -86,12 +89,15 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         )
         _callees[callee.handle] = callee
         _used_last.put(callee.handle, callee)
-        why = "it runs as Python, which no program can carry"
-        steps = [Callback(callee.handle)]
         native, program = plan(
-            *(self.label, source, operands, call, names, steps),
+            self.label,
+            source,
+            operands,
+            call,
+            names,
+            [Callback(callee.handle)],
             copied=call.read_only,
-            why_not_portable=why,
+            why_not_portable="it runs as Python, which no program can carry",
         )
         return native._replace(keep=callee), program
 
@@ -145,3 +151,53 @@ def _value(array: Any, stream: Any) -> Any:
 
 
 _core.set_caller(_call)
+
+
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels
+
+
+def lower_kernel(
+    frontend: CallingFrontend,
+    kernel: Any,
+    why: str,
+    rule: LaunchRule,
+    shape: LaunchShape,
+    has_more: bool,
+    operands: Sequence[ArrayType],
+    call: Call,
+) -> Lowered:
+    """A kernel that only Numba's own launcher can launch; `has_more` if it has views or zeros."""
+    label, assignment = frontend.label, frontend.assign(call)
+    if kernel not in _warned:
+        _warned.add(kernel)
+        warnings.warn(
+            f"{label}: a kernel with {why} is launched by Numba, through Python, at every "
+            "call; without it C launches the kernel, and XLA may put it into a CUDA graph",
+            KernbridgeWarning,
+            stacklevel=2,
+        )
+    extras = (shape.auto_block, rule.cluster, rule.pdl, rule.cooperative, assignment.named)
+    if has_more or any(extras):
+        raise ValueError(
+            f"{label}: a kernel with {why} is launched by Numba, which has no "
+            'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, zero_outputs= or '
+            "parameters left to their defaults"
+        )
+    if any(v.kind != "constant" for v in shape.grid):
+        raise ValueError(
+            f"{label}: a kernel with {why} is launched by Numba, and needs constant shapes"
+        )
+    grid, block = tuple(v.constant for v in shape.grid), shape.block
+    source = beginning_of(kernel.py_func)
+    if 0 in grid:
+        fills = zeros((*operands, *call.outs), call.fresh)
+        return plan(label, source, operands, call, assignment.names, fills)
+
+    def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+        return [stream, *(arrays[b] for b in assignment.positional)], {}
+
+    def launch(stream: Any, *arrays: Any) -> None:
+        kernel[grid, block, stream, rule.shared_mem](*arrays)
+
+    key = (grid, block, assignment)
+    return frontend.lower_as_python(key, source, launch, order, operands, call)

@@ -1,6 +1,6 @@
-"""From a Numba-CUDA kernel and the kinds of its parameters to machine code (cubins).
+"""Compiles a Numba-CUDA kernel for the kinds of its parameters to machine code (cubins).
 
-Needs no GPU. What was compiled before, by content, is found in the process or on disk.
+No GPU is needed. What was compiled before, by content, is found in the process or on disk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.base import debug
+from kernbridge._src.base import debug, versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.gpu.cubin import check_words
@@ -152,6 +152,49 @@ def compile_kernel(
         return function
 
 
+def compile_for_launch(
+    label: str,
+    kernel: Any,
+    parameters: Sequence[DeviceParameter],
+    has_batch: bool,
+    host: bool = False,
+    checked: bool = False,
+) -> tuple[NumbaCudaFunction, bool]:
+    """Machine code for a launch, and whether one launch serves a batch in the grid's z axis.
+
+    `has_batch` says that there is a batch, and that the launch leaves the z axis free.
+    """
+    _check_declared(label, kernel, parameters)
+    function = compile_kernel(label, kernel, parameters, False, host, checked)
+    wide = has_batch and not function.uses_z and not function.cooperative
+    if wide:
+        function = compile_kernel(label, kernel, parameters, True, host, checked)
+    return function, wide
+
+
+def _check_declared(label: str, kernel: Any, parameters: Sequence[DeviceParameter]) -> None:
+    """Refuse arrays that no signature takes which `cuda.jit` was given."""
+    from kernbridge._src.numba_cuda.entry import parameter_type
+
+    if getattr(kernel, "_can_compile", True):
+        return
+
+    def takes(declared: Any, given: Any) -> bool:
+        if not hasattr(declared, "ndim") or not hasattr(given, "ndim"):
+            return hasattr(declared, "ndim") == hasattr(given, "ndim")
+        return bool(declared.dtype == given.dtype and declared.ndim == given.ndim)
+
+    given = [parameter_type(p) for p in parameters]
+    for declared in kernel.overloads:
+        if len(declared) == len(given) and all(map(takes, declared, given)):
+            return
+    raise TypeError(
+        f"{label}: the kernel was declared for {', '.join(map(str, kernel.overloads))}, and the "
+        f"call has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or "
+        "decorate the kernel without a signature"
+    )
+
+
 def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
     """Taken once per kernel and signature: Numba reads globals anew for each that it compiles."""
     from kernbridge._src.keys import fingerprint as keys_fingerprint
@@ -176,8 +219,11 @@ def _identity(fingerprint: Fingerprint, job: Job) -> bytes:
 
 
 def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
-    versions = (generators.digest(), toolchain_cuda.versions())
-    made_of = (versions, job.identity.hex(), job.architectures)
+    made_of = (
+        (generators.digest(), toolchain_cuda.versions()),
+        job.identity.hex(),
+        job.architectures,
+    )
     key = hashlib.sha256(repr(made_of).encode()).digest()
     opaque = fingerprint.opaque
     found = None if opaque else artefacts.load(CACHE_KIND, key)
@@ -245,7 +291,7 @@ def _compile_protected(job: Job) -> tuple[Any, tuple[int, ...]]:
 def _compile_once(job: Job) -> Any:
     """Compile the kernel for the first architecture."""
     from kernbridge._src.numba_common import readonly
-    from kernbridge._src.numba_common.numba_cuda_inside import check_kernel, cuda, dispatcher
+    from kernbridge._src.numba_common.numba_cuda_inside import OF_KERNELS, cuda, dispatcher
     from kernbridge._src.numba_common.numba_inside import types
     from kernbridge._src.numba_cuda import entry as numba_cuda_entry
     from kernbridge._src.numba_cuda import lift_imports, patches
@@ -275,7 +321,7 @@ def _compile_once(job: Job) -> Any:
             asking = bounds.compiling_bounded()
     with patches.compiling_for(architecture), without_nvvm, asking:
         compiled = dispatcher._Kernel(entry, words, **options)
-        check_kernel(compiled)
+        versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)
         (overload,) = device.overloads.values()
         search = readonly.WriteSearch(compile_anew=None)
         may_write = search.may_write(device, overload.signature.args, overload)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernbridge._src.base import versions
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
 from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.keys import host_state
-from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
-from kernbridge._src.numba_cuda.declared import check_declared, check_dispatcher, read_views
+from kernbridge._src.numba_cuda.callback import (
+    DTYPES,
+    LACKING,
+    REMEDY,
+    CallingFrontend,
+    lower_kernel,
+)
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
     Assignment,
@@ -145,7 +150,7 @@ def numba_cuda_kernel(
     Notes
     -----
     A launch that fails is a JAX error naming kernel, grid and block. A fault while a kernel runs
-    (an illegal address) is told by a later call, since launches do not wait;
+    (an illegal address) is reported by a later call, since launches do not wait;
     ``KERNBRIDGE_DEBUG=sync`` waits for each, and ``KERNBRIDGE_DEBUG=poison`` finds output elements
     that no thread wrote.
 
@@ -172,37 +177,64 @@ def numba_cuda_kernel(
     spec = OperationSpec.of(
         label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
     )
-    views = read_views(label, view or {})
+    views = _read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
-    check_dispatcher("numba_cuda_kernel", kernel)
+    _check_dispatcher(kernel)
     frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, bool(check))
     kept: Kept[Operation]
     kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
     return frontend.operation(spec, kept)
 
 
+def _check_dispatcher(kernel: Any) -> None:
+    """Refuse what is not a kernel of `numba.cuda.jit`."""
+    from kernbridge._src.numba_common import numba_cuda_inside
+
+    hint = "decorate it with @numba.cuda.jit"
+    if isinstance(kernel, numba_cuda_inside.dispatcher.CUDADispatcher):
+        versions.look_up_attributes("Numba-CUDA", kernel, numba_cuda_inside.OF_DISPATCHERS)
+        if not kernel.targetoptions.get("device"):
+            return
+        hint = "a device function is called by kernels; decorate it without device=True"
+    elif "CPUDispatcher" in type(kernel).__name__:
+        hint = "a numba.njit function belongs to numba_kernel"
+    elif "FakeCUDAKernel" in type(kernel).__name__:
+        hint = "NUMBA_ENABLE_CUDASIM is set, which puts a simulator in place of numba.cuda"
+    raise TypeError(
+        f"numba_cuda_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
+        f"numba.cuda.jit kernel; {hint}"
+    )
+
+
+def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | int, Any], ...]:
+    """The argument `view` of an operation, as pairs of place and NumPy dtype."""
+    views = []
+    for place, dtype in view.items():
+        try:
+            views.append((place, np.dtype(dtype)))
+        except TypeError:
+            raise TypeError(
+                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype"
+            ) from None
+    return tuple(views)
+
+
+@dataclass(eq=False, repr=False)
 class NumbaCuda(CallingFrontend):
     """One Numba-CUDA kernel and its launch, as a front end."""
 
-    platforms: tuple[str, ...] = ("cuda", "cpu")
+    kernel: Any
+    label: str
+    rule: LaunchRule
+    zero_outputs: bool
+    views: tuple[tuple[str | int, Any], ...]
+    checked: bool
 
-    def __init__(
-        self,
-        kernel: Any,
-        label: str,
-        rule: LaunchRule,
-        zero_outputs: bool,
-        views: tuple[tuple[str | int, Any], ...],
-        checked: bool,
-    ) -> None:
-        self.kernel = kernel
-        self.name: str = kernel.py_func.__name__
-        self.label = label
-        self.rule = rule
-        self.zero_outputs = zero_outputs
-        self.views = views
-        self.checked = checked
-        self.parameters = KernelParameters(label, kernel.py_func)
+    platforms = ("cuda", "cpu")
+
+    def __post_init__(self) -> None:
+        self.name = self.kernel.py_func.__name__
+        self.parameters = KernelParameters(self.label, self.kernel.py_func)
         self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
 
     def state(self) -> Hashable | None:
@@ -235,32 +267,18 @@ class NumbaCuda(CallingFrontend):
         rule, label = self.rule, self.label
         why = numba_cuda_compile.why_not_native(self.kernel)
         if why:
-            from kernbridge._src.numba_cuda import fallback
-
             cuda.refuse_on_cpu(label, why, host)
             has_more = bool(self.views) or self.zero_outputs
-            return fallback.lower_kernel(
-                self, self.kernel, why, rule, shape, has_more, operands, call
-            )
+            return lower_kernel(self, self.kernel, why, rule, shape, has_more, operands, call)
 
         assignment, arrays = self.assign(call), (*operands, *call.outs)
         buffers = [b for b in assignment.given if b is not None]
         parameters = self._parameters(assignment, arrays, call)
-        check_declared(label, self.kernel, parameters)
-        compile_kernel = functools.partial(
-            numba_cuda_compile.compile_kernel,
-            label,
-            self.kernel,
-            parameters,
-            host=host,
-            checked=self.checked,
+        z_is_free = shape.grid[2] == Value(constant=1) and not rule.cooperative
+        has_batch = bool(call.levels) and z_is_free
+        function, wide = numba_cuda_compile.compile_for_launch(
+            label, self.kernel, parameters, has_batch, host, self.checked
         )
-        function = compile_kernel()
-        cooperative = rule.cooperative or function.cooperative
-        wide = bool(call.levels) and not function.uses_z and not cooperative
-        wide = wide and shape.grid[2] == Value(constant=1)
-        if wide:
-            function = compile_kernel(batched=True)
         copied = sorted({buffers[i] for i in function.opened})
         warn_of_copies(label, copied, assignment.names, REMEDY)
         words = [
@@ -278,7 +296,7 @@ class NumbaCuda(CallingFrontend):
             assignment.names,
             [
                 *zeros(arrays, call.fresh if self.zero_outputs else ()),
-                rule.step(shape, function, words, call.fresh, cooperative, wide),
+                rule.step(shape, function, words, call.fresh, function.cooperative, wide),
             ],
             copied=copied,
             why_not_portable=function.why_not_portable,

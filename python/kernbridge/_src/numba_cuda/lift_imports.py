@@ -13,7 +13,7 @@ import inspect
 import sys
 import tokenize
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from kernbridge._src.base.errors import KernelCompilationError
@@ -42,15 +42,15 @@ class _Lift:
 
     def result(self) -> types.FunctionType:
         old, tree = self.function, self.definition()
-        imports = [n for n in _own(tree.body) if isinstance(n, ast.Import | ast.ImportFrom)]
         declared = {name for n in ast.walk(tree) if isinstance(n, ast.Global) for name in n.names}
-        _WithoutImports().generic_visit(tree)
+        imports = _take_imports(tree)
         code = self.compile(tree)
+        bound = code.co_varnames + code.co_cellvars + code.co_freevars if code else ()
         found: dict[str, Any] = {}
         for node in imports:
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
-                if code is None or name in declared or name in _bound(code):
+                if code is None or name in declared or name in bound:
                     self.refuse(f"`{name}` is bound in another way too", node)
                 value = self.resolve(node, alias)
                 if found.setdefault(name, value) is not value:
@@ -93,7 +93,7 @@ class _Lift:
         return node
 
     def is_current(self) -> bool:
-        """Whether the file, compiled again as a whole, gives the same function."""
+        """Whether the file, compiled again as a whole, contains the same function."""
         source = "".join(inspect.findsource(self.code)[0])
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as notebooks have it
         try:
@@ -145,23 +145,24 @@ class _Lift:
         ) from cause
 
 
-class _WithoutImports(ast.NodeTransformer):
-    """Puts `pass` where imports are, but not in functions and classes within."""
+def _take_imports(tree: ast.FunctionDef) -> list[ast.Import | ast.ImportFrom]:
+    """Put `pass` where a function has imports, which are returned in their order.
 
-    def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, _NESTED):
-            return node
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            return ast.copy_location(ast.Pass(), node)
-        return self.generic_visit(node)
+    Those of functions and classes within it stay.
+    """
+    imports = []
 
+    class Taking(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> Any:
+            if isinstance(node, _NESTED):
+                return node
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                imports.append(node)
+                return ast.copy_location(ast.Pass(), node)
+            return self.generic_visit(node)
 
-def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes that run as part of the function itself, in the order of the source."""
-    for node in nodes:
-        if not isinstance(node, _NESTED):
-            yield node
-            yield from _own(ast.iter_child_nodes(node))
+    Taking().generic_visit(tree)
+    return imports
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -170,10 +171,6 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _codes(constant)
-
-
-def _bound(code: types.CodeType) -> tuple[str, ...]:
-    return code.co_varnames + code.co_cellvars + code.co_freevars
 
 
 def _strip(node: ast.FunctionDef) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.defaults import exact_defaults
+from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
     Omitted,
     codegen,
@@ -21,13 +22,46 @@ from kernbridge._src.numba_common.numba_cuda_inside import (
     nvrtc,
     nvvm,
 )
-from kernbridge._src.numba_cuda import ranges
+
+# What CUDA promises about thread and block indices: the first, and the one behind the last. Numba
+# reads them as signed numbers of any value, and wraps negative indices as Python does: four
+# instructions for each array that an index enters. With the ranges known these go away, and a
+# kernel of Numba has the code of one of nvcc. (CUDA programming guide, compute capabilities.)
+_PREFIX = "llvm.nvvm.read.ptx.sreg."
+_RANGES = {"laneid": (0, 32), "warpsize": (32, 33)}
+for _axis, _threads, _blocks in (("x", 1024, 2**31 - 1), ("y", 1024, 65536), ("z", 64, 65536)):
+    _RANGES |= {
+        f"tid.{_axis}": (0, _threads),
+        f"ntid.{_axis}": (1, _threads + 1),
+        f"ctaid.{_axis}": (0, _blocks),
+        f"nctaid.{_axis}": (1, _blocks),
+    }
 
 
 def compiler_cc(major: int, minor: int) -> Any:
     """A compute capability as this Numba-CUDA's code library takes it."""
     takes_suffix = len(inspect.signature(nvrtc.get_arch_option).parameters) > 2
     return (major, minor, "") if takes_suffix else (major, minor)
+
+
+def _annotate_all(library: Any) -> None:
+    """Add the ranges to every read of an index in a library that was not yet compiled."""
+    for module in library.modules:
+        for function in module.functions:
+            for block in function.blocks:
+                for instruction in block.instructions:
+                    _annotate(module, instruction)
+    library._llvm_strs = None  # made of the modules at the next use
+
+
+def _annotate(module: Any, instruction: Any) -> None:
+    callee = getattr(getattr(instruction, "callee", None), "name", "")
+    bounds = _RANGES.get(callee[len(_PREFIX) :]) if callee.startswith(_PREFIX) else None
+    if bounds is None or "range" in instruction.metadata:
+        return
+    i32 = ir.IntType(32)
+    node = module.add_metadata([ir.Constant(i32, n) for n in bounds])
+    instruction.set_metadata("range", node)
 
 
 @contextmanager
@@ -39,7 +73,7 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
         assemble = library.get_asm_str
 
         def assemble_annotated(self: Any, *args: Any, **kwargs: Any) -> Any:
-            ranges.annotate(self)
+            _annotate_all(self)
             return assemble(self, *args, **kwargs)
 
         with patched(

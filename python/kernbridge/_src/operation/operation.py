@@ -6,7 +6,7 @@ A call goes straight to one jitted function; whatever is checked, is checked whi
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,31 +15,12 @@ import numpy as np
 from kernbridge._src.base import jax_inside
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.keys import host_state
-from kernbridge._src.operation import primitive
+from kernbridge._src.operation.primitive import Frontend, bind
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs, has_type
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
     from kernbridge._src.operation.output_order import OutputTree
-
-
-class CheckedFrontend(primitive.Frontend, Protocol):
-    """A front end that can check a call before anything is compiled."""
-
-    name: str
-
-    @property
-    def parameter_names(self) -> Sequence[str]:
-        """Names that outputs may have: of the kernel's parameters, as far as they are known."""
-
-    def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
-        """The parameter that each output of a call fills; empty where it has no name."""
-
-    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
-        """Raise TypeError or ValueError if the kernel cannot take these arguments."""
-
-    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        """Code and resources of the kernels that this call runs."""
 
 
 class Operation:
@@ -56,7 +37,7 @@ class Operation:
     def __init__(
         self,
         spec: OperationSpec,
-        frontend: CheckedFrontend,
+        frontend: Frontend,
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
         """`attributes` are what derivative rules get as keywords."""
@@ -167,7 +148,7 @@ def spec_key(spec: OperationSpec) -> Hashable | None:
 
 
 def _jitted_call(
-    spec: OperationSpec, frontend: CheckedFrontend, keywords: tuple[tuple[str, Any], ...]
+    spec: OperationSpec, frontend: Frontend, keywords: tuple[tuple[str, Any], ...]
 ) -> Any:
     def call(*inputs: Any, **scalars: Any) -> Any:
         refuse_non_arrays(spec.label, inputs, scalars)
@@ -176,12 +157,12 @@ def _jitted_call(
         types = [_type_of(spec.label, i, x) for i, x in enumerate(operands)]
         static, tree = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
-            return tree.unflatten(primitive.bind(frontend, static, operands))
-        from kernbridge._src.operation.tangents import Rules, bind
+            return tree.unflatten(bind(frontend, static, operands))
+        from kernbridge._src.operation import tangents
 
         exact = (exact_items(dict(keywords)), host_state.take(functions_of(spec)))
-        rules = Rules(spec.label, tree, spec.jvp, spec.vjp, keywords, exact=exact)
-        return tree.unflatten(bind(frontend, static, rules, operands))
+        rules = tangents.Rules(spec.label, tree, spec.jvp, spec.vjp, keywords, exact=exact)
+        return tree.unflatten(tangents.bind(frontend, static, rules, operands))
 
     call.__name__ = call.__qualname__ = frontend.name
     return jax.jit(call, inline=True)
@@ -189,7 +170,7 @@ def _jitted_call(
 
 def _static_call(
     spec: OperationSpec,
-    frontend: CheckedFrontend,
+    frontend: Frontend,
     operands: Sequence[ArrayType],
     names: tuple[str, ...],
 ) -> tuple[Call, OutputTree]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.base.kept import Kept
-from kernbridge._src.operation.operation import CheckedFrontend, Operation, spec_key
+from kernbridge._src.operation.operation import Operation, spec_key
+from kernbridge._src.operation.primitive import Frontend
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
 
 NATIVE_DTYPES = frozenset(
@@ -126,7 +127,7 @@ class KernelParameters:
         )
 
 
-class PythonFrontend(CheckedFrontend):
+class PythonFrontend(Frontend):
     """A front end whose kernel is a Python function, after whose parameters outputs are named."""
 
     parameters: KernelParameters

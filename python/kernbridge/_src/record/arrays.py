@@ -49,7 +49,7 @@ def refuse(what: str) -> NoReturn:
 
 
 def typed_scalar(value: Any) -> Any:
-    """A NumPy scalar of the type that Numba gives to this argument; None if it is none."""
+    """Return a NumPy scalar of the type that an argument has for Numba; None if it is none."""
     if isinstance(value, np.generic):
         return value if value.dtype.kind in "biufc" else None
     if isinstance(value, int) and not isinstance(value, bool):
@@ -185,7 +185,7 @@ class DeviceArray:
         return self._view(self.host.squeeze(axis))
 
     def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
-        """From another device array."""
+        """Copy another device array into this one."""
         if not isinstance(ary, DeviceArray):
             refuse("copy_to_device from an array of the host")
         self.recording.copy(self, ary)

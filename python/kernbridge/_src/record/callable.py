@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -89,7 +89,7 @@ def numba_cuda_callable(
     Operation
         Called as ``op(*inputs, **scalars)``. Keywords are scalars for the parameters of those
         names: they may be handed to kernels, and change from call to call. ``op.plan(*inputs)``
-        tells the steps.
+        returns the steps.
 
     Raises
     ------
@@ -154,18 +154,20 @@ _of_objects: Kept[Operation] = Kept(OPERATIONS_KEPT)
 which users pickle and copy, so this keeps the objects alive until others take their places."""
 
 
+@dataclass(eq=False, repr=False)
 class NumbaCudaCallable(CallingFrontend):
     """A function that launches kernels, as a front end."""
 
-    platforms: tuple[str, ...] = ("cuda", "cpu")
+    function: Callable[..., Any]
+    name: str
+    label: str
+    record: str
+
+    platforms = ("cuda", "cpu")
     n_appended = 1  # the stream
 
-    def __init__(self, function: Callable[..., Any], name: str, label: str, record: str) -> None:
-        self.function = function
-        self.name = name
-        self.label = label
-        self.record = record
-        self.parameters = KernelParameters(label, function)
+    def __post_init__(self) -> None:
+        self.parameters = KernelParameters(self.label, self.function)
         self._warned = False
 
     def state(self) -> Hashable:

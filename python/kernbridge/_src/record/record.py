@@ -20,7 +20,6 @@ from kernbridge._src.gpu.program import Copy, Fill, Launch, Step, Value, Word
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.numba_cuda.callback import Order
-from kernbridge._src.numba_cuda.declared import check_declared
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.record.arrays import (
     DeviceArray,
@@ -86,20 +85,15 @@ class Recording:
         parameters, words = (
             zip(*map(self._argument, arguments), strict=True) if arguments else ((), ())
         )
-        check_declared(label, kernel, parameters)
-        compile_kernel = functools.partial(
-            numba_cuda_compile.compile_kernel, label, kernel, parameters, host=self.host
+        x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
+        has_batch = self.batched and z.constant == 1
+        function, wide = numba_cuda_compile.compile_for_launch(
+            label, kernel, parameters, has_batch, self.host
         )
-        function = compile_kernel()
         self.opened |= {words[i][0].buffer for i in function.opened}
         self.why_not_portable = self.why_not_portable or function.why_not_portable
         if 0 in blocks or 0 in threads:
             return
-        x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
-        wide = self.batched and not function.uses_z and not function.cooperative
-        wide = wide and z.constant == 1
-        if wide:
-            function = compile_kernel(batched=True)
         step = Launch(
             function=replace(function, auto_shared=size) if auto else function,
             grid=(x, y, z),
@@ -229,7 +223,7 @@ def _configure(
 def _forall(
     recording: Recording, kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: Any = 0
 ) -> Callable[..., None]:
-    """As `kernel.forall`: by default the block size with the best occupancy."""
+    """Configure as `kernel.forall` does: by default with the block size of the best occupancy."""
     grid, block = (-(-n // tpb), tpb) if tpb else (n, "auto")
     if n == 0:
         grid, block = 0, 1

@@ -14,7 +14,7 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation.operation import Operation, spec_key
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.attributes import Attribute
@@ -42,7 +42,7 @@ class SourceCode:
     zeroed: bool = False  # its outputs, before it runs
 
 
-class SourceFrontend:
+class SourceFrontend(Frontend):
     """One function with the values of its attributes, as a front end."""
 
     def __init__(
@@ -60,12 +60,6 @@ class SourceFrontend:
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """The names of the function's outputs."""
-        return self.function.output_names
-
-    def output_names(
-        self, n_inputs: int, scalars: Sequence[str], n_outputs: int
-    ) -> tuple[str, ...]:
-        """The parameters that the outputs of a call fill."""
         return self.function.output_names
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
