@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,6 +157,17 @@ class LaunchRule:
                 "give launch_dims as a function of the inputs that returns one of those"
             )
         return Value(found.kind, 0, found.buffer, found.dim, found.divisor * divisor)
+
+
+def join_words(parameters: Iterable[Sequence[Word]], wide: bool) -> tuple[Word, ...]:
+    """The words of all parameters; in a batched entry, a stride follows each address."""
+    words: list[Word] = []
+    for first, *rest in parameters:
+        words.append(first)
+        if wide and first.kind == "address":
+            words.append(Word("stride", buffer=first.buffer))
+        words += rest
+    return tuple(words)
 
 
 def find_dim(n: Any, buffers: Sequence[ArrayType]) -> Value | None:

@@ -215,13 +215,9 @@ class Compiler:
             from kernbridge._src.numba_cpu import checked as numba_cpu_checked
 
             compiling = numba_cpu_checked.compiling_checked(self.kernel)
-        buffer_types = self._types(signature, writable)
+        given = assignment.arguments(self._types(signature, writable))
         with compiling:
-            overload = numba_cpu_entry.compile_kernel(
-                self.kernel,
-                [buffer_types[b] for b in assignment.positional],
-                {name: buffer_types[b] for name, b in assignment.named},
-            )
+            overload = numba_cpu_entry.compile_kernel(self.kernel, *given)
             search = readonly.WriteSearch(numba_cpu_entry.compile_anew)
             if search.may_write(overload.kernel, overload.arguments, overload.compiled):
                 raise TypeError("the kernel may write to a read-only input")

@@ -1,4 +1,4 @@
-"""GPU functions that only Python can run: the slow path.
+"""GPU functions and kernels that only Python can run: the slow path.
 
 The core calls `_call` on XLA's thread, with the GIL, and hands over the addresses of one slice.
 What the function raises becomes an XLA error. Such a call is in no CUDA graph, and is not exported.
@@ -55,12 +55,14 @@ class Callee:
 _callees: weakref.WeakValueDictionary[int, Callee] = weakref.WeakValueDictionary()
 _used_last: Kept[Callee] = Kept(64)
 
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels whose launches were reported as slow
+
 
 class CallingFrontend(PlannedFrontend, PythonFrontend):
     """A front end that can call through Python, for want of a plan."""
 
     @functools.cached_property
-    def _callees(self) -> Kept[Callee]:
+    def _own_callees(self) -> Kept[Callee]:
         return Kept(CALLEES_KEPT)
 
     def lower_as_python(
@@ -84,7 +86,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
                     "cannot hold; functions that cannot be recorded take float32 instead"
                 )
         scalars = range(call.n_inputs, call.n_operands)
-        callee = self._callees.find_or_make(
+        callee = self._own_callees.find_or_make(
             (key, scalars), lambda: Callee(function, order, scalars)
         )
         _callees[callee.handle] = callee
@@ -151,9 +153,6 @@ def _value(array: Any, stream: Any) -> Any:
 
 
 _core.set_caller(_call)
-
-
-_warned: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels
 
 
 def lower_kernel(

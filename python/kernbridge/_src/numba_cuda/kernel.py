@@ -12,7 +12,7 @@ from kernbridge._src.base import versions
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
 from kernbridge._src.gpu.frontend import Lowered, plan, zeros
-from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
+from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.keys import host_state
 from kernbridge._src.numba_cuda.callback import (
@@ -282,22 +282,21 @@ class NumbaCuda(CallingFrontend):
         copied = sorted({buffers[i] for i in function.opened})
         warn_of_copies(label, copied, assignment.names, REMEDY)
         words = [
-            word
-            for parameter, b in zip(parameters, buffers, strict=True)
-            for word in _words_of(parameter, b, wide)
+            [Word("address", buffer=b), *(Word("extent", buffer=b, dim=d) for d in range(p.ndim))]
+            for p, b in zip(parameters, buffers, strict=True)
         ]
         if shape.auto_block:
             function = replace(function, auto_shared=rule.shared_mem)
+        fills = zeros(arrays, call.fresh if self.zero_outputs else ())
+        joined = join_words(words, wide)
+        step = rule.step(shape, function, joined, call.fresh, function.cooperative, wide)
         return plan(
             label,
             beginning_of(self.kernel.py_func),
             operands,
             call,
             assignment.names,
-            [
-                *zeros(arrays, call.fresh if self.zero_outputs else ()),
-                rule.step(shape, function, words, call.fresh, function.cooperative, wide),
-            ],
+            [*fills, step],
             copied=copied,
             why_not_portable=function.why_not_portable,
             in_order=rule.pdl,
@@ -346,11 +345,3 @@ class NumbaCuda(CallingFrontend):
                 )
             found[b] = dtype
         return found
-
-
-def _words_of(parameter: DeviceParameter, buffer: int, batched: bool) -> list[Word]:
-    """The words of a parameter that is a whole buffer."""
-    words = [Word("address", buffer=buffer)]
-    if batched:
-        words.append(Word("stride", buffer=buffer))
-    return words + [Word("extent", buffer=buffer, dim=d) for d in range(parameter.ndim)]

@@ -151,10 +151,9 @@ def _jitted_call(
     spec: OperationSpec, frontend: Frontend, keywords: tuple[tuple[str, Any], ...]
 ) -> Any:
     def call(*inputs: Any, **scalars: Any) -> Any:
-        refuse_non_arrays(spec.label, inputs, scalars)
         names = tuple(sorted(scalars))
-        operands = [_as_operand(x) for x in (*inputs, *(scalars[name] for name in names))]
-        types = [_type_of(spec.label, i, x) for i, x in enumerate(operands)]
+        operands = as_operands(spec.label, inputs, {name: scalars[name] for name in names})
+        types = [ArrayType.of(x) for x in operands]
         static, tree = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
             return tree.unflatten(bind(frontend, static, operands))
@@ -196,10 +195,6 @@ def _static_call(
     return call, outputs.tree
 
 
-def _as_operand(value: Any) -> Any:
-    return value if isinstance(value, jax.Array) else jnp.asarray(value)
-
-
 def _type_of(label: str, index: int, operand: Any) -> ArrayType:
     aval = jax.typeof(operand)
     if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
@@ -216,10 +211,13 @@ def _is_operand(value: object) -> bool:
     return isinstance(value, (bool, int, float, complex)) or hasattr(value, "__jax_array__")
 
 
-def as_operands(label: str, inputs: Sequence[Any]) -> list[Any]:
-    """The inputs as arrays of JAX, or TypeError."""
-    refuse_non_arrays(label, inputs)
-    operands = [_as_operand(x) for x in inputs]
+def as_operands(
+    label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """The inputs and then the scalars as arrays of JAX, or TypeError."""
+    refuse_non_arrays(label, inputs, scalars)
+    given = (*inputs, *(scalars or {}).values())
+    operands = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in given]
     for i, x in enumerate(operands):
         _type_of(label, i, x)
     return operands

@@ -40,6 +40,11 @@ class Assignment:
     named: tuple[tuple[str, int], ...]
     names: tuple[str, ...]  # of the parameter of each buffer
 
+    def arguments(self, buffers: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """What to call the kernel with, by position and by name, if it is given for each buffer."""
+        positional = [buffers[b] for b in self.positional]
+        return positional, {name: buffers[b] for name, b in self.named}
+
 
 class KernelParameters:
     """The signature of a kernel's Python function."""

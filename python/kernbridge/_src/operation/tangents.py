@@ -206,9 +206,10 @@ def _transposed(
     outputs: Sequence[Any],
     given: Sequence[Any],
 ) -> list[Any]:
+    backward = _backward(rules, shape)
+
     def reverse(*cotangents: Any) -> tuple[Any, ...]:
-        found = rules.cotangents(inputs, outputs, _with_gaps(shape.outs, cotangents))
-        return tuple(found[i] for i in shape.which)
+        return tuple(backward(*inputs, *outputs, *cotangents))
 
     specs = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in shape.tangent_outs]
     jax.eval_shape(reverse, *specs)  # errors of the rule itself come as they are
@@ -222,18 +223,14 @@ def _transposed(
         ) from e
 
 
-def _with_gaps(outs: Sequence[ArrayType], values: Sequence[Any]) -> list[Any]:
-    """One value for each output, None for those that have no tangents."""
-    rest = iter(values)
-    return [next(rest) if is_inexact(t.dtype) else None for t in outs]
-
-
 def _backward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
     """Cotangents of one slice, as a function of inputs, outputs, and cotangents of these."""
 
     def backward(*operands: Any) -> list[Any]:
         inputs, outputs, given = shape.split(operands)
-        found = rules.cotangents(inputs, outputs, _with_gaps(shape.outs, given))
+        rest = iter(given)
+        every = [next(rest) if is_inexact(t.dtype) else None for t in shape.outs]
+        found = rules.cotangents(inputs, outputs, every)
         return [found[i] for i in shape.which]
 
     return backward

@@ -264,12 +264,7 @@ class NumbaCudaCallable(CallingFrontend):
 
 
 def _order(assignment: Assignment) -> Order:
-    def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-        given = [*arrays, stream]
-        positional = [given[b] for b in assignment.positional]
-        return positional, {name: given[b] for name, b in assignment.named}
-
-    return order
+    return lambda arrays, stream: assignment.arguments([*arrays, stream])
 
 
 def _renumbered(step: Any, first_temporary: int, n_copies: int) -> Any:

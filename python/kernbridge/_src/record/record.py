@@ -99,7 +99,7 @@ class Recording:
             grid=(x, y, z),
             block=threads,
             shared=size,
-            words=tuple(w for own in words for w in (_with_stride(own) if wide else own)),
+            words=gpu_launch.join_words(words, wide),
             cooperative=function.cooperative,
             auto_block=auto,
             wide=wide,
@@ -178,14 +178,6 @@ class Recording:
         self.check_own(array)
         if array.buffer in self.read_only:
             self.opened.add(array.buffer)
-
-
-def _with_stride(words: list[Word]) -> list[Word]:
-    """The words of a parameter of a batched entry."""
-    first, *rest = words
-    if first.kind == "constant":
-        return words
-    return [first, Word("stride", buffer=first.buffer), *rest]
 
 
 @functools.cache
