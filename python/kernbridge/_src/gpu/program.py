@@ -19,6 +19,7 @@ DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 _VALUE_KINDS = {"constant": 0, "extent": 1, "count": 2}
 _WORD_KINDS = {"constant": 0, "address": 1, "extent": 2, "stride": 3, "count": 4}
 _LAUNCH, _FILL, _COPY, _CALLBACK = 1, 2, 3, 4
+_WIDE = True  # fills and copies serve all slices of a batch
 _COOPERATES, _OVERLAPS, _CLUSTERS, _AUTO_BLOCK, _ZEROES = 1, 2, 4, 8, 16
 
 
@@ -121,7 +122,6 @@ class Fill:
     item_size: int
     count: int | Value
     pattern: int
-    wide: bool = True
 
     def __str__(self) -> str:
         return (
@@ -139,7 +139,6 @@ class Copy:
     from_buffer: int
     from_offset: int
     size: int
-    wide: bool = True
 
     def __str__(self) -> str:
         return (
@@ -258,10 +257,10 @@ def _step(step: Step, functions: dict[DeviceFunction, int]) -> bytes:
         return _launch(step, functions[step.function])
     if isinstance(step, Fill):
         pattern = step.pattern.to_bytes(16, "little")
-        head = struct.pack("<IIIIq", _FILL, step.wide, step.buffer, step.item_size, step.offset)
+        head = struct.pack("<IIIIq", _FILL, _WIDE, step.buffer, step.item_size, step.offset)
         return head + _value(step.count) + pattern
     if isinstance(step, Copy):
-        head = struct.pack("<IIII", _COPY, step.wide, step.to_buffer, step.from_buffer)
+        head = struct.pack("<IIII", _COPY, _WIDE, step.to_buffer, step.from_buffer)
         return head + struct.pack("<qq", step.to_offset, step.from_offset) + _value(step.size)
     return struct.pack("<IIq", _CALLBACK, False, step.handle)
 

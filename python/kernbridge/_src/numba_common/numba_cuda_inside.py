@@ -22,7 +22,6 @@ NAMES = (
     "numba.cuda.cgutils.get_item_pointer",
     "numba.cuda.cgutils.get_item_pointer2",
     "numba.cuda.cgutils.get_null_value",
-    "numba.cuda.cgutils.get_or_insert_function",
     "numba.cuda.cgutils.pack_array",
     "numba.cuda.cgutils.unpack_tuple",
     "numba.cuda.codegen.CUDACodeLibrary._ensure_cc",
