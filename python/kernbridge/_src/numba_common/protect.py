@@ -9,7 +9,7 @@ from kernbridge._src.base.errors import UnknownVersionError
 
 
 class ReturnsValue(TypeError):
-    """A kernel that returns something."""
+    """A kernel returns something; users see a TypeError."""
 
     def __init__(self, label: str, result: Any) -> None:
         super().__init__(
@@ -34,7 +34,9 @@ def compile_protected(
     def attempt(opened: frozenset[int]) -> tuple[Any, Exception | None]:
         try:
             return compile_opened(opened), None
-        except (ReturnsValue, UnknownVersionError):
+        except ReturnsValue as e:
+            raise TypeError(str(e)) from None
+        except UnknownVersionError:
             raise
         except Exception as e:
             return None, e

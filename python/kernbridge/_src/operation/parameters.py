@@ -161,7 +161,7 @@ class PythonFrontend(Frontend):
     def described(
         self, operands: Sequence[ArrayType], call: Call
     ) -> Iterator[tuple[str, ArrayType]]:
-        """Each operand and output of a call, as messages begin to speak of it, and its type."""
+        """Each operand and output of a call: the words by which messages name it, and its type."""
         kinds = ["input"] * call.n_inputs + ["keyword"] * len(call.scalars)
         kinds += ["output"] * len(call.outs)
         names, arrays = self.assign(call).names, (*operands, *call.outs)
@@ -178,7 +178,7 @@ class PythonFrontend(Frontend):
         return kept.find_or_make(key, lambda: self.make_operation(spec))
 
     def state(self) -> Hashable | None:
-        """What distinguishes operations of one kernel and specification; None: no two are one."""
+        """What distinguishes operations of one kernel and specification; None if it has no key."""
         return ()
 
     def make_operation(self, spec: OperationSpec) -> Operation:
