@@ -14,10 +14,9 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.jax_inside import Tracer
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import nvrtc, signature
-from kernbridge._src.gpu.frontend import PlannedFrontend, native_call, plan
-from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, find_dim
-from kernbridge._src.gpu.program import Launch, Program, Value, Word
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
+from kernbridge._src.gpu.launch import LaunchRule, find_dim
+from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.signature import (
@@ -68,18 +67,13 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
         self.platforms = cuda.platforms()
         self.description = description
         self.values = values
-        self._lowered: Kept[tuple[NativeCall, Program]] = Kept(CALLS_KEPT)
+        self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
 
-    def check(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> None:
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what does not fit the kernel's parameters; compiles nothing."""
-        self._check_arrays(self.function, inputs, outs)
-        self._launch(inputs, outs)
-        self._numbers(self.function, inputs, outs)
+        self._check_arrays(self.function, operands, call.outs)
+        self.description.rule.resolve(operands, call)
+        self._numbers(self.function, operands, call.outs)
 
     def _check_arrays(
         self, function: ScannedFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
@@ -100,9 +94,6 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
                         f"{pointer.name!r} is {pointer.ctype}, expected {pointer.type}; convert "
                         "the array, or make the kernel a template"
                     )
-
-    def _launch(self, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]) -> LaunchShape:
-        return self.description.rule.resolve(inputs, {}, (*inputs, *outs))
 
     def _numbers(
         self, function: ScannedFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
@@ -129,43 +120,22 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
             )
         return found
 
-    def _lower(
-        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
-    ) -> tuple[NativeCall, Program]:
-        compiled = self.description.compile()
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
+        description = self.description
+        compiled, rule = description.compile(), description.rule
         # Functions of shapes are called at every lowering: what they read may have changed.
-        launch = self._launch(operands, call.outs)
+        shape = rule.resolve(operands, call)
         words = self._words(compiled, operands, call.outs)
 
-        def make() -> tuple[NativeCall, Program]:
-            program = self._program(operands, call, compiled, launch, words)
-            return native_call(program, (), "", self.description.rule.pdl), program
+        def make() -> Lowered:
+            arrays = (*operands, *call.outs)
+            fills = zeros(arrays, call.fresh if description.zero_outputs else ())
+            names = [p.name for role in ("arg", "ret") for p in self.function.having(role)]
+            steps = (*fills, rule.step(shape, compiled, words, call.fresh))
+            file = description.file
+            return plan(self.label, file, operands, call, names, steps, in_order=rule.pdl)
 
-        return self._lowered.find_or_make((operands, call, compiled, launch, words), make)
-
-    def _program(
-        self,
-        operands: tuple[ArrayType, ...],
-        call: Call,
-        compiled: nvrtc.NvrtcFunction,
-        launch: LaunchShape,
-        words: tuple[Word, ...],
-    ) -> Program:
-        rule = self.description.rule
-        step = Launch(
-            function=compiled,
-            grid=launch.grid,
-            block=launch.block,
-            shared=rule.shared_mem,
-            words=words,
-            cluster=rule.cluster,
-            cooperative=rule.cooperative,
-            pdl=rule.pdl,
-            auto_block=launch.auto_block,
-        )
-        pointers = (*self.function.having("arg"), *self.function.having("ret"))
-        names, zeros = [p.name for p in pointers], self.description.zero_outputs
-        return plan(self.label, self.description.file, operands, call, names, [step], zeros)
+        return self._lowered.find_or_make((operands, call, compiled, shape, words), make)
 
     def _words(
         self, compiled: nvrtc.NvrtcFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]

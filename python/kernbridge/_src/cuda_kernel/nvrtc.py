@@ -25,6 +25,7 @@ from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import headers, signature
 from kernbridge._src.cuda_kernel.signature import Type
 from kernbridge._src.gpu import cubin as gpu_cubin
+from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda
@@ -47,23 +48,12 @@ _STDINT = (Path(__file__).parent / "include" / "stdint.h").read_text()
 _HEADERS = (("stdint.h", _STDINT), ("cstdint", _STDINT), ("stddef.h", ""), ("cstddef", ""))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NvrtcFunction:
-    """Machine code of one kernel; what `gpu/program.py` launches. Compared by object."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NvrtcFunction(DeviceFunction):
+    """Machine code of one kernel."""
 
-    identity: bytes
-    name: str
-    entry: str
-    sizes: tuple[int, ...]  # of the parameters, in bytes
-    images: tuple[tuple[int, bytes], ...]  # (10 major + minor, cubin)
     ptx: str = ""
-    auto_shared: int = 0
     types: tuple[Type, ...] | None = None  # of the parameters; None: nobody knows
-
-    @property
-    def n_words(self) -> int:
-        """That the parameters take."""
-        return sum(-(-size // 8) for size in self.sizes)
 
     def code(self) -> tuple[str, str]:
         """LLVM IR, which NVRTC does not return, and PTX."""

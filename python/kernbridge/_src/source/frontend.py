@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.keys.fingerprint import key_of
 from kernbridge._src.operation import origin
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.scan.signature import NamedByScanner, ScannedFunction
 from kernbridge._src.toolchain import cuda
@@ -87,7 +87,7 @@ class Export:
         return digest
 
 
-class SourceFrontend(NamedByScanner):
+class SourceFrontend(NamedByScanner, Frontend):
     """One function with the values of its attributes, as a front end."""
 
     def __init__(self, export: Export, values: tuple[bytes, ...], zeroed: bool) -> None:
@@ -99,15 +99,11 @@ class SourceFrontend(NamedByScanner):
         self.values = values
         self.zeroed = zeroed
 
-    def check(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> None:
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse a wrong number of inputs or outputs, and dtypes that no kernel knows."""
-        if scalars:
-            raise TypeError(f"{self.label} has no keyword {next(iter(scalars))!r}")
+        inputs, outs = operands, call.outs
+        if call.scalars:
+            raise TypeError(f"{self.label} has no keyword {call.scalars[0]!r}")
         if not self.function.takes_any:
             for what, given, role in (("input", inputs, "arg"), ("output", outs, "ret")):
                 expected = len(self.function.having(role))
