@@ -229,6 +229,7 @@ same(got[20], 0)
 """)
 
 
+@BOTH
 def test_conversions_of_every_number(run):
     run("""
 from numba.cuda._internal import cuda_KIND as more

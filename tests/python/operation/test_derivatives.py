@@ -173,7 +173,7 @@ def on_every_jax(rules):
     """Which kinds of rules stand for the others on another version of JAX, and in `make test`."""
     if rules in ("custom jvp", "custom jvp and vjp", "custom jvp2 and vjp", "custom vjp"):
         return pytest.param(rules, marks=pytest.mark.exhaustive)
-    if rules in ("both", "custom jvp2"):
+    if rules == "both":
         return rules
     return pytest.param(rules, marks=pytest.mark.once)
 
