@@ -22,8 +22,9 @@ ARGUMENTS = {
 
 
 def rarely(example):
-    """Learning digits takes longest; `make test-all` runs it."""
-    return [pytest.mark.exhaustive] if example.name == "digits.py" else []
+    """What takes long or is shown by a document, too, is run by `make test-all`."""
+    always = example.name in ("coba.py", "backends.py")
+    return [] if always else [pytest.mark.exhaustive]
 
 
 @pytest.mark.once

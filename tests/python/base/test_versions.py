@@ -102,7 +102,10 @@ def gpu():
     ("owner", "name", "kind", "package"),
     [
         ("numba.core.compiler", "Flags", "cpu", "Numba"),
-        ("numba.cuda.dispatcher", "_Kernel", "gpu", "Numba-CUDA"),
+        pytest.param(
+            *("numba.cuda.dispatcher", "_Kernel", "gpu", "Numba-CUDA"),
+            marks=pytest.mark.exhaustive,
+        ),
         pytest.param(
             *("numba.cuda.codegen.CUDACodeLibrary", "_ensure_cc", "gpu", "Numba-CUDA"),
             marks=pytest.mark.exhaustive,

@@ -27,7 +27,7 @@ GROUPS = {  # how many expressions they have at least
 ALL = pytest.param(1, marks=pytest.mark.exhaustive)
 
 
-@pytest.mark.parametrize("every", [4, ALL], ids=["a quarter", "all"])
+@pytest.mark.parametrize("every", [8, ALL], ids=["an eighth", "all"])
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
 def test_gives_the_values_of_a_gpu(groups, every, run_python, tmp_path):
     if not HAS_FMA and groups[0] in ("sums", "alone", "drawn"):

@@ -112,6 +112,7 @@ def interrupt(folder, source, begun):
     return process.returncode, output
 
 
+@pytest.mark.exhaustive
 def test_the_process_ends_while_a_loaded_program_compiles(program):
     status, output = interrupt(program, CALL + "    raise\n", "compile.begun")
     assert status == -signal.SIGINT
