@@ -36,6 +36,9 @@ export SSL_CERT_FILE ?= $(PIP_CERT)
 endif
 install = $(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) \
   || $(1)/bin/python -m pip install --quiet $(2)
+# Without bytecode on disk, each of the hundreds of processes that tests start compiles JAX and Numba
+# again, which takes seconds.
+unexport PYTHONDONTWRITEBYTECODE
 # Nothing here touches the cache of the user; tests have a folder for each session.
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
