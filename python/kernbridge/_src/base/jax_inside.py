@@ -2,14 +2,16 @@
 
 No other module imports them. Without those of `NAMES` kernbridge cannot be imported. Without one of
 `jax._src` that effects and varying axes need, importing kernbridge warns, and what needs them is
-refused where it is asked for: `HAS_INSIDES` is False, and `require_insides` raises.
+refused where it is asked for: `HAS_INSIDES` is False, and `require_insides` raises. Without
+`STABLE_TARGETS` exports need ``disabled_checks``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -50,6 +52,8 @@ INSIDES = (
     "jax._src.effects.lowerable_effects",
     "jax._src.effects.remat_allowed_effects",
 )
+
+STABLE_TARGETS = "jax._src.export._export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE"
 
 versions.look_up("JAX", NAMES)
 versions.warn_of_untested("JAX")
@@ -147,6 +151,17 @@ def on_mesh(aval: Any, axes: frozenset[Any]) -> Any:
 def is_for_export(ctx: Any) -> bool:
     """Return whether a lowering is for `jax.export`."""
     return bool(_of_context(ctx, "module_context.lowering_parameters.for_export"))
+
+
+def allow_in_exports(targets: Iterable[str]) -> None:
+    """Let `jax.export` take calls of these targets without ``disabled_checks``.
+
+    Does nothing if this JAX keeps its list of such targets elsewhere.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src.export import _export
+
+        _export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE.update(targets)
 
 
 def platforms_of(ctx: Any) -> tuple[str, ...]:
