@@ -9,7 +9,8 @@
  * - digest, array of uint8: identity of the kernel, all 32 bytes; compared at instantiation
  *
  * - origin, string: where a fresh process finds the kernel; read by the resolver alone
- */
+ *
+ * An operation without a kernel for the platform is another target, see kb_absent.h. */
 #ifndef KB_HANDLER_H
 #define KB_HANDLER_H
 

@@ -90,5 +90,7 @@ def test_jax_starts_where_kernbridge_cannot_be_imported(run_python):
     said = run_python(
         f"{FRESH}import logging\nlogging.basicConfig(level='INFO')\njax.devices()\n", **broken
     )
-    assert "INFO:jax_plugins.kernbridge:kernbridge cannot be imported; programs that contain" in said
+    assert (
+        "INFO:jax_plugins.kernbridge:kernbridge cannot be imported; programs that contain" in said
+    )
     assert "ValueError: KERNBRIDGE_DEBUG names 'nonsense'" in said

@@ -13,7 +13,7 @@ import jax
 
 from kernbridge import _core
 from kernbridge._src.base import debug, jax_inside
-from kernbridge._src.operation import origin
+from kernbridge._src.operation import absent, origin
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 
@@ -31,7 +31,10 @@ def _register_targets() -> None:
     on_gpu = _core.cuda_handlers()
     if has_fake_driver():
         on_cpu |= on_gpu
-    for platform, targets in (("cpu", on_cpu), ("CUDA", on_gpu)):
+    nowhere = {absent.TARGET: _core.absent_handlers()}
+    on_cpu |= nowhere
+    on_gpu |= nowhere
+    for platform, targets in (("cpu", on_cpu), ("CUDA", on_gpu), ("ROCM", nowhere)):
         for name, handlers in targets.items():
             jax.ffi.register_ffi_target(name, handlers, platform=platform)
     jax_inside.allow_in_exports({*on_cpu, *on_gpu})

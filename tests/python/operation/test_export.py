@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from kernbridge import numba_kernel
 from kernels import add
 
