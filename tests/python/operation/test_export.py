@@ -1,9 +1,15 @@
 """Exported programs: what JAX has to be told, and on which platforms they run."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
+import kernbridge
+import numba
 import numpy as np
+import pytest
 from kernbridge import numba_kernel
+from kernbridge._src.operation import origin
 from kernels import add
 
 S = jax.ShapeDtypeStruct
@@ -61,3 +67,67 @@ print(repr(refused("kernbridge.host")), repr(refused("kernbridge.host", [check])
 """
     )
     assert said.split() == ["'@kernbridge.host'", "''"]
+
+
+def export_warnings(kernel):
+    wrapped = numba_kernel(kernel, S((4,), jnp.float32))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        jax.export.export(jax.jit(wrapped))(X, X)
+    return [str(w.message) for w in said if w.category is kernbridge.KernbridgeWarning]
+
+
+def test_a_kernel_that_another_process_cannot_find_is_exported_with_a_warning():
+    @numba.njit
+    def local(x, y, out):
+        out[:] = x + y
+
+    (said,) = export_warnings(local)
+    name = (
+        "test_a_kernel_that_another_process_cannot_find_is_exported_with_a_warning.<locals>.local"
+    )
+    assert said.startswith(
+        f"numba_kernel 'local' is exported by its name, {__name__}:{name}, and another process "
+        "will not find it: it is not at the top level of its module. Define the kernel at the top "
+    )
+    (said,) = export_warnings(numba.njit(lambda x, y, out: None))
+    assert "<lambda>" in said
+    assert export_warnings(add) == []
+
+
+def test_compiling_without_export_warns_of_nothing():
+    @numba.njit
+    def local(x, y, out):
+        out[:] = x + y
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", kernbridge.KernbridgeWarning)
+        numba_kernel(local, S((4,), jnp.float32))(X, X)
+
+
+def test_a_kernel_of_the_main_program(run_python):
+    said = run_python(
+        """
+import warnings, jax, numba, kernbridge
+
+@numba.njit
+def copy(x, out):
+    out[0] = x[0]
+
+op = kernbridge.numba_kernel(copy, jax.ShapeDtypeStruct((1,), "float32"))
+with warnings.catch_warnings(record=True) as said:
+    jax.export.export(jax.jit(op))(jax.ShapeDtypeStruct((1,), "float32"))
+print(*(w.message for w in said))
+"""
+    )
+    assert "__main__:copy, and another process will not find it: the module that runs as" in said
+
+
+@pytest.mark.once
+def test_a_call_that_carries_its_kernel_needs_no_name():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        origin.warn_if_not_found("op", "__main__:copy", b"program")
+        origin.warn_if_not_found("op", "", b"")
+    with pytest.warns(kernbridge.KernbridgeWarning, match="op is exported by its name"):
+        origin.warn_if_not_found("op", "__main__:copy", b"")

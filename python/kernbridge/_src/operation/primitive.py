@@ -15,7 +15,7 @@ import numpy as np
 from kernbridge._src.base import jax_inside
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.jax_inside import Primitive, ShapedArray, ad, batching, mlir
-from kernbridge._src.operation import absent
+from kernbridge._src.operation import absent, origin
 from kernbridge._src.operation.levels import Dim, Levels, to_front
 from kernbridge._src.operation.spec import ArrayType, Call
 
@@ -38,6 +38,7 @@ class NativeCall(NamedTuple):
     temporaries: tuple[ArrayType, ...] = ()  # results that only the kernel sees, for each slice
     program: bytes = b""  # what a fresh process makes the kernel of
     keep: Any = None  # has to live as long as the compiled program
+    named: str = ""  # "module:qualname", if a fresh process looks the kernel up by that
 
 
 class Frontend(ABC):
@@ -167,6 +168,8 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
         return absent.lower(ctx, operands, platform, e, call.has_side_effect)
     if native.why_not_portable and for_export:
         raise ValueError(f"{frontend.label} cannot be exported: {native.why_not_portable}")
+    if for_export:
+        origin.warn_if_not_found(frontend.label, native.named, native.program)
 
     if native.keep is not None:
         ctx.module_context.add_keepalive(native.keep)
