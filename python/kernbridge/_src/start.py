@@ -13,7 +13,7 @@ import jax
 
 from kernbridge import _core
 from kernbridge._src.base import debug, jax_inside
-from kernbridge._src.operation import absent, origin
+from kernbridge._src.operation import absent, carrier, origin
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 
@@ -28,7 +28,9 @@ def _register_targets() -> None:
         "kernbridge.host": _core.host_handlers(),
         "kernbridge.cuda.host": _core.cuda_host_handlers(),
     }
-    on_gpu = _core.cuda_handlers()
+    carriers = _core.carrier_handlers()
+    on_cpu |= {carrier.HOST: carriers.pop(carrier.HOST)}
+    on_gpu = _core.cuda_handlers() | carriers
     if has_fake_driver():
         on_cpu |= on_gpu
     nowhere = {absent.TARGET: _core.absent_handlers()}

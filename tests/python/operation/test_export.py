@@ -131,3 +131,25 @@ def test_a_call_that_carries_its_kernel_needs_no_name():
         origin.warn_if_not_found("op", "", b"")
     with pytest.warns(kernbridge.KernbridgeWarning, match="op is exported by its name"):
         origin.warn_if_not_found("op", "__main__:copy", b"")
+
+
+def test_an_exported_cuda_kernel_for_one_architecture_is_small(run_python):
+    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+    said = run_python(
+        """
+import jax, jax.numpy as jnp, kernbridge
+from numba import cuda
+
+@cuda.jit
+def add(x, y, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + y[i]
+
+kernbridge.config.set_cuda_architectures("9.0")
+S = jax.ShapeDtypeStruct((4,), jnp.float32)
+op = kernbridge.numba_cuda_kernel(add, S, launch_dims=4)
+print(len(jax.export.export(jax.jit(op), platforms=["cuda"])(S, S).serialize()))
+"""
+    )
+    assert int(said) < 10_000

@@ -169,6 +169,27 @@ def platforms_of(ctx: Any) -> tuple[str, ...]:
     return tuple(_of_context(ctx, "module_context.platforms"))
 
 
+def main_of_one_device(ctx: Any) -> Any:
+    """Return the first block of the main function of a program for one device and platform.
+
+    None for a program that is exported, and if this JAX keeps the function elsewhere.
+    """
+    if is_for_export(ctx) or len(platforms_of(ctx)) > 1:
+        return None
+    with contextlib.suppress(AttributeError, KeyError):
+        module = ctx.module_context.module.operation
+        if module.attributes["mhlo.num_partitions"].value == 1:
+            return ctx.module_context.symbol_table["main"].entry_block
+    return None
+
+
+def at_beginning(block: Any) -> Any:
+    """Return a context in which operations are put at the beginning of a block."""
+    from jaxlib.mlir import ir
+
+    return ir.InsertionPoint.at_block_begin(block)
+
+
 def _of_context(ctx: Any, name: str) -> Any:
     try:
         return operator.attrgetter(name)(ctx)

@@ -15,7 +15,7 @@ import numpy as np
 from kernbridge._src.base import jax_inside
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.jax_inside import Primitive, ShapedArray, ad, batching, mlir
-from kernbridge._src.operation import absent, origin
+from kernbridge._src.operation import absent, carrier, origin
 from kernbridge._src.operation.levels import Dim, Levels, to_front
 from kernbridge._src.operation.spec import ArrayType, Call
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
 
 BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
-PROGRAM_CARRIED_MAX = 64 * 1024  # larger ones only travel in exported programs
 
 
 class NativeCall(NamedTuple):
@@ -189,8 +188,8 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
     }
     if native.origin:
         attributes["origin"] = native.origin
-    if native.program and (for_export or len(native.program) <= PROGRAM_CARRIED_MAX):
-        attributes["program"] = np.frombuffer(native.program, np.uint8)
+    if native.program:
+        attributes = carrier.carry(ctx, native.target, attributes, native.program)
     rule = jax.ffi.ffi_lowering(
         native.target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect
     )
