@@ -136,6 +136,11 @@ static kb_status resolve(const kb_xla_frame *frame, const uint8_t *digest, kb_er
     return fn(digest, *origin, err);
 }
 
+bool kb_handler_is_elsewhere(const kb_xla_frame *frame)
+{
+    return KB_ATTRS_FIND(&frame->attrs, "elsewhere", KB_XLA_ATTR_SCALAR) != NULL;
+}
+
 kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *load, kb_error *err)
 {
     kb_registry *kernels = kb_handler_registry();
@@ -144,12 +149,15 @@ kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *l
     if (!kb_frame_is_whole(frame) || frame->api->struct_size < KB_XLA_API_SIZE)
         return kb_frame_refuse(frame, "a kernbridge call", err);
     const uint8_t *digest = NULL;
-    kb_status s = read_digest(frame, &digest, err);
+    bool here = !kb_handler_is_elsewhere(frame);
+    kb_status s = here ? read_digest(frame, &digest, err) : KB_OK;
     if (s != KB_OK)
         return s;
     const kb_xla_array *call = find_call(frame, err);
     if (!call)
         return err->status;
+    if (!here)
+        return KB_OK;
     if (key_of(call) != kb_digest_key(digest))
         return kb_error_set(
             err, KB_INVALID_ARGUMENT,
@@ -185,6 +193,17 @@ kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
     const kb_registry *kernels = atomic_load_explicit(&registry, memory_order_acquire);
     *kernel = kernels ? kb_registry_find(kernels, key_of(*call)) : NULL;
     return KB_LIKELY(*kernel != NULL) ? KB_OK : refuse_unregistered(err);
+}
+
+static kb_status do_nothing(const kb_xla_frame *frame, kb_error *err)
+{
+    (void)frame, (void)err;
+    return KB_OK;
+}
+
+kb_xla_error *kb_handler_idle(kb_xla_frame *frame)
+{
+    return kb_handler_handle(frame, 0, do_nothing);
 }
 
 static kb_status execute(const kb_xla_frame *xla, kb_error *err)

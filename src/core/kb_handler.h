@@ -9,7 +9,11 @@
  * - digest, array of uint8: identity of the kernel, all 32 bytes; compared at instantiation
  *
  * - origin, string: where a fresh process finds the kernel; read by the resolver alone
- */
+ *
+ * - elsewhere, a scalar of any type and value, in place of digest and origin: another call of the
+ * program has these, see kb_handler_idle; XLA may instantiate this one before that one
+ *
+ * An operation without a kernel for the platform is another target, see kb_absent.h. */
 #ifndef KB_HANDLER_H
 #define KB_HANDLER_H
 
@@ -43,7 +47,7 @@ typedef kb_status kb_handler_loader(const kb_xla_frame *frame, const uint8_t dig
 bool kb_handler_answer(kb_xla_frame *frame, uint32_t traits);
 
 /* Finds the kernel that the call names, in the registry, then by `load` (may be NULL), then by the
- * resolver. */
+ * resolver. A call whose kernel is elsewhere succeeds without it. */
 kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *load, kb_error *err);
 
 /* The kernel that the call names, and the call's attribute of that name. */
@@ -65,6 +69,13 @@ static inline kb_xla_error *kb_handler_handle(kb_xla_frame *frame, uint32_t trai
     kb_error err;
     return KB_LIKELY(stage(frame, &err) == KB_OK) ? NULL : kb_handler_fail(frame, &err);
 }
+
+/* Whether another call of the program brings the kernel, and prepares it for its device. */
+bool kb_handler_is_elsewhere(const kb_xla_frame *frame);
+
+/* Executes a call that carries a kernel for others: it has no operands and no results. Its
+ * instantiation is that of a call of the kernel. */
+kb_xla_error *kb_handler_idle(kb_xla_frame *frame);
 
 /* Target `kernbridge.host`. Instantiate finds the kernel or fails while XLA compiles. */
 kb_xla_error *kb_handler_host_instantiate(kb_xla_frame *frame);

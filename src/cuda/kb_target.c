@@ -181,7 +181,7 @@ void kb_target_captures(long *calls, long *nodes)
 static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
 {
     kb_status s = kb_handler_instantiate(frame, kb_target_load, err);
-    return s == KB_OK ? prepare(frame, err) : s;
+    return s == KB_OK && !kb_handler_is_elsewhere(frame) ? prepare(frame, err) : s;
 }
 
 kb_xla_error *kb_target_instantiate(kb_xla_frame *frame)

@@ -33,7 +33,7 @@ static kb_status prepare(const kb_xla_frame *xla, kb_error *err)
 static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
 {
     kb_status s = kb_handler_instantiate(frame, kb_target_load, err);
-    return s == KB_OK ? prepare(frame, err) : s;
+    return s == KB_OK && !kb_handler_is_elsewhere(frame) ? prepare(frame, err) : s;
 }
 
 static kb_status run(const kb_frame *frame, kb_error *err)

@@ -70,6 +70,19 @@ static PyObject *cuda_host_handlers(PyObject *self, PyObject *unused)
                          capsule(kb_hosttarget_execute));
 }
 
+PyDoc_STRVAR(carrier_handlers_doc,
+             "carrier_handlers()\n--\n\n"
+             "{target name: {stage: capsule}} of the targets that carry a program for other calls.");
+
+static PyObject *carrier_handlers(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return Py_BuildValue("{s{sNsN}s{sNsN}}", "kernbridge.cuda.carrier", "instantiate",
+                         capsule(kb_target_instantiate), "execute", capsule(kb_handler_idle),
+                         "kernbridge.cuda.host.carrier", "instantiate",
+                         capsule(kb_hosttarget_instantiate), "execute", capsule(kb_handler_idle));
+}
+
 static int read_digest(const char *what, Py_ssize_t size)
 {
     if (size == KB_HOSTCUDA_DIGEST)
@@ -274,6 +287,7 @@ static PyObject *host_threads_kept(PyObject *self, PyObject *unused)
 static PyMethodDef methods[] = {
     {"register_program", register_program, METH_VARARGS, register_program_doc},
     {"cuda_handlers", cuda_handlers, METH_NOARGS, cuda_handlers_doc},
+    {"carrier_handlers", carrier_handlers, METH_NOARGS, carrier_handlers_doc},
     {"cuda_host_handlers", cuda_host_handlers, METH_NOARGS, host_handlers_doc},
     {"add_host_code", add_host_code, METH_VARARGS, add_host_code_doc},
     {"launch_host_code", launch_host_code, METH_VARARGS, launch_host_code_doc},

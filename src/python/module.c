@@ -9,6 +9,7 @@
 #include "python/nvrtc.h"
 #include "python/source.h"
 
+#include "core/kb_absent.h"
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
@@ -129,6 +130,16 @@ static PyObject *host_handlers(PyObject *self, PyObject *unused)
                          PyCapsule_New((void *)(uintptr_t)kb_handler_host_execute, NULL, NULL));
 }
 
+PyDoc_STRVAR(absent_handlers_doc, "absent_handlers()\n--\n\n"
+                                  "{stage: capsule} of the target kernbridge.absent.");
+
+static PyObject *absent_handlers(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return Py_BuildValue("{sN}", "execute",
+                         PyCapsule_New((void *)(uintptr_t)kb_absent_execute, NULL, NULL));
+}
+
 PyDoc_STRVAR(dtypes_doc, "dtypes()\n--\n\n"
                          "{name: (code, bits)} of every element type that XLA can hand over.");
 
@@ -204,6 +215,7 @@ static PyMethodDef methods[] = {
     {"is_registered", is_registered, METH_VARARGS, is_registered_doc},
     {"registry_stats", registry_stats, METH_NOARGS, registry_stats_doc},
     {"host_handlers", host_handlers, METH_NOARGS, host_handlers_doc},
+    {"absent_handlers", absent_handlers, METH_NOARGS, absent_handlers_doc},
     {"dtypes", dtypes, METH_NOARGS, dtypes_doc},
     {"set_threading", set_threading, METH_VARARGS, set_threading_doc},
     {"set_num_threads", set_num_threads, METH_VARARGS, set_num_threads_doc},

@@ -23,7 +23,8 @@ LAYERS = {
     "hostcuda": ("abi", "core", "cuda"),
     "module": ("abi", "core", "cuda"),
     "source": ("core",),
-    "python": ("abi", "core", "cuda", "hostcuda", "module", "source"),
+    "object": ("core",),
+    "python": ("abi", "core", "cuda", "hostcuda", "module", "source", "object"),
 }
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)', re.M)

@@ -4,6 +4,7 @@
 #include "hostcuda/kb_hosttarget.h"
 #include "target.h"
 
+#include "core/kb_handler.h"
 #include "cuda/kb_stream.h"
 
 #include <stdio.h>
@@ -80,10 +81,42 @@ static void test_refused(void)
     target_call_free(&c);
 }
 
+/* A call whose kernel another one brings, in either order of instantiation. */
+static void test_elsewhere(void)
+{
+    target_call carrier, call, strange;
+    init(&carrier, 4, IMAGE_SIZE);
+    target_call_init(&call, 4, NULL);
+    fake_attr_remove(&call.f, "digest");
+    bool yes = true;
+    fake_attr_scalar(&call.f, "elsewhere", KB_DTYPE_PRED, &yes, sizeof yes);
+    int before = n_compiled;
+    target_expect(kb_hosttarget_instantiate, &call, 0, NULL);
+    target_expect(kb_hosttarget_execute, &call, KB_NOT_FOUND, "not registered in this process");
+    target_expect(kb_handler_idle, &carrier, 0, NULL);
+    CHECK_INT(n_compiled, before);
+    target_expect(kb_hosttarget_instantiate, &carrier, 0, NULL);
+    CHECK_INT(n_compiled, before + 1);
+    target_expect(kb_handler_idle, &carrier, 0, NULL);
+    CHECK(!target_doubled(&carrier));
+    target_expect(kb_hosttarget_execute, &call, 0, NULL);
+    CHECK(target_doubled(&call));
+    target_expect(kb_hosttarget_instantiate, &call, 0, NULL);
+
+    target_call_init(&strange, 5, NULL);
+    fake_attr_remove(&strange.f, "call");
+    fake_attr_scalar(&strange.f, "elsewhere", KB_DTYPE_PRED, &yes, sizeof yes);
+    target_expect(kb_hosttarget_instantiate, &strange, KB_INVALID_ARGUMENT, "without its key");
+    target_call_free(&strange);
+    target_call_free(&call);
+    target_call_free(&carrier);
+}
+
 int main(void)
 {
     kb_hostcuda_set_compiler(compile);
     test_runs();
+    test_elsewhere();
     test_refused();
     CHECK_INT(fake_errors_alive(), 0);
     return kb_test_end("test_target_host");

@@ -12,8 +12,8 @@ import sys
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base import debug
-from kernbridge._src.operation import origin
+from kernbridge._src.base import debug, jax_inside
+from kernbridge._src.operation import absent, carrier, origin
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 
@@ -24,12 +24,22 @@ def _compile_for_host(image: bytes) -> None:
 
 
 def _register_targets() -> None:
-    jax.ffi.register_ffi_target("kernbridge.host", _core.host_handlers(), platform="cpu")
-    jax.ffi.register_ffi_target("kernbridge.cuda.host", _core.cuda_host_handlers(), platform="cpu")
-    for name, handlers in _core.cuda_handlers().items():
-        jax.ffi.register_ffi_target(name, handlers, platform="CUDA")
-        if has_fake_driver():
-            jax.ffi.register_ffi_target(name, handlers, platform="cpu")
+    on_cpu = {
+        "kernbridge.host": _core.host_handlers(),
+        "kernbridge.cuda.host": _core.cuda_host_handlers(),
+    }
+    carriers = _core.carrier_handlers()
+    on_cpu |= {carrier.HOST: carriers.pop(carrier.HOST)}
+    on_gpu = _core.cuda_handlers() | carriers
+    if has_fake_driver():
+        on_cpu |= on_gpu
+    nowhere = {absent.TARGET: _core.absent_handlers()}
+    on_cpu |= nowhere
+    on_gpu |= nowhere
+    for platform, targets in (("cpu", on_cpu), ("CUDA", on_gpu), ("ROCM", nowhere)):
+        for name, handlers in targets.items():
+            jax.ffi.register_ffi_target(name, handlers, platform=platform)
+    jax_inside.allow_in_exports({*on_cpu, *on_gpu})
 
 
 def _end_entries() -> None:

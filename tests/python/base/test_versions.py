@@ -20,7 +20,7 @@ from kernbridge._src.numba_common import (  # noqa: E402
 )
 
 PACKAGES = {
-    "JAX": (*jax_inside.NAMES, *jax_inside.INSIDES),
+    "JAX": (*jax_inside.NAMES, *jax_inside.INSIDES, jax_inside.STABLE_TARGETS),
     "Numba": numba_inside.NAMES,
     "Numba-CUDA": numba_cuda_inside.NAMES,
     "llvmlite": (*llvmlite_inside.NAMES, *llvmlite_inside.CUDA_ON_CPU_NAMES),

@@ -2,14 +2,16 @@
 
 No other module imports them. Without those of `NAMES` kernbridge cannot be imported. Without one of
 `jax._src` that effects and varying axes need, importing kernbridge warns, and what needs them is
-refused where it is asked for: `HAS_INSIDES` is False, and `require_insides` raises.
+refused where it is asked for: `HAS_INSIDES` is False, and `require_insides` raises. Without
+`STABLE_TARGETS` exports need ``disabled_checks``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -50,6 +52,8 @@ INSIDES = (
     "jax._src.effects.lowerable_effects",
     "jax._src.effects.remat_allowed_effects",
 )
+
+STABLE_TARGETS = "jax._src.export._export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE"
 
 versions.look_up("JAX", NAMES)
 versions.warn_of_untested("JAX")
@@ -149,9 +153,41 @@ def is_for_export(ctx: Any) -> bool:
     return bool(_of_context(ctx, "module_context.lowering_parameters.for_export"))
 
 
+def allow_in_exports(targets: Iterable[str]) -> None:
+    """Let `jax.export` take calls of these targets without ``disabled_checks``.
+
+    Does nothing if this JAX keeps its list of such targets elsewhere.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src.export import _export
+
+        _export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE.update(targets)
+
+
 def platforms_of(ctx: Any) -> tuple[str, ...]:
     """Return the platforms that a program is lowered for."""
     return tuple(_of_context(ctx, "module_context.platforms"))
+
+
+def main_of_one_device(ctx: Any) -> Any:
+    """Return the first block of the main function of a program for one device and platform.
+
+    None for a program that is exported, and if this JAX keeps the function elsewhere.
+    """
+    if is_for_export(ctx) or len(platforms_of(ctx)) > 1:
+        return None
+    with contextlib.suppress(AttributeError, KeyError):
+        module = ctx.module_context.module.operation
+        if module.attributes["mhlo.num_partitions"].value == 1:
+            return ctx.module_context.symbol_table["main"].entry_block
+    return None
+
+
+def at_beginning(block: Any) -> Any:
+    """Return a context in which operations are put at the beginning of a block."""
+    from jaxlib.mlir import ir
+
+    return ir.InsertionPoint.at_block_begin(block)
 
 
 def _of_context(ctx: Any, name: str) -> Any:

@@ -30,6 +30,7 @@ from kernbridge._src.base.jax_inside import (
 )
 from kernbridge._src.custom.choice import Bound, KernelEntry, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
+from kernbridge._src.operation import absent
 from kernbridge._src.operation import primitive as operation_primitive
 from kernbridge._src.operation.levels import looped, to_front, vmapped
 from kernbridge._src.operation.spec import ArrayType, Outputs, has_type
@@ -90,7 +91,10 @@ def _abstract_eval(name: str, *operands: Any, outs: Any, **params: Any) -> Any:
 
 def _lower(operation: KernelTable, platform: str, ctx: Any, *operands: Any, **params: Any) -> Any:
     bound: Bound = params.pop(OURS)
-    entry = _entry(operation, platform, bound)
+    try:
+        entry = _entry(operation, platform, bound)
+    except KernelFallbackExhaustedError as e:
+        return absent.lower(ctx, operands, platform, e, has_side_effect=False)
     operation.tell_ignored(bound.choice, platform)
     visible = {name: value for name, value in params.items() if name != "backend"}
     slices = [

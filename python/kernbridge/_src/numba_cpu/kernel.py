@@ -173,7 +173,7 @@ class NumbaCpu(PythonFrontend):
         signature = Signature.of(operands, call)
         options = self.compiler.options
         origin = numba_cpu_origin.write(self._home, self.half_as_bits, options, signature)
-        return self.compiler.lower(signature, origin)
+        return self.compiler.lower(signature, origin)._replace(named=":".join(self._home))
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """LLVM IR and assembly."""

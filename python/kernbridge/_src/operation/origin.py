@@ -7,10 +7,11 @@ JAX's compilation cache) names a kernel that this process has not registered.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.errors import KernbridgeWarning, KernelError
 
 FORMAT = 2
 
@@ -30,6 +31,29 @@ def register(kind: str, resolver: Resolver) -> None:
 def write(kind: str, **parts: Any) -> str:
     """The text that a call carries."""
     return json.dumps({"format": FORMAT, "kind": kind, **parts}, separators=(",", ":"))
+
+
+def warn_if_not_found(label: str, named: str, program: bytes) -> None:
+    """Warn of an exported call whose kernel a fresh process would not find.
+
+    `named` is the "module:qualname" that it looks the kernel up by, or empty; a call that carries a
+    `program` needs no name.
+    """
+    module, _, qualname = named.partition(":")
+    if program or not (module == "__main__" or "<" in qualname):
+        return
+    why = (
+        "the module that runs as __main__ there is another one"
+        if module == "__main__"
+        else "it is not at the top level of its module"
+    )
+    warnings.warn(
+        f"{label} is exported by its name, {named}, and another process will not find it: {why}. "
+        "Define the kernel at the top level of a module that the process can import. Until then "
+        "the program runs only where the same kernel is wrapped before it is loaded.",
+        KernbridgeWarning,
+        stacklevel=2,
+    )
 
 
 def resolve(digest: bytes, text: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from kernbridge._src.base import jax_inside
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.jax_inside import Primitive, ShapedArray, ad, batching, mlir
+from kernbridge._src.operation import absent, carrier, origin
 from kernbridge._src.operation.levels import Dim, Levels, to_front
 from kernbridge._src.operation.spec import ArrayType, Call
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
 
 BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
-PROGRAM_CARRIED_MAX = 64 * 1024  # larger ones only travel in exported programs
 
 
 class NativeCall(NamedTuple):
@@ -37,6 +37,7 @@ class NativeCall(NamedTuple):
     temporaries: tuple[ArrayType, ...] = ()  # results that only the kernel sees, for each slice
     program: bytes = b""  # what a fresh process makes the kernel of
     keep: Any = None  # has to live as long as the compiled program
+    named: str = ""  # "module:qualname", if a fresh process looks the kernel up by that
 
 
 class Frontend(ABC):
@@ -153,15 +154,21 @@ define_abstract(call_p, _abstract_eval)
 
 def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
     if platform not in frontend.platforms:
-        _refuse_platform(ctx, frontend)
+        error = absent.no_kernel(frontend.label, frontend.platforms, [platform])
+        return absent.lower(ctx, operands, platform, error, call.has_side_effect)
     for_export = jax_inside.is_for_export(ctx)
     types = [
         ArrayType(call.levels.own_shape(i, aval.shape), np.dtype(aval.dtype))
         for i, aval in enumerate(ctx.avals_in)
     ]
-    native = frontend.lower(platform, types, call)
+    try:
+        native = frontend.lower(platform, types, call)
+    except KernelNotAvailableError as e:
+        return absent.lower(ctx, operands, platform, e, call.has_side_effect)
     if native.why_not_portable and for_export:
         raise ValueError(f"{frontend.label} cannot be exported: {native.why_not_portable}")
+    if for_export:
+        origin.warn_if_not_found(frontend.label, native.named, native.program)
 
     if native.keep is not None:
         ctx.module_context.add_keepalive(native.keep)
@@ -181,8 +188,8 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
     }
     if native.origin:
         attributes["origin"] = native.origin
-    if native.program and (for_export or len(native.program) <= PROGRAM_CARRIED_MAX):
-        attributes["program"] = np.frombuffer(native.program, np.uint8)
+    if native.program:
+        attributes = carrier.carry(ctx, native.target, attributes, native.program)
     rule = jax.ffi.ffi_lowering(
         native.target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect
     )
@@ -209,23 +216,9 @@ def _with_all_levels(
     return result, wide
 
 
-def _refuse_platform(ctx: Any, frontend: Frontend) -> None:
-    platform = ", ".join(jax_inside.platforms_of(ctx))
-    where = " or ".join(frontend.platforms)
-    remedy = (
-        "Commit its inputs to the CPU, jax.device_put(x, jax.devices('cpu')[0]), or run the "
-        "program under jax.default_device(jax.devices('cpu')[0])"
-        if "cpu" in frontend.platforms
-        else "Run the program where JAX sees a GPU (pip install 'jax[cuda13]'; jax.devices() "
-        "lists them), or commit its inputs to one, jax.device_put(x, jax.devices('cuda')[0])"
-    )
-    raise KernelNotAvailableError(
-        f"{frontend.label} has a kernel for {where}, and was lowered for {platform}. {remedy}."
-    )
-
-
 def _lower_elsewhere(ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
-    _refuse_platform(ctx, frontend)
+    lowered_for = jax_inside.platforms_of(ctx)
+    raise absent.no_kernel(frontend.label, frontend.platforms, lowered_for)
 
 
 for _platform in ("cpu", "cuda"):

@@ -1,0 +1,20 @@
+"""What JAX calls when it starts its backends: registers kernbridge's targets.
+
+A process that loads an exported program need not import kernbridge for it. This module is no part
+of the package, so that JAX starts where kernbridge cannot be imported.
+"""
+
+import logging
+
+
+def initialize() -> None:
+    """Import kernbridge, which registers its targets with JAX.
+
+    Many processes that start JAX do not use kernbridge, so a failure is only logged here. Those
+    that do use it see the error when they import it.
+    """
+    try:
+        import kernbridge  # noqa: F401
+    except Exception:
+        message = "kernbridge cannot be imported; programs that contain its calls cannot be loaded"
+        logging.getLogger(__name__).info(message, exc_info=True)

@@ -1,0 +1,45 @@
+"""What an operation becomes on a platform where it has no kernel.
+
+A program for that platform alone is refused when it is lowered. In a program for several platforms
+the operation becomes a call that fails where it runs, so that the others can run the program, and
+that platform too if `jax.lax.platform_dependent` or a condition avoids the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from kernbridge._src.base import jax_inside
+from kernbridge._src.base.errors import KernelError, KernelNotAvailableError
+
+TARGET = "kernbridge.absent"
+PLATFORMS = ("cpu", "cuda", "gpu", "rocm")  # that have the target
+
+
+def no_kernel(label: str, platforms: Sequence[str], lowered_for: Sequence[str]) -> KernelError:
+    """Return the error of an operation that has kernels for `platforms`."""
+    remedy = (
+        "Commit its inputs to the CPU, jax.device_put(x, jax.devices('cpu')[0]), or run the "
+        "program under jax.default_device(jax.devices('cpu')[0])"
+        if "cpu" in platforms
+        else "Run the program where JAX sees a GPU (pip install 'jax[cuda13]'; jax.devices() "
+        "lists them), or commit its inputs to one, jax.device_put(x, jax.devices('cuda')[0])"
+    )
+    return KernelNotAvailableError(
+        f"{label} has a kernel for {' or '.join(platforms)}, and was lowered for "
+        f"{', '.join(lowered_for)}. {remedy}."
+    )
+
+
+def lower(
+    ctx: Any, operands: Sequence[Any], platform: str, error: KernelError, has_side_effect: bool
+) -> Any:
+    """Lower an operation that has no kernel for `platform`, or raise `error`, which says so."""
+    if len(jax_inside.platforms_of(ctx)) == 1 or platform not in PLATFORMS:
+        raise error
+    message = f"{error} Or call another function there with jax.lax.platform_dependent."
+    rule = jax.ffi.ffi_lowering(TARGET, has_side_effect=has_side_effect)
+    return rule(ctx, *operands, message=message)

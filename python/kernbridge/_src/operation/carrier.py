@@ -1,0 +1,66 @@
+"""How a program of XLA carries kernels: each once, whatever the number of its calls.
+
+JAX repeats what a lowering rule returns at each call of equal arguments, and XLA keeps all of it,
+so that a kernel of 25 KB made an executable of 96 MB out of 1,000 calls. Such a kernel is carried
+by a call of its own at the beginning of the main function, which has neither operands nor results
+and runs nothing. It has a side effect: XLA removes calls whose results nobody reads, and branches
+that are never taken. The calls of the kernel say that it is `elsewhere`, see src/core/kb_handler.h.
+
+A call with a side effect is an error where XLA partitions a program among devices. Programs for
+several devices, and exported ones, which may be called in such a program, carry a kernel with each
+call; in the file of an exported program equal attributes are kept once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import numpy as np
+
+from kernbridge._src.base import jax_inside
+
+HOST = "kernbridge.cuda.host.carrier"
+GPU = "kernbridge.cuda.carrier"
+
+# Smaller programs are carried by each call. On a GPU a carrier is a step of its own between graphs.
+_SMALL_ON_CPU = 1024
+_SMALL_ON_GPU = 64 * 1024
+
+
+def carry(ctx: Any, target: str, attributes: dict[str, Any], program: bytes) -> dict[str, Any]:
+    """Return the attributes of a call of `target` whose kernel is made of a program.
+
+    `attributes` are those that name the kernel.
+    """
+    on_cpu = target == "kernbridge.cuda.host"
+    main = None
+    if len(program) > (_SMALL_ON_CPU if on_cpu else _SMALL_ON_GPU):
+        main = jax_inside.main_of_one_device(ctx)
+    carried = {**attributes, "program": np.frombuffer(program, np.uint8)}
+    if main is None:
+        return carried
+    carried["call"] = attributes["call"][:1]
+    rule = jax.ffi.ffi_lowering(HOST if on_cpu else GPU, has_side_effect=True)
+    with jax_inside.at_beginning(main):
+        rule(ctx.replace(avals_in=[], avals_out=[]), **carried)
+    _drop_if_repeated(main)
+    return {"call": attributes["call"], "elsewhere": True}
+
+
+def _drop_if_repeated(main: Any) -> None:
+    """Erase the first operation if it is a carrier like one of those behind it."""
+    added, *others = itertools.takewhile(_is_carrier, main.operations)
+    if any(_content(added) == _content(other) for other in others):
+        added.operation.erase()
+
+
+def _is_carrier(operation: Any) -> bool:
+    target = dict(operation.attributes).get("call_target_name")
+    return target is not None and target.value in (HOST, GPU)
+
+
+def _content(operation: Any) -> list[Any]:
+    names = ("backend_config", "mhlo.backend_config")
+    return [operation.attributes[name] for name in names if name in operation.attributes]

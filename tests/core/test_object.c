@@ -1,0 +1,244 @@
+/* Proves that a relocatable object runs once it is placed, and that bytes which are no whole object
+ * are refused with no byte read behind their end: every block has exactly its size, so that
+ * AddressSanitizer sees one too many. */
+#include "core/kb_memory.h"
+#include "kb_test.h"
+#include "object.h"
+#include "object/kb_object.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+static kb_error err;
+
+static kb_object *load(const uint8_t *bytes, size_t size, kb_status expected)
+{
+    kb_object *object = NULL;
+    CHECK_INT(kb_object_load(bytes, size, "k", object_resolve, NULL, &object, &err), expected);
+    CHECK((object != NULL) == (expected == KB_OK));
+    return object;
+}
+
+#define FUNCTION(object, type, name) ((type)(uintptr_t)kb_object_find(object, name))
+
+static void test_code_runs(void)
+{
+    size_t size;
+    const uint8_t *bytes = object_bytes(&size);
+    kb_object *one = load(bytes, size, KB_OK), *other = load(bytes, size, KB_OK);
+    if (!one || !other)
+        return;
+    typedef int64_t count(void);
+    typedef double sum(const double *, int64_t);
+    typedef const char *name(int64_t);
+    typedef int integer(void);
+    typedef double indirect(int64_t, double);
+    CHECK_INT(FUNCTION(one, count *, "sample_count")(), 41 + 2 + 1);
+    CHECK_INT(FUNCTION(one, count *, "sample_count")(), 42 + 2 + 2);
+    *(int64_t *)kb_object_find(one, "exported_counter") = 100;
+    CHECK_INT(FUNCTION(one, count *, "sample_count")(), 43 + 100 + 3);
+    CHECK_INT(FUNCTION(other, count *, "sample_count")(), 41 + 2 + 1); /* has its own variables */
+    const double x[] = {1, 2, 3, 4, 5};
+    CHECK(FUNCTION(one, sum *, "sample_sum")(x, 5) == 2 * (1.5 + 5 + 10.5 + 18 + 7.5));
+    CHECK_TEXT(FUNCTION(one, name *, "sample_name")(2), "two");
+    CHECK_INT(FUNCTION(one, count *, "sample_outside")(), 77);
+    CHECK_INT(FUNCTION(one, integer *, "sample_has_absent")(), -1);
+    CHECK(FUNCTION(one, indirect *, "sample_indirect")(0, 3) == 9);
+    CHECK(FUNCTION(one, indirect *, "sample_indirect")(1, 3) == 6);
+    CHECK(!kb_object_find(one, "square") && !kb_object_find(one, "outside"));
+    CHECK(!kb_object_find(one, "no_such_symbol"));
+    CHECK(kb_object_size(one) > 0);
+    kb_object_free(one);
+    kb_object_free(other);
+    kb_object_free(NULL);
+}
+
+/* A copy of the object in memory of exactly `n` bytes. */
+static uint8_t *copied(size_t n)
+{
+    size_t size;
+    const uint8_t *bytes = object_bytes(&size);
+    uint8_t *copy = malloc(n ? n : 1);
+    if (!copy || n > size)
+        abort();
+    return memcpy(copy, bytes, n);
+}
+
+static void test_a_part_is_refused(void)
+{
+    size_t size;
+    (void)object_bytes(&size);
+    for (size_t n = 0; n < size; n++) {
+        uint8_t *part = copied(n);
+        load(part, n, KB_INVALID_ARGUMENT); /* the table of sections is at the end */
+        free(part);
+    }
+    CHECK_TEXT(err.message, "k: the machine code is damaged");
+}
+
+static void test_header(void)
+{
+    size_t size;
+    (void)object_bytes(&size);
+    uint8_t *copy = copied(size);
+    Elf64_Ehdr *header = (Elf64_Ehdr *)(void *)copy, good = *header;
+    header->e_machine = EM_S390;
+    load(copy, size, KB_FAILED_PRECONDITION);
+    CHECK_HAS(err.message, "another processor (ELF machine 22, expected");
+    *header = good;
+    header->e_type = ET_DYN;
+    load(copy, size, KB_INVALID_ARGUMENT);
+    *header = good;
+    header->e_shoff = UINT64_MAX - 8;
+    load(copy, size, KB_INVALID_ARGUMENT);
+    *header = good;
+    header->e_shnum = UINT16_MAX;
+    load(copy, size, KB_INVALID_ARGUMENT);
+    free(copy);
+}
+
+static Elf64_Shdr *sections_of(uint8_t *bytes)
+{
+    return (Elf64_Shdr *)(void *)(bytes + ((Elf64_Ehdr *)(void *)bytes)->e_shoff);
+}
+
+/* Loads the object with one field of its first section of a type changed. */
+static void with_section(uint32_t type, void (*change)(Elf64_Shdr *), kb_status expected)
+{
+    size_t size;
+    (void)object_bytes(&size);
+    uint8_t *copy = copied(size);
+    Elf64_Shdr *s = sections_of(copy);
+    for (size_t i = 1;; i++)
+        if (s[i].sh_type == type && (type != SHT_PROGBITS || s[i].sh_size)) {
+            change(&s[i]);
+            break;
+        }
+    load(copy, size, expected);
+    free(copy);
+}
+
+static void make_tls(Elf64_Shdr *s)
+{
+    s->sh_flags |= SHF_TLS;
+}
+static void make_constructors(Elf64_Shdr *s)
+{
+    s->sh_type = SHT_INIT_ARRAY;
+}
+static void make_odd(Elf64_Shdr *s)
+{
+    s->sh_addralign = 3;
+}
+static void make_huge(Elf64_Shdr *s)
+{
+    s->sh_size = UINT64_C(1) << 40;
+}
+static void make_far(Elf64_Shdr *s)
+{
+    s->sh_offset = UINT64_MAX - 3;
+}
+static void make_linkless(Elf64_Shdr *s)
+{
+    s->sh_link = UINT32_MAX;
+}
+static void make_nameless(Elf64_Shdr *s)
+{
+    s->sh_size = 0;
+}
+
+static void test_sections(void)
+{
+    with_section(SHT_PROGBITS, make_tls, KB_UNIMPLEMENTED);
+    CHECK_HAS(err.message, "thread-local variables");
+    with_section(SHT_PROGBITS, make_constructors, KB_UNIMPLEMENTED);
+    with_section(SHT_PROGBITS, make_odd, KB_INVALID_ARGUMENT);
+    with_section(SHT_PROGBITS, make_far, KB_INVALID_ARGUMENT);
+    with_section(SHT_NOBITS, make_huge, KB_UNIMPLEMENTED);
+    CHECK_HAS(err.message, "more than 1 GB");
+    with_section(SHT_SYMTAB, make_linkless, KB_INVALID_ARGUMENT);
+    with_section(SHT_RELA, make_far, KB_INVALID_ARGUMENT);
+    with_section(SHT_STRTAB, make_nameless, KB_INVALID_ARGUMENT);
+}
+
+static void *resolve_nothing(const char *name, void *context)
+{
+    (void)name, (void)context;
+    return NULL;
+}
+
+static void test_a_missing_symbol_is_named(void)
+{
+    size_t size;
+    const uint8_t *bytes = object_bytes(&size);
+    kb_object *object = NULL;
+    CHECK_INT(kb_object_load(bytes, size, "k", resolve_nothing, NULL, &object, &err), KB_NOT_FOUND);
+    CHECK_HAS(err.message, "k: the machine code uses outside");
+    CHECK_HAS(err.message, "which this process does not have");
+}
+
+/* Every relocation in turn: of another type, of a symbol that is not there, behind the section. */
+static void test_relocations(void)
+{
+    size_t size, n = 0;
+    (void)object_bytes(&size);
+    uint8_t *copy = copied(size);
+    const Elf64_Shdr *s = sections_of(copy);
+    for (size_t i = 1; i < ((Elf64_Ehdr *)(void *)copy)->e_shnum; i++) {
+        if (s[i].sh_type != SHT_RELA || !(s[s[i].sh_info].sh_flags & SHF_ALLOC))
+            continue;
+        Elf64_Rela *r = (Elf64_Rela *)(void *)(copy + s[i].sh_offset), good = *r;
+        r->r_info = ELF64_R_INFO(ELF64_R_SYM(good.r_info), 0xfff);
+        kb_object *object = NULL;
+        kb_status status = kb_object_load(copy, size, "k", object_resolve, NULL, &object, &err);
+        n += status == KB_UNIMPLEMENTED; /* not those of tables for unwinding */
+        kb_object_free(object);
+        const Elf64_Rela bad[] = {
+            {good.r_offset, ELF64_R_INFO(UINT32_MAX, ELF64_R_TYPE(good.r_info)), good.r_addend},
+            {s[s[i].sh_info].sh_size - 1, good.r_info, good.r_addend},
+            {UINT64_MAX, good.r_info, good.r_addend}};
+        for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+            *r = bad[k];
+            object = NULL;
+            if (kb_object_load(copy, size, "k", object_resolve, NULL, &object, &err) == KB_OK)
+                CHECK(status == KB_OK);
+            kb_object_free(object);
+        }
+        *r = good;
+    }
+    CHECK(n >= 2); /* code and a table of addresses at least */
+    free(copy);
+}
+
+static void test_no_memory(void)
+{
+    size_t size;
+    const uint8_t *bytes = object_bytes(&size);
+    kb_status status = KB_RESOURCE_EXHAUSTED;
+    long n = 0;
+    while (status != KB_OK && n < 100) {
+        kb_object *object = NULL;
+        kb_memory_fail_nth(++n);
+        status = kb_object_load(bytes, size, "k", object_resolve, NULL, &object, &err);
+        kb_memory_fail_nth(0);
+        if (status != KB_OK) {
+            CHECK_INT(status, KB_RESOURCE_EXHAUSTED);
+            CHECK_TEXT(err.message, "k: no memory for its machine code");
+        }
+        kb_object_free(object);
+    }
+    CHECK(n > 4 && n < 100);
+}
+
+int main(void)
+{
+    test_code_runs();
+    test_a_part_is_refused();
+    test_header();
+    test_sections();
+    test_a_missing_symbol_is_named();
+    test_relocations();
+    test_no_memory();
+    return kb_test_end("test_object");
+}
