@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import atexit
 import sys
+from typing import Any
 
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base import debug
-from kernbridge._src.operation import origin
+from kernbridge._src.base import debug, jax_inside
+from kernbridge._src.operation import origin, partition
+from kernbridge._src.operation.sharding import SPLIT
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 
@@ -24,12 +26,19 @@ def _compile_for_host(image: bytes) -> None:
 
 
 def _register_targets() -> None:
-    jax.ffi.register_ffi_target("kernbridge.host", _core.host_handlers(), platform="cpu")
-    jax.ffi.register_ffi_target("kernbridge.cuda.host", _core.cuda_host_handlers(), platform="cpu")
+    _register("kernbridge.host", _core.host_handlers(), "cpu")
+    _register("kernbridge.cuda.host", _core.cuda_host_handlers(), "cpu")
     for name, handlers in _core.cuda_handlers().items():
-        jax.ffi.register_ffi_target(name, handlers, platform="CUDA")
-        if has_fake_driver():
-            jax.ffi.register_ffi_target(name, handlers, platform="cpu")
+        _register(name, handlers, "CUDA", *["cpu"] * has_fake_driver())
+
+
+def _register(name: str, handlers: dict[str, Any], *platforms: str) -> None:
+    """Register a target, also under the name of calls that XLA may split among devices."""
+    for platform in platforms:
+        jax.ffi.register_ffi_target(name, handlers, platform=platform)
+        jax.ffi.register_ffi_target(name + SPLIT, handlers, platform=platform)
+    if jax_inside.HAS_PARTITIONING:
+        partition.register(name)
 
 
 def _end_entries() -> None:
