@@ -11,6 +11,7 @@ from kernbridge._src.operation.sharding_rule import Terms
 
 pytestmark = pytest.mark.once
 S = jax.ShapeDtypeStruct
+FOUR = S((4,), np.float32)
 
 
 @numba.njit
@@ -23,7 +24,7 @@ def pair(x, y, out):
     out[...] = x.sum() + y.sum()
 
 
-def wrap(rule, kernel=pair, outs=S((4,), np.float32), **options):
+def wrap(rule, kernel=pair, outs=FOUR, **options):
     return numba_kernel(kernel, outs, sharding_rule=rule, **options)
 
 

@@ -8,6 +8,7 @@ refused where it is asked for: `HAS_INSIDES` is False, and `require_insides` rai
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import warnings
 from collections.abc import Callable, Sequence
@@ -141,7 +142,7 @@ if HAS_PARTITIONING:
     import jax._src.custom_partitioning_sharding_rule as _rules
     from jax._src import sharding_impls as _sharding_impls
     from jax._src import xla_bridge as _xla_bridge
-    from jax._src.lib import xla_client as xla_client
+    from jax._src.lib import xla_client as _xla_client
 
 
 def require_insides(what: str) -> None:
@@ -251,6 +252,30 @@ def shardy_rule(
     return _rules.sdy_sharding_rule_to_mlir(rule, types[:n], types[n:])
 
 
+def hlo_sharding(counts: Sequence[int], devices: Sequence[int]) -> Any:
+    """Return XLA's sharding of an array that is cut into so many parts along its dimensions.
+
+    `devices` are those of the first part, then those of the second, and so on.
+    """
+    n = math.prod(counts)
+    if n == 1:
+        return _xla_client.HloSharding.replicate()
+    copies = len(devices) // n
+    proto = _xla_client.OpSharding()
+    proto.type = _xla_client.OpSharding.Type.OTHER
+    proto.tile_assignment_dimensions = [*counts, copies] if copies > 1 else list(counts)
+    proto.tile_assignment_devices = list(devices)
+    proto.replicate_on_last_tile_dim = copies > 1
+    return _xla_client.HloSharding.from_proto(proto)
+
+
+def tuple_sharding(shape: Any, shardings: Sequence[Any]) -> Any:
+    """Return XLA's sharding of the results of a call."""
+    if not shape.is_tuple():
+        return shardings[0]
+    return _xla_client.HloSharding.tuple_sharding(shape, list(shardings))
+
+
 def _uses_shardy() -> bool:
     return bool(getattr(jax.config, "jax_use_shardy_partitioner", True))
 
@@ -258,7 +283,7 @@ def _uses_shardy() -> bool:
 def register_partitioner(target: str, infer: Any, partition: Any) -> None:
     """Let XLA ask these functions how to partition calls of a target, on every platform."""
     register = functools.partial(
-        xla_client.register_custom_call_partitioner,
+        _xla_client.register_custom_call_partitioner,
         name=target,
         prop_user_sharding=lambda sharding, shape, backend: sharding,
         partition=partition,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.errors import KernbridgeWarning
-from kernbridge._src.base.jax_inside import register_partitioner, xla_client
+from kernbridge._src.base.jax_inside import register_partitioner, tuple_sharding
 from kernbridge._src.operation.sharding import SPLIT, Description, lowered_calls
 from kernbridge._src.operation.sharding_rule import WHOLE
 from kernbridge._src.operation.spec import ArrayType
@@ -104,9 +104,7 @@ def _packed(result: Any, choice: Choice) -> Any:
     """The sharding of all results; hidden ones are whole, since nobody reads them."""
     shardings = [choice.sharding(term) for term in choice.terms.outs]
     shardings += [choice.sharding(())] * len(choice.terms.hidden)
-    if result.is_tuple():
-        return xla_client.HloSharding.tuple_sharding(result, shardings)
-    return shardings[0]
+    return tuple_sharding(result, shardings)
 
 
 def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jax.sharding import NamedSharding, PartitionSpec
+import jax
 
 from kernbridge._src.base import jax_inside
 from kernbridge._src.base.errors import KernelError
@@ -255,4 +255,4 @@ def _named(mesh: Any, term: Term, found: Mapping[str, Any]) -> Any:
         each = set(axes) if isinstance(axes, tuple) else {axes} - {None}
         spec.append(None if each & taken else axes)
         taken |= each
-    return NamedSharding(mesh, PartitionSpec(*spec))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base.jax_inside import xla_client
+from kernbridge._src.base import jax_inside
 from kernbridge._src.operation.sharding_rule import Term, Terms
 from kernbridge._src.operation.spec import ArrayType
 
@@ -105,17 +105,9 @@ class Choice:
 
     def sharding(self, term: Term) -> Any:
         """The sharding of an array with these dimensions."""
-        counts = self._counts(term)
-        n, cells = self._cells(term)
-        if n == 1:
-            return xla_client.HloSharding.replicate()
-        rest = self.n_devices // n
-        proto = xla_client.OpSharding()
-        proto.type = xla_client.OpSharding.Type.OTHER
-        proto.tile_assignment_dimensions = [*counts, rest] if rest > 1 else counts
-        proto.tile_assignment_devices = np.argsort(cells, kind="stable").tolist()
-        proto.replicate_on_last_tile_dim = rest > 1
-        return xla_client.HloSharding.from_proto(proto)
+        _, cells = self._cells(term)
+        devices = np.argsort(cells, kind="stable").tolist()
+        return jax_inside.hlo_sharding(self._counts(term), devices)
 
     def groups_to_sum(self, term: Term) -> list[list[int]]:
         """The groups of devices whose results of these dimensions are parts of one sum."""
