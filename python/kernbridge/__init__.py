@@ -14,6 +14,7 @@ from kernbridge._src.base.errors import KernbridgeError, KernbridgeWarning
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.operation.inspection import Inspection as Inspection
 from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.source.load_cpp import (
     load_c_file,
     load_c_inline,
@@ -70,6 +71,7 @@ __all__ = [
     "KernbridgeError",
     "KernbridgeWarning",
     "Operation",
+    "ShardingRule",
     "XLACustomKernel",
     "__version__",
     "benchmark",

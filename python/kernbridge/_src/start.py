@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import atexit
 import sys
+from typing import Any
 
 import jax
 
 from kernbridge import _core
 from kernbridge._src.base import debug, jax_inside
-from kernbridge._src.operation import absent, carrier, origin
+from kernbridge._src.operation import absent, carrier, origin, partition
+from kernbridge._src.operation.sharding import SPLIT
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 
@@ -24,22 +26,28 @@ def _compile_for_host(image: bytes) -> None:
 
 
 def _register_targets() -> None:
-    on_cpu = {
+    kernels_on_cpu = {
         "kernbridge.host": _core.host_handlers(),
         "kernbridge.cuda.host": _core.cuda_host_handlers(),
     }
-    carriers = _core.carrier_handlers()
-    on_cpu |= {carrier.HOST: carriers.pop(carrier.HOST)}
-    on_gpu = _core.cuda_handlers() | carriers
+    kernels_on_gpu = _core.cuda_handlers()
+    carriers, nowhere = _core.carrier_handlers(), {absent.TARGET: _core.absent_handlers()}
+    on_cpu = {**_split_too(kernels_on_cpu), carrier.HOST: carriers.pop(carrier.HOST), **nowhere}
+    on_gpu = {**_split_too(kernels_on_gpu), **carriers, **nowhere}
     if has_fake_driver():
         on_cpu |= on_gpu
-    nowhere = {absent.TARGET: _core.absent_handlers()}
-    on_cpu |= nowhere
-    on_gpu |= nowhere
     for platform, targets in (("cpu", on_cpu), ("CUDA", on_gpu), ("ROCM", nowhere)):
         for name, handlers in targets.items():
             jax.ffi.register_ffi_target(name, handlers, platform=platform)
     jax_inside.allow_in_exports({*on_cpu, *on_gpu})
+    if jax_inside.HAS_PARTITIONING:
+        for name in (*kernels_on_cpu, *kernels_on_gpu):
+            partition.register(name)
+
+
+def _split_too(targets: dict[str, Any]) -> dict[str, Any]:
+    """Targets, each also under the name of calls that XLA may split among devices."""
+    return targets | {name + SPLIT: handlers for name, handlers in targets.items()}
 
 
 def _end_entries() -> None:

@@ -20,7 +20,12 @@ from kernbridge._src.numba_common import (  # noqa: E402
 )
 
 PACKAGES = {
-    "JAX": (*jax_inside.NAMES, *jax_inside.INSIDES, jax_inside.STABLE_TARGETS),
+    "JAX": (
+        *jax_inside.NAMES,
+        *jax_inside.INSIDES,
+        *jax_inside.PARTITIONING,
+        jax_inside.STABLE_TARGETS,
+    ),
     "Numba": numba_inside.NAMES,
     "Numba-CUDA": numba_cuda_inside.NAMES,
     "llvmlite": (*llvmlite_inside.NAMES, *llvmlite_inside.CUDA_ON_CPU_NAMES),
@@ -221,6 +226,43 @@ print(attempt(shared(check_vma=False), x).tolist(), attempt(op, x).tolist())
     )
     right = [float(i) for i in range(1, 9)]
     assert said[-1] == f"{right} {right}"
+
+
+UNKNOWN_PARTITIONER = """
+import warnings
+import jax, jax.numpy as jnp, numba
+from jax._src.lib import xla_client
+hidden = xla_client.register_custom_call_partitioner
+del xla_client.register_custom_call_partitioner
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import kernbridge
+xla_client.register_custom_call_partitioner = hidden
+(warning,) = [w for w in caught if w.category is kernbridge.KernbridgeWarning]
+print(warning.message)
+
+@numba.njit
+def add(x, out):
+    out[:] = x + 1
+
+op = kernbridge.numba_kernel(
+    add, lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sharding_rule="i -> i"
+)
+for kind in (jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit):
+    mesh = jax.make_mesh((4,), ("x",), axis_types=(kind,))
+    where = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    x = jax.device_put(jnp.arange(8.0).reshape(4, 2), where)
+    print(op(x[:, 0]).tolist(), jax.jit(jax.vmap(op))(x).tolist())
+"""
+
+
+def test_an_unknown_jax_gathers_sharded_operands(run_python):
+    said = run_python(UNKNOWN_PARTITIONER).splitlines()
+    assert said[0].startswith("kernbridge does not know this JAX ")
+    assert "`jax._src.lib.xla_client.register_custom_call_partitioner` is missing" in said[0]
+    assert said[0].endswith("a sharded operand is gathered before every call outside shard_map.")
+    right = "[1.0, 3.0, 5.0, 7.0] [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]"
+    assert said[1:] == [right, right]
 
 
 @pytest.mark.once

@@ -9,12 +9,15 @@ refused where it is asked for: `HAS_INSIDES` is False, and `require_insides` rai
 from __future__ import annotations
 
 import contextlib
+import functools
+import math
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import PartitionSpec
 
 from kernbridge._src.base import versions
@@ -51,6 +54,24 @@ INSIDES = (
     "jax._src.effects.custom_derivatives_allowed_effects",
     "jax._src.effects.lowerable_effects",
     "jax._src.effects.remat_allowed_effects",
+)
+PARTITIONING = (
+    "jax._src.custom_partitioning_sharding_rule.ArrayMapping",
+    "jax._src.custom_partitioning_sharding_rule.SdyShardingRule",
+    "jax._src.custom_partitioning_sharding_rule.sdy_sharding_rule_to_mlir",
+    "jax._src.lib.xla_client.HloSharding.from_proto",
+    "jax._src.lib.xla_client.HloSharding.replicate",
+    "jax._src.lib.xla_client.HloSharding.tile_assignment_devices",
+    "jax._src.lib.xla_client.HloSharding.tile_assignment_dimensions",
+    "jax._src.lib.xla_client.HloSharding.tuple_elements",
+    "jax._src.lib.xla_client.HloSharding.tuple_sharding",
+    "jax._src.lib.xla_client.OpSharding",
+    "jax._src.lib.xla_client.register_custom_call_partitioner",
+    "jax._src.sharding_impls.SPMDAxisContext.manual_axes",
+    "jax._src.sharding_impls.ShardingContext.num_devices",
+    "jax._src.xla_bridge.register_plugin_callbacks",
+    "jax.interpreters.mlir.dtype_to_ir_type",
+    "jax.interpreters.mlir.ir.RankedTensorType",
 )
 
 STABLE_TARGETS = "jax._src.export._export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE"
@@ -110,6 +131,24 @@ else:
     )
 
 
+HAS_PARTITIONING = False
+try:
+    versions.look_up("JAX", PARTITIONING)
+    HAS_PARTITIONING = HAS_INSIDES
+except UnknownVersionError as _error:
+    warnings.warn(
+        f"{_error} Until then a sharded operand is gathered before every call outside shard_map.",
+        KernbridgeWarning,
+        stacklevel=2,
+    )
+
+if HAS_PARTITIONING:
+    import jax._src.custom_partitioning_sharding_rule as _rules
+    from jax._src import sharding_impls as _sharding_impls
+    from jax._src import xla_bridge as _xla_bridge
+    from jax._src.lib import xla_client as _xla_client
+
+
 def require_insides(what: str) -> None:
     """Raise UnknownVersionError for what needs a name that this JAX lacks."""
     if _why_without_insides is not None:
@@ -135,11 +174,23 @@ def _may_vary(aval: Any) -> bool:
     return manual is None or bool(getattr(manual, "varying", True))
 
 
-def on_mesh(aval: Any, axes: frozenset[Any]) -> Any:
-    """Return an output as the mesh in use sees it: whole on each device, varying over `axes`."""
+def explicit_sharding(aval: Any) -> Any:
+    """Return the sharding of an abstract array that an explicit mesh splits, else None."""
+    sharding = getattr(aval, "sharding", None)
+    if not HAS_PARTITIONING or sharding is None or not any(sharding.spec):
+        return None
+    return sharding
+
+
+def on_mesh(aval: Any, axes: frozenset[Any], sharding: Any = None) -> Any:
+    """Return the output as the mesh in use sees it, varying over manual `axes`.
+
+    Without a sharding it is whole on every device.
+    """
     if not HAS_INSIDES:
         return aval
-    sharding = _core.get_cur_mesh_sharding(PartitionSpec(*[None] * aval.ndim))
+    if sharding is None:
+        sharding = _core.get_cur_mesh_sharding(PartitionSpec(*[None] * aval.ndim))
     if not axes:
         return aval.update(sharding=sharding)
     if hasattr(_core, "ManualAxisType"):
@@ -195,6 +246,88 @@ def _of_context(ctx: Any, name: str) -> Any:
         return operator.attrgetter(name)(ctx)
     except AttributeError as e:
         raise versions.unknown("JAX", [name]) from e
+
+
+def may_partition(ctx: Any) -> bool:
+    """Return whether XLA partitions what is lowered, on a mesh that is not wholly manual."""
+    if not HAS_PARTITIONING:
+        return False
+    context = ctx.module_context.axis_context
+    if isinstance(context, _sharding_impls.ShardingContext):
+        return context.num_devices > 1
+    if isinstance(context, _sharding_impls.SPMDAxisContext):
+        manual = frozenset(context.manual_axes)
+        return bool(context.mesh.size > 1 and manual != frozenset(context.mesh.axis_names))
+    return False
+
+
+def is_partly_manual(ctx: Any) -> bool:
+    """Return whether what is lowered is inside shard_map, and some axes are automatic."""
+    return bool(getattr(ctx.module_context.axis_context, "manual_axes", ()))
+
+
+def shardy_rule(
+    ctx: Any, ins: Sequence[list[str]], outs: Sequence[list[str]], whole: Sequence[str]
+) -> Any:
+    """Return Shardy's rule of an operation with these dimensions, of which some are not split.
+
+    None where there is no such rule, since an extent is not known or is zero.
+    """
+    avals = [*ctx.avals_in, *ctx.avals_out]
+    if not _uses_shardy() or not all(
+        isinstance(d, int) and d > 0 for aval in avals for d in aval.shape
+    ):
+        return None
+    types = [
+        mlir.ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(np.dtype(aval.dtype)))
+        for aval in avals
+    ]
+    mapped = [tuple(_rules.ArrayMapping(*term) for term in terms) for terms in (ins, outs)]
+    rule = _rules.SdyShardingRule(*mapped, need_replication_factors=tuple(whole))
+    n = len(ctx.avals_in)
+    return _rules.sdy_sharding_rule_to_mlir(rule, types[:n], types[n:])
+
+
+def hlo_sharding(counts: Sequence[int], devices: Sequence[int]) -> Any:
+    """Return XLA's sharding of an array that is cut into so many parts along its dimensions.
+
+    `devices` are those of the first part, then those of the second, and so on.
+    """
+    n = math.prod(counts)
+    if n == 1:
+        return _xla_client.HloSharding.replicate()
+    copies = len(devices) // n
+    proto = _xla_client.OpSharding()
+    proto.type = _xla_client.OpSharding.Type.OTHER
+    proto.tile_assignment_dimensions = [*counts, copies] if copies > 1 else list(counts)
+    proto.tile_assignment_devices = list(devices)
+    proto.replicate_on_last_tile_dim = copies > 1
+    return _xla_client.HloSharding.from_proto(proto)
+
+
+def tuple_sharding(shape: Any, shardings: Sequence[Any]) -> Any:
+    """Return XLA's sharding of the results of a call."""
+    if not shape.is_tuple():
+        return shardings[0]
+    return _xla_client.HloSharding.tuple_sharding(shape, list(shardings))
+
+
+def _uses_shardy() -> bool:
+    return bool(getattr(jax.config, "jax_use_shardy_partitioner", True))
+
+
+def register_partitioner(target: str, infer: Any, partition: Any) -> None:
+    """Let XLA ask these functions how to partition calls of a target, on every platform."""
+    register = functools.partial(
+        _xla_client.register_custom_call_partitioner,
+        name=target,
+        prop_user_sharding=lambda sharding, shape, backend: sharding,
+        partition=partition,
+        infer_sharding_from_operands=infer,
+        can_side_effecting_have_replicated_sharding=True,
+    )
+    register()
+    _xla_bridge.register_plugin_callbacks(register)
 
 
 def new_user_context() -> Callable[[Any], None]:

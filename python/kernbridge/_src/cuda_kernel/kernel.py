@@ -18,6 +18,7 @@ from kernbridge._src.cuda_kernel.frontend import (
 from kernbridge._src.gpu.launch import LaunchRule
 from kernbridge._src.keys import host_state
 from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.toolchain import cuda
@@ -47,6 +48,7 @@ def cuda_kernel(
     has_side_effect: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
+    sharding_rule: str | ShardingRule | None = None,
 ) -> CudaKernel:
     """Make a JAX operation of a CUDA kernel in source, compiled by NVRTC.
 
@@ -85,6 +87,8 @@ def cuda_kernel(
         See `numba_cuda_kernel`.
     jvp, vjp : function, optional
         The derivative, see `numba_kernel`; called with the attributes by name besides.
+    sharding_rule : str or ShardingRule, optional
+        Along which dimensions a call may be split among devices; see `numba_kernel`.
 
     Returns
     -------
@@ -154,6 +158,7 @@ def cuda_kernel(
         jvp,
         vjp,
         names_for_rules(function, attrs or {}),
+        sharding_rule,
     )
     cuda.require_device("cuda_kernel")
     description = Description(label, file, function, rule, bool(zero_outputs), compiled)

@@ -33,6 +33,8 @@ from kernbridge._src.custom.kernel_table import KernelTable
 from kernbridge._src.operation import absent
 from kernbridge._src.operation import primitive as operation_primitive
 from kernbridge._src.operation.levels import looped, to_front, vmapped
+from kernbridge._src.operation.sharding import output_shardings
+from kernbridge._src.operation.sharding_rule import Terms
 from kernbridge._src.operation.spec import ArrayType, Outputs, has_type
 from kernbridge._src.operation.tangents import differentiate
 
@@ -86,7 +88,10 @@ def types_of(outs: Sequence[Any]) -> tuple[ArrayType, ...]:
 
 
 def _abstract_eval(name: str, *operands: Any, outs: Any, **params: Any) -> Any:
-    return operation_primitive.abstract(name, operands, types_of(outs), params[OURS].levels, False)
+    levels, types = params[OURS].levels, types_of(outs)
+    slices = [ArrayType(levels.own_shape(i, x.shape), x.dtype) for i, x in enumerate(operands)]
+    shardings = output_shardings(Terms.undeclared(slices, 0, types), levels, operands)
+    return operation_primitive.abstract(name, operands, types, levels, False, shardings)
 
 
 def _lower(operation: KernelTable, platform: str, ctx: Any, *operands: Any, **params: Any) -> Any:

@@ -96,5 +96,6 @@ def plan(
         why_not_portable=why_not_portable,
         temporaries=tuple(temporaries),
         program=b"" if callbacks else program.write(),
+        for_extents=True,
     )
     return native, program

@@ -22,6 +22,7 @@ from kernbridge._src.operation.parameters import (
     check_dtype,
 )
 from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
@@ -39,6 +40,7 @@ def numba_kernel(
     check: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
+    sharding_rule: str | ShardingRule | None = None,
 ) -> Operation:
     """Make a JAX operation of a Numba CPU kernel.
 
@@ -88,6 +90,11 @@ def numba_kernel(
         keyword scalars last by name. None stands for zero, and for what has no tangent since it
         holds integers. Either rule serves both modes where JAX can transpose it; see
         docs/derivatives.md.
+    sharding_rule : str or ShardingRule, optional
+        Along which dimensions a call may be split among the devices of a mesh, as in ``"i j, j ->
+        i"`` for the product of a matrix and a vector; see `ShardingRule`. Batch axes of `jax.vmap`
+        are always split. Along other dimensions an input is gathered on every device before the
+        call, and a warning says so once.
 
     Returns
     -------
@@ -129,7 +136,14 @@ def numba_kernel(
     options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs))
     frontend = NumbaCpu.of(kernel, half_as_bits, options)
     spec = OperationSpec.of(
-        frontend.label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
+        frontend.label,
+        outs,
+        vmap_method,
+        input_output_aliases,
+        has_side_effect,
+        jvp,
+        vjp,
+        sharding_rule=sharding_rule,
     )
     return frontend.operation(spec, frontend._operations)
 

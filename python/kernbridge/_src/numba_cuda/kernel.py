@@ -29,6 +29,7 @@ from kernbridge._src.operation.parameters import (
     check_dtype,
     warn_of_copies,
 )
+from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.toolchain import cuda
 
@@ -59,6 +60,7 @@ def numba_cuda_kernel(
     check: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
+    sharding_rule: str | ShardingRule | None = None,
 ) -> Operation:
     """Make a JAX operation of a Numba-CUDA kernel.
 
@@ -123,6 +125,8 @@ def numba_cuda_kernel(
         barriers that not all threads reach are errors. Also by ``KERNBRIDGE_DEBUG=check``.
     jvp, vjp : function, optional
         The derivative, as of `numba_kernel`.
+    sharding_rule : str or ShardingRule, optional
+        Along which dimensions a call may be split among devices; see `numba_kernel`.
 
     Returns
     -------
@@ -175,7 +179,14 @@ def numba_cuda_kernel(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
     spec = OperationSpec.of(
-        label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
+        label,
+        outs,
+        vmap_method,
+        input_output_aliases,
+        has_side_effect,
+        jvp,
+        vjp,
+        sharding_rule=sharding_rule,
     )
     views = _read_views(label, view or {})
     cuda.require("numba_cuda_kernel")

@@ -187,6 +187,7 @@ def _static_call(
         aliases=spec.aliases,
         vmap_method=spec.vmap_method,
         has_side_effect=spec.has_side_effect or not outputs.types,
+        terms=spec.terms(inputs, len(names), outputs.types),
     )
     frontend.check(operands, call)
     spec.check_aliases(inputs, outputs.types)

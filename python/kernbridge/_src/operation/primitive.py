@@ -15,7 +15,7 @@ import numpy as np
 from kernbridge._src.base import jax_inside
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.jax_inside import Primitive, ShapedArray, ad, batching, mlir
-from kernbridge._src.operation import absent, carrier, origin
+from kernbridge._src.operation import absent, carrier, origin, sharding
 from kernbridge._src.operation.levels import Dim, Levels, to_front
 from kernbridge._src.operation.spec import ArrayType, Call
 
@@ -38,6 +38,7 @@ class NativeCall(NamedTuple):
     program: bytes = b""  # what a fresh process makes the kernel of
     keep: Any = None  # has to live as long as the compiled program
     named: str = ""  # "module:qualname", if a fresh process looks the kernel up by that
+    for_extents: bool = False  # it fits arrays of these extents alone, apart from the batch
 
 
 class Frontend(ABC):
@@ -122,7 +123,13 @@ def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Ar
 
 
 def _abstract_eval(*operands: Any, frontend: Frontend, call: Call) -> Any:
-    return abstract(frontend.label, operands, call.outs, call.levels, call.has_side_effect)
+    return abstract_call(frontend.label, operands, call, call.levels)
+
+
+def abstract_call(label: str, operands: Sequence[Any], call: Call, levels: Levels) -> Any:
+    """Abstract outputs of a kernel's call with these `vmap`s around it."""
+    shardings = sharding.output_shardings(call.terms, levels, operands)
+    return abstract(label, operands, call.outs, levels, call.has_side_effect, shardings)
 
 
 def abstract(
@@ -131,14 +138,19 @@ def abstract(
     outs: Sequence[ArrayType],
     levels: Levels,
     has_side_effect: bool,
+    shardings: Sequence[Any],
 ) -> Any:
-    """Abstract outputs of a call on abstract operands, for `define_abstract`."""
+    """Abstract outputs of a call on abstract operands, for `define_abstract`.
+
+    Where a sharding is None, the output is whole on every device of an explicit mesh.
+    """
     avals = [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in outs]
     varying = jax_inside.varying_axes(label, operands)
     if not jax_inside.HAS_INSIDES:
         return avals
     effects = {jax_inside.kernel_effect} if has_side_effect else set()
-    return [jax_inside.on_mesh(aval, varying) for aval in avals], effects
+    placed = zip(avals, shardings, strict=True)
+    return [jax_inside.on_mesh(aval, varying, where) for aval, where in placed], effects
 
 
 def define_abstract(primitive: Any, rule: Any) -> None:
@@ -190,13 +202,18 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
         attributes["origin"] = native.origin
     if native.program:
         attributes = carrier.carry(ctx, native.target, attributes, native.program)
-    rule = jax.ffi.ffi_lowering(
-        native.target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect
-    )
     hidden = [avals_in[i] for i in native.copied]
     hidden += [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in native.temporaries]
     wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden])
-    return rule(wide, *operands_in, **attributes)[: len(call.outs)]
+    request = sharding.request(platform, wide, frontend, call, native, masks, aliases)
+    rule = jax.ffi.ffi_lowering(
+        request.target,
+        operand_output_aliases=aliases,
+        has_side_effect=call.has_side_effect,
+        **request.options,
+    )
+    results = rule(wide, *operands_in, **attributes, **request.attributes)
+    return results[: len(call.outs)]
 
 
 def _with_all_levels(
@@ -263,10 +280,12 @@ def _batch_by_rank(
                 "unset, or pass it as a positional input"
             )
     new_axis = {"expand_dims": 1, "broadcast_all": size}.get(call.vmap_method or "")
+    batch: list[bool | None] = [m or None for m in mapped]
     for i in range(call.n_inputs):
         if not mapped[i] and new_axis is not None:
             front[i] = jnp.broadcast_to(front[i], (new_axis, *front[i].shape))
-    return bind(frontend, call.with_output_axis(size), front)
+            batch[i] = call.vmap_method == "broadcast_all"
+    return bind(frontend, call.with_output_axis(size, batch), front)
 
 
 batching.primitive_batchers[call_p] = _batch

@@ -17,6 +17,7 @@ import numpy as np
 from kernbridge._src.base import jax_inside
 from kernbridge._src.operation.levels import NONE, Dim, Levels
 from kernbridge._src.operation.output_order import OutputTree
+from kernbridge._src.operation.sharding_rule import ShardingRule, Terms
 
 VMAP_METHODS = (
     None,
@@ -109,6 +110,7 @@ class OperationSpec:
     has_side_effect: bool
     jvp: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
+    sharding_rule: ShardingRule | None = None
 
     @staticmethod
     def of(
@@ -120,6 +122,7 @@ class OperationSpec:
         jvp: Callable[..., Any] | None = None,
         vjp: Callable[..., Any] | None = None,
         attributes: Sequence[str] = (),
+        sharding_rule: str | ShardingRule | None = None,
     ) -> OperationSpec:
         """Check the arguments as far as they can be without inputs; rules get `attributes` too."""
         if vmap_method not in VMAP_METHODS:
@@ -137,7 +140,16 @@ class OperationSpec:
                 keywords = "".join(f", {a}=..." for a in attributes)
                 expected = f"(inputs, outputs, {'co' * (name == 'vjp')}tangents{keywords})"
                 check_rule(label, name, rule, expected, 3, attributes)
-        return OperationSpec(label, outputs, vmap_method, aliases, bool(has_side_effect), jvp, vjp)
+        return OperationSpec(
+            label,
+            outputs,
+            vmap_method,
+            aliases,
+            bool(has_side_effect),
+            jvp,
+            vjp,
+            ShardingRule.of(label, sharding_rule, aliases),
+        )
 
     @property
     def is_differentiable(self) -> bool:
@@ -157,6 +169,14 @@ class OperationSpec:
         outputs = Outputs.of(self.label, outs).canonical(self.label)
         _check_output_indices(self.label, self.aliases, len(outputs.types))
         return outputs
+
+    def terms(
+        self, inputs: Sequence[ArrayType], n_scalars: int, outputs: Sequence[ArrayType]
+    ) -> Terms:
+        """The names of the dimensions of a call's arrays; see `ShardingRule`."""
+        if self.sharding_rule is None:
+            return Terms.undeclared(inputs, n_scalars, outputs)
+        return self.sharding_rule.terms(self.label, inputs, n_scalars, outputs)
 
     def check_aliases(self, inputs: Sequence[ArrayType], outputs: Sequence[ArrayType]) -> None:
         """An aliased pair must be the same kind of array."""
@@ -270,6 +290,7 @@ class Call:
     aliases: tuple[tuple[int, int], ...]
     vmap_method: str | None
     has_side_effect: bool
+    terms: Terms
     levels: Levels = NONE
 
     @property
@@ -296,6 +317,10 @@ class Call:
         n = self.n_inputs
         return operands[:n], dict(zip(self.scalars, operands[n:], strict=True))
 
-    def with_output_axis(self, size: Dim) -> Call:
-        """This call with one more leading axis on every output, which the kernel sees."""
-        return replace(self, outs=tuple(ArrayType((size, *t.shape), t.dtype) for t in self.outs))
+    def with_output_axis(self, size: Dim, mapped: Sequence[bool | None]) -> Call:
+        """This call with one more leading axis on every output, which the kernel sees.
+
+        `mapped` says which operands have it too, as `Terms.with_leading` takes it.
+        """
+        outs = tuple(ArrayType((size, *t.shape), t.dtype) for t in self.outs)
+        return replace(self, outs=outs, terms=self.terms.with_leading(mapped))

@@ -16,12 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kernbridge._src.base import jax_inside
 from kernbridge._src.base.jax_inside import ad
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.levels import NONE, Levels, vmapped
 from kernbridge._src.operation.primitive import (
     Frontend,
     abstract,
+    abstract_call,
     define_with_levels,
     match_varying,
     new_primitive,
@@ -237,7 +239,9 @@ def _backward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
 
 
 def _abstract_eval(*operands: Any, rules: Rules, shape: _Shape, levels: Levels) -> Any:
-    return abstract(rules.label, operands, shape.tangent_outs, levels, False)
+    _, results, _ = shape.split(operands)
+    shardings = [jax_inside.explicit_sharding(x) for x in results if is_inexact(x.dtype)]
+    return abstract(rules.label, operands, shape.tangent_outs, levels, False, shardings)
 
 
 def _evaluate(*operands: Any, rules: Rules, shape: _Shape, levels: Levels) -> list[Any]:
@@ -299,7 +303,7 @@ def bind(frontend: Frontend, call: Call, rules: Rules, operands: Sequence[Any]) 
 def _abstract_operation(
     *operands: Any, frontend: Frontend, call: Call, levels: Levels, **_: Any
 ) -> Any:
-    return abstract(frontend.label, operands, call.outs, levels, call.has_side_effect)
+    return abstract_call(frontend.label, operands, call, levels)
 
 
 def _evaluate_operation(

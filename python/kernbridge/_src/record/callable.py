@@ -28,6 +28,7 @@ from kernbridge._src.operation.parameters import (
     check_dtype,
     warn_of_copies,
 )
+from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.toolchain import cuda
 
@@ -44,6 +45,7 @@ def numba_cuda_callable(
     has_side_effect: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
+    sharding_rule: str | ShardingRule | None = None,
 ) -> Operation:
     """Make a JAX operation of a Python function that launches Numba-CUDA kernels.
 
@@ -83,6 +85,8 @@ def numba_cuda_callable(
         Run the function even if nothing reads its outputs. Implied by `outs` without any output.
     jvp, vjp : function, optional
         The derivative, as of `numba_kernel`.
+    sharding_rule : str or ShardingRule, optional
+        Along which dimensions a call may be split among devices; see `numba_kernel`.
 
     Returns
     -------
@@ -141,7 +145,14 @@ def numba_cuda_callable(
     if record not in RECORD:
         raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD}")
     spec = OperationSpec.of(
-        label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
+        label,
+        outs,
+        vmap_method,
+        input_output_aliases,
+        has_side_effect,
+        jvp,
+        vjp,
+        sharding_rule=sharding_rule,
     )
     kept = _of_objects
     if type(func) is types.FunctionType:

@@ -18,6 +18,7 @@ from kernbridge._src.cuda_kernel.kernel import CudaKernel
 from kernbridge._src.cuda_kernel.nvrtc import NvrtcFunction
 from kernbridge._src.gpu import cubin
 from kernbridge._src.gpu.launch import LaunchRule
+from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan.signature import ScannedFunction
 from kernbridge._src.source import compiled_types
@@ -207,6 +208,7 @@ class CudaBinary:
         has_side_effect: bool = False,
         jvp: Callable[..., Any] | None = None,
         vjp: Callable[..., Any] | None = None,
+        sharding_rule: str | ShardingRule | None = None,
     ) -> CudaKernel:
         """Make an operation of a kernel in it.
 
@@ -220,7 +222,8 @@ class CudaBinary:
             What each parameter receives, see `cuda_kernel`; with the type of each number:
             ``"arg ret attr.n:int32"``.
         grid, block, launch_dims, threads_per_block, shared_mem, attrs, vmap_method, \
-input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, jvp, vjp
+input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, jvp, vjp, \
+sharding_rule
             See `cuda_kernel`.
 
         Returns
@@ -259,6 +262,7 @@ input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, 
             jvp,
             vjp,
             names_for_rules(function, attrs or {}),
+            sharding_rule,
         )
         code = self._code(label, function)
         cuda.require_device("load_binary")

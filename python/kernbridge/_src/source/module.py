@@ -13,6 +13,7 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.operation import Operation, spec_key
+from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.signature import ScannedFunction
@@ -103,6 +104,7 @@ class SourceFunction:
         attrs: Mapping[str, Any] | None = None,
         jvp: Callable[..., Any] | None = None,
         vjp: Callable[..., Any] | None = None,
+        sharding_rule: str | ShardingRule | None = None,
         **attributes: Any,
     ) -> Any:
         operation = self.operation(
@@ -114,6 +116,7 @@ class SourceFunction:
             attrs={**(attrs or {}), **attributes},
             jvp=jvp,
             vjp=vjp,
+            sharding_rule=sharding_rule,
         )
         return operation(*inputs)
 
@@ -128,6 +131,7 @@ class SourceFunction:
         attrs: Mapping[str, Any] | None = None,
         jvp: Callable[..., Any] | None = None,
         vjp: Callable[..., Any] | None = None,
+        sharding_rule: str | ShardingRule | None = None,
     ) -> Operation:
         """The operation for these outputs and attributes, to be called with the inputs alone.
 
@@ -148,6 +152,9 @@ class SourceFunction:
             Values of the attributes.
         jvp, vjp : function, optional
             The derivative, see `numba_kernel`; called with the attributes by name besides.
+        sharding_rule : str or ShardingRule, optional
+            Along which dimensions a call may be split among devices; see `numba_kernel`. Values of
+            attributes stay what they are.
 
         Returns
         -------
@@ -170,6 +177,7 @@ class SourceFunction:
             jvp,
             vjp,
             [a.name for a in known],
+            sharding_rule,
         )
         encoded = scan_attributes.encode_all(export.label, known, attrs)
         plain, key = scan_attributes.plain(attrs), spec_key(spec)

@@ -1,0 +1,258 @@
+"""Calls in programs for several devices: what XLA's partitioner is told about them.
+
+Such a call has a target of its own, whose name ends in `SPLIT` and whose handler is the plain
+target's, and an attribute `sharding`, which `partition.py` reads when XLA partitions the program.
+Nothing else of the call belongs to the process that lowered it, so programs can be exported and
+cached.
+"""
+
+from __future__ import annotations
+
+import itertools
+import urllib.parse
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+
+from kernbridge._src.base import jax_inside
+from kernbridge._src.base.errors import KernelError
+from kernbridge._src.operation.levels import Levels
+from kernbridge._src.operation.sharding_rule import WHOLE, Term, Terms
+from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.operation.split_module import has_element
+
+SPLIT = ".split"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a call says of itself to the partitioner. Written as a text, and read from it.
+
+    `aliases` are pairs of operand and result. `token` is where the process that lowered the call
+    finds it, if it has to be lowered anew for arrays of other extents; empty if it need not.
+    Devices that are `grouped` by manual axes cannot add their results up.
+    """
+
+    label: str
+    terms: Terms
+    aliases: tuple[tuple[int, int], ...]
+    token: str = ""
+    grouped: bool = False
+
+    @property
+    def possible(self) -> Terms:
+        """The terms of what this call can do."""
+        return replace(self.terms, sums=()) if self.grouped else self.terms
+
+    @property
+    def any_extents(self) -> bool:
+        """Whether there is a call for arrays of other extents."""
+        return not self.token or self.token in lowered_calls
+
+    def write(self) -> str:
+        """Return the text of the attribute."""
+        fields = {
+            "ins": _write(self.terms.ins),
+            "outs": _write(self.terms.outs),
+            "hidden": _write(self.terms.hidden),
+            "sums": " ".join(self.terms.sums),
+            "declared": str(int(self.terms.declared)),
+            "aliases": " ".join(f"{i}:{o}" for i, o in self.aliases),
+            "token": self.token,
+            "grouped": str(int(self.grouped)),
+            "of": urllib.parse.quote(self.label, safe=" '"),
+        }
+        return ";".join(f"{name}={value}" for name, value in fields.items())
+
+    @staticmethod
+    def read(text: str) -> Description:
+        """Return what was written."""
+        fields = dict(part.split("=", 1) for part in text.split(";"))
+        pairs = (pair.split(":") for pair in fields["aliases"].split())
+        return Description(
+            label=urllib.parse.unquote(fields["of"]),
+            terms=Terms(
+                ins=_read(fields["ins"]),
+                outs=_read(fields["outs"]),
+                hidden=_read(fields["hidden"]),
+                sums=tuple(fields["sums"].split()),
+                declared=fields["declared"] == "1",
+            ),
+            aliases=tuple((int(i), int(o)) for i, o in pairs),
+            token=fields["token"],
+            grouped=fields["grouped"] == "1",
+        )
+
+
+def _write(terms: Sequence[Term]) -> str:
+    return "".join(f"[{' '.join(term)}]" for term in terms)
+
+
+def _read(text: str) -> tuple[Term, ...]:
+    return tuple(tuple(term.split()) for term in text[1:-1].split("][")) if text else ()
+
+
+@dataclass(eq=False)
+class Lowered:
+    """A call of a `Frontend` that can be lowered anew for parts of its arrays.
+
+    Lives as long as its program.
+    """
+
+    platform: str
+    frontend: Any
+    call: Call
+    masks: list[int]
+    copied: tuple[int, ...]
+    kept: list[Any] = field(default_factory=list)
+
+    def again(
+        self, operands: Sequence[ArrayType], results: Sequence[ArrayType]
+    ) -> tuple[Any, list[int]]:
+        """Lower the call for arrays that have their batch axes; also the levels of each operand."""
+        terms, levels = self.call.terms, self.call.levels
+        own = [_own(t, term) for t, term in zip(operands, terms.ins, strict=True)]
+        outs = tuple(_own(t, term) for t, term in zip(results, terms.outs, strict=True))
+        if levels:
+            sizes = results[0].shape[: len(levels.sizes)][::-1]
+            levels = replace(levels, sizes=sizes)
+        call = replace(self.call, outs=outs, levels=levels)
+        native = self.frontend.lower(self.platform, own, call)
+        if native.copied != self.copied:
+            raise KernelError(
+                f"{self.frontend.label} writes to inputs {self.copied} when it is called with "
+                f"whole arrays, and to inputs {native.copied} with parts of them; leave out "
+                "sharding_rule"
+            )
+        self.kept.append(native.keep)
+        return native, self.masks
+
+
+def _own(array: ArrayType, term: Term) -> ArrayType:
+    """The array without its batch axes."""
+    return ArrayType(array.shape[len(array.shape) - len(term) :], array.dtype)
+
+
+lowered_calls: weakref.WeakValueDictionary[str, Lowered] = weakref.WeakValueDictionary()
+
+
+def _remember(ctx: Any, lowered: Lowered, digest: bytes) -> str:
+    """A name for the call that another process would choose as well, for caches of programs."""
+    for n in itertools.count():
+        token = f"{digest.hex()[:32]}.{n}"
+        there = lowered_calls.get(token)
+        if there is None:
+            lowered_calls[token] = there = lowered
+        if there.frontend is lowered.frontend and there.call == lowered.call:
+            ctx.module_context.add_keepalive(there)
+            return token
+    raise AssertionError
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a call is lowered that the partitioner may split."""
+
+    target: str
+    attributes: dict[str, str]
+    options: dict[str, Any]
+
+
+def request(
+    platform: str,
+    ctx: Any,
+    frontend: Any,
+    call: Call,
+    native: Any,
+    masks: Sequence[int],
+    aliases: Mapping[int, int],
+) -> Request:
+    """How to lower a call of a `Frontend`, for which it returned the `NativeCall` `native`.
+
+    `masks` are the levels of the operands, and `ctx` has the types of hidden results too.
+    """
+    plain = Request(native.target, {}, {})
+    named = all(has_element(aval.dtype) for aval in (*ctx.avals_in, *ctx.avals_out))
+    if call.has_side_effect or not named or not jax_inside.may_partition(ctx):
+        return plain
+    hidden = [call.terms.ins[i] for i in native.copied]
+    hidden += [(WHOLE,) * len(t.shape) for t in native.temporaries]
+    terms = replace(call.terms, hidden=tuple(hidden))
+    terms = _with_levels(terms, masks, len(call.levels.sizes))
+    token = ""
+    if native.for_extents and call.terms.depends_on_extents:
+        token = _remember(
+            ctx, Lowered(platform, frontend, call, list(masks), native.copied), native.digest
+        )
+    aliased = tuple(aliases.items())
+    grouped = jax_inside.is_partly_manual(ctx)
+    description = Description(frontend.label, terms, aliased, token, grouped)
+    attribute = jax_inside.shardy_rule(ctx, *numbered(description.possible))
+    options = {} if attribute is None else {"extra_attributes": {"sdy.sharding_rule": attribute}}
+    return Request(native.target + SPLIT, {"sharding": description.write()}, options)
+
+
+def _with_levels(terms: Terms, masks: Sequence[int], n_levels: int) -> Terms:
+    """The terms of arrays with the batch axes of `Levels`."""
+    every = tuple(f"*{k}" for k in reversed(range(n_levels)))
+
+    def masked(mask: int) -> Term:
+        return tuple(f"*{k}" for k in reversed(range(n_levels)) if mask >> k & 1)
+
+    own = zip(masks or [0] * len(terms.ins), terms.ins, strict=True)
+    return replace(
+        terms,
+        ins=tuple((*masked(mask), *term) for mask, term in own),
+        outs=tuple((*every, *term) for term in terms.outs),
+        hidden=tuple((*every, *term) for term in terms.hidden),
+    )
+
+
+def numbered(terms: Terms) -> tuple[list[list[str]], list[list[str]], list[str]]:
+    """Names for Shardy: of operands, of results, and those that are not split."""
+    names: dict[str, str] = {}
+    fixed: list[str] = []
+    n = itertools.count()
+
+    def name_of(given: str) -> str:
+        if given != WHOLE and given in names:
+            return names[given]
+        name = f"f{next(n)}"
+        if given != WHOLE:
+            names[given] = name
+        if not terms.can_split(given):
+            fixed.append(name)
+        return name
+
+    ins = [[name_of(name) for name in term] for term in terms.ins]
+    outs = [[name_of(name) for name in term] for term in (*terms.outs, *terms.hidden)]
+    return ins, outs, fixed
+
+
+def output_shardings(terms: Terms, levels: Levels, avals: Sequence[Any]) -> list[Any]:
+    """The shardings of the outputs on an explicit mesh, None where no operand has one."""
+    placed = [jax_inside.explicit_sharding(aval) for aval in avals]
+    mesh = next((s.mesh for s in placed if s is not None), None)
+    if mesh is None:
+        return [None] * len(terms.outs)
+    terms = _with_levels(terms, levels.masks, len(levels.sizes))
+    found: dict[str, Any] = {}
+    for where, term in zip(placed, terms.ins, strict=True):
+        for name, axes in zip(term, () if where is None else where.spec, strict=False):
+            if axes is not None and terms.can_split(name):
+                found.setdefault(name, axes)
+    return [_named(mesh, term, found) for term in terms.outs]
+
+
+def _named(mesh: Any, term: Term, found: Mapping[str, Any]) -> Any:
+    taken: set[Any] = set()
+    spec: list[Any] = []
+    for name in term:
+        axes = found.get(name)
+        each = set(axes) if isinstance(axes, tuple) else {axes} - {None}
+        spec.append(None if each & taken else axes)
+        taken |= each
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))

@@ -1,0 +1,288 @@
+"""Which part of its inputs a kernel needs for a part of its outputs, as its author declares it.
+
+A dimension is called by a name. "i j, j -> i" says that a block of rows of the first input is all
+that the same block of the output needs of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+Term = tuple[str, ...]  # a name for each dimension of an array
+
+WHOLE = "_"  # a dimension that every device needs all of
+LEADING = "..."
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_EXPECTED = (
+    'expected the names of dimensions as in "i j, j -> i": one term for each input, then "->" and '
+    "one for each output"
+)
+
+
+class Array(Protocol):
+    """What a rule reads of the type of an array."""
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Its extents."""
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its elements."""
+
+
+@dataclass(frozen=True)
+class ShardingRule:
+    """Declares along which dimensions the call of a kernel may be split among devices.
+
+    Parameters
+    ----------
+    rule : str
+        The names of the dimensions of every input, then ``->``, then those of every output, in
+        the order of the kernel's parameters and in the notation of Shardy: ``"i j, j -> i"`` for
+        the product of a matrix and a vector. Arrays are separated by commas, names by spaces. A
+        term may begin with ``...``, which stands for the same leading dimensions wherever it
+        occurs. Keyword scalars have no term.
+
+        The rule promises that the kernel, called with the same part of every array along a name,
+        computes that part of the outputs. A name that an output lacks is contracted, and one that
+        every input lacks is computed as a whole; neither is split.
+    reduce : "sum" or dict of str to "sum", optional
+        Promises that the outputs that lack a contracted name are the sums of what the kernel
+        computes of its parts, so that a contracted dimension is split as well, and the partial
+        results are added in one all-reduce. "sum" means every contracted name.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the notation is wrong, or `reduce` names what is not contracted.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, numba, kernbridge
+    >>> @numba.njit
+    ... def matvec(a, x, y):
+    ...     for i in range(a.shape[0]):
+    ...         y[i] = 0
+    ...         for j in range(a.shape[1]):
+    ...             y[i] += a[i, j] * x[j]
+    >>> op = kernbridge.numba_kernel(
+    ...     matvec,
+    ...     lambda a, x: jax.ShapeDtypeStruct(a.shape[:1], a.dtype),
+    ...     sharding_rule=kernbridge.ShardingRule("i j, j -> i", reduce="sum"),
+    ... )
+    >>> op(jnp.ones((2, 3)), jnp.arange(3.0))
+    Array([3., 3.], dtype=float32)
+    """
+
+    __module__ = "kernbridge"
+
+    rule: str
+    reduce: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rule, str):
+            raise TypeError(f"the sharding rule is {self.rule!r}, {_EXPECTED}")
+        if self.rule.count("->") != 1:
+            raise ValueError(f"the sharding rule is {self.rule!r}, {_EXPECTED}")
+        for side in self.inputs, self.outputs:
+            for term in side:
+                self._check_term(term)
+        object.__setattr__(self, "reduce", self._read_reduce())
+
+    def _check_term(self, term: Term) -> None:
+        for i, name in enumerate(term):
+            if name == LEADING and i == 0:
+                continue
+            if not _NAME.fullmatch(name):
+                raise ValueError(
+                    f"the sharding rule {self.rule!r} has the name {name!r}, {_EXPECTED}"
+                )
+            if name in term[:i]:
+                raise ValueError(
+                    f"the sharding rule {self.rule!r} names {name!r} twice in the term "
+                    f"{' '.join(term)!r}; give the two dimensions different names"
+                )
+
+    def _read_reduce(self) -> tuple[tuple[str, str], ...]:
+        contracted = self.contracted
+        given = self.reduce
+        if given is None:
+            return ()
+        if isinstance(given, tuple):  # a copy of another rule
+            given = dict(given)
+        if not isinstance(given, Mapping):
+            given = dict.fromkeys(contracted, given)
+            if not given:
+                raise ValueError(
+                    f"the sharding rule {self.rule!r} has no contracted dimension, which is one "
+                    f"that an output lacks; reduce={self.reduce!r} has nothing to say"
+                )
+        for name, how in given.items():
+            if name not in contracted:
+                known = ", ".join(contracted) or "none"
+                raise ValueError(
+                    f"reduce names {name!r}, which is not contracted in the sharding rule "
+                    f"{self.rule!r}; its contracted dimensions are {known}"
+                )
+            if how != "sum":
+                raise ValueError(f"reduce is {how!r} for {name!r}, expected 'sum'")
+        return tuple(sorted(given.items()))
+
+    @property
+    def inputs(self) -> tuple[Term, ...]:
+        """The terms of the inputs."""
+        return _terms(self.rule.split("->")[0])
+
+    @property
+    def outputs(self) -> tuple[Term, ...]:
+        """The terms of the outputs."""
+        return _terms(self.rule.split("->")[1])
+
+    @property
+    def contracted(self) -> tuple[str, ...]:
+        """Names of inputs that an output lacks."""
+        names = sorted({name for term in self.inputs for name in term if name != LEADING})
+        return tuple(n for n in names if any(n not in term for term in self.outputs))
+
+    @staticmethod
+    def of(label: str, given: Any, aliases: Sequence[tuple[int, int]]) -> ShardingRule | None:
+        """The rule that a user gave, checked as far as it can be without arrays."""
+        if given is None:
+            return None
+        try:
+            rule = given if isinstance(given, ShardingRule) else ShardingRule(given)
+        except (TypeError, ValueError) as e:
+            raise type(e)(f"{label}: {e}") from None
+        for i, o in aliases:
+            if i < len(rule.inputs) and o < len(rule.outputs):
+                rule._check_alias(label, i, o)
+        return rule
+
+    def _check_alias(self, label: str, i: int, o: int) -> None:
+        term = self.outputs[o]
+        if self.inputs[i] != term:
+            raise ValueError(
+                f"{label}: input_output_aliases maps input {i} to output {o}, and the sharding "
+                f"rule {self.rule!r} names their dimensions {' '.join(self.inputs[i])!r} and "
+                f"{' '.join(term)!r}; one memory has one term"
+            )
+        added = [name for name, _ in self.reduce if name not in term]
+        if added:
+            raise ValueError(
+                f"{label}: output {o} is a sum over {', '.join(map(repr, added))} by the sharding "
+                f"rule {self.rule!r}, and begins as input {i} by input_output_aliases, which "
+                "would be added once for each device; add it outside of the kernel"
+            )
+
+    def terms(
+        self, label: str, inputs: Sequence[Array], n_scalars: int, outs: Sequence[Array]
+    ) -> Terms:
+        """The terms of a call's operands and outputs; ValueError if they do not fit the arrays."""
+        left = () if not inputs and self.inputs == ((),) else self.inputs
+        right = () if not outs and self.outputs == ((),) else self.outputs
+        for what, arrays, terms in (("input", inputs, left), ("output", outs, right)):
+            if len(arrays) != len(terms):
+                raise ValueError(
+                    f"{label}: the sharding rule {self.rule!r} has {len(terms)} {what} terms, and "
+                    f"the call has {len(arrays)} {what}s"
+                )
+        places = [f"input {i}" for i in range(len(inputs))]
+        places += [f"output {i}" for i in range(len(outs))]
+        expanded, leading, sizes = [], None, dict[str, tuple[Any, str]]()
+        for place, array, term in zip(places, (*inputs, *outs), (*left, *right), strict=True):
+            full, leading = self._expand(label, place, array, term, leading)
+            expanded.append(full)
+            for name, size in zip(full, array.shape, strict=True):
+                first, where = sizes.setdefault(name, (size, place))
+                if first != size:
+                    raise ValueError(
+                        f"{label}: the sharding rule {self.rule!r} names a dimension {name!r} in "
+                        f"{where} and {place}, which has {first} elements in the one and {size} "
+                        "in the other; dimensions of one name are of one size"
+                    )
+        result = Terms(
+            (*expanded[: len(inputs)], *[()] * n_scalars),
+            tuple(expanded[len(inputs) :]),
+            sums=tuple(name for name, _ in self.reduce),
+            declared=True,
+        )
+        for i, (t, term) in enumerate(zip(outs, result.outs, strict=True)):
+            if t.dtype.name == "bool" and set(result.sums) - set(term):
+                raise ValueError(
+                    f"{label}: output {i} is {t}, which cannot be summed by the sharding rule "
+                    f"{self.rule!r} with reduce='sum'; leave reduce out"
+                )
+        return result
+
+    def _expand(
+        self, label: str, place: str, array: Array, term: Term, leading: int | None
+    ) -> tuple[Term, int | None]:
+        """A term with a name for each leading dimension, and how many dimensions these are."""
+        rank = len(array.shape)
+        own = term[1:] if term[:1] == (LEADING,) else term
+        n = rank - len(own)
+        if own is term and n == 0:
+            return term, leading
+        if own is term or n < 0 or leading not in (None, n):
+            again = f", where ... stood for {leading} before" if leading not in (None, n) else ""
+            raise ValueError(
+                f"{label}: the sharding rule {self.rule!r} describes {place} as "
+                f"{' '.join(term)!r}{again}, and it is {array} of rank {rank}"
+            )
+        return (*(f"{LEADING}{i}" for i in range(n)), *own), n
+
+
+def _terms(side: str) -> tuple[Term, ...]:
+    return tuple(tuple(term.split()) for term in side.split(","))
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A name for each dimension of the operands and outputs of one call, as the kernel sees them.
+
+    Without a rule the kernel's dimensions are `WHOLE`. Batch axes have names of their own: "*0",
+    "*1" those of `Levels`, "@0", "@1" those that the kernel sees. Hidden results come behind the
+    outputs.
+    """
+
+    ins: tuple[Term, ...] = ()
+    outs: tuple[Term, ...] = ()
+    hidden: tuple[Term, ...] = ()
+    sums: tuple[str, ...] = ()
+    declared: bool = False
+
+    @staticmethod
+    def undeclared(inputs: Sequence[Array], n_scalars: int, outs: Sequence[Array]) -> Terms:
+        """The terms of a call that has no rule."""
+        left, right = (tuple((WHOLE,) * len(t.shape) for t in types) for types in (inputs, outs))
+        return Terms((*left, *[()] * n_scalars), right)
+
+    def with_leading(self, mapped: Sequence[bool | None]) -> Terms:
+        """One more batch axis that the kernel sees, in front of its outputs and operands.
+
+        `mapped` says of each operand whether it has the batch, one slice of it (False), or no new
+        axis (None).
+        """
+        batch = f"@{sum(name.startswith('@') for name in self.outs[0])}" if self.outs else WHOLE
+        new = {True: (batch,), False: (WHOLE,), None: ()}
+        ins = tuple((*new[m], *term) for m, term in zip(mapped, self.ins, strict=True))
+        return replace(self, ins=ins, outs=tuple((batch, *term) for term in self.outs))
+
+    @property
+    def depends_on_extents(self) -> bool:
+        """Whether the kernel may be called on a part of what it sees."""
+        own = {name for term in self.outs + self.ins for name in term if not name.startswith("*")}
+        return any(map(self.can_split, own))
+
+    def can_split(self, name: str) -> bool:
+        """Whether each part along this name can be computed alone."""
+        if name == WHOLE:
+            return False
+        if name.startswith(("*", "@")):
+            return True
+        known = any(name in term for term in self.ins)
+        return known and (name in self.sums or all(name in term for term in self.outs))

@@ -1,0 +1,464 @@
+"""Operations in programs for several devices: the same values, and no gather where none is needed.
+
+Every value is compared with that of the call on one device.
+"""
+
+import re
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numba
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from kernbridge import KernbridgeWarning, ShardingRule, numba_kernel
+from kernbridge._src.operation import partition
+
+S = jax.ShapeDtypeStruct
+COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute)(?:-start)?\(")
+
+
+@pytest.fixture(autouse=True)
+def four_devices(monkeypatch):
+    monkeypatch.setattr(partition, "_warned", set())
+    if jax.device_count() < 4:
+        pytest.skip("needs four devices")
+
+
+def mesh(*shape, kind=AxisType.Auto):
+    return jax.make_mesh(shape, ("x", "y")[: len(shape)], axis_types=(kind,) * len(shape))
+
+
+LINE, SQUARE = (4,), (2, 2)
+
+
+def put(array, *spec, on=LINE, kind=AxisType.Auto):
+    return jax.device_put(array, NamedSharding(mesh(*on, kind=kind), P(*spec)))
+
+
+def collectives(function, *operands):
+    text = jax.jit(function).lower(*operands).compile().as_text()
+    return COLLECTIVE.findall(text)
+
+
+def check(function, *operands, moved=(), jit=True):
+    """Compare with one device, and the collectives of the compiled program with these."""
+    expected = function(*(jnp.asarray(np.asarray(x)) for x in operands))
+    found = (jax.jit(function) if jit else function)(*operands)
+    for one, many in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+        np.testing.assert_allclose(many, one, rtol=1e-5)
+    if moved is not None:
+        assert collectives(function, *operands) == list(moved)
+    return found
+
+
+@numba.njit
+def scaled_sum(x, y, out):
+    for i in range(x.size):
+        out.reshape(-1)[i] = 2 * x.reshape(-1)[i] + y.reshape(-1)[i]
+
+
+@numba.njit
+def matvec(a, x, out):
+    for i in range(a.shape[0]):
+        out[i] = 0
+        for j in range(a.shape[1]):
+            out[i] += a[i, j] * x[j]
+
+
+@numba.njit
+def softmax_rows(x, out):
+    for i in range(x.shape[0]):
+        out[i] = np.exp(x[i] - x[i].max())
+        out[i] /= out[i].sum()
+
+
+@numba.njit
+def in_place(state, x, out):
+    for i in range(x.size):
+        out[i] = state[i] * 0.5 + x[i]
+
+
+@numba.njit
+def two(x, w, doubled, total):
+    total[:] = 0
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            doubled[i, j] = 2 * x[i, j]
+            total[i] += x[i, j] * w[0]
+
+
+@numba.njit
+def numbered(x, out):
+    for i in range(x.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = x[i] * j
+
+
+@numba.njit
+def spoils(x, out):
+    for i in range(x.size):
+        x[i] += 1
+        out[i] = x[i]
+
+
+@numba.njit
+def shifted(x, by, out):
+    for i in range(x.size):
+        out[i] = x[i] + by
+
+
+def same(x, *_):
+    return S(x.shape, x.dtype)
+
+
+def rows(a, *_):
+    return S(a.shape[:1], a.dtype)
+
+
+ADD = numba_kernel(scaled_sum, same, sharding_rule="..., ... -> ...")
+MATVEC = numba_kernel(matvec, rows, sharding_rule="i j, j -> i")
+SUMMED = numba_kernel(matvec, rows, sharding_rule=ShardingRule("i j, j -> i", reduce="sum"))
+PLAIN = numba_kernel(matvec, rows)
+SOFTMAX = numba_kernel(softmax_rows, same, sharding_rule="i j -> i j")
+
+X = np.arange(8, dtype=np.float32)
+A = np.arange(64, dtype=np.float32).reshape(8, 8) / 7
+B = np.arange(4 * 64, dtype=np.float32).reshape(4, 8, 8) % 11
+
+# Values: what was silently wrong in other designs comes first.
+
+
+@pytest.mark.parametrize("op", [PLAIN, MATVEC])
+@pytest.mark.parametrize(
+    ("specs", "on"),
+    [
+        (((None, "x"), ("x",)), LINE),
+        (((None, "x"), ()), LINE),
+        (((), ("x",)), LINE),
+        ((("x", "y"), ("y",)), SQUARE),
+    ],
+)
+def test_a_contracted_dimension_is_whole_without_a_sum(op, specs, on):
+    with pytest.warns(KernbridgeWarning, match="is gathered on each"):
+        check(op, put(A, *specs[0], on=on), put(X, *specs[1], on=on), moved=None)
+
+
+@pytest.mark.parametrize(
+    ("specs", "on", "spec"),
+    [
+        (((None, "x"), ("x",)), LINE, (None,)),
+        (((None, "x"), ()), LINE, (None,)),
+        (((), ("x",)), LINE, (None,)),
+        ((("x", "y"), ("y",)), SQUARE, ("x",)),
+        (((None, "y"), ("y",)), SQUARE, (None,)),
+        (((None, ("x", "y")), ()), SQUARE, (None,)),
+        (((None, ("y", "x")), ()), SQUARE, (None,)),
+        ((("y", "x"), ()), SQUARE, ("y",)),
+    ],
+)
+def test_a_contracted_dimension_that_is_summed_ends_in_one_all_reduce(specs, on, spec):
+    operands = put(A, *specs[0], on=on), put(X, *specs[1], on=on)
+    found = check(SUMMED, *operands, moved=["all-reduce"])
+    assert found.sharding.is_equivalent_to(NamedSharding(mesh(*on), P(*spec)), 1)
+
+
+def test_sums_one_after_the_other():
+    both = lambda a, x: SUMMED(a, SUMMED(a, x))  # noqa: E731
+    check(both, put(A, None, "x"), put(X, "x"), moved=["all-reduce"] * 2)
+
+
+@pytest.mark.parametrize("rule", [None, "i, i -> i"])
+@pytest.mark.parametrize("donate", [False, True])
+def test_an_alias(rule, donate):
+    op = numba_kernel(in_place, same, input_output_aliases={0: 0}, sharding_rule=rule)
+    expected = op(jnp.asarray(X), jnp.asarray(X + 1))
+    state = put(X, "x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KernbridgeWarning)
+        found = jax.jit(op, donate_argnums=[0] * donate)(state, put(X + 1, "x"))
+    np.testing.assert_allclose(found, expected)
+    if rule:
+        assert found.sharding.spec == P("x")
+    if not donate:
+        np.testing.assert_array_equal(state, X)
+
+
+@pytest.mark.parametrize("in_axes", [(0, 0), (None, 0), (0, None)])
+def test_a_batch_of_aliases(in_axes):
+    op = numba_kernel(in_place, same, input_output_aliases={0: 0})
+    operands = [put(A, "x") if axis == 0 else put(X) for axis in in_axes]
+    check(jax.vmap(op, in_axes), *operands)
+
+
+@pytest.mark.parametrize("op", [PLAIN, MATVEC, SUMMED])
+@pytest.mark.parametrize(
+    ("in_axes", "operands"),
+    [
+        ((0, None), ((B, "x"), (X,))),
+        ((None, 0), ((A,), (A, "x"))),
+        ((0, 0), ((B, "x"), (A[:4], "x"))),
+        ((2, 1), ((B.T, None, None, "x"), (A[:4].T, None, "x"))),
+        ((0, None), ((B, "x"), (X, "x"))),
+    ],
+)
+def test_a_batch_is_split_whatever_is_not_mapped(op, in_axes, operands):
+    whole_x = len(operands[1]) == 2 and in_axes[1] is None
+    found = check(
+        jax.vmap(op, in_axes),
+        *(put(*operand) for operand in operands),
+        moved=["all-gather"] if whole_x else [],
+    )
+    assert found.sharding.spec[0] == "x"
+
+
+@pytest.mark.parametrize("outer", ["x", None])
+@pytest.mark.parametrize("inner", ["y", None])
+def test_nested_batches_with_unmapped_operands(outer, inner):
+    def f(a, x):
+        return jax.vmap(jax.vmap(PLAIN, (0, None)), (None, 0))(a, x)
+
+    found = check(f, put(B, inner, on=SQUARE), put(A, outer, on=SQUARE))
+    assert found.sharding.is_equivalent_to(NamedSharding(mesh(*SQUARE), P(outer, inner)), 3)
+
+
+@pytest.mark.parametrize("method", ["expand_dims", "broadcast_all", "legacy_vectorized"])
+def test_a_batch_that_the_kernel_sees_is_split(method):
+    @numba.njit
+    def halve(x, out):
+        out[...] = x / 2
+
+    op = numba_kernel(halve, same, vmap_method=method)
+    check(jax.vmap(op), put(A, "x"))
+    check(jax.vmap(jax.vmap(op)), put(B, "x", "y", on=SQUARE))
+
+
+@pytest.mark.parametrize("method", ["expand_dims", "broadcast_all"])
+def test_a_batch_that_the_kernel_sees_with_an_unmapped_operand(method):
+    @numba.njit
+    def add(x, y, out):
+        for i in range(out.shape[0]):
+            out[i] = x[i] + y[i if y.shape[0] > 1 else 0]
+
+    op = numba_kernel(add, same, vmap_method=method)
+    check(jax.vmap(op, (0, None)), put(A, "x"), put(X))
+
+
+# Every way to a sharded call.
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_elementwise(jit):
+    found = check(ADD, put(X, "x"), put(X + 1, "x"), jit=jit)
+    assert found.sharding.spec == P("x")
+    found = check(ADD, put(A, "y", "x", on=SQUARE), put(A + 1, "y", on=SQUARE), jit=jit)
+    assert found.sharding.spec == P("y", "x")
+
+
+def test_rows():
+    found = check(SOFTMAX, put(A, "x", None))
+    assert found.sharding.spec == P("x")
+    found = check(MATVEC, put(A, "x"), put(X))
+    assert found.sharding.spec == P("x")
+
+
+def test_keyword_scalars_are_whole():
+    op = numba_kernel(shifted, lambda x, by: same(x), sharding_rule="i -> i")
+    check(lambda x, by: op(x, by=by), put(X, "x"), put(jnp.float32(3)))
+    check(jax.vmap(lambda x, by: op(x, by=by)), put(A, "x"), put(X, "x"))
+
+
+def test_several_outputs_of_which_one_is_summed():
+    outs = lambda x, w: {"total": S(x.shape[:1], x.dtype), "doubled": S(x.shape, x.dtype)}  # noqa: E731
+    rule = ShardingRule("i j, k -> i j, i", reduce={"j": "sum"})
+    op = numba_kernel(two, outs, sharding_rule=rule)
+    w = np.float32([3])
+    found = check(op, put(A, "x", "y", on=SQUARE), put(w, on=SQUARE), moved=["all-reduce"])
+    assert found["doubled"].sharding.spec == P("x", "y")
+    check(op, put(A, "x"), put(w))
+    check(jax.vmap(op, (0, None)), put(B, "x"), put(w))
+
+
+def test_a_dimension_that_only_an_output_has_is_whole():
+    op = numba_kernel(numbered, lambda x: S((x.size, 8), x.dtype), sharding_rule="i -> i j")
+    where = NamedSharding(mesh(*LINE), P(None, "x"))
+    f = lambda x: jax.lax.with_sharding_constraint(op(x), where)  # noqa: E731
+    np.testing.assert_allclose(jax.jit(f)(put(X)), np.outer(X, X))
+    check(op, put(X, "x"))
+
+
+@pytest.mark.filterwarnings("ignore:.*the kernel may write to")
+@pytest.mark.parametrize("rule", ["i -> i", None])
+def test_an_input_that_is_copied(rule):
+    op = numba_kernel(spoils, same, sharding_rule=rule)
+    batch, x = put(A, "x"), put(X, "x" if rule else None)
+    check(op, x)
+    check(jax.vmap(op), batch)
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(batch, A)
+    spread = jax.vmap(lambda x, y: (op(x), op(y)), (None, 0))
+    check(spread, put(X), put(A, "x"), moved=None)
+
+
+@pytest.mark.parametrize("n", [6, 7, 9])
+def test_uneven_parts(n):
+    x = np.arange(n, dtype=np.float32)
+
+    def f(x):
+        x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh(*LINE), P("x")))
+        return ADD(x, x)
+
+    found = jax.jit(f)(x)
+    np.testing.assert_allclose(found, 3 * x)
+    found = jax.jit(lambda a: jax.vmap(PLAIN, (0, None))(a, x[:2]))(np.ones((n, 3, 2), np.float32))
+    assert found.shape == (n, 3)
+
+
+def test_empty_arrays():
+    empty = np.zeros((0, 8), np.float32)
+    check(SOFTMAX, put(empty, None, "x"), moved=None)
+    check(SUMMED, put(np.zeros((8, 0), np.float32), "x"), put(np.zeros(0, np.float32)), moved=None)
+
+
+def test_one_device_has_the_plain_target():
+    text = jax.jit(jax.vmap(ADD)).lower(A, A).as_text()
+    assert "@kernbridge.host(" in text
+    assert "sharding = " not in text
+
+
+def test_scan_and_while():
+    def f(a, x):
+        step = lambda x, _: (SUMMED(a, x) / 50, x.sum())  # noqa: E731
+        x, sums = jax.lax.scan(step, x, None, length=3)
+        return jax.lax.fori_loop(0, 3, lambda _, x: ADD(x, x), x), sums
+
+    check(f, put(A, None, "x"), put(X, "x"), moved=None)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.checkpoint])
+def test_gradients(wrap):
+    transposed = numba_kernel(
+        lambda_of_transpose(),
+        lambda a, ct: S(a.shape[1:], a.dtype),
+        sharding_rule=ShardingRule("i j, i -> j", reduce="sum"),
+    )
+
+    def vjp(inputs, outputs, ct):
+        a, x = inputs
+        return jnp.outer(ct, x), transposed(a, ct)
+
+    op = numba_kernel(matvec, rows, vjp=vjp, sharding_rule="i j, j -> i")
+    loss = wrap(lambda a, x: jnp.sum(op(a, x) ** 2))
+    check(jax.grad(loss, (0, 1)), put(A, "x"), put(X), moved=["all-reduce"])
+    per_slice = lambda a, x: jax.vmap(jax.grad(loss), (0, None))(a, x)  # noqa: E731
+    check(per_slice, put(B, "x"), put(X))
+
+
+def lambda_of_transpose():
+    @numba.njit
+    def transpose(a, ct, out):
+        out[:] = 0
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                out[j] += a[i, j] * ct[i]
+
+    return transpose
+
+
+def test_spmd_axis_name():
+    f = jax.vmap(PLAIN, (0, None), spmd_axis_name="x")
+    with mesh(*LINE):
+        check(f, put(B, "x"), put(X))
+
+
+def test_shard_map_has_the_plain_target():
+    f = jax.shard_map(ADD, mesh=mesh(*LINE), in_specs=P("x"), out_specs=P("x"))
+    check(f, put(X, "x"), put(X, "x"))
+    assert ".split" not in jax.jit(f).lower(put(X, "x"), put(X, "x")).as_text()
+
+
+def test_shard_map_with_automatic_axes():
+    def f(function, in_specs, out_specs):
+        return jax.shard_map(
+            function,
+            mesh=mesh(*SQUARE),
+            in_specs=in_specs,
+            out_specs=out_specs,
+            axis_names={"x"},
+            check_vma=False,
+        )
+
+    add = jax.jit(f(ADD, P("x"), P("x")))
+    a = put(A, "x", "y", on=SQUARE)
+    np.testing.assert_allclose(add(a, a), 3 * A, rtol=1e-6)
+    summed = jax.jit(f(SUMMED, (P("x"), P()), P("x")))
+    np.testing.assert_allclose(summed(a, put(X, on=SQUARE)), A @ X, rtol=1e-5)
+    batched = jax.jit(f(jax.vmap(PLAIN, (0, None)), (P("x"), P()), P("x")))
+    found = batched(put(B, "x", "y", on=SQUARE), put(X, on=SQUARE))
+    np.testing.assert_allclose(found, B @ X, rtol=1e-5)
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_explicit_meshes(jit):
+    placed = lambda x, *spec: put(x, *spec, on=SQUARE, kind=AxisType.Explicit)  # noqa: E731
+    with jax.set_mesh(mesh(*SQUARE, kind=AxisType.Explicit)):
+        found = check(ADD, placed(A, "x", "y"), placed(A + 1, "x", "y"), jit=jit)
+        assert jax.typeof(found).sharding.spec == P("x", "y")
+        found = check(SUMMED, placed(A, "x", "y"), placed(X, "y"), moved=["all-reduce"], jit=jit)
+        assert jax.typeof(found).sharding.spec == P("x")
+        found = check(jax.vmap(PLAIN, (0, None)), placed(B, "x"), placed(X), jit=jit)
+        assert jax.typeof(found).sharding.spec == P("x", None)
+
+
+def test_an_explicit_mesh_gathers_what_the_rule_does_not_split():
+    placed = lambda x, *spec: put(x, *spec, kind=AxisType.Explicit)  # noqa: E731
+    with jax.set_mesh(mesh(*LINE, kind=AxisType.Explicit)):
+        with pytest.warns(KernbridgeWarning, match="is gathered on each"):
+            found = check(MATVEC, placed(A, None, "x"), placed(X, "x"), moved=None)
+        assert jax.typeof(found).sharding.spec == P(None)
+
+
+def test_gradients_on_an_explicit_mesh():
+    op = numba_kernel(
+        scaled_sum,
+        same,
+        sharding_rule="i, i -> i",
+        vjp=lambda inputs, outputs, ct: (2 * ct, ct),
+    )
+    placed = lambda x, *spec: put(x, *spec, kind=AxisType.Explicit)  # noqa: E731
+    with jax.set_mesh(mesh(*LINE, kind=AxisType.Explicit)):
+        f = jax.grad(lambda x, y: jnp.sum(op(x, y) ** 2), (0, 1))
+        check(f, placed(X, "x"), placed(X + 1, "x"))
+        check(jax.vmap(jax.grad(lambda x: jnp.sum(op(x, x)))), placed(A, "x"))
+
+
+# Programs that travel.
+
+
+def exported(function, *operands, **options):
+    checks = [
+        jax.export.DisabledSafetyCheck.custom_call(f"kernbridge.host{s}") for s in ("", ".split")
+    ]
+    return jax.export.deserialize(
+        jax.export.export(jax.jit(function), disabled_checks=checks, **options)(
+            *operands
+        ).serialize()
+    )
+
+
+def test_exported_programs():
+    operands = put(A, "x", "y", on=SQUARE), put(X, "y", on=SQUARE)
+    program = exported(SUMMED, *operands)
+    np.testing.assert_allclose(jax.jit(program.call)(*operands), A @ X, rtol=1e-5)
+    assert collectives(program.call, *operands) == ["all-reduce"]
+
+
+def test_exported_programs_with_symbolic_shapes():
+    (n,) = jax.export.symbolic_shape("n")
+    on = NamedSharding(mesh(*LINE), P("x"))
+    s = S((4 * n, 8), np.float32, sharding=on)
+    program = exported(lambda a, x: MATVEC(a, x), s, S((8,), np.float32))
+    found = jax.jit(program.call)(put(A, "x"), put(X))
+    np.testing.assert_allclose(found, A @ X, rtol=1e-5)
