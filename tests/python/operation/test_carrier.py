@@ -161,7 +161,7 @@ print(jax.jit(exported.call)(x), jax.jit(lambda x: exported.call(x) + 1)(spread)
 """
     )
     assert said.splitlines() == [
-        "4 [ 0.  4.  8. 12.] ['', '']",
+        "4 [ 0.  4.  8. 12.] ['.split', '.split']",
         "['', '']",
         "[ 0.  4.  8. 12.] [ 1.  5.  9. 13.]",
     ]
