@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge import errors
 from kernbridge._src import start  # noqa: F401  # registers handlers with JAX
+from kernbridge._src.base.brainevent import *  # noqa: F403  # names that BrainEvent has
 from kernbridge._src.base.errors import KernbridgeError, KernbridgeWarning
 from kernbridge._src.numba_cpu.kernel import numba_kernel
+from kernbridge._src.operation.inspection import Inspection as Inspection
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.source.load_cpp import (
     load_c_file,
@@ -19,122 +21,48 @@ from kernbridge._src.source.load_cpp import (
     load_cpp_inline,
 )
 from kernbridge._src.source.load_cuda import load_cuda_dir, load_cuda_file, load_cuda_inline
+from kernbridge._src.source.module import CompiledModule as CompiledModule
+from kernbridge._src.source.module import SourceFunction as SourceFunction
+from kernbridge.errors import *  # noqa: F403  # programs may import them from here
 
 if TYPE_CHECKING:
+    # Sorting would write a statement for each name that is imported as itself.
+    # isort: off
     from kernbridge import benchmark, cache, config, registry
-    from kernbridge._src.base.brainevent import (
-        BrainEventError as BrainEventError,
-    )
-    from kernbridge._src.base.brainevent import (
-        CUDANotInstalledError as CUDANotInstalledError,
-    )
-    from kernbridge._src.base.brainevent import (
-        GpuArchDetectionError as GpuArchDetectionError,
-    )
-    from kernbridge._src.base.brainevent import (
-        KernelExecutionError as KernelExecutionError,
-    )
-    from kernbridge._src.base.brainevent import (
-        MathError as MathError,
-    )
-    from kernbridge._src.base.brainevent import (
-        UnsupportedOperationError as UnsupportedOperationError,
-    )
-    from kernbridge._src.cuda_kernel.kernel import CudaKernel as CudaKernel
-    from kernbridge._src.cuda_kernel.kernel import cuda_kernel
+    from kernbridge._src.cuda_kernel.kernel import CudaKernel as CudaKernel, cuda_kernel
     from kernbridge._src.custom.choice import KernelEntry as KernelEntry
     from kernbridge._src.custom.kernel import XLACustomKernel
-    from kernbridge._src.custom.rule_forms import defjvp as defjvp
-    from kernbridge._src.custom.rule_forms import general_batching_rule as general_batching_rule
-    from kernbridge._src.custom.warp import jaxinfo_to_warpinfo as jaxinfo_to_warpinfo
-    from kernbridge._src.custom.warp import jaxtype_to_warptype as jaxtype_to_warptype
+    from kernbridge._src.custom.rule_forms import (
+        defjvp as defjvp,
+        general_batching_rule as general_batching_rule,
+    )
+    from kernbridge._src.custom.warp import (
+        jaxinfo_to_warpinfo as jaxinfo_to_warpinfo,
+        jaxtype_to_warptype as jaxtype_to_warptype,
+    )
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
-    from kernbridge._src.operation.inspection import Inspection as Inspection
     from kernbridge._src.record.callable import numba_cuda_callable
-    from kernbridge._src.source.load_binary import CudaBinary as CudaBinary
-    from kernbridge._src.source.load_binary import load_binary
-    from kernbridge._src.source.module import CompiledModule as CompiledModule
-    from kernbridge._src.source.module import SourceFunction as SourceFunction
-    from kernbridge._src.tools.check_rules import RuleCheck as RuleCheck
-    from kernbridge._src.tools.check_rules import RuleCheckError as RuleCheckError
-    from kernbridge._src.tools.check_rules import check_rules
+    from kernbridge._src.source.load_binary import CudaBinary as CudaBinary, load_binary
+    from kernbridge._src.tools.check_rules import (
+        RuleCheck as RuleCheck,
+        RuleCheckError as RuleCheckError,
+        check_rules,
+    )
     from kernbridge._src.tools.doctor import print_diagnostics
     from kernbridge.benchmark import (
         BenchmarkConfig as BenchmarkConfig,
-    )
-    from kernbridge.benchmark import (
         BenchmarkRecord as BenchmarkRecord,
-    )
-    from kernbridge.benchmark import (
         BenchmarkResult as BenchmarkResult,
-    )
-    from kernbridge.benchmark import (
         benchmark_function as benchmark_function,
     )
-    from kernbridge.cache import cache_stats as cache_stats
-    from kernbridge.cache import clear_cache as clear_cache
-    from kernbridge.cache import get_cache_dir as get_cache_dir
-    from kernbridge.cache import set_cache_dir as set_cache_dir
-    from kernbridge.errors import (
-        BenchmarkDataFnNotProvidedError as BenchmarkDataFnNotProvidedError,
+    from kernbridge.cache import (
+        cache_stats as cache_stats,
+        clear_cache as clear_cache,
+        get_cache_dir as get_cache_dir,
+        set_cache_dir as set_cache_dir,
     )
-    from kernbridge.errors import (
-        CompilationError as CompilationError,
-    )
-    from kernbridge.errors import (
-        HeaderNotFoundError as HeaderNotFoundError,
-    )
-    from kernbridge.errors import (
-        HostCompilerIncompatibleError as HostCompilerIncompatibleError,
-    )
-    from kernbridge.errors import (
-        HostCompilerNotFoundError as HostCompilerNotFoundError,
-    )
-    from kernbridge.errors import (
-        KernelCompilationError as KernelCompilationError,
-    )
-    from kernbridge.errors import (
-        KernelError as KernelError,
-    )
-    from kernbridge.errors import (
-        KernelFallbackExhaustedError as KernelFallbackExhaustedError,
-    )
-    from kernbridge.errors import (
-        KernelLoadError as KernelLoadError,
-    )
-    from kernbridge.errors import (
-        KernelNotAvailableError as KernelNotAvailableError,
-    )
-    from kernbridge.errors import (
-        KernelRegistrationError as KernelRegistrationError,
-    )
-    from kernbridge.errors import (
-        KernelToolchainError as KernelToolchainError,
-    )
-    from kernbridge.errors import (
-        NvccNotFoundError as NvccNotFoundError,
-    )
-    from kernbridge.errors import (
-        UnknownVersionError as UnknownVersionError,
-    )
-    from kernbridge.errors import (
-        UnsupportedArchError as UnsupportedArchError,
-    )
-    from kernbridge.registry import (
-        get_all_primitive_names as get_all_primitive_names,
-    )
-    from kernbridge.registry import (
-        get_primitives_by_tags as get_primitives_by_tags,
-    )
-    from kernbridge.registry import (
-        get_registry as get_registry,
-    )
-    from kernbridge.registry import (
-        list_registered_targets as list_registered_targets,
-    )
-    from kernbridge.registry import (
-        register_ffi_target as register_ffi_target,
-    )
+    from kernbridge.registry import *  # noqa: F403
+    # isort: on
 
 __version__ = "0.1.0.dev0"
 
@@ -169,29 +97,18 @@ _MODULES = ("benchmark", "cache", "config", "registry")
 # Names that are imported when they are first used: a program needs few of them. Those that are not
 # in __all__ belong to the modules above; they have been here before, or are here in BrainEvent.
 _LATER = {
-    "_src.base.brainevent": (
-        "BrainEventError",
-        "CUDANotInstalledError",
-        "GpuArchDetectionError",
-        "KernelExecutionError",
-        "MathError",
-        "UnsupportedOperationError",
-    ),
     "_src.cuda_kernel.kernel": ("CudaKernel", "cuda_kernel"),
     "_src.custom.choice": ("KernelEntry",),
     "_src.custom.kernel": ("XLACustomKernel",),
     "_src.custom.rule_forms": ("defjvp", "general_batching_rule"),
     "_src.custom.warp": ("jaxinfo_to_warpinfo", "jaxtype_to_warptype"),
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
-    "_src.operation.inspection": ("Inspection",),
     "_src.record.callable": ("numba_cuda_callable",),
     "_src.source.load_binary": ("CudaBinary", "load_binary"),
-    "_src.source.module": ("CompiledModule", "SourceFunction"),
     "_src.tools.check_rules": ("RuleCheck", "RuleCheckError", "check_rules"),
     "_src.tools.doctor": ("print_diagnostics",),
     "benchmark": ("BenchmarkConfig", "BenchmarkRecord", "BenchmarkResult", "benchmark_function"),
     "cache": ("cache_stats", "clear_cache", "get_cache_dir", "set_cache_dir"),
-    "errors": tuple(errors.__all__),
     "registry": (
         "get_all_primitive_names",
         "get_primitives_by_tags",

@@ -120,6 +120,6 @@ def stats() -> CacheStats:
 
 
 def _held(module: str, name: str) -> Any:
-    """What a module holds; nothing where the module has not been needed yet."""
+    """Return what a module holds, which is nothing where it has not been needed yet."""
     found = sys.modules.get(f"kernbridge._src.{module}")
     return {} if found is None else getattr(found, name)

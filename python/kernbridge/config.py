@@ -11,13 +11,13 @@ Examples
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kernbridge._core import get_num_threads, set_num_threads
 from kernbridge._src.base import settings
-
-if TYPE_CHECKING:
-    from kernbridge._src.toolchain.architectures import Spelling
+from kernbridge._src.base.errors import UnsupportedArchError
+from kernbridge._src.base.settings import ALLOW_IMPORTS as ALLOW_IMPORTS
+from kernbridge._src.base.settings import may_import as may_import
+from kernbridge._src.toolchain import architectures as reader
+from kernbridge._src.toolchain.architectures import Spelling
 
 
 def set_numba_num_threads(n: int | None) -> None:
@@ -53,7 +53,7 @@ def set_numba_num_threads(n: int | None) -> None:
 
 
 def get_numba_num_threads() -> int | None:
-    """What `set_numba_num_threads` chose, or None."""
+    """Return what `set_numba_num_threads` chose, or None."""
     return get_num_threads() or None
 
 
@@ -77,9 +77,6 @@ def set_cuda_architectures(architectures: Spelling) -> None:
     ValueError
         If `architectures` names none, or one that is too old.
     """
-    from kernbridge._src.base.errors import UnsupportedArchError
-    from kernbridge._src.toolchain import architectures as reader
-
     try:
         chosen = None if architectures is None else reader.read(architectures, "cuda architecture")
     except UnsupportedArchError as e:
@@ -88,7 +85,7 @@ def set_cuda_architectures(architectures: Spelling) -> None:
 
 
 def get_cuda_architectures() -> tuple[tuple[int, int], ...] | None:
-    """What `set_cuda_architectures` chose, as (major, minor), or None."""
+    """Return what `set_cuda_architectures` chose, as (major, minor), or None."""
     if settings.architectures is None:
         return None
     return tuple(sorted({(major, minor) for major, minor, _ in settings.architectures}))
@@ -117,15 +114,11 @@ def set_compute_capability(value: Spelling) -> None:
     ['sm_80', 'sm_90a']
     >>> config.set_compute_capability(None)
     """
-    from kernbridge._src.toolchain import architectures as reader
-
     settings.architectures = None if value is None else reader.read(value)
 
 
 def get_compute_capability() -> list[str] | None:
-    """What `set_compute_capability` chose, as in ["sm_86"], or None."""
-    from kernbridge._src.toolchain import architectures as reader
-
+    """Return what `set_compute_capability` chose, as in ["sm_86"], or None."""
     chosen = settings.architectures
     return None if chosen is None else [reader.name(a) for a in chosen]
 
@@ -154,7 +147,7 @@ def prefer_system_nvcc(prefer: bool | None = True) -> None:
 
 
 def prefers_system_nvcc() -> bool | None:
-    """What `prefer_system_nvcc` chose, or None."""
+    """Return what `prefer_system_nvcc` chose, or None."""
     return settings.prefer_system_nvcc
 
 
@@ -195,7 +188,7 @@ def set_backend(platform: str, backend: str | None) -> None:
 
 
 def get_backend(platform: str) -> str | None:
-    """What `set_backend` chose for a platform, or None."""
+    """Return what `set_backend` chose for a platform, or None."""
     from kernbridge._src.custom import selection
 
     return selection.get_backend(selection.platform_of("get_backend", platform))
@@ -234,11 +227,8 @@ def set_cuda_on_cpu(what: str) -> None:
 
 
 def get_cuda_on_cpu() -> str:
-    """What `set_cuda_on_cpu` chose."""
+    """Return what `set_cuda_on_cpu` chose."""
     return settings.cuda_on_cpu
-
-
-ALLOW_IMPORTS = settings.ALLOW_IMPORTS
 
 
 def allow_imports(*modules: str) -> None:
@@ -272,8 +262,3 @@ def allow_imports(*modules: str) -> None:
         if not isinstance(module, str) or not module:
             raise TypeError(f"allow_imports: {module!r} is no name of a module")
     settings.allowed_imports = modules
-
-
-def may_import(module: str) -> bool:
-    """Whether a loaded program may import a module; see `allow_imports`."""
-    return settings.may_import(module)

@@ -13,42 +13,5 @@ Examples
 True
 """
 
-from kernbridge._src.base.errors import (
-    BenchmarkDataFnNotProvidedError,
-    CompilationError,
-    HeaderNotFoundError,
-    HostCompilerIncompatibleError,
-    HostCompilerNotFoundError,
-    KernbridgeError,
-    KernbridgeWarning,
-    KernelCompilationError,
-    KernelError,
-    KernelFallbackExhaustedError,
-    KernelLoadError,
-    KernelNotAvailableError,
-    KernelRegistrationError,
-    KernelToolchainError,
-    NvccNotFoundError,
-    UnknownVersionError,
-    UnsupportedArchError,
-)
-
-__all__ = [
-    "BenchmarkDataFnNotProvidedError",
-    "CompilationError",
-    "HeaderNotFoundError",
-    "HostCompilerIncompatibleError",
-    "HostCompilerNotFoundError",
-    "KernbridgeError",
-    "KernbridgeWarning",
-    "KernelCompilationError",
-    "KernelError",
-    "KernelFallbackExhaustedError",
-    "KernelLoadError",
-    "KernelNotAvailableError",
-    "KernelRegistrationError",
-    "KernelToolchainError",
-    "NvccNotFoundError",
-    "UnknownVersionError",
-    "UnsupportedArchError",
-]
+from kernbridge._src.base.errors import *  # noqa: F403
+from kernbridge._src.base.errors import __all__ as __all__

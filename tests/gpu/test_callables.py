@@ -104,12 +104,15 @@ def test_a_planted_bug_shows(case, number, monkeypatch):
     )
     seed = 1 + number  # what an earlier run left in memory must not help
 
-    def plant(steps):
-        before = list(steps)
-        case.bugs[number](steps)
-        assert steps != before
+    def plant(function, record):
+        recording = record_twice(function, record)
+        before = list(recording.steps)
+        case.bugs[number](recording.steps)
+        assert recording.steps != before
+        return recording
 
-    monkeypatch.setattr(record_record, "AFTER_RECORDING", plant)
+    record_twice = record_record.record_twice
+    monkeypatch.setattr(record_record, "record_twice", plant)
     scribble()
     try:
         found = leaves(wrap(case, "always", function)(*inputs_of(case, seed)))

@@ -16,7 +16,6 @@ import subprocess
 import sysconfig
 import tempfile
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,38 +110,27 @@ _real: dict[str, Any] = {}
 _compiled: list[Any] = []  # of Numba-CUDA: the kernel that `_find` is to compile
 
 
-def _compile_protected(label, kernel, parameters, batched, architecture, symbol):
-    compiled, opened = _real["compile"](label, kernel, parameters, batched, architecture, symbol)
+def _compile_protected(job):
+    compiled, opened = _real["compile"](job)
     _compiled.append(compiled)
     return compiled, opened
 
 
-def _find(label, kernel, parameters, batched, identity, fingerprint, architectures):
+def _find(job, fingerprint):
     from kernbridge import KernelCompilationError
     from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
     from kernbridge._src.numba_cuda import compile as numba_cuda_compile
     from kernbridge._src.numba_cuda import patches as numba_cuda_patches
 
     _compiled.clear()
-    function = _real["find"](
-        label, kernel, parameters, batched, identity, fingerprint, architectures
-    )
+    function = _real["find"](job, fingerprint)
     if function.images[0][0] == cuda_on_cpu_compile.CC:
         return function
     if not _compiled:  # its cubin was in the cache, which keeps nothing else of a compilation
-        symbol = numba_cuda_compile._symbol(kernel, identity)
-        given = tuple(
-            replace(p, read_only=p.read_only and i not in function.opened)
-            for i, p in enumerate(parameters)
-        )
         with numba_cuda_patches.without_nvvm():
-            _compiled.append(
-                numba_cuda_compile._compile_once(
-                    label, kernel, given, batched, architectures[0], symbol
-                )
-            )
+            _compiled.append(numba_cuda_compile._compile_once(job.with_open(function.opened)))
     try:
-        (image,) = cuda_on_cpu_compile.artefact(label, _compiled.pop(), ()).blobs
+        (image,) = cuda_on_cpu_compile.artefact(job.label, _compiled.pop(), ()).blobs
     except KernelCompilationError as e:
         REFUSED[function.entry] = str(e)
     else:

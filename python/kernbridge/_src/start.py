@@ -6,10 +6,13 @@ another process: one finds a kernel by its origin, one makes machine code of a C
 
 from __future__ import annotations
 
+import atexit
+import sys
+
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base import debug, exit
+from kernbridge._src.base import debug
 from kernbridge._src.operation import origin
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
@@ -29,8 +32,19 @@ def _register_targets() -> None:
             jax.ffi.register_ffi_target(name, handlers, platform="cpu")
 
 
+def _end_entries() -> None:
+    """Wait for threads that are in Python; after Ctrl-C, interrupt what they do.
+
+    XLA waits for its threads at the end of the process. Those that compile a kernel of a loaded
+    program, or call a function of the user, must leave Python before it ends, since they could not
+    do so afterwards.
+    """
+    kind = getattr(sys, "last_type", None)
+    _core.end_entries(kind is not None and issubclass(kind, KeyboardInterrupt))
+
+
 _register_targets()
 _core.set_resolver(origin.resolve)
 _core.set_host_compiler(_compile_for_host)
-exit.install()
+atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
 debug.install(has_fake_driver())

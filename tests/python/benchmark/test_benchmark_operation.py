@@ -199,6 +199,12 @@ def test_64_bits_are_compared_exactly():
     assert "difference is 1 at [0] (9223372036854775807 against 9223372036854775806)" in error
 
 
+@pytest.mark.usefixtures("x64")
+def test_64_bits_are_compared_with_zero():
+    error = compared(jnp.array([0, 5]), jnp.array([3, 5])).error
+    assert "relative difference inf at [0] (3 against 0)" in error
+
+
 def test_keys_are_compared():
     key = jax.random.key(1)
     assert compared(key, key).success

@@ -157,6 +157,13 @@ def test_unknown_names(what):
         result.print(**{what: "__import__('os')"})
 
 
+def test_a_success_without_a_time_is_not_the_fastest():
+    untimed, timed = record("a", "l", math.nan), record("b", "l", 2.0)
+    mixed = BenchmarkResult([untimed, timed], "decay")
+    assert mixed.fastest() is mixed.fastest("l") is timed
+    assert [row[1] for row in rows(str(mixed)) if "*" in row] == ["b"]
+
+
 def test_names_in_both_kwargs(capsys, monkeypatch):
     both = BenchmarkResult([replace(record("a", "l", 1.0, n=5), kernel_kwargs={"n": 7})], "decay")
     for name, shown in (("n", "7"), ("kernel_kwargs.n", "7"), ("data_kwargs.n", "5")):

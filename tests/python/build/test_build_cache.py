@@ -209,11 +209,13 @@ def test_arguments_of_the_compiler_and_its_environment(request_, monkeypatch):
     assert len(digests) == 4
 
 
-def test_relative_flags_mean_another_thing_elsewhere(request_, tmp_path, monkeypatch):
+@pytest.mark.parametrize("flags", [("-Iinc",), ("@opts",), ("-include", "opts")])
+def test_relative_flags_mean_another_thing_elsewhere(request_, tmp_path, monkeypatch, flags):
     absolute = request_._replace(cflags=("-DX", f"-I{tmp_path}"), ldflags=("-lm",))
-    relative = request_._replace(cflags=("-Iinc",))
+    relative = request_._replace(cflags=flags)
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
+        (tmp_path / folder / "opts").touch()
         monkeypatch.chdir(tmp_path / folder)
         assert build(relative).built
         assert build(absolute).built == (folder == "one")

@@ -68,8 +68,9 @@ def test_a_manifest_of_another_key(request_):
 def test_damaged_manifests(request_, compiler):
     manifest = build(request_).path.parent / "manifest.json"
     data = manifest.read_bytes()
-    lies = [b"", data[:-5], b"[]", b'{"key":1}', data.replace(b'"sizes":[', b'"sizes":[1,')]
-    lies += [data.replace(b'"digest"', b'"dig"'), data.replace(b'"paths":"', b'"paths":"\\n@7/x')]
+    lies = [b"", data[:-5], b"[]", b'{"key":1}', data.replace(b'"read":[', b'"read":[[1],')]
+    lies += [data.replace(b'"digest"', b'"dig"')]
+    lies += [data.replace(b'"read":[', b'"read":[["@7/x",1,1,"a"],')]
     for n, damaged in enumerate(lies, 2):
         manifest.write_bytes(damaged)
         assert build(request_).built, damaged

@@ -194,14 +194,25 @@ def test_every_standard(standard):
         assert words(op.plan(array, a=2))[-1].value == 2
 
 
-def test_types_that_differ_between_architectures():
+@pytest.mark.parametrize(
+    ("new", "old", "message"),
+    [
+        ("typedef int T;", "typedef float T;", r"8\.0: .*float32.\n *9\.0: .*int32"),
+        (
+            "struct A { float v; };\ntypedef A T;",
+            "struct B { float v; };\ntypedef B T;",
+            r"8\.0: .*1B.*\n *9\.0: .*1A",
+        ),
+    ],
+)
+def test_types_that_differ_between_architectures(new, old, message):
     source = (
-        "#if __CUDA_ARCH__ >= 900\n#define T int\n#else\n#define T float\n#endif\n"
+        f"#if __CUDA_ARCH__ >= 900\n{new}\n#else\n{old}\n#endif\n"
         "__global__ void k(const float *x, float *o, T a) {}"
     )
     kernbridge.config.set_cuda_architectures("8.0, 9.0")
     try:
-        with pytest.raises(kernbridge.KernelError, match=r"8\.0: .*float32.\n *9\.0: .*int32"):
+        with pytest.raises(kernbridge.KernelError, match=message):
             kernel(source).plan(jnp.ones(3), a=np.float32(2))
     finally:
         kernbridge.config.set_cuda_architectures(None)

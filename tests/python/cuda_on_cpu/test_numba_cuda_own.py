@@ -64,7 +64,7 @@ def test_they_give_what_was_recorded(part, expected, capsys):
     assert not fewer, "\n".join(fewer)
 
     documented = [o for o in outcomes if o.kind == suite.DOCUMENTED]
-    assert documented
+    assert documented or "quick" in part
     assert all("does not run on CPUs" in o.why for o in documented)
 
 

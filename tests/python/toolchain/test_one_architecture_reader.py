@@ -32,7 +32,7 @@ def both():
 def test_each_variable_reaches_every_front_end(monkeypatch, name):
     monkeypatch.setenv(name, "8.6, sm_90")
     assert both() == (((8, 6), (9, 0)),) * 2
-    assert cuda.chosen_architectures() == ((8, 6), (9, 0))
+    assert architectures.chosen() == ((8, 6, ""), (9, 0, ""))
 
 
 @pytest.mark.parametrize("first", range(len(VARIABLES)))

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from kernbridge._src.base.errors import KernbridgeError, KernelError, KernelToolchainError
 
+__all__ = [
+    "BrainEventError",
+    "CUDANotInstalledError",
+    "GpuArchDetectionError",
+    "KernelExecutionError",
+    "MathError",
+    "UnsupportedOperationError",
+]
+
 BrainEventError = KernbridgeError
 """The name that BrainEvent gives to its base class."""
 
@@ -28,11 +37,5 @@ class GpuArchDetectionError(KernelToolchainError):
     """The GPUs to compile for could not be found out."""
 
 
-for _class in (
-    MathError,
-    UnsupportedOperationError,
-    KernelExecutionError,
-    CUDANotInstalledError,
-    GpuArchDetectionError,
-):
-    _class.__module__ = "kernbridge"
+for _class in __all__:
+    globals()[_class].__module__ = "kernbridge"

@@ -1,11 +1,11 @@
 """What the environment variable KERNBRIDGE_DEBUG switches on, read when kernbridge is imported.
 
-A comma-separated list of: "sync", wait for every GPU launch, so that a fault is told by the launch
-that made it; "poison", run every call over two fill patterns, and report output elements that the
-kernel did not write; "verify", run recorded functions unrecorded as well, and compare; "check",
-check every access of Numba and Numba-CUDA kernels that run on the CPU, and of C++ modules, and
-report inputs that a kernel on the CPU changed; "nodes", count the graph nodes that calls add (for
-tests).
+A comma-separated list of: "sync", wait for every GPU launch, so that a fault is reported by the
+launch that made it; "poison", run every call over two fill patterns, and report output elements
+that the kernel did not write; "verify", run recorded functions unrecorded as well, and compare;
+"check", check every access of Numba and Numba-CUDA kernels that run on the CPU, and of C++ modules,
+and report inputs that a kernel on the CPU changed; "nodes", count the graph nodes that calls add
+(for tests).
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _names = _read()
 
 
 def waits() -> bool:
-    """Whether calls wait for the GPU, which keeps them out of graphs."""
+    """Return whether calls wait for the GPU, which keeps them out of graphs."""
     return bool(_names & {"sync", "poison"})
 
 
 def verifies() -> bool:
-    """Whether recorded functions run unrecorded as well."""
+    """Return whether recorded functions run unrecorded as well."""
     return "verify" in _names
 
 
 def checks() -> bool:
-    """Whether kernels on the CPU run in checked mode."""
+    """Return whether kernels on the CPU run in checked mode."""
     return "check" in _names
 
 
 def host_target() -> str:
-    """The target of CPU kernels: where outputs or inputs are examined, the one that knows how."""
+    """Return the target of CPU kernels, which differs where outputs or inputs are examined."""
     return "kernbridge.cuda.host" if _names & {"poison", "check"} else "kernbridge.host"
 
 
 def install(fake_driver: bool) -> None:
-    """Tell the core."""
+    """Switch the modes on in the core."""
     bits = sum(bit for name, bit in _BITS.items() if name in _names)
     _core.set_debug(bits | (_DEFAULT_STREAM if fake_driver else 0))

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "BenchmarkDataFnNotProvidedError",
+    "CompilationError",
+    "HeaderNotFoundError",
+    "HostCompilerIncompatibleError",
+    "HostCompilerNotFoundError",
+    "KernbridgeError",
+    "KernbridgeWarning",
+    "KernelCompilationError",
+    "KernelError",
+    "KernelFallbackExhaustedError",
+    "KernelLoadError",
+    "KernelNotAvailableError",
+    "KernelRegistrationError",
+    "KernelToolchainError",
+    "NvccNotFoundError",
+    "UnknownVersionError",
+    "UnsupportedArchError",
+]
+
 MOST_LINES = 200
 """The most lines of a compiler's output that an exception prints; `compiler_output` has all."""
 
 
 class KernbridgeError(Exception):
-    """Base of every exception that kernbridge defines."""
+    """The base of every exception that kernbridge defines."""
 
 
 class UnknownVersionError(KernbridgeError):
@@ -42,20 +62,19 @@ class KernelCompilationError(KernelError):
     """A kernel's compiler refused it; the compiler's own exception is the cause."""
 
 
-class _CompilerReport:
-    """What a compiler said: shared by the exceptions that carry it."""
+class _CompilerReport(Exception):
+    """What a compiler wrote, which the exceptions that carry it print in part."""
 
-    compiler_output: str
-    command: str
-    stage: str
-
-    def _keep(self, output: str, command: str, stage: str) -> None:
-        self.compiler_output = output
+    def __init__(
+        self, message: str, compiler_output: str = "", command: str = "", stage: str = "compile"
+    ) -> None:
+        super().__init__(message)
+        self.compiler_output = compiler_output
         self.command = command
         self.stage = stage
 
-    def _tell(self, message: str) -> str:
-        parts = [message]
+    def __str__(self) -> str:
+        parts = [str(self.args[0])]
         if self.command:
             parts.append(f"command: {self.command}")
         if self.compiler_output.strip():
@@ -91,15 +110,6 @@ class CompilationError(_CompilerReport, KernelCompilationError):
     f.c:1: error: no
     """
 
-    def __init__(
-        self, message: str, compiler_output: str = "", command: str = "", stage: str = "compile"
-    ) -> None:
-        super().__init__(message)
-        self._keep(compiler_output, command, stage)
-
-    def __str__(self) -> str:
-        return self._tell(str(self.args[0]))
-
 
 class HostCompilerIncompatibleError(CompilationError):
     """nvcc does not work with this C++ compiler."""
@@ -123,15 +133,6 @@ class HeaderNotFoundError(KernelToolchainError):
 
 class UnsupportedArchError(_CompilerReport, KernelToolchainError):
     """A GPU architecture that the CUDA compiler cannot compile for."""
-
-    def __init__(
-        self, message: str, *, compiler_output: str = "", command: str = "", stage: str = "compile"
-    ) -> None:
-        super().__init__(message)
-        self._keep(compiler_output, command, stage)
-
-    def __str__(self) -> str:
-        return self._tell(str(self.args[0]))
 
 
 class KernbridgeWarning(UserWarning):

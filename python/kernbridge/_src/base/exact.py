@@ -19,22 +19,12 @@ _PLAIN = frozenset((bool, int, str, bytes, type(None)))
 
 
 def exact(value: Any) -> Any:
-    """A hashable key that equals another one only if types and bits are the same.
+    """Return a hashable key that equals another one only if types and bits are the same.
 
-    Parameters
-    ----------
-    value : hashable
-        Numbers, texts, NumPy scalars, and tuples, named tuples, frozen sets and frozen dataclasses
-        of them are compared by type and bits, at every depth. Anything else is compared by its own
-        ``==``, and by its type.
+    Numbers, texts, NumPy scalars, and tuples, named tuples, frozen sets and frozen dataclasses of
+    them are compared by type and bits, at every depth, anything else by its own ``==`` and its
+    type. What cannot be hashed is a TypeError.
 
-    Raises
-    ------
-    TypeError
-        If the value, or a part of it, cannot be hashed.
-
-    Examples
-    --------
     >>> exact(0.0) == exact(-0.0), exact(1) == exact(True), exact((1, 2.0)) == exact((1, 2))
     (False, False, False)
     >>> exact(float("nan")) == exact(float("nan"))
@@ -55,11 +45,11 @@ def exact(value: Any) -> Any:
         return (kind, frozenset(map(exact, value)))
     hash(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        compared = [f.name for f in dataclasses.fields(value) if f.compare]
-        return (kind, value, tuple(exact(getattr(value, name)) for name in compared))
+        fields = [f for f in dataclasses.fields(value) if f.compare]
+        return (kind, value, tuple(exact(getattr(value, f.name)) for f in fields))
     return (kind, value)
 
 
 def exact_items(values: Mapping[str, Any]) -> tuple[Hashable, ...]:
-    """An exact key of named values, whatever their order."""
+    """Return an exact key of named values, whatever their order."""
     return tuple((name, exact(values[name])) for name in sorted(values))

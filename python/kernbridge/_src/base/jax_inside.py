@@ -7,6 +7,7 @@ refused where it is asked for: `HAS_INSIDES` is False, and `require_insides` rai
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -106,19 +107,13 @@ else:
 
 
 def require_insides(what: str) -> None:
-    """Refuse what this JAX lacks a name for.
-
-    Raises
-    ------
-    UnknownVersionError
-        If `HAS_INSIDES` is False.
-    """
+    """Raise UnknownVersionError for what needs a name that this JAX lacks."""
     if _why_without_insides is not None:
         raise UnknownVersionError(f"{what}: {_why_without_insides}")
 
 
 def varying_axes(label: str, avals: Sequence[Any]) -> frozenset[Any]:
-    """The manual mesh axes over which the outputs of a call vary."""
+    """Return the manual mesh axes over which the outputs of a call vary."""
     if HAS_INSIDES:
         axes: frozenset[Any] = _core.standard_vma_rule(label, *avals)
         return axes
@@ -129,7 +124,7 @@ def varying_axes(label: str, avals: Sequence[Any]) -> frozenset[Any]:
 
 
 def _may_vary(aval: Any) -> bool:
-    """Whether an array of a JAX that we do not know varies over mesh axes, or may do so."""
+    """Return whether an array of an unknown JAX varies over mesh axes, or may do so."""
     if hasattr(aval, "vma"):
         return bool(aval.vma)
     manual = getattr(aval, "manual_axis_type", None)
@@ -137,7 +132,7 @@ def _may_vary(aval: Any) -> bool:
 
 
 def on_mesh(aval: Any, axes: frozenset[Any]) -> Any:
-    """The output as the mesh in use sees it: whole on every device, varying over manual `axes`."""
+    """Return an output as the mesh in use sees it: whole on each device, varying over `axes`."""
     if not HAS_INSIDES:
         return aval
     sharding = _core.get_cur_mesh_sharding(PartitionSpec(*[None] * aval.ndim))
@@ -150,23 +145,24 @@ def on_mesh(aval: Any, axes: frozenset[Any]) -> Any:
 
 
 def is_for_export(ctx: Any) -> bool:
-    """Whether a lowering is for `jax.export`."""
-    try:
-        return bool(ctx.module_context.lowering_parameters.for_export)
-    except AttributeError as e:
-        raise versions.unknown("JAX", ["module_context.lowering_parameters.for_export"]) from e
+    """Return whether a lowering is for `jax.export`."""
+    return bool(_of_context(ctx, "module_context.lowering_parameters.for_export"))
 
 
 def platforms_of(ctx: Any) -> tuple[str, ...]:
-    """The platforms that a program is lowered for."""
+    """Return the platforms that a program is lowered for."""
+    return tuple(_of_context(ctx, "module_context.platforms"))
+
+
+def _of_context(ctx: Any, name: str) -> Any:
     try:
-        return tuple(ctx.module_context.platforms)
+        return operator.attrgetter(name)(ctx)
     except AttributeError as e:
-        raise versions.unknown("JAX", ["module_context.platforms"]) from e
+        raise versions.unknown("JAX", [name]) from e
 
 
 def new_user_context() -> Callable[[Any], None]:
-    """A value that is part of the keys of JAX's caches; gives the function that sets it."""
+    """Return a function that sets a new value which is part of the keys of JAX's caches."""
     context: Any = jax.make_user_context(default_value=None)
     for owner in (context, getattr(context, "_obj", None)):  # the latter in JAX before 0.10
         set_global: Callable[[Any], None] | None = getattr(owner, "set_global", None)
@@ -176,7 +172,7 @@ def new_user_context() -> Callable[[Any], None]:
 
 
 def has_started() -> bool:
-    """Whether JAX has started its backends; False if this JAX does not say."""
+    """Return whether JAX has started its backends; False if this JAX does not say."""
     try:
         from jax._src import xla_bridge
 

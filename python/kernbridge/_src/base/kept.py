@@ -23,11 +23,6 @@ class Kept(Generic[T]):
 
     Finding a value takes no lock and hashes its key once. A value is made once: threads that ask
     for the same new key wait for the first.
-
-    Parameters
-    ----------
-    limit : int
-        How many values are kept at most.
     """
 
     __slots__ = ("_entries", "_limit", "_lock")
@@ -41,7 +36,7 @@ class Kept(Generic[T]):
         return len(self._entries)
 
     def find(self, key: Hashable) -> T | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -49,7 +44,7 @@ class Kept(Generic[T]):
         return entry[0]
 
     def find_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of a key, which `make` makes if there is none. `make` may raise."""
+        """Return the value of a key, which `make` makes if there is none; it may raise."""
         found = self.find(key)
         if found is not None:
             return found
@@ -61,7 +56,7 @@ class Kept(Generic[T]):
             return found
 
     def put(self, key: Hashable, value: T) -> None:
-        """Keep a value under a key; drops the least recently used one if there are too many."""
+        """Keep a value, and drop the least recently used one if there are too many."""
         with self._lock:
             self._entries[key] = [value, next(_clock)]
             while len(self._entries) > self._limit:
@@ -83,15 +78,11 @@ class _Attached:
         self.parts: dict[str, Any] = {}
 
     def __reduce__(self) -> Any:
-        return _nothing, ()  # what is kept belongs to this object and this process
-
-
-def _nothing() -> None:
-    """What a copy of an object has in place of what was kept with the object."""
+        return type(None), ()  # a copy has None: what is kept belongs to this object and process
 
 
 def kept_with(owner: Any, name: str, make: Callable[[], T]) -> T:
-    """A value that lives as long as a function or a Numba dispatcher; `make` makes it once.
+    """Return a value that lives as long as a function or a dispatcher; `make` makes it once.
 
     It is kept in the object's ``__dict__``, so that a value which refers to the object is collected
     with it. `functools.wraps`, and Numba when it wraps a function, copy that ``__dict__`` into

@@ -15,10 +15,10 @@ allowed_imports: tuple[str, ...] = ()
 
 
 def may_import(module: str) -> bool:
-    """Whether a loaded program may import a module; see `kernbridge.config.allow_imports`."""
+    """Return whether a loaded program may import a module; see `config.allow_imports`."""
     named = (name.strip() for name in os.environ.get(ALLOW_IMPORTS, "").split(","))
     return any(
-        name == "*" or module == name or module.startswith(f"{name}.")
+        name in ("*", module) or module.startswith(f"{name}.")
         for name in (*allowed_imports, *named)
         if name
     )

@@ -15,7 +15,6 @@ import re
 import warnings
 from collections.abc import Iterable
 from types import ModuleType
-from typing import Any
 
 from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError
 
@@ -30,20 +29,10 @@ _MOST_NAMED = 8
 
 
 def look_up(package: str, names: Iterable[str]) -> None:
-    """Check that a package has these names.
+    """Raise UnknownVersionError if a package of `TESTED` lacks one of these dotted names.
 
-    Parameters
-    ----------
-    package : str
-        A key of `TESTED`.
-    names : iterable of str
-        Dotted names, attributes of classes included; "a or b" where one of two is enough. A module
-        that was not imported yet is imported.
-
-    Raises
-    ------
-    UnknownVersionError
-        If names are missing.
+    They include attributes of classes; "a or b" stands for one of two that is enough. Modules that
+    have not been imported yet are imported.
     """
     missing = [name for name in names if not any(map(_exists, name.split(" or ")))]
     if missing:
@@ -54,7 +43,7 @@ def warn_of_untested(package: str) -> None:
     """Warn if the version of a package is not one of those that kernbridge is tested with."""
     version = _version(package)
     first, last = TESTED[package]
-    if not first <= _minor(version) <= last:
+    if not first <= minor(version) <= last:
         warnings.warn(
             f"{package} {version} is not among the versions that kernbridge is tested with, "
             f"{_tested(package)}. `pip install 'kernbridge[tested]'` installs a tested one.",
@@ -64,29 +53,19 @@ def warn_of_untested(package: str) -> None:
 
 
 def look_up_attributes(package: str, owner: object, names: Iterable[str]) -> None:
-    """Check that an object of a package has these attributes, dotted names included.
-
-    Raises
-    ------
-    UnknownVersionError
-        If attributes are missing.
-    """
-    missing = [name for name in names if not _leads_somewhere(owner, name)]
+    """Raise UnknownVersionError if an object of a package lacks one of these dotted attributes."""
+    missing = []
+    for name in names:
+        try:
+            operator.attrgetter(name)(owner)
+        except AttributeError:
+            missing.append(f"{type(owner).__module__}.{type(owner).__qualname__}.{name}")
     if missing:
-        kind = type(owner)
-        raise unknown(package, [f"{kind.__module__}.{kind.__qualname__}.{n}" for n in missing])
-
-
-def _leads_somewhere(owner: object, name: str) -> bool:
-    try:
-        operator.attrgetter(name)(owner)
-    except AttributeError:
-        return False
-    return True
+        raise unknown(package, missing)
 
 
 def unknown(package: str, missing: Iterable[str]) -> UnknownVersionError:
-    """The error for a package that lacks these names."""
+    """Return the error for a package that lacks these names."""
     names = [f"`{name}`" for name in missing]
     shown = ", ".join(names[:_MOST_NAMED])
     if len(names) > _MOST_NAMED:
@@ -99,7 +78,7 @@ def unknown(package: str, missing: Iterable[str]) -> UnknownVersionError:
 
 
 def _exists(name: str) -> bool:
-    """Whether a dotted name leads somewhere; the package that it begins with is imported."""
+    """Return whether a dotted name leads somewhere; its package is imported."""
     first, *rest = name.split(".")
     path, found = first, importlib.import_module(first)
     for part in rest:
@@ -111,15 +90,9 @@ def _exists(name: str) -> bool:
                 found = importlib.import_module(path)
             except ImportError:
                 return False
-        else:
-            return part in _fields(found)
+        else:  # fields of a dataclass without default values are not attributes of the class
+            return part in getattr(found, "__dataclass_fields__", ())
     return True
-
-
-def _fields(owner: Any) -> Iterable[str]:
-    """Fields of a dataclass without default values, which are not attributes of the class."""
-    fields: dict[str, Any] = getattr(owner, "__dataclass_fields__", {})
-    return fields
 
 
 def _version(package: str) -> str:
@@ -127,7 +100,8 @@ def _version(package: str) -> str:
     return str(getattr(module, "__version__", "of unknown version"))
 
 
-def _minor(version: str) -> tuple[int, ...]:
+def minor(version: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version."""
     return tuple(int(n) for n in re.findall(r"\d+", version)[:2])
 
 

@@ -19,12 +19,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from kernbridge._src.base.exact import exact
 from kernbridge._src.benchmark.records import FIELDS, BenchmarkRecord, as_dict
 
-JSON_KIND = "kernbridge benchmark"
+JSON_KIND = ("kernbridge benchmark", 1)  # format and version
 NAME = "primitive_name"
 TAG = "$type"
-NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 PathLike = str | os.PathLike[str]
 
@@ -34,7 +34,8 @@ def save(
 ) -> None:
     """Write results, and make the folders that are missing. See `BenchmarkResult.save`."""
     file = Path(path)
-    text = {"json": _to_json, "csv": _to_csv}[_format_of(file, format)](name, records)
+    write, _ = _FORMATS[_format_of(file, format)]
+    text = write(encoded(name, records))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
 
@@ -42,18 +43,19 @@ def save(
 def load(path: PathLike, format: str | None = None) -> tuple[str, list[BenchmarkRecord]]:
     """Read the name and the records that `save` wrote. See `BenchmarkResult.load`."""
     file = Path(path)
-    read = {"json": _from_json, "csv": _from_csv}[_format_of(file, format)]
+    _, read = _FORMATS[_format_of(file, format)]
     if not file.is_file():
         raise FileNotFoundError(f"there are no benchmark results at {str(file)!r}")
     try:
-        return read(file.read_bytes().decode("utf-8", "surrogatepass"))
+        document = read(file.read_bytes().decode("utf-8", "surrogatepass"))
+        return document[NAME], [BenchmarkRecord(**decode(row)) for row in document["records"]]
     except (ValueError, TypeError, KeyError, AttributeError, csv.Error) as e:
         raise ValueError(f"{str(file)!r} does not hold benchmark results of kernbridge: {e}") from e
 
 
 def _format_of(file: Path, format: str | None) -> str:
     found = file.suffix.lstrip(".").lower() if format is None else format
-    if found not in ("json", "csv"):
+    if found not in _FORMATS:
         raise ValueError(
             "benchmark results are saved as json or csv, got "
             + (f"the file name {file.name!r}" if format is None else f"format={format!r}")
@@ -71,30 +73,31 @@ def encoded(name: str, records: Sequence[BenchmarkRecord]) -> dict[str, Any]:
     return {NAME: name, "records": rows}
 
 
-def _to_json(name: str, records: Sequence[BenchmarkRecord]) -> str:
-    document = {"format": JSON_KIND, "version": 1, **encoded(name, records)}
+def _to_json(result: dict[str, Any]) -> str:
+    kind, version = JSON_KIND
+    document = {"format": kind, "version": version, **result}
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def _from_json(text: str) -> tuple[str, list[BenchmarkRecord]]:
+def _from_json(text: str) -> Any:
     document = json.loads(text)
     kind = (document.get("format"), document.get("version"))
-    if kind != (JSON_KIND, 1):
-        raise ValueError(f"its format and version are {kind}, expected {(JSON_KIND, 1)}")
-    return document[NAME], [BenchmarkRecord(**decode(row)) for row in document["records"]]
+    if kind != JSON_KIND:
+        raise ValueError(f"its format and version are {kind}, expected {JSON_KIND}")
+    return document
 
 
-def _to_csv(name: str, records: Sequence[BenchmarkRecord]) -> str:
+def _to_csv(result: dict[str, Any]) -> str:
     """Write one row for each record. Without any, one row holds the name alone."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([NAME, *FIELDS])
-    for row in encoded(name, records)["records"] or [{}]:
-        writer.writerow(map(_to_cell, [name, *row.values()]))
+    for row in result["records"] or [{}]:
+        writer.writerow(map(_to_cell, [result[NAME], *row.values()]))
     return text.getvalue()
 
 
-def _from_csv(text: str) -> tuple[str, list[BenchmarkRecord]]:
+def _from_csv(text: str) -> dict[str, Any]:
     limit = csv.field_size_limit(2**31 - 1)  # an error can be longer than the default allows
     try:
         header, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
@@ -103,11 +106,12 @@ def _from_csv(text: str) -> tuple[str, list[BenchmarkRecord]]:
     if header[:1] != [NAME]:
         raise ValueError(f"its first column is {header[:1]}, expected {NAME!r}")
     records = [
-        BenchmarkRecord(**{f: _from_cell(c) for f, c in zip(header[1:], cells, strict=True)})
-        for _, *cells in rows
-        if cells
+        dict(zip(header[1:], map(_from_cell, cells), strict=True)) for _, *cells in rows if cells
     ]
-    return str(_from_cell(rows[0][0])), records
+    return {NAME: str(_from_cell(rows[0][0])), "records": records}
+
+
+_FORMATS = {"json": (_to_json, _from_json), "csv": (_to_csv, _from_csv)}
 
 
 def _to_cell(coded: Any) -> str:
@@ -119,28 +123,19 @@ def _to_cell(coded: Any) -> str:
         return ""
     if isinstance(coded, dict) and coded.get(TAG) == "float":
         return str(coded["value"])
-    if isinstance(coded, str) and "\0" not in coded and _is_plain(coded):
+    if isinstance(coded, str) and "\0" not in coded and _from_cell(coded) == coded:
         return coded
     return json.dumps(coded)
 
 
-def _is_plain(text: str) -> bool:
-    try:
-        return _from_cell(text) == text
-    except ValueError:
-        return False
-
-
 def _from_cell(cell: str) -> Any:
-    if cell == "":
-        return None
-    if cell in NOT_FINITE:
-        return NOT_FINITE[cell]
+    """Return what `_to_cell` wrote, which `decode` has still to read."""
+    if cell in _NOT_FINITE:
+        return {TAG: "float", "value": cell}
     try:
-        coded = json.loads(cell)
+        return json.loads(cell) if cell else None
     except (ValueError, RecursionError):
         return cell
-    return decode(coded)
 
 
 def encode(value: Any, name: str) -> Any:
@@ -158,41 +153,33 @@ def encode(value: Any, name: str) -> Any:
         return items if kind is list else {TAG: "tuple", "items": items}
     if kind is dict and TAG not in value and all(type(key) is str for key in value):
         return {key: encode(item, f"{name}[{key!r}]") for key, item in value.items()}
-    coded = _encode_of_numpy(value)
-    if coded is None:
-        raise TypeError(
-            f"{name} is of type {kind.__module__}.{kind.__qualname__}, which cannot be saved "
-            "without loss: use ints, floats, texts, None, NumPy scalars and dtypes, and lists, "
-            "tuples, and dicts with texts as keys, of them"
-        )
-    return coded
-
-
-def _encode_of_numpy(value: Any) -> dict[str, str] | None:
-    """Encode a scalar, a dtype or a scalar type; None for anything that would come back changed."""
-    if isinstance(value, np.dtype):
-        coded = {TAG: "dtype", "name": _name_of(value)}
-    elif isinstance(value, np.generic):
-        data, text = value.tobytes().hex(), str(value)
-        coded = {TAG: "scalar", "dtype": _name_of(value.dtype), "hex": data, "text": text}
-    elif isinstance(value, type) and issubclass(value, np.generic):
-        coded = {TAG: "scalar type", "dtype": value.__name__}
-    else:
-        coded = {TAG: "jax.numpy", "name": str(getattr(value, "dtype", ""))}
+    coded = _code_of_numpy(value)
     try:
-        back = decode(coded)
-    except ValueError:
-        return None
-    same = back is value
+        if exact(decode(coded)) == exact(value):
+            return coded
+    except (ValueError, TypeError):  # it is none of ours, or cannot be hashed
+        pass
+    raise TypeError(
+        f"{name} is of type {kind.__module__}.{kind.__qualname__}, which cannot be saved "
+        "without loss: use ints, floats, texts, None, NumPy scalars and dtypes, and lists, "
+        "tuples, and dicts with texts as keys, of them"
+    )
+
+
+def _code_of_numpy(value: Any) -> dict[str, str]:
+    """Return a code that holds for scalars, dtypes and scalar types; others come back changed."""
+
+    def name_of(dtype: np.dtype[Any]) -> str:
+        return dtype.name if dtype.kind == "V" else dtype.str  # those of JAX are V, and have a name
+
+    if isinstance(value, np.dtype):
+        return {TAG: "dtype", "name": name_of(value)}
     if isinstance(value, np.generic):
-        same = back.dtype == value.dtype and back.tobytes() == value.tobytes()
-    elif isinstance(value, np.dtype):
-        same = back == value
-    return coded if same else None
-
-
-def _name_of(dtype: np.dtype[Any]) -> str:
-    return dtype.name if dtype.kind == "V" else dtype.str  # those of JAX have kind V, and a name
+        data, text = value.tobytes().hex(), str(value)
+        return {TAG: "scalar", "dtype": name_of(value.dtype), "hex": data, "text": text}
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return {TAG: "scalar type", "dtype": value.__name__}
+    return {TAG: "jax.numpy", "name": str(getattr(value, "dtype", ""))}
 
 
 def decode(coded: Any) -> Any:
@@ -216,8 +203,9 @@ def _decode_jax(coded: dict[str, Any]) -> Any:
     return value
 
 
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _DECODERS: dict[str, Any] = {
-    "float": lambda c: NOT_FINITE[c["value"]],
+    "float": lambda c: _NOT_FINITE[c["value"]],
     "tuple": lambda c: tuple(decode(item) for item in c["items"]),
     "dtype": lambda c: np.dtype(c["name"]),
     "scalar": lambda c: np.frombuffer(bytes.fromhex(c["hex"]), np.dtype(c["dtype"]))[0],

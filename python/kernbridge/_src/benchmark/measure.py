@@ -38,7 +38,7 @@ BenchmarkTimes.__module__ = "kernbridge.benchmark"
 
 @dataclass(frozen=True)
 class Measurement:
-    """What `measure` found.
+    """The times that `measure` found.
 
     Attributes
     ----------
@@ -62,9 +62,7 @@ class Measurement:
     @property
     def std(self) -> float:
         """Standard deviation over the runs (over n - 1), in seconds per call; 0 for one run."""
-        if len(self.samples) == 1:
-            return 0.0
-        return float(np.std(self.samples, ddof=1))
+        return float(np.std(self.samples, ddof=1)) if len(self.samples) > 1 else 0.0
 
     @property
     def min(self) -> float:
@@ -93,7 +91,7 @@ Measurement.__module__ = "kernbridge.benchmark"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run of a function: `run(*operands)` returns its results and, without any, one number."""
+    """A run of a function: `run(*operands)` returns its results, or a number if it has none."""
 
     run: Callable[..., list[Any]]
     operands: tuple[Any, ...]
@@ -109,12 +107,10 @@ class Prepared:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value goes to a device: arrays of numbers do, Python's own numbers do not."""
-    if isinstance(value, jax.Array):
-        return True
-    if not isinstance(value, (np.ndarray, np.generic)):
-        return False
-    return bool(value.dtype == bool or jnp.issubdtype(value.dtype, np.number))
+    """Return whether a value goes to a device: arrays of numbers do, Python's numbers do not."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return bool(value.dtype == bool or jnp.issubdtype(value.dtype, np.number))
+    return isinstance(value, jax.Array)
 
 
 def prepare(fn: Callable[..., Any], data: Sequence[Any], n_batch_per_run: int) -> Prepared:
@@ -123,22 +119,22 @@ def prepare(fn: Callable[..., Any], data: Sequence[Any], n_batch_per_run: int) -
     Arrays that the function closes over become operands, as constants could be folded away.
     """
     leaves, tree = jax.tree.flatten(tuple(data))
-    places = [i for i, leaf in enumerate(leaves) if is_array(leaf)]
 
     def call(*arrays: Any) -> Any:
-        filled = list(leaves)
-        for place, array in zip(places, arrays, strict=True):
-            filled[place] = array
-        return fn(*tree.unflatten(filled))
+        given = iter(arrays)
+        return fn(*tree.unflatten([next(given) if is_array(x) else x for x in leaves]))
 
-    arrays = [jnp.asarray(leaves[i]) for i in places]
+    arrays = [jnp.asarray(x) for x in leaves if is_array(x)]
     closed, shapes = jax.make_jaxpr(call, return_shape=True)(*arrays)
     operands = (*(jnp.asarray(const) for const in closed.consts), *arrays)
     n_consts = len(closed.consts)
 
     def evaluate(*operands: Any) -> list[Any]:
         results = jax_inside.eval_jaxpr(closed.jaxpr, operands[:n_consts], *operands[n_consts:])
-        return [_strongly_typed(result) for result in results]
+        return [
+            lax.convert_element_type(r, r.dtype) if getattr(r, "weak_type", False) else r
+            for r in results
+        ]
 
     avals, results_tree = jax.tree.flatten(shapes)
     first = jnp.zeros((), jnp.int32)
@@ -153,41 +149,33 @@ def prepare(fn: Callable[..., Any], data: Sequence[Any], n_batch_per_run: int) -
     )
 
 
-def _strongly_typed(value: Any) -> Any:
-    weak = getattr(value, "weak_type", False)
-    return lax.convert_element_type(value, value.dtype) if weak else value
-
-
 def _repeated(
     evaluate: Callable[..., list[Any]], avals: Sequence[Any], n: int, tied: bool, unroll: int
 ) -> Callable[..., list[Any]]:
-    """n dependent calls. `tied` says whether there is an operand to hang the dependence on."""
-
-    def body(i: Any, carry: Any, first: Any) -> Any:
-        operands, results, token = carry
-        if tied:
-            operands, token = lax.optimization_barrier((operands, token))
-            results = evaluate(*operands)
-        else:
-            # Nothing to tie: a branch on what XLA does not know (`first` is 0) holds the call here.
-            kept = results
-            results = lax.cond(i >= first, evaluate, lambda *_: kept, *operands)
-        return operands, results, _witness(results, token)
+    """Return a run of `n` calls; `tied`: there is an operand to hang their dependence on."""
 
     def run(first: Any, *operands: Any) -> list[Any]:
         if n == 1:
             return evaluate(*operands) or [first + 1]  # something to wait for
+
+        def body(i: Any, carry: Any) -> Any:
+            operands, kept, token = carry
+            if tied:
+                operands, token = lax.optimization_barrier((operands, token))
+                results = evaluate(*operands)
+            else:  # a branch on what XLA does not know, that `first` is 0, holds the call here
+                results = lax.cond(i >= first, evaluate, lambda *_: kept, *operands)
+            return operands, results, _witness(results, token)
+
         start = [lax.full(aval.shape, 0, aval.dtype) for aval in avals]
-        _, results, token = lax.fori_loop(
-            0, n, lambda i, carry: body(i, carry, first), (operands, start, first), unroll=unroll
-        )
+        _, results, token = lax.fori_loop(0, n, body, (operands, start, first), unroll=unroll)
         return [*results, token]
 
     return run
 
 
 def _witness(results: list[Any], token: Any) -> Any:
-    """A number that cannot be known before the results are."""
+    """Return a number that cannot be known before the results are."""
     for result in lax.optimization_barrier(results):
         if result.size and not jnp.issubdtype(result.dtype, jax.dtypes.extended):
             token = token + (result[(0,) * result.ndim] != 0).astype(token.dtype)
@@ -195,10 +183,7 @@ def _witness(results: list[Any], token: Any) -> Any:
 
 
 def _calls_per_iteration(n: int, platform: str) -> int:
-    """On a GPU a step of a loop costs more than a small kernel, so one holds up to 8 calls.
-
-    On a CPU a step costs little, and XLA would merge the calls.
-    """
+    """Return 1 for a CPU, where XLA would merge calls; a GPU's costly steps hold up to 8."""
     return 1 if platform == "cpu" else max(d for d in range(1, 9) if n % d == 0)
 
 
@@ -216,7 +201,7 @@ def measure(
     ----------
     fn : callable
         Called as `fn(*data)` while JAX traces it; returns a pytree of arrays, or None. Arrays that
-        it closes over are handed over like those of `data`.
+        it closes over are passed like those of `data`.
     n_warmup : int
         Runs that are not timed, after a first one that compiles.
     n_runs : int
@@ -227,7 +212,7 @@ def measure(
         iteration is part of the figures.
     data : tuple
         Positional arguments, pytrees: the arrays in them (of any shape) are put on the device
-        first, everything else is handed over as it is.
+        first, everything else is passed as it is.
 
     Returns
     -------

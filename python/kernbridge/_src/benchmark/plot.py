@@ -113,7 +113,7 @@ class Figure:
         return key_of(self.readers[what](record)) if what in self.readers else None
 
     def _overlap(self) -> bool:
-        """Whether several records of one hue and style would be at one place along x."""
+        """Return whether several records of one hue and style would be at one place along x."""
         places = [tuple(self._key(w, r) for w in ("x", "hue", "style")) for r in self.records]
         return len(set(places)) < len(places)
 

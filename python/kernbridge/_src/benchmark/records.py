@@ -1,10 +1,11 @@
-"""What a benchmark is given and what it found: one case, one figure of a backend in that case."""
+"""What a benchmark gets and what it finds: cases, and the figures of a backend in a case."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,7 +70,7 @@ class BenchmarkConfig:
                 )
 
     def put_args(self, device: Any = None) -> BenchmarkConfig:
-        """A config whose arrays are on a device.
+        """Return a config whose arrays are on a device.
 
         Parameters
         ----------
@@ -79,8 +80,8 @@ class BenchmarkConfig:
         Returns
         -------
         BenchmarkConfig
-            With the arrays among `args`, NumPy's and JAX's, as arrays on that device, ready for
-            use; everything else is the same.
+            The same config, whose arrays among `args`, NumPy's and JAX's, are on that device and
+            ready for use.
         """
 
         def put(value: Any) -> Any:
@@ -138,7 +139,7 @@ FIELDS = tuple(f.name for f in dataclasses.fields(BenchmarkRecord))
 
 
 def figures(found: Measurement) -> dict[str, Any]:
-    """The fields of a record that a measurement returns."""
+    """Return the fields of a record that a measurement fills."""
     times = {name: getattr(found, name) for name in ("mean", "std", "min", "median", "iqr", "max")}
     return {
         **{f"{name}_ms": 1e3 * seconds for name, seconds in times.items()},
@@ -149,56 +150,47 @@ def figures(found: Measurement) -> dict[str, Any]:
 
 
 def as_dict(record: BenchmarkRecord) -> dict[str, Any]:
-    """The fields of a record; the dicts in it are copies, their values are not."""
-    values = {name: getattr(record, name) for name in FIELDS}
-    return {name: dict(v) if isinstance(v, dict) else v for name, v in values.items()}
+    """Return the fields of a record; the dicts in it are copies, their values are not."""
+    values = ((name, getattr(record, name)) for name in FIELDS)
+    return {name: dict(v) if isinstance(v, dict) else v for name, v in values}
 
 
-Getter = Callable[[BenchmarkRecord], Any]
-
-
-def getter(records: Sequence[BenchmarkRecord], name: str, what: str) -> Getter:
-    """What reads a named value of a record: a field, or a key of one of its dicts.
+def getter(
+    records: Sequence[BenchmarkRecord], name: str, what: str
+) -> Callable[[BenchmarkRecord], Any]:
+    """Return what reads a named value of a record: a field, or a key of one of its dicts.
 
     "kernel_kwargs.n" and "data_kwargs.n" say which dict. A record without the key has None.
     """
     if name in FIELDS:
-        return lambda record: getattr(record, name)
-    keys = {where: _keys(records, where) for where in KWARGS}
+        return operator.attrgetter(name)
     for where in KWARGS:
         key = name.removeprefix(f"{where}.")
-        if key in keys[where]:
+        if key in _keys(records, where):
             return lambda record: getattr(record, where).get(key)
-    known = list(dict.fromkeys((*FIELDS, *keys["kernel_kwargs"], *keys["data_kwargs"])))
+    known = dict.fromkeys((*FIELDS, *(key for where in KWARGS for key in _keys(records, where))))
     raise ValueError(
         f"`{what}` names {name!r}, which is neither a field nor a key of kernel_kwargs or "
         f"data_kwargs here; there are {', '.join(known)}"
     )
 
 
-def _keys(records: Iterable[BenchmarkRecord], where: str) -> list[str]:
-    return list(dict.fromkeys(key for record in records for key in getattr(record, where)))
-
-
 def varying(records: Sequence[BenchmarkRecord]) -> list[str]:
-    """The keys of kernel_kwargs and data_kwargs that have more than one value."""
-    names = dict.fromkeys(key for where in KWARGS for key in _keys(records, where))
-    return [
-        name
-        for name in names
-        if len({key_of(getter(records, name, "name")(record)) for record in records}) > 1
-    ]
+    """Return the keys of kernel_kwargs and data_kwargs that have more than one value."""
+    found = []
+    for name in dict.fromkeys(key for where in KWARGS for key in _keys(records, where)):
+        get = getter(records, name, "name")
+        if len({key_of(get(record)) for record in records}) > 1:
+            found.append(name)
+    return found
 
 
-def names_of(given: str | Sequence[str] | None, default: Sequence[str] = ()) -> list[str]:
-    """A list of names from a name, several, or None."""
-    if given is None:
-        return list(default)
-    return [given] if isinstance(given, str) else list(given)
+def _keys(records: Sequence[BenchmarkRecord], where: str) -> dict[str, None]:
+    return dict.fromkeys(key for record in records for key in getattr(record, where))
 
 
 def key_of(value: Any) -> tuple[str, str]:
-    """Equal for values of the same type that look the same; can be hashed."""
+    """Return a key that is equal for values of the same type that look the same."""
     return type(value).__name__, repr(value)
 
 

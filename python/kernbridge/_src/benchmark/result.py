@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
-from kernbridge._src.benchmark import files
-from kernbridge._src.benchmark import plot as benchmark_plot
-from kernbridge._src.benchmark import table as benchmark_table
+from kernbridge._src.benchmark import files, plot, table
 from kernbridge._src.benchmark.files import PathLike
 from kernbridge._src.benchmark.records import BenchmarkRecord, as_dict
 from kernbridge._src.benchmark.table import Names
@@ -55,16 +54,16 @@ class BenchmarkResult:
 
     @property
     def records(self) -> list[BenchmarkRecord]:
-        """The records, in a list of your own."""
+        """The records, in a new list."""
         return list(self._records)
 
     def fastest(self, label: str | None = None) -> BenchmarkRecord | None:
-        """The success with the smallest median time.
+        """Return the success with the smallest median time.
 
         Parameters
         ----------
         label : str or None
-            Of one config; of all by default.
+            The name of one config; every config counts by default.
 
         Returns
         -------
@@ -83,7 +82,7 @@ class BenchmarkResult:
                 f"are {', '.join(labels) or 'none'}"
             )
         succeeded = [r for r in self._records if r.success and label in (None, r.label)]
-        return min(succeeded, key=lambda record: record.median_ms, default=None)
+        return min(succeeded, key=lambda r: (math.isnan(r.median_ms), r.median_ms), default=None)
 
     def print(
         self,
@@ -132,21 +131,11 @@ class BenchmarkResult:
             ...
         ValueError: `sort_by` names 'size', which is neither a field nor a key of ...
         """
-        table = benchmark_table.build(
-            self.primitive_name,
-            self._records,
-            sort_by=sort_by,
-            group_by=group_by,
-            compare_by=compare_by,
-            highlight_best=highlight_best,
-            order_by=order_by,
-            speedup_vs=speedup_vs,
-            vary_by=vary_by,
-        )
-        benchmark_table.show(table)
+        options = sort_by, group_by, compare_by, highlight_best, order_by, speedup_vs, vary_by
+        table.show(table.lines(self.primitive_name, self._records, *options))
 
     def __str__(self) -> str:
-        return benchmark_table.as_text(benchmark_table.build(self.primitive_name, self._records))
+        return table.as_text(table.lines(self.primitive_name, self._records))
 
     __repr__ = __str__
 
@@ -175,8 +164,8 @@ class BenchmarkResult:
         y : str
             Field or key along y. The median, unlike the mean, is not moved by one disturbed run.
         hue, style : str or None
-            What colours tell apart, and dashes and marks. Without a style, configs are told apart
-            where points of several would share a line.
+            What colours distinguish, and what dashes and marks do. Without a style they distinguish
+            configs where points of several would share a line.
         kind : {"line", "bar", "scatter"}
             Bars stand side by side, with numbers as categories.
         show : bool
@@ -195,7 +184,7 @@ class BenchmarkResult:
         ValueError
             A name or kind is unknown, or nothing can be plotted.
         """
-        figure = benchmark_plot.Figure(self._records, self.primitive_name, x, y, hue, style)
+        figure = plot.Figure(self._records, self.primitive_name, x, y, hue, style)
         return figure.draw(ax, kind, show, kwargs)
 
     def save(self, path: PathLike, format: str | None = None) -> None:
@@ -240,10 +229,8 @@ class BenchmarkResult:
 
     def to_dict(self) -> dict[str, Any]:
         """``{"primitive_name": ..., "records": [{field: value, ...}, ...]}``."""
-        return {
-            "primitive_name": self.primitive_name,
-            "records": [as_dict(record) for record in self._records],
-        }
+        records = [as_dict(record) for record in self._records]
+        return {"primitive_name": self.primitive_name, "records": records}
 
 
 __test__ = {"BenchmarkResult": BenchmarkResult}  # doctest takes classes for those of `kernbridge`

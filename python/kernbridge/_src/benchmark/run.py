@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -13,7 +13,7 @@ import jax
 from kernbridge._src.base.errors import BenchmarkDataFnNotProvidedError
 from kernbridge._src.benchmark.compare import difference, on_host
 from kernbridge._src.benchmark.measure import check_counts, measure
-from kernbridge._src.benchmark.records import BenchmarkConfig, BenchmarkRecord, figures
+from kernbridge._src.benchmark.records import KWARGS, BenchmarkConfig, BenchmarkRecord, figures
 from kernbridge._src.benchmark.result import BenchmarkResult
 from kernbridge._src.benchmark.table import duration
 
@@ -97,7 +97,8 @@ def benchmark_operation(
     ImportError
         `progress` is True and rich is missing.
     """
-    check_counts(n_warmup=n_warmup, n_runs=n_runs, n_batch_per_run=n_batch_per_run)
+    counts = {"n_warmup": n_warmup, "n_runs": n_runs, "n_batch_per_run": n_batch_per_run}
+    check_counts(**counts)
     if op.call_function is None:
         raise ValueError(
             f"{op.name!r} has no call function to benchmark: give it one with op.def_call(function)"
@@ -111,21 +112,22 @@ def benchmark_operation(
     device = _device(op, platform)
     with jax.default_device(device):
         configs = _configs(op, platform)
-    measured = functools.partial(
-        measure, n_warmup=n_warmup, n_runs=n_runs, n_batch_per_run=n_batch_per_run
-    )
     records: list[BenchmarkRecord] = []
-    with _progress(op.name, len(configs) * len(chosen), progress) as advance:
+    bar = _bar(progress)
+    with bar or contextlib.nullcontext():
+        task = bar and bar.add_task(op.name, total=len(configs) * len(chosen))
         for config in configs:
             placed = reference = None
             for backend in chosen:
-                advance(f"{op.name}: {config.name}, {backend}", len(records))
+                where = f"{config.name}, {backend}"
+                if bar:
+                    bar.update(task, description=f"{op.name}: {where}", refresh=True)
                 found, error = {}, None
                 try:
                     with jax.default_device(device):
                         placed = placed or config.put_args(device)
                         call = functools.partial(op.call, backend=backend, **config.kernel_kwargs)
-                        timed = measured(call, data=placed.args)
+                        timed = measure(call, **counts, data=placed.args)
                     if compare_results:
                         output = on_host(timed.output)
                         reference = reference or (backend, output)
@@ -135,19 +137,18 @@ def benchmark_operation(
                     if not catch_errors:
                         raise
                     error = f"{type(e).__name__}: {e}"
-                record = BenchmarkRecord(
-                    platform,
-                    backend,
-                    config.name,
-                    success=error is None,
-                    error=error,
-                    kernel_kwargs=dict(config.kernel_kwargs),
-                    data_kwargs=dict(config.data_kwargs),
-                    **found,
-                )
+                given = {name: dict(getattr(config, name)) for name in KWARGS}
+                outcome = {"success": error is None, "error": error, **given, **found}
+                record = BenchmarkRecord(platform, backend, config.name, **outcome)
                 records.append(record)
                 if verbose:
-                    print(_line(op.name, record), flush=True)
+                    times = f"{duration(record.median_ms)} (IQR {duration(record.iqr_ms)})"
+                    text = times if record.success else f"failed: {error}"
+                    print(f"{op.name}, {where}: {text}", flush=True)
+                if bar:
+                    bar.advance(task)
+        if bar:
+            bar.update(task, description=op.name, refresh=True)
     return BenchmarkResult(records, op.name)
 
 
@@ -156,6 +157,23 @@ def _mismatch(
 ) -> str | None:
     text = None if backend == reference else difference(output, wanted, reference, rtol, atol)
     return text and f"Mismatch: backend {backend!r}: {text}"
+
+
+def _bar(wanted: bool | None) -> Any:
+    """Return a bar of rich on standard error; None where it is not wanted, or rich is missing."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        return None
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    except ImportError as e:
+        if not wanted:
+            return None
+        raise ImportError(
+            "a progress bar needs rich: pip install 'kernbridge[bench]', or progress=False"
+        ) from e
+    texts, console = TextColumn("{task.description}", markup=False), Console(stderr=True)
+    return Progress(texts, BarColumn(), MofNCompleteColumn(), console=console)
 
 
 def _backends(op: BenchmarkedOperation, platform: str, chosen: Sequence[str] | None) -> list[str]:
@@ -191,13 +209,9 @@ def _device(op: BenchmarkedOperation, platform: str) -> Any:
 
 
 def _configs(op: BenchmarkedOperation, platform: str) -> list[BenchmarkConfig]:
-    given = op.benchmark_data(platform=platform) if op.benchmark_data else []
-    if isinstance(given, BenchmarkConfig):
-        given = [given]
-    try:
-        configs = list(given)
-    except TypeError:
-        configs = [given]
+    assert op.benchmark_data is not None
+    given = op.benchmark_data(platform=platform)
+    configs = list(given) if isinstance(given, Iterable) else [given]
     wrong = [config for config in configs if not isinstance(config, BenchmarkConfig)]
     if wrong:
         raise TypeError(
@@ -209,38 +223,3 @@ def _configs(op: BenchmarkedOperation, platform: str) -> list[BenchmarkConfig]:
             f"{op.name!r}: its benchmark data function gives no config for {platform!r}"
         )
     return configs
-
-
-def _line(name: str, record: BenchmarkRecord) -> str:
-    where = f"{name}, {record.label}, {record.backend}"
-    if not record.success:
-        return f"{where}: failed: {record.error}"
-    return f"{where}: {duration(record.median_ms)} (IQR {duration(record.iqr_ms)})"
-
-
-@contextlib.contextmanager
-def _progress(name: str, total: int, wanted: bool | None) -> Iterator[Callable[[str, int], None]]:
-    """Show a bar on standard error; yields what is called with each step and the number before it.
-
-    ImportError is raised if the bar is wanted, and rich is missing.
-    """
-    bar = None
-    if wanted or (wanted is None and sys.stderr.isatty()):
-        try:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-            texts, console = TextColumn("{task.description}", markup=False), Console(stderr=True)
-            bar = Progress(texts, BarColumn(), MofNCompleteColumn(), console=console)
-        except ImportError as e:
-            if wanted:
-                raise ImportError(
-                    "a progress bar needs rich: pip install 'kernbridge[bench]', or progress=False"
-                ) from e
-    if bar is None:
-        yield lambda text, done: None
-        return
-    with bar:
-        task = bar.add_task(name, total=total)
-        yield lambda text, done: bar.update(task, description=text, completed=done, refresh=True)
-        bar.update(task, description=name, completed=total, refresh=True)

@@ -24,16 +24,7 @@ from kernbridge._src.toolchain import compilers
 
 
 def build(request: Request) -> Built:
-    """Return the library of a request, from the cache if it is there.
-
-    Examples
-    --------
-    >>> from kernbridge._src.build.build import build
-    >>> from kernbridge._src.build.request import Request
-    >>> request = Request("answer", "c", "int answer(void) { return 42; }", "")
-    >>> build(request).path.suffix
-    '.so'
-    """
+    """Return the library of a request, from the cache if it is there."""
     if request.language not in command.SUFFIXES:
         languages = ", ".join(map(repr, command.SUFFIXES))
         raise ValueError(f"{request.name}: language {request.language!r}, expected {languages}")
@@ -62,7 +53,7 @@ def _build(job: Job) -> Built:
         if found is not None:
             return found
         path, digest = work.make(job, mine, patience)
-    limit.grew(job.root, path.stat().st_size)
+    limit.enforce(job.root)
     return Built(path, digest, True)
 
 
@@ -76,7 +67,7 @@ def _copy(library: Path, target: Path) -> None:
 
 
 def _root() -> Path:
-    """The cache's folder, or one of this process where there is none that can be written."""
+    """Return the cache's folder, or one of this process where there is none to write to."""
     folder = artefacts.usable()
     if folder is None:
         return _private(os.getpid())
@@ -105,7 +96,7 @@ def _private(pid: int) -> Path:
 
 
 def _temporary() -> str:
-    """A folder for temporary files in which nobody else can replace them."""
+    """Return a folder for temporary files in which nobody else can replace them."""
     objections = []
     for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")):
         why = trust.why_not(Path(place).absolute())

@@ -18,57 +18,23 @@ from kernbridge._src.toolchain.compilers import HostCompiler, Nvcc
 if TYPE_CHECKING:
     from kernbridge._src.build.request import Request
 
-_RULES = ("build.command", "build.inputs", "build.manifest", "build.work")
-"""The modules that decide how a request is built, and when what was built is used again."""
+_RULES = ("build/command.py", "build/inputs.py", "build/manifest.py", "build/work.py")
+"""The files that decide how a request is built, and when what was built is used again."""
 SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
-
-_ENVIRONMENT = (
-    "CPATH",
-    "C_INCLUDE_PATH",
-    "CPLUS_INCLUDE_PATH",
-    "LIBRARY_PATH",
-    "LD_RUN_PATH",
-    "GCC_EXEC_PREFIX",
-    "COMPILER_PATH",
-    "CCC_OVERRIDE_OPTIONS",
-    "NVCC_PREPEND_FLAGS",
-    "NVCC_APPEND_FLAGS",
-    "NVCC_CCBIN",
-)
-"""Variables that change what a compiler makes."""
-_TAKES_PATH = ("-I", "-L", "-B", "-isystem", "-iquote", "-idirafter", "-include", "-imacros", "@")
 
 
 class Job(NamedTuple):
-    """A request on its way to a library: how it is built here, and where the library goes.
-
-    Attributes
-    ----------
-    tool : str
-        The compiler's path.
-    label : str
-        What people call it, as in "nvcc for sm_90".
-    tools : tuple of str
-        Programs that decide the result.
-    own : tuple of str
-        Our include folders, ending in a separator: in a manifest their place does not count.
-    inputs : Inputs
-        What the user's flags and the environment name.
-    key : str
-        Of all but the contents of files, 64 hexadecimal digits.
-    root : Path
-        The cache that gets the library.
-    """
+    """A request on its way to a library: how it is built here, and where the library goes."""
 
     request: Request
     command: tuple[str, ...]
-    tool: str
-    label: str
-    tools: tuple[str, ...]
-    own: tuple[str, ...]
-    inputs: Inputs
-    key: str
-    root: Path
+    tool: str  # the compiler's path
+    label: str  # what people call it, as in "nvcc for sm_90"
+    tools: tuple[str, ...]  # programs that decide the result
+    own: tuple[str, ...]  # our include folders, each with a separator behind it
+    inputs: Inputs  # what the user's flags and the environment name
+    key: str  # of all but the contents of files, 64 hexadecimal digits
+    root: Path  # the cache that gets the library
 
     @property
     def stem(self) -> str:
@@ -136,13 +102,10 @@ def plan(request: Request, root: Path = Path()) -> Job:
         [places.get(word, word) for word in command],
         tools,
         os.uname().machine,
-        build_inputs.environment(tools, _ENVIRONMENT),
+        build_inputs.environment(tools),
     ]
-    flags = (*request.cflags, *request.ldflags)
-    inputs = build_inputs.of((*host.arguments, *flags), user)
-    if inputs.relative or any(
-        _is_relative(flag, flags[i - 1] if i else "") for i, flag in enumerate(flags)
-    ):
+    inputs = build_inputs.of((*host.arguments, *request.cflags, *request.ldflags), user)
+    if inputs.relative:
         parts.append(os.getcwd())
     if any("native" in word for word in command):
         parts.append(_this_cpu())
@@ -202,7 +165,7 @@ def _runtime(nvcc: Nvcc) -> list[str]:
 
 
 def _for_nvcc(flag: str) -> list[str]:
-    """A flag of the linker as nvcc takes it."""
+    """Return a flag of the linker as nvcc takes it."""
     if flag.startswith("-Wl,"):
         return [word for part in flag[4:].split(",") for word in ("-Xlinker", part)]
     if flag.startswith(("-l", "-L", "-Xlinker")) or _is_object(flag):
@@ -221,19 +184,8 @@ def _allows_any_compiler() -> bool:
     return any(os.environ.get(name, "") not in ("", "0") for name in names)
 
 
-def _is_relative(flag: str, before: str) -> bool:
-    """Whether what a flag means depends on the working folder."""
-    if flag.startswith("-"):
-        for option in _TAKES_PATH:
-            if flag.startswith(option) and flag != option:
-                return not flag[len(option) :].lstrip("=").startswith("/")
-        return False
-    path = flag.removeprefix("@")
-    return not path.startswith("/") and (before in _TAKES_PATH or os.path.exists(path))
-
-
 def _this_cpu() -> str:
-    """What `-march=native` looks at."""
+    """Return what `-march=native` looks at."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             first = file.read(1 << 16).split("\n\n", 1)[0]

@@ -32,13 +32,16 @@ _UNKNOWN_OPTION = re.compile(
     r"options-file|optf|iprefix|iwithprefix|include-pch|fplugin|fprofile-use|fauto-profile|fmodule)"
 )
 _UNKNOWN_VARIABLES = ("COMPILER_PATH", "GCC_EXEC_PREFIX")
-_UNSEEN = (
-    (re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b"), "it reads the clock"),
-    (re.compile(r"\.incbin\b"), "its assembler code includes a file"),
-    (re.compile(r"#\s*embed\b|\b__has_embed\b"), "it embeds a file"),
+_NVCC_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_VARIABLES = (
+    *(*INCLUDE_VARIABLES, *_UNKNOWN_VARIABLES, *_NVCC_FLAGS),
+    *("LIBRARY_PATH", "LD_RUN_PATH", "CCC_OVERRIDE_OPTIONS", "NVCC_CCBIN"),
 )
-_HAS_INCLUDE = re.compile(r'\b__has_include(?:_next)?\b(?:\s*\(\s*[<"]([^>"\n]+)[>"])?')
-_DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_include\w*")
+"""Those that change what any compiler makes."""
+# What reads the clock, and what includes or embeds a file that no compiler reports.
+_UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\.incbin\b|#\s*embed\b|\b__has_embed\b")
+_ASKS = re.compile(r'\b__has_(?:include|include_next|embed)\b(?:\s*\(\s*[<"]([^>"\n]+)[>"])?')
+_DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_\w+")
 _PASSES_ON = (
     *("-Xlinker", "-Xcompiler", "-Xpreprocessor", "-Xassembler", "-Xclang"),
     *("--compiler-options", "--linker-options"),
@@ -49,56 +52,43 @@ _SYSTEM = ("/usr/", "/lib/", "/nix/store/", "/gnu/store/")
 
 
 class Inputs(NamedTuple):
-    """What the flags and the environment of a build name.
+    """What the flags and the environment of a build name."""
 
-    Attributes
-    ----------
-    files : tuple of str
-        That no compiler reports: libraries, objects, option files.
-    absent : tuple of str
-        Libraries that would be linked in place of others.
-    folders : tuple of str
-        Where headers are looked for, beside those of the system.
-    relative : bool
-        Whether the working folder decides what they mean.
-    unknown : str
-        Why nothing may be kept; "" if all is known.
-    """
-
-    files: tuple[str, ...]
-    absent: tuple[str, ...]
-    folders: tuple[str, ...]
-    relative: bool
-    unknown: str
+    files: tuple[str, ...]  # that no compiler reports: libraries, objects, option files
+    absent: tuple[str, ...]  # libraries that would be linked in place of others
+    folders: tuple[str, ...]  # where headers are looked for, beside those of the system
+    relative: bool  # whether the working folder decides what they mean
+    unknown: tuple[str, ...]  # what reads files that cannot be known: nothing may be kept
 
 
 def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
     """Read the flags of a build, and the variables that add to them."""
     files: dict[str, None] = {}
     words = list(_expand(flags, files, 0))
-    for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
+    for name in _NVCC_FLAGS:
         words += _expand(_split(os.environ.get(name, "")), files, 0)
-    unknown = [f"{n} is set" for n in _UNKNOWN_VARIABLES if n in os.environ]
-    unknown += [f"{w} names what is not seen" for w in words if _UNKNOWN_OPTION.match(w)]
-    folders = [*includes, *_valued(words, _FOLDER_OPTIONS)]
+    unknown = [name for name in _UNKNOWN_VARIABLES if name in os.environ]
+    unknown += [word for word in words if _UNKNOWN_OPTION.match(word)]
+    folders = [*includes, *valued(words, _FOLDER_OPTIONS)]
     listed = [os.environ[n].split(os.pathsep) for n in INCLUDE_VARIABLES if os.environ.get(n)]
     folders += [folder or "." for folder_list in listed for folder in folder_list]
-    libraries = [*_valued(words, ("-L", "--library-path"))]
+    libraries = [*valued(words, ("-L", "--library-path"))]
     libraries += [f for f in os.environ.get("LIBRARY_PATH", "").split(os.pathsep) if f]
     absent: dict[str, None] = {}
-    for name in _valued(words, ("-l", "--library")):
+    for name in valued(words, ("-l", "--library")):
         _find_library(name, (*libraries, *_LIBRARY_FOLDERS), files, absent)
     for word in words:
         for part in re.split("[,=]", word):
             if part and os.path.isfile(part):
                 files[os.path.abspath(part)] = None
-    named = (*folders[len(includes) :], *libraries)
+    named = [*folders[len(includes) :], *libraries, *valued(words, ("-include", "-imacros"))]
+    named += [p for word in (*flags, *words) if os.path.exists(p := word.removeprefix("@"))]
     return Inputs(
         tuple(files),
         tuple(absent),
         tuple(dict.fromkeys(os.path.abspath(os.path.expanduser(f)) for f in folders)),
-        any(not os.path.isabs(folder) for folder in named),
-        unknown[0] if unknown else "",
+        not all(map(os.path.isabs, named)),
+        tuple(unknown),
     )
 
 
@@ -110,7 +100,7 @@ def _split(text: str) -> list[str]:
 
 
 def _expand(flags: Iterable[str], files: dict[str, None], depth: int) -> Iterator[str]:
-    """The flags one by one, as the compiler's parts see them: -Wl, and option files taken apart."""
+    """Yield the flags as the compiler's parts see them: -Wl, and option files are taken apart."""
     passed_on = False
     for flag in flags:
         path = os.path.abspath(flag[1:])
@@ -128,8 +118,8 @@ def _expand(flags: Iterable[str], files: dict[str, None], depth: int) -> Iterato
             yield flag
 
 
-def _valued(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
-    """Values of options, which stand in the same word or in the next one."""
+def valued(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
+    """Yield the values of options, which stand in the same word or in the next one."""
     for i, word in enumerate(words):
         for option in options:
             if word == option and i + 1 < len(words):
@@ -152,12 +142,12 @@ def _find_library(
             return
 
 
-def environment(tools: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """The variables that decide what these programs make.
+def environment(tools: Sequence[str]) -> dict[str, str]:
+    """Return the variables that decide what these programs make.
 
     A compiler that is a script may read any variable: each that its text names counts.
     """
-    wanted = set(names)
+    wanted = set(_VARIABLES)
     for tool in tools:
         try:
             about = os.stat(tool)
@@ -173,7 +163,7 @@ def environment(tools: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=64)
 def _words(tool: str, size: int, changed: int) -> frozenset[str]:
-    """Words of a script; of other programs none."""
+    """Return the words of a script; none for another program."""
     with open(tool, "rb") as file:
         if file.read(2) != b"#!":
             return frozenset()
@@ -181,23 +171,21 @@ def _words(tool: str, size: int, changed: int) -> frozenset[str]:
     return frozenset(re.findall(r"[A-Za-z_]\w*", text)) - {"PWD", "OLDPWD", "SHLVL", "_"}
 
 
-def unseen(text: str) -> str:
-    """Why a library of this text may not be kept; "" if it may."""
-    for pattern, why in _UNSEEN:
-        if pattern.search(text):
-            return why
-    if any(match[1] is None for match in _HAS_INCLUDE.finditer(_DEFINED.sub("", text))):
-        return "it asks for a header whose name is made by a macro"
-    return ""
+def unseen(text: str) -> bool:
+    """Whether a library of this text may not be kept: what the compiler reads is not known.
+
+    That is so, too, if the text asks for a header whose name a macro makes.
+    """
+    return _UNSEEN.search(text) is not None or None in asks(text)
 
 
-def asked(text: str) -> list[str]:
-    """Names of headers that a text asks for with __has_include."""
-    return [match[1] for match in _HAS_INCLUDE.finditer(text) if match[1]]
+def asks(text: str) -> list[str | None]:
+    """Return the names that a text asks for with __has_include; None for one that a macro makes."""
+    return [match[1] for match in _ASKS.finditer(_DEFINED.sub("", text))]
 
 
 def packages(tools: Sequence[str]) -> tuple[str, ...]:
-    """Folders of the system's, the compilers' and Python's packages, in which nobody edits."""
+    """Return folders of the system's, the compilers' and Python's packages: nobody edits there."""
     homes = [os.path.dirname(tool) for tool in tools]
     found = [os.path.dirname(home) + os.sep for home in homes if os.path.basename(home) == "bin"]
     found += [os.path.join(p, part, "") for p in (sys.prefix, sys.base_prefix) for part in _PARTS]
@@ -210,14 +198,14 @@ def is_packaged(path: str, folders: tuple[str, ...]) -> bool:
 
 
 def shadows(path: str, folders: Sequence[str]) -> Iterator[str]:
-    """Files that might be found before a header, in folders that may be searched before its own."""
+    """Yield files that might be found before a header, in folders that may be searched first."""
     for name in _spellings(path, folders):
         for folder in folders:
             yield os.path.join(folder, name)
 
 
 def _spellings(path: str, folders: Sequence[str]) -> Iterator[str]:
-    """How a header may have been named by who includes it."""
+    """Yield how a header may have been named by who includes it."""
     for folder in folders:
         inside = folder.rstrip(os.sep) + os.sep
         if path.startswith(inside):

@@ -11,8 +11,8 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,34 +33,21 @@ Dependency = tuple[str, int, int, str]
 
 The time is that of the file's inode: nobody can set it back, as they can the time of modification.
 """
-SHA = 64
-UNKNOWN = "-" * SHA
+UNKNOWN = ""
+
+# A word of a makefile; a backslash or a dollar may stand before a character that means itself.
+_WORD = re.compile(r"(?:\\[ #:]|[^ \t])+")
+_ESCAPED = re.compile(r"\\([ #:])|\$(\$)")
 
 
 class Provenance(NamedTuple):
-    """One library and what it was built from.
+    """One library and what it was built from."""
 
-    Attributes
-    ----------
-    digest : str
-        Of all inputs.
-    size, sha : int, str
-        Of the library.
-    paths, sizes, times, shas : str, list, list, str
-        Of the files that were read and the programs that were run: see `Dependency`. Paths have a
-        line each, digests `SHA` characters: two texts are read from JSON faster than hundreds.
-    absent : str
-        Files that would be read in place of others if they were there, a line each.
-    """
-
-    digest: str
-    size: int
+    digest: str  # of all inputs
+    size: int  # of the library
     sha: str
-    paths: str
-    sizes: list[int]
-    times: list[int]
-    shas: str
-    absent: str
+    read: list[Dependency]  # the files that were read and the programs that were run
+    absent: list[str]  # files that would be read in place of others if they were there
 
 
 def find(job: Job) -> Built | None:
@@ -101,39 +88,23 @@ def note(job: Job, known: Provenance) -> None:
     artefacts.publish(job.folder / NAME, data.encode())
 
 
-def describe(
-    digest: str, library: Path, dependencies: Iterable[Dependency], absent: Iterable[str]
-) -> Provenance:
-    """Describe a library that was just built."""
-    paths, sizes, times, shas = zip(*dependencies, strict=True)
-    return Provenance(
-        digest=digest,
-        size=library.stat().st_size,
-        sha=digest_of(library),
-        paths="\n".join(paths),
-        sizes=list(sizes),
-        times=list(times),
-        shas="".join(shas),
-        absent="\n".join(absent),
-    )
-
-
 def check(known: Provenance, job: Job) -> Provenance | None:
     """Return what is known, with the times of now; None if something changed."""
     try:
-        paths = [job.unpack(path) for path in known.paths.split("\n")]
-        times = list(known.times)
-        changed = _core.changed_files(paths, known.sizes, known.times)
+        names, sizes, times, shas = map(list, zip(*known.read, strict=True))
+        paths = list(map(job.unpack, names))
+        changed = _core.changed_files(paths, sizes, times)
         for i in changed:
-            about, sha = os.stat(paths[i]), known.shas[i * SHA : (i + 1) * SHA]
-            if about.st_size != known.sizes[i] or sha == UNKNOWN or digest_of(paths[i]) != sha:
+            about = os.stat(paths[i])
+            if about.st_size != sizes[i] or shas[i] == UNKNOWN or digest_of(paths[i]) != shas[i]:
                 return None
             times[i] = about.st_ctime_ns
-        if known.absent and _core.any_exists([job.unpack(p) for p in known.absent.split("\n")]):
+        if _core.any_exists(list(map(job.unpack, known.absent))):
             return None
     except (OSError, ValueError, TypeError, IndexError, AttributeError):
         return None
-    return known._replace(times=times) if changed else known
+    read = list(zip(names, sizes, times, shas, strict=True))
+    return known._replace(read=read) if changed else known
 
 
 def is_whole(path: Path, known: Provenance) -> bool:
@@ -165,37 +136,11 @@ def dependency(path: str, about: os.stat_result, name: str = "") -> Dependency:
 
 
 def read_make(text: str) -> list[str]:
-    r"""The prerequisites in what a compiler's -MD writes, each once.
-
-    Examples
-    --------
-    >>> from kernbridge._src.build.manifest import read_make
-    >>> read_make("x.o: a.h b\\ c.h \\\n  $$d.h\n")
-    ['a.h', 'b c.h', '$d.h']
-    """
-    text = text.replace("\\\r\n", " ").replace("\\\n", " ")
+    """Return the prerequisites in what a compiler's -MD writes, each once."""
     found: dict[str, None] = {}
-    for rule in text.splitlines():
-        words = _split(rule)
+    for rule in re.sub(r"\\\r?\n", " ", text).splitlines():
+        words = [_ESCAPED.sub(r"\1\2", word) for word in _WORD.findall(rule)]
         # The target ends in a colon of its own or with a blank before.
         ends = [i for i, word in enumerate(words) if word.endswith(":")]
-        for word in words[ends[0] + 1 :] if ends else ():
-            found[word] = None
+        found |= dict.fromkeys(words[ends[0] + 1 :] if ends else ())
     return list(found)
-
-
-def _split(rule: str) -> list[str]:
-    words, word, i = [], "", 0
-    while i < len(rule):
-        two = rule[i : i + 2]
-        if two in ("\\ ", "\\#", "\\:", "$$"):
-            word += two[1]
-            i += 2
-            continue
-        if rule[i] in " \t":
-            words += [word] if word else []
-            word = ""
-        else:
-            word += rule[i]
-        i += 1
-    return [*words, word] if word else words

@@ -48,7 +48,8 @@ def make(job: Job, owned: bool, limit: float) -> tuple[Path, str]:
         if not kept:  # what the compiler saw is not known: no other library has this name
             digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
         library = workspace / f"{job.stem}.so"
-        provenance = manifest.describe(digest, library, read, absent) if kept else None
+        size, sha = library.stat().st_size, manifest.digest_of(library)
+        provenance = manifest.Provenance(digest, size, sha, read, absent) if kept else None
         return _publish(job, library, digest, provenance), digest
 
 
@@ -130,8 +131,7 @@ def _of_user(job: Job, headers: list[Dependency]) -> list[str]:
 
 
 def _text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
+    return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def _absent(
@@ -153,7 +153,7 @@ def _absent(
     asked = dict.fromkeys(
         os.path.join(folder, name)
         for text in texts
-        for name in inputs.asked(text)
+        for name in filter(None, inputs.asks(text))
         for folder in dict.fromkeys((*searched, *system))
     )
     there = [

@@ -14,122 +14,74 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.jax_inside import Tracer
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import nvrtc, signature
-from kernbridge._src.gpu import program as gpu_program
-from kernbridge._src.gpu.frontend import PlannedFrontend, name_buffers, native_call
-from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, find_dim
-from kernbridge._src.gpu.program import Fill, Program, Value, Word
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
+from kernbridge._src.gpu.launch import LaunchRule, find_dim
+from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
 from kernbridge._src.scan import attributes as scan_attributes
-from kernbridge._src.scan.attributes import Attribute
-from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter, join_tokens
-from kernbridge._src.toolchain.cuda import has_fake_driver
+from kernbridge._src.scan.signature import (
+    NamedByScanner,
+    ScannedFunction,
+    ScannedParameter,
+    join_tokens,
+)
+from kernbridge._src.toolchain import cuda
 
 CALLS_KEPT = 256  # lowered calls remembered for one operation
 
 
 @dataclass(frozen=True)
 class Description:
-    """A kernel's source, parameters and launch."""
+    """A kernel: its source, parameters and launch, and what compiles it."""
 
     label: str
-    name: str
     file: str
-    parameters: tuple[ScannedParameter, ...]
+    function: ScannedFunction
     rule: LaunchRule
     zero_outputs: bool
     compile: Callable[[], nvrtc.NvrtcFunction]
 
-    @staticmethod
-    def of(
-        label: str,
-        source: tuple[str, str],
-        name: str,
-        params: str | Sequence[str] | None,
-        rule: LaunchRule,
-        zero_outputs: bool,
-        compile: Callable[[], nvrtc.NvrtcFunction],
-    ) -> Description:
-        """Read the kernel's parameters off its source, a pair of file name and text."""
-        file, text = source
-        try:
-            scanned = _core.scan_kernel(text, file, name, join_tokens(params))
-        except ValueError as e:
-            raise KernelError(f"{label}: {e}") from None
-        function = ScannedFunction.of(scanned)
-        return Description(
-            label, function.name, file, function.parameters, rule, zero_outputs, compile
-        )
 
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """The names of the parameters that are outputs."""
-        return tuple(p.name for p in self.parameters if p.role == "ret")
-
-    @property
-    def attributes(self) -> tuple[ScannedParameter, ...]:
-        """Parameters that come by value."""
-        return tuple(p for p in self.parameters if p.role == "attr")
-
-    def attributes_of_rules(self, defaults: Mapping[str, Any]) -> list[str]:
-        """Names of the attributes that derivative rules get: those which are no functions."""
-        return [p.name for p in self.attributes if not callable(defaults.get(p.name))]
-
-    def check_attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """All attributes, each a number or a function of shapes; see `scan/attributes.py`."""
-        known = tuple(Attribute(p.name, p.type) for p in self.attributes)
-        numbers = {n: v for n, v in values.items() if not callable(v)}
-        for attribute in scan_attributes.check_names(self.label, known, values):
-            if attribute.name in numbers and attribute.type:
-                scan_attributes.encode(self.label, attribute, numbers[attribute.name])
-        return dict(values)
+def scan(
+    label: str, file: str, text: str, name: str, params: str | Sequence[str] | None
+) -> ScannedFunction:
+    """Read a kernel's parameters off its source, or off `params` where that describes them."""
+    try:
+        return ScannedFunction.of(_core.scan_kernel(text, file, name, join_tokens(params)))
+    except ValueError as e:
+        raise KernelError(f"{label}: {e}") from None
 
 
-class CudaKernelFrontend(PlannedFrontend):
+def names_for_rules(function: ScannedFunction, defaults: Mapping[str, Any]) -> list[str]:
+    """Return the names of the attributes that derivative rules get: those that are no functions."""
+    return [p.name for p in function.attributes if not callable(defaults.get(p.name))]
+
+
+class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
     """A kernel with the values of its attributes."""
 
-    platforms: tuple[str, ...] = ("cuda", "cpu") if has_fake_driver() else ("cuda",)
-
-    def __init__(self, description: Description, values: dict[str, Any]) -> None:
+    def __init__(self, description: Description, values: Mapping[str, Any]) -> None:
         self.label = description.label
-        self.name = description.name
+        self.name = description.function.name
+        self.function = description.function
+        self.platforms = cuda.platforms()
         self.description = description
         self.values = values
-        self._lowered: Kept[tuple[NativeCall, Program]] = Kept(CALLS_KEPT)
+        self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
 
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """The names of the kernel's outputs."""
-        return self.description.output_names
-
-    def output_names(
-        self, n_inputs: int, scalars: Sequence[str], n_outputs: int
-    ) -> tuple[str, ...]:
-        """The parameters that the outputs of a call fill."""
-        return self.description.output_names
-
-    def check(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> None:
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what does not fit the kernel's parameters; compiles nothing."""
-        parameters = self.description.parameters
-        self._arrays(parameters, inputs, outs)
-        self._launch(inputs, outs)
-        self._numbers(self.description.attributes, inputs, outs)
+        self._check_arrays(self.function, operands, call.outs)
+        self.description.rule.resolve(operands, call)
+        self._numbers(self.function, operands, call.outs)
 
-    def _arrays(
-        self,
-        parameters: Sequence[ScannedParameter],
-        inputs: Sequence[ArrayType],
-        outs: Sequence[ArrayType],
+    def _check_arrays(
+        self, function: ScannedFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
     ) -> None:
         for what, role, arrays in (("input", "arg", inputs), ("output", "ret", outs)):
-            pointers = [p for p in parameters if p.role == role]
+            pointers = function.having(role)
             if len(pointers) != len(arrays):
-                listed = ", ".join(f"{p.ctype} {p.name}".strip() for p in parameters)
+                listed = ", ".join(f"{p.ctype} {p.name}".strip() for p in function.parameters)
                 raise TypeError(
                     f"{self.label} takes {len(pointers)} {what}{'s'[: len(pointers) != 1]}, and "
                     f"the call has {len(arrays)}; its parameters are ({listed}): pointers to const "
@@ -143,25 +95,19 @@ class CudaKernelFrontend(PlannedFrontend):
                         "the array, or make the kernel a template"
                     )
 
-    def _launch(self, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]) -> LaunchShape:
-        return self.description.rule.resolve(inputs, {}, (*inputs, *outs))
-
     def _numbers(
-        self,
-        attributes: Sequence[ScannedParameter],
-        inputs: Sequence[ArrayType],
-        outs: Sequence[ArrayType],
+        self, function: ScannedFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
     ) -> dict[str, Any]:
-        """Values of the attributes: numbers, or where a symbolic one is read at run time."""
+        """Return each attribute: bytes, a value of unknown type, or where C reads a symbol."""
         numbers = {}
-        for p in attributes:
+        for p in function.attributes:
             value = self.values[p.name]
             if callable(value):
                 value = call_with_shapes(self.label, f"attrs[{p.name!r}]", value, inputs, {})
             if jax.export.is_symbolic_dim(value):
                 value = self._symbolic(p, value, (*inputs, *outs))
             elif p.type and not isinstance(value, bytes):
-                scan_attributes.encode(self.label, Attribute(p.name, p.type), value)
+                value = scan_attributes.encode(self.label, p, value)
             numbers[p.name] = value
         return numbers
 
@@ -174,74 +120,32 @@ class CudaKernelFrontend(PlannedFrontend):
             )
         return found
 
-    def _lower(
-        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
-    ) -> tuple[NativeCall, Program]:
-        function = self.description.compile()
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
+        description = self.description
+        compiled, rule = description.compile(), description.rule
         # Functions of shapes are called at every lowering: what they read may have changed.
-        launch = self._launch(operands, call.outs)
-        words = self._words(function, operands, call.outs)
+        shape = rule.resolve(operands, call)
+        words = self._words(compiled, operands, call.outs)
 
-        def plan() -> tuple[NativeCall, Program]:
-            program = self._program(operands, call, function, launch, words)
-            return native_call(program, (), "", self.description.rule.pdl), program
+        def make() -> Lowered:
+            arrays = (*operands, *call.outs)
+            fills = zeros(arrays, call.fresh if description.zero_outputs else ())
+            names = [p.name for role in ("arg", "ret") for p in self.function.having(role)]
+            steps = (*fills, rule.step(shape, compiled, words, call.fresh))
+            file = description.file
+            return plan(self.label, file, operands, call, names, steps, in_order=rule.pdl)
 
-        return self._lowered.find_or_make((operands, call, function, launch, words), plan)
-
-    def _program(
-        self,
-        operands: tuple[ArrayType, ...],
-        call: Call,
-        function: nvrtc.NvrtcFunction,
-        launch: LaunchShape,
-        words: tuple[Word, ...],
-    ) -> Program:
-        rule = self.description.rule
-        arrays = (*operands, *call.outs)
-        aliased = {len(operands) + o for _, o in call.aliases}
-        outputs = tuple(b for b in range(len(operands), len(arrays)) if b not in aliased)
-        step = gpu_program.Launch(
-            function=function,
-            grid=launch.grid,
-            block=launch.block,
-            shared=rule.shared_mem,
-            words=words,
-            cluster=rule.cluster,
-            cooperative=rule.cooperative,
-            pdl=rule.pdl,
-            auto_block=launch.auto_block,
-            zeroed=outputs,
-        )
-        fills = [
-            Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0)
-            for b in outputs
-            if self.description.zero_outputs
-        ]
-        pointers = [p for role in ("arg", "ret") for p in self._of(role)]
-        return Program(
-            name=self.label,
-            source=self.description.file,
-            n_inputs=len(operands),
-            n_outputs=len(call.outs),
-            buffers=tuple(name_buffers(arrays, [p.name for p in pointers])),
-            steps=(*fills, step),
-        )
-
-    def _of(self, role: str) -> list[ScannedParameter]:
-        return [p for p in self.description.parameters if p.role == role]
+        return self._lowered.find_or_make((operands, call, compiled, shape, words), make)
 
     def _words(
-        self, function: nvrtc.NvrtcFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
+        self, compiled: nvrtc.NvrtcFunction, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
     ) -> tuple[Word, ...]:
-        parameters = signature.check(
-            self.label, self.name, self.description.parameters, function.types
-        )
-        self._arrays(parameters, inputs, outs)
-        attributes = [p for p in parameters if p.role == "attr"]
-        numbers = self._numbers(attributes, inputs, outs)
+        function = signature.check(self.label, self.function, compiled.types)
+        self._check_arrays(function, inputs, outs)
+        numbers = self._numbers(function, inputs, outs)
         next_buffer = {"arg": 0, "ret": len(inputs)}
         words: list[Word] = []
-        for p, size in zip(parameters, function.sizes, strict=True):
+        for p, size in zip(function.parameters, compiled.sizes, strict=True):
             if p.role == "attr":
                 words += self._number(p, size, numbers[p.name])
                 continue
@@ -257,10 +161,7 @@ class CudaKernelFrontend(PlannedFrontend):
     def _number(self, p: ScannedParameter, size: int, value: Any) -> list[Word]:
         if isinstance(value, Value):
             return [Word(value.kind, buffer=value.buffer, dim=value.dim)]
-        if p.type and not isinstance(value, bytes):
-            data = scan_attributes.encode(self.label, Attribute(p.name, p.type), value)
-        else:
-            data = _bytes_of(self.label, p, size, value)
+        data = _bytes_of(self.label, p, size, value)
         if len(data) != size:
             raise TypeError(
                 f"{self.label}: attribute {p.name!r} is {p.type or value!r} of {len(data)} bytes, "

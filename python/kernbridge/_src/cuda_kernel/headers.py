@@ -17,39 +17,28 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kernbridge._src.build import inputs
+
 SETTLED = 0.05
 """Seconds after which a change of a file shows in its times."""
 
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 _BLANK = r"(?:[ \t\f\v]|/\*.*?\*/)*"
-_NAME = r'(?:"([^"\n]+)"|<([^>\n]+)>)'
 _DIRECTIVE = re.compile(
     rf"^(?:.*\*/)?{_BLANK}(?:#|%:|\?\?=){_BLANK}(?:include|include_next|import|embed)\b"
-    rf"{_BLANK}{_NAME}?",
+    rf'{_BLANK}(?:[<"]([^>"\n]+)[>"])?',
     re.MULTILINE,
 )
-_ASKS = re.compile(rf"\b__has_(?:include|include_next|embed)\b(?:\s*\(\s*{_NAME})?")
-_DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_\w+")
 _UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\?\?/")
 
-_FOLDER = ("--include-path", "-I")
-_FILE = ("--pre-include", "-include")
 _PRECOMPILED = re.compile(r"--?(?:pch|create-pch|use-pch)\b")
 
 
 class Headers(NamedTuple):
-    """What a compilation may read.
+    """What a compilation may read."""
 
-    Attributes
-    ----------
-    digest : bytes
-        Of the files' paths and contents; of those in the toolkit, of their sizes and times.
-    known : bool
-        Whether that is all: if not, nothing may be kept.
-    """
-
-    digest: bytes
-    known: bool
+    digest: bytes  # of the files' paths and contents; of those in the toolkit, of sizes and times
+    known: bool  # whether that is all: if not, nothing may be kept
 
 
 class _Text(NamedTuple):
@@ -61,7 +50,10 @@ def look(
     source: str, options: Sequence[str], include_paths: Sequence[str], toolkit: Sequence[str]
 ) -> Headers:
     """Find all that a compilation of this source with these options may read now."""
-    folders, names, known = _read_options(options)
+    words = [option.strip() for option in options]
+    folders = map(str.strip, inputs.valued(words, ("--include-path", "-I")))
+    names = map(str.strip, inputs.valued(words, ("--pre-include", "-include")))
+    known = not any(_UNSEEN.search(word) or _PRECOMPILED.match(word) for word in words)
     text = _scan(source)
     search = _Search((*include_paths, *folders), tuple(map(os.path.abspath, toolkit)))
     search.ask((*names, *text.names), None)
@@ -70,41 +62,15 @@ def look(
     return Headers(hashlib.sha256(parts).digest(), known and text.known and search.known)
 
 
-def _read_options(options: Sequence[str]) -> tuple[list[str], list[str], bool]:
-    """Folders and files that the options name, and whether they can be followed."""
-    folders: list[str] = []
-    files: list[str] = []
-    known = not any(_UNSEEN.search(o) or _PRECOMPILED.match(o.strip()) for o in options)
-    for i, option in enumerate(options):
-        for spellings, found in ((_FOLDER, folders), (_FILE, files)):
-            for spelling in spellings:
-                value = option.strip().removeprefix(spelling)
-                if value == option.strip():
-                    continue
-                if value:
-                    found.append(value.lstrip("= "))
-                elif i + 1 < len(options):
-                    found.append(options[i + 1])
-    return folders, files, known
-
-
 @functools.lru_cache(maxsize=1024)
 def _scan(text: str) -> _Text:
-    """The names that a text may include."""
+    """Return the names that a text may include."""
     known = _UNSEEN.search(text) is None
     text = _SPLICE.sub("", text)
-    names: dict[str, None] = {}
-    for match in _DIRECTIVE.finditer(text):
-        name = match[1] or match[2]
-        known = known and name is not None
-        if name is not None:
-            names[name] = None
-    for match in _ASKS.finditer(_DEFINED.sub("", text)):
-        name = match[1] or match[2]
-        known = known and name is not None
-        if name is not None:
-            names[name] = None
-    return _Text(tuple(names), known)
+    included = [match[1] for match in _DIRECTIVE.finditer(text)]
+    names = dict.fromkeys((*included, *inputs.asks(text)))
+    known = known and None not in names  # where a macro makes a name
+    return _Text(tuple(filter(None, names)), known)
 
 
 class _Search:
@@ -174,21 +140,20 @@ def _of_toolkit(path: str, size: int, modified: int) -> tuple[str, ...]:
     return _scan.__wrapped__(_read(path).decode(errors="surrogateescape")).names
 
 
-_seen: dict[str, tuple[tuple[int, ...], tuple[str, _Text]]] = {}
-
-
 def _of_user(path: str, about: os.stat_result) -> tuple[str, _Text]:
-    """Digest and names of a file, read anew unless it is certain that nothing changed."""
+    """Return digest and names of a file, read anew unless it is certain that nothing changed."""
+    if time.time() - about.st_ctime <= SETTLED:
+        return _content(path)
     state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-    kept = _seen.get(path)
-    if kept is not None and kept[0] == state:
-        return kept[1]
-    looked = time.time()
+    return _settled(path, state)
+
+
+def _content(path: str) -> tuple[str, _Text]:
     data = _read(path)
-    found = (
-        hashlib.sha256(data).hexdigest(),
-        _scan.__wrapped__(data.decode(errors="surrogateescape")),
-    )
-    if 0 <= looked - about.st_ctime > SETTLED:
-        _seen[path] = (state, found)
-    return found
+    text = data.decode(errors="surrogateescape")
+    return hashlib.sha256(data).hexdigest(), _scan.__wrapped__(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _settled(path: str, state: tuple[int, ...]) -> tuple[str, _Text]:
+    return _content(path)

@@ -9,7 +9,12 @@ from typing import Any
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import nvrtc
-from kernbridge._src.cuda_kernel.frontend import CudaKernelFrontend, Description
+from kernbridge._src.cuda_kernel.frontend import (
+    CudaKernelFrontend,
+    Description,
+    names_for_rules,
+    scan,
+)
 from kernbridge._src.gpu.launch import LaunchRule
 from kernbridge._src.keys import host_state
 from kernbridge._src.operation.operation import Operation
@@ -55,11 +60,11 @@ def cuda_kernel(
         CUDA C++ with a ``__global__`` function. Fixed-width integer types are known; headers of the
         toolkit may be included.
     name : str
-        Of the kernel, as C++ writes it: ``"scale"``, or for a template ``"scale<float, 4>"``.
+        The kernel's name, as C++ writes it: ``"scale"``, or for a template ``"scale<float, 4>"``.
     outs : pytree of jax.ShapeDtypeStruct, or a function
-        As of `numba_kernel`.
+        See `numba_kernel`.
     grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
-        As of `numba_cuda_kernel`.
+        See `numba_cuda_kernel`.
     params : str or list of str, optional
         What each parameter of the kernel receives, in order: "arg" an input, "ret" an output,
         "attr.n" or "attr.n:int32" a number. By default a ``// @BE name ...`` comment in the source
@@ -75,11 +80,11 @@ def cuda_kernel(
     use_fast_math : bool, default False
         ``--use_fast_math``: quicker, and less exact.
     vmap_method : str, optional
-        As of `numba_kernel`: by default one launch per slice, in a loop in C.
+        See `numba_kernel`: by default one launch per slice, in a loop in C.
     input_output_aliases, zero_outputs, has_side_effect
-        As of `numba_cuda_kernel`.
+        See `numba_cuda_kernel`.
     jvp, vjp : function, optional
-        The derivative, as of `numba_kernel`; called with the attributes by name besides.
+        The derivative, see `numba_kernel`; called with the attributes by name besides.
 
     Returns
     -------
@@ -127,24 +132,19 @@ def cuda_kernel(
     rule = LaunchRule.of(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
-    given = nvrtc.option_texts(label, options)
+    if isinstance(options, str):
+        raise TypeError(f"{label}: options is {options!r}, expected a list of texts")
+    file = f"{name.split('<')[0]}.cu"
     request = nvrtc.Compilation(
         label=label,
         source=source,
-        file=f"{name.split('<')[0]}.cu",
+        file=file,
         name=name,
-        options=(*given, "--use_fast_math") if use_fast_math else given,
+        options=(*map(str, options), *(["--use_fast_math"] if use_fast_math else [])),
         include_paths=tuple(map(str, include_paths)),
     )
-    description = Description.of(
-        label,
-        (request.file, source),
-        name,
-        params,
-        rule,
-        bool(zero_outputs),
-        functools.partial(nvrtc.compile_kernel, request),
-    )
+    function = scan(label, file, source, name, params)
+    compiled = functools.partial(nvrtc.compile_kernel, request)
     spec = OperationSpec.of(
         label,
         outs,
@@ -153,10 +153,11 @@ def cuda_kernel(
         has_side_effect,
         jvp,
         vjp,
-        description.attributes_of_rules(attrs or {}),
+        names_for_rules(function, attrs or {}),
     )
     cuda.require_device("cuda_kernel")
-    return CudaKernel(spec, description, dict(attrs or {}))
+    description = Description(label, file, function, rule, bool(zero_outputs), compiled)
+    return CudaKernel(spec, description, attrs or {})
 
 
 OPERATIONS_KEPT = 256  # of one kernel, by attribute values
@@ -168,14 +169,14 @@ class CudaKernel:
     __module__ = "kernbridge"
 
     def __init__(
-        self, spec: OperationSpec, description: Description, attrs: dict[str, Any]
+        self, spec: OperationSpec, description: Description, attrs: Mapping[str, Any]
     ) -> None:
-        spec.check_names(description.output_names)
+        spec.check_names(description.function.output_names)
         self.spec = spec
         self._description = description
-        self._attrs = attrs
+        self._attrs = dict(attrs)
         self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
-        self.__name__ = description.name
+        self.__name__ = description.function.name
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
         return self.operation(**attributes)(*inputs)
@@ -184,8 +185,13 @@ class CudaKernel:
         return f"<{self.spec.label}>"
 
     def operation(self, **attributes: Any) -> Operation:
-        """The operation with these attributes; the same one for the same values."""
-        values = self._description.check_attributes({**self._attrs, **attributes})
+        """Return the operation with these attributes; the same one for the same values."""
+        label, values = self.spec.label, {**self._attrs, **attributes}
+        known = self._description.function.attributes
+        scan_attributes.check_names(label, known, values)
+        for p in known:
+            if p.type and not callable(values[p.name]):
+                scan_attributes.encode(label, p, values[p.name])
         try:
             key = exact_items(values)
         except TypeError:  # a value that cannot be hashed
@@ -195,9 +201,9 @@ class CudaKernel:
             key = (key, host_state.take(functions))
         return self._operations.find_or_make(key, lambda: self._make(values))
 
-    def _make(self, values: dict[str, Any]) -> Operation:
+    def _make(self, values: Mapping[str, Any]) -> Operation:
         numbers = scan_attributes.plain(values)
-        known = {n: numbers[n] for n in self._description.attributes_of_rules(self._attrs)}
+        known = {n: numbers[n] for n in names_for_rules(self._description.function, self._attrs)}
         return Operation(self.spec, CudaKernelFrontend(self._description, values), known)
 
     def plan(self, *inputs: Any, **attributes: Any) -> Any:

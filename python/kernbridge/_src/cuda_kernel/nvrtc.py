@@ -1,4 +1,4 @@
-"""CUDA device code to machine code, by NVRTC: where it is, its options, and what it gave.
+"""CUDA device code to machine code, by NVRTC: where it is, its options, and what it returns.
 
 Needs no GPU, no nvcc and no host compiler.
 """
@@ -10,11 +10,10 @@ import hashlib
 import importlib.util
 import os
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kernbridge import _core
 from kernbridge._src.base.errors import (
@@ -22,64 +21,42 @@ from kernbridge._src.base.errors import (
     KernelCompilationError,
     KernelToolchainError,
 )
-from kernbridge._src.cuda_kernel import headers as cuda_kernel_headers
-from kernbridge._src.cuda_kernel import signature
+from kernbridge._src.base.kept import Kept
+from kernbridge._src.cuda_kernel import headers, signature
 from kernbridge._src.cuda_kernel.signature import Type
 from kernbridge._src.gpu import cubin as gpu_cubin
+from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda
 
 VARIABLE = "KERNBRIDGE_LIBNVRTC"
 CACHE_KIND = "nvrtc"
+# The files that decide what is kept.
 _RULES = (
-    "cuda_kernel.nvrtc",
-    "cuda_kernel.headers",
-    "cuda_kernel.signature",
-)  # the modules that decide what is kept
+    *("cuda_kernel/nvrtc.py", "cuda_kernel/headers.py", "cuda_kernel/signature.py"),
+    *("cuda_kernel/include/kernbridge_signature.h", "cuda_kernel/include/stdint.h"),
+    "build/inputs.py",
+)
 ATTEMPTS = 3  # compilations of one source, if its headers change meanwhile
-FUNCTIONS_KEPT = 1024  # in memory
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 # Textures, surfaces and the functions of the C++ library: without them it takes half the time.
 _NOT_MINIMAL = re.compile(r"#\s*include|texture|surface|surf[123]D|tex[123]D|std::")
 
-# Of the headers that NVRTC lacks, the one that device code asks for.
-_STDINT = """
-#pragma once
-typedef signed char int8_t; typedef unsigned char uint8_t;
-typedef short int16_t; typedef unsigned short uint16_t;
-typedef int int32_t; typedef unsigned int uint32_t;
-typedef long long int64_t; typedef unsigned long long uint64_t;
-typedef long long intptr_t; typedef unsigned long long uintptr_t;
-"""
+_STDINT = (Path(__file__).parent / "include" / "stdint.h").read_text()
 _HEADERS = (("stdint.h", _STDINT), ("cstdint", _STDINT), ("stddef.h", ""), ("cstddef", ""))
 
 
-_functions: dict[bytes, NvrtcFunction] = {}
-_lock = threading.Lock()
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NvrtcFunction(DeviceFunction):
+    """Machine code of one kernel."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NvrtcFunction:
-    """Machine code of one kernel; what `gpu/program.py` launches. Compared by object."""
-
-    identity: bytes
-    name: str
-    entry: str
-    sizes: tuple[int, ...]  # of the parameters, in bytes
-    images: tuple[tuple[int, bytes], ...]  # (10 major + minor, cubin)
     ptx: str = ""
-    auto_shared: int = 0
     types: tuple[Type, ...] | None = None  # of the parameters; None: nobody knows
 
-    @property
-    def n_words(self) -> int:
-        """That the parameters take."""
-        return sum(-(-size // 8) for size in self.sizes)
-
     def code(self) -> tuple[str, str]:
-        """LLVM IR, which NVRTC does not give, and PTX."""
+        """LLVM IR, which NVRTC does not return, and PTX."""
         return "", self.ptx
 
 
@@ -95,65 +72,46 @@ class Compilation:
     include_paths: tuple[str, ...]
 
 
+_functions: Kept[NvrtcFunction] = Kept(1024)
+forget = _functions.clear  # the disk cache stays
+
+
 def compile_kernel(request: Compilation) -> NvrtcFunction:
-    """The kernel for the architectures that are chosen, compiled at most once per content.
+    """Return the kernel for the architectures that are chosen, compiled at most once per content.
 
-    Raises
-    ------
-    KernelToolchainError
-        If there is no NVRTC.
-    CompilationError
-        If it refuses the source.
+    KernelToolchainError is raised if there is no NVRTC, CompilationError if it refuses the source.
     """
-    return _compiled(request, cuda.architectures(), library())
-
-
-def _compiled(
-    request: Compilation, architectures: tuple[tuple[int, int], ...], nvrtc: str
-) -> NvrtcFunction:
+    architectures, nvrtc = cuda.architectures(), library()
     about = os.stat(nvrtc)
     compiler = (nvrtc, about.st_size, about.st_mtime_ns)
-    toolkit = _toolkit_headers(nvrtc)
+
+    def look() -> headers.Headers:
+        toolkit = _toolkit_headers(nvrtc)
+        return headers.look(request.source, request.options, request.include_paths, toolkit)
+
     for _ in range(ATTEMPTS):
-        headers = cuda_kernel_headers.look(
-            request.source, request.options, request.include_paths, toolkit
-        )
+        read = look()
         made_of = (
-            *(generators.digest_of(*_RULES), headers.digest),
+            *(generators.digest_of(*_RULES), read.digest),
             *(request.source, request.name, request.options, request.include_paths),
         )
         key = _digest((*made_of, request.file, architectures, compiler))
-        if not headers.known:
-            found = _compile(request, architectures, nvrtc)
-            return _function(request, architectures, found, _digest((made_of, found.blobs)))
-        with _lock:
-            function = _functions.get(key)
+        function = _functions.find(key) if read.known else None
         if function is not None:
             return function
-        cached = artefacts.load(CACHE_KIND, key)
-        if cached is not None:
-            found = cached
-            break
-        found = _compile(request, architectures, nvrtc)
-        after = cuda_kernel_headers.look(
-            request.source, request.options, request.include_paths, toolkit
-        )
-        if after == headers:
+        cached = artefacts.load(CACHE_KIND, key) if read.known else None
+        found = cached or _compile(request, architectures, nvrtc)
+        if cached is None and read.known and look() == read:
             artefacts.store(CACHE_KIND, key, found)
+            cached = found
+        if cached is not None:
+            identity = _digest(("nvrtc", *made_of))
+            make = functools.partial(_function, request, architectures, found, identity)
+            return _functions.find_or_make(key, make)
+        if not read.known:
             break
-    else:  # headers that change while they are compiled
-        return _function(request, architectures, found, _digest((made_of, found.blobs)))
-    function = _function(request, architectures, found, _digest(("nvrtc", *made_of)))
-    with _lock:
-        if len(_functions) >= FUNCTIONS_KEPT:
-            _functions.pop(next(iter(_functions)))
-        return _functions.setdefault(key, function)
-
-
-def forget() -> None:
-    """Drop the functions that are kept in memory; the disk cache stays."""
-    with _lock:
-        _functions.clear()
+    # What the compiler read is not known, or changed each time that it did.
+    return _function(request, architectures, found, _digest((made_of, found.blobs)))
 
 
 def _digest(parts: object) -> bytes:
@@ -194,14 +152,10 @@ def _compile(
         )
         runs.append(_run(request, options, nvrtc))
     first = runs[0]
-    sizes = []
-    for run in runs:
-        if (run.entry, run.types) == (first.entry, first.types):
-            sizes.append([size for _, size in gpu_cubin.read(run.cubin, run.entry).parameters])
-        if len(sizes) == 0 or sizes[-1] != sizes[0] or run.types != first.types:
-            raise _differing(request, architectures, runs)
+    if any(run[2:] != first[2:] for run in runs):
+        raise _differing(request, architectures, runs)
     return artefacts.Artefact(
-        meta={"entry": first.entry, "sizes": sizes[0], "types": [list(t) for t in first.types]},
+        meta={"entry": first.entry, "sizes": first.sizes, "types": [list(t) for t in first.types]},
         blobs=(*(run.cubin for run in runs), runs[-1].ptx.encode()),
     )
 
@@ -210,7 +164,7 @@ def _differing(
     request: Compilation, architectures: Sequence[tuple[int, int]], runs: Sequence[_Run]
 ) -> KernelCompilationError:
     lines = "\n".join(
-        f"  {major}.{minor}: ({', '.join(map(str, run.types))})"
+        f"  {major}.{minor}: {run.entry}({', '.join(map(str, run.types))})"
         for (major, minor), run in zip(architectures, runs, strict=True)
     )
     return KernelCompilationError(
@@ -224,6 +178,7 @@ class _Run(NamedTuple):
     ptx: str
     entry: str
     types: tuple[Type, ...]
+    sizes: list[int]
 
 
 def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
@@ -238,7 +193,8 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
             cubin, ptx, entry, lowered, _ = _nvrtc_call(
                 request, nvrtc, (*pre_included, *attempt), headers, probe
             )
-            return _Run(cubin, ptx.rstrip("\0"), entry, signature.read(lowered))
+            sizes = [size for _, size in gpu_cubin.read(cubin, entry).parameters]
+            return _Run(cubin, ptx.rstrip("\0"), entry, signature.read(lowered), sizes)
         except ValueError as e:
             refusals.append(_refusal(request, e, given))
     # Without a word of ours in the messages; and if it compiles so, its types are not known.
@@ -278,13 +234,7 @@ def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) 
 
 
 def library() -> str:
-    """Path of libnvrtc.
-
-    Raises
-    ------
-    KernelToolchainError
-        If it is nowhere.
-    """
+    """Return the path of libnvrtc, or raise KernelToolchainError."""
     return _find_library(os.environ.get(VARIABLE), os.environ.get("CUDA_HOME"))
 
 
@@ -319,23 +269,10 @@ def _folders(home: str | None) -> Iterator[Path]:
 
 @functools.lru_cache(maxsize=8)
 def _toolkit_headers(nvrtc: str) -> tuple[str, ...]:
-    """Folders of cuda_fp16.h and the like, next to the library or in the toolkit."""
+    """Return the folder of cuda_fp16.h and the like, next to the library or in the toolkit."""
     lib = Path(nvrtc).parent
     places = [lib.parent / "include", lib.parents[1] / "include"]
     places += [lib.parents[1] / "cuda_runtime" / "include"]
     places += [lib.parents[i] / "include" for i in range(2, min(4, len(lib.parents)))]
     found = [str(p) for p in places if (p / "cuda_fp16.h").is_file()]
     return tuple(found[:1])
-
-
-def describe() -> dict[str, Any]:
-    """For `print_diagnostics`."""
-    path = library()
-    return {"path": path, "version": _core.nvrtc_version(path)}
-
-
-def option_texts(label: str, options: Sequence[str]) -> tuple[str, ...]:
-    """The caller's options, checked."""
-    if isinstance(options, str):
-        raise TypeError(f"{label}: options is {options!r}, expected a list of texts")
-    return tuple(map(str, options))

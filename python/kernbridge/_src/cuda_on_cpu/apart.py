@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.numba_cuda_inside import dispatcher
 
 _Kept = weakref.WeakKeyDictionary[Any, dict[Any, Any]]
@@ -28,22 +29,23 @@ def compiled_apart(purpose: str, **options: Any) -> Iterator[None]:
     dispatcher_class = dispatcher.CUDADispatcher
     template_of = dispatcher_class.get_call_template
     context = dispatcher.cuda_target.target_context
-    cached = context.cached_internal_func
-    apart: list[tuple[Any, Any, Any]] = []  # dispatchers, and what they had
+    found: set[int] = set()  # the identities of dispatchers, which `apart` keeps alive
 
     def template_apart(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if all(kept is not self for kept, *_ in apart):
-            apart.append((self, self.overloads, self.targetoptions))
-            self.overloads = overloads.setdefault(self, {})
-            self.targetoptions = {**self.targetoptions, **options}
+        if id(self) not in found:
+            found.add(id(self))
+            own = patched(
+                (self, "overloads", overloads.setdefault(self, {})),
+                (self, "targetoptions", {**self.targetoptions, **options}),
+            )
+            apart.enter_context(own)
         return template_of(self, *args, **kwargs)
 
-    dispatcher_class.get_call_template = template_apart
-    context.cached_internal_func = internal.setdefault(context, {})
-    try:
+    with (
+        ExitStack() as apart,
+        patched(
+            (dispatcher_class, "get_call_template", template_apart),
+            (context, "cached_internal_func", internal.setdefault(context, {})),
+        ),
+    ):
         yield
-    finally:
-        for kept, had, had_options in apart:
-            kept.overloads, kept.targetoptions = had, had_options
-        dispatcher_class.get_call_template = template_of
-        context.cached_internal_func = cached

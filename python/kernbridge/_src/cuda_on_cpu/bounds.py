@@ -19,8 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.apart import compiled_apart
 from kernbridge._src.cuda_on_cpu.copies import OUTSIDE
+from kernbridge._src.cuda_on_cpu.objects import called
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
     arrayobj,
@@ -29,8 +31,6 @@ from kernbridge._src.numba_common.numba_cuda_inside import (
     cudaimpl,
     lowering,
 )
-
-_BIT = ir.IntType(1)
 
 
 @dataclass
@@ -59,7 +59,7 @@ def compiling_bounded() -> Iterator[None]:
     """Let Numba-CUDA ask about the indices of writes. Under Numba's lock."""
     watch = _Watch()
     address_of, basic = cgutils.get_item_pointer2, arrayobj.basic_indexing
-    collect, store, load = cgutils.do_boundscheck, arrayobj.store_item, arrayobj.load_item
+    store, load = arrayobj.store_item, arrayobj.load_item
     flat_class, lower = arrayobj.make_array_flat_cls, lowering.CUDALower.lower_inst
 
     def known_address(
@@ -82,19 +82,9 @@ def compiling_bounded() -> Iterator[None]:
     def known_axis(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
         watch.axes.append((index, extent))
 
-    def known_view(
-        context: Any,
-        builder: Any,
-        array_type: Any,
-        array: Any,
-        index_types: Any,
-        indices: Any,
-        boundscheck: Any = None,
-    ) -> Any:
+    def known_view(context: Any, builder: Any, *args: Any, boundscheck: Any = None) -> Any:
         kept, watch.axes = watch.axes, []
-        made, shape, strides = basic(
-            context, builder, array_type, array, index_types, indices, boundscheck=True
-        )
+        made, shape, strides = basic(context, builder, *args, boundscheck=True)
         watch.elements[id(made)].axes, watch.axes = watch.axes, kept
         if shape and (axes := watch.elements[id(made)].axes):
             bad = _beyond(builder, axes)
@@ -140,43 +130,37 @@ def compiling_bounded() -> Iterator[None]:
         finally:
             watch.name = kept
 
-    with compiled_apart("bounds"), _with_safe_pointers(watch):
-        cgutils.get_item_pointer2, arrayobj.basic_indexing = known_address, known_view
-        cgutils.do_boundscheck, arrayobj.store_item = known_axis, bounded_store
-        arrayobj.load_item, arrayobj.make_array_flat_cls = bounded_load, bounded_flat
-        lowering.CUDALower.lower_inst = named_instruction
-        try:
-            yield
-        finally:
-            cgutils.get_item_pointer2, arrayobj.basic_indexing = address_of, basic
-            cgutils.do_boundscheck, arrayobj.store_item = collect, store
-            arrayobj.load_item, arrayobj.make_array_flat_cls = load, flat_class
-            lowering.CUDALower.lower_inst = lower
-
-
-@contextmanager
-def _with_safe_pointers(watch: _Watch) -> Iterator[None]:
-    """Give atomic updates and cache hints, which alone do so, other memory for a wrong index."""
-
-    class Functions:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(cgutils, name)
-
-        @staticmethod
-        def get_item_pointer(
-            context: Any, builder: Any, array_type: Any, *args: Any, **how: Any
-        ) -> Any:
-            made = cgutils.get_item_pointer(context, builder, array_type, *args, **how)
-            return _instead(builder, watch.elements[id(made)], array_type, watch.name)
-
-    modules = (cudaimpl, cache_hints)
-    for module in modules:
-        module.cgutils = Functions()
-    try:
+    safe = _SafePointers(watch)
+    bounded = patched(
+        (cgutils, "get_item_pointer2", known_address),
+        (cgutils, "do_boundscheck", known_axis),
+        (arrayobj, "basic_indexing", known_view),
+        (arrayobj, "store_item", bounded_store),
+        (arrayobj, "load_item", bounded_load),
+        (arrayobj, "make_array_flat_cls", bounded_flat),
+        (lowering.CUDALower, "lower_inst", named_instruction),
+        (cudaimpl, "cgutils", safe),
+        (cache_hints, "cgutils", safe),
+    )
+    with compiled_apart("bounds"), bounded:
         yield
-    finally:
-        for module in modules:
-            module.cgutils = cgutils
+
+
+class _SafePointers:
+    """`cgutils` for atomic updates and cache hints: a wrong index leads to other memory."""
+
+    def __init__(self, watch: _Watch) -> None:
+        self._watch = watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(cgutils, name)
+
+    def get_item_pointer(
+        self, context: Any, builder: Any, array_type: Any, *args: Any, **how: Any
+    ) -> Any:
+        made = cgutils.get_item_pointer(context, builder, array_type, *args, **how)
+        element = self._watch.elements[id(made)]
+        return _instead(builder, element, array_type, self._watch.name)
 
 
 @contextmanager
@@ -233,9 +217,7 @@ def _reported(builder: Any, element: _Element, array_type: Any, name: str) -> An
         bad = builder.and_(bad, builder.or_(before, behind))
     described = f"{name!r} " if name else "an array "
     described += f"({array_type.dtype}[{array_type.ndim}d])"
-    kind = ir.FunctionType(ir.VoidType(), [_BIT])
-    mark = cgutils.get_or_insert_function(builder.module, kind, OUTSIDE + described.encode().hex())
-    builder.call(mark, [bad])
+    called(builder, OUTSIDE + described.encode().hex(), [bad])
     return bad
 
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.apart import compiled_apart
+from kernbridge._src.cuda_on_cpu.objects import called
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
     NumbaDebugInfoWarning,
@@ -25,8 +27,6 @@ from kernbridge._src.numba_common.numba_cuda_inside import (
 @contextmanager
 def compiling_checked() -> Iterator[None]:
     """Let Numba-CUDA ask about indices and keep lines. Under Numba's lock."""
-    context_class = target.CUDATargetContext
-    enabled, check = context_class.enable_boundscheck, cgutils.do_boundscheck
     make_array, item_pointer = cudaimpl._generic_array, cgutils.get_item_pointer
     address = cgutils.get_item_pointer2  # which the former calls
 
@@ -40,19 +40,17 @@ def compiling_checked() -> Iterator[None]:
     def known_address(context: Any, builder: Any, *args: Any, **how: Any) -> Any:
         return _ask_about_address(builder, address(context, builder, *args, **how))
 
-    cudaimpl._generic_array, cgutils.get_item_pointer = named_array, checked_pointer
-    cgutils.get_item_pointer2 = known_address
-    context_class.enable_boundscheck = property(lambda self: True)
-    cgutils.do_boundscheck = _ask_about_index
-    try:
-        with compiled_apart("check", lineinfo=True), warnings.catch_warnings():
-            # A renamed kernel's source is not where it says.
-            warnings.simplefilter("ignore", NumbaDebugInfoWarning)
-            yield
-    finally:
-        context_class.enable_boundscheck, cgutils.do_boundscheck = enabled, check
-        cudaimpl._generic_array, cgutils.get_item_pointer = make_array, item_pointer
-        cgutils.get_item_pointer2 = address
+    asking = patched(
+        (cudaimpl, "_generic_array", named_array),
+        (cgutils, "get_item_pointer", checked_pointer),
+        (cgutils, "get_item_pointer2", known_address),
+        (cgutils, "do_boundscheck", _ask_about_index),
+        (target.CUDATargetContext, "enable_boundscheck", property(lambda self: True)),
+    )
+    with asking, compiled_apart("check", lineinfo=True), warnings.catch_warnings():
+        # A renamed kernel's source is not where it says.
+        warnings.simplefilter("ignore", NumbaDebugInfoWarning)
+        yield
 
 
 def _name_of(dtype: Any) -> str:
@@ -61,17 +59,12 @@ def _name_of(dtype: Any) -> str:
 
 
 def _ask_about_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
-    i64, i32 = ir.IntType(64), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [i64, i64, i32])
-    asked = cgutils.get_or_insert_function(builder.module, kind, "kb.check.index")
-    number = axis if isinstance(axis, int) else 0
-    builder.call(asked, [index, extent, ir.Constant(i32, number)])
+    number = ir.Constant(ir.IntType(32), axis if isinstance(axis, int) else 0)
+    called(builder, "kb.check.index", [index, extent, number])
 
 
 def _ask_about_address(builder: Any, address: Any) -> Any:
     """The address in its place, which knows of the wrong index that made it."""
     pointer = ir.IntType(8).as_pointer()
-    kind = ir.FunctionType(pointer, [pointer])
-    asked = cgutils.get_or_insert_function(builder.module, kind, "kb.check.pointer")
-    made = builder.call(asked, [builder.bitcast(address, pointer)])
+    made = called(builder, "kb.check.pointer", [builder.bitcast(address, pointer)], pointer)
     return builder.bitcast(made, address.type)

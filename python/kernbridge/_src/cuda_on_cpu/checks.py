@@ -45,7 +45,7 @@ class Argument:
 
     @property
     def flags(self) -> int:
-        """As kb_check.h has them."""
+        """The flags as kb_check.h defines them."""
         return _BATCHED * self.batched + _STRIDED * self.strided + _CONSTANT * self.constant
 
 
@@ -85,6 +85,7 @@ class Checks:
     _own: set[str] = field(default_factory=set)  # addresses of the function's variables
     _instead: list[tuple[Any, Any, _Array]] = field(default_factory=list)  # of local arrays
     _spill: Any = None
+    _copies: Any = None
 
     def add_shared(self, name: str, item: str, size: int, item_size: int, offset: int) -> None:
         """A shared array; dynamic if its size is 0."""
@@ -94,15 +95,19 @@ class Checks:
         """Its index in the table of the C core."""
         return list(self._shared).index(name)
 
-    def begin_function(self) -> None:
-        """Forget the names of the function before."""
-        self._own, self._instead, self._spill = set(), [], None
+    def begin_function(self, copies: Copies) -> None:
+        """Begin with a function whose instructions are appended to `copies`."""
+        self._copies, self._own, self._instead, self._spill = copies, set(), [], None
 
-    def put(self, copies: Copies, instruction: Any, location: Any) -> None:
+    def put(self, instruction: Any, location: Any) -> None:
         """Append an instruction to the copy of its function, with what is asked about it."""
         place = _place(location)
         if self._spill is None:
-            self._spill = _alloca(copies, "kb.spill", ir.ArrayType(_I8, _SPILL), 16)
+            self._spill = ir.AllocaInstr(
+                self._copies.block, ir.ArrayType(_I8, _SPILL), None, "kb.spill"
+            )
+            self._spill.align = 16
+            self._copies.put(self._spill)
             self._own.add(self._spill.get_reference())
         for array, known, described in self._instead:
             if any(o is array for o in _read_by(instruction)):
@@ -111,64 +116,66 @@ class Checks:
                 instruction.replace_usage(array, known)
         operation = instruction.opname
         if operation == "call":
-            self._put_call(copies, instruction, place)
+            self._put_call(instruction, place)
         elif operation == "alloca" and "_cudapy_lmem" in instruction.name:
-            copies.put(instruction)
-            self._put_local(copies, instruction)
+            self._copies.put(instruction)
+            self._put_local(instruction)
         elif operation in ("load", "load atomic"):
-            self._put_access(copies, instruction, 0, _READ, instruction.type, place)
+            self._put_access(instruction, 0, _READ, instruction.type, place)
         elif operation in ("store", "store atomic"):
             value, address = instruction.operands
             small = not isinstance(value.type, (ir.PointerType, ir.Aggregate, ir.VectorType))
             if small and address.get_reference() not in self._own:
-                spill = ir.StoreInstr(copies.block, value, self._spill)
+                spill = ir.StoreInstr(self._copies.block, value, self._spill)
                 spill.align = None
-                copies.put(spill)
+                self._copies.put(spill)
             spilt = self._spill if small else None
-            self._put_access(copies, instruction, 1, _WRITE, value.type, place, spilt)
+            self._put_access(instruction, 1, _WRITE, value.type, place, spilt)
         elif operation in ("atomicrmw", "cmpxchg"):
             kind = instruction.operands[1].type
-            self._put_access(copies, instruction, 0, _ATOMIC, kind, place, even_own=True)
+            self._put_access(instruction, 0, _ATOMIC, kind, place, even_own=True)
         else:
             if operation == "alloca" or (
                 operation in ("getelementptr", "bitcast")
                 and any(o.get_reference() in self._own for o in instruction.operands)
             ):
                 self._own.add(instruction.get_reference())
-            copies.put(instruction)
+            self._copies.put(instruction)
 
-    def _put_call(self, copies: Copies, call: Any, place: str) -> None:
+    def _put_call(self, call: Any, place: str) -> None:
         name = call.callee.name
         if name.startswith(_ATOMICS) and call.type != _VOID:
-            self._put_access(copies, call, 1, _ATOMIC, call.type, place, even_own=True)
+            self._put_access(call, 1, _ATOMIC, call.type, place, even_own=True)
         elif name.startswith(_COPIES) and call.args[2].type == _I64:
             to, of, size = call.operands[1:4]
-            call = replaced(call, 1, self._asked(copies, to, size, _WRITE, place))
-            copies.put(replaced(call, 2, self._asked(copies, of, size, _READ, place)))
+            call = replaced(call, 1, self._asked(to, size, _WRITE, place))
+            self._copies.put(replaced(call, 2, self._asked(of, size, _READ, place)))
         elif _WAITS.match(name):
             at = ir.Constant(_I32, self._site(place))
-            copies.put(copies.call("kb.check.at", _VOID, [at]))
-            copies.put(call)
+            self._put_question("kb.check.at", _VOID, [at])
+            self._copies.put(call)
         else:
             if name == "kb.check.shared":
                 array = list(self._shared.values())[call.args[0].constant]
                 array.place = array.place or place
-            copies.put(call)
+            self._copies.put(call)
             if name.startswith("kb.membar."):
-                copies.put(copies.call("kb.check.fence", _VOID, []))
+                self._put_question("kb.check.fence", _VOID, [])
 
-    def _put_local(self, copies: Copies, array: Any) -> None:
+    def _put_question(self, name: str, result: Any, arguments: Any, called: str = "") -> Any:
+        return self._copies.put(self._copies.call(name, result, arguments, called or "kb.call"))
+
+    def _put_local(self, array: Any) -> None:
         kind = array.allocated_type
         item = kind.element if isinstance(kind, ir.ArrayType) else kind
         described = _Array(array.get_reference(), item, _size_of(item, _I32), _size_of(kind))
         number = ir.Constant(_I32, len(self._local))
-        known = copies.call("kb.check.local", array.type, [array, number], "kb.local")
+        known = self._put_question("kb.check.local", array.type, [array, number], "kb.local")
         self._local.append(described)
-        self._instead.append((array, copies.put(known), described))
+        self._instead.append((array, known, described))
 
     def _put_access(
         self,
-        copies: Copies,
         instruction: Any,
         at: int,
         kind: int,
@@ -180,18 +187,16 @@ class Checks:
         """Append an instruction whose operand number `at` is the address that it goes to."""
         address = instruction.operands[at]
         if even_own or address.get_reference() not in self._own:
-            asked = self._asked(copies, address, _size_of(type_), kind, place, value)
+            asked = self._asked(address, _size_of(type_), kind, place, value)
             instruction = replaced(instruction, at, asked)
-        copies.put(instruction)
+        self._copies.put(instruction)
 
-    def _asked(
-        self, copies: Copies, address: Any, size: Any, kind: int, place: str, value: Any = None
-    ) -> Any:
+    def _asked(self, address: Any, size: Any, kind: int, place: str, value: Any = None) -> Any:
         """The memory to use in place of an address."""
         numbers = (ir.Constant(_I32, n) for n in (kind, self._site(place)))
         value = value or ir.Constant(_POINTER, None)
         arguments = [address, size, *numbers, value]
-        return copies.put(copies.call("kb.check.access", address.type, arguments, "kb.memory"))
+        return self._put_question("kb.check.access", address.type, arguments, "kb.memory")
 
     def _site(self, place: str) -> int:
         if place not in self.sites:
@@ -208,45 +213,22 @@ class Checks:
         module = ir.Module("kb.table")
         row_of = ir.LiteralStructType([_POINTER, *[_I32] * 4, _I64, _I64, _POINTER])
 
-        def row(
-            name: str,
-            item_size: Any,
-            n_dims: int,
-            word: int = 0,
-            flags: int = 0,
-            offset: int = 0,
-            size: Any = 0,
-            shape: Sequence[int] = (),
-        ) -> Any:
-            extents: Any = None
+        def row(name: str, *numbers: Any, shape: Sequence[int] = ()) -> Any:
+            """Numbers are item size, dimensions, word, flags, offset and size."""
+            extents: Any = ir.Constant(_POINTER, None)
             if shape:
                 extents = constant(module, ir.ArrayType(_I64, len(shape)), list(shape))
-            numbers = [item_size, n_dims, word, flags, offset, size]
             values = zip(row_of.elements[1:7], numbers, strict=True)
             typed = [v if isinstance(v, ir.Constant) else ir.Constant(t, v) for t, v in values]
-            extents = extents or ir.Constant(_POINTER, None)
             return ir.Constant(row_of, [text(module, name), *typed, extents])
 
-        rows = [
-            row(a.name, a.item_size, a.n_dims, word=a.word, flags=a.flags) for a in self.arguments
-        ]
-        for array in self._shared.values():
-            name, shape = _described("shared", array.symbol, array.item, array.place)
-            flags = 0 if array.size else _DYNAMIC
-            n_dims = max(len(shape), 1)
-            rows.append(
-                row(
-                    *(name, array.item_size, n_dims),
-                    flags=flags,
-                    offset=array.offset,
-                    size=array.size,
-                    shape=shape,
-                )
-            )
-        for array in self._local:
-            name, shape = _described("local", array.symbol, str(array.item), array.place)
-            n_dims = max(len(shape), 1)
-            rows.append(row(name, array.item_size, n_dims, size=array.size, shape=shape))
+        rows = [row(a.name, a.item_size, a.n_dims, a.word, a.flags, 0, 0) for a in self.arguments]
+        for where, made in (("shared", self._shared.values()), ("local", self._local)):
+            for array in made:
+                name, shape = _described(where, array.symbol, str(array.item), array.place)
+                flags = 0 if array.size else _DYNAMIC
+                numbers = (array.item_size, max(len(shape), 1), 0, flags, array.offset, array.size)
+                rows.append(row(name, *numbers, shape=shape))
         arrays = constant(module, ir.ArrayType(row_of, len(rows)), rows)
         sites = [text(module, site) for site in self.sites]
         counts = (len(self.arguments), len(self._shared), len(self._local), len(sites))
@@ -259,12 +241,6 @@ class Checks:
         table_of = ir.LiteralStructType([_POINTER, _POINTER, *[_I32] * 4, _POINTER])
         constant(module, table_of, table, "kb_check_table")
         return "\n".join(map(str, module.globals.values()))
-
-
-def _alloca(copies: Copies, name: str, kind: Any, alignment: int) -> Any:
-    made = ir.AllocaInstr(copies.block, kind, None, name)
-    made.align = alignment
-    return copies.put(made)
 
 
 def _read_by(instruction: Any) -> Sequence[Any]:

@@ -36,15 +36,7 @@ _lock = threading.RLock()
 def artefact(
     label: str, compiled: Any, opened: tuple[int, ...], checks: Checks | None = None
 ) -> Artefact:
-    """What is kept of a kernel that Numba-CUDA compiled, for the CPU.
-
-    `checks` are given for the checked mode.
-
-    Raises
-    ------
-    KernelCompilationError
-        If the kernel needs what a CPU does not have.
-    """
+    """What is kept of a kernel that Numba-CUDA compiled, for the CPU; with `checks`, checked."""
     if compiled.cooperative and checks:
         raise refused(label, "cuda.cg.this_grid in checked mode")
     library = compiled._codelibrary

@@ -126,7 +126,7 @@ class Copies:
         made.attributes.add("alwaysinline")
         made.blocks = []
         if self._checks:
-            self._checks.begin_function()
+            self._checks.begin_function(self)
         for block in function.blocks:
             self.block = copy.copy(block)
             self.block.parent, self.block.scope = made, made.scope
@@ -137,7 +137,7 @@ class Copies:
                 if instead is None:
                     continue
                 if self._checks:
-                    self._checks.put(self, instead, instruction.metadata.get("dbg"))
+                    self._checks.put(instead, instruction.metadata.get("dbg"))
                 else:
                     self.put(instead)
         return made

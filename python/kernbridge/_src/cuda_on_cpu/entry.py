@@ -11,11 +11,12 @@ The last two take parameters as cuLaunchKernel does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kernbridge._src.cuda_on_cpu.copies import OUTSIDE_MAX
-from kernbridge._src.cuda_on_cpu.objects import constant, text
+from kernbridge._src.cuda_on_cpu.objects import called, constant, text
 from kernbridge._src.numba_common.llvmlite_inside import ir
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def module(entry: str, copies: Copies, checks: Checks | None, by_threads: bool) 
         _add_fibre(made, words, checks)
     else:
         _add_blocks(made, words)
-    _, builder = _function(made, "kb_shared_size", [], _I64)
+    shared_size = ir.Function(made, ir.FunctionType(_I64, []), "kb_shared_size")
+    builder = ir.IRBuilder(shared_size.append_basic_block("entry"))
     builder.ret(ir.Constant(_I64, copies.shared_size))
     shown = copies.outside[:OUTSIDE_MAX]
     if len(copies.outside) > OUTSIDE_MAX:
@@ -48,60 +50,52 @@ def module(entry: str, copies: Copies, checks: Checks | None, by_threads: bool) 
     return made
 
 
-def _function(
-    module: Any, name: str, types: Sequence[Any], result: Any = None
-) -> tuple[Any, ir.IRBuilder]:
-    kind = ir.FunctionType(result or ir.VoidType(), types)
-    function = ir.Function(module, kind, name)
-    return function, ir.IRBuilder(function.append_basic_block("entry"))
-
-
-def _call(builder: Any, name: str, arguments: Sequence[Any], result: Any = None) -> Any:
-    kind = ir.FunctionType(result or ir.VoidType(), [a.type for a in arguments])
-    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    return builder.call(function, arguments)
+@contextmanager
+def _function(module: Any, name: str, types: Sequence[Any]) -> Iterator[tuple[Any, ir.IRBuilder]]:
+    """Define a function that returns nothing."""
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), types), name)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    yield function, builder
+    builder.ret_void()
 
 
 def _add_thread(module: Any, entry: str, types: Sequence[Any]) -> None:
-    function, builder = _function(module, "kb_thread", [_POINTER, *types])
-    frame, *words = function.args
-    frame.name = "kb.frame"
-    frame.add_attribute("noalias")
-    _call(builder, entry, words)
-    builder.ret_void()
+    with _function(module, "kb_thread", [_POINTER, *types]) as (function, builder):
+        frame, *words = function.args
+        frame.name = "kb.frame"
+        frame.add_attribute("noalias")
+        called(builder, entry, words)
 
 
 def _add_run(module: Any, words: Any) -> None:
-    function, builder = _function(module, "kb.run", [_POINTER, words.as_pointer()])
-    function.attributes.add("alwaysinline")
-    frame, address = function.args
-    loaded = [builder.load(_member(builder, address, i)) for i in range(len(words.elements))]
-    _call(builder, "kb_thread", [frame, *loaded])
-    builder.ret_void()
+    with _function(module, "kb.run", [_POINTER, words.as_pointer()]) as (function, builder):
+        function.attributes.add("alwaysinline")
+        frame, address = function.args
+        loaded = [builder.load(_member(builder, address, i)) for i in range(len(words.elements))]
+        called(builder, "kb_thread", [frame, *loaded])
 
 
 def _add_blocks(module: Any, words: Any) -> None:
     kinds = [_POINTER.as_pointer(), _POINTER, _I64, _I64, _POINTER]
-    function, builder = _function(module, "kb_blocks", kinds)
-    parameters, sizes, begin, end, found = function.args
-    for pointer in (parameters, sizes, found):
-        pointer.add_attribute("noalias")
-    loaded = _words(builder, words, parameters)
-    _call(builder, "kb.loops", [loaded, sizes, begin, end, found])
-    builder.ret_void()
+    with _function(module, "kb_blocks", kinds) as (function, builder):
+        parameters, sizes, begin, end, found = function.args
+        for pointer in (parameters, sizes, found):
+            pointer.add_attribute("noalias")
+        loaded = _words(builder, words, parameters)
+        called(builder, "kb.loops", [loaded, sizes, begin, end, found])
 
 
 def _add_fibre(module: Any, words: Any, checks: Checks | None) -> None:
-    function, builder = _function(module, "kb_fibre", [_POINTER.as_pointer(), _POINTER])
-    parameters, thread = function.args
-    parameters.add_attribute("noalias")
-    loaded = _words(builder, words, parameters)
-    for i, argument in enumerate(checks.arguments if checks else ()):
-        at = _member(builder, loaded, argument.word)
-        given = [thread, builder.load(at), ir.Constant(_I32, i)]
-        builder.store(_call(builder, "kb_check_argument", given, _I64), at)
-    _call(builder, "kb.fibre", [loaded, thread])
-    builder.ret_void()
+    kinds = [_POINTER.as_pointer(), _POINTER]
+    with _function(module, "kb_fibre", kinds) as (function, builder):
+        parameters, thread = function.args
+        parameters.add_attribute("noalias")
+        loaded = _words(builder, words, parameters)
+        for i, argument in enumerate(checks.arguments if checks else ()):
+            at = _member(builder, loaded, argument.word)
+            given = [thread, builder.load(at), ir.Constant(_I32, i)]
+            builder.store(called(builder, "kb_check_argument", given, _I64), at)
+        called(builder, "kb.fibre", [loaded, thread])
 
 
 def _words(builder: Any, kind: Any, parameters: Any) -> Any:

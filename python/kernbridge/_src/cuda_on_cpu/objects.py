@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from kernbridge._src.numba_common.llvmlite_inside import ir
@@ -36,3 +37,10 @@ def without_metadata(value: Any) -> Any:
     made = copy.copy(value)
     made.metadata = {}
     return made
+
+
+def called(builder: Any, name: str, arguments: Sequence[Any], result: Any = None) -> Any:
+    """The value of a call, which the builder appends, of a function that may not be declared."""
+    kind = ir.FunctionType(result or ir.VoidType(), [a.type for a in arguments])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    return builder.call(function, arguments)

@@ -56,7 +56,7 @@ class Choice:
 
 
 def choose(name: str, kernels: Kernels, defaults: Mapping[str, str], explicit: Any) -> Choice:
-    """What a call with ``backend=explicit`` uses: that, the global choice, or the default."""
+    """Return what a call with ``backend=explicit`` uses: it, the global choice, or the default."""
     if explicit is not None:
         check_backend(name, explicit)
         entries = [(p, by[explicit]) for p, by in kernels.items() if explicit in by]
@@ -76,7 +76,7 @@ def choose(name: str, kernels: Kernels, defaults: Mapping[str, str], explicit: A
 
 
 def check_backend(name: str, backend: Any) -> None:
-    """Refuse what is no name."""
+    """Refuse what is not the name of a backend."""
     if not isinstance(backend, str):
         raise TypeError(f"{name!r}: backend is {backend!r}, expected its name, a text")
     if not backend:
@@ -84,7 +84,7 @@ def check_backend(name: str, backend: Any) -> None:
 
 
 def listed(kernels: Kernels) -> str:
-    """Platforms and backends for messages."""
+    """Return platforms and backends as messages list them."""
     parts = [f"{', '.join(map(repr, by))} on {platform}" for platform, by in kernels.items()]
     return "; ".join(parts) or "no kernels at all"
 
@@ -102,7 +102,7 @@ class Bound:
 
 
 def exact_keywords(name: str, keywords: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Keywords with their types, to be compared; refuses what is not static."""
+    """Return keywords with their types, to be compared; refuse what is not static."""
     if not keywords:
         return ()
     return tuple((k, _exact(name, k, keywords[k])) for k in sorted(keywords))

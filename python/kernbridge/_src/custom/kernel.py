@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
 
-from kernbridge._src.base.jax_inside import ShapedArray
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.benchmark.run import benchmark_operation
-from kernbridge._src.custom import choice as custom_choice
 from kernbridge._src.custom import primitive as custom_primitive
-from kernbridge._src.custom import selection
-from kernbridge._src.custom.choice import Bound, Choice
+from kernbridge._src.custom.choice import Bound, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
-from kernbridge._src.custom.rule_table import RuleTable
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.operation import as_operands, refuse_non_arrays
-from kernbridge._src.operation.spec import Outputs, check_rule
+from kernbridge._src.operation.spec import Outputs
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
 
 _registry: dict[str, XLACustomKernel] = {}
-_serials = itertools.count()
 
 
-class XLACustomKernel(custom_primitive.CustomOperation):
+class XLACustomKernel(KernelTable):
     """One operation with kernels for several platforms and backends.
 
     Each kernel is given by a generator, which is called with the static keywords of a call and
@@ -79,18 +73,12 @@ class XLACustomKernel(custom_primitive.CustomOperation):
     def __init__(self, name: str, doc: str | None = None) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"XLACustomKernel: name is {name!r}, expected a text")
-        KernelTable.__init__(self, name)
-        RuleTable.__init__(self)
+        super().__init__(name)
         self.__doc__ = doc or type(self).__doc__
         self.tags: frozenset[str] = frozenset()
         self.call_function: Callable[..., Any] | None = None
         self.benchmark_data: Callable[..., Any] | None = None
-        self._serial = next(_serials)
-        self._at_first_use: Any = None
-        self._choices: dict[str | None, Choice] = {}
-        self._choices_version = -1
         self._calls: Kept[Any] = Kept(CALLS_KEPT)
-        self._told: set[tuple[str, str]] = set()
         self.primitive = custom_primitive.make(self)
         if name in _registry:
             warnings.warn(
@@ -102,7 +90,7 @@ class XLACustomKernel(custom_primitive.CustomOperation):
         _registry[name] = self
 
     def __repr__(self) -> str:
-        return f"<XLACustomKernel {self.name!r}: {custom_choice.listed(self._kernels)}>"
+        return f"<XLACustomKernel {self.name!r}: {listed(self._kernels)}>"
 
     # Calls
 
@@ -119,7 +107,7 @@ class XLACustomKernel(custom_primitive.CustomOperation):
         backend : str, optional
             The kernel to use.
         **kwargs
-            Static keywords, handed to generators and rules: numbers, texts, tuples of them.
+            Static keywords, passed to generators and rules: numbers, texts, tuples of them.
 
         Returns
         -------
@@ -136,7 +124,7 @@ class XLACustomKernel(custom_primitive.CustomOperation):
         KernelCompilationError
             When lowered, if the generator or its kernel fails.
         """
-        exact = custom_choice.exact_keywords(self.name, kwargs)
+        exact = exact_keywords(self.name, kwargs)
         choice = self.choice(kwargs.get("backend"))
         key = (_as_key(repr(self.name), outs), exact, choice)
         call = self._calls.find(key)
@@ -153,84 +141,12 @@ class XLACustomKernel(custom_primitive.CustomOperation):
     def _jitted(self, outputs: Outputs, bound: Bound, keywords: dict[str, Any]) -> Any:
         def call(*ins: Any) -> Any:
             operands = as_operands(repr(self.name), ins)
-            params = self._params(len(operands), outputs, bound, keywords)
+            params = custom_primitive.params_of(self, len(operands), outputs, bound, keywords)
             results = self.primitive.bind(*primitive.match_varying(operands), **params)
             return outputs.tree.unflatten(results)
 
         call.__name__ = call.__qualname__ = self.name
         return jax.jit(call, inline=True)
-
-    def bound_params(self, operands: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
-        """Parameters of the primitive for a user who binds it."""
-        keywords = {name: value for name, value in params.items() if name != "outs"}
-        outputs = Outputs.of(repr(self.name), tuple(jax.tree.leaves(params.get("outs", ()))))
-        exact = custom_choice.exact_keywords(self.name, keywords)
-        bound = Bound(self.choice(keywords.get("backend")), exact)
-        return self._params(len(operands), outputs, bound, keywords)
-
-    def _params(
-        self, n_inputs: int, outputs: Outputs, bound: Bound, keywords: dict[str, Any]
-    ) -> dict[str, Any]:
-        self._check_known(n_inputs, ("outs", *keywords))
-        types = outputs.canonical(repr(self.name)).types
-        outs = tuple(ShapedArray(t.shape, t.dtype) for t in types)
-        return {**keywords, "outs": outs, custom_primitive.OURS: bound}
-
-    def choice(self, backend: str | None) -> Choice:
-        """The kernels that a call uses; the same object while nothing changes."""
-        known = self._choices.get(backend)
-        if known is not None and self._choices_version == selection.version():
-            return known
-        with self._lock:
-            if self._choices_version != selection.version():
-                self._choices.clear()
-                self._choices_version = selection.version()
-            if backend not in self._choices:
-                choice = custom_choice.choose(self.name, self._kernels, self._defaults, backend)
-                self._choices[backend] = choice
-            if self._at_first_use is None:
-                self._at_first_use = self._state()
-            return self._choices[backend]
-
-    def tell_ignored(self, choice: Choice, platform: str) -> None:
-        """Warn, once, of a global choice that this operation cannot follow."""
-        for where, backend in choice.ignored:
-            if where == platform and (where, backend) not in self._told:
-                self._told.add((where, backend))
-                used = choice.of(platform)
-                warnings.warn(
-                    f"{self.name!r}: ignoring the backend {backend!r} that config.set_backend "
-                    f"chose for {platform}, which this operation does not have; it uses "
-                    f"{used.backend if used else None!r}",
-                    UserWarning,
-                    stacklevel=2,
-                )
-
-    def _state(self) -> Any:
-        kernels = tuple(e for by in self._kernels.values() for e in by.values())
-        return kernels, tuple(sorted(self._defaults.items())), self._rules_version
-
-    def _change(self) -> None:
-        self._choices.clear()
-        if self._at_first_use is None:
-            return
-        state = self._state()
-        selection.changed(self._serial, None if state == self._at_first_use else state)
-
-    def _rules_changed(self) -> None:
-        with self._lock:
-            self._rules_version += 1
-            self._change()
-
-    def _check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
-        """Check what can be said of rules and generators once inputs and keywords are known."""
-        given = [k for k in keywords if k != "backend"]
-        expected = f"({', '.join(f'{k}=...' for k in given)})"
-        for by in self._kernels.values():
-            for entry in by.values():
-                what = f"the generator of backend {entry.backend!r}"
-                check_rule(repr(self.name), what, entry.kernel_generator, expected, 0, given)
-        self.check_rules_take(n_inputs, keywords)
 
     # The user's own function, benchmarks, tags
 
@@ -281,7 +197,7 @@ class XLACustomKernel(custom_primitive.CustomOperation):
 
 
 def _as_key(label: str, outs: Any) -> Any:
-    """Something to find a call by, soon made for the usual forms of `outs`."""
+    """Return a key to find a call by, which is made soon for the usual forms of `outs`."""
     if type(outs) is jax.ShapeDtypeStruct:
         return outs
     if type(outs) in (tuple, list) and all(type(o) is jax.ShapeDtypeStruct for o in outs):
@@ -290,12 +206,12 @@ def _as_key(label: str, outs: Any) -> Any:
 
 
 def get_registry() -> dict[str, XLACustomKernel]:
-    """All operations by name, the newest of each name."""
+    """Return all operations by name, the newest of each name."""
     return dict(_registry)
 
 
 def get_primitives_by_tags(tags: Collection[str]) -> dict[str, XLACustomKernel]:
-    """Operations that have all these tags, by name.
+    """Return the operations that have all these tags, by name.
 
     Raises
     ------
@@ -308,7 +224,7 @@ def get_primitives_by_tags(tags: Collection[str]) -> dict[str, XLACustomKernel]:
 
 
 def get_all_primitive_names() -> list[str]:
-    """Names of all operations, sorted."""
+    """Return the names of all operations, sorted."""
     return sorted(_registry)
 
 

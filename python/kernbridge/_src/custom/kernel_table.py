@@ -2,26 +2,80 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+import itertools
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernbridge._src.custom import choice, selection
-from kernbridge._src.custom.choice import KernelEntry
+from kernbridge._src.custom import selection
+from kernbridge._src.custom.choice import Choice, KernelEntry, check_backend, choose, listed
+from kernbridge._src.custom.rule_table import RuleTable
+from kernbridge._src.operation.spec import check_rule
+
+_serials = itertools.count()
 
 
-class KernelTable:
-    """Kernels by platform and backend."""
+class KernelTable(RuleTable):
+    """The kernels of an operation by platform and backend, with its rules."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        super().__init__(name)
         self._kernels: dict[str, dict[str, KernelEntry]] = {}
         self._defaults: dict[str, str] = {}
-        self._lock = threading.RLock()
+        self._serial = next(_serials)
+        self._at_first_use: Any = None
+        self._choices: dict[str | None, Choice] = {}
+        self._choices_version = -1
+        self._told: set[tuple[str, str]] = set()
+
+    def choice(self, backend: str | None) -> Choice:
+        """Return the kernels that a call uses; the same object while nothing changes."""
+        known = self._choices.get(backend)
+        if known is not None and self._choices_version == selection.version():
+            return known
+        with self._lock:
+            if self._choices_version != selection.version():
+                self._choices.clear()
+                self._choices_version = selection.version()
+            if backend not in self._choices:
+                self._choices[backend] = choose(self.name, self._kernels, self._defaults, backend)
+            if self._at_first_use is None:
+                self._at_first_use = self._state()
+            return self._choices[backend]
+
+    def _state(self) -> Any:
+        kernels = tuple(e for by in self._kernels.values() for e in by.values())
+        return kernels, tuple(sorted(self._defaults.items())), self._rules_version
 
     def _change(self) -> None:
-        """Called, with the lock held, after every change."""
-        raise NotImplementedError
+        self._choices.clear()
+        if self._at_first_use is not None:
+            state = self._state()
+            selection.changed(self._serial, None if state == self._at_first_use else state)
+
+    def tell_ignored(self, choice: Choice, platform: str) -> None:
+        """Warn, once, of a global choice that this operation cannot follow."""
+        for where, backend in choice.ignored:
+            if where == platform and (where, backend) not in self._told:
+                self._told.add((where, backend))
+                used = choice.of(platform)
+                warnings.warn(
+                    f"{self.name!r}: ignoring the backend {backend!r} that config.set_backend "
+                    f"chose for {platform}, which this operation does not have; it uses "
+                    f"{used.backend if used else None!r}",
+                    UserWarning,
+                    stacklevel=2,
+                )
+
+    def check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
+        """Check what can be said of rules and generators once inputs and keywords are known."""
+        given = [k for k in keywords if k != "backend"]
+        expected = f"({', '.join(f'{k}=...' for k in given)})"
+        for by in self._kernels.values():
+            for entry in by.values():
+                what = f"the generator of backend {entry.backend!r}"
+                check_rule(repr(self.name), what, entry.kernel_generator, expected, 0, given)
+        self.check_rules_take(n_inputs, keywords)
 
     def def_kernel(
         self, backend: str, platform: str, kg: Callable[..., Any], asdefault: bool = False
@@ -46,7 +100,7 @@ class KernelTable:
         ValueError
             If `backend` is empty, or `platform` is unknown.
         """
-        choice.check_backend(self.name, backend)
+        check_backend(self.name, backend)
         platform = selection.platform_of(repr(self.name), platform)
         if not callable(kg):
             raise TypeError(
@@ -112,13 +166,13 @@ class KernelTable:
             if backend not in self._kernels.get(where, {}):
                 raise ValueError(
                     f"{self.name!r} has no backend {backend!r} on {where}; it has "
-                    f"{choice.listed(self._kernels)}"
+                    f"{listed(self._kernels)}"
                 )
             self._defaults[where] = backend
             self._change()
 
     def get_default(self, platform: str) -> str | None:
-        """The default backend of a platform, or None."""
+        """Return the default backend of a platform, or None."""
         return self._defaults.get(selection.platform_of(repr(self.name), platform))
 
     @property
@@ -126,5 +180,5 @@ class KernelTable:
         return dict(self._defaults)
 
     def available_backends(self, platform: str) -> list[str]:
-        """Backends of a platform, in the order of their definition."""
+        """Return the backends of a platform, in the order of their definition."""
         return list(self._kernels.get(selection.platform_of(repr(self.name), platform), {}))

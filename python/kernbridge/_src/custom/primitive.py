@@ -28,63 +28,59 @@ from kernbridge._src.base.jax_inside import (
     mlir,
     platforms_of,
 )
-from kernbridge._src.custom.choice import Bound, Choice, KernelEntry, listed
+from kernbridge._src.custom.choice import Bound, KernelEntry, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
-from kernbridge._src.custom.rule_table import RuleTable
 from kernbridge._src.operation import primitive as operation_primitive
 from kernbridge._src.operation.levels import looped, to_front, vmapped
-from kernbridge._src.operation.spec import ArrayType, has_type
+from kernbridge._src.operation.spec import ArrayType, Outputs, has_type
 from kernbridge._src.operation.tangents import differentiate
 
 OURS = "kernbridge"  # the parameter that users' functions do not see
 LOOPED = frozenset(("warp",))  # batches itself by shapes that it infers: one slice at a time
 
 
-class CustomOperation(KernelTable, RuleTable):
-    """An `XLACustomKernel`, as its primitive sees it."""
-
-    primitive: Any
-
-    def bound_params(self, operands: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters of a bind, with ours among them."""
-        raise NotImplementedError
-
-    def tell_ignored(self, choice: Choice, platform: str) -> None:
-        """Warn once where the chosen backend is not there."""
-        raise NotImplementedError
-
-    def choice(self, backend: str | None) -> Choice:
-        """Return the kernel of each platform that a call uses."""
-        raise NotImplementedError
-
-
 class KernelPrimitive(Primitive):
     """May be bound with the user's parameters alone, as rules do that users write."""
 
-    operation: CustomOperation
+    operation: KernelTable
 
     def bind(self, *operands: Any, **params: Any) -> Any:
         if OURS not in params:
-            params = self.operation.bound_params(operands, params)
+            name, keywords = self.operation.name, dict(params)
+            outs = tuple(jax.tree.leaves(keywords.pop("outs", ())))
+            choice = self.operation.choice(keywords.get("backend"))
+            bound = Bound(choice, exact_keywords(name, keywords))
+            outputs = Outputs.of(repr(name), outs)
+            params = params_of(self.operation, len(operands), outputs, bound, keywords)
         return super().bind(*operands, **params)
 
 
-def make(operation: CustomOperation) -> KernelPrimitive:
-    """The primitive of an operation."""
+def params_of(
+    operation: KernelTable, n_inputs: int, outputs: Outputs, bound: Bound, keywords: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the parameters of the primitive for a call."""
+    operation.check_known(n_inputs, ("outs", *keywords))
+    types = outputs.canonical(repr(operation.name)).types
+    outs = tuple(ShapedArray(t.shape, t.dtype) for t in types)
+    return {**keywords, "outs": outs, OURS: bound}
+
+
+def make(operation: KernelTable) -> KernelPrimitive:
+    """Return a primitive for an operation."""
     primitive: KernelPrimitive = operation_primitive.new_primitive(operation.name, KernelPrimitive)
     primitive.operation = operation
     operation_primitive.define_abstract(primitive, partial(_abstract_eval, operation.name))
     for lowered, platform in (("cpu", "cpu"), ("cuda", "gpu"), ("rocm", "gpu"), ("tpu", "tpu")):
         mlir.register_lowering(primitive, partial(_lower, operation, platform), platform=lowered)
     mlir.register_lowering(primitive, partial(_lower_elsewhere, operation))
-    batching.primitive_batchers[primitive] = partial(_batch, operation)
-    ad.primitive_jvps[primitive] = partial(_jvp, operation)
+    batching.primitive_batchers[primitive] = partial(_batch, primitive)
+    ad.primitive_jvps[primitive] = partial(_jvp, primitive)
     ad.primitive_transposes[primitive] = partial(_transpose, operation)
     return primitive
 
 
 def types_of(outs: Sequence[Any]) -> tuple[ArrayType, ...]:
-    """Array types of the parameter `outs`."""
+    """Return the array types of the parameter `outs`."""
     return tuple(map(ArrayType.of, outs))
 
 
@@ -92,9 +88,7 @@ def _abstract_eval(name: str, *operands: Any, outs: Any, **params: Any) -> Any:
     return operation_primitive.abstract(name, operands, types_of(outs), params[OURS].levels, False)
 
 
-def _lower(
-    operation: CustomOperation, platform: str, ctx: Any, *operands: Any, **params: Any
-) -> Any:
+def _lower(operation: KernelTable, platform: str, ctx: Any, *operands: Any, **params: Any) -> Any:
     bound: Bound = params.pop(OURS)
     entry = _entry(operation, platform, bound)
     operation.tell_ignored(bound.choice, platform)
@@ -113,7 +107,7 @@ def _lower(
         raise KernelCompilationError(_why(operation, entry, e)) from e
 
 
-def _entry(operation: CustomOperation, platform: str, bound: Bound) -> KernelEntry:
+def _entry(operation: KernelTable, platform: str, bound: Bound) -> KernelEntry:
     entry = bound.choice.of(platform)
     if entry is None:  # none was there when the call was traced; perhaps there is one by now
         entry = operation.choice(bound.choice.explicit).of(platform)
@@ -125,15 +119,15 @@ def _entry(operation: CustomOperation, platform: str, bound: Bound) -> KernelEnt
     wanted = explicit == "numba_cuda" or (explicit is None and platform not in kernels)
     if platform == "cpu" and on_gpu is not None and wanted:
         return on_gpu  # CUDA kernels of Numba run on the CPU, and say so
-    if bound.choice.explicit is not None and platform in kernels:
+    if explicit is not None and platform in kernels:
         raise KernelFallbackExhaustedError(
-            f"{operation.name!r} has no backend {bound.choice.explicit!r} on {platform}; it has "
+            f"{operation.name!r} has no backend {explicit!r} on {platform}; it has "
             f"{listed(kernels)}. Leave backend= out, or define it with def_kernel"
         )
     raise KernelFallbackExhaustedError(_no_kernel(operation, platform))
 
 
-def _no_kernel(operation: CustomOperation, platform: str) -> str:
+def _no_kernel(operation: KernelTable, platform: str) -> str:
     method = {"cpu": "def_numba_kernel or def_cpp_kernel", "gpu": "def_numba_cuda_kernel"}.get(
         platform, "def_pallas_kernel or def_kernel"
     )
@@ -144,18 +138,18 @@ def _no_kernel(operation: CustomOperation, platform: str) -> str:
     )
 
 
-def _lower_elsewhere(operation: CustomOperation, ctx: Any, *_: Any, **__: Any) -> Any:
+def _lower_elsewhere(operation: KernelTable, ctx: Any, *_: Any, **__: Any) -> Any:
     raise KernelFallbackExhaustedError(_no_kernel(operation, ", ".join(platforms_of(ctx))))
 
 
-def _why(operation: CustomOperation, entry: KernelEntry, error: Exception) -> str:
-    others = [b for b in operation._kernels[entry.platform] if b != entry.backend]
-    remedy = (
-        f"Other backends on {entry.platform}: {', '.join(map(repr, others))}; choose one with "
-        "backend=, set_default or kernbridge.config.set_backend"
-        if others
-        else f"There is no other backend on {entry.platform}"
-    )
+def _why(operation: KernelTable, entry: KernelEntry, error: Exception) -> str:
+    others = [repr(b) for b in operation._kernels[entry.platform] if b != entry.backend]
+    remedy = f"There is no other backend on {entry.platform}"
+    if others:
+        remedy = (
+            f"Other backends on {entry.platform}: {', '.join(others)}; choose one with backend=, "
+            "set_default or kernbridge.config.set_backend"
+        )
     return (
         f"{operation.name!r}: the kernel of backend {entry.backend!r} on {entry.platform} cannot "
         f"be used: {type(error).__name__}: {error}\n{remedy}"
@@ -163,7 +157,7 @@ def _why(operation: CustomOperation, entry: KernelEntry, error: Exception) -> st
 
 
 def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[Any]]:
-    """The generator's function, with a list of outputs that are what was declared."""
+    """Return the generator's function, which then checks and lists its outputs."""
     if not callable(kernel):
         raise TypeError(
             f"{name!r}: the generator gave {kernel!r}, expected a function of the inputs"
@@ -200,7 +194,7 @@ def _batched(
     slices: Sequence[Any],
     avals: Sequence[Any],
 ) -> Callable[..., Any]:
-    """The kernel over its batch: its own batching where it has one, else slice by slice."""
+    """Return the kernel over its batch: by its own batching, if it has one, or slice by slice."""
     if not bound.levels:
         return kernel
     jax.eval_shape(kernel, *slices)  # errors of the kernel itself come as they are
@@ -214,35 +208,35 @@ def _batched(
     return whole
 
 
-def _batch(operation: CustomOperation, operands: Any, dims: Any, **params: Any) -> Any:
-    bound: Bound = params[OURS]
+def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, **params: Any) -> Any:
+    operation, bound = primitive.operation, params[OURS]
     if operation.batching_rule is not None and not bound.levels:
         del params[OURS]
         return operation.batching_rule(operands, dims, **params)
     size, mapped, front = to_front(operands, dims)
     params[OURS] = replace(bound, levels=bound.levels.inside(size, mapped))
-    outs = operation.primitive.bind(*front, **params)
+    outs = primitive.bind(*front, **params)
     return outs, [0] * len(outs)
 
 
-def _jvp(operation: CustomOperation, primals: Any, tangents: Any, **params: Any) -> Any:
-    bound: Bound = params.pop(OURS)
+def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any) -> Any:
+    operation, bound = primitive.operation, params.pop(OURS)
     whole = operation.whole_jvp_rule()
     if whole is not None and not bound.levels:
         return whole(primals, tangents, **params)
-    rules = operation.rules(len(primals), params)
+    rules = operation.rules(params)
     if rules is None:
         raise NotImplementedError(
             f"{operation.name!r} has no derivative: JAX cannot look inside a kernel. Give it a "
             "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule, or cut it out with "
             "jax.lax.stop_gradient"
         )
-    results = operation.primitive.bind(*primals, **params, **{OURS: bound})
+    results = primitive.bind(*primals, **params, **{OURS: bound})
     outs = types_of(params["outs"])
     return results, differentiate(rules, outs, bound.levels, primals, results, tangents)
 
 
-def _transpose(operation: CustomOperation, cotangents: Any, *operands: Any, **params: Any) -> Any:
+def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params: Any) -> Any:
     levels = params.pop(OURS).levels
     rule = operation.transpose_rule
     if rule is None:
@@ -250,8 +244,19 @@ def _transpose(operation: CustomOperation, cotangents: Any, *operands: Any, **pa
             f"{operation.name!r} is applied to a tangent, and JAX wants its transpose: give it "
             "def_transpose_rule, or the operation whose tangent this is def_vjp_rule"
         )
+
+    def transposed(cotangents: Any, operands: Sequence[Any]) -> Any:
+        found = rule(cotangents, *operands, **params)
+        if not isinstance(found, (tuple, list)) or len(found) != len(operands):
+            came = len(found) if isinstance(found, (tuple, list)) else repr(found)
+            raise TypeError(
+                f"{operation.name!r}: the transpose rule gave {came}, expected a list of "
+                f"{len(operands)}: the cotangent of each linear operand, None for the others"
+            )
+        return found
+
     if not levels:
-        return _transposed(operation.name, rule(cotangents, *operands, **params), operands)
+        return transposed(cotangents, operands)
     linear = {
         i: ad.UndefinedPrimal(ShapedArray(levels.own_shape(i, x.aval.shape), x.aval.dtype))
         for i, x in enumerate(operands)
@@ -261,26 +266,12 @@ def _transpose(operation: CustomOperation, cotangents: Any, *operands: Any, **pa
 
     def one_slice(*values: Any) -> list[Any]:
         args = {**linear, **dict(zip(known, values, strict=False))}
-        ordered = [args[i] for i in range(len(operands))]
-        found = rule(list(values[len(known) :]), *ordered, **params)
-        found = _transposed(operation.name, found, operands)
-        zeros = {i: ad.Zero(x.aval) for i, x in linear.items() if found[i] is None}
-        return [ad.instantiate_zeros(zeros.get(i, found[i])) for i in linear]
+        found = transposed(list(values[len(known) :]), [args[i] for i in range(len(operands))])
+        dots = (ad.Zero(x.aval) if found[i] is None else found[i] for i, x in linear.items())
+        return [ad.instantiate_zeros(ct) for ct in dots]
 
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
-    operands_known = [operands[i] for i in known]
-    found = vmapped(one_slice, levels.choose([*known, *[None] * len(given)]))(
-        *operation_primitive.match_varying([*operands_known, *given])
-    )
+    values = operation_primitive.match_varying([*(operands[i] for i in known), *given])
+    found = vmapped(one_slice, levels.choose([*known, *[None] * len(given)]))(*values)
     sums = {i: jnp.sum(ct, levels.axes_missing(i)) for i, ct in zip(linear, found, strict=True)}
     return [sums.get(i) for i in range(len(operands))]
-
-
-def _transposed(name: str, found: Any, operands: Sequence[Any]) -> Any:
-    if not isinstance(found, (tuple, list)) or len(found) != len(operands):
-        came = len(found) if isinstance(found, (tuple, list)) else repr(found)
-        raise TypeError(
-            f"{name!r}: the transpose rule gave {came}, expected a list of {len(operands)}: the "
-            "cotangent of each linear operand, None for the others"
-        )
-    return found

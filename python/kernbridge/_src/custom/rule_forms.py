@@ -28,7 +28,7 @@ class WholeRule:
 
     def __call__(self, primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
         """Return outputs and tangents, as JAX asks for them."""
-        given = list(tangents) if self.symbolic_zeros else zeros_for(tangents)
+        given = list(tangents) if self.symbolic_zeros else _zeros_for(tangents)
         result = self.function(list(primals), given, **params)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise TypeError(
@@ -39,7 +39,7 @@ class WholeRule:
         return outputs, dots
 
     def tangents(self, inputs: Any, outputs: Any, tangents: Any, **params: Any) -> tuple[Any, ...]:
-        """The tangents alone."""
+        """Return the tangents alone."""
         return tuple(self(inputs, tangents, **params)[1])
 
 
@@ -58,7 +58,7 @@ class PerInputRules:
             )
 
     def tangents(self, inputs: Any, outputs: Any, tangents: Any, **params: Any) -> tuple[Any, ...]:
-        """The tangents of the outputs."""
+        """Return the tangents of the outputs."""
         self.check_count(len(inputs))
         total: list[Any] = [None] * len(outputs)
         for i, (rule, t) in enumerate(zip(self.rules, tangents, strict=True)):
@@ -126,7 +126,7 @@ def defjvp(primitive: Any, *rules: Rule | None) -> None:
 
 
 def per_input(name: str, rules: Sequence[Rule | None]) -> PerInputRules:
-    """Rules by input, each checked."""
+    """Return rules by input, each of which was checked."""
     for i, rule in enumerate(rules):
         if rule is not None:
             expected = "(tangent, *primals, **params)"
@@ -182,13 +182,12 @@ def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tup
             "call it as it is"
         )
     size, mapped, front = to_front(args, axes)
-
     outs = loop(functools.partial(call, **kwargs), mapped, size)(*front)
     return outs, jax.tree.map(lambda _: 0, outs)
 
 
-def zeros_for(tangents: Sequence[Any]) -> list[Any]:
-    """Tangents with arrays of zeros in place of JAX's symbolic ones."""
+def _zeros_for(tangents: Sequence[Any]) -> list[Any]:
+    """Return tangents with arrays of zeros in place of JAX's symbolic ones."""
     return [
         ad.instantiate_zeros(t)
         if type(t) is ad.Zero and jnp.issubdtype(t.aval.dtype, jnp.inexact)

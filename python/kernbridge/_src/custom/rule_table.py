@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,18 +20,23 @@ Rule = Callable[..., Any]
 class RuleTable:
     """Rules, each as its author gave it."""
 
-    name: str
-
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.RLock()
         self._jvp_rule: WholeRule | PerInputRules | None = None
         self._vjp_rule: Rule | None = None
         self.batching_rule: Rule | None = None
         self.transpose_rule: Rule | None = None
         self._rules_version = 0
 
-    def _rules_changed(self) -> None:
-        """Called after every change."""
+    def _change(self) -> None:
+        """Publish a change; called with the lock held."""
         raise NotImplementedError
+
+    def _rules_changed(self) -> None:
+        with self._lock:
+            self._rules_version += 1
+            self._change()
 
     def def_jvp_rule(self, fun: Rule, *, symbolic_zeros: bool = True) -> None:
         """Define the derivative as JAX's primitives do.
@@ -103,8 +109,8 @@ class RuleTable:
         ----------
         fun : callable
             ``fun(cotangents, *args, **params)``: the linear inputs among `args` are
-            ``jax.interpreters.ad.UndefinedPrimal``. Gives a list with the cotangent of each of
-            them, and None for the others.
+            ``jax.interpreters.ad.UndefinedPrimal``. It returns a list with the cotangent of each
+            of them, and None for the others.
         """
         expected = "(cotangents, *args, **params)"
         check_rule(repr(self.name), "the transpose rule", fun, expected, 1, None)
@@ -134,12 +140,12 @@ class RuleTable:
         self._rules_changed()
 
     def whole_jvp_rule(self) -> WholeRule | None:
-        """The rule that returns outputs and tangents at once, if it is all that there is."""
+        """Return the rule for outputs and tangents at once, if it is all that there is."""
         rule = self._jvp_rule
         return rule if isinstance(rule, WholeRule) and self._vjp_rule is None else None
 
-    def rules(self, n_inputs: int, params: dict[str, Any]) -> Rules | None:
-        """The derivative of a call with these keywords, or None."""
+    def rules(self, params: dict[str, Any]) -> Rules | None:
+        """Return the derivative of a call with these keywords, or None."""
         rule = self._jvp_rule
         if rule is None and self._vjp_rule is None:
             return None
@@ -154,7 +160,7 @@ class RuleTable:
         )
 
     def check_rules_take(self, n_inputs: int, keywords: Sequence[str]) -> None:
-        """What can be said of rules once the number of inputs and the keywords are known."""
+        """Check what can be checked once the number of inputs and the keywords are known."""
         rules = [
             ("the vjp rule", self._vjp_rule, 3),
             ("the batching rule", self.batching_rule, 2),

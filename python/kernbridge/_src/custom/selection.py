@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
+from typing import Any
 
 from kernbridge._src.base import jax_inside
 
@@ -25,12 +26,12 @@ _version = 0
 
 
 def version() -> int:
-    """Grows with each change of a backend that all operations look at."""
+    """Return a number that grows with each change of a backend that all operations follow."""
     return _version
 
 
 def platform_of(label: str, platform: object) -> str:
-    """The platform's name: "cuda" and "rocm" are "gpu"."""
+    """Return the platform's name; "cuda" and "rocm" are "gpu"."""
     if not isinstance(platform, str):
         raise TypeError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS}")
     name = _ALIASES.get(platform, platform)
@@ -41,16 +42,7 @@ def platform_of(label: str, platform: object) -> str:
 
 def set_backend(platform: str, backend: str | None) -> None:
     """Choose the backend of all operations that have it, or leave each its own."""
-    global _version
-    with _lock:
-        if _backends.get(platform) == backend:
-            return
-        if backend is None:
-            del _backends[platform]
-        else:
-            _backends[platform] = backend
-        _version += 1
-        _publish()
+    _note(_backends, platform, backend)
 
 
 def clear_backends() -> None:
@@ -60,22 +52,25 @@ def clear_backends() -> None:
 
 
 def get_backend(platform: str) -> str | None:
-    """The backend that all operations use if they have it."""
+    """Return the backend that all operations use if they have it."""
     return _backends.get(platform)
 
 
 def changed(operation: int, state: Hashable | None) -> None:
     """Note how an operation differs from what it was when it was first used; None: it does not."""
+    _note(_changed, operation, state)
+
+
+def _note(known: dict[Any, Any], key: Hashable, value: Hashable | None) -> None:
+    global _version
     with _lock:
-        if _changed.get(operation) == state:
+        if known.get(key) == value:
             return
-        if state is None:
-            del _changed[operation]
+        if value is None:
+            del known[key]
         else:
-            _changed[operation] = state
-        _publish()
-
-
-def _publish() -> None:
-    value = (tuple(sorted(_backends.items())), tuple(sorted(_changed.items())))
-    _set_global(value if any(value) else None)
+            known[key] = value
+        if known is _backends:
+            _version += 1
+        state = (tuple(sorted(_backends.items())), tuple(sorted(_changed.items())))
+        _set_global(state if any(state) else None)

@@ -11,7 +11,7 @@ _NAMES = (*_FLOATS, *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8
 
 
 def jaxtype_to_warptype(dtype: Any) -> Any:
-    """The Warp scalar type of a dtype.
+    """Return the Warp scalar type of a dtype.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def jaxtype_to_warptype(dtype: Any) -> Any:
 
 
 def jaxinfo_to_warpinfo(info: Any) -> Any:
-    """The Warp array type of an array, or of an object with a shape and a dtype.
+    """Return the Warp array type of an array, or of an object with a shape and a dtype.
 
     Parameters
     ----------

@@ -37,52 +37,27 @@ _RESERVED = 1024  # bytes of shared memory that CUDA keeps in every block, from 
 class CubinInfo:
     """What a cubin says about one kernel.
 
-    Attributes
-    ----------
-    parameters : tuple of (int, int)
-        Offset and size in bytes of each parameter, in order.
-    registers : int
-        Per thread.
-    static_shared : int
-        Bytes of shared memory that the kernel declares: what `ptxas -v` calls smem. From sm_90 on
-        CUDA keeps 1024 bytes more in each block, which `cuobjdump -res-usage` adds. The size given
-        at a launch comes on top.
-    local : int
-        Bytes of the stack frame per thread: spilled registers and local arrays. Functions that the
-        kernel calls and that were not inlined may take more.
-    constant : int
-        Bytes of constant bank 0, parameters included.
-    architecture : int
-        10 major + minor.
+    `static_shared` are the bytes of shared memory that the kernel declares: what `ptxas -v` calls
+    smem. From sm_90 on CUDA keeps 1024 bytes more in each block, which `cuobjdump -res-usage` adds.
+    `local` are the bytes of the stack frame per thread; functions that the kernel calls and that
+    were not inlined may take more.
     """
 
-    parameters: tuple[tuple[int, int], ...]
-    registers: int
+    parameters: tuple[tuple[int, int], ...]  # offset and size in bytes of each, in order
+    registers: int  # per thread
     static_shared: int
     local: int
-    constant: int
-    architecture: int
+    constant: int  # bytes of constant bank 0, parameters included
+    architecture: int  # 10 major + minor
 
 
 def entries(cubin: bytes) -> tuple[str, ...]:
-    """Names of the kernels in a cubin, sorted.
-
-    Raises
-    ------
-    ValueError
-        If it is no cubin, or a damaged one.
-    """
+    """Names of the kernels in a cubin, sorted."""
     return tuple(sorted(_Elf(cubin).kernels))
 
 
 def read(cubin: bytes, entry: str) -> CubinInfo:
-    """Read what a cubin says about the kernel of this name.
-
-    Raises
-    ------
-    ValueError
-        If it is no cubin, or a damaged one, or has no such kernel.
-    """
+    """Read what a cubin says about the kernel of this name."""
     elf = _Elf(cubin)
     if entry not in elf.kernels:
         known = ", ".join(sorted(elf.kernels)) or "none"

@@ -1,36 +1,29 @@
-"""What the front ends of GPU kernels share: checks, buffers and words, and registration."""
+"""What the front ends of GPU kernels share: their plans, and the registration of these."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 
 from kernbridge import _core
-from kernbridge._src.base.errors import KernbridgeWarning
-from kernbridge._src.gpu import program as gpu_program
 from kernbridge._src.gpu.inspection import inspect_launches
-from kernbridge._src.gpu.program import Buffer, Program
+from kernbridge._src.gpu.program import Buffer, Callback, Fill, Program, Step, Value
 from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.toolchain import cuda
-from kernbridge._src.toolchain.cuda import has_fake_driver
 
-DTYPES = frozenset(
-    ["bool", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
-    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
-)
+Lowered = tuple[NativeCall, Program]
 
 
-class PlannedFrontend:
+class PlannedFrontend(Frontend):
     """What front ends share whose calls are plans that C runs."""
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile for these operands, or find it compiled, and plan the launches."""
-        host = platform == "cpu" and not has_fake_driver()
+        host = platform == "cpu" and not cuda.has_fake_driver()
         if host:
-            cuda.tell_of_cpu(getattr(self, "label", "a CUDA kernel"))
+            cuda.tell_of_cpu(self.label)
         return self._lower(tuple(operands), call, host)[0]
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
@@ -41,65 +34,60 @@ class PlannedFrontend:
         """Code and resources of every launch."""
         return inspect_launches(self.program(operands, call).steps)
 
-    def _lower(
-        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
-    ) -> tuple[NativeCall, Program]:
+    @abstractmethod
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
         """Machine code and plan, for a GPU or for the CPU."""
-        raise NotImplementedError
 
 
-def check_dtype(label: str, place: str, dtype: str) -> None:
-    """Refuse element types that no kernel can take."""
-    if dtype in DTYPES:
-        return
-    raise ValueError(
-        f"{label}: {place} is {dtype}, which Numba-CUDA has no type for; convert it before the "
-        f"call, or pass its bits as an integer array. Supported: {', '.join(sorted(DTYPES))}"
-    )
+def zeros(arrays: Sequence[ArrayType], buffers: Iterable[int]) -> list[Step]:
+    """Steps that fill these buffers of a call with zeros."""
+    return [Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0) for b in buffers]
 
 
-def name_buffers(arrays: Sequence[ArrayType], names: Sequence[str]) -> list[Buffer]:
-    """Buffers of a program."""
-    return [Buffer(t.dtype.name, len(t.shape), n) for t, n in zip(arrays, names, strict=False)]
-
-
-def place_of(function: Any) -> str:
-    """Where a function is defined."""
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(type(function))
-
-
-def warn_of_copies(label: str, copied: Sequence[tuple[int, str]]) -> None:
-    """Say which inputs are copied at every call."""
-    names = ", ".join(f"input {i} ({name})" for i, name in copied)
-    warnings.warn(
-        f"{label}: the kernel may write to {names}, which JAX does not allow; it gets a copy each "
-        "time. To save the copy, write to an output instead, or alias the input to an output with "
-        "input_output_aliases.",
-        KernbridgeWarning,
-        stacklevel=2,
-    )
-
-
-def native_call(
-    program: Program,
-    copied: Sequence[int],
-    why_not_portable: str,
-    in_order: bool = False,
+def plan(
+    label: str,
+    source: str,
+    operands: Sequence[ArrayType],
+    call: Call,
+    names: Sequence[str],
+    steps: Iterable[Step],
+    *,
+    copied: Sequence[int] = (),
     temporaries: Sequence[ArrayType] = (),
+    why_not_portable: str = "",
+    in_order: bool = False,
     host: bool = False,
-) -> NativeCall:
-    """Register a program; what the lowering needs of it."""
+) -> Lowered:
+    """Make a program of steps and register it; `names` are those of operands and outputs.
+
+    `copied` inputs and `temporaries` are buffers behind the outputs. A program with steps that have
+    to run `in_order` of the stream enters no graph.
+    """
     from kernbridge._src.base import debug
     from kernbridge._src.keys.fingerprint import key_of
 
+    named = [*zip((*operands, *call.outs), names, strict=False)]
+    named += [named[i] for i in copied]
+    named += [(t, f"temporary {i}") for i, t in enumerate(temporaries)]
+    program = Program(
+        name=label,
+        source=source,
+        n_inputs=len(operands),
+        n_outputs=len(call.outs),
+        buffers=tuple(Buffer(t.dtype.name, len(t.shape), name) for t, name in named),
+        steps=tuple(steps),
+    )
+    if host:
+        from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+
+        cuda_on_cpu_compile.provide(program)
     digest = program.digest()
-    callbacks = any(isinstance(step, gpu_program.Callback) for step in program.steps)
+    callbacks = any(isinstance(step, Callback) for step in program.steps)
     if not _core.is_registered(digest):
         _core.register_program(digest, program.write(), callbacks)
     graph = not (callbacks or in_order or debug.waits())
     on_gpu = "kernbridge.cuda.graph" if graph else "kernbridge.cuda"
-    return NativeCall(
+    native = NativeCall(
         target="kernbridge.cuda.host" if host else on_gpu,
         digest=digest,
         key=key_of(digest),
@@ -109,3 +97,4 @@ def native_call(
         temporaries=tuple(temporaries),
         program=b"" if callbacks else program.write(),
     )
+    return native, program

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from kernbridge._src.operation.inspection import Inspection
@@ -68,17 +69,10 @@ def _disassemble(cubin: bytes) -> str | None:
 
 
 def _find_nvdisasm() -> str | None:
-    """On PATH, in CUDA_HOME, or in NVIDIA's wheel."""
-    import importlib.util
-    import os
-
-    found = shutil.which("nvdisasm")
-    folders = [Path(os.environ.get(v, "/usr/local/cuda")) / "bin" for v in ("CUDA_HOME",)]
+    """Look for nvdisasm on PATH, in CUDA_HOME, and in NVIDIA's wheel."""
+    folders = [os.environ.get("PATH", os.defpath)]
+    folders.append(f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin")
     spec = importlib.util.find_spec("nvidia")
     for place in (spec.submodule_search_locations or []) if spec else []:
-        folders += [Path(place) / "cu13" / "bin", Path(place) / "cuda_nvdisasm" / "bin"]
-    for folder in folders:
-        tool = folder / "nvdisasm"
-        if found is None and tool.is_file() and os.access(tool, os.X_OK):
-            found = str(tool)
-    return found
+        folders += [f"{place}/cu13/bin", f"{place}/cuda_nvdisasm/bin"]
+    return shutil.which("nvdisasm", path=os.pathsep.join(folders))

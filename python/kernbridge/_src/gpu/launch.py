@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from kernbridge._src.gpu.program import Value
-from kernbridge._src.operation.spec import ArrayType, call_with_shapes
+from kernbridge._src.gpu.program import DeviceFunction, Launch, Value, Word
+from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
 
 THREADS_MAX = 1024
 BLOCK_MAX = (1024, 1024, 64)
@@ -33,7 +34,7 @@ class LaunchShape:
 
 @dataclass(frozen=True)
 class LaunchRule:
-    """From the shapes of a call to its launch; hashable unless `launch_dims` is not."""
+    """Computes the launch from the shapes of a call; hashable unless `launch_dims` is not."""
 
     label: str
     grid: tuple[Any, ...] | None
@@ -68,72 +69,82 @@ class LaunchRule:
             raise ValueError(
                 f"{label}: the launch needs launch_dims, or both grid and block; {given} is given"
             )
+        if launch_dims is not None and not callable(launch_dims):
+            launch_dims = _read_dims(label, "launch_dims", launch_dims)
         rule = LaunchRule(
             label=label,
             grid=None if grid is None else read_grid(label, grid),
             block=None if block is None else read_block(label, block),
-            launch_dims=launch_dims if callable(launch_dims) else _as_tuple(launch_dims),
-            threads_per_block=_read_threads(label, threads_per_block),
+            launch_dims=launch_dims,
+            threads_per_block="auto"
+            if threads_per_block == "auto"
+            else read_int(label, "threads_per_block", threads_per_block, 1, THREADS_MAX),
             shared_mem=read_int(label, "shared_mem", shared_mem, 0, SHARED_MAX),
             cooperative=bool(cooperative),
             cluster=None if cluster is None else _read_cluster(label, cluster),
             pdl=bool(pdl),
         )
-        if launch_dims is not None and not callable(launch_dims):
-            rule._read_launch_dims(rule.launch_dims)
-        rule._check_cluster()
+        if rule.grid is not None and rule.cluster is not None:
+            pairs = zip(_pad(rule.grid), rule.cluster, strict=True)
+            if any(_is_int(n) and n % c for n, c in pairs):
+                raise ValueError(
+                    f"{label}: cluster {rule.cluster} does not divide grid {rule.grid}"
+                )
         return rule
 
-    def resolve(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: dict[str, ArrayType],
-        buffers: Sequence[ArrayType],
-    ) -> LaunchShape:
-        """The launch of a call; `buffers` are inputs, scalars and outputs, without batch axes."""
+    def resolve(self, operands: Sequence[ArrayType], call: Call) -> LaunchShape:
+        """The grid and the block of a call; operands are without batch axes."""
+        arrays = (*operands, *call.outs)
         if self.grid is not None and self.block is not None:
-            grid = tuple(self._value("grid", n, 1, buffers) for n in _pad(self.grid))
-            return self._empty_if_no_block(LaunchShape(_three(grid), self.block))
+            if 0 in self.block:  # launches nothing, as a grid of zero
+                block = _pad([max(1, n) for n in self.block])
+                return LaunchShape((Value(), Value(constant=1), Value(constant=1)), block)
+            x, y, z = (self._value("grid", n, 1, arrays) for n in _pad(self.grid))
+            return LaunchShape((x, y, z), self.block)
         dims = self.launch_dims
         if callable(dims):
-            dims = _as_tuple(call_with_shapes(self.label, "launch_dims", dims, inputs, scalars))
-        dims = self._read_launch_dims(dims)
+            given = call.split(operands)
+            dims = call_with_shapes(self.label, "launch_dims", dims, *given)
+        dims = _read_dims(self.label, "launch_dims", dims)
         auto = self.threads_per_block == "auto" and len(dims) == 1
         block = self._block_for(dims)
-        grid = tuple(
-            self._value("launch_dims", n, 1 if auto else b, buffers)
+        x, y, z = (
+            self._value("launch_dims", n, 1 if auto else b, arrays)
             for n, b in zip(_pad(dims), block, strict=True)
         )
-        return LaunchShape(_three(grid), block, auto)
+        return LaunchShape((x, y, z), block, auto)
+
+    def step(
+        self,
+        shape: LaunchShape,
+        function: DeviceFunction,
+        words: Sequence[Word],
+        zeroed: tuple[int, ...],
+        cooperative: bool = False,
+        wide: bool = False,
+    ) -> Launch:
+        """The launch of a function; without threads, it fills the buffers `zeroed`."""
+        return Launch(
+            function=function,
+            grid=shape.grid,
+            block=shape.block,
+            shared=self.shared_mem,
+            words=tuple(words),
+            cluster=self.cluster,
+            cooperative=self.cooperative or cooperative,
+            pdl=self.pdl,
+            auto_block=shape.auto_block,
+            zeroed=zeroed,
+            wide=wide,
+        )
 
     def _block_for(self, dims: Sequence[Any]) -> tuple[int, int, int]:
         """Threads of a block: the rule's, or fewer where there are fewer to launch."""
-        if len(dims) == 1:
-            most: tuple[int, ...] = (
-                1 if self.threads_per_block == "auto" else int(self.threads_per_block),
-            )
-        else:
-            most = _BLOCKS[len(dims)]
-        block = [
-            max(1, min(b, int(n))) if _is_int(n) else b for b, n in zip(most, dims, strict=True)
-        ]
-        x, y, z = _pad(block)
-        return x, y, z
-
-    @staticmethod
-    def _empty_if_no_block(launch: LaunchShape) -> LaunchShape:
-        """A block of zero threads launches nothing, as a grid of zero."""
-        if 0 not in launch.block:
-            return launch
-        x, y, z = (max(1, n) for n in launch.block)
-        return LaunchShape((Value(), Value(constant=1), Value(constant=1)), (x, y, z))
-
-    def _read_launch_dims(self, dims: tuple[Any, ...]) -> tuple[Any, ...]:
-        if not 1 <= len(dims) <= 3:
-            raise ValueError(
-                f"{self.label}: launch_dims must have 1-3 dimensions, got {len(dims)}: {dims!r}"
-            )
-        return tuple(_read_extent(self.label, "launch_dims", n) for n in dims)
+        threads = 1 if self.threads_per_block == "auto" else int(self.threads_per_block)
+        most = _BLOCKS.get(len(dims), (threads,))
+        return _pad(
+            [max(1, min(b, int(n))) if _is_int(n) else b for b, n in zip(most, dims, strict=True)]
+        )
 
     def _value(self, what: str, n: Any, divisor: int, buffers: Sequence[ArrayType]) -> Value:
         if _is_int(n):
@@ -147,14 +158,16 @@ class LaunchRule:
             )
         return Value(found.kind, 0, found.buffer, found.dim, found.divisor * divisor)
 
-    def _check_cluster(self) -> None:
-        if self.cluster is None or self.grid is None:
-            return
-        for n, c in zip(_pad(self.grid), self.cluster, strict=True):
-            if _is_int(n) and n % c:
-                raise ValueError(
-                    f"{self.label}: cluster {self.cluster} does not divide grid {self.grid}"
-                )
+
+def join_words(parameters: Iterable[Sequence[Word]], wide: bool) -> tuple[Word, ...]:
+    """The words of all parameters; in a batched entry, a stride follows each address."""
+    words: list[Word] = []
+    for first, *rest in parameters:
+        words.append(first)
+        if wide and first.kind == "address":
+            words.append(Word("stride", buffer=first.buffer))
+        words += rest
+    return tuple(words)
 
 
 def find_dim(n: Any, buffers: Sequence[ArrayType]) -> Value | None:
@@ -164,17 +177,10 @@ def find_dim(n: Any, buffers: Sequence[ArrayType]) -> Value | None:
             for d, extent in enumerate(t.shape):
                 if not _is_int(extent) and -(-extent // divisor) == n:
                     return Value("extent", 0, b, d, divisor)
-            size = _size(t)
+            size = math.prod(t.shape)
             if not _is_int(size) and -(-size // divisor) == n:
                 return Value("count", 0, b, 0, divisor)
     return None
-
-
-def _size(t: ArrayType) -> Any:
-    size: Any = 1
-    for extent in t.shape:
-        size = size * extent
-    return size
 
 
 def _is_int(value: object) -> bool:
@@ -187,13 +193,16 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def _pad(values: Sequence[Any]) -> tuple[Any, ...]:
-    return (*values, 1, 1, 1)[:3]
-
-
-def _three(values: Sequence[Any]) -> tuple[Any, Any, Any]:
-    x, y, z = values
+def _pad(values: Sequence[Any]) -> tuple[Any, Any, Any]:
+    x, y, z = (*values, 1, 1, 1)[:3]
     return x, y, z
+
+
+def _read_dims(label: str, what: str, dims: Any) -> tuple[Any, ...]:
+    dims = _as_tuple(dims)
+    if not 1 <= len(dims) <= 3:
+        raise ValueError(f"{label}: {what} must have 1-3 dimensions, got {len(dims)}: {dims!r}")
+    return tuple(_read_extent(label, what, n) for n in dims)
 
 
 def _read_extent(label: str, what: str, n: Any) -> Any:
@@ -215,10 +224,7 @@ def _read_extent(label: str, what: str, n: Any) -> Any:
 
 def read_grid(label: str, grid: Any) -> tuple[Any, ...]:
     """Blocks along x, y, z."""
-    grid = _as_tuple(grid)
-    if not 1 <= len(grid) <= 3:
-        raise ValueError(f"{label}: grid must have 1-3 dimensions, got {len(grid)}: {grid!r}")
-    grid = tuple(_read_extent(label, "grid", n) for n in grid)
+    grid = _read_dims(label, "grid", grid)
     for n, most, axis in zip(grid, GRID_MAX, "xyz", strict=False):
         if _is_int(n) and n > most:
             raise ValueError(f"{label}: grid {grid} has {n} blocks along {axis}, at most {most}")
@@ -227,35 +233,28 @@ def read_grid(label: str, grid: Any) -> tuple[Any, ...]:
 
 def read_block(label: str, block: Any) -> tuple[int, int, int]:
     """Threads along x, y, z; a zero among them is let through."""
-    block = _as_tuple(block)
-    if not 1 <= len(block) <= 3:
-        raise ValueError(f"{label}: block must have 1-3 dimensions, got {len(block)}: {block!r}")
-    block = tuple(_read_extent(label, "block", n) for n in block)
-    x, y, z = _pad(block)
-    if x * y * z > THREADS_MAX or any(n > m for n, m in zip((x, y, z), BLOCK_MAX, strict=True)):
+    block = _read_dims(label, "block", block)
+    padded = _pad(block)
+    n = math.prod(padded)
+    if n > THREADS_MAX or any(n > m for n, m in zip(padded, BLOCK_MAX, strict=True)):
         raise ValueError(
-            f"{label}: block {block} has {x * y * z} threads, at most {THREADS_MAX} and at most "
+            f"{label}: block {block} has {n} threads, at most {THREADS_MAX} and at most "
             f"{BLOCK_MAX} along x, y, z are possible; launch more blocks instead"
         )
-    return x, y, z
-
-
-def _read_threads(label: str, threads: Any) -> int | str:
-    if threads == "auto":
-        return "auto"
-    return read_int(label, "threads_per_block", threads, 1, THREADS_MAX)
+    return padded
 
 
 def _read_cluster(label: str, cluster: Any) -> tuple[int, int, int]:
     cluster = _as_tuple(cluster)
     if not 1 <= len(cluster) <= 3:
         raise ValueError(f"{label}: cluster must have 1-3 dimensions, got {len(cluster)}")
-    x, y, z = _pad([read_int(label, "cluster", n, 1, CLUSTER_MAX) for n in cluster])
-    if x * y * z > CLUSTER_MAX:
+    padded = _pad([read_int(label, "cluster", n, 1, CLUSTER_MAX) for n in cluster])
+    n = math.prod(padded)
+    if n > CLUSTER_MAX:
         raise ValueError(
-            f"{label}: cluster {cluster} has {x * y * z} blocks, at most {CLUSTER_MAX} are possible"
+            f"{label}: cluster {cluster} has {n} blocks, at most {CLUSTER_MAX} are possible"
         )
-    return x, y, z
+    return padded
 
 
 def read_int(label: str, what: str, value: Any, least: int, most: int) -> int:

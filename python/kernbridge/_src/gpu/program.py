@@ -9,7 +9,6 @@ import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from kernbridge import _core
 
@@ -20,44 +19,29 @@ DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 _VALUE_KINDS = {"constant": 0, "extent": 1, "count": 2}
 _WORD_KINDS = {"constant": 0, "address": 1, "extent": 2, "stride": 3, "count": 4}
 _LAUNCH, _FILL, _COPY, _CALLBACK = 1, 2, 3, 4
+_WIDE = True  # fills and copies serve all slices of a batch
 _COOPERATES, _OVERLAPS, _CLUSTERS, _AUTO_BLOCK, _ZEROES = 1, 2, 4, 8, 16
 
 
-class DeviceFunction(Protocol):
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)
+class DeviceFunction:
     """Machine code of a kernel. Hashed and compared by object."""
 
-    @property
-    def identity(self) -> bytes:
-        """The digest of what the code computes."""
-        ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def entry(self) -> str:
-        """Its name in the images."""
-        ...
+    identity: bytes  # the digest of what the code computes
+    name: str
+    entry: str  # the name in the images
+    images: tuple[tuple[int, bytes], ...]  # (10 major + minor, cubin); (0, fatbin)
+    sizes: tuple[int, ...] = ()  # bytes of each parameter; none where each is a word
+    auto_shared: int = 0  # dynamic shared memory to reckon with when a block size is chosen
 
     @property
     def n_words(self) -> int:
-        """That its parameters take."""
-        ...
+        """The words of eight bytes that the parameters take."""
+        return sum(-(-size // 8) for size in self.sizes)
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Bytes of each parameter; none where each is a word."""
-        ...
-
-    @property
-    def images(self) -> tuple[tuple[int, bytes], ...]:
-        """(10 major + minor, cubin); (0, fatbin)."""
-        ...
-
-    @property
-    def auto_shared(self) -> int:
-        """Dynamic shared memory to reckon with when a block size is chosen."""
-        ...
+    def code(self) -> tuple[str, str]:
+        """LLVM IR and PTX."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +122,6 @@ class Fill:
     item_size: int
     count: int | Value
     pattern: int
-    wide: bool = True
 
     def __str__(self) -> str:
         return (
@@ -156,7 +139,6 @@ class Copy:
     from_buffer: int
     from_offset: int
     size: int
-    wide: bool = True
 
     def __str__(self) -> str:
         return (
@@ -275,10 +257,10 @@ def _step(step: Step, functions: dict[DeviceFunction, int]) -> bytes:
         return _launch(step, functions[step.function])
     if isinstance(step, Fill):
         pattern = step.pattern.to_bytes(16, "little")
-        head = struct.pack("<IIIIq", _FILL, step.wide, step.buffer, step.item_size, step.offset)
+        head = struct.pack("<IIIIq", _FILL, _WIDE, step.buffer, step.item_size, step.offset)
         return head + _value(step.count) + pattern
     if isinstance(step, Copy):
-        head = struct.pack("<IIII", _COPY, step.wide, step.to_buffer, step.from_buffer)
+        head = struct.pack("<IIII", _COPY, _WIDE, step.to_buffer, step.from_buffer)
         return head + struct.pack("<qq", step.to_offset, step.from_offset) + _value(step.size)
     return struct.pack("<IIq", _CALLBACK, False, step.handle)
 

@@ -14,7 +14,8 @@ import re
 import struct
 import sys
 import types
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,19 @@ _NAMESPACES = (
     *("numba", "numba.cuda", "numba.extending"),
 )
 HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
+
+
+def reference(
+    value: object, callback: Callable[[object], Any] | None = None
+) -> Callable[[], object]:
+    """Return a weak reference; where there can be none, one that keeps the value alive.
+
+    So no other object takes the place of one that still counts.
+    """
+    try:
+        return weakref.ref(value, callback)
+    except TypeError:
+        return lambda: value
 
 
 def put(h: Any, tag: str, data: bytes) -> None:
@@ -134,20 +148,24 @@ def has_safe_key(value: Any) -> bool:
 
 
 def link(item: Any) -> Any:
-    """A file that CUDA links, by its contents."""
+    """Return a file that CUDA links by its contents, anything else as it is."""
     if not (isinstance(item, str | os.PathLike) and os.path.isfile(item)):
         return item
     with open(item, "rb") as file:
         return (os.path.splitext(item)[1], file.read())
 
 
-def loads(steps: list[dis.Instruction], cells: Mapping[str, Any]) -> set[tuple[str, ...]]:
-    """Chains such as ("global", "np", "linalg", "norm"), as far as attributes follow directly.
+@functools.lru_cache(maxsize=4096)
+def reads(code: types.CodeType) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
+    """Return what a code object and those within it load, and all names of attributes in it.
 
-    Names that nobody can write, such as the ``@pytest_ar`` that pytest puts into an ``assert``, are
-    not part of them: they lead into the tool that rewrote the code.
+    What is loaded are chains such as ``("global", "np", "linalg", "norm")`` or ``("cell", "x")``,
+    as far as attributes follow directly. Names that nobody can write, such as the ``@pytest_ar``
+    that pytest puts into an ``assert``, are not part of them: they lead into the tool that rewrote
+    the code.
     """
-    found = set()
+    steps = list(dis.get_instructions(code))
+    chains, names = set(), set(code.co_names)
     for i, step in enumerate(steps):
         if not step.opname.startswith("LOAD_") or step.opname == "LOAD_CLOSURE":
             continue
@@ -155,7 +173,7 @@ def loads(steps: list[dis.Instruction], cells: Mapping[str, Any]) -> set[tuple[s
             if step.argval.startswith("@"):
                 continue
             chain = ["global", step.argval]
-        elif step.opcode in _HAS_FREE and step.argval in cells:
+        elif step.opcode in _HAS_FREE:
             chain = ["cell", step.argval]
         else:
             continue
@@ -164,5 +182,12 @@ def loads(steps: list[dis.Instruction], cells: Mapping[str, Any]) -> set[tuple[s
                 chain.append(after.argval)
             elif after.opname != "EXTENDED_ARG":
                 break
-        found.add(tuple(chain))
-    return found
+        chains.add(tuple(chain))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner, more = reads(constant)
+            chains |= inner
+            names |= more
+        elif isinstance(constant, str) and constant.isidentifier():
+            names.add(constant)  # for getattr
+    return frozenset(chains), frozenset(names)

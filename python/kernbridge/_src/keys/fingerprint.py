@@ -16,28 +16,13 @@ import secrets
 import sys
 import threading
 import types
-import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kernbridge._src.keys import generators
-from kernbridge._src.keys.encode import (
-    HAS_CONST,
-    has_safe_key,
-    is_dispatcher,
-    is_library,
-    link,
-    loads,
-    name_of,
-    overloads,
-    put,
-    put_array,
-    put_parts,
-    put_plain,
-)
+from kernbridge._src.keys import encode, generators
 
 _CODE_FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not docstring, nesting, __future__
 _MISSING: Any = object()
@@ -47,17 +32,12 @@ _MISSING: Any = object()
 class Fingerprint:
     """Identity of a dispatcher's meaning.
 
-    Attributes
-    ----------
-    digest : bytes
-        32 bytes, SHA-256.
-    opaque : tuple of str
-        Dotted names of the values that could not be walked; each added a nonce of this process.
-        Empty if the digest is the same in every process.
+    Values that could not be walked are `opaque`, and each added a nonce of this process: if there
+    are none, the digest is the same in every process.
     """
 
-    digest: bytes
-    opaque: tuple[str, ...]
+    digest: bytes  # SHA-256
+    opaque: tuple[str, ...]  # dotted names
 
     @property
     def why_not_portable(self) -> str:
@@ -80,11 +60,7 @@ class _ById:
 
     def setdefault(self, key: object, value: Any) -> Any:
         entries, name = self._entries, id(key)
-        ref: Callable[[], object]
-        try:
-            ref = weakref.ref(key, lambda _: entries.pop(name, None))
-        except TypeError:  # it stays alive, so that no other object gets its entry
-            ref = functools.partial(lambda kept: kept, key)
+        ref = encode.reference(key, lambda _: entries.pop(name, None))
         with self._lock:
             if (known := self.get(key)) is None:
                 entries[name] = (ref, known := value)
@@ -100,7 +76,7 @@ def take(dispatcher: Any) -> Fingerprint:
     A dispatcher that another one calls, and that would read otherwise now than when it was first
     seen, counts as opaque: Numba may mix both.
     """
-    if not is_dispatcher(dispatcher):
+    if not encode.is_dispatcher(dispatcher):
         raise TypeError(f"expected a Numba dispatcher, got {type(dispatcher).__name__}")
     walk = _Walk(dispatcher)
     for path, inner in walk.dispatchers:
@@ -118,7 +94,7 @@ def combine(base: Fingerprint, *parts: object) -> bytes:
     Values of different types differ: 1, 1.0 and True give three digests.
     """
     h = hashlib.sha256()
-    put_parts(h, ("combine", base.digest, parts))
+    encode.put_parts(h, ("combine", base.digest, parts))
     return h.digest()
 
 
@@ -138,30 +114,31 @@ class _Walk:
         self.unnamed: set[str] = set()
         self.names: set[str] = set()  # every name by which code could read an attribute
         self.escaped: dict[int, types.ModuleType] = {}  # modules that code holds as values
-        put_parts(self.h, ("kernbridge", generators.digest_of("keys.fingerprint", "keys.encode")))
+        rules = generators.digest_of("keys/fingerprint.py", "keys/encode.py")
+        encode.put_parts(self.h, ("kernbridge", rules))
         self.feed(dispatcher, self.root)
         self.follow_escaped()
 
     def feed(self, value: Any, path: str, owner: types.ModuleType | None = None) -> None:
         """Add a value, reached as `path`, and where that matters as an attribute of `owner`."""
         kind = type(value)
-        if put_plain(self.h, value):
+        if encode.put_plain(self.h, value):
             if kind is str and value.isidentifier():
                 self.names.add(value)  # for getattr
         elif value is _MISSING:
-            put(self.h, "missing", b"")
+            encode.put(self.h, "missing", b"")
         elif kind is tuple:
             self.items("items", value, path)
         elif kind is range or kind is slice:
             self.items(kind.__name__, (value.start, value.stop, value.step), path)
         elif isinstance(value, types.ModuleType):
-            put_parts(self.h, ("module", value.__name__))
+            encode.put_parts(self.h, ("module", value.__name__))
             self.escaped[id(value)] = value
         elif isinstance(value, enum.Enum):
             self.items("member", (kind, value.name, value.value), path)
-        elif isinstance(value, np.ndarray | np.generic) and is_library(kind.__module__):
-            put_parts(self.h, (kind.__qualname__,))
-            if not put_array(self.h, np.asanyarray(value)):
+        elif isinstance(value, np.ndarray | np.generic) and encode.is_library(kind.__module__):
+            encode.put_parts(self.h, (kind.__qualname__,))
+            if not encode.put_array(self.h, np.asanyarray(value)):
                 self.opaque(value, path)
         elif isinstance(value, tuple) and hasattr(kind, "_fields"):
             self.items("namedtuple", (kind, *value), path)
@@ -173,10 +150,10 @@ class _Walk:
             defaults = getattr(value, "_field_defaults", {})
             name = (value.__module__, value.__qualname__)
             self.items("fields", (name, tuple(value._fields), defaults), path)
-        elif (known := name_of(value, owner)) is not None:
-            put_parts(self.h, ("named", known))
+        elif (known := encode.name_of(value, owner)) is not None:
+            encode.put_parts(self.h, ("named", known))
         elif id(value) in self.visited:
-            put_parts(self.h, ("visit", self.visited[id(value)][0]))
+            encode.put_parts(self.h, ("visit", self.visited[id(value)][0]))
         else:
             self.visited[id(value)] = (len(self.visited), value)
             self.parts(value, path)
@@ -184,7 +161,7 @@ class _Walk:
     def parts(self, value: Any, path: str) -> None:
         """Add a value that may lead back to itself."""
         kind = type(value)
-        family = {c.__name__ for c in kind.__mro__ if is_library(c.__module__)}
+        family = {c.__name__ for c in kind.__mro__ if encode.is_library(c.__module__)}
         if kind in (list, set, frozenset, dict, types.MappingProxyType):
             self.items(kind.__name__, value if kind is list else (), path)
             if kind is not list:
@@ -195,11 +172,11 @@ class _Walk:
             numba_inside.check_ufunc(value)
             signatures = list(value.types) if value._frozen else None
             self.items("dufunc", (value._dispatcher, value.identity, signatures), path)
-        elif is_dispatcher(value):
+        elif encode.is_dispatcher(value):
             self.dispatcher(value, path)
         elif kind is types.FunctionType:
             self.function(value, path)
-            self.items("overloads", overloads(value), f"{path}.overload")
+            self.items("overloads", encode.overloads(value), f"{path}.overload")
         elif kind is types.MethodType:
             self.items("method", (value.__func__, value.__self__), path)
         elif kind is functools.partial:
@@ -208,7 +185,7 @@ class _Walk:
             slots = [s for c in kind.__mro__ for s in getattr(c, "__slots__", ())]
             fields = {s: getattr(value, s) for s in slots if hasattr(value, s)}
             self.items(kind.__name__, (fields, getattr(value, "__dict__", {})), path)
-        elif "Type" in family and has_safe_key(value):
+        elif "Type" in family and encode.has_safe_key(value):
             self.items(f"{kind.__module__}.{kind.__qualname__}", (value.key,), path)
         else:
             self.opaque(value, path)
@@ -216,7 +193,7 @@ class _Walk:
     def items(self, tag: str, items: Iterable[Any], path: str) -> None:
         """Add values in their order."""
         items = tuple(items)
-        put_parts(self.h, (tag, len(items)))
+        encode.put_parts(self.h, (tag, len(items)))
         for i, item in enumerate(items):
             self.feed(item, f"{path}[{i}]" if tag in ("items", "list") else path)
 
@@ -229,7 +206,7 @@ class _Walk:
             keys.append((self.h.digest(), key))
         self.h, self.visited = outer, visited
         for digest, key in sorted(keys, key=lambda item: item[0]):
-            put(self.h, "key", digest)
+            encode.put(self.h, "key", digest)
             if isinstance(value, Mapping):
                 self.feed(value[key], f"{path}.{key}" if type(key) is str else f"{path}[...]")
 
@@ -241,8 +218,8 @@ class _Walk:
         if overriding is not None:
             options["boundscheck"] = overriding
         if "link" in options:
-            options["link"] = [link(item) for item in options["link"] or ()]
-        put_parts(self.h, ("dispatcher", type(value).__name__))
+            options["link"] = [encode.link(item) for item in options["link"] or ()]
+        encode.put_parts(self.h, ("dispatcher", type(value).__name__))
         self.function(value.py_func, path)
         self.feed(options, f"{path}.targetoptions")
         self.feed(getattr(value, "locals", None), f"{path}.locals")
@@ -261,43 +238,44 @@ class _Walk:
                 cells[name] = cell.cell_contents
             except ValueError:
                 cells[name] = _MISSING
-        put_parts(self.h, ("function", sys.implementation.cache_tag))
-        loads = self.code(value.__code__, cells)
+        encode.put_parts(self.h, ("function", sys.implementation.cache_tag))
+        self.code(value.__code__)
         self.feed(value.__defaults__, f"{path}.__defaults__")
         self.feed(value.__kwdefaults__, f"{path}.__kwdefaults__")
-        for kind, root, *attributes in sorted(loads):
-            put_parts(self.h, (kind, root, *attributes))
+        for kind, root, *attributes in sorted(encode.reads(value.__code__)[0]):
+            if kind == "cell" and root not in cells:  # a variable of its own
+                continue
+            encode.put_parts(self.h, (kind, root, *attributes))
             found = (cells if kind == "cell" else value.__globals__).get(root, _MISSING)
             if found is _MISSING and kind == "global" and hasattr(builtins, root):
-                put(self.h, "builtin", b"")
+                encode.put(self.h, "builtin", b"")
                 continue
             owner, where = None, f"{path}.{root}"
             for name in attributes:
                 if not isinstance(found, types.ModuleType):
                     break
-                put_parts(self.h, ("attribute of", found.__name__))
+                encode.put_parts(self.h, ("attribute of", found.__name__))
                 owner, where = found, f"{where}.{name}"
                 found = getattr(found, name, _MISSING)
             self.feed(found, where, owner)
 
-    def code(self, code: types.CodeType, cells: Mapping[str, Any]) -> set[tuple[str, ...]]:
-        """Add a code object; returns the chains of names that it and those within it load."""
+    def code(self, code: types.CodeType) -> None:
+        """Add a code object and those within it."""
         self.names.update(code.co_names)
         counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
         names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
         steps = list(dis.get_instructions(code))
         # Constants by value, not by index: a docstring shifts the indices.
-        text = "\n".join(f"{s.opname} {'' if s.opcode in HAS_CONST else s.arg}" for s in steps)
+        text = "\n".join(
+            f"{s.opname} {'' if s.opcode in encode.HAS_CONST else s.arg}" for s in steps
+        )
         flags = code.co_flags & _CODE_FLAGS
-        put_parts(self.h, ("code", counts, flags, code.co_exceptiontable, names, text))
-        found = loads(steps, cells)
-        for constant in (s.argval for s in steps if s.opcode in HAS_CONST):
+        encode.put_parts(self.h, ("code", counts, flags, code.co_exceptiontable, names, text))
+        for constant in (s.argval for s in steps if s.opcode in encode.HAS_CONST):
             if isinstance(constant, types.CodeType):
-                free = set(constant.co_freevars) & set(code.co_freevars)
-                found |= self.code(constant, {n: v for n, v in cells.items() if n in free})
+                self.code(constant)
             else:
                 self.feed(constant, self.root)
-        return found
 
     def follow_escaped(self) -> None:
         """Add the attributes by which code might read a module that it holds as a value."""
@@ -310,10 +288,10 @@ class _Walk:
         ]:
             for module, name, m in sorted(more, key=lambda item: item[:2]):
                 done.add((id(m), name))
-                put_parts(self.h, ("escaped", module, name))
+                encode.put_parts(self.h, ("escaped", module, name))
                 self.feed(getattr(m, name, _MISSING), f"{self.root}.{module}.{name}", m)
 
     def opaque(self, value: object, path: str) -> None:
         """Add what stands for this object, in this process, while it lives."""
-        put(self.h, "opaque", _nonces.setdefault(value, secrets.token_bytes(32)))
+        encode.put(self.h, "opaque", _nonces.setdefault(value, secrets.token_bytes(32)))
         self.unnamed.add(path)

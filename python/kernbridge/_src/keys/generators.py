@@ -12,13 +12,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-_FOLDER = Path(__file__).parents[2]
+_FOLDER = Path(__file__).parents[1]
 _SUFFIXES = (".py", ".pyc", ".so", ".pyd", ".h", ".hpp", ".ll")
 
 
 @functools.cache
 def digest() -> str:
-    """The digest of every file of kernbridge that can decide what is generated.
+    """Return the digest of every file of kernbridge that can decide what is generated.
 
     These are all of its modules, its version among them, and its extension: a list of those that
     generate code would be one more thing to forget. Computed when it is first asked for.
@@ -34,15 +34,13 @@ def digest() -> str:
 
 
 @functools.cache
-def digest_of(*modules: str) -> str:
-    """The digest of some modules of kernbridge alone, such as ``"keys.fingerprint"``.
+def digest_of(*files: str) -> str:
+    """Return the digest of some files of kernbridge, such as ``"keys/fingerprint.py"``.
 
-    It is the same in every version of kernbridge that has these modules, and takes 0.2 ms where
-    that of all modules takes some milliseconds.
+    It is the same in every version of kernbridge that has these files, and takes 0.2 ms where that
+    of all files takes some milliseconds.
     """
-    return _hash(
-        (f"{name}.py", _FOLDER / "_src" / f"{name.replace('.', '/')}.py") for name in modules
-    )
+    return _hash((name, _FOLDER / name) for name in files)
 
 
 def _hash(files: Iterable[tuple[str, Path]]) -> str:

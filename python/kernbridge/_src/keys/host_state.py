@@ -12,7 +12,6 @@ objects that are reached through containers of a library or through attributes t
 
 from __future__ import annotations
 
-import dis
 import functools
 import hashlib
 import marshal
@@ -21,14 +20,13 @@ import random
 import sys
 import sysconfig
 import types
-import weakref
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 
 from kernbridge._src.base.exact import exact
-from kernbridge._src.keys.encode import is_dispatcher, is_library, loads
+from kernbridge._src.keys.encode import is_dispatcher, is_library, reads, reference
 
 _OTHERS = frozenset(("jax", "jaxlib", "kernbridge", "ml_dtypes"))
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
@@ -47,11 +45,7 @@ class Same:
 
     def __init__(self, value: object) -> None:
         self._hash = hash((type(value), id(value)))
-        self._ref: Callable[[], object]
-        try:
-            self._ref = weakref.ref(value)
-        except TypeError:  # it stays alive, so that no other object takes its place
-            self._ref = functools.partial(_itself, value)
+        self._ref = reference(value)
 
     def __hash__(self) -> int:
         return self._hash
@@ -61,10 +55,6 @@ class Same:
             return NotImplemented
         value = self._ref()
         return self is other or (value is not None and value is other._ref())
-
-
-def _itself(value: object) -> object:
-    return value
 
 
 class HostState:
@@ -84,7 +74,7 @@ class HostState:
         return isinstance(other, HostState) and self.parts == other.parts
 
     def changes(self, later: HostState) -> list[str]:
-        """The paths at which a later snapshot of the same functions differs."""
+        """Return the paths at which a later snapshot of the same functions differs."""
         missing = object()
         paths = {**self.parts, **later.parts}
         return [p for p in paths if self.parts.get(p, missing) != later.parts.get(p, missing)]
@@ -100,26 +90,10 @@ def take(functions: Iterable[tuple[str, Any]]) -> HostState:
 
 
 def identity_of(function: Any) -> Hashable:
-    """A key for what is called: methods by function and object, anything else by itself."""
+    """Return a key for what is called: methods by function and object, anything else by itself."""
     if isinstance(function, types.MethodType):
         return (types.MethodType, identity_of(function.__func__), Same(function.__self__))
     return Same(function)
-
-
-@functools.lru_cache(maxsize=4096)
-def _reads(code: types.CodeType) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
-    """Chains of names that code loads, see `_encode.loads`, and all names of attributes in it."""
-    steps = list(dis.get_instructions(code))
-    names = set(code.co_names)
-    chains = loads(steps, dict.fromkeys((*code.co_freevars, *code.co_cellvars)))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            inner, more = _reads(constant)
-            chains |= inner
-            names |= more
-        elif isinstance(constant, str) and constant.isidentifier():
-            names.add(constant)  # for getattr
-    return frozenset(chains), frozenset(names)
 
 
 class _Walk:
@@ -216,7 +190,7 @@ class _Walk:
 
     def function(self, value: types.FunctionType, path: str) -> None:
         """Add code, defaults, and what the code loads."""
-        chains, names = _reads(value.__code__)
+        chains, names = reads(value.__code__)
         self.names |= names
         self.put(path, value.__code__)
         for i, default in enumerate(value.__defaults__ or ()):

@@ -15,6 +15,7 @@ from typing import Any
 
 from kernbridge._src.base import versions
 from kernbridge._src.base.exact import exact
+from kernbridge._src.base.patched import patched
 
 _CONFUSED = (float, complex, tuple, frozenset)  # NumPy's numbers of 64 bits are among them
 _OF_TYPES = ("_value_key", "value")
@@ -22,12 +23,9 @@ _OF_TYPES = ("_value_key", "value")
 
 @contextmanager
 def exact_defaults(omitted: Any) -> Iterator[None]:
-    """Compile so that omitted arguments have a type of their own. The caller holds Numba's lock.
+    """Let omitted arguments have types of their own, of Numba's or Numba-CUDA's class `omitted`.
 
-    Parameters
-    ----------
-    omitted : type
-        The class of these types, Numba's or Numba-CUDA's.
+    The caller holds Numba's lock.
     """
     make = omitted.__init__
 
@@ -41,8 +39,5 @@ def exact_defaults(omitted: Any) -> Iterator[None]:
         except TypeError:  # not hashable: Numba's key is the identity
             return
 
-    omitted.__init__ = make_exact
-    try:
+    with patched((omitted, "__init__", make_exact)):
         yield
-    finally:
-        omitted.__init__ = make

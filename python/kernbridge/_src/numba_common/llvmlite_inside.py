@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernbridge._src.base import versions
+from kernbridge._src.base.patched import patched
 
 NAMES = (
     "llvmlite.binding.address_of_symbol",
@@ -74,28 +75,21 @@ CUDA_ON_CPU_NAMES = (  # since llvmlite 0.44
 )
 
 
-def check() -> None:
-    """Raise UnknownVersionError if names are missing."""
-    versions.look_up("llvmlite", NAMES)
-
-
 @functools.cache
 def check_for_cuda_on_cpu() -> None:
     """Raise UnknownVersionError if names that CUDA kernels on the CPU need are missing."""
     versions.look_up("llvmlite", CUDA_ON_CPU_NAMES)
 
 
-check()
+versions.look_up("llvmlite", NAMES)
 versions.warn_of_untested("llvmlite")
 
-from llvmlite import __version__ as version  # noqa: E402
-from llvmlite import binding, ir  # noqa: E402
-
-__all__ = ["binding", "ir", "version"]  # and what is defined here
+from llvmlite import __version__ as version
+from llvmlite import binding, ir
 
 
 class _OffHere:
-    """In place of llvmlite's switch for typed pointers: off in one thread, unchanged in others."""
+    """Replaces llvmlite's switch for typed pointers: off in one thread, unchanged in others."""
 
     def __init__(self, before: Any) -> None:
         self._before = before
@@ -133,11 +127,9 @@ def opaque_pointers() -> Iterator[None]:
     def printed_pointer(self: Any) -> str:
         return "ptr" if threading.get_ident() == thread else pointer(self)
 
-    types.ir_layer_typed_pointers_enabled = _OffHere(typed)
-    utils._StrCaching.__str__ = printed
-    types.PointerType._to_string = printed_pointer
-    try:
+    with patched(
+        (types, "ir_layer_typed_pointers_enabled", _OffHere(typed)),
+        (utils._StrCaching, "__str__", printed),
+        (types.PointerType, "_to_string", printed_pointer),
+    ):
         yield
-    finally:
-        types.PointerType._to_string = pointer
-        types.ir_layer_typed_pointers_enabled, utils._StrCaching.__str__ = typed, cached

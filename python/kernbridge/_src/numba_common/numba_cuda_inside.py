@@ -7,7 +7,6 @@ takes time to import.
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
 
 from numba import cuda
 
@@ -23,7 +22,6 @@ NAMES = (
     "numba.cuda.cgutils.get_item_pointer",
     "numba.cuda.cgutils.get_item_pointer2",
     "numba.cuda.cgutils.get_null_value",
-    "numba.cuda.cgutils.get_or_insert_function",
     "numba.cuda.cgutils.pack_array",
     "numba.cuda.cgutils.unpack_tuple",
     "numba.cuda.codegen.CUDACodeLibrary._ensure_cc",
@@ -89,13 +87,7 @@ def explain(error: BaseException) -> str:
 
 
 def check() -> None:
-    """Raise UnknownVersionError if names are missing.
-
-    Raises
-    ------
-    KernelToolchainError
-        If Numba-CUDA cannot be imported, for a reason whose remedy is known.
-    """
+    """Raise UnknownVersionError if names are missing, or what says how Numba-CUDA is imported."""
     try:
         versions.look_up("Numba-CUDA", NAMES)
     except (AttributeError, ImportError) as e:
@@ -103,16 +95,6 @@ def check() -> None:
         if not remedy:
             raise
         raise KernelToolchainError(remedy) from e
-
-
-def check_dispatcher(kernel: Any) -> None:
-    """Raise UnknownVersionError if a dispatcher lacks attributes."""
-    versions.look_up_attributes("Numba-CUDA", kernel, OF_DISPATCHERS)
-
-
-def check_kernel(compiled: Any) -> None:
-    """Raise UnknownVersionError if a compiled kernel lacks attributes."""
-    versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)
 
 
 if importlib.util.find_spec("numba_cuda") is None:
@@ -129,7 +111,7 @@ if "numba_cuda" not in (cuda.__file__ or ""):
 check()
 versions.warn_of_untested("Numba-CUDA")
 
-from numba.cuda import (  # noqa: E402
+from numba.cuda import (
     cache_hints,
     cgutils,
     codegen,
@@ -138,11 +120,11 @@ from numba.cuda import (  # noqa: E402
     lowering,
     target,
 )
-from numba.cuda.core.errors import NumbaDebugInfoWarning  # noqa: E402
-from numba.cuda.cudadrv import driver, nvrtc, nvvm  # noqa: E402
-from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase  # noqa: E402
-from numba.cuda.extending import intrinsic  # noqa: E402
-from numba.cuda.np import arrayobj, numpy_support  # noqa: E402
+from numba.cuda.core.errors import NumbaDebugInfoWarning
+from numba.cuda.cudadrv import driver, nvrtc, nvvm
+from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
+from numba.cuda.extending import intrinsic
+from numba.cuda.np import arrayobj, numpy_support
 
 try:
     from numba.cuda.core.compiler_lock import global_compiler_lock
@@ -150,24 +132,3 @@ except ImportError:
     from numba.core.compiler_lock import global_compiler_lock
 
 Omitted = dispatcher.types.Omitted
-
-__all__ = [  # and what is defined here
-    "DeviceNDArrayBase",
-    "NumbaDebugInfoWarning",
-    "Omitted",
-    "arrayobj",
-    "cache_hints",
-    "cgutils",
-    "codegen",
-    "cuda",
-    "cudaimpl",
-    "dispatcher",
-    "driver",
-    "global_compiler_lock",
-    "intrinsic",
-    "lowering",
-    "numpy_support",
-    "nvrtc",
-    "nvvm",
-    "target",
-]

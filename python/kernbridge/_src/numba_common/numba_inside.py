@@ -125,31 +125,16 @@ OF_CODEGEN = ("_engine.get_global_value_address",)
 OF_UFUNCS = ("_dispatcher", "_frozen")
 
 
-def check() -> None:
-    """Raise UnknownVersionError if names are missing."""
-    versions.look_up("Numba", NAMES)
-
-
-def check_dispatcher(kernel: Any) -> None:
-    """Raise UnknownVersionError if a dispatcher lacks attributes."""
-    versions.look_up_attributes("Numba", kernel, OF_DISPATCHERS)
-
-
-def check_codegen(codegen: Any) -> None:
-    """Raise UnknownVersionError if a code generator lacks attributes."""
-    versions.look_up_attributes("Numba", codegen, OF_CODEGEN)
-
-
 def check_ufunc(ufunc: Any) -> None:
     """Raise UnknownVersionError if what numba.vectorize returned lacks attributes."""
     versions.look_up_attributes("Numba", ufunc, OF_UFUNCS)
 
 
-check()
+versions.look_up("Numba", NAMES)
 versions.warn_of_untested("Numba")
 
-import numba  # noqa: E402
-from numba.core import (  # noqa: E402
+import numba
+from numba.core import (
     callconv,
     cgutils,
     compiler,
@@ -161,31 +146,10 @@ from numba.core import (  # noqa: E402
     serialize,
     types,
 )
-from numba.core.caching import NullCache  # noqa: E402
-from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
-from numba.core.registry import CPUDispatcher  # noqa: E402
-from numba.core.runtime import _nrt_python as runtime  # noqa: E402
-from numba.np.ufunc import wrappers  # noqa: E402
-from numba.np.ufunc.gufunc import GUFunc  # noqa: E402
-from numba.parfors import parfor_lowering  # noqa: E402
-
-__all__ = [  # and what is defined here
-    "CPUDispatcher",
-    "GUFunc",
-    "NullCache",
-    "callconv",
-    "cgutils",
-    "compiler",
-    "config",
-    "dispatcher",
-    "errors",
-    "global_compiler_lock",
-    "ir",
-    "lowering",
-    "numba",
-    "parfor_lowering",
-    "runtime",
-    "serialize",
-    "types",
-    "wrappers",
-]
+from numba.core.caching import NullCache
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
+from numba.core.runtime import _nrt_python as runtime
+from numba.np.ufunc import wrappers
+from numba.np.ufunc.gufunc import GUFunc
+from numba.parfors import parfor_lowering

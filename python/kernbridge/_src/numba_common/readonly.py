@@ -25,7 +25,6 @@ import numpy as np
 from kernbridge._src.numba_common.numba_inside import GUFunc, ir, types
 
 _WRITERS = (np.ascontiguousarray, np.asfortranarray, np.fill_diagonal)
-_OUT_POSITION = {np.dot: 2}  # of the argument that the function writes to
 _READS_OF_ITEMS = frozenset(("array.item", "array.copy", "array.astype", "array.sum"))
 _IMPLEMENTED_BY_NUMBA = frozenset(("numba", "numpy"))
 
@@ -93,8 +92,10 @@ class WriteSearch:
         receiver = () if signature.recvr is None else (signature.recvr,)
         given = (*receiver, *arguments)
         if expr.op in ("binop", "inplace_binop", "unary"):  # which users may overload
-            found = any(map(_holds_read_only, given))
-            return found and self._overload_writes(kernel, expr.fn, arguments)
+            if not any(map(_holds_read_only, given)):
+                return False
+            operator = kernel.typingctx.resolve_value_type(expr.fn)
+            return self._overload_writes(operator, arguments)
         if expr.op != "call":
             return False
         function = typemap.get(expr.func.name)
@@ -113,7 +114,8 @@ class WriteSearch:
         if any(isinstance(a, _FUNCTIONS) for a in arguments):
             return True  # it may hand the array to a function
         if isinstance(function, types.BoundFunction):
-            return self._method_writes(kernel, function, given)
+            is_method_of_user = isinstance(function.this, types.ClassInstanceType)
+            return is_method_of_user or self._member_writes(kernel, function.template, given)
         if isinstance(function, types.Function):
             return self._function_writes(function, arguments)
         return isinstance(
@@ -128,30 +130,27 @@ class WriteSearch:
         key = getattr(function, "typing_key", None)
         if _is_atomic(key) or getattr(key, "__name__", "") == "from_buffer":
             return True
-        if _is_one_of(key, _WRITERS):
+        if any(key is writer for writer in _WRITERS):
             return True
-        for known, position in _OUT_POSITION.items():
-            if key is known:
-                return any(map(_holds_read_only, arguments[position:]))
+        if key is np.dot:
+            return any(map(_holds_read_only, arguments[2:]))
         if isinstance(key, GUFunc):  # its inputs are writable to it
             return True
         if _is_users(key):
             return any(self._template_writes(t, arguments) for t in function.templates)
-        users = [t for t in function.templates if not _is_trusted(_module_of(t))]
-        return any(self._template_writes(t, arguments) for t in users if _implements(t, arguments))
+        return self._overload_writes(function, arguments)
 
-    def _overload_writes(self, kernel: Any, function: Any, arguments: Any) -> bool:
+    def _overload_writes(self, function: Any, arguments: Any) -> bool:
         """Whether what users made of a function or an operator of Numba's writes."""
-        resolved = kernel.typingctx.resolve_value_type(function)
-        templates = [t for t in resolved.templates if not _is_trusted(_module_of(t))]
         return any(
-            self._template_writes(t, arguments) for t in templates if _implements(t, arguments)
+            self._template_writes(t, arguments)
+            for t in function.templates
+            if not _is_trusted(_module_of(t))
+            and tuple(arguments) in getattr(t, "_compiled_overloads", ())
         )
 
-    def _method_writes(self, kernel: Any, function: Any, given: Any) -> bool:
-        template = function.template
-        if isinstance(function.this, types.ClassInstanceType):
-            return True
+    def _member_writes(self, kernel: Any, template: Any, given: Any) -> bool:
+        """Whether a method or an attribute that users gave to a type writes."""
         overloaded = getattr(template, "_overload_func", None)
         if overloaded is None or _is_trusted(overloaded.__module__):
             return False
@@ -163,34 +162,22 @@ class WriteSearch:
         owner = typemap.get(expr.value.name)
         if owner is None or not _holds_read_only(owner):
             return False
-        for template in kernel.typingctx._get_attribute_templates(owner):
-            overloaded = getattr(template, "_overload_func", None)
-            is_this = getattr(template, "_attr", None) == expr.attr and not template.is_method
-            if overloaded is not None and is_this and not _is_trusted(overloaded.__module__):
-                resolved = kernel.typingctx.resolve_value_type(overloaded)
-                if any(self._template_writes(t, (owner,)) for t in resolved.templates):
-                    return True
-        return False
+        return any(
+            getattr(template, "_attr", None) == expr.attr
+            and not template.is_method
+            and self._member_writes(kernel, template, (owner,))
+            for template in kernel.typingctx._get_attribute_templates(owner)
+        )
 
     def _template_writes(self, template: Any, arguments: Any) -> bool:
         """Whether what users gave to `numba.extending.overload` or its kin writes."""
-        implementations = list(_implementations(template, arguments))
+        types_given = tuple(arguments)
+        found = getattr(template, "_impl_cache", {}).values()
+        dispatchers = [entry[0] for entry in found if isinstance(entry, tuple)]
+        implementations = [d for d in dispatchers if types_given in getattr(d, "overloads", ())]
         if not implementations:  # an intrinsic, or one whose code is not to be found
             return True
-        return any(self._dispatcher_writes(d, a) for d, a in implementations)
-
-
-def _implementations(template: Any, arguments: Any) -> Iterator[tuple[Any, Any]]:
-    """The jitted functions behind an overload that take these arguments, and their types."""
-    for found in getattr(template, "_impl_cache", {}).values():
-        dispatcher = found[0] if isinstance(found, tuple) else None
-        for compiled in getattr(dispatcher, "overloads", ()):
-            if compiled == tuple(arguments):
-                yield dispatcher, compiled
-
-
-def _implements(template: Any, arguments: Any) -> bool:
-    return tuple(arguments) in getattr(template, "_compiled_overloads", ())
+        return any(self._dispatcher_writes(d, types_given) for d in implementations)
 
 
 def _module_of(template: Any) -> str:
@@ -211,10 +198,6 @@ def _is_users(key: Any) -> bool:
 
 def _is_trusted(module: str) -> bool:
     return module.split(".")[0] in _IMPLEMENTED_BY_NUMBA
-
-
-def _is_one_of(key: Any, functions: Iterable[Any]) -> bool:
-    return any(key is function for function in functions)
 
 
 def _holds_read_only(t: Any) -> bool:
@@ -254,7 +237,7 @@ def _is_atomic(key: Any) -> bool:
 
 
 def _classes(*names: str) -> Any:
-    """Of Numba's IR, and of Numba-CUDA's own where it is in use: importing it takes 0.1 s."""
+    """Classes of Numba's IR, and of Numba-CUDA's if it is imported, which takes 0.1 s."""
     modules = (ir, sys.modules.get("numba.cuda.core.ir"))
     return tuple(getattr(m, name) for m in modules if m is not None for name in names)
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.numba_inside import (
     NullCache,
     cgutils,
@@ -38,20 +39,14 @@ _overloads: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDict
 @contextmanager
 def compiling_checked(kernel: Any) -> Iterator[None]:
     """Let Numba check the indices of this kernel and of what it calls. Holds Numba's lock."""
-    with global_compiler_lock, noting_lines(), _checking(kernel):
-        yield
-
-
-@contextmanager
-def _checking(kernel: Any) -> Iterator[None]:
-    lower_inst, check = lowering.Lower.lower_inst, cgutils.do_boundscheck
-    template_of = dispatcher.Dispatcher.get_call_template
-    add_overload, wanted = dispatcher.Dispatcher.add_overload, config.BOUNDSCHECK
-    apart: dict[Any, _Unchecked] = {}
+    of_dispatchers = dispatcher.Dispatcher
+    template_of, add_overload = of_dispatchers.get_call_template, of_dispatchers.add_overload
+    apart: set[Any] = set()
 
     def set_apart(function: Any) -> None:
         if function not in apart and not function.py_func.__code__.co_filename.startswith(_NUMBA):
-            apart[function] = _Unchecked(function)
+            apart.add(function)
+            stack.enter_context(_checked(function))
 
     def template_apart(self: Any, args: Any, kws: Any) -> Any:
         set_apart(self)
@@ -63,56 +58,33 @@ def _checking(kernel: Any) -> Iterator[None]:
         else:
             add_overload(self, compiled)
 
-    lowering.Lower.lower_inst, cgutils.do_boundscheck = _remember_statement, _check_index
-    dispatcher.Dispatcher.get_call_template = template_apart
-    dispatcher.Dispatcher.add_overload = add_apart
-    config.BOUNDSCHECK = None
-    try:
+    checking = patched(
+        (lowering.Lower, "lower_inst", _remember_statement),
+        (cgutils, "do_boundscheck", _check_index),
+        (of_dispatchers, "get_call_template", template_apart),
+        (of_dispatchers, "add_overload", add_apart),
+        (config, "BOUNDSCHECK", None),
+    )
+    with global_compiler_lock, noting_lines(), checking, ExitStack() as stack:
         set_apart(kernel)
         yield
-    finally:
-        for unchecked in apart.values():
-            unchecked.restore()
-        lowering.Lower.lower_inst, cgutils.do_boundscheck = lower_inst, check
-        dispatcher.Dispatcher.get_call_template = template_of
-        dispatcher.Dispatcher.add_overload = add_overload
-        config.BOUNDSCHECK = wanted
 
 
-class _Unchecked:
-    """What a function has outside the checked mode; made, it is replaced."""
-
-    def __init__(self, function: Any) -> None:
-        front = function._compiler
-        self._function = function
-        self._kept = {name: getattr(function, name) for name in ("overloads", "_cache")}
-        self._kept_by_compiler = {
-            name: getattr(front, name) for name in ("targetoptions", "_failed_cache")
-        }
-        declared = (
-            [] if function._can_compile else [o.signature for o in function.overloads.values()]
-        )
-        function.overloads = _overloads.setdefault(function, {})
-        function._cache = NullCache()
-        front.targetoptions = {**front.targetoptions, "boundscheck": True}
-        front._failed_cache = {}
-        if declared:
-            self._compile(declared)
-
-    def _compile(self, declared: list[Any]) -> None:
-        """Compile what the function was declared for, and nothing else."""
-        self._function._can_compile = True
-        try:
+@contextmanager
+def _checked(function: Any) -> Iterator[None]:
+    """Let a function be compiled with checks; what it has outside of this mode comes back."""
+    front = function._compiler
+    declared = () if function._can_compile else [o.signature for o in function.overloads.values()]
+    with patched(
+        (function, "overloads", _overloads.setdefault(function, {})),
+        (function, "_cache", NullCache()),
+        (front, "targetoptions", {**front.targetoptions, "boundscheck": True}),
+        (front, "_failed_cache", {}),
+    ):
+        with patched((function, "_can_compile", True)):
             for signature in declared:
-                self._function.compile(signature)
-        finally:
-            self._function._can_compile = False
-
-    def restore(self) -> None:
-        for name, value in self._kept.items():
-            setattr(self._function, name, value)
-        for name, value in self._kept_by_compiler.items():
-            setattr(self._function._compiler, name, value)
+                function.compile(signature)
+        yield
 
 
 _numba_lower_inst = lowering.Lower.lower_inst
@@ -132,7 +104,7 @@ def _remember_statement(self: Any, statement: Any) -> None:
 
 
 def _check_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
-    """In place of Numba's check: raise with the name of the array, its shape and the index."""
+    """Replace Numba's check by one that names the array, its shape and the index."""
     _check(context, builder, index, extent, axis, _Access.of(builder))
 
 

@@ -1,11 +1,10 @@
-"""From a Numba kernel and a signature to registered native code, once per process and content."""
+"""Compiles a Numba kernel for a signature and registers it, once per process and content."""
 
 from __future__ import annotations
 
 import threading
-import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,12 @@ import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base import debug
-from kernbridge._src.base.errors import (
-    KernbridgeWarning,
-    KernelCompilationError,
-    UnknownVersionError,
-)
-from kernbridge._src.numba_common.parameters import Assignment, KernelParameters
+from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.base.places import beginning_of
+from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
+from kernbridge._src.operation.parameters import Assignment, KernelParameters, warn_of_copies
 from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.spec import ArrayType, Call
 
 if TYPE_CHECKING:
     from kernbridge._src.keys.fingerprint import Fingerprint
@@ -39,6 +37,18 @@ class Signature:
     scalars: tuple[tuple[str, str], ...]  # (name, dtype name), sorted
     outputs: tuple[ArraySignature, ...]
     aliased: tuple[int, ...]  # inputs that share memory with an output, hence are writable
+
+    @staticmethod
+    def of(operands: Sequence[ArrayType], call: Call) -> Signature:
+        """The signature of a call."""
+        kinds = tuple((t.dtype.name, len(t.shape)) for t in (*operands, *call.outs))
+        scalars = zip(call.scalars, kinds[call.n_inputs : call.n_operands], strict=True)
+        return Signature(
+            inputs=kinds[: call.n_inputs],
+            scalars=tuple((name, dtype) for name, (dtype, _) in scalars),
+            outputs=kinds[call.n_operands :],
+            aliased=tuple(i for i, _ in call.aliases),
+        )
 
     @property
     def buffers(self) -> tuple[ArraySignature, ...]:
@@ -80,7 +90,6 @@ class Compiler:
         self.label = label
         self.options = options
         self.parameters = KernelParameters(label, kernel.py_func)
-        self._native: dict[Signature, Native] = {}
         self._returning_nothing: set[Signature] = set()
         self._identities: dict[Signature, tuple[bytes, Fingerprint]] = {}
 
@@ -90,10 +99,6 @@ class Compiler:
         Numba reads globals anew for every signature that it compiles, so each has its own.
         """
         return self._identity(signature)[0]
-
-    def why_not_portable(self, signature: Signature) -> str:
-        """Empty, or what keeps other processes from recognising the kernel."""
-        return self._identity(signature)[1].why_not_portable
 
     def _identity(self, signature: Signature) -> tuple[bytes, Fingerprint]:
         from kernbridge._src.keys import fingerprint as keys_fingerprint
@@ -116,21 +121,16 @@ class Compiler:
     def native(self, signature: Signature) -> Native:
         """Compile and register, unless this process already did for a kernel of equal content."""
         with _lock:
-            native = self._native.get(signature)
-            if native is None:
-                digest = self.digest(signature)
-                native = _registered.get(digest)
-                if native is None:
-                    native = _registered[digest] = self._compile(digest, signature)
-                self._native[signature] = native
-            return native
+            digest = self.digest(signature)
+            if digest not in _registered:
+                _registered[digest] = self._compile(digest, signature)
+            return _registered[digest]
 
     def check_result(self, signature: Signature) -> None:
         """Refuse a kernel that returns a value; compiles it, once."""
         with _lock:
             if signature not in self._returning_nothing:
-                overload, _ = self._find_overload(signature, self._assign(signature))
-                self._refuse_result(overload.result)
+                self._find_overload(signature, self._assign(signature))
                 self._returning_nothing.add(signature)
 
     def _assign(self, signature: Signature) -> Assignment:
@@ -139,52 +139,35 @@ class Compiler:
         )
 
     def _compile(self, digest: bytes, signature: Signature) -> Native:
+        from kernbridge._src.numba_common.numba_inside import numba
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
         from kernbridge._src.numba_cpu import errors
 
         errors.install()
         assignment = self._assign(signature)
         overload, copied = self._find_overload(signature, assignment)
-        self._refuse_result(overload.result)
-        if copied:
-            self._warn_of_copies(copied, assignment)
+        remedy = "write to a local array instead, declare the parameter read-only in an explicit "
+        warn_of_copies(self.label, copied, assignment.names, remedy + "signature")
         entry = numba_cpu_entry.build_entry(overload, self._entry_parameters(signature, assignment))
         if entry.parallel:
             _core.set_threading(*numba_cpu_entry.pool_functions())
-        code = self.kernel.py_func.__code__
-        place = f"{code.co_filename}:{code.co_firstlineno}"
-        hidden = tuple((*signature.inputs[i], assignment.names[i]) for i in copied)
+        place = beginning_of(self.kernel.py_func)
+        buffers = [
+            (_DTYPE_CODES[dtype], rank, name)
+            for (dtype, rank), name in zip(signature.buffers, assignment.names, strict=True)
+        ]
         _core.register_host(
             digest,
             self.label,
             place.encode("utf-8", "backslashreplace").decode(),  # file names may hold any bytes
             signature.n_operands,
             len(signature.outputs),
-            tuple(
-                (_DTYPE_CODES[dtype], rank, name)
-                for dtype, rank, name in (*self._named_buffers(signature, assignment), *hidden)
-            ),
+            (*buffers, *(buffers[i] for i in copied)),
             entry.address,
             entry.parallel,
-            numba_cpu_entry.num_threads() if entry.parallel else 0,
+            numba.get_num_threads() if entry.parallel else 0,
         )
         return Native(digest, copied, entry)
-
-    def _named_buffers(
-        self, signature: Signature, assignment: Assignment
-    ) -> Iterator[tuple[str, int, str]]:
-        for (dtype, rank), name in zip(signature.buffers, assignment.names, strict=True):
-            yield dtype, rank, name
-
-    def _refuse_result(self, result: Any) -> None:
-        """A kernel's results are its output arrays."""
-        from kernbridge._src.numba_common.numba_inside import types
-
-        if result != types.none:
-            raise TypeError(
-                f"{self.label}: the kernel returns {result}, expected nothing; "
-                "write results into the output arrays, which come after the inputs"
-            )
 
     def _types(self, signature: Signature, writable: frozenset[int]) -> list[Any]:
         """Numba types of the buffers; inputs outside `writable` are read-only."""
@@ -205,100 +188,64 @@ class Compiler:
         self, signature: Signature, assignment: Assignment
     ) -> tuple[Overload, tuple[int, ...]]:
         """Compile with inputs as protected as the kernel allows; which ones had to be opened."""
-        overload = self._compile_protected(signature, assignment, frozenset())
-        if not isinstance(overload, Exception):
-            return overload, ()
-        unaliased = frozenset(range(len(signature.inputs))) - frozenset(signature.aliased)
-        opened, found = unaliased, self._compile_protected(signature, assignment, unaliased)
-        if isinstance(found, Exception):
-            named = self._named_buffers(signature, assignment)
-            buffers = ", ".join(f"{name}: {dtype}[{rank}d]" for dtype, rank, name in named)
-            raise KernelCompilationError(
-                f"{self.label}: Numba cannot compile the kernel for {buffers}\n{found}"
-            ) from found
-        for i in sorted(unaliased) if len(unaliased) > 1 else ():  # close what need not be open
-            overload = self._compile_protected(signature, assignment, opened - {i})
-            if not isinstance(overload, Exception):
-                opened, found = opened - {i}, overload
-        return found, tuple(sorted(opened))
 
-    def _compile_protected(
-        self, signature: Signature, assignment: Assignment, opened: frozenset[int]
-    ) -> Overload | Exception:
-        """Compile with all inputs read-only but the aliased and the opened ones; or why not.
-
-        Whatever Numba raises counts: its typing of read-only arrays trips over errors of many
-        kinds.
-        """
-        from kernbridge._src.numba_common import readonly
-        from kernbridge._src.numba_cpu import entry as numba_cpu_entry
-
-        buffer_types = self._types(signature, opened | frozenset(signature.aliased))
-        with self._compiling():
-            try:
-                overload = numba_cpu_entry.compile_kernel(
-                    self.kernel,
-                    [buffer_types[b] for b in assignment.positional],
-                    {name: buffer_types[b] for name, b in assignment.named},
-                )
-            except UnknownVersionError:
-                raise
-            except Exception as e:
-                return e
-            search = readonly.WriteSearch(numba_cpu_entry.compile_anew)
-            if search.may_write(overload.kernel, overload.arguments, overload.compiled):
-                return TypeError("the kernel may write to a read-only input")
-            return overload
-
-    def _compiling(self) -> AbstractContextManager[None]:
-        """What is different while the kernel is compiled. Holds Numba's lock if anything is."""
-        if not self.options.checked:
-            return nullcontext()
-        from kernbridge._src.numba_cpu import checked as numba_cpu_checked
-
-        return numba_cpu_checked.compiling_checked(self.kernel)
-
-    def _entry_parameters(self, signature: Signature, assignment: Assignment) -> list[Any]:
-        """For each of the kernel's parameters its buffer; None for a default."""
-        from kernbridge._src.numba_cpu.entry import HostParameter
+        def refusal(error: Exception) -> Exception:
+            named = zip(assignment.names, signature.buffers, strict=True)
+            buffers = ", ".join(f"{name}: {dtype}[{rank}d]" for name, (dtype, rank) in named)
+            return KernelCompilationError(
+                f"{self.label}: Numba cannot compile the kernel for {buffers}\n{error}"
+            )
 
         aliased = frozenset(signature.aliased)
-        n = signature.n_operands
-        zeroed = self.options.zero_outputs
-        by_buffer = [
-            HostParameter(is_output=i >= n, index=i - n if i >= n else i, type=t, zeroed=zeroed)
-            for i, t in enumerate(self._types(signature, aliased))
-        ]
-        named = dict(assignment.named)
-        n_leading = min(len(assignment.positional), len(self.parameters.names))
-        leading = [by_buffer[b] for b in assignment.positional[:n_leading]]
-        middle = [
-            by_buffer[named[name]] if name in named else None
-            for name in self.parameters.names[n_leading:]
-        ]
-        return [*leading, *middle, *(by_buffer[b] for b in assignment.positional[n_leading:])]
-
-    def _warn_of_copies(self, copied: tuple[int, ...], assignment: Assignment) -> None:
-        names = ", ".join(f"input {i} ({assignment.names[i]})" for i in copied)
-        warnings.warn(
-            f"{self.label}: the kernel may write to {names}, which JAX does not allow; it gets a "
-            "copy each time. To save the copy, write to a local array instead, declare the "
-            "parameter read-only in an explicit signature, or alias it to an output with "
-            "input_output_aliases.",
-            KernbridgeWarning,
-            stacklevel=2,
+        return compile_protected(
+            frozenset(range(len(signature.inputs))) - aliased,
+            lambda opened: self._compile_overload(signature, assignment, opened | aliased),
+            refusal,
         )
 
+    def _compile_overload(
+        self, signature: Signature, assignment: Assignment, writable: frozenset[int]
+    ) -> Overload:
+        from kernbridge._src.numba_common import readonly
+        from kernbridge._src.numba_common.numba_inside import types
+        from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 
-def native_call(native: Native, origin: str, why_not_portable: str) -> NativeCall:
-    """What the lowering needs of registered code."""
-    from kernbridge._src.keys.fingerprint import key_of
+        compiling: Any = nullcontext()
+        if self.options.checked:
+            from kernbridge._src.numba_cpu import checked as numba_cpu_checked
 
-    return NativeCall(
-        target=debug.host_target(),
-        digest=native.digest,
-        key=key_of(native.digest),
-        origin=origin,
-        copied=native.copied,
-        why_not_portable=why_not_portable,
-    )
+            compiling = numba_cpu_checked.compiling_checked(self.kernel)
+        given = assignment.arguments(self._types(signature, writable))
+        with compiling:
+            overload = numba_cpu_entry.compile_kernel(self.kernel, *given)
+            search = readonly.WriteSearch(numba_cpu_entry.compile_anew)
+            if search.may_write(overload.kernel, overload.arguments, overload.compiled):
+                raise TypeError("the kernel may write to a read-only input")
+        if overload.result != types.none:
+            raise ReturnsValue(self.label, overload.result)
+        return overload
+
+    def _entry_parameters(self, signature: Signature, assignment: Assignment) -> list[Any]:
+        """The buffer of each parameter of the kernel; None for a default."""
+        from kernbridge._src.numba_cpu.entry import HostParameter
+
+        n, zeroed = signature.n_operands, self.options.zero_outputs
+        by_buffer = [
+            HostParameter(is_output=i >= n, index=i - n if i >= n else i, type=t, zeroed=zeroed)
+            for i, t in enumerate(self._types(signature, frozenset(signature.aliased)))
+        ]
+        return [None if b is None else by_buffer[b] for b in assignment.given]
+
+    def lower(self, signature: Signature, origin: str) -> NativeCall:
+        """What the lowering needs of the registered code."""
+        from kernbridge._src.keys.fingerprint import key_of
+
+        native = self.native(signature)
+        return NativeCall(
+            target=debug.host_target(),
+            digest=native.digest,
+            key=key_of(native.digest),
+            origin=origin,
+            copied=native.copied,
+            why_not_portable=self._identity(signature)[1].why_not_portable,
+        )

@@ -45,9 +45,7 @@ class HostParameter:
     is_output: bool
     index: int
     type: Any  # of Numba: a C-ordered types.Array, or a scalar type
-    zeroed: bool = (
-        False  # an output that is filled with zeros first, unless it is an input's memory
-    )
+    zeroed: bool = False  # filled with zeros first, if it is an output of its own memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +78,7 @@ class Entry:
 @exact_defaults(types.Omitted)
 @reporting_exceptions()
 def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Overload:
-    """Type and lower the kernel for these argument types, or for a signature that it declares.
-
-    Raises
-    ------
-    numba.core.errors.NumbaError
-        If it cannot be compiled for them, or no declared signature takes them.
-    """
+    """Type and lower the kernel for these argument types, or for a signature that it declares."""
     loops.clear()
     apart = _compiles_apart(kernel)
     if apart and kernel._can_compile:
@@ -99,7 +91,7 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
         if signature is None:
             raise errors.TypingError(f"no declared signature of the kernel takes {positional}")
         arguments = signature.args
-    compiled = _lower(kernel, arguments) if apart else kernel.overloads[arguments]
+    compiled = compile_anew(kernel, arguments) if apart else kernel.overloads[arguments]
     return Overload(kernel, arguments, compiled, finished=not apart, loops=tuple(loops))
 
 
@@ -111,7 +103,7 @@ def _compiles_apart(kernel: Any) -> bool:
     return not any(i.opname in with_blocks for i in dis.get_instructions(kernel.py_func))
 
 
-def _lower(kernel: Any, arguments: Sequence[Any]) -> Any:
+def compile_anew(kernel: Any, arguments: Sequence[Any]) -> Any:
     """What the dispatcher itself does to compile, without its wrappers and up to machine code."""
     front = kernel._compiler
     flags = compiler.Flags()
@@ -129,11 +121,6 @@ def _lower(kernel: Any, arguments: Sequence[Any]) -> Any:
         locals=front.locals,
         pipeline_class=front.pipeline_class,
     )
-
-
-def compile_anew(kernel: Any, arguments: Sequence[Any]) -> Any:
-    """The typed code of a function whose machine code Numba found in its cache on disk."""
-    return _lower(kernel, arguments)
 
 
 @global_compiler_lock
@@ -267,11 +254,6 @@ def _flatten(value: Any) -> Iterator[Any]:
             yield from _flatten(member)
     else:
         yield value
-
-
-def num_threads() -> int:
-    """Threads that Numba would use for a parallel kernel on this thread."""
-    return numba.get_num_threads()
 
 
 def pool_functions() -> tuple[int, int, bool]:

@@ -9,7 +9,6 @@ import functools
 from typing import Any
 
 from kernbridge import _core
-from kernbridge._src.numba_cpu import places
 
 
 class OutOfBounds(IndexError):
@@ -48,12 +47,13 @@ def describe(
     if exception is not None:
         return f"{type(exception).__name__}: {exception} (in the kernel at {source})"
     from kernbridge._src.numba_common.numba_inside import serialize
+    from kernbridge._src.numba_cpu.lines import place_of
 
     if arguments is not None:
         kind, args, place = serialize.runtime_build_excinfo_struct(pickle, arguments)
     else:
         kind, args, place = serialize._numba_unpickle(address, pickle, digest)
-    return _words(kind, args, places.place_of(status) or place, source)
+    return _words(kind, args, place_of(status) or place, source)
 
 
 def _words(kind: Any, args: Any, place: Any, source: str) -> str:

@@ -7,22 +7,23 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernbridge._src.base import debug
+from kernbridge._src.base import debug, versions
 from kernbridge._src.base.kept import Kept, kept_with
-from kernbridge._src.numba_common.parameters import NamedOutputs
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
-from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature, native_call
+from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection, inspect_host
-from kernbridge._src.operation.operation import Operation, spec_key
-from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
-
-NATIVE_DTYPES = frozenset(
-    ["bool", "float32", "float64", "complex64", "complex128"]
-    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.parameters import (
+    CONVERT,
+    HALF_DTYPES,
+    NATIVE_DTYPES,
+    PythonFrontend,
+    check_dtype,
 )
-HALF_DTYPES = frozenset(("bfloat16", "float16"))
+from kernbridge._src.operation.primitive import NativeCall
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
+
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 
 
@@ -81,11 +82,12 @@ def numba_kernel(
         Compile the kernel, and the functions that it calls, so that an index out of bounds is an
         error which names the array, its shape and the line. Also by ``KERNBRIDGE_DEBUG=check``.
     jvp, vjp : function, optional
-        The derivative, for forward and for reverse mode: ``jvp(inputs, outputs, tangents)`` gives
+        The derivative, for forward and for reverse mode: ``jvp(inputs, outputs, tangents)`` returns
         the tangents of the outputs, in the form of `outs`; ``vjp(inputs, outputs, cotangents)``
-        gives a tuple with the cotangent of each input. `inputs` and `tangents` are tuples, keyword
-        scalars last by name. None stands for zero, and for what has no tangent since it holds
-        integers. Either rule serves both modes where JAX can transpose it; see docs/derivatives.md.
+        returns a tuple with the cotangent of each input. `inputs` and `tangents` are tuples,
+        keyword scalars last by name. None stands for zero, and for what has no tangent since it
+        holds integers. Either rule serves both modes where JAX can transpose it; see
+        docs/derivatives.md.
 
     Returns
     -------
@@ -129,10 +131,10 @@ def numba_kernel(
     spec = OperationSpec.of(
         frontend.label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
     )
-    return frontend.operation(spec)
+    return frontend.operation(spec, frontend._operations)
 
 
-class NumbaCpu(NamedOutputs):
+class NumbaCpu(PythonFrontend):
     """A Numba kernel as a front end. One per dispatcher and option, kept by the dispatcher."""
 
     platforms: tuple[str, ...] = ("cpu",)
@@ -154,81 +156,29 @@ class NumbaCpu(NamedOutputs):
         name = f"numba_kernel, half_as_bits={bool(half_as_bits)}, {options!r}"
         return kept_with(kernel, name, lambda: cls(kernel, half_as_bits, options))
 
-    def operation(self, spec: OperationSpec) -> Operation:
-        """The operation of this kernel and specification; the same one while it is remembered."""
-        if isinstance(spec.outs, Outputs):
-            self.parameters.check_outputs(len(spec.outs.types))
-        key = spec_key(spec)
-        if key is None:
-            return Operation(spec, frontend=self)
-        return self._operations.find_or_make(key, lambda: Operation(spec, frontend=self))
-
-    def check(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> None:
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
-        names = sorted(scalars)
-        assignment = self.parameters.assign(len(inputs), names, len(outs))
-        kinds = ["input"] * len(inputs) + ["keyword"] * len(names) + ["output"] * len(outs)
-        arrays = (*inputs, *(scalars[name] for name in names), *outs)
-        for i, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
-            self._check_dtype(f"{kind} {assignment.names[i]!r}", array.dtype.name)
+        for place, array in self.described(operands, call):
+            dtype, remedy = array.dtype.name, CONVERT
+            if dtype in HALF_DTYPES:
+                if self.half_as_bits:
+                    continue
+                remedy = "pass half_as_bits=True to get the bits as uint16, or convert to float32"
+            check_dtype(place, dtype, NATIVE_DTYPES, "Numba has no type for on CPUs", remedy)
         if self._seems_to_return:
-            signature = self._signature(inputs, [scalars[n] for n in names], names, outs, ())
-            self.compiler.check_result(signature)
+            self.compiler.check_result(Signature.of(operands, call))
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile the kernel for these operands, or find it compiled."""
-        n_inputs = len(operands) - len(call.scalars)
-        aliased = tuple(i for i, _ in call.aliases)
-        signature = self._signature(
-            operands[:n_inputs], operands[n_inputs:], call.scalars, call.outs, aliased
-        )
-        native = self.compiler.native(signature)
-        origin = numba_cpu_origin.write(
-            self._home, self.half_as_bits, self.compiler.options, signature
-        )
-        return native_call(native, origin, self.compiler.why_not_portable(signature))
+        signature = Signature.of(operands, call)
+        options = self.compiler.options
+        origin = numba_cpu_origin.write(self._home, self.half_as_bits, options, signature)
+        return self.compiler.lower(signature, origin)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """LLVM IR and assembly."""
-        n_inputs = len(operands) - len(call.scalars)
-        aliased = tuple(i for i, _ in call.aliases)
-        signature = self._signature(
-            operands[:n_inputs], operands[n_inputs:], call.scalars, call.outs, aliased
-        )
-        return (inspect_host(self.name, self.compiler.native(signature).keep.keep[0]),)
-
-    @staticmethod
-    def _signature(
-        inputs: Sequence[ArrayType],
-        scalars: Sequence[ArrayType],
-        names: Sequence[str],
-        outs: Sequence[ArrayType],
-        aliased: tuple[int, ...],
-    ) -> Signature:
-        return Signature(
-            inputs=tuple((t.dtype.name, len(t.shape)) for t in inputs),
-            scalars=tuple((n, t.dtype.name) for n, t in zip(names, scalars, strict=True)),
-            outputs=tuple((t.dtype.name, len(t.shape)) for t in outs),
-            aliased=aliased,
-        )
-
-    def _check_dtype(self, place: str, dtype: str) -> None:
-        if dtype in NATIVE_DTYPES or (self.half_as_bits and dtype in HALF_DTYPES):
-            return
-        remedy = (
-            "pass half_as_bits=True to get the bits as uint16, or convert to float32"
-            if dtype in HALF_DTYPES
-            else "convert it before the call, or pass its bits as an integer array"
-        )
-        raise ValueError(
-            f"{self.label}: {place} is {dtype}, which Numba has no type for on CPUs; {remedy}. "
-            f"Supported: {', '.join(sorted(NATIVE_DTYPES))}"
-        )
+        native = self.compiler.native(Signature.of(operands, call))
+        return (inspect_host(self.name, native.keep.keep[0]),)
 
 
 def _check_dispatcher(kernel: Any) -> None:
@@ -241,7 +191,7 @@ def _check_dispatcher(kernel: Any) -> None:
     from kernbridge._src.numba_common import numba_inside
 
     if isinstance(kernel, numba_inside.CPUDispatcher):
-        numba_inside.check_dispatcher(kernel)
+        versions.look_up_attributes("Numba", kernel, numba_inside.OF_DISPATCHERS)
         return
     hint = "decorate it with @numba.njit"
     if "CUDADispatcher" in type(kernel).__name__:

@@ -13,37 +13,63 @@ Imported only when a kernel is compiled, since it imports Numba.
 from __future__ import annotations
 
 import functools
+import hashlib
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_inside import callconv, lowering, numba
-from kernbridge._src.numba_cpu.places import Place, note
 
 _STATUS = ir.IntType(32)
 _RAISED = 1  # Numba's status for every exception of the user's
 _NUMBA = str(Path(numba.__file__).parent)
 
+FIRST = 2  # of the numbers of lines: Numba's own status is 1
+_COUNT = 2**31 - FIRST
+
 lowerings: list[Any] = []  # functions that are being lowered, the innermost last
+
+
+class Place(NamedTuple):
+    """A line of a user's file."""
+
+    function: str  # empty if it is not known
+    file: str
+    line: int
+
+
+_places: dict[int, Place] = {}
+_lock = threading.Lock()
+
+
+def note(place: Place) -> int:
+    """The number of a place: the same in every process, but for the rare collision."""
+    digest = hashlib.sha256(repr(tuple(place)).encode("utf-8", "backslashreplace")).digest()
+    number = int.from_bytes(digest[:8], "little") % _COUNT
+    with _lock:
+        while _places.setdefault(number + FIRST, place) != place:
+            number = (number + 1) % _COUNT
+    return number + FIRST
+
+
+def place_of(number: int) -> Place | None:
+    """The place of a number; None if this process did not note it."""
+    return _places.get(number)
 
 
 @contextmanager
 def noting_lines() -> Iterator[None]:
     """Compile so that exceptions know their lines. Under Numba's lock."""
-    if lowering.BaseLower.lower_block is _lower_block:
+    with patched(
+        (lowering.BaseLower, "lower_block", _lower_block),
+        (callconv.CPUCallConv, "_return_errcode_raw", _return_status),
+        (callconv.CPUCallConv, "build_excinfo_struct", _describe_exception),
+    ):
         yield
-        return
-    lowering.BaseLower.lower_block = _lower_block
-    callconv.CPUCallConv._return_errcode_raw = _return_status
-    callconv.CPUCallConv.build_excinfo_struct = _describe_exception
-    try:
-        yield
-    finally:
-        lowering.BaseLower.lower_block = _numba_lower_block
-        callconv.CPUCallConv._return_errcode_raw = _numba_return_status
-        callconv.CPUCallConv.build_excinfo_struct = _numba_describe_exception
 
 
 _numba_lower_block = lowering.BaseLower.lower_block
@@ -62,22 +88,18 @@ def _lower_block(self: Any, block: Any) -> None:
 def _return_status(self: Any, builder: Any, code: Any) -> None:
     place = _place_in(builder)
     if place is not None and isinstance(code, ir.Constant):
-        code = _number(place) if code.constant == _RAISED else code
+        code = _STATUS(note(place)) if code.constant == _RAISED else code
     elif place is not None and isinstance(code, ir.Value) and code.type == _STATUS:
         unknown = builder.icmp_signed("==", code, _STATUS(_RAISED))
-        code = builder.select(unknown, _number(place), code)
+        code = builder.select(unknown, _STATUS(note(place)), code)
     _numba_return_status(self, builder, code)
 
 
 def _describe_exception(self: Any, exc: Any, exc_args: Any, loc: Any, func_name: Any) -> Any:
-    """With a place also where Numba has none: what comes from its cache on disk has no number."""
+    """Add a place where Numba has none, since code from its cache on disk has no number."""
     described = _numba_describe_exception(self, exc, exc_args, loc, func_name)
     place = _place_of(lowerings[-1]) if loc is None and lowerings else None
     return described if place is None else (*described[:2], tuple(place))
-
-
-def _number(place: Place) -> Any:
-    return _STATUS(note(place))
 
 
 def _place_in(builder: Any) -> Place | None:

@@ -6,7 +6,6 @@ A call carries the kernel's module and qualified name, and its signature.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
 import sys
 import threading
@@ -25,7 +24,7 @@ _lock = threading.Lock()
 
 
 def remember(kernel: Any) -> tuple[str, str]:
-    """Note that this process wrapped the kernel; gives its module and qualified name."""
+    """Note that this process wrapped the kernel; return its module and qualified name."""
     name = (kernel.py_func.__module__, kernel.py_func.__qualname__)
     with _lock:
         _wrapped.setdefault(name, weakref.WeakSet()).add(kernel)
@@ -40,10 +39,7 @@ def write(name: tuple[str, str], half_as_bits: bool, options: Any, signature: An
         qualname=name[1],
         half_as_bits=half_as_bits,
         options=dataclasses.asdict(options),
-        inputs=signature.inputs,
-        scalars=signature.scalars,
-        outputs=signature.outputs,
-        aliased=signature.aliased,
+        **dataclasses.asdict(signature),
     )
 
 
@@ -52,51 +48,37 @@ def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, An
 
     `compiler_of` returns the compiler of a dispatcher, given ``half_as_bits`` and the options.
     """
-    name = (str(origin["module"]), str(origin["qualname"]))
-    options = {str(k): bool(v) for k, v in origin.get("options", {}).items()}
-    compilers = functools.partial(
-        compiler_of, half_as_bits=bool(origin["half_as_bits"]), options=options
-    )
-    _register(digest, name, compilers, _read_signature(origin))
-
-
-def _read_signature(origin: Any) -> Any:
     from kernbridge._src.numba_cpu.compile import Signature
 
-    return Signature(
+    module, qualname = name = str(origin["module"]), str(origin["qualname"])
+    half_as_bits = bool(origin["half_as_bits"])
+    options = {str(k): bool(v) for k, v in origin.get("options", {}).items()}
+    signature = Signature(
         inputs=tuple((str(d), int(r)) for d, r in origin["inputs"]),
         scalars=tuple((str(n), str(d)) for n, d in origin["scalars"]),
         outputs=tuple((str(d), int(r)) for d, r in origin["outputs"]),
         aliased=tuple(int(i) for i in origin["aliased"]),
     )
-
-
-def _register(
-    digest: bytes,
-    name: tuple[str, str],
-    compiler_of: Callable[[Any], Any],
-    signature: Any,
-) -> None:
-    place = f"{name[0]}:{name[1]}"
     found, failure = _candidates(name)
     for kernel in found:
-        compiler = compiler_of(kernel)
+        compiler = compiler_of(kernel, half_as_bits, options)
         if compiler.digest(signature) == digest:
             compiler.native(signature)
             return
+    place = f"{module}:{qualname}"
     if found:
         raise KernelError(
             f"the kernel {place} in this process is not the one that the program was made with: "
             "its code, a value that it captures, or an option of numba.njit differs; make the "
             "program anew"
         )
-    if name[0] not in sys.modules and not settings.may_import(name[0]):
+    if module not in sys.modules and not settings.may_import(module):
         raise KernelError(
-            f"the program needs the kernel {place}, and the module {name[0]!r} is not imported "
+            f"the program needs the kernel {place}, and the module {module!r} is not imported "
             "here. Importing a module runs its code, so a program may not name one by itself: "
-            f"import {name[0]} before the program is run; or, if you trust who made the program, "
-            f"let programs import it with kernbridge.config.allow_imports({name[0]!r}) or "
-            f"{settings.ALLOW_IMPORTS}={name[0]}"
+            f"import {module} before the program is run; or, if you trust who made the program, "
+            f"let programs import it with kernbridge.config.allow_imports({module!r}) or "
+            f"{settings.ALLOW_IMPORTS}={module}"
         )
     raise KernelError(
         f"the program needs the kernel {place}, which is not to be found here: {failure}. A kernel "

@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kernbridge._src.base import versions
+from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_inside import (
+    OF_CODEGEN,
     callconv,
     cgutils,
-    check_codegen,
     parfor_lowering,
     wrappers,
 )
@@ -30,24 +32,19 @@ _RECORD = ir.LiteralStructType([_STATUS, callconv.excinfo_ptr_t])
 @contextmanager
 def reporting_exceptions() -> Iterator[None]:
     """Compile so that parallel loops report exceptions. Under Numba's lock."""
-    if parfor_lowering.call_parallel_gufunc is _call_loop:
+    with patched(
+        (parfor_lowering, "call_parallel_gufunc", _call_loop),
+        (wrappers._GufuncWrapper, "gen_loop_body", _loop_body),
+    ):
         yield
-        return
-    parfor_lowering.call_parallel_gufunc = _call_loop
-    wrappers._GufuncWrapper.gen_loop_body = _loop_body
-    try:
-        yield
-    finally:
-        parfor_lowering.call_parallel_gufunc = _numba_call_loop
-        wrappers._GufuncWrapper.gen_loop_body = _numba_loop_body
 
 
 loops: list[Any] = []  # compile results of the loop bodies that were lowered last
 
 
 def set_environments(codegen: Any, compiled: Sequence[Any], context: Any) -> None:
-    """Give loop bodies the environment that exceptions with values need; Numba gives them none."""
-    check_codegen(codegen)
+    """Set the environment of loop bodies, which exceptions with values need and Numba omits."""
+    versions.look_up_attributes("Numba", codegen, OF_CODEGEN)
     for body in compiled:
         name = context.get_env_name(body.fndesc)
         if codegen._engine.get_global_value_address(name):

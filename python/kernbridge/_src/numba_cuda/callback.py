@@ -1,4 +1,4 @@
-"""GPU functions that only Python can run: the slow path.
+"""GPU functions and kernels that only Python can run: the slow path.
 
 The core calls `_call` on XLA's thread, with the GIL, and hands over the addresses of one slice.
 What the function raises becomes an XLA error. Such a call is in no CUDA graph, and is not exported.
@@ -8,26 +8,35 @@ from __future__ import annotations
 
 import functools
 import secrets
+import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from kernbridge import _core
+from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.base.kept import Kept
-from kernbridge._src.base.places import line_of
-from kernbridge._src.gpu.frontend import PlannedFrontend, name_buffers, native_call
-from kernbridge._src.gpu.program import DTYPE_CODES, Buffer, Callback, Program
+from kernbridge._src.base.places import beginning_of, line_of
+from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
+from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
+from kernbridge._src.gpu.program import DTYPE_CODES, Callback
 from kernbridge._src.numba_cuda import intercept
+from kernbridge._src.operation.parameters import HALF_DTYPES, NATIVE_DTYPES, PythonFrontend
+from kernbridge._src.operation.spec import ArrayType, Call
 
-if TYPE_CHECKING:
-    from kernbridge._src.operation.primitive import NativeCall
-    from kernbridge._src.operation.spec import ArrayType, Call
-
+DTYPES = NATIVE_DTYPES | HALF_DTYPES
+LACKING = "Numba-CUDA has no type for"  # of other dtypes
+REMEDY = "write to an output instead"  # of copies
 CALLEES_KEPT = 256  # lowered calls of one operation that run as Python
 _NAMES = {code: name for name, code in DTYPE_CODES.items()}
+
+
+# How a function takes its arguments: from operands and a stream to positional and named ones.
+Order = Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +44,7 @@ class Callee:
     """A Python function, how it takes its arguments, and the number by which the core names it."""
 
     function: Callable[..., Any]
-    order: Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
+    order: Order
     scalars: range  # buffers whose value the function gets
     handle: int = field(default_factory=lambda: secrets.randbits(63))
 
@@ -46,28 +55,53 @@ class Callee:
 _callees: weakref.WeakValueDictionary[int, Callee] = weakref.WeakValueDictionary()
 _used_last: Kept[Callee] = Kept(64)
 
-
-class Callees:
-    """The callees of one front end."""
-
-    def __init__(self) -> None:
-        self._kept: Kept[Callee] = Kept(CALLEES_KEPT)
-
-    def find(self, key: Any, make: Callable[[], Callee]) -> Callee:
-        """The callee of this key, made by `make` when it is first asked for."""
-        callee = self._kept.find_or_make(key, make)
-        _callees[callee.handle] = callee
-        _used_last.put(callee.handle, callee)
-        return callee
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels whose launches were reported as slow
 
 
-class CallingFrontend(PlannedFrontend):
+class CallingFrontend(PlannedFrontend, PythonFrontend):
     """A front end that can call through Python, for want of a plan."""
 
     @functools.cached_property
-    def callees(self) -> Callees:
-        """What it calls so."""
-        return Callees()
+    def _own_callees(self) -> Kept[Callee]:
+        return Kept(CALLEES_KEPT)
+
+    def lower_as_python(
+        self,
+        key: Hashable,
+        source: str,
+        function: Callable[..., Any],
+        order: Order,
+        operands: Sequence[ArrayType],
+        call: Call,
+    ) -> Lowered:
+        """Lower a call of a Python function, which is made once for each key.
+
+        Inputs that are not aliased are copied, since Numba would let them be written.
+        """
+        names = self.assign(call).names
+        for t, name in zip((*operands, *call.outs), names, strict=False):
+            if t.dtype.name in HALF_DTYPES:
+                raise ValueError(
+                    f"{self.label}: {name!r} is {t.dtype.name}, which Numba-CUDA's own arrays "
+                    "cannot hold; functions that cannot be recorded take float32 instead"
+                )
+        scalars = range(call.n_inputs, call.n_operands)
+        callee = self._own_callees.find_or_make(
+            (key, scalars), lambda: Callee(function, order, scalars)
+        )
+        _callees[callee.handle] = callee
+        _used_last.put(callee.handle, callee)
+        native, program = plan(
+            self.label,
+            source,
+            operands,
+            call,
+            names,
+            [Callback(callee.handle)],
+            copied=call.read_only,
+            why_not_portable="it runs as Python, which no program can carry",
+        )
+        return native._replace(keep=callee), program
 
 
 def _call(
@@ -99,25 +133,16 @@ def _call(
             raise RuntimeError(f"{type(e).__name__}: {e} at {where}") from None
 
 
-class _Memory:
-    """XLA's memory, as Numba takes it."""
-
-    def __init__(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": shape,
-            "typestr": dtype.str,
-            "data": (address, False),
-            "version": 3,
-        }
-
-
 def _array(address: int, shape: tuple[int, ...], code: int) -> Any:
+    """XLA's memory, as Numba takes it."""
     from numba import cuda
 
     dtype = np.dtype(_NAMES[code])
     if 0 in shape:
         return cuda.device_array(shape, dtype)
-    return cuda.as_cuda_array(_Memory(address, shape, dtype), sync=False)
+    interface = {"shape": shape, "typestr": dtype.str, "data": (address, False), "version": 3}
+    memory = SimpleNamespace(__cuda_array_interface__=interface)
+    return cuda.as_cuda_array(memory, sync=False)
 
 
 def _value(array: Any, stream: Any) -> Any:
@@ -130,38 +155,48 @@ def _value(array: Any, stream: Any) -> Any:
 _core.set_caller(_call)
 
 
-def lower(
-    label: str,
-    source: str,
-    callee: Callee,
-    names: Sequence[str],
+def lower_kernel(
+    frontend: CallingFrontend,
+    kernel: Any,
+    why: str,
+    rule: LaunchRule,
+    shape: LaunchShape,
+    has_more: bool,
     operands: Sequence[ArrayType],
     call: Call,
-) -> tuple[NativeCall, Program]:
-    """A call of Python. Inputs that are not aliased are copied: Numba would let them be written."""
-    for i, t in enumerate((*operands, *call.outs)):
-        if t.dtype.name in ("bfloat16", "float16"):
-            raise ValueError(
-                f"{label}: {names[i]!r} is {t.dtype.name}, which Numba-CUDA's own arrays cannot "
-                "hold; functions that cannot be recorded take float32 instead"
-            )
-    n_inputs = len(operands) - len(call.scalars)
-    aliased = {i for i, _ in call.aliases}
-    copied = [i for i in range(n_inputs) if i not in aliased]
-    arrays = (*operands, *call.outs)
-    buffers = name_buffers(arrays, names)
-    program = Program(
-        name=label,
-        source=source,
-        n_inputs=len(operands),
-        n_outputs=len(call.outs),
-        buffers=(*buffers, *(Buffer(buffers[i].dtype, buffers[i].rank, names[i]) for i in copied)),
-        steps=(Callback(callee.handle),),
-    )
-    why = "it runs as Python, which no program can carry"
-    return native_call(program, copied, why)._replace(keep=callee), program
+) -> Lowered:
+    """A kernel that only Numba's own launcher can launch; `has_more` if it has views or zeros."""
+    label, assignment = frontend.label, frontend.assign(call)
+    if kernel not in _warned:
+        _warned.add(kernel)
+        warnings.warn(
+            f"{label}: a kernel with {why} is launched by Numba, through Python, at every "
+            "call; without it C launches the kernel, and XLA may put it into a CUDA graph",
+            KernbridgeWarning,
+            stacklevel=2,
+        )
+    extras = (shape.auto_block, rule.cluster, rule.pdl, rule.cooperative, assignment.named)
+    if has_more or any(extras):
+        raise ValueError(
+            f"{label}: a kernel with {why} is launched by Numba, which has no "
+            'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, zero_outputs= or '
+            "parameters left to their defaults"
+        )
+    if any(v.kind != "constant" for v in shape.grid):
+        raise ValueError(
+            f"{label}: a kernel with {why} is launched by Numba, and needs constant shapes"
+        )
+    grid, block = tuple(v.constant for v in shape.grid), shape.block
+    source = beginning_of(kernel.py_func)
+    if 0 in grid:
+        fills = zeros((*operands, *call.outs), call.fresh)
+        return plan(label, source, operands, call, assignment.names, fills)
 
+    def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+        return [stream, *(arrays[b] for b in assignment.positional)], {}
 
-def scalars_of(operands: Sequence[ArrayType], call: Call) -> range:
-    """Which operands are keyword scalars."""
-    return range(len(operands) - len(call.scalars), len(operands))
+    def launch(stream: Any, *arrays: Any) -> None:
+        kernel[grid, block, stream, rule.shared_mem](*arrays)
+
+    key = (grid, block, assignment)
+    return frontend.lower_as_python(key, source, launch, order, operands, call)

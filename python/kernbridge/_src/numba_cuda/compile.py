@@ -1,25 +1,27 @@
-"""From a Numba-CUDA kernel and the kinds of its parameters to machine code (cubins).
+"""Compiles a Numba-CUDA kernel for the kinds of its parameters to machine code (cubins).
 
-Needs no GPU. What was compiled before, by content, is found in the process or on disk.
+No GPU is needed. What was compiled before, by content, is found in the process or on disk.
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.base import debug
+from kernbridge._src.base import debug, versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.gpu.cubin import check_words
+from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
-from kernbridge._src.numba_cuda.function import NumbaCudaFunction
+from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
@@ -33,8 +35,71 @@ HOST = ((100, 0),)  # the architecture that stands for the CPU
 CHECKED = ((100, 1),)  # and for its checked mode
 LIKE_HOST = (9, 0)  # what Numba-CUDA compiles for there: its typed IR is the same for all
 
+Architectures = tuple[tuple[int, int], ...]
 
-_Key = tuple[bytes, tuple[tuple[int, int], ...]]  # identity and architectures
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A kernel, and what machine code is made of it for."""
+
+    label: str
+    kernel: Any
+    parameters: tuple[DeviceParameter, ...]
+    batched: bool
+    architectures: Architectures
+    identity: bytes = b""
+
+    @property
+    def for_host(self) -> bool:
+        return self.architectures in (HOST, CHECKED)
+
+    @property
+    def symbol(self) -> str:
+        """A name for the entry that no other kernel has: Numba numbers its own in each process."""
+        return f"{self.kernel.py_func.__name__}_{self.identity[:6].hex()}"
+
+    def with_open(self, opened: Iterable[int]) -> Job:
+        """This job with parameters that the kernel may write to."""
+        parameters = list(self.parameters)
+        for i in opened:
+            parameters[i] = replace(parameters[i], read_only=False)
+        return replace(self, parameters=tuple(parameters))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NumbaCudaFunction(DeviceFunction):
+    """Machine code of one kernel for one list of parameters: one object for each identity.
+
+    `opened` are the parameters that the kernel may write to though they were to be read-only.
+    """
+
+    opened: tuple[int, ...]
+    uses_z: bool
+    cooperative: bool
+    why_not_portable: str
+    parameters: tuple[DeviceParameter, ...]
+    batched: bool
+    kernel: Any  # a weak reference to the dispatcher
+
+    @property
+    def n_words(self) -> int:
+        """The words of eight bytes that the parameters take."""
+        return sum(p.n_words(self.batched) for p in self.parameters)
+
+    def code(self) -> tuple[str, str]:
+        """LLVM IR and PTX. Neither is kept, so the kernel is compiled again."""
+        from kernbridge._src.numba_cuda.patches import compiler_cc
+
+        kernel = self.kernel()
+        if kernel is None:
+            raise KernelCompilationError(f"the kernel {self.name!r} is gone")
+        architecture = divmod(self.images[0][0], 10)
+        job = Job(self.name, kernel, self.parameters, self.batched, (architecture,), self.identity)
+        library = _compile_once(job.with_open(self.opened))._codelibrary
+        return library.get_llvm_str(), library.get_asm_str(cc=compiler_cc(*architecture))
+
+
+_Key = tuple[bytes, Architectures]  # with the identity
 
 # Machine code lives as long as a kernel that it was made for, or a plan that launches it. The core
 # has copies of what it has loaded.
@@ -65,32 +130,69 @@ def compile_kernel(
 ) -> NumbaCudaFunction:
     """Machine code for these parameters, compiled at most once per content and architectures.
 
-    With `host` for the CPU, see the package `cuda_on_cpu`; with `checked` for its checked mode.
-
-    Raises
-    ------
-    KernelCompilationError
-        If Numba refuses the kernel.
-    TypeError
-        If the kernel returns a value.
+    With `host` it is for the CPU, see the package `cuda_on_cpu`; with `checked` for its checked
+    mode. KernelCompilationError is raised if Numba refuses the kernel, and TypeError if the kernel
+    returns a value.
     """
-    wanted = tuple(parameters)
     architectures = toolchain_cuda.architectures()
     if host:
         architectures = CHECKED if checked or debug.checks() else HOST
+    job = Job(label, kernel, tuple(parameters), batched, architectures)
     with _lock:
-        fingerprint = _fingerprint_of(kernel, (wanted, batched))
-        identity = _identity(fingerprint, wanted, batched, architectures)
-        key = (identity, architectures)
+        fingerprint = _fingerprint_of(kernel, (job.parameters, batched))
+        job = replace(job, identity=_identity(fingerprint, job))
+        key = (job.identity, architectures)
         function = _functions.get(key)
         if function is None:
-            function = _find(label, kernel, wanted, batched, identity, fingerprint, architectures)
-            _functions[key] = function
+            function = _functions[key] = _find(job, fingerprint)
         elif function.kernel() is None:  # equal kernels share code; keep one that is alive
             function = _functions[key] = replace(function, kernel=weakref.ref(kernel))
         own: dict[_Key, NumbaCudaFunction] = kept_with(kernel, "functions", dict)
         own[key] = function
         return function
+
+
+def compile_for_launch(
+    label: str,
+    kernel: Any,
+    parameters: Sequence[DeviceParameter],
+    has_batch: bool,
+    host: bool = False,
+    checked: bool = False,
+) -> tuple[NumbaCudaFunction, bool]:
+    """Machine code for a launch, and whether one launch serves a batch in the grid's z axis.
+
+    `has_batch` says that there is a batch, and that the launch leaves the z axis free.
+    """
+    _check_declared(label, kernel, parameters)
+    function = compile_kernel(label, kernel, parameters, False, host, checked)
+    wide = has_batch and not function.uses_z and not function.cooperative
+    if wide:
+        function = compile_kernel(label, kernel, parameters, True, host, checked)
+    return function, wide
+
+
+def _check_declared(label: str, kernel: Any, parameters: Sequence[DeviceParameter]) -> None:
+    """Refuse arrays that no signature takes which `cuda.jit` was given."""
+    from kernbridge._src.numba_cuda.entry import parameter_type
+
+    if getattr(kernel, "_can_compile", True):
+        return
+
+    def takes(declared: Any, given: Any) -> bool:
+        if not hasattr(declared, "ndim") or not hasattr(given, "ndim"):
+            return hasattr(declared, "ndim") == hasattr(given, "ndim")
+        return bool(declared.dtype == given.dtype and declared.ndim == given.ndim)
+
+    given = [parameter_type(p) for p in parameters]
+    for declared in kernel.overloads:
+        if len(declared) == len(given) and all(map(takes, declared, given)):
+            return
+    raise TypeError(
+        f"{label}: the kernel was declared for {', '.join(map(str, kernel.overloads))}, and the "
+        f"call has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or "
+        "decorate the kernel without a signature"
+    )
 
 
 def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
@@ -103,121 +205,72 @@ def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
     return taken[signature]
 
 
-def _identity(
-    fingerprint: Fingerprint,
-    parameters: Sequence[DeviceParameter],
-    batched: bool,
-    architectures: tuple[tuple[int, int], ...],
-) -> bytes:
+def _identity(fingerprint: Fingerprint, job: Job) -> bytes:
     from kernbridge._src.keys import fingerprint as keys_fingerprint
 
-    kinds = tuple((p.kind, p.dtype, p.ndim, p.layout, p.read_only, p.keyword) for p in parameters)
+    kinds = tuple(
+        (p.kind, p.dtype, p.ndim, p.layout, p.read_only, p.keyword) for p in job.parameters
+    )
     where = "numba.cuda"
-    if architectures in (HOST, CHECKED):
-        where += ".host" if architectures == HOST else ".checked"
+    if job.for_host:
+        where += ".host" if job.architectures == HOST else ".checked"
         where += f".{_core.HOST_ABI}"  # a program of another one must not be taken for this
-    return keys_fingerprint.combine(fingerprint, where, kinds, batched)
+    return keys_fingerprint.combine(fingerprint, where, kinds, job.batched)
 
 
-def _find(
-    label: str,
-    kernel: Any,
-    parameters: tuple[DeviceParameter, ...],
-    batched: bool,
-    identity: bytes,
-    fingerprint: Fingerprint,
-    architectures: tuple[tuple[int, int], ...],
-) -> NumbaCudaFunction:
-    import hashlib
-
-    versions = (generators.digest(), toolchain_cuda.versions())
-    made_of = (versions, identity.hex(), architectures)
+def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
+    made_of = (
+        (generators.digest(), toolchain_cuda.versions()),
+        job.identity.hex(),
+        job.architectures,
+    )
     key = hashlib.sha256(repr(made_of).encode()).digest()
     opaque = fingerprint.opaque
     found = None if opaque else artefacts.load(CACHE_KIND, key)
     if found is None:
-        found = _compile(
-            label, kernel, parameters, batched, architectures, _symbol(kernel, identity)
-        )
+        found = _compile(job)
         if not opaque:
             artefacts.store(CACHE_KIND, key, found)
     meta = found.meta
     return NumbaCudaFunction(
-        identity=identity,
-        name=kernel.py_func.__name__,
+        identity=job.identity,
+        name=job.kernel.py_func.__name__,
         entry=meta["entry"],
-        n_words=sum(p.n_words(batched) for p in parameters),
         images=tuple(zip(meta["architectures"], found.blobs, strict=True)),
         opened=tuple(meta["opened"]),
         uses_z=meta["uses_z"],
         cooperative=meta["cooperative"],
         why_not_portable=fingerprint.why_not_portable,
-        parameters=parameters,
-        batched=batched,
-        kernel=weakref.ref(kernel),
-        show=_show,
+        parameters=job.parameters,
+        batched=job.batched,
+        kernel=weakref.ref(job.kernel),
     )
 
 
-def _show(function: NumbaCudaFunction) -> tuple[str, str]:
-    """LLVM IR and PTX; compiles the kernel again, since neither is kept."""
-    kernel = function.kernel()
-    if kernel is None:
-        raise KernelCompilationError(f"the kernel {function.name!r} is gone")
-    architecture = divmod(function.images[0][0], 10)
-    parameters = tuple(
-        replace(p, read_only=p.read_only and i not in function.opened)
-        for i, p in enumerate(function.parameters)
-    )
-    symbol = _symbol(kernel, function.identity)
-    compiled = _compile_once(
-        function.name, kernel, parameters, function.batched, architecture, symbol
-    )
+def _compile(job: Job) -> artefacts.Artefact:
     from kernbridge._src.numba_cuda.patches import compiler_cc
 
+    compiled, opened = _compile_protected(job)
     library = compiled._codelibrary
-    return library.get_llvm_str(), library.get_asm_str(cc=compiler_cc(*architecture))
-
-
-def _symbol(kernel: Any, identity: bytes) -> str:
-    """A name for the entry that no other kernel has: Numba's own are numbered in each process."""
-    return f"{kernel.py_func.__name__}_{identity[:6].hex()}"
-
-
-def _compile(
-    label: str,
-    kernel: Any,
-    parameters: tuple[DeviceParameter, ...],
-    batched: bool,
-    architectures: tuple[tuple[int, int], ...],
-    symbol: str,
-) -> artefacts.Artefact:
-    from kernbridge._src.numba_cuda.patches import compiler_cc
-
-    compiled, opened = _compile_protected(
-        label, kernel, parameters, batched, architectures[0], symbol
-    )
-    library = compiled._codelibrary
-    if architectures in (HOST, CHECKED):
+    if job.for_host:
         from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 
-        checks = None
-        if architectures == CHECKED:
-            checks = _checks_of(label, kernel, parameters, opened, batched)
-        return cuda_on_cpu_compile.artefact(label, compiled, opened, checks)
+        checks = _checks_of(job.with_open(opened)) if job.architectures == CHECKED else None
+        return cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks)
     cubins = []
-    for major, minor in architectures:
+    for architecture in job.architectures:
         try:
-            cubin = library.get_cubin(cc=compiler_cc(major, minor))
+            cubin = library.get_cubin(cc=compiler_cc(*architecture))
         except Exception as e:
-            raise _refusal(label, parameters, e) from e
+            raise _refusal(job, e) from e
         cubins.append(getattr(cubin, "code", cubin))
-    check_words(label, cubins, compiled.entry_name, sum(p.n_words(batched) for p in parameters))
-    assembly = library.get_asm_str(cc=compiler_cc(*architectures[0]))
+    n_words = sum(p.n_words(job.batched) for p in job.parameters)
+    check_words(job.label, cubins, compiled.entry_name, n_words)
+    assembly = library.get_asm_str(cc=compiler_cc(*job.architectures[0]))
     return artefacts.Artefact(
         meta={
             "entry": compiled.entry_name,
-            "architectures": [10 * major + minor for major, minor in architectures],
+            "architectures": [10 * major + minor for major, minor in job.architectures],
             "opened": list(opened),
             "uses_z": any(f"%{r}.z" in assembly for r in ("tid", "ntid", "ctaid", "nctaid")),
             "cooperative": bool(compiled.cooperative),
@@ -226,117 +279,67 @@ def _compile(
     )
 
 
-def _compile_protected(
-    label: str,
-    kernel: Any,
-    parameters: tuple[DeviceParameter, ...],
-    batched: bool,
-    architecture: tuple[int, int],
-    symbol: str,
-) -> tuple[Any, tuple[int, ...]]:
+def _compile_protected(job: Job) -> tuple[Any, tuple[int, ...]]:
     """Compile with inputs as protected as the kernel allows; which ones had to be opened."""
-
-    def attempt(opened: frozenset[int]) -> Any:
-        given = tuple(
-            replace(p, read_only=p.read_only and i not in opened) for i, p in enumerate(parameters)
-        )
-        try:
-            return _compile_once(label, kernel, given, batched, architecture, symbol)
-        except (_ReturnsValue, UnknownVersionError):
-            raise
-        except Exception as e:
-            return e
-
-    protected = frozenset(i for i, p in enumerate(parameters) if p.read_only)
-    found = attempt(frozenset())
-    if not isinstance(found, Exception):
-        return found, ()
-    opened = protected
-    found = attempt(opened) if protected else found
-    if isinstance(found, Exception):
-        raise _refusal(label, parameters, found) from found
-    for i in sorted(protected) if len(protected) > 1 else ():
-        closed = attempt(opened - {i})
-        if not isinstance(closed, Exception):
-            opened, found = opened - {i}, closed
-    return found, tuple(sorted(opened))
+    return compile_protected(
+        (i for i, p in enumerate(job.parameters) if p.read_only),
+        lambda opened: _compile_once(job.with_open(opened)),
+        lambda error: _refusal(job, error),
+    )
 
 
-class _MayWrite(Exception):
-    """The kernel may write to a read-only parameter in a way that Numba lets through."""
-
-
-class _ReturnsValue(TypeError):
-    """Kernels return nothing."""
-
-
-def _compile_once(
-    label: str,
-    kernel: Any,
-    parameters: tuple[DeviceParameter, ...],
-    batched: bool,
-    architecture: tuple[int, int],
-    symbol: str,
-) -> Any:
+def _compile_once(job: Job) -> Any:
+    """Compile the kernel for the first architecture."""
     from kernbridge._src.numba_common import readonly
-    from kernbridge._src.numba_common.numba_cuda_inside import check_kernel, cuda, dispatcher
+    from kernbridge._src.numba_common.numba_cuda_inside import OF_KERNELS, cuda, dispatcher
     from kernbridge._src.numba_common.numba_inside import types
     from kernbridge._src.numba_cuda import entry as numba_cuda_entry
     from kernbridge._src.numba_cuda import lift_imports, patches
 
-    options = dict(kernel.targetoptions)
-    function = lift_imports.lift(kernel.py_func, label)
+    options = dict(job.kernel.targetoptions)
+    function = lift_imports.lift(job.kernel.py_func, job.label)
     device_options = {k: v for k, v in options.items() if k in ("fastmath", "lineinfo", "opt")}
     if "forceinline" in options:
         device_options["forceinline"] = True
     device = cuda.jit(device=True, **device_options)(function)
-    entry, words = numba_cuda_entry.build_entry(device, parameters, batched)
-    entry.__name__ = entry.__qualname__ = symbol
+    entry, words = numba_cuda_entry.build_entry(device, job.parameters, job.batched)
+    entry.__name__ = entry.__qualname__ = job.symbol
     entry.__module__ = "kernbridge"
-    checked = architecture == CHECKED[0]
-    for_host = checked or architecture == HOST[0]
-    without_nvvm = patches.without_nvvm() if for_host else nullcontext()
+    architecture = job.architectures[0]
+    without_nvvm: Any = nullcontext()
     asking: Any = nullcontext()
-    if checked:
-        from kernbridge._src.cuda_on_cpu import checked as cuda_on_cpu_checked
+    if job.for_host:
+        architecture, without_nvvm = LIKE_HOST, patches.without_nvvm()
+        if job.architectures == CHECKED:
+            from kernbridge._src.cuda_on_cpu import checked as cuda_on_cpu_checked
 
-        asking = cuda_on_cpu_checked.compiling_checked()
-        options["lineinfo"] = True
-    elif for_host:
-        from kernbridge._src.cuda_on_cpu import bounds
+            asking = cuda_on_cpu_checked.compiling_checked()
+            options["lineinfo"] = True
+        else:
+            from kernbridge._src.cuda_on_cpu import bounds
 
-        asking = bounds.compiling_bounded()
-    like = LIKE_HOST if for_host else architecture
-    with patches.compiling_for(like), without_nvvm, asking:
+            asking = bounds.compiling_bounded()
+    with patches.compiling_for(architecture), without_nvvm, asking:
         compiled = dispatcher._Kernel(entry, words, **options)
-        check_kernel(compiled)
+        versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)
         (overload,) = device.overloads.values()
         search = readonly.WriteSearch(compile_anew=None)
         may_write = search.may_write(device, overload.signature.args, overload)
     if overload.signature.return_type != types.none:
-        raise _ReturnsValue(
-            f"{label}: the kernel returns {overload.signature.return_type}, expected nothing; "
-            "write results into the output arrays, which come after the inputs"
-        )
+        raise ReturnsValue(job.label, overload.signature.return_type)
     if may_write:
-        raise _MayWrite("the kernel may write to a read-only input")
+        raise TypeError("the kernel may write to a read-only input")
     return compiled
 
 
-def _checks_of(
-    label: str,
-    kernel: Any,
-    parameters: Sequence[DeviceParameter],
-    opened: Sequence[int],
-    batched: bool,
-) -> Checks:
+def _checks_of(job: Job) -> Checks:
     """What the checked mode asks about the arguments of a kernel."""
     from kernbridge._src.cuda_on_cpu.checks import Argument, Checks
 
-    names = list(inspect.signature(kernel.py_func).parameters)
+    names = list(inspect.signature(job.kernel.py_func).parameters)
     arguments = []
     word = 0
-    for i, parameter in enumerate(parameters):
+    for i, parameter in enumerate(job.parameters):
         if parameter.kind != "scalar":
             name = parameter.keyword or (names[i] if i < len(names) else f"parameter {i}")
             arguments.append(
@@ -345,23 +348,23 @@ def _checks_of(
                     word=word,
                     item_size=parameter.dtype.itemsize,
                     n_dims=parameter.ndim,
-                    batched=batched,
+                    batched=job.batched,
                     strided=parameter.layout != "C",
-                    constant=parameter.read_only and i not in opened,
+                    constant=parameter.read_only,
                 )
             )
-        word += parameter.n_words(batched)
-    return Checks(label, arguments)
+        word += parameter.n_words(job.batched)
+    return Checks(job.label, arguments)
 
 
-def _refusal(label: str, parameters: Sequence[DeviceParameter], error: Exception) -> Exception:
+def _refusal(job: Job, error: Exception) -> Exception:
     if isinstance(error, (KernelCompilationError, UnknownVersionError)):
         return error
     from kernbridge._src.numba_common.numba_cuda_inside import explain
 
     remedy = explain(error)
-    what = ", ".join(p.describe() for p in parameters)
+    what = ", ".join(p.describe() for p in job.parameters)
     return KernelCompilationError(
-        f"{label}: Numba-CUDA cannot compile the kernel for ({what})\n{error}"
+        f"{job.label}: Numba-CUDA cannot compile the kernel for ({what})\n{error}"
         + (f"\n{remedy}" if remedy else "")
     )

@@ -108,37 +108,26 @@ def _array_builder(parameter: DeviceParameter) -> Any:
 
 
 @functools.cache
-def _loader(dtype: np.dtype[Any]) -> Any:
-    """An intrinsic: address -> the scalar that lies there."""
+def _scalar_builder(dtype: np.dtype[Any], loaded: bool) -> Any:
+    """An intrinsic: the address of a scalar, or words with its bits -> the scalar."""
     item = numba_type(dtype)
+    words = types.int64
+    if not loaded:
+        words = types.UniTuple(types.int64, 2 if dtype.itemsize > 8 else 1)
 
     @intrinsic
-    def load(typing_context: Any, address: Any) -> Any:
+    def build(typing_context: Any, words_given: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            pointer = builder.inttoptr(args[0], context.get_data_type(item).as_pointer())
+            kind = context.get_data_type(item).as_pointer()
+            if loaded:
+                pointer = builder.inttoptr(args[0], kind)
+            else:
+                pointer = builder.bitcast(cgutils.alloca_once_value(builder, args[0]), kind)
             return context.unpack_value(builder, item, pointer)
 
-        return item(types.int64), codegen
+        return item(words), codegen
 
-    return load
-
-
-@functools.cache
-def _unpacker(dtype: np.dtype[Any]) -> Any:
-    """An intrinsic: words -> the scalar whose bits they hold."""
-    item = numba_type(dtype)
-    n = 2 if dtype.itemsize > 8 else 1
-
-    @intrinsic
-    def unpack(typing_context: Any, words: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            slot = cgutils.alloca_once_value(builder, args[0])
-            pointer = builder.bitcast(slot, context.get_data_type(item).as_pointer())
-            return context.unpack_value(builder, item, pointer)
-
-        return item(types.UniTuple(types.int64, n)), codegen
-
-    return unpack
+    return build
 
 
 def build_entry(
@@ -151,19 +140,16 @@ def build_entry(
     for i, parameter in enumerate(parameters):
         own = [f"p{i}_{k}" for k in range(parameter.n_words(batched))]
         names += own
-        space[f"build{i}"] = _builder(parameter)
+        loaded, is_array = parameter.kind == "loaded", parameter.kind == "array"
+        space[f"build{i}"] = (
+            _array_builder(parameter) if is_array else _scalar_builder(parameter.dtype, loaded)
+        )
         given = own
         if parameter.kind != "scalar" and batched:
             given = [f"{own[0]} + cuda.blockIdx.z * {own[1]}", *own[2:]]
-        words = given[0] if parameter.kind == "loaded" else f"({', '.join(given)},)"
+        words = given[0] if loaded else f"({', '.join(given)},)"
         keyword = f"{parameter.keyword}=" if parameter.keyword else ""
         arguments.append(f"{keyword}build{i}({words})")
     source = f"def entry({', '.join(names)}):\n    device({', '.join(arguments)})\n"
     exec(source, space)
     return space["entry"], (types.int64,) * len(names)
-
-
-def _builder(parameter: DeviceParameter) -> Any:
-    if parameter.kind == "array":
-        return _array_builder(parameter)
-    return _loader(parameter.dtype) if parameter.kind == "loaded" else _unpacker(parameter.dtype)

@@ -10,82 +10,98 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from kernbridge._src.base.patched import patched
 from kernbridge._src.keys.host_state import STANDS_FOR
 
-_thread = threading.local()
+
+class _Thread(threading.local):
+    """What a thread does now."""
+
+    recording: Any = None
+    stream: Any = None
+
+
+_thread = _Thread()
+_handlers: dict[str, Callable[..., Any]] = {}  # of threads that record
+_installed: set[str] = set()
+_replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda, what stands for it
 
 
 def recording() -> Any:
     """What this thread records into, or None."""
-    return getattr(_thread, "recording", None)
+    return _thread.recording
 
 
-@contextmanager
-def recording_into(target: Any) -> Iterator[None]:
+def recording_into(target: Any) -> AbstractContextManager[None]:
     """Record what this thread does."""
-    before = recording()
-    _thread.recording = target
-    try:
-        yield
-    finally:
-        _thread.recording = before
+    return patched((_thread, "recording", target))
 
 
-@contextmanager
-def on_stream(stream: Any) -> Iterator[None]:
+def on_stream(stream: Any) -> AbstractContextManager[None]:
     """Put what this thread launches, fills and copies on a stream, unless it names another."""
-    _install_for_streams()
-    before = getattr(_thread, "stream", None)
-    _thread.stream = stream
-    try:
-        yield
-    finally:
-        _thread.stream = before
+    _install(_ON_STREAM)
+    return patched((_thread, "stream", stream))
 
 
 def install(handlers: Mapping[str, Callable[..., Any]]) -> None:
     """Let `handlers` take the calls of threads that record; each gets the recording first."""
     _handlers.update(handlers)
-    _install()
+    _install(handlers)
 
 
-_handlers: dict[str, Callable[..., Any]] = {}
-_installed: set[tuple[int, str]] = set()
-_replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda, what stands for it
+def _install(names: Iterable[str]) -> None:
+    from kernbridge._src.numba_common.numba_cuda_inside import (
+        DeviceNDArrayBase,
+        cuda,
+        dispatcher,
+        driver,
+    )
+
+    of_kernels = dispatcher.CUDADispatcher
+    elsewhere = {
+        "__getitem__": of_kernels,
+        "__call__": of_kernels,
+        "configure": of_kernels,
+        "forall": of_kernels,
+        "launch": dispatcher._LaunchConfiguration,
+        "device_memset": driver,
+        "device_to_device": driver,
+        "_default_stream": DeviceNDArrayBase,
+    }
+    for name in names:
+        owner = elsewhere.get(name, cuda)
+        attribute = "__call__" if name == "launch" else name
+        original = getattr(owner, attribute, None)
+        if original is not None and name not in _installed:
+            _installed.add(name)
+            dispatch = _dispatcher(name, original)
+            setattr(owner, attribute, dispatch)
+            if isinstance(owner, ModuleType):
+                _replaced[id(original)] = original, dispatch
 
 
-def _instead(owner: Any, name: str, handler: str = "") -> None:
-    original = getattr(owner, name, None)
-    if original is None or (id(owner), name) in _installed:
-        return
-    _installed.add((id(owner), name))
-    key = handler or name
-
+def _dispatcher(name: str, original: Any) -> Any:
     @functools.wraps(original)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        target = recording()
-        if target is not None:
-            return _handlers[key](target, *args, **kwargs)
-        stream = getattr(_thread, "stream", None)
-        if stream is not None and key in _ON_STREAM:
-            return _ON_STREAM[key](stream, original, *args, **kwargs)
+        if _thread.recording is not None:
+            return _handlers[name](_thread.recording, *args, **kwargs)
+        if _thread.stream is not None and name in _ON_STREAM:
+            return _ON_STREAM[name](_thread.stream, original, *args, **kwargs)
         return original(*args, **kwargs)
 
     setattr(dispatch, STANDS_FOR, original)
-    setattr(owner, name, dispatch)
-    if isinstance(owner, ModuleType):
-        _replaced[id(original)] = original, dispatch
+    return dispatch
 
 
 def replace_aliases(function: Any) -> None:
     """Replace functions of `numba.cuda` that Python functions know by names of their own.
 
-    `from numba.cuda import device_array` binds the function itself, which `_instead` cannot reach.
+    `from numba.cuda import device_array` binds the function itself, which `_install` cannot reach.
     The globals, closures and defaults of `function` are searched, and those of the functions that
     it names. What is put there acts as before where nothing is recorded.
     """
@@ -142,34 +158,6 @@ def _names(code: CodeType) -> set[str]:
     """Names that a function's code reads, its inner functions' included."""
     inner = (c for c in code.co_consts if isinstance(c, CodeType))
     return set(code.co_names).union(*map(_names, inner))
-
-
-def _install() -> None:
-    from kernbridge._src.numba_common.numba_cuda_inside import cuda, dispatcher, driver
-
-    CUDADispatcher = dispatcher.CUDADispatcher
-    elsewhere = {
-        "__getitem__": CUDADispatcher,
-        "configure": CUDADispatcher,
-        "forall": CUDADispatcher,
-        "__call__": CUDADispatcher,
-        "device_memset": driver,
-        "device_to_device": driver,
-    }
-    for name in _handlers:
-        if name != "launch":
-            _instead(elsewhere.get(name, cuda), name)
-    _instead(dispatcher._LaunchConfiguration, "__call__", "launch")
-
-
-def _install_for_streams() -> None:
-    from kernbridge._src.numba_common.numba_cuda_inside import DeviceNDArrayBase, cuda, dispatcher
-
-    for name in ("__getitem__", "configure", "forall"):
-        _instead(dispatcher.CUDADispatcher, name)
-    for name in ("device_array", "device_array_like"):
-        _instead(cuda, name)
-    _instead(DeviceNDArrayBase, "_default_stream")
 
 
 def _nothing(*_: Any) -> None:

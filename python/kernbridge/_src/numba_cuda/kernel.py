@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernbridge._src.base import versions
 from kernbridge._src.base.kept import Kept, kept_with
-from kernbridge._src.gpu import program as gpu_program
-from kernbridge._src.gpu.frontend import (
+from kernbridge._src.base.places import beginning_of
+from kernbridge._src.gpu.frontend import Lowered, plan, zeros
+from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
+from kernbridge._src.gpu.program import Value, Word
+from kernbridge._src.keys import host_state
+from kernbridge._src.numba_cuda.callback import (
+    DTYPES,
+    LACKING,
+    REMEDY,
+    CallingFrontend,
+    lower_kernel,
+)
+from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.parameters import (
+    Assignment,
+    KernelParameters,
     check_dtype,
-    name_buffers,
-    native_call,
-    place_of,
     warn_of_copies,
 )
-from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
-from kernbridge._src.gpu.program import Buffer, Fill, Program, Value
-from kernbridge._src.keys import host_state
-from kernbridge._src.numba_common.parameters import Assignment, KernelParameters, NamedOutputs
-from kernbridge._src.numba_cuda.callback import CallingFrontend
-from kernbridge._src.numba_cuda.declared import (
-    check_declared,
-    check_dispatcher,
-    read_views,
-    words_of,
-)
-from kernbridge._src.operation.operation import Operation, spec_key
-from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.toolchain import cuda
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cuda.entry import DeviceParameter
-    from kernbridge._src.numba_cuda.function import NumbaCudaFunction
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 CALLS_KEPT = 256  # lowered calls remembered for one operation
@@ -153,7 +150,7 @@ def numba_cuda_kernel(
     Notes
     -----
     A launch that fails is a JAX error naming kernel, grid and block. A fault while a kernel runs
-    (an illegal address) is told by a later call, since launches do not wait;
+    (an illegal address) is reported by a later call, since launches do not wait;
     ``KERNBRIDGE_DEBUG=sync`` waits for each, and ``KERNBRIDGE_DEBUG=poison`` finds output elements
     that no thread wrote.
 
@@ -180,193 +177,151 @@ def numba_cuda_kernel(
     spec = OperationSpec.of(
         label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
     )
-    views = read_views(label, view or {})
+    views = _read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
-    check_dispatcher("numba_cuda_kernel", kernel)
-    return _operation(
-        kernel, spec, NumbaCuda(kernel, label, rule, bool(zero_outputs), views, check)
+    _check_dispatcher(kernel)
+    frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, bool(check))
+    kept: Kept[Operation]
+    kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
+    return frontend.operation(spec, kept)
+
+
+def _check_dispatcher(kernel: Any) -> None:
+    """Refuse what is not a kernel of `numba.cuda.jit`."""
+    from kernbridge._src.numba_common import numba_cuda_inside
+
+    hint = "decorate it with @numba.cuda.jit"
+    if isinstance(kernel, numba_cuda_inside.dispatcher.CUDADispatcher):
+        versions.look_up_attributes("Numba-CUDA", kernel, numba_cuda_inside.OF_DISPATCHERS)
+        if not kernel.targetoptions.get("device"):
+            return
+        hint = "a device function is called by kernels; decorate it without device=True"
+    elif "CPUDispatcher" in type(kernel).__name__:
+        hint = "a numba.njit function belongs to numba_kernel"
+    elif "FakeCUDAKernel" in type(kernel).__name__:
+        hint = "NUMBA_ENABLE_CUDASIM is set, which puts a simulator in place of numba.cuda"
+    raise TypeError(
+        f"numba_cuda_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
+        f"numba.cuda.jit kernel; {hint}"
     )
 
 
-def _operation(kernel: Any, spec: OperationSpec, frontend: NumbaCuda) -> Operation:
-    """The operation of this kernel and specification; the same one while it is remembered."""
-    if isinstance(spec.outs, Outputs):
-        frontend.parameters.check_outputs(len(spec.outs.types))
-    key, dims = spec_key(spec), frontend.rule.launch_dims
-    if key is None or not isinstance(dims, Hashable):
-        return Operation(spec, frontend=frontend)
-    state = host_state.take([("launch_dims", dims)]) if callable(dims) else None
-    key = (key, frontend.rule, state, frontend.zero_outputs, frontend.views, frontend.checked)
-    kept: Kept[Operation]
-    kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
-    return kept.find_or_make(key, lambda: Operation(spec, frontend=frontend))
+def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | int, Any], ...]:
+    """The argument `view` of an operation, as pairs of place and NumPy dtype."""
+    views = []
+    for place, dtype in view.items():
+        try:
+            views.append((place, np.dtype(dtype)))
+        except TypeError:
+            raise TypeError(
+                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype"
+            ) from None
+    return tuple(views)
 
 
-class NumbaCuda(NamedOutputs, CallingFrontend):
+@dataclass(eq=False, repr=False)
+class NumbaCuda(CallingFrontend):
     """One Numba-CUDA kernel and its launch, as a front end."""
 
-    platforms: tuple[str, ...] = ("cuda", "cpu")
+    kernel: Any
+    label: str
+    rule: LaunchRule
+    zero_outputs: bool
+    views: tuple[tuple[str | int, Any], ...]
+    checked: bool
 
-    def __init__(
-        self,
-        kernel: Any,
-        label: str,
-        rule: LaunchRule,
-        zero_outputs: bool,
-        views: tuple[tuple[str | int, Any], ...],
-        checked: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.name: str = kernel.py_func.__name__
-        self.label = label
-        self.rule = rule
-        self.zero_outputs = zero_outputs
-        self.views = views
-        self.checked = bool(checked)
-        self.parameters = KernelParameters(label, kernel.py_func)
-        self._lowered: Kept[tuple[NativeCall, Program]] = Kept(CALLS_KEPT)
+    platforms = ("cuda", "cpu")
 
-    def check(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> None:
+    def __post_init__(self) -> None:
+        self.name = self.kernel.py_func.__name__
+        self.parameters = KernelParameters(self.label, self.kernel.py_func)
+        self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
+
+    def state(self) -> Hashable | None:
+        """The options, and what a function `launch_dims` reads; None if it cannot be hashed."""
+        dims = self.rule.launch_dims
+        if not isinstance(dims, Hashable):
+            return None
+        read = host_state.take([("launch_dims", dims)]) if callable(dims) else None
+        return self.rule, read, self.zero_outputs, self.views, self.checked
+
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel or its launch cannot take; compiles nothing."""
-        names = sorted(scalars)
-        assignment = self.parameters.assign(len(inputs), names, len(outs))
-        arrays = (*inputs, *(scalars[name] for name in names), *outs)
-        kinds = ["input"] * len(inputs) + ["keyword"] * len(names) + ["output"] * len(outs)
-        views = self._views_of(assignment, arrays)
-        for i, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
+        views = self._views_of(self.assign(call), (*operands, *call.outs))
+        for i, (place, array) in enumerate(self.described(operands, call)):
             if i not in views:
-                check_dtype(self.label, f"{kind} {assignment.names[i]!r}", array.dtype.name)
-        self.rule.resolve(inputs, dict(scalars), arrays)
+                check_dtype(place, array.dtype.name, DTYPES, LACKING)
+        self.rule.resolve(operands, call)
 
-    def _lower(
-        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
-    ) -> tuple[NativeCall, Program]:
-        n_inputs = len(operands) - len(call.scalars)
-        scalars = dict(zip(call.scalars, operands[n_inputs:], strict=True))
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
         # A function `launch_dims` is called at every lowering: what it reads may have changed.
-        launch = self.rule.resolve(operands[:n_inputs], scalars, (*operands, *call.outs))
-        key = (operands, call, launch, host, () if host else cuda.architectures())
-        return self._lowered.find_or_make(key, lambda: self._plan(operands, call, launch, host))
+        shape = self.rule.resolve(operands, call)
+        key = (operands, call, shape, host, () if host else cuda.architectures())
+        return self._lowered.find_or_make(key, lambda: self._plan(operands, call, shape, host))
 
     def _plan(
-        self, operands: tuple[ArrayType, ...], call: Call, launch: LaunchShape, host: bool
-    ) -> tuple[NativeCall, Program]:
+        self, operands: tuple[ArrayType, ...], call: Call, shape: LaunchShape, host: bool
+    ) -> Lowered:
         from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
+        rule, label = self.rule, self.label
         why = numba_cuda_compile.why_not_native(self.kernel)
-        n_inputs = len(operands) - len(call.scalars)
-        assignment = self.parameters.assign(n_inputs, call.scalars, len(call.outs))
-        arrays = (*operands, *call.outs)
         if why:
-            from kernbridge._src.numba_cuda import fallback
+            cuda.refuse_on_cpu(label, why, host)
+            has_more = bool(self.views) or self.zero_outputs
+            return lower_kernel(self, self.kernel, why, rule, shape, has_more, operands, call)
 
-            cuda.refuse_on_cpu(self.label, why, host)
-            return fallback.lower_kernel(self, why, assignment, launch, operands, call)
-
-        parameters, buffers = self._parameters(assignment, arrays, n_inputs, call)
-        check_declared(self.label, self.kernel, parameters)
-        compile_kernel = functools.partial(
-            numba_cuda_compile.compile_kernel,
-            self.label,
-            self.kernel,
-            parameters,
-            host=host,
-            checked=self.checked,
+        assignment, arrays = self.assign(call), (*operands, *call.outs)
+        buffers = [b for b in assignment.given if b is not None]
+        parameters = self._parameters(assignment, arrays, call)
+        z_is_free = shape.grid[2] == Value(constant=1) and not rule.cooperative
+        has_batch = bool(call.levels) and z_is_free
+        function, wide = numba_cuda_compile.compile_for_launch(
+            label, self.kernel, parameters, has_batch, host, self.checked
         )
-        function = compile_kernel()
-        cooperative = self.rule.cooperative or function.cooperative
-        wide = bool(call.levels) and not function.uses_z and not cooperative
-        wide = wide and launch.grid[2] == Value(constant=1)
-        if wide:
-            function = compile_kernel(batched=True)
         copied = sorted({buffers[i] for i in function.opened})
-        if copied:
-            warn_of_copies(self.label, [(b, assignment.names[b]) for b in copied])
-        program = self._program(assignment, arrays, operands, call, launch, function, copied, wide)
-        if host:
-            from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
-
-            cuda_on_cpu_compile.provide(program)
-        native = native_call(program, copied, function.why_not_portable, self.rule.pdl, host=host)
-        return native, program
-
-    def _program(
-        self,
-        assignment: Assignment,
-        arrays: Sequence[ArrayType],
-        operands: Sequence[ArrayType],
-        call: Call,
-        launch: LaunchShape,
-        function: NumbaCudaFunction,
-        copied: Sequence[int],
-        wide: bool,
-    ) -> Program:
-        order = [*assignment.positional, *(b for _, b in assignment.named)]
+        warn_of_copies(label, copied, assignment.names, REMEDY)
         words = [
-            word
-            for parameter, b in zip(function.parameters, order, strict=True)
-            for word in words_of(parameter, b, wide)
+            [Word("address", buffer=b), *(Word("extent", buffer=b, dim=d) for d in range(p.ndim))]
+            for p, b in zip(parameters, buffers, strict=True)
         ]
-        aliased = {len(operands) + o for _, o in call.aliases}
-        outputs = tuple(b for b in range(len(operands), len(arrays)) if b not in aliased)
-        step = gpu_program.Launch(
-            function=replace(function, auto_shared=self.rule.shared_mem)
-            if launch.auto_block
-            else function,
-            grid=launch.grid,
-            block=launch.block,
-            shared=self.rule.shared_mem,
-            words=tuple(words),
-            cluster=self.rule.cluster,
-            cooperative=self.rule.cooperative or function.cooperative,
-            pdl=self.rule.pdl,
-            auto_block=launch.auto_block,
-            zeroed=outputs,
-            wide=wide,
-        )
-        fills = [
-            Fill(b, 0, arrays[b].dtype.itemsize, Value("count", buffer=b), 0)
-            for b in outputs
-            if self.zero_outputs
-        ]
-        hidden = [
-            Buffer(arrays[b].dtype.name, len(arrays[b].shape), assignment.names[b]) for b in copied
-        ]
-        return Program(
-            name=self.label,
-            source=place_of(self.kernel.py_func),
-            n_inputs=len(operands),
-            n_outputs=len(call.outs),
-            buffers=(*name_buffers(arrays, assignment.names), *hidden),
-            steps=(*fills, step),
+        if shape.auto_block:
+            function = replace(function, auto_shared=rule.shared_mem)
+        fills = zeros(arrays, call.fresh if self.zero_outputs else ())
+        joined = join_words(words, wide)
+        step = rule.step(shape, function, joined, call.fresh, function.cooperative, wide)
+        return plan(
+            label,
+            beginning_of(self.kernel.py_func),
+            operands,
+            call,
+            assignment.names,
+            [*fills, step],
+            copied=copied,
+            why_not_portable=function.why_not_portable,
+            in_order=rule.pdl,
+            host=host,
         )
 
     def _parameters(
-        self, assignment: Assignment, arrays: Sequence[ArrayType], n_inputs: int, call: Call
-    ) -> tuple[list[DeviceParameter], list[int]]:
-        """The kernel's parameters in its order, and the buffer of each."""
+        self, assignment: Assignment, arrays: Sequence[ArrayType], call: Call
+    ) -> list[DeviceParameter]:
+        """The kernel's parameters in its order."""
         from kernbridge._src.numba_cuda.entry import DeviceParameter
 
-        aliased = {i for i, _ in call.aliases}
-        views = self._views_of(assignment, arrays)
-        n_operands = n_inputs + len(call.scalars)
-        order = [*((b, "") for b in assignment.positional), *((b, n) for n, b in assignment.named)]
+        views, keywords = self._views_of(assignment, arrays), {b: n for n, b in assignment.named}
         parameters = []
-        for b, keyword in order:
-            t = arrays[b]
-            if n_inputs <= b < n_operands:
+        for b in assignment.given:
+            if b is None:
+                continue
+            keyword, t = keywords.get(b, ""), arrays[b]
+            if call.n_inputs <= b < call.n_operands:
                 parameters.append(DeviceParameter("loaded", t.dtype, keyword=keyword))
                 continue
-            rank = len(t.shape) - (b in views)
-            read_only = b < n_inputs and b not in aliased
-            dtype = views.get(b, t.dtype)
+            rank, dtype = len(t.shape) - (b in views), views.get(b, t.dtype)
+            read_only = b in call.read_only
             parameters.append(DeviceParameter("array", dtype, rank, "C", read_only, keyword))
-        return parameters, [b for b, _ in order]
+        return parameters
 
     def _views_of(
         self, assignment: Assignment, arrays: Sequence[ArrayType]

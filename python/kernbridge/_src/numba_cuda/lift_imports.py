@@ -13,46 +13,21 @@ import inspect
 import sys
 import tokenize
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from kernbridge._src.base.errors import KernelCompilationError
 
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _CODE_FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not nesting, __future__
-_CODE_PARTS = (
-    *("co_name", "co_firstlineno", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount"),
-    *(
-        "co_qualname",
-        "co_names",
-        "co_varnames",
-        "co_freevars",
-        "co_cellvars",
-        "co_code",
-        "co_exceptiontable",
-    ),
-)
 
 
 def lift(function: types.FunctionType, label: str) -> types.FunctionType:
-    """Give a function like this one, without the imports in its body.
+    """Return a function like this one, without the imports in its body.
 
     A function without imports is returned as it is. The new one has the same closure cells,
     defaults, names and line numbers, and a copy of the globals: when the original's globals are
     bound anew later, it does not see that.
-
-    Parameters
-    ----------
-    function : function
-        A kernel's Python function.
-    label : str
-        Names the operation in messages.
-
-    Raises
-    ------
-    KernelCompilationError
-        If an import fails, or cannot be moved: the source is not available or is not that of this
-        function, or what the import binds is bound in another way too.
     """
     if not any(step.opname == "IMPORT_NAME" for step in dis.get_instructions(function)):
         return function
@@ -67,15 +42,15 @@ class _Lift:
 
     def result(self) -> types.FunctionType:
         old, tree = self.function, self.definition()
-        imports = [n for n in _own(tree.body) if isinstance(n, ast.Import | ast.ImportFrom)]
         declared = {name for n in ast.walk(tree) if isinstance(n, ast.Global) for name in n.names}
-        _WithoutImports().generic_visit(tree)
+        imports = _take_imports(tree)
         code = self.compile(tree)
+        bound = code.co_varnames + code.co_cellvars + code.co_freevars if code else ()
         found: dict[str, Any] = {}
         for node in imports:
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
-                if code is None or name in declared or name in _bound(code):
+                if code is None or name in declared or name in bound:
                     self.refuse(f"`{name}` is bound in another way too", node)
                 value = self.resolve(node, alias)
                 if found.setdefault(name, value) is not value:
@@ -118,14 +93,14 @@ class _Lift:
         return node
 
     def is_current(self) -> bool:
-        """Whether the file, compiled again as a whole, gives the same function."""
+        """Whether the file, compiled again as a whole, contains the same function."""
         source = "".join(inspect.findsource(self.code)[0])
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as notebooks have it
         try:
             module = compile(source, self.code.co_filename, "exec", flags, dont_inherit=True)
         except (SyntaxError, ValueError):
             return False
-        return any(_same(code, self.code) for code in _codes(module))
+        return any(_bare(code) == _bare(self.code) for code in _codes(module))
 
     def compile(self, tree: ast.FunctionDef) -> types.CodeType | None:
         """The code of the function, as one with the same free variables; it is not run."""
@@ -170,23 +145,24 @@ class _Lift:
         ) from cause
 
 
-class _WithoutImports(ast.NodeTransformer):
-    """Puts `pass` where imports are, but not in functions and classes within."""
+def _take_imports(tree: ast.FunctionDef) -> list[ast.Import | ast.ImportFrom]:
+    """Put `pass` where a function has imports, which are returned in their order.
 
-    def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, _NESTED):
-            return node
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            return ast.copy_location(ast.Pass(), node)
-        return self.generic_visit(node)
+    Those of functions and classes within it stay.
+    """
+    imports = []
 
+    class Taking(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> Any:
+            if isinstance(node, _NESTED):
+                return node
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                imports.append(node)
+                return ast.copy_location(ast.Pass(), node)
+            return self.generic_visit(node)
 
-def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes that run as part of the function itself, in the order of the source."""
-    for node in nodes:
-        if not isinstance(node, _NESTED):
-            yield node
-            yield from _own(ast.iter_child_nodes(node))
+    Taking().generic_visit(tree)
+    return imports
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -195,10 +171,6 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _codes(constant)
-
-
-def _bound(code: types.CodeType) -> tuple[str, ...]:
-    return code.co_varnames + code.co_cellvars + code.co_freevars
 
 
 def _strip(node: ast.FunctionDef) -> None:
@@ -218,14 +190,17 @@ def _strip(node: ast.FunctionDef) -> None:
         node.type_params = []
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Whether two constants are, or two code objects do, the same."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, types.CodeType):
-        flags = (a.co_flags ^ b.co_flags) & _CODE_FLAGS
-        parts = all(getattr(a, part) == getattr(b, part) for part in _CODE_PARTS)
-        consts = len(a.co_consts) == len(b.co_consts)
-        return parts and consts and not flags and all(map(_same, a.co_consts, b.co_consts))
-    # By repr: 0.0 == -0.0, 1 == True, nan != nan. The order in a set is no meaning.
-    return a == b if isinstance(a, frozenset) else repr(a) == repr(b)
+def _bare(code: types.CodeType) -> types.CodeType:
+    """The code without what does not count, in a form that `==` compares exactly."""
+
+    def bare(constant: Any) -> Any:
+        if isinstance(constant, types.CodeType):
+            return _bare(constant)
+        # By repr: 0.0 == -0.0, 1 == True, nan != nan. The order in a set is no meaning.
+        return constant if isinstance(constant, frozenset) else repr(constant)
+
+    return code.replace(
+        co_flags=code.co_flags & _CODE_FLAGS,
+        co_consts=tuple(map(bare, code.co_consts)),
+        co_linetable=b"",
+    )

@@ -8,9 +8,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
+from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.defaults import exact_defaults
+from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
     Omitted,
     codegen,
@@ -19,7 +22,20 @@ from kernbridge._src.numba_common.numba_cuda_inside import (
     nvrtc,
     nvvm,
 )
-from kernbridge._src.numba_cuda import ranges
+
+# What CUDA promises about thread and block indices: the first, and the one behind the last. Numba
+# reads them as signed numbers of any value, and wraps negative indices as Python does: four
+# instructions for each array that an index enters. With the ranges known these go away, and a
+# kernel of Numba has the code of one of nvcc. (CUDA programming guide, compute capabilities.)
+_PREFIX = "llvm.nvvm.read.ptx.sreg."
+_RANGES = {"laneid": (0, 32), "warpsize": (32, 33)}
+for _axis, _threads, _blocks in (("x", 1024, 2**31 - 1), ("y", 1024, 65536), ("z", 64, 65536)):
+    _RANGES |= {
+        f"tid.{_axis}": (0, _threads),
+        f"ntid.{_axis}": (1, _threads + 1),
+        f"ctaid.{_axis}": (0, _blocks),
+        f"nctaid.{_axis}": (1, _blocks),
+    }
 
 
 def compiler_cc(major: int, minor: int) -> Any:
@@ -28,59 +44,56 @@ def compiler_cc(major: int, minor: int) -> Any:
     return (major, minor, "") if takes_suffix else (major, minor)
 
 
-class _Device:
-    """Answers the one question that Numba asks of the current device while it compiles."""
+def _annotate_all(library: Any) -> None:
+    """Add the ranges to every read of an index in a library that was not yet compiled."""
+    for module in library.modules:
+        for function in module.functions:
+            for block in function.blocks:
+                for instruction in block.instructions:
+                    _annotate(module, instruction)
+    library._llvm_strs = None  # made of the modules at the next use
 
-    id = 0
 
-    def __init__(self, architecture: tuple[int, int]) -> None:
-        self.compute_capability = architecture
+def _annotate(module: Any, instruction: Any) -> None:
+    callee = getattr(getattr(instruction, "callee", None), "name", "")
+    bounds = _RANGES.get(callee[len(_PREFIX) :]) if callee.startswith(_PREFIX) else None
+    if bounds is None or "range" in instruction.metadata:
+        return
+    i32 = ir.IntType(32)
+    node = module.add_metadata([ir.Constant(i32, n) for n in bounds])
+    instruction.set_metadata("range", node)
 
 
 @contextmanager
 def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     """Let Numba compile for this architecture, whatever GPU there is, or none."""
-    library = codegen.CUDACodeLibrary
+    library, cc = codegen.CUDACodeLibrary, compiler_cc(*architecture)
+    device = SimpleNamespace(id=0, compute_capability=architecture)
     with global_compiler_lock, exact_defaults(Omitted):
-        device, ensure, assemble = (
-            dispatcher.get_current_device,
-            library._ensure_cc,
-            library.get_asm_str,
-        )
-        cc = compiler_cc(*architecture)
+        assemble = library.get_asm_str
 
         def assemble_annotated(self: Any, *args: Any, **kwargs: Any) -> Any:
-            ranges.annotate(self)
+            _annotate_all(self)
             return assemble(self, *args, **kwargs)
 
-        dispatcher.get_current_device = lambda: _Device(architecture)
-        library._ensure_cc = lambda self, given: cc if given is None else given
-        library.get_asm_str = assemble_annotated
-        try:
+        with patched(
+            (dispatcher, "get_current_device", lambda: device),
+            (library, "_ensure_cc", lambda self, given: cc if given is None else given),
+            (library, "get_asm_str", assemble_annotated),
+        ):
             yield
-        finally:
-            dispatcher.get_current_device = device
-            library._ensure_cc, library.get_asm_str = ensure, assemble
 
 
-class _NoNvvm:
+def _no_nvvm() -> SimpleNamespace:
     """What Numba-CUDA asks of libNVVM while it makes LLVM IR: two constants."""
-
-    def __init__(self) -> None:
-        self.data_layout = nvvm._datalayout
-
-    def get_ir_version(self) -> tuple[int, int, int, int]:
-        return 2, 0, 3, 2
+    return SimpleNamespace(data_layout=nvvm._datalayout, get_ir_version=lambda: (2, 0, 3, 2))
 
 
 @contextmanager
 def without_nvvm() -> Iterator[None]:
     """Stop Numba-CUDA at LLVM IR, for which no CUDA library is needed. Under Numba's lock."""
-    library, whole = codegen.CUDACodeLibrary, nvvm.NVVM
-    assemble = library.get_asm_str
-    library.get_asm_str = lambda self, *_, **__: ""
-    nvvm.NVVM = _NoNvvm
-    try:
+    with patched(
+        (codegen.CUDACodeLibrary, "get_asm_str", lambda self, *_, **__: ""),
+        (nvvm, "NVVM", _no_nvvm),
+    ):
         yield
-    finally:
-        library.get_asm_str, nvvm.NVVM = assemble, whole

@@ -6,7 +6,7 @@ A call goes straight to one jitted function; whatever is checked, is checked whi
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,36 +15,12 @@ import numpy as np
 from kernbridge._src.base import jax_inside
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.keys import host_state
-from kernbridge._src.operation import primitive
+from kernbridge._src.operation.primitive import Frontend, bind
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs, has_type
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
     from kernbridge._src.operation.output_order import OutputTree
-
-
-class CheckedFrontend(primitive.Frontend, Protocol):
-    """A front end that can check a call before anything is compiled."""
-
-    name: str
-
-    @property
-    def parameter_names(self) -> Sequence[str]:
-        """Names that outputs may have: of the kernel's parameters, as far as they are known."""
-
-    def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
-        """The parameter that each output of a call fills; empty where it has no name."""
-
-    def check(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> None:
-        """Raise TypeError or ValueError if the kernel cannot take these arguments."""
-
-    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        """Code and resources of the kernels that this call runs."""
 
 
 class Operation:
@@ -61,7 +37,7 @@ class Operation:
     def __init__(
         self,
         spec: OperationSpec,
-        frontend: CheckedFrontend,
+        frontend: Frontend,
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
         """`attributes` are what derivative rules get as keywords."""
@@ -69,7 +45,7 @@ class Operation:
         self.spec = spec
         self._frontend = frontend
         self._keywords = tuple(sorted((attributes or {}).items()))
-        self._jitted = jax.jit(_traced_call(spec, frontend, self._keywords), inline=True)
+        self._jitted = _jitted_call(spec, frontend, self._keywords)
         state = host_state.take(functions_of(spec))
         self._state = state if state.has_data else None
 
@@ -89,9 +65,7 @@ class Operation:
             return
         state = host_state.take(functions_of(self.spec))
         if state != self._state:
-            self._jitted = jax.jit(
-                _traced_call(self.spec, self._frontend, self._keywords), inline=True
-            )
+            self._jitted = _jitted_call(self.spec, self._frontend, self._keywords)
             self._state = state
 
     def __repr__(self) -> str:
@@ -173,31 +147,29 @@ def spec_key(spec: OperationSpec) -> Hashable | None:
     return (spec, host_state.take(functions) if functions else None)
 
 
-def _traced_call(
-    spec: OperationSpec, frontend: CheckedFrontend, keywords: tuple[tuple[str, Any], ...]
+def _jitted_call(
+    spec: OperationSpec, frontend: Frontend, keywords: tuple[tuple[str, Any], ...]
 ) -> Any:
     def call(*inputs: Any, **scalars: Any) -> Any:
-        refuse_non_arrays(spec.label, inputs, scalars)
         names = tuple(sorted(scalars))
-        operands = [_as_operand(x) for x in (*inputs, *(scalars[name] for name in names))]
-        types = [_type_of(spec.label, i, x) for i, x in enumerate(operands)]
+        operands = as_operands(spec.label, inputs, {name: scalars[name] for name in names})
+        types = [ArrayType.of(x) for x in operands]
         static, tree = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
-            return tree.unflatten(primitive.bind(frontend, static, operands))
-        from kernbridge._src.operation import differentiable
-        from kernbridge._src.operation.tangents import Rules
+            return tree.unflatten(bind(frontend, static, operands))
+        from kernbridge._src.operation import tangents
 
         exact = (exact_items(dict(keywords)), host_state.take(functions_of(spec)))
-        rules = Rules(spec.label, tree, spec.jvp, spec.vjp, keywords, exact=exact)
-        return tree.unflatten(differentiable.bind(frontend, static, rules, operands))
+        rules = tangents.Rules(spec.label, tree, spec.jvp, spec.vjp, keywords, exact=exact)
+        return tree.unflatten(tangents.bind(frontend, static, rules, operands))
 
     call.__name__ = call.__qualname__ = frontend.name
-    return call
+    return jax.jit(call, inline=True)
 
 
 def _static_call(
     spec: OperationSpec,
-    frontend: CheckedFrontend,
+    frontend: Frontend,
     operands: Sequence[ArrayType],
     names: tuple[str, ...],
 ) -> tuple[Call, OutputTree]:
@@ -208,22 +180,19 @@ def _static_call(
     outputs = spec.outputs_for(inputs, scalars)
     parameters = frontend.output_names(n_inputs, names, len(outputs.types))
     outputs = outputs.in_order(spec.label, parameters)
-    frontend.check(inputs, scalars, outputs.types)
-    spec.check_aliases(inputs, outputs.types)
-    if not outputs.types:
-        jax_inside.require_insides(f"{spec.label} has no outputs, hence a side effect")
     call = Call(
-        outs=outputs.types,
+        n_inputs=n_inputs,
         scalars=names,
+        outs=outputs.types,
         aliases=spec.aliases,
         vmap_method=spec.vmap_method,
         has_side_effect=spec.has_side_effect or not outputs.types,
     )
+    frontend.check(operands, call)
+    spec.check_aliases(inputs, outputs.types)
+    if not outputs.types:
+        jax_inside.require_insides(f"{spec.label} has no outputs, hence a side effect")
     return call, outputs.tree
-
-
-def _as_operand(value: Any) -> Any:
-    return value if isinstance(value, jax.Array) else jnp.asarray(value)
 
 
 def _type_of(label: str, index: int, operand: Any) -> ArrayType:
@@ -242,10 +211,13 @@ def _is_operand(value: object) -> bool:
     return isinstance(value, (bool, int, float, complex)) or hasattr(value, "__jax_array__")
 
 
-def as_operands(label: str, inputs: Sequence[Any]) -> list[Any]:
-    """The inputs as arrays of JAX, or TypeError."""
-    refuse_non_arrays(label, inputs)
-    operands = [_as_operand(x) for x in inputs]
+def as_operands(
+    label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """The inputs and then the scalars as arrays of JAX, or TypeError."""
+    refuse_non_arrays(label, inputs, scalars)
+    given = (*inputs, *(scalars or {}).values())
+    operands = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in given]
     for i, x in enumerate(operands):
         _type_of(label, i, x)
     return operands

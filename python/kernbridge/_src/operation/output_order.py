@@ -7,7 +7,7 @@ which a kernel takes its outputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -19,7 +19,18 @@ class OutputTree:
     """The pytree of a call's outputs, with its leaves in the order of the kernel's outputs."""
 
     tree: Any  # of JAX
+    names: tuple[str, ...]  # the key or field that holds each leaf; empty for items of sequences
+    written: tuple[int, ...]  # the leaves' numbers, in the order in which the user wrote them
     order: tuple[int, ...]  # the kernel's output j is leaf order[j] of the tree
+
+    @staticmethod
+    def of(outs: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], OutputTree]:
+        """The leaves of a pytree, and the tree in JAX's order."""
+        leaves, tree = jax.tree_util.tree_flatten_with_path(outs, is_leaf=is_leaf)
+        order = tuple(range(len(leaves)))
+        written = tuple(_as_written(outs, tree.unflatten(order)))
+        names = tuple(_name(path) for path, _ in leaves)
+        return [leaf for _, leaf in leaves], OutputTree(tree, names, written, order)
 
     def __str__(self) -> str:
         return str(self.tree)
@@ -34,21 +45,6 @@ class OutputTree:
         leaves = self.tree.flatten_up_to(value)
         return [leaves[i] for i in self.order]
 
-
-@dataclass(frozen=True, slots=True)
-class Leaves:
-    """The leaves of `outs` as JAX lists them."""
-
-    names: tuple[str, ...]  # the key or field that holds each of them; empty for items of sequences
-    written: tuple[int, ...]  # their numbers, in the order in which the user wrote them
-
-    @staticmethod
-    def of(outs: Any, is_leaf: Callable[[Any], bool]) -> Leaves:
-        """Read the names and the order of a pytree's leaves."""
-        paths, tree = jax.tree_util.tree_flatten_with_path(outs, is_leaf=is_leaf)
-        written = _as_written(outs, tree.unflatten(range(len(paths))))
-        return Leaves(tuple(_name(path) for path, _ in paths), tuple(written))
-
     def check(self, label: str, parameters: Sequence[str]) -> None:
         """Refuse a dict that JAX reorders, and whose keys are not names of the kernel's parameters.
 
@@ -57,13 +53,13 @@ class Leaves:
         if not self._are_unique() or not set(self.names) <= set(parameters):
             self._refuse_reordered(label, parameters)
 
-    def order(self, label: str, parameters: Sequence[str]) -> tuple[int, ...]:
-        """Return the number of the leaf for each output of the kernel that has these parameters.
+    def in_order(self, label: str, parameters: Sequence[str]) -> OutputTree:
+        """Return the tree with its leaves in the order of the kernel's output parameters.
 
         ValueError is raised if the keys are neither the names of the parameters nor in their order.
         """
         if self._are_unique() and set(self.names) == set(parameters):
-            return tuple(self.names.index(name) for name in parameters)
+            return replace(self, order=tuple(map(self.names.index, parameters)))
         self._refuse_reordered(label, parameters)
         for name, parameter in zip(self.names, parameters, strict=False):
             if name != parameter and name in parameters:
@@ -73,7 +69,7 @@ class Leaves:
                     f"{parameter!r}. Name every output as its parameter, or pass a tuple in the "
                     "order of the parameters"
                 )
-        return tuple(range(len(self.names)))
+        return self
 
     def _are_unique(self) -> bool:
         return len(set(self.names)) == len(self.names)

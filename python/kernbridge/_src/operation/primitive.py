@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,9 @@ from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.jax_inside import Primitive, ShapedArray, ad, batching, mlir
 from kernbridge._src.operation.levels import Dim, Levels, to_front
 from kernbridge._src.operation.spec import ArrayType, Call
+
+if TYPE_CHECKING:
+    from kernbridge._src.operation.inspection import Inspection
 
 BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
 PROGRAM_CARRIED_MAX = 64 * 1024  # larger ones only travel in exported programs
@@ -35,14 +39,33 @@ class NativeCall(NamedTuple):
     keep: Any = None  # has to live as long as the compiled program
 
 
-class Frontend(Protocol):
-    """A kernel of some language, as the primitive sees it. Hashed by identity."""
+class Frontend(ABC):
+    """A kernel of some language: how calls of it are checked and lowered. Hashed by identity."""
 
     label: str
+    name: str
     platforms: tuple[str, ...]
 
+    @property
+    @abstractmethod
+    def parameter_names(self) -> Sequence[str]:
+        """Names that outputs may have: of the kernel's parameters, as far as they are known."""
+
+    def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
+        """The parameter that each output of a call fills; empty where it has no name."""
+        return self.parameter_names
+
+    @abstractmethod
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+        """Raise TypeError or ValueError if the kernel cannot take these arguments."""
+
+    @abstractmethod
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile and register; `operands` are without batch axes."""
+
+    @abstractmethod
+    def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
+        """Code and resources of the kernels that this call runs."""
 
 
 def new_primitive(name: str, kind: type = Primitive) -> Any:
@@ -239,8 +262,7 @@ def _batch_by_rank(
     frontend: Frontend, call: Call, size: Dim, front: list[Any], mapped: list[bool]
 ) -> Any:
     """The kernel sees the batch as one more leading axis, as JAX's named methods say."""
-    n_arrays = len(front) - len(call.scalars)
-    for i, name in enumerate(call.scalars, start=n_arrays):
+    for i, name in enumerate(call.scalars, start=call.n_inputs):
         if mapped[i]:
             raise ValueError(
                 f"{frontend.label}: the keyword scalar {name!r} is mapped, and vmap_method="
@@ -248,7 +270,7 @@ def _batch_by_rank(
                 "unset, or pass it as a positional input"
             )
     new_axis = {"expand_dims": 1, "broadcast_all": size}.get(call.vmap_method or "")
-    for i in range(n_arrays):
+    for i in range(call.n_inputs):
         if not mapped[i] and new_axis is not None:
             front[i] = jnp.broadcast_to(front[i], (new_axis, *front[i].shape))
     return bind(frontend, call.with_output_axis(size), front)

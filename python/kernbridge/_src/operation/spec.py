@@ -16,7 +16,7 @@ import numpy as np
 
 from kernbridge._src.base import jax_inside
 from kernbridge._src.operation.levels import NONE, Dim, Levels
-from kernbridge._src.operation.output_order import Leaves, OutputTree
+from kernbridge._src.operation.output_order import OutputTree
 
 VMAP_METHODS = (
     None,
@@ -50,20 +50,17 @@ class Outputs:
 
     types: tuple[ArrayType, ...]
     tree: OutputTree
-    leaves: Leaves
 
     @staticmethod
     def of(label: str, outs: Any) -> Outputs:
         """Read `outs`, a pytree of objects with a shape and a dtype, in JAX's order."""
-        values, tree = jax.tree.flatten(outs, is_leaf=has_type)
-        types = tuple(_read_type(label, i, value) for i, value in enumerate(values))
-        return Outputs(types, OutputTree(tree, tuple(range(len(types)))), Leaves.of(outs, has_type))
+        values, tree = OutputTree.of(outs, has_type)
+        return Outputs(tuple(_read_type(label, i, v) for i, v in enumerate(values)), tree)
 
     def in_order(self, label: str, parameters: Sequence[str]) -> Outputs:
         """Return these outputs, as just read, in the order of the kernel's output parameters."""
-        order = self.leaves.order(label, parameters)
-        types = tuple(self.types[i] for i in order)
-        return replace(self, types=types, tree=replace(self.tree, order=order))
+        tree = self.tree.in_order(label, parameters)
+        return Outputs(tuple(self.types[i] for i in tree.order), tree)
 
     def canonical(self, label: str) -> Outputs:
         """These outputs with the dtypes that JAX can hold now; warns about each that it cannot."""
@@ -147,9 +144,9 @@ class OperationSpec:
         return self.jvp is not None or self.vjp is not None
 
     def check_names(self, parameters: Sequence[str]) -> None:
-        """Refuse a dict of outputs that no kernel with these parameters can match; see Leaves."""
+        """Refuse a dict of outputs that no kernel with these parameters can match."""
         if isinstance(self.outs, Outputs):
-            self.outs.leaves.check(self.label, parameters)
+            self.outs.tree.check(self.label, parameters)
 
     def outputs_for(self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]) -> Outputs:
         """The outputs of a call with these inputs, in JAX's order; calls `outs` if it is a
@@ -186,12 +183,10 @@ def call_with_shapes(
     """What a function of the shapes of a call returns; `name` is the argument that it came by."""
     given = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs]
     named = {n: jax.ShapeDtypeStruct(t.shape, t.dtype) for n, t in scalars.items()}
+    signature = _signature(function)
     try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a callable without a signature
-        return function(*given, **named)
-    try:
-        signature.bind(*given, **named)
+        if signature is not None:
+            signature.bind(*given, **named)
     except TypeError as e:
         keywords = ", ".join(named) or "no keywords"
         raise TypeError(
@@ -202,21 +197,26 @@ def call_with_shapes(
     return function(*given, **named)
 
 
+def _signature(function: Any) -> inspect.Signature | None:
+    """The signature of a callable; some have none."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
 def check_rule(
     label: str, name: str, rule: Any, expected: str, n: int, keywords: Sequence[str] | None = ()
 ) -> None:
     """Refuse what cannot be called with `n` arguments and these keywords; None: not known yet."""
     if not callable(rule):
         raise TypeError(f"{label}: {name} is {rule!r}, expected a function {expected}")
-    try:
-        signature = inspect.signature(rule)
-    except (TypeError, ValueError):  # a callable without a signature
+    signature = _signature(rule)
+    if signature is None:
         return
+    bind = signature.bind_partial if keywords is None else signature.bind
     try:
-        if keywords is None:
-            signature.bind_partial(*[None] * n)
-        else:
-            signature.bind(*[None] * n, **dict.fromkeys(keywords))
+        bind(*[None] * n, **dict.fromkeys(keywords or ()))
     except TypeError as e:
         raise TypeError(
             f"{label}: {name} is a function of {signature}, and is called as {expected}: {e}"
@@ -264,12 +264,37 @@ class Call:
     Operands are the positional inputs and then the keyword scalars, sorted by name.
     """
 
-    outs: tuple[ArrayType, ...]
+    n_inputs: int
     scalars: tuple[str, ...]
+    outs: tuple[ArrayType, ...]
     aliases: tuple[tuple[int, int], ...]
     vmap_method: str | None
     has_side_effect: bool
     levels: Levels = NONE
+
+    @property
+    def n_operands(self) -> int:
+        """The number of inputs and scalars; outputs are counted from here."""
+        return self.n_inputs + len(self.scalars)
+
+    @property
+    def read_only(self) -> tuple[int, ...]:
+        """The inputs that are not the memory of an output, and must not be written."""
+        aliased = {i for i, _ in self.aliases}
+        return tuple(i for i in range(self.n_inputs) if i not in aliased)
+
+    @property
+    def fresh(self) -> tuple[int, ...]:
+        """The buffers of the outputs that are not the memory of an input."""
+        aliased = {o for _, o in self.aliases}
+        return tuple(self.n_operands + o for o in range(len(self.outs)) if o not in aliased)
+
+    def split(
+        self, operands: Sequence[ArrayType]
+    ) -> tuple[Sequence[ArrayType], dict[str, ArrayType]]:
+        """The inputs and the scalars by name."""
+        n = self.n_inputs
+        return operands[:n], dict(zip(self.scalars, operands[n:], strict=True))
 
     def with_output_axis(self, size: Dim) -> Call:
         """This call with one more leading axis on every output, which the kernel sees."""

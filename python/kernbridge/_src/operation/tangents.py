@@ -17,14 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base.jax_inside import ad
-from kernbridge._src.operation.levels import Levels, vmapped
+from kernbridge._src.operation import primitive
+from kernbridge._src.operation.levels import NONE, Levels, vmapped
 from kernbridge._src.operation.primitive import (
+    Frontend,
     abstract,
     define_with_levels,
     match_varying,
     new_primitive,
 )
-from kernbridge._src.operation.spec import ArrayType, has_type
+from kernbridge._src.operation.spec import ArrayType, Call, has_type
 
 
 @dataclass(frozen=True)
@@ -204,9 +206,10 @@ def _transposed(
     outputs: Sequence[Any],
     given: Sequence[Any],
 ) -> list[Any]:
+    backward = _backward(rules, shape)
+
     def reverse(*cotangents: Any) -> tuple[Any, ...]:
-        found = rules.cotangents(inputs, outputs, _with_gaps(shape.outs, cotangents))
-        return tuple(found[i] for i in shape.which)
+        return tuple(backward(*inputs, *outputs, *cotangents))
 
     specs = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in shape.tangent_outs]
     jax.eval_shape(reverse, *specs)  # errors of the rule itself come as they are
@@ -220,18 +223,14 @@ def _transposed(
         ) from e
 
 
-def _with_gaps(outs: Sequence[ArrayType], values: Sequence[Any]) -> list[Any]:
-    """One value for each output, None for those that have no tangents."""
-    rest = iter(values)
-    return [next(rest) if is_inexact(t.dtype) else None for t in outs]
-
-
 def _backward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
     """Cotangents of one slice, as a function of inputs, outputs, and cotangents of these."""
 
     def backward(*operands: Any) -> list[Any]:
         inputs, outputs, given = shape.split(operands)
-        found = rules.cotangents(inputs, outputs, _with_gaps(shape.outs, given))
+        rest = iter(given)
+        every = [next(rest) if is_inexact(t.dtype) else None for t in shape.outs]
+        found = rules.cotangents(inputs, outputs, every)
         return [found[i] for i in shape.which]
 
     return backward
@@ -286,3 +285,43 @@ def _transpose(
 
 
 define_with_levels(tangent_p, _abstract_eval, _evaluate, _jvp, _transpose)
+
+
+operation_p = new_primitive("kernbridge_operation")
+
+
+def bind(frontend: Frontend, call: Call, rules: Rules, operands: Sequence[Any]) -> list[jax.Array]:
+    """Apply a kernel that has derivatives to operands (tracers or arrays)."""
+    params: dict[str, Any] = {"frontend": frontend, "call": call, "rules": rules, "levels": NONE}
+    return operation_p.bind(*match_varying(operands), **params)
+
+
+def _abstract_operation(
+    *operands: Any, frontend: Frontend, call: Call, levels: Levels, **_: Any
+) -> Any:
+    return abstract(frontend.label, operands, call.outs, levels, call.has_side_effect)
+
+
+def _evaluate_operation(
+    *operands: Any, frontend: Frontend, call: Call, levels: Levels, **_: Any
+) -> list[Any]:
+    return vmapped(lambda *own: primitive.bind(frontend, call, own), levels)(*operands)
+
+
+def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
+    rules, outs, levels = params["rules"], params["call"].outs, params["levels"]
+    results = operation_p.bind(*primals, **params)
+    return results, differentiate(rules, outs, levels, primals, results, tangents)
+
+
+def _transpose_operation(*_: Any, frontend: Frontend, **__: Any) -> Any:
+    raise NotImplementedError(
+        f"{frontend.label} is applied to a tangent, and JAX wants its transpose: give the "
+        "operation whose tangent this is a vjp rule beside its jvp rule, or make this one an "
+        "XLACustomKernel with def_transpose_rule"
+    )
+
+
+define_with_levels(
+    operation_p, _abstract_operation, _evaluate_operation, _jvp_of_operation, _transpose_operation
+)

@@ -9,14 +9,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from kernbridge._src.gpu.program import Word
-
 if TYPE_CHECKING:
-    from kernbridge._src.record.recorder import Recorder
+    from kernbridge._src.gpu.program import Step
+    from kernbridge._src.operation.spec import ArrayType
+
+
+class Recorder(Protocol):
+    """Steps and temporaries, as they come."""
+
+    steps: list[Step]
+    temporaries: list[ArrayType]
+    places: list[str]  # of each step: the line of the user
+    details: list[dict[str, str]]  # of each step: its arguments
+
+    def copy(self, target: Any, source: Any) -> None:
+        """Add a copy from array to array."""
+        ...
+
+    def fill(self, target: Any, value: Any) -> None:
+        """Add a fill of an array with a scalar."""
+        ...
+
+    def transposed(self, array: Any) -> Any:
+        """An array with its axes reversed."""
+        ...
 
 
 class NotRecordable(BaseException):
@@ -29,16 +49,13 @@ def refuse(what: str) -> NoReturn:
 
 
 def typed_scalar(value: Any) -> Any:
-    """A NumPy scalar of the type that Numba gives to this argument; None if it is none."""
-    if isinstance(value, (np.generic, bool, int, float, complex)):
-        if isinstance(value, np.generic):
-            return value if value.dtype.kind in "biufc" else None
-        if isinstance(value, bool):
-            return np.bool_(value)
-        if isinstance(value, int):
-            return np.int64(value) if -(2**63) <= value < 2**63 else np.uint64(value)
-        return np.float64(value) if isinstance(value, float) else np.complex128(value)
-    return None
+    """Return a NumPy scalar of the type that an argument has for Numba; None if it is none."""
+    if isinstance(value, np.generic):
+        return value if value.dtype.kind in "biufc" else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return np.int64(value) if -(2**63) <= value < 2**63 else np.uint64(value)
+    kinds: Any = ((bool, np.bool_), (float, np.float64), (complex, np.complex128))
+    return next((made(value) for kind, made in kinds if isinstance(value, kind)), None)
 
 
 def host_like(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -53,14 +70,6 @@ def host_like(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     )
 
 
-def with_stride(words: list[Word]) -> list[Word]:
-    """The words of a parameter of a batched entry."""
-    head = words[0]
-    return (
-        words if head.kind == "constant" else [head, Word("stride", buffer=head.buffer), *words[1:]]
-    )
-
-
 def reach_of(array: DeviceArray) -> int:
     """Bytes from its begin that an array touches."""
     if array.size == 0:
@@ -72,13 +81,7 @@ def reach_of(array: DeviceArray) -> int:
     )
 
 
-class Operand:
-    """What stands for a buffer."""
-
-    buffer: int
-
-
-class Scalar(Operand):
+class Scalar:
     """A keyword scalar: its value is known when the plan runs, to kernels."""
 
     def __init__(self, buffer: int, name: str, dtype: np.dtype[Any]) -> None:
@@ -94,7 +97,7 @@ class Scalar(Operand):
     __hash__ = None  # type: ignore[assignment]
 
 
-class DeviceArray(Operand):
+class DeviceArray:
     """Stands for a Numba device array: `offset` bytes into `buffer`, laid out as `host` is."""
 
     def __init__(self, recording: Recorder, buffer: int, offset: int, host: Any) -> None:
@@ -135,15 +138,13 @@ class DeviceArray(Operand):
         return DeviceArray(self.recording, self.buffer, self.offset + moved, host)
 
     def __getitem__(self, key: Any) -> DeviceArray:
-        _check_key(key)
-        keys = key if isinstance(key, tuple) else (key,)
+        keys = _keys_of(key)
         if sum(isinstance(k, (int, np.integer)) for k in keys) == self.ndim:
             refuse(f"reading element [{key}] on the host")
         return self._view(self.host[key])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        _check_key(key)
-        keys = key if isinstance(key, tuple) else (key,)
+        keys = _keys_of(key)
         if len(keys) == self.ndim and all(isinstance(k, (int, np.integer)) for k in keys):
             key = tuple(slice(k, k + 1 or None) for k in keys)
         target = self._view(self.host[key])
@@ -184,7 +185,7 @@ class DeviceArray(Operand):
         return self._view(self.host.squeeze(axis))
 
     def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
-        """From another device array."""
+        """Copy another device array into this one."""
         if not isinstance(ary, DeviceArray):
             refuse("copy_to_device from an array of the host")
         self.recording.copy(self, ary)
@@ -199,10 +200,7 @@ class DeviceArray(Operand):
         return (self[i] for i in range(len(self)))
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__") and name not in (
-            "__cuda_array_interface__",
-            "__array_interface__",
-        ):
+        if name.startswith("__") and not name.endswith("array_interface__"):
             raise AttributeError(name)
         refuse(f"the attribute {name!r} of a device array")
 
@@ -212,10 +210,12 @@ class DeviceArray(Operand):
     __array__ = __float__ = __int__ = __bool__ = __index__ = __complex__ = _read
 
 
-def _check_key(key: Any) -> None:
-    for k in key if isinstance(key, tuple) else (key,):
+def _keys_of(key: Any) -> tuple[Any, ...]:
+    keys = key if isinstance(key, tuple) else (key,)
+    for k in keys:
         if not (k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice))):
             refuse(f"indexing a device array by a {type(k).__name__}")
+    return keys
 
 
 def _reshaped(host: Any, shape: tuple[int, ...]) -> Any:
@@ -224,10 +224,6 @@ def _reshaped(host: Any, shape: tuple[int, ...]) -> Any:
         shape = tuple(host.size // max(rest, 1) if n == -1 else n for n in shape)
     if math.prod(shape) != host.size:
         raise ValueError(f"cannot reshape array of size {host.size} into shape {shape}")
-    return _at(host, shape)
-
-
-def _at(host: Any, shape: tuple[int, ...]) -> Any:
     like = host_like(shape, host.dtype)
     return np.lib.stride_tricks.as_strided(host, shape, like.strides, writeable=False)
 

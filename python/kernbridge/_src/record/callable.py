@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -15,21 +15,20 @@ import numpy as np
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernbridgeWarning, KernelError
 from kernbridge._src.base.kept import Kept, kept_with
-from kernbridge._src.gpu.frontend import (
+from kernbridge._src.base.places import beginning_of
+from kernbridge._src.gpu.frontend import Lowered, plan
+from kernbridge._src.gpu.program import Copy, Fill, Launch
+from kernbridge._src.keys import host_state
+from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend, Order
+from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
+from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.parameters import (
+    Assignment,
+    KernelParameters,
     check_dtype,
-    name_buffers,
-    native_call,
-    place_of,
     warn_of_copies,
 )
-from kernbridge._src.gpu.program import Buffer, Copy, Fill, Launch, Program
-from kernbridge._src.keys import host_state
-from kernbridge._src.numba_common.parameters import Assignment, KernelParameters, NamedOutputs
-from kernbridge._src.numba_cuda.callback import CallingFrontend
-from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
-from kernbridge._src.operation.operation import Operation, spec_key
-from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.toolchain import cuda
 
 RECORD = ("auto", "always", "never")
@@ -90,7 +89,7 @@ def numba_cuda_callable(
     Operation
         Called as ``op(*inputs, **scalars)``. Keywords are scalars for the parameters of those
         names: they may be handed to kernels, and change from call to call. ``op.plan(*inputs)``
-        tells the steps.
+        returns the steps.
 
     Raises
     ------
@@ -144,10 +143,10 @@ def numba_cuda_callable(
     spec = OperationSpec.of(
         label, outs, vmap_method, input_output_aliases, has_side_effect, jvp, vjp
     )
-    frontend = NumbaCudaCallable(func, name, label, record)
-    if isinstance(spec.outs, Outputs):
-        frontend.parameters.check_outputs(len(spec.outs.types), frontend.n_appended)
-    return _operation(spec, frontend)
+    kept = _of_objects
+    if type(func) is types.FunctionType:
+        kept = kept_with(func, "numba_cuda_callable", lambda: Kept(OPERATIONS_KEPT))
+    return NumbaCudaCallable(func, name, label, record).operation(spec, kept)
 
 
 _of_objects: Kept[Operation] = Kept(OPERATIONS_KEPT)
@@ -155,75 +154,57 @@ _of_objects: Kept[Operation] = Kept(OPERATIONS_KEPT)
 which users pickle and copy, so this keeps the objects alive until others take their places."""
 
 
-def _operation(spec: OperationSpec, frontend: NumbaCudaCallable) -> Operation:
-    """The operation of this function, in the state that it is in, and specification."""
-    key, function = spec_key(spec), frontend.function
-    if key is None:
-        return make_operation(spec, frontend)
-    state = host_state.take([(frontend.name, function)])
-    kept = _of_objects
-    if type(function) is types.FunctionType:
-        kept = kept_with(function, "numba_cuda_callable", lambda: Kept(OPERATIONS_KEPT))
-    key = (key, host_state.identity_of(function), state, frontend.record, debug.verifies())
-    return kept.find_or_make(key, lambda: make_operation(spec, frontend))
-
-
-def make_operation(spec: OperationSpec, frontend: NumbaCudaCallable) -> Operation:
-    """An operation, which checks itself if that is asked for."""
-    operation = Operation(spec, frontend=frontend)
-    if not debug.verifies() or frontend.record == "never":
-        return operation
-    unrecorded = NumbaCudaCallable(frontend.function, frontend.name, frontend.label, "never")
-    return Verified(spec, operation, Operation(spec, frontend=unrecorded))
-
-
-class NumbaCudaCallable(NamedOutputs, CallingFrontend):
+@dataclass(eq=False, repr=False)
+class NumbaCudaCallable(CallingFrontend):
     """A function that launches kernels, as a front end."""
 
-    platforms: tuple[str, ...] = ("cuda", "cpu")
+    function: Callable[..., Any]
+    name: str
+    label: str
+    record: str
+
+    platforms = ("cuda", "cpu")
     n_appended = 1  # the stream
 
-    def __init__(self, function: Callable[..., Any], name: str, label: str, record: str) -> None:
-        self.function = function
-        self.name = name
-        self.label = label
-        self.record = record
-        self.parameters = KernelParameters(label, function)
+    def __post_init__(self) -> None:
+        self.parameters = KernelParameters(self.label, self.function)
         self._warned = False
 
-    def check(
-        self,
-        inputs: Sequence[ArrayType],
-        scalars: Mapping[str, ArrayType],
-        outs: Sequence[ArrayType],
-    ) -> None:
-        """Refuse what the function cannot take; does not run it."""
-        names = sorted(scalars)
-        assignment = self.parameters.assign(len(inputs), names, len(outs) + 1)
-        arrays = (*inputs, *(scalars[name] for name in names), *outs)
-        kinds = ["input"] * len(inputs) + ["keyword"] * len(names) + ["output"] * len(outs)
-        for i, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
-            if kind == "input" and not array.shape:
-                raise ValueError(
-                    f"{self.label}: input {i} ({assignment.names[i]}) has rank 0, which a device "
-                    "array cannot have; wrap scalars in a 1-d array, jnp.array([value]), or pass "
-                    f"it by keyword: {assignment.names[i]}=value"
-                )
-            check_dtype(self.label, f"{kind} {assignment.names[i]!r}", array.dtype.name)
+    def state(self) -> Hashable:
+        """The function and what it reads."""
+        state = host_state.take([(self.name, self.function)])
+        return host_state.identity_of(self.function), state, self.record, debug.verifies()
 
-    def _lower(
-        self, operands: tuple[ArrayType, ...], call: Call, host: bool = False
-    ) -> tuple[NativeCall, Program]:
+    def make_operation(self, spec: OperationSpec) -> Operation:
+        """An operation, which checks itself if that is asked for."""
+        operation = Operation(spec, self)
+        if not debug.verifies() or self.record == "never":
+            return operation
+        unrecorded = NumbaCudaCallable(self.function, self.name, self.label, "never")
+        return Verified(spec, operation, Operation(spec, unrecorded))
+
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+        """Refuse what the function cannot take; does not run it."""
+        names = self.assign(call).names
+        for i, (place, array) in enumerate(self.described(operands, call)):
+            if i < call.n_inputs and not array.shape:
+                raise ValueError(
+                    f"{self.label}: input {i} ({names[i]}) has rank 0, which a device "
+                    "array cannot have; wrap scalars in a 1-d array, jnp.array([value]), or pass "
+                    f"it by keyword: {names[i]}=value"
+                )
+            check_dtype(place, array.dtype.name, DTYPES, LACKING)
+
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
         from kernbridge._src.record.arrays import NotRecordable
 
-        n_inputs = len(operands) - len(call.scalars)
-        assignment = self.parameters.assign(n_inputs, call.scalars, len(call.outs) + 1)
+        assignment = self.assign(call)
         if self.record == "never" and not host:
             return self._as_python(assignment, operands, call)
-        for i, t in enumerate((*operands, *call.outs)):
+        for t, name in zip((*operands, *call.outs), assignment.names, strict=False):
             if not all(isinstance(n, (int, np.integer)) for n in t.shape):
                 raise ValueError(
-                    f"{self.label}: {assignment.names[i]!r} has the symbolic shape {t.shape}; a "
+                    f"{self.label}: {name!r} has the symbolic shape {t.shape}; a "
                     "function is recorded for one shape: export it with constant shapes"
                 )
         try:
@@ -233,60 +214,34 @@ class NumbaCudaCallable(NamedOutputs, CallingFrontend):
                 raise KernelError(
                     f"{self.label} cannot run on the CPU, since it cannot be recorded: {e}"
                 ) from e
-            return self._not_recorded(str(e), assignment, operands, call)
+            self._refuse_or_warn(str(e))
+            return self._as_python(assignment, operands, call)
 
     def _recorded(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
-    ) -> tuple[NativeCall, Program]:
+    ) -> Lowered:
         from kernbridge._src.record import record as record_record
 
-        n_inputs = len(operands) - len(call.scalars)
-        aliased = {i for i, _ in call.aliases}
         recording = record_record.record(
-            self.label,
-            self.function,
-            operands[:n_inputs],
-            [(n, t.dtype) for n, t in zip(call.scalars, operands[n_inputs:], strict=True)],
-            call.outs,
-            _order(assignment),
-            frozenset(i for i in range(n_inputs) if i not in aliased),
-            bool(call.levels),
-            host,
+            self.label, self.function, operands, call, _order(assignment), host
         )
         copied = sorted(recording.opened)
-        if copied:
-            warn_of_copies(self.label, [(b, assignment.names[b]) for b in copied])
-        arrays = (*operands, *call.outs)
-        buffers = name_buffers(arrays, assignment.names)
-        copies = [Buffer(buffers[b].dtype, buffers[b].rank, buffers[b].name) for b in copied]
-        own = [
-            Buffer(t.dtype.name, len(t.shape), f"temporary {i}")
-            for i, t in enumerate(recording.temporaries)
-        ]
-        program = Program(
-            name=self.label,
-            source=place_of(self.function),
-            n_inputs=len(operands),
-            n_outputs=len(call.outs),
-            buffers=(*buffers, *copies, *own),
-            steps=tuple(_renumbered(s, len(arrays), len(copied)) for s in recording.steps),
-        )
-        if host:
-            from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
-
-            cuda_on_cpu_compile.provide(program)
-        native = native_call(
-            program,
-            copied,
-            recording.why_not_portable,
+        warn_of_copies(self.label, copied, assignment.names, REMEDY)
+        first_temporary = call.n_operands + len(call.outs)
+        return plan(
+            self.label,
+            beginning_of(self.function),
+            operands,
+            call,
+            assignment.names,
+            [_renumbered(step, first_temporary, len(copied)) for step in recording.steps],
+            copied=copied,
             temporaries=recording.temporaries,
+            why_not_portable=recording.why_not_portable,
             host=host,
         )
-        return native, program
 
-    def _not_recorded(
-        self, why: str, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call
-    ) -> tuple[NativeCall, Program]:
+    def _refuse_or_warn(self, why: str) -> None:
         if self.record == "always":
             raise KernelError(
                 f"{self.label} cannot be recorded: {why}. Keep what needs elements on the host out "
@@ -300,31 +255,16 @@ class NumbaCudaCallable(NamedOutputs, CallingFrontend):
                 KernbridgeWarning,
                 stacklevel=2,
             )
-        return self._as_python(assignment, operands, call)
 
     def _as_python(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call
-    ) -> tuple[NativeCall, Program]:
-        from kernbridge._src.numba_cuda import callback
-
-        scalars = callback.scalars_of(operands, call)
-        callee = self.callees.find(
-            (assignment, scalars),
-            lambda: callback.Callee(self.function, _order(assignment), scalars),
-        )
-        place = place_of(self.function)
-        return callback.lower(self.label, place, callee, assignment.names, operands, call)
+    ) -> Lowered:
+        source, order = beginning_of(self.function), _order(assignment)
+        return self.lower_as_python(assignment, source, self.function, order, operands, call)
 
 
-def _order(
-    assignment: Assignment,
-) -> Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]:
-    def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-        given = [*arrays, stream]
-        positional = [given[b] for b in assignment.positional]
-        return positional, {name: given[b] for name, b in assignment.named}
-
-    return order
+def _order(assignment: Assignment) -> Order:
+    return lambda arrays, stream: assignment.arguments([*arrays, stream])
 
 
 def _renumbered(step: Any, first_temporary: int, n_copies: int) -> Any:

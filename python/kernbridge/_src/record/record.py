@@ -19,8 +19,8 @@ from kernbridge._src.gpu import launch as gpu_launch
 from kernbridge._src.gpu.program import Copy, Fill, Launch, Step, Value, Word
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
-from kernbridge._src.numba_cuda.declared import check_declared
-from kernbridge._src.operation.spec import ArrayType
+from kernbridge._src.numba_cuda.callback import Order
+from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.record.arrays import (
     DeviceArray,
     NotRecordable,
@@ -30,12 +30,8 @@ from kernbridge._src.record.arrays import (
     reach_of,
     refuse,
     typed_scalar,
-    with_stride,
 )
 from kernbridge._src.record.twice import record_twice
-
-AFTER_RECORDING: Callable[[list[Step]], None] | None = None
-"""Tests: changes the steps of every recording before it is made a plan."""
 
 
 @dataclass
@@ -55,18 +51,22 @@ class Recording:
     why_not_portable: str = ""
 
     def temporary(
-        self, shape: Any, dtype: Any, strides: Any = None, order: str = "C"
+        self,
+        shape: Any,
+        dtype: Any = np.float64,
+        strides: Any = None,
+        order: str = "C",
+        stream: Any = 0,
     ) -> DeviceArray:
-        """Memory that only the plan sees."""
+        """Memory that only the plan sees, as `cuda.device_array` makes it."""
         if strides is not None:
             refuse("cuda.device_array with strides")
         shape = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list)) else (int(shape),)
         found = ArrayType(shape, np.dtype(dtype))
         self.temporaries.append(found)
         buffer = self.n_buffers + len(self.temporaries) - 1
-        host = host_like(shape, found.dtype)
-        if order == "F":
-            host = host_like(shape[::-1], found.dtype).T
+        fortran = order == "F"
+        host = host_like(shape[::-1], found.dtype).T if fortran else host_like(shape, found.dtype)
         return DeviceArray(self, buffer, 0, host)
 
     def launch(
@@ -85,26 +85,21 @@ class Recording:
         parameters, words = (
             zip(*map(self._argument, arguments), strict=True) if arguments else ((), ())
         )
-        check_declared(label, kernel, parameters)
-        compile_kernel = functools.partial(
-            numba_cuda_compile.compile_kernel, label, kernel, parameters, host=self.host
+        x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
+        has_batch = self.batched and z.constant == 1
+        function, wide = numba_cuda_compile.compile_for_launch(
+            label, kernel, parameters, has_batch, self.host
         )
-        function = compile_kernel()
         self.opened |= {words[i][0].buffer for i in function.opened}
         self.why_not_portable = self.why_not_portable or function.why_not_portable
         if 0 in blocks or 0 in threads:
             return
-        x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
-        wide = self.batched and not function.uses_z and not function.cooperative
-        wide = wide and z.constant == 1
-        if wide:
-            function = compile_kernel(batched=True)
         step = Launch(
             function=replace(function, auto_shared=size) if auto else function,
             grid=(x, y, z),
             block=threads,
             shared=size,
-            words=tuple(w for own in words for w in (with_stride(own) if wide else own)),
+            words=gpu_launch.join_words(words, wide),
             cooperative=function.cooperative,
             auto_block=auto,
             wide=wide,
@@ -198,46 +193,33 @@ def _transpose_kernel() -> Any:
     return transpose
 
 
-class _Configured:
-    """`kernel[grid, block, stream, shared]` while recording."""
+def _configure(
+    _: Recording,
+    kernel: Any,
+    griddim: Any,
+    blockdim: Any,
+    stream: Any = 0,
+    sharedmem: Any = 0,
+) -> Callable[..., None]:
+    """Return what launches the kernel: `kernel[grid, block, stream, shared]` while recording."""
 
-    def __init__(
-        self, kernel: Any, grid: Any, block: Any, stream: Any = 0, shared: Any = 0
-    ) -> None:
-        self._given = kernel, grid, block, shared
-
-    def __call__(self, *arguments: Any) -> None:
+    def launch(*arguments: Any) -> None:
         recording = intercept.recording()
         if recording is None:
             refuse("a launch after the recording ended")
-        kernel, grid, block, shared = self._given
-        recording.launch(kernel, grid, block, shared, arguments)
+        recording.launch(kernel, griddim, blockdim, sharedmem, arguments)
+
+    return launch
 
 
-def _forall(kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: Any = 0) -> Any:
-    """As `kernel.forall`: by default the block size with the best occupancy."""
+def _forall(
+    recording: Recording, kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: Any = 0
+) -> Callable[..., None]:
+    """Configure as `kernel.forall` does: by default with the block size of the best occupancy."""
+    grid, block = (-(-n // tpb), tpb) if tpb else (n, "auto")
     if n == 0:
-        return _Configured(kernel, 0, 1, stream, sharedmem)
-    if tpb:
-        return _Configured(kernel, -(-n // tpb), tpb, stream, sharedmem)
-    return _Configured(kernel, n, "auto", stream, sharedmem)
-
-
-def _configure(
-    kernel: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: Any = 0
-) -> Any:
-    return _Configured(kernel, griddim, blockdim, stream, sharedmem)
-
-
-def _device_array(
-    recording: Recording,
-    shape: Any,
-    dtype: Any = np.float64,
-    strides: Any = None,
-    order: str = "C",
-    stream: Any = 0,
-) -> DeviceArray:
-    return recording.temporary(shape, dtype, strides, order)
+        grid, block = 0, 1
+    return _configure(recording, kernel, grid, block, stream, sharedmem)
 
 
 def _device_array_like(recording: Recording, ary: Any, stream: Any = 0) -> DeviceArray:
@@ -259,23 +241,25 @@ def _launch_configured(recording: Recording, configuration: Any, *arguments: Any
     )
 
 
+def _check_bytes(name: str, array: Any, size: Any) -> None:
+    """Refuse bytes that are not those of one contiguous device array."""
+    if not isinstance(array, DeviceArray) or not array.is_c_contiguous():
+        refuse(f"{name} of something else than contiguous device arrays")
+    if not 0 <= size <= array.nbytes:
+        raise ValueError(f"{name} of {size} bytes of {array.describe()}")
+
+
 def _device_to_device(recording: Recording, dst: Any, src: Any, size: Any, stream: Any = 0) -> None:
     for array in (dst, src):
-        if not isinstance(array, DeviceArray) or not array.is_c_contiguous():
-            refuse("device_to_device of something else than contiguous device arrays")
-        if not 0 <= size <= array.nbytes:
-            raise ValueError(f"device_to_device of {size} bytes of {array.describe()}")
+        _check_bytes("device_to_device", array, size)
     recording.written(dst)
     if size:
         recording.add(Copy(dst.buffer, dst.offset, src.buffer, src.offset, int(size)), {})
 
 
 def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: Any = 0) -> None:
-    if not isinstance(dst, DeviceArray) or not dst.is_c_contiguous():
-        refuse("device_memset of something else than a contiguous device array")
+    _check_bytes("device_memset", dst, size)
     recording.written(dst)
-    if not 0 <= size <= dst.nbytes:
-        raise ValueError(f"device_memset of {size} bytes of {dst.describe()}")
     if size:
         step = Fill(dst.buffer, dst.offset, 1, int(size), int(val) & 0xFF)
         recording.add(step, {"the value of device_memset": val})
@@ -286,12 +270,12 @@ def _refuse_name(name: str, *_: Any, **__: Any) -> None:
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
-    "__getitem__": lambda r, kernel, args: _Configured(kernel, *args),
-    "configure": lambda r, *a, **k: _configure(*a, **k),
-    "forall": lambda r, *a, **k: _forall(*a, **k),
+    "__getitem__": lambda r, kernel, args: _configure(r, kernel, *args),
+    "configure": _configure,
+    "forall": _forall,
     "__call__": lambda r, *a, **k: refuse("a call without [grid, block]"),
     "launch": _launch_configured,
-    "device_array": _device_array,
+    "device_array": Recording.temporary,
     "device_array_like": _device_array_like,
     "synchronize": lambda r: None,
     "default_stream": lambda r: Stream(),
@@ -309,58 +293,36 @@ for _name in (
 def record(
     label: str,
     function: Callable[..., Any],
-    inputs: Sequence[ArrayType],
-    scalars: Sequence[tuple[str, np.dtype[Any]]],
-    outputs: Sequence[ArrayType],
-    order: Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]],
-    read_only: frozenset[int],
-    batched: bool,
+    operands: Sequence[ArrayType],
+    call: Call,
+    order: Order,
     host: bool = False,
 ) -> Recording:
-    """Run `function` on stand-ins; `order` puts operands and stream into its parameters.
+    """Run `function` on stand-ins, twice; `order` puts operands and stream into its parameters.
 
-    It runs twice, see `record/twice.py`.
-
-    Raises
-    ------
-    NotRecordable
-        With the reason, and the line of the function where it arose.
+    NotRecordable has the reason, and the line of the function where it arose.
     """
     intercept.install(_HANDLERS)
     intercept.replace_aliases(function)
-    once = functools.partial(
-        _record_once, label, function, inputs, scalars, outputs, order, read_only, batched, host
-    )
-    recording = record_twice(function, once)
-    if AFTER_RECORDING is not None:
-        AFTER_RECORDING(recording.steps)
-    return recording
+    arrays = (*operands, *call.outs)
+    scalars = dict(enumerate(call.scalars, start=call.n_inputs))
 
+    def once() -> Recording:
+        recording = Recording(
+            label, len(arrays), frozenset(call.read_only), batched=bool(call.levels), host=host
+        )
+        given = [
+            Scalar(b, scalars[b], t.dtype)
+            if b in scalars
+            else DeviceArray(recording, b, 0, host_like(t.shape, t.dtype))
+            for b, t in enumerate(arrays)
+        ]
+        positional, named = order(given, Stream())
+        try:
+            with intercept.recording_into(recording):
+                function(*positional, **named)
+        except NotRecordable as e:
+            raise NotRecordable(f"{e} at {line_of(e)}") from None
+        return recording
 
-def _record_once(
-    label: str,
-    function: Callable[..., Any],
-    inputs: Sequence[ArrayType],
-    scalars: Sequence[tuple[str, np.dtype[Any]]],
-    outputs: Sequence[ArrayType],
-    order: Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]],
-    read_only: frozenset[int],
-    batched: bool,
-    host: bool,
-) -> Recording:
-    n_buffers = len(inputs) + len(scalars) + len(outputs)
-    recording = Recording(label, n_buffers, read_only, batched, host)
-    operands: list[Any] = []
-    for t in inputs:
-        operands.append(DeviceArray(recording, len(operands), 0, host_like(t.shape, t.dtype)))
-    for name, dtype in scalars:
-        operands.append(Scalar(len(operands), name, dtype))
-    for t in outputs:
-        operands.append(DeviceArray(recording, len(operands), 0, host_like(t.shape, t.dtype)))
-    positional, named = order(operands, Stream())
-    try:
-        with intercept.recording_into(recording):
-            function(*positional, **named)
-    except NotRecordable as e:
-        raise NotRecordable(f"{e} at {line_of(e)}") from None
-    return recording
+    return record_twice(function, once)

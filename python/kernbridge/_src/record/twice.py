@@ -19,14 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kernbridge._src.base.places import beginning_of, line_of
 from kernbridge._src.gpu.program import Launch, Step
 from kernbridge._src.keys import host_state
-from kernbridge._src.record.arrays import NotRecordable
+from kernbridge._src.record.arrays import NotRecordable, Recorder
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from kernbridge._src.record.recorder import Recorder
-
-R = TypeVar("R", bound="Recorder")
+R = TypeVar("R", bound=Recorder)
 
 _CLOCKS = tuple(
     getattr(time, name)
@@ -39,10 +37,7 @@ _CLOCKS_BY_NAME = ("datetime.now", "datetime.utcnow", "date.today")
 def record_twice(function: Callable[..., Any], record: Callable[[], R]) -> R:
     """Record a function twice by `record`, and return the second recording.
 
-    Raises
-    ------
-    NotRecordable
-        If a plan cannot stand for later calls; says what differs, and at which line.
+    NotRecordable says what differs if a plan cannot stand for later calls, and at which line.
     """
     first = record()
     name = getattr(function, "__name__", type(function).__name__)

@@ -6,41 +6,40 @@ An attribute is static: a number that a call holds while it is traced, not an ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from kernbridge._src.base.jax_inside import Tracer
+from kernbridge._src.scan.signature import ScannedParameter
 
-
-class Attribute(NamedTuple):
-    """One attribute of a function."""
-
-    name: str
-    type: str  # "float32"; one of _core.attribute_types()
+_KINDS: dict[str, tuple[type, ...]] = {
+    "b": (bool,),
+    "i": (int,),
+    "u": (int,),
+    "f": (int, float),
+    "V": (int, float),  # such as bfloat16
+    "c": (int, float, complex),
+}
 
 
 def encode_all(
-    label: str, attributes: Sequence[Attribute], values: Mapping[str, Any]
+    label: str, attributes: Sequence[ScannedParameter], values: Mapping[str, Any]
 ) -> tuple[bytes, ...]:
-    """The bytes of every attribute, in the function's order.
+    """Return the bytes of every attribute, in the function's order.
 
-    Raises
-    ------
-    TypeError
-        If an attribute is missing, unknown, traced, or of another kind or dtype.
-    ValueError
-        If a number does not fit into its type.
+    TypeError is raised for one that is missing, unknown, traced, or of another kind or dtype,
+    ValueError for a number that does not fit into its type.
     """
-    checked = check_names(label, attributes, values)
-    return tuple(encode(label, a, values[a.name]) for a in checked)
+    check_names(label, attributes, values)
+    return tuple(encode(label, a, values[a.name]) for a in attributes)
 
 
 def check_names(
-    label: str, attributes: Sequence[Attribute], values: Mapping[str, Any]
-) -> Sequence[Attribute]:
-    """The attributes, if there is a value for each and no other; else TypeError."""
+    label: str, attributes: Sequence[ScannedParameter], values: Mapping[str, Any]
+) -> None:
+    """Raise TypeError unless there is a value for each attribute, and no other."""
     names = [a.name for a in attributes]
     unknown = [name for name in values if name not in names]
     missing = [name for name in names if name not in values]
@@ -48,12 +47,11 @@ def check_names(
         expected = ", ".join(f"{a.name}: {a.type}".rstrip(": ") for a in attributes) or "none"
         what = f"has no attribute {unknown[0]!r}" if unknown else f"needs attribute {missing[0]!r}"
         raise TypeError(f"{label} {what}; its attributes are {expected}")
-    return attributes
 
 
-def encode(label: str, attribute: Attribute, value: Any) -> bytes:
-    """The bytes of one attribute."""
-    name, kind = attribute
+def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
+    """Return the bytes of one attribute."""
+    name, kind = attribute.name, attribute.type
     if isinstance(value, Tracer):
         raise TypeError(
             f"{label}: attribute {name!r} is traced, and attributes are static: pass a number that "
@@ -71,25 +69,13 @@ def encode(label: str, attribute: Attribute, value: Any) -> bytes:
                 f"{kind}; pass a Python number, or convert it"
             )
         return value.tobytes()
-    if not _is_number_for(dtype, value):
+    is_bool = isinstance(value, bool)
+    if not isinstance(value, _KINDS[dtype.kind]) or is_bool != (dtype.kind == "b"):
         raise TypeError(
             f"{label}: attribute {name!r} is {value!r} of type {type(value).__name__}, expected "
             f"a number for {kind}"
         )
     return _convert(label, name, dtype, value)
-
-
-def _is_number_for(dtype: np.dtype[Any], value: object) -> bool:
-    if dtype.kind == "b":
-        return isinstance(value, bool)
-    if isinstance(value, bool):
-        return False
-    kinds: tuple[type, ...] = (int,)
-    if dtype.kind not in "iu":
-        kinds += (float,)
-    if dtype.kind == "c":
-        kinds += (complex,)
-    return isinstance(value, kinds)
 
 
 def _convert(label: str, name: str, dtype: np.dtype[Any], value: Any) -> bytes:
@@ -110,5 +96,5 @@ def _convert(label: str, name: str, dtype: np.dtype[Any], value: Any) -> bytes:
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes that are numbers, as numbers of Python, which can be hashed."""
+    """Return the attributes that are numbers, as numbers of Python, which can be hashed."""
     return {n: v.item() if hasattr(v, "item") else v for n, v in values.items() if not callable(v)}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kernbridge._src.scan.attributes import Attribute
-
 
 class ScannedParameter(NamedTuple):
     """One parameter of a function, as the scanner describes it."""
@@ -29,7 +27,7 @@ class ScannedFunction(NamedTuple):
 
     @staticmethod
     def of(scanned: Any) -> ScannedFunction:
-        """From what `_core.scan_source` and `_core.scan_kernel` return."""
+        """Read what `_core.scan_source` and `_core.scan_kernel` return."""
         *head, parameters = scanned
         return ScannedFunction._make((*head, tuple(ScannedParameter(*p) for p in parameters), ""))
 
@@ -38,26 +36,25 @@ class ScannedFunction(NamedTuple):
         """Whether the function takes the whole call, with any number of tensors."""
         return self.whole_call and not self.parameters
 
-    def count(self, role: str) -> int:
-        """Parameters of a role."""
-        return sum(p.role == role for p in self.parameters)
+    def having(self, role: str) -> tuple[ScannedParameter, ...]:
+        """Return the parameters of a role."""
+        return tuple(p for p in self.parameters if p.role == role)
 
     @property
     def output_names(self) -> tuple[str, ...]:
         """The names of its parameters for outputs, as far as it has any and they are named."""
-        return tuple(p.name for p in self.parameters if p.role == "ret")
+        return tuple(p.name for p in self.having("ret"))
 
     def names_of(self, n_inputs: int, n_outputs: int) -> list[str]:
-        """What messages call the inputs and outputs of a call."""
+        """Return what messages call the inputs and outputs of a call."""
         if self.takes_any:
             return ["arg"] * n_inputs + ["ret"] * n_outputs
-        inputs = [p.name or "arg" for p in self.parameters if p.role == "arg"]
-        return [*inputs, *(name or "ret" for name in self.output_names)]
+        return [p.name or p.role for p in (*self.having("arg"), *self.having("ret"))]
 
     @property
-    def attributes(self) -> tuple[Attribute, ...]:
+    def attributes(self) -> tuple[ScannedParameter, ...]:
         """Its attributes, in its order."""
-        return tuple(Attribute(p.name, p.type) for p in self.parameters if p.role == "attr")
+        return self.having("attr")
 
     @property
     def tokens(self) -> str:
@@ -65,13 +62,30 @@ class ScannedFunction(NamedTuple):
         return " ".join(map(token_of, self.parameters))
 
 
+class NamedByScanner:
+    """A front end whose outputs have the names of the parameters that the scanner found."""
+
+    function: ScannedFunction
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The names of the function's outputs."""
+        return self.function.output_names
+
+    def output_names(
+        self, n_inputs: int, scalars: Sequence[str], n_outputs: int
+    ) -> tuple[str, ...]:
+        """Return the names of the parameters that the outputs of a call fill."""
+        return self.function.output_names
+
+
 def join_tokens(tokens: str | Sequence[str] | None) -> str | None:
-    """Tokens that a caller passes, as one text for the scanner."""
+    """Return tokens that a caller passes as one text for the scanner."""
     return tokens if tokens is None or isinstance(tokens, str) else " ".join(map(str, tokens))
 
 
 def token_of(p: ScannedParameter) -> str:
-    """The token of an annotation that describes a parameter."""
+    """Return the token of an annotation that describes a parameter."""
     if p.role != "attr":
         return p.role
     return f"attr.{p.name}:{p.type}" if p.type else f"attr.{p.name}"

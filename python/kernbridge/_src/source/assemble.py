@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
+import inspect
 import re
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base import debug
@@ -23,7 +24,7 @@ from kernbridge._src.build.command import SUFFIXES
 from kernbridge._src.build.request import Request
 from kernbridge._src.scan.signature import ScannedFunction, join_tokens
 from kernbridge._src.source import compiled_types, tail, targets
-from kernbridge._src.source.module import CompiledModule, digest_of
+from kernbridge._src.source.module import CompiledModule
 from kernbridge._src.toolchain.architectures import cuda_architectures
 
 Functions = Mapping[str, Any] | Sequence[str] | None
@@ -32,190 +33,157 @@ Functions = Mapping[str, Any] | Sequence[str] | None
 _HALF = re.compile(r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 MOST_INCLUDES = 64  # that are searched for half-precision types
+# What makes half-precision types known.
+_HALF_FLAGS = ("-DKB_HALF",)
+# What makes indices of tensors, and of the C++ library's containers, checked.
+_CHECK_FLAGS = ("-DKB_CHECKED", "-D_GLIBCXX_ASSERTIONS")
 _FLAGS = {"c": "extra_cflags", "c++": "extra_cflags", "cuda": "extra_cuda_cflags"}
 
 
-class BuildOptions(NamedTuple):
-    """What the `load_*` functions take beside sources; see `load_cuda_inline`."""
+def complete(
+    label: str, inline: Callable[..., CompiledModule], given: Mapping[str, Any], without: str = ""
+) -> dict[str, Any]:
+    """Return all options of a function that takes those of `inline`, `without` one.
 
-    language: str
-    cflags: tuple[str, ...] = ()
-    ldflags: tuple[str, ...] = ()
-    include_paths: tuple[str, ...] = ()
-    build_directory: str | None = None
-    verbose: bool = False
-    compute_capability: Any = None
-    force_rebuild: bool = False
-    replace: bool = False
-    auto_register: bool = True
-    target_prefix: str | None = None
-    optimization_level: int = 3
-    use_fast_math: bool = False
-    allow_cuda_graph: bool = True
-    check: bool = False
-
-    @staticmethod
-    def of(label: str, language: str, given: Mapping[str, Any]) -> BuildOptions:
-        """Return the options that a caller's keywords name; TypeError if one is unknown."""
-        only_cuda = {"compute_capability", "use_fast_math", "allow_cuda_graph"}
-        names = {
-            _FLAGS[language]: "cflags",
-            "extra_ldflags": "ldflags",
-            "extra_include_paths": "include_paths",
-        }
-        known = {name: name for name in BuildOptions._fields[4:]} | names
-        if language != "cuda":
-            known = {k: v for k, v in known.items() if k not in only_cuda}
-        if language != "c++":
-            del known["check"]
-        for name in given:
-            if name not in known:
-                raise TypeError(
-                    f"{label} has no option {name!r}; it has {', '.join(sorted(known))}"
-                )
-        values = {known[name]: value for name, value in given.items()}
-        for name in names.values():
-            values[name] = tuple(map(str, values.get(name) or ()))
-        return BuildOptions(language=language, **values)
+    TypeError is raised if one of those given is unknown.
+    """
+    defaults = inspect.getfullargspec(inline).kwonlydefaults or {}
+    known = {name: value for name, value in defaults.items() if name != without}
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{label} has no option {name!r}; it has {', '.join(sorted(known))}")
+    return known | dict(given)
 
 
 def build_inline(
-    label: str, name: str, sources: str | Sequence[str], functions: Functions, options: BuildOptions
+    label: str,
+    language: str,
+    name: str,
+    sources: str | Sequence[str],
+    functions: Functions,
+    options: Mapping[str, Any],
 ) -> CompiledModule:
-    """A module of source text."""
+    """Build a module of source text; `options` has those of the caller, among other arguments."""
     listed = [sources] if isinstance(sources, str) else list(sources)
     for i, source in enumerate(listed):
         if not isinstance(source, str):
             raise TypeError(f"{label}: source {i} is of type {type(source).__name__}, expected str")
-    suffix = SUFFIXES[options.language]
+    suffix = SUFFIXES[language]
     names = [
         f"{name}{suffix}" if len(listed) == 1 else f"{name}[{i}]{suffix}"
         for i in range(len(listed))
     ]
-    return _build(label, name, list(zip(names, listed, strict=True)), functions, options)
+    return _build(label, language, name, list(zip(names, listed, strict=True)), functions, options)
 
 
 def build_files(
     label: str,
     language: str,
+    name: str | None,
     files: Sequence[Path],
     functions: Functions,
-    name: str | None,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> CompiledModule:
-    """A module of files, which find what they include in their own folder."""
-    options = BuildOptions.of(label, language, given)
+    """Build a module of files, which find what they include in their own folder."""
     sources = [(str(file), file.read_text(encoding="utf-8")) for file in files]
-    folders = tuple(dict.fromkeys(str(file.resolve().parent) for file in files))
-    options = options._replace(include_paths=(*folders, *options.include_paths))
-    return _build(label, name or files[0].stem, sources, functions, options)
+    folders = dict.fromkeys(str(file.resolve().parent) for file in files)
+    paths = [*folders, *(options["extra_include_paths"] or ())]
+    options = {**options, "extra_include_paths": paths}
+    return _build(label, language, name or files[0].stem, sources, functions, options)
 
 
 def _build(
     label: str,
+    language: str,
     name: str,
     sources: Sequence[tuple[str, str]],
     functions: Functions,
-    options: BuildOptions,
+    options: Mapping[str, Any],
 ) -> CompiledModule:
     if not isinstance(name, str) or not name or "\0" in name:
         raise ValueError(f"{label}: name is {name!r}, expected a text that is not empty")
-    cuda = options.language == "cuda"
-    found = _scan(f"{label} {name!r}", sources, functions, options.language)
-    if _check_flags(options):
+    cuda = language == "cuda"
+    found = _scan(f"{label} {name!r}", sources, functions, language)
+    checked = language == "c++" and (options["check"] or debug.checks())
+    if checked:
         _warn_of_plain_pointers(f"{label} {name!r}", sources)
+    flags, ldflags, paths = (
+        tuple(map(str, options[option] or ()))
+        for option in (_FLAGS[language], "extra_ldflags", "extra_include_paths")
+    )
     text = _join(sources)
+    half = cuda and _names_half(text, paths)
     request = Request(
         name=name,
-        language=options.language,
-        source=_translation_unit(options.language, text, found),
-        spec=digest_of([f.tokens for f in found]),
-        cflags=(*_half_flags(options, text), *_check_flags(options), *options.cflags),
-        ldflags=options.ldflags,
-        include_paths=options.include_paths,
+        language=language,
+        source=_translation_unit(language, text, found),
+        spec=repr([f.tokens for f in found]),
+        cflags=(*_HALF_FLAGS * half, *_CHECK_FLAGS * checked, *flags),
+        ldflags=ldflags,
+        include_paths=paths,
         own_include_paths=include_paths(),
-        architectures=cuda_architectures(options.compute_capability) if cuda else (),
-        optimization_level=options.optimization_level,
-        fast_math=options.use_fast_math,
-        build_directory=options.build_directory,
-        verbose=options.verbose,
-        force_rebuild=options.force_rebuild,
+        architectures=cuda_architectures(options["compute_capability"]) if cuda else (),
+        optimization_level=options["optimization_level"],
+        fast_math=cuda and options["use_fast_math"],
+        build_directory=options["build_directory"],
+        verbose=options["verbose"],
+        force_rebuild=options["force_rebuild"],
     )
     try:
         built = builder.build(request)
     except CompilationError as e:
         raise compiled_types.explain(f"{label} {name!r}", found, e) from None
-    module = CompiledModule(
-        label, name, built.path, built.digest, found, cuda=cuda, graph=options.allow_cuda_graph
-    )
-    if options.auto_register:
-        register_all(module, options.target_prefix or name, cuda, options.replace)
+    graph = options.get("allow_cuda_graph", True)
+    module = CompiledModule(label, name, built.path, built.digest, found, cuda=cuda, graph=graph)
+    if options["auto_register"]:
+        register_all(module, options["target_prefix"] or name, cuda, options["replace"])
     return module
 
 
 def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool) -> None:
     """Register every function of a module as a public target."""
+    platform = "CUDA" if cuda else "cpu"
     for function in module.function_names:
-        targets.register_ffi_target(
-            f"{prefix}.{function}",
-            module,
-            function,
-            platform="CUDA" if cuda else "cpu",
-            replace=replace,
-        )
-
-
-def include_paths() -> tuple[str, ...]:
-    """Folders of our headers."""
-    root = _include_root()
-    return (str(root), str(root / "compat"))
+        name = f"{prefix}.{function}"
+        targets.register_ffi_target(name, module, function, platform=platform, replace=replace)
 
 
 @functools.cache
-def _include_root() -> Path:
-    found = importlib.util.find_spec("kernbridge")
-    places = list(found.submodule_search_locations or ()) if found else []
+def include_paths() -> tuple[str, ...]:
+    """Return the folders of our headers."""
+    places = list(sys.modules["kernbridge"].__path__)
     for place in places:
         root = Path(place) / "include"
         if (root / "kernbridge" / "kernbridge.h").is_file():
-            return root
+            return (str(root), str(root / "compat"))
     raise HeaderNotFoundError(
         f"[E-HDR] kernbridge's own headers are missing from {', '.join(places)}; install it again"
     )
 
 
-def _half_flags(options: BuildOptions, text: str) -> tuple[str, ...]:
-    """What makes half-precision types known, if the source or what it includes names them."""
-    if options.language != "cuda":
-        return ()
+def _names_half(text: str, folders: Sequence[str]) -> bool:
+    """Whether a source, or what it includes, names half-precision types."""
     seen: set[str] = set()
     texts = [text]
     while texts:
         found = texts.pop()
         if _HALF.search(found):
-            return ("-DKB_HALF",)
+            return True
         for name in set(_INCLUDE.findall(found)) - seen:
             seen.add(name)
-            for folder in options.include_paths:
+            for folder in folders:
                 file = Path(folder, name)
                 if len(seen) <= MOST_INCLUDES and file.is_file():
                     texts.append(file.read_text(encoding="utf-8", errors="replace"))
                     break
-    return ()
-
-
-def _check_flags(options: BuildOptions) -> tuple[str, ...]:
-    """What makes indices of tensors, and of the C++ library's containers, checked."""
-    if options.language != "c++" or not (options.check or debug.checks()):
-        return ()
-    return ("-DKB_CHECKED", "-D_GLIBCXX_ASSERTIONS")
+    return False
 
 
 _PLAIN_POINTER = re.compile(r"\*\s*(?:(?:const|__restrict(?:__)?)\s+)*\w+\s*=[^;=]*?data_ptr\s*<")
 
 
 def _warn_of_plain_pointers(label: str, sources: Sequence[tuple[str, str]]) -> None:
-    """The checked mode does not see what a plain pointer is used for."""
+    """Warn of plain pointers: the checked mode does not see what they are used for."""
     places = [
         f"{name}:{text.count(chr(10), 0, found.start()) + 1}"
         for name, text in sources
@@ -255,7 +223,7 @@ def _scan(
     found = [ScannedFunction.of(f) for f in scanned]
     found = [f._replace(place=_place(f.line, sources) if f.line else sources[-1][0]) for f in found]
     for function in found:
-        if language != "cuda" and function.count("stream"):
+        if language != "cuda" and function.having("stream"):
             raise KernelError(
                 f"{label}: function {function.name!r} takes a stream, and there is none on the CPU;"
                 " leave it out of the annotation and of the function"
@@ -282,7 +250,7 @@ def named_functions(label: str, functions: Functions) -> tuple[tuple[str, str | 
 
 
 def _place(line: int, sources: Sequence[tuple[str, str]]) -> str:
-    """A line of the joined text as one of the source that it comes from."""
+    """Return a line of the joined text as one of the source that it comes from."""
     for name, text in sources:
         count = text.count("\n") + 2
         if line <= count:
@@ -292,7 +260,7 @@ def _place(line: int, sources: Sequence[tuple[str, str]]) -> str:
 
 
 def _in_own_lines(message: str, sources: Sequence[tuple[str, str]]) -> str:
-    """A message about the joined text, as one about the sources."""
+    """Return a message about the joined text as one about the sources."""
     message = message.removeprefix("\1: ")
     message = re.sub("\1:(\\d+)", lambda m: _place(int(m[1]), sources), message)
     return re.sub(

@@ -8,6 +8,7 @@ stands for a type that does not fit. This module turns letters into types, or in
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Sequence
 
 from kernbridge._src.base.errors import CompilationError, KernelError
@@ -15,10 +16,11 @@ from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter, to
 from kernbridge._src.source.tail import TAIL
 
 # In the order of KB_TYPE_LIST, whose numbers the letters from 'A' on stand for.
-_NUMBERS = (
+_DTYPES = (
     *("float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"),
 )
+_NUMBERS = dict(zip(string.ascii_uppercase, _DTYPES, strict=False))
 _OTHERS = {"t": "a tensor", "p": "a pointer", "r": "a reference", "v": "void"}
 _WRITTEN_OUT = "a function whose name or parameters a macro makes must be written out"
 _EXPECTED = {
@@ -29,46 +31,33 @@ _EXPECTED = {
 
 
 def _letters(types: bytes) -> list[tuple[str, bool]]:
-    """Each letter, and whether its type fits."""
+    """Return each letter, and whether its type fits."""
     return [(chr(t if t < 128 else 256 - t), t < 128) for t in types]
 
 
-def _number(letter: str) -> str:
-    """The dtype that a letter stands for, or ""."""
-    index = ord(letter) - ord("A")
-    return _NUMBERS[index] if 0 <= index < len(_NUMBERS) else ""
-
-
 def _kind(letter: str) -> str:
-    return _number(letter) or _OTHERS.get(letter, "a type that is no number")
+    return _NUMBERS.get(letter) or _OTHERS.get(letter, "a type that is no number")
 
 
 def fill(tokens: str, types: bytes) -> str:
-    """An annotation with the types that the compiler knows of its attributes."""
+    """Return an annotation with the types that the compiler knows of its attributes."""
     listed = tokens.split()
     letters = _letters(types)[1:]
     if len(letters) != len(listed):
         return tokens
     return " ".join(
-        f"{token}:{_number(letter)}"
-        if token.startswith("attr.") and ":" not in token and _number(letter)
+        f"{token}:{_NUMBERS[letter]}"
+        if token.startswith("attr.") and ":" not in token and letter in _NUMBERS
         else token
         for token, (letter, _) in zip(listed, letters, strict=True)
     )
 
 
 def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunction:
-    """The function with every type that its compiler knows.
+    """Return the function with every type that its compiler knows.
 
-    Parameters
-    ----------
-    types : bytes
-        The letters that its library exports; none, if nobody compared them.
-
-    Raises
-    ------
-    KernelError
-        If the function takes or returns something else than its annotation says.
+    `types` are the letters that its library exports; none, if nobody compared them. KernelError is
+    raised if the function takes or returns something else than its annotation says.
     """
     if not types:
         return function
@@ -97,7 +86,7 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
             f"knows it with other parameters than ({function.tokens}): there may be several "
             f"definitions, behind #if; {_WRITTEN_OUT}"
         )
-    if result != "v" and _number(result) != "int32":
+    if result != "v" and _NUMBERS.get(result) != "int32":
         raise KernelError(
             f"{where}it returns {_kind(result)}; it must return void, or an int that is 0 for "
             "success"
@@ -106,7 +95,7 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
         return function
     return function._replace(
         parameters=tuple(
-            p._replace(type=_number(letter)) if p.role == "attr" and not p.type else p
+            p._replace(type=_NUMBERS.get(letter, "")) if p.role == "attr" and not p.type else p
             for p, (letter, _) in zip(parameters, letters, strict=True)
         )
     )
@@ -120,13 +109,13 @@ def _got(p: ScannedParameter, letter: str) -> str:
 
 
 def _needed(p: ScannedParameter, letter: str) -> str:
-    """What it had to be, and what to do."""
+    """Say what a parameter had to be, and what to do."""
     if p.role == "call":
         return "a function of the whole call takes `const kb_call *`"
     if p.role != "attr":
         return f"`{p.role}` takes {_EXPECTED[p.role]}"
     if p.type:
-        remedy = f"; write attr.{p.name}:{_number(letter)}" if _number(letter) else ""
+        remedy = f"; write attr.{p.name}:{_NUMBERS[letter]}" if letter in _NUMBERS else ""
         return f"`{token_of(p)}` takes {p.type}{remedy}"
     if letter in "prt":
         return "an attribute is a number by value; use a type such as int32_t or float"
@@ -142,7 +131,7 @@ _ERROR = re.compile(r"^(\S.*?)[:(]\d[^\n]*?\berror\b:? *(.*)", re.MULTILINE)
 def explain(
     label: str, functions: Sequence[ScannedFunction], error: CompilationError
 ) -> CompilationError:
-    """The compiler's refusal of a module; in our words if the tail is what it refuses first."""
+    """Return the compiler's refusal of a module, in our words if it refuses the tail first."""
     found = _ERROR.search(error.compiler_output)
     function = next((f for f in functions if found and found[1] == f"{TAIL}:{f.name}"), None)
     if found is None or function is None:

@@ -8,22 +8,22 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelError, KernelLoadError
-from kernbridge._src.cuda_kernel import nvrtc
-from kernbridge._src.cuda_kernel.frontend import Description
+from kernbridge._src.cuda_kernel.frontend import Description, names_for_rules, scan
 from kernbridge._src.cuda_kernel.kernel import CudaKernel
+from kernbridge._src.cuda_kernel.nvrtc import NvrtcFunction
 from kernbridge._src.gpu import cubin
 from kernbridge._src.gpu.launch import LaunchRule
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan.signature import ScannedFunction
+from kernbridge._src.source import compiled_types
 from kernbridge._src.source.assemble import Functions, named_functions, register_all
-from kernbridge._src.source.module import CompiledModule, open_library
-from kernbridge._src.toolchain import cuda as toolchain_cuda
+from kernbridge._src.source.module import CompiledModule, Described, open_library
+from kernbridge._src.toolchain import cuda
 
 _FATBIN = (0xBA55ED50).to_bytes(4, "little")
 _CUDA_MACHINE = 190  # of ELF
@@ -54,14 +54,14 @@ def load_binary(
     path : str or Path
         The file.
     functions : dict, optional
-        Of another library: from each function's name to its tokens, as in
+        For another library: each function's name and its tokens, as in
         ``{"scale": "arg ret attr.factor:float32"}``.
     name : str, optional
-        Of the module; by default the file's, without its suffix.
+        The module's name; by default the file's, without its suffix.
     platform : str, optional
         "cpu" or "cuda"; by default what a library that kernbridge built is for, else "cpu".
     replace, auto_register, target_prefix, allow_cuda_graph
-        As of `load_cuda_inline`. Only a library that kernbridge built has targets.
+        See `load_cuda_inline`. Only a library that kernbridge built has targets.
 
     Returns
     -------
@@ -106,18 +106,18 @@ def load_binary(
     digest = hashlib.sha256(data).hexdigest()
     place = _place_of(file, digest)
     library = open_library(place)
-    cuda = library.last_error != 0 if platform is None else platform == "cuda"
+    on_gpu = library.last_error != 0 if platform is None else platform == "cuda"
     found = _functions_of(module_name, file, library.exports, functions)
     module = CompiledModule(
-        "load_binary", module_name, place, digest, found, cuda=cuda, graph=allow_cuda_graph
+        "load_binary", module_name, place, digest, found, cuda=on_gpu, graph=allow_cuda_graph
     )
     if auto_register and library.exports:
-        register_all(module, target_prefix or module_name, cuda, replace)
+        register_all(module, target_prefix or module_name, on_gpu, replace)
     return module
 
 
 def _place_of(file: Path, digest: str) -> Path:
-    """The file; a copy, if another content was opened by its name: that would be opened again."""
+    """Return the file, or a copy if another content, which would be opened again, had its name."""
     path = str(file.resolve())
     with _lock:
         if _opened.setdefault(path, digest) == digest:
@@ -133,7 +133,7 @@ def _place_of(file: Path, digest: str) -> Path:
 
 
 def _functions_of(
-    name: str, file: Path, exports: Mapping[str, Any], functions: Functions
+    name: str, file: Path, exports: Mapping[str, Described], functions: Functions
 ) -> list[ScannedFunction]:
     label = f"load_binary {name!r}"
     named = named_functions(label, functions)
@@ -143,12 +143,12 @@ def _functions_of(
                 f"{label}: {file} does not say what its functions are, since kernbridge did not "
                 "build it; name them with functions={'f': 'arg ret'}"
             )
-        named = tuple((n, tokens) for n, (tokens, *_) in exports.items())
+        named = tuple((n, compiled_types.fill(e.tokens, e.types)) for n, e in exports.items())
     for function, tokens in named:
         if tokens is None:
             raise KernelError(
                 f"{label}: functions names {function!r} without its tokens, which a binary does "
-                "not tell; write functions={'f': 'arg ret'}"
+                "not report; write functions={'f': 'arg ret'}"
             )
     # A declaration of the whole call: what each function of a library takes.
     text = "".join(f"int {function}(const kb_call *call);\n" for function, _ in named)
@@ -165,9 +165,9 @@ class CudaBinary:
     Attributes
     ----------
     name : str
-        Of the module.
+        The module's name.
     path : str
-        Of the file.
+        The file's path.
     """
 
     __module__ = "kernbridge"
@@ -215,13 +215,13 @@ class CudaBinary:
         entry : str
             The kernel's name as the compiler spelled it: declare it ``extern "C"``.
         outs : pytree of jax.ShapeDtypeStruct, or a function
-            As of `numba_kernel`.
+            See `numba_kernel`.
         params : str or list of str
-            What each parameter receives, as of `cuda_kernel`, with the type of each number:
+            What each parameter receives, see `cuda_kernel`; with the type of each number:
             ``"arg ret attr.n:int32"``.
         grid, block, launch_dims, threads_per_block, shared_mem, attrs, vmap_method, \
 input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, jvp, vjp
-            As of `cuda_kernel`.
+            See `cuda_kernel`.
 
         Returns
         -------
@@ -249,9 +249,7 @@ input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, 
                 f"{label}: {self.path} has no kernel {entry!r}; it has "
                 f"{', '.join(self.kernel_names) or 'none'}"
             )
-        described = Description.of(
-            label, (self.path, ""), entry, params, rule, bool(zero_outputs), _nothing
-        )
+        function = scan(label, self.path, "", entry, params)
         spec = OperationSpec.of(
             label,
             outs,
@@ -260,47 +258,40 @@ input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, 
             has_side_effect,
             jvp,
             vjp,
-            described.attributes_of_rules(attrs or {}),
+            names_for_rules(function, attrs or {}),
         )
-        function = self._function(label, described)
-        toolchain_cuda.require_device("load_binary")
-        return CudaKernel(
-            spec, replace_fields(described, compile=lambda: function), dict(attrs or {})
+        code = self._code(label, function)
+        cuda.require_device("load_binary")
+        description = Description(
+            label, self.path, function, rule, bool(zero_outputs), lambda: code
         )
+        return CudaKernel(spec, description, attrs or {})
 
-    def _function(self, label: str, description: Description) -> nvrtc.NvrtcFunction:
+    def _code(self, label: str, function: ScannedFunction) -> NvrtcFunction:
         types = _core.attribute_types()
         sizes = []
-        for p in description.parameters:
+        for p in function.parameters:
             if p.role == "attr" and not p.type:
                 raise KernelError(
                     f"{label}: params names {p.name!r} without its type, which a binary does not "
-                    f"tell; write attr.{p.name}:int32 or the like"
+                    f"report; write attr.{p.name}:int32 or the like"
                 )
             sizes.append(types[p.type][1] if p.role == "attr" else 8)
         capability = 0  # the driver chooses among the images of a fatbin
         if not self._is_fatbin:
-            info = cubin.read(self._data, description.name)
+            info = cubin.read(self._data, function.name)
             capability = info.architecture
             there = [size for _, size in info.parameters]
             if there != sizes:
                 raise KernelError(
-                    f"{label}: params ({' '.join(_token(p) for p in description.parameters)}) "
-                    f"takes parameters of {sizes} bytes, and the kernel has {there}"
+                    f"{label}: params ({function.tokens}) takes parameters of {sizes} bytes, and "
+                    f"the kernel has {there}"
                 )
-        identity = hashlib.sha256(b"kernbridge.binary" + description.name.encode() + self._data)
-        return nvrtc.NvrtcFunction(
+        identity = hashlib.sha256(b"kernbridge.binary" + function.name.encode() + self._data)
+        return NvrtcFunction(
             identity=identity.digest(),
-            name=description.name,
-            entry=description.name,
+            name=function.name,
+            entry=function.name,
             sizes=tuple(sizes),
             images=((capability, self._data),),
         )
-
-
-def _token(p: Any) -> str:
-    return f"attr.{p.name}:{p.type}" if p.role == "attr" else p.role
-
-
-def _nothing() -> nvrtc.NvrtcFunction:
-    raise AssertionError("the code of a binary is there")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge._src.source.assemble import BuildOptions, Functions, build_files, build_inline
+from kernbridge._src.source.assemble import Functions, build_files, build_inline, complete
 from kernbridge._src.source.module import CompiledModule
 
 
@@ -32,7 +32,7 @@ def load_cpp_inline(
     Parameters
     ----------
     name : str
-        Of the module.
+        The module's name.
     cpp_sources : str or list of str
         The source, C++17; several are joined.
     functions : dict or list, optional
@@ -40,7 +40,7 @@ def load_cpp_inline(
     extra_cflags, extra_ldflags, extra_include_paths : list of str, optional
         For the compiler (``-march=native``, ``-std=c++20``), the linker, and ``#include``.
     build_directory, verbose, force_rebuild, replace, auto_register, target_prefix
-        As of `load_cuda_inline`.
+        See `load_cuda_inline`.
     optimization_level : int, default 3
         ``-O``.
     check : bool, default False
@@ -58,9 +58,9 @@ def load_cpp_inline(
     KernelError
         If an annotation is missing, wrong, or disagrees with its function.
     HostCompilerNotFoundError
-        With all that was tried.
+        If there is no compiler; with all that was tried.
     CompilationError
-        With the compiler's output, in the lines of `cpp_sources`.
+        If the compiler refuses the source; with its output, in the lines of `cpp_sources`.
     KernelRegistrationError
         If a target's name belongs to other content.
 
@@ -80,21 +80,7 @@ def load_cpp_inline(
     >>> module.spikes(v, outs=jax.ShapeDtypeStruct(v.shape, bool), at=1.0)
     Array([False,  True], dtype=bool)
     """
-    options = BuildOptions(
-        language="c++",
-        cflags=tuple(extra_cflags or ()),
-        ldflags=tuple(extra_ldflags or ()),
-        include_paths=tuple(extra_include_paths or ()),
-        build_directory=build_directory,
-        verbose=verbose,
-        force_rebuild=force_rebuild,
-        replace=replace,
-        auto_register=auto_register,
-        target_prefix=target_prefix,
-        optimization_level=optimization_level,
-        check=check,
-    )
-    return build_inline("load_cpp_inline", name, cpp_sources, functions, options)
+    return build_inline("load_cpp_inline", "c++", name, cpp_sources, functions, locals())
 
 
 def load_cpp_file(
@@ -107,9 +93,10 @@ def load_cpp_file(
     filepath : str or Path
         The file. What it includes is looked for in its folder first.
     name : str, optional
-        Of the module; by default the file's, without its suffix.
+        The module's name; by default the file's, without its suffix.
     """
-    return build_files("load_cpp_file", "c++", [Path(filepath)], functions, name, options)
+    known = complete("load_cpp_file", load_cpp_inline, options)
+    return build_files("load_cpp_file", "c++", name, [Path(filepath)], functions, known)
 
 
 def load_c_inline(
@@ -127,13 +114,13 @@ def load_c_inline(
     Parameters
     ----------
     name : str
-        Of the module.
+        The module's name.
     c_sources : str or list of str
         The source, C11; several are joined.
     functions : dict or list, optional
         In place of ``// @BE`` annotations, see `load_cuda_inline`.
     **options
-        As of `load_cpp_inline`, without `check`.
+        Those of `load_cpp_inline`, without `check`.
 
     Returns
     -------
@@ -156,12 +143,13 @@ def load_c_inline(
     >>> module.total(jnp.arange(4.0), outs=jax.ShapeDtypeStruct((), jnp.float32))
     Array(6., dtype=float32)
     """
-    checked = BuildOptions.of("load_c_inline", "c", options)
-    return build_inline("load_c_inline", name, c_sources, functions, checked)
+    known = complete("load_c_inline", load_cpp_inline, options, without="check")
+    return build_inline("load_c_inline", "c", name, c_sources, functions, known)
 
 
 def load_c_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
     """Build one C file as `load_c_inline` builds a text; see `load_cpp_file`."""
-    return build_files("load_c_file", "c", [Path(filepath)], functions, name, options)
+    known = complete("load_c_file", load_cpp_inline, options, without="check")
+    return build_files("load_c_file", "c", name, [Path(filepath)], functions, known)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base.errors import KernelError
-from kernbridge._src.source.assemble import BuildOptions, Functions, build_files, build_inline
+from kernbridge._src.source.assemble import Functions, build_files, build_inline, complete
 from kernbridge._src.source.module import CompiledModule
 
 
@@ -44,7 +44,7 @@ def load_cuda_inline(
     Parameters
     ----------
     name : str
-        Of the module.
+        The module's name.
     cuda_sources : str or list of str
         The source; several are joined.
     functions : dict or list, optional
@@ -53,7 +53,7 @@ def load_cuda_inline(
     extra_cuda_cflags, extra_ldflags, extra_include_paths : list of str, optional
         For nvcc, the linker, and ``#include``.
     build_directory : str, optional
-        Where the library is put besides.
+        A folder that gets a copy of the library.
     verbose : bool, default False
         Print the compiler's command and output.
     compute_capability : str, float or list, optional
@@ -65,7 +65,7 @@ def load_cuda_inline(
     auto_register : bool, default True
         Register the targets.
     target_prefix : str, optional
-        Of the targets, in place of `name`.
+        What the names of the targets begin with, in place of `name`.
     optimization_level : int, default 3
         ``-O``.
     use_fast_math : bool, default False
@@ -85,9 +85,9 @@ def load_cuda_inline(
     KernelError
         If an annotation is missing, wrong, or disagrees with its function.
     NvccNotFoundError, HostCompilerNotFoundError
-        With all that was tried.
+        If there is no compiler; with all that was tried.
     CompilationError
-        With the compiler's output, in the lines of `cuda_sources`.
+        If the compiler refuses the source; with its output, in the lines of `cuda_sources`.
     KernelRegistrationError
         If a target's name belongs to other content.
 
@@ -115,28 +115,7 @@ def load_cuda_inline(
     >>> module.twice(x, outs=jax.ShapeDtypeStruct(x.shape, x.dtype))  # doctest: +SKIP
     Array([0., 2., 4.], dtype=float32)
     """
-    return build_inline(
-        "load_cuda_inline",
-        name,
-        cuda_sources,
-        functions,
-        BuildOptions(
-            language="cuda",
-            cflags=tuple(extra_cuda_cflags or ()),
-            ldflags=tuple(extra_ldflags or ()),
-            include_paths=tuple(extra_include_paths or ()),
-            build_directory=build_directory,
-            verbose=verbose,
-            compute_capability=compute_capability,
-            force_rebuild=force_rebuild,
-            replace=replace,
-            auto_register=auto_register,
-            target_prefix=target_prefix,
-            optimization_level=optimization_level,
-            use_fast_math=use_fast_math,
-            allow_cuda_graph=allow_cuda_graph,
-        ),
-    )
+    return build_inline("load_cuda_inline", "cuda", name, cuda_sources, functions, locals())
 
 
 def load_cuda_file(
@@ -149,9 +128,10 @@ def load_cuda_file(
     filepath : str or Path
         The file. What it includes is looked for in its folder first.
     name : str, optional
-        Of the module; by default the file's, without its suffix.
+        The module's name; by default the file's, without its suffix.
     """
-    return build_files("load_cuda_file", "cuda", [Path(filepath)], functions, name, options)
+    known = complete("load_cuda_file", load_cuda_inline, options)
+    return build_files("load_cuda_file", "cuda", name, [Path(filepath)], functions, known)
 
 
 def load_cuda_dir(
@@ -169,7 +149,7 @@ def load_cuda_dir(
     directory : str or Path
         The folder.
     name : str, optional
-        Of the module; by default the folder's.
+        The module's name; by default the folder's.
     file_patterns : list of str, default ["*.cu"]
         Which files; they are joined in the order of their names, as one translation unit.
 
@@ -187,6 +167,6 @@ def load_cuda_dir(
             f"load_cuda_dir: no file of {folder} matches {', '.join(file_patterns)}; name others "
             "with file_patterns="
         )
-    return build_files(
-        "load_cuda_dir", "cuda", files, functions, name or folder.resolve().name, options
-    )
+    known = complete("load_cuda_dir", load_cuda_inline, options)
+    name = name or folder.resolve().name
+    return build_files("load_cuda_dir", "cuda", name, files, functions, known)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,14 +9,17 @@ from typing import Any, NamedTuple
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelError, KernelLoadError
+from kernbridge._src.base.exact import exact_items
+from kernbridge._src.base.kept import Kept
 from kernbridge._src.operation import origin as operation_origin
-from kernbridge._src.operation.operation import Operation
-from kernbridge._src.operation.spec import ArrayType, OperationSpec
+from kernbridge._src.operation.operation import Operation, spec_key
+from kernbridge._src.operation.spec import OperationSpec
+from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.signature import ScannedFunction
 from kernbridge._src.source import compiled_types
-from kernbridge._src.source.frontend import Attributed, SourceCode, SourceFrontend, register
+from kernbridge._src.source.frontend import ORIGIN, Export, SourceFrontend
 
-ORIGIN = "source"  # kind of an origin, see operation/origin.py
+OPERATIONS_KEPT = 256  # of one function: outputs, options, attribute values
 
 # The latest of each content. Never released: a program from a file may name one, and its library,
 # whose functions compiled programs call, is never closed.
@@ -27,12 +27,22 @@ _modules: dict[str, CompiledModule] = {}
 _lock = threading.Lock()
 
 
+class Described(NamedTuple):
+    """What a library that kernbridge built says about one function."""
+
+    tokens: str
+    run: int
+    handler: int
+    slot: int
+    types: bytes  # see `compiled_types.py`
+
+
 class Library(NamedTuple):
     """An open shared library."""
 
     handle: int
     last_error: int
-    exports: dict[str, tuple[str, int, int, int, bytes]]  # tokens, runner, handler, slot, types
+    exports: dict[str, Described]
 
 
 def open_library(path: str | Path) -> Library:
@@ -43,14 +53,7 @@ def open_library(path: str | Path) -> Library:
         raise KernelLoadError(f"[E-LOAD] {path} cannot be loaded: {e}.{_hint(str(e), path)}") from e
     except ValueError as e:
         raise KernelLoadError(f"[E-LOAD] {path}: {e}") from e
-    return Library(
-        handle,
-        last_error,
-        {
-            name: (compiled_types.fill(tokens, types), run, handler, slot, types)
-            for name, tokens, run, handler, slot, types in exports
-        },
-    )
+    return Library(handle, last_error, {e[0]: Described(*e[1:]) for e in exports})
 
 
 def _hint(why: str, path: str | Path) -> str:
@@ -66,44 +69,6 @@ def _hint(why: str, path: str | Path) -> str:
     return ""
 
 
-class Export:
-    """A function of a library: where it is, and how it is checked."""
-
-    def __init__(
-        self,
-        label: str,
-        function: ScannedFunction,
-        library: Library,
-        cuda: bool,
-        graph: bool,
-        run: int,
-    ) -> None:
-        _, self.run, self.handler, self.slot, _ = library.exports.get(
-            function.name, ("", run, 0, 0, b"")
-        )
-        self.label = label
-        self.function = function
-        self.cuda = cuda
-        self.graph = graph
-        self.last_error = library.last_error
-
-    def bind(self, slot: int, target: str) -> None:
-        """Let the handler of a slot call this function."""
-        types = _core.attribute_types()
-        function = self.function
-        _core.bind_slot(
-            slot,
-            f"{self.label.split(' ')[0]} {target!r}",
-            -1 if function.takes_any else function.count("arg"),
-            -1 if function.takes_any else function.count("ret"),
-            tuple((a.name, types[a.type][0]) for a in function.attributes),
-            self.run,
-            self.last_error,
-            self.cuda,
-            self.graph,
-        )
-
-
 class SourceFunction:
     """A function of a module, to be called as an operation.
 
@@ -114,17 +79,9 @@ class SourceFunction:
 
     __module__ = "kernbridge"
 
-    def __init__(self, module: CompiledModule, export: Export) -> None:
-        self._module = module
+    def __init__(self, export: Export) -> None:
         self._export = export
-        self._attributed = {
-            zeroed: Attributed(
-                export.label,
-                export.function.attributes,
-                functools.partial(self._frontend, zeroed=zeroed),
-            )
-            for zeroed in (False, True)
-        }
+        self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
         self.__name__ = export.function.name
 
     def __repr__(self) -> str:
@@ -177,9 +134,9 @@ class SourceFunction:
         Parameters
         ----------
         outs : pytree of jax.ShapeDtypeStruct, or a function
-            As of `numba_kernel`.
+            See `numba_kernel`.
         vmap_method : str, optional
-            As of `numba_kernel`: by default one call per slice, in a loop in C.
+            See `numba_kernel`: by default one call per slice, in a loop in C.
         input_output_aliases : dict of int to int, optional
             From the index of an input to that of an output that takes its memory.
         has_side_effect : bool, default False
@@ -190,64 +147,41 @@ class SourceFunction:
         attrs : dict of str to number, optional
             Values of the attributes.
         jvp, vjp : function, optional
-            The derivative, as of `numba_kernel`; called with the attributes by name besides.
+            The derivative, see `numba_kernel`; called with the attributes by name besides.
 
         Returns
         -------
         Operation
             The same one for equal arguments, while it is remembered.
         """
-        if zero_outputs and self._export.cuda:
+        export, attrs, zeroed = self._export, attrs or {}, bool(zero_outputs)
+        if zeroed and export.cuda:
             raise TypeError(
-                f"{self._export.label}: zero_outputs=True is for C and C++; fill the outputs in "
-                "the function, with cudaMemsetAsync on its stream"
+                f"{export.label}: zero_outputs=True is for C and C++; fill the outputs in the "
+                "function, with cudaMemsetAsync on its stream"
             )
+        known = export.function.attributes
         spec = OperationSpec.of(
-            self._export.label,
+            export.label,
             outs,
             vmap_method,
             input_output_aliases,
             has_side_effect,
             jvp,
             vjp,
-            [a.name for a in self._export.function.attributes],
+            [a.name for a in known],
         )
-        return self._attributed[bool(zero_outputs)].operation(spec, attrs or {})
+        encoded = scan_attributes.encode_all(export.label, known, attrs)
+        plain, key = scan_attributes.plain(attrs), spec_key(spec)
 
-    def _frontend(self, values: tuple[bytes, ...], *, zeroed: bool) -> SourceFrontend:
-        export = self._export
-        return SourceFrontend(export.label, export.function, self._native(zeroed), values)
+        def make() -> Operation:
+            return Operation(spec, SourceFrontend(export, encoded, zeroed), plain)
 
-    def _native(self, zeroed: bool) -> SourceCode:
-        module, export = self._module, self._export
-        return SourceCode(
-            run=export.run,
-            last_error=export.last_error,
-            cuda=export.cuda,
-            graph=export.graph,
-            identity=f"{module.digest} {export.function.name}".encode(),
-            origin=functools.partial(self._origin, zeroed=zeroed),
-            zeroed=zeroed,
-        )
-
-    def _origin(
-        self,
-        values: tuple[bytes, ...],
-        arrays: Sequence[ArrayType],
-        n_inputs: int,
-        *,
-        zeroed: bool,
-    ) -> str:
-        return operation_origin.write(
-            ORIGIN,
-            module=self._module.name,
-            digest=self._module.digest,
-            function=self.__name__,
-            values=[v.hex() for v in values],
-            arrays=[(t.dtype.name, len(t.shape)) for t in arrays],
-            n_inputs=n_inputs,
-            zeroed=zeroed,
-        )
+        if key is None:
+            return make()
+        # Derivative rules get Python's numbers, which may differ where the bytes do not.
+        numbers = exact_items(plain) if spec.is_differentiable else None
+        return self._operations.find_or_make((key, zeroed, encoded, numbers), make)
 
 
 class CompiledModule:
@@ -256,13 +190,13 @@ class CompiledModule:
     Attributes
     ----------
     name : str
-        Of the module.
+        The module's name.
     path : str
-        Of the shared library.
+        The path of the shared library.
     function_names : list of str
         Its functions: each is an attribute, ``module.function``, and ``module["function"]``.
     content_hash : str
-        Of all that it was built from, headers and compiler included.
+        The digest of all that it was built from, headers and compiler included.
     """
 
     __module__ = "kernbridge"
@@ -283,21 +217,32 @@ class CompiledModule:
         self.digest = digest
         self.content_hash = f"sha256:{digest[:16]}"
         library = open_library(path)
-        self._exports: dict[str, Export] = {}
+        self._functions: dict[str, SourceFunction] = {}
         for function in functions:
-            of = f"{label} '{name}.{function.name}'"
-            run = 0 if function.name in library.exports else _find(library, path, function.name)
-            if function.place and function.name in library.exports:  # built from its source
-                types = library.exports[function.name][-1]
-                function = compiled_types.check(f"{label} {name!r}", function, types)
-            self._exports[function.name] = Export(of, function, library, cuda, graph, run)
-        self._functions = {n: SourceFunction(self, e) for n, e in self._exports.items()}
+            found = library.exports.get(function.name)
+            if found is None:
+                found = Described("", _find(library, path, function.name), 0, 0, b"")
+            elif function.place:  # built from its source
+                function = compiled_types.check(f"{label} {name!r}", function, found.types)
+            export = Export(
+                label=f"{label} '{name}.{function.name}'",
+                module=name,
+                digest=digest,
+                function=function,
+                cuda=cuda,
+                graph=graph,
+                run=found.run,
+                handler=found.handler,
+                slot=found.slot,
+                last_error=library.last_error,
+            )
+            self._functions[function.name] = SourceFunction(export)
         with _lock:
             _modules[digest] = self
 
     @property
     def function_names(self) -> list[str]:
-        return list(self._exports)
+        return list(self._functions)
 
     def get_handler(self, name: str) -> Any:
         """The capsule that `jax.ffi.register_ffi_target` takes.
@@ -314,10 +259,8 @@ class CompiledModule:
         return _core.handler_capsule(export.handler)
 
     def export(self, name: str) -> Export:
-        """The function of a name, or KeyError."""
-        if name not in self._exports:
-            raise KeyError(f"{self!r} has no function {name!r}")
-        return self._exports[name]
+        """Return the function of a name, or raise KeyError."""
+        return self[name]._export
 
     def __getattr__(self, name: str) -> SourceFunction:
         functions = self.__dict__.get("_functions", {})
@@ -329,11 +272,12 @@ class CompiledModule:
         )
 
     def __getitem__(self, name: str) -> SourceFunction:
-        self.export(name)
+        if name not in self._functions:
+            raise KeyError(f"{self!r} has no function {name!r}")
         return self._functions[name]
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._exports]
+        return [*super().__dir__(), *self._functions]
 
     def __repr__(self) -> str:
         return f"CompiledModule({self.path!r}, {self.function_names})"
@@ -359,17 +303,11 @@ def _resolve(digest: bytes, origin: dict[str, Any]) -> None:
             f"its module {name!r} here, with the same sources, options and compiler, before the "
             "program is run"
         )
-    export = module.export(function)
     dtypes = _core.dtypes()
     buffers = tuple((dtypes[str(d)][0], int(rank), "") for d, rank in origin["arrays"])
     values = tuple(bytes.fromhex(v) for v in origin["values"])
-    native = module[function]._native(bool(origin.get("zeroed")))
-    register(export.label, native, values, buffers, int(origin["n_inputs"]), digest)
+    zeroed, n_inputs = bool(origin.get("zeroed")), int(origin["n_inputs"])
+    module.export(function).register(values, zeroed, buffers, n_inputs, digest)
 
 
 operation_origin.register(ORIGIN, _resolve)
-
-
-def digest_of(*parts: object) -> str:
-    """64 hexadecimal digits."""
-    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()

@@ -8,7 +8,12 @@ function's parameters with the annotation, and exports what the compiler knows o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import itertools
+import string
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from kernbridge import _core
 from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter
@@ -25,13 +30,9 @@ def _c_type(type_name: str) -> str:
 
 
 def _numbered(function: ScannedFunction) -> list[tuple[ScannedParameter, int]]:
-    """Each parameter with its index among those of its role."""
-    seen: dict[str, int] = {}
-    numbered = []
-    for p in function.parameters:
-        numbered.append((p, seen.get(p.role, 0)))
-        seen[p.role] = seen.get(p.role, 0) + 1
-    return numbered
+    """Return each parameter with its index among those of its role."""
+    counts: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+    return [(p, next(counts[p.role])) for p in function.parameters]
 
 
 def _spelled(p: ScannedParameter) -> bool:
@@ -40,7 +41,7 @@ def _spelled(p: ScannedParameter) -> bool:
 
 
 def _c_expected(p: ScannedParameter) -> str:
-    """The type that a parameter must have in C."""
+    """Return the type that a parameter must have in C."""
     if p.role == "arg":
         return f"KB_INPUT({p.ctype})" if _spelled(p) else "const kb_tensor *"
     if p.role == "ret":
@@ -51,7 +52,7 @@ def _c_expected(p: ScannedParameter) -> str:
 
 
 def _c_fits(p: ScannedParameter) -> str:
-    """The letter of a parameter's type in C; negative if it is not the expected one."""
+    """Return the letter of a parameter's type in C; negative if it is not the expected one."""
     if not p.ctype:  # the function's type as a whole decides
         return f"'A' + KB_TYPE_{p.type.upper()}" if p.role == "attr" else "'t'"
     if not _spelled(p):
@@ -73,32 +74,25 @@ def _c_argument(p: ScannedParameter, i: int) -> str:
     return f"*({_c_expected(p)} *)call->attributes[{i}]"
 
 
-def _c_runner(index: int, function: ScannedFunction) -> str:
+def _in_c(function: ScannedFunction) -> dict[str, str]:
+    """Return what templates/runner.c holds of a function."""
     expected, arguments, types = ["const kb_call *"], ["call"], ["'p'"]
     if not function.whole_call:
         expected = [_c_expected(p) for p in function.parameters]
         arguments = [_c_argument(p, i) for p, i in _numbered(function)]
         types = [_c_fits(p) for p in function.parameters]
-    name, taken, given = function.name, ", ".join(expected), ", ".join(arguments)
-    result = f"KB_RESULT({name}, kb_nothing_{index}, kb_status_{index})"
-    # The casts let a function of another type compile too; it is refused before anybody calls it.
-    return (
-        f"typedef void kb_nothing_{index}({taken});\n"
-        f"typedef int kb_status_{index}({taken});\n"
-        f"static const signed char kb_types_{index}[] = {{{', '.join([result, *types, '0'])}}};\n"
-        f"static int kb_run_{index}(const kb_call *call)\n{{\n"
-        f"    kb_nothing_{index} *nothing = (kb_nothing_{index} *)(void (*)(void))&{name};\n"
-        f"    kb_status_{index} *status = (kb_status_{index} *)(void (*)(void))&{name};\n"
-        f"    if (kb_types_{index}[0] == 'v') {{\n        nothing({given});\n        return 0;\n"
-        f"    }}\n    return status({given});\n}}\n"
-    )
+    return {
+        "taken": ", ".join(expected),
+        "given": ", ".join(arguments),
+        "types": ", ".join(types),
+    }
 
 
 _DETAIL = "kernbridge::detail::"
 
 
 def _cpp_role(p: ScannedParameter) -> str:
-    """The class that holds what a call has for a parameter."""
+    """Return the class that holds what a call has for a parameter."""
     if p.role == "attr":
         if not p.type:
             return f"{_DETAIL}Attribute<-1, char>"
@@ -115,45 +109,46 @@ def _cpp_value(p: ScannedParameter, i: int) -> str:
     return f'(call->{"inputs" if p.role == "arg" else "outputs"}[{i}], "{p.name}")'
 
 
-def _cpp_runner(index: int, function: ScannedFunction) -> str:
+def _in_cpp(function: ScannedFunction) -> dict[str, str]:
+    """Return what templates/runner.cpp holds of a function."""
     roles, values = [f"{_DETAIL}WholeCall"], ["{call}"]
     if not function.whole_call:
         roles = [_cpp_role(p) for p in function.parameters]
         values = [_cpp_value(p, i) for p, i in _numbered(function)]
-    lines = [
-        f"        {role} kb_{i}{value};\n"
-        for i, (role, value) in enumerate(zip(roles, values, strict=True))
+    held = [
+        f"{role} kb_{i}{value};" for i, (role, value) in enumerate(zip(roles, values, strict=True))
     ]
     address = f"&{function.qualified}"
-    given = ", ".join([f"call, {address}", *(f"kb_{i}" for i in range(len(roles)))])
-    taken = ", ".join([f"decltype({_DETAIL}signature_of({address}))", *roles])
-    return (
-        f"using kb_runner_{index} = {_DETAIL}Runner<{taken}>;\n"
-        f"static const signed char *const kb_types_{index} = "
-        f"kb_runner_{index}::agreement::types;\n"
-        f"static int kb_run_{index}(const kb_call *call)\n{{\n"
-        f"    return {_DETAIL}guard(call, [&]() -> int {{\n{''.join(lines)}"
-        f"        return kb_runner_{index}::run({given});\n    }});\n}}\n"
-    )
+    return {
+        "taken": ", ".join([f"decltype({_DETAIL}signature_of({address}))", *roles]),
+        "given": ", ".join(["call", address, *(f"kb_{i}" for i in range(len(roles)))]),
+        "values": "\n".join(f"        {value}" for value in held),
+    }
+
+
+@functools.cache
+def _template(name: str) -> string.Template:
+    return string.Template((Path(__file__).parent / "templates" / name).read_text())
 
 
 def generate(language: str, functions: Sequence[ScannedFunction]) -> str:
-    """The end of a translation unit in `language` ("c", "c++", "cuda")."""
-    runner = _c_runner if language == "c" else _cpp_runner
-    parts = [f'#line 1 "{TAIL}"\n#include "kernbridge/module.h"\n']
-    for i, function in enumerate(functions):
-        # The compiler's messages about the function's tail name it: see `compiled_types.explain`.
-        parts += [f'#line 1 "{TAIL}:{function.name}"\nKB_HANDLER({i})\n', runner(i, function)]
-    exports = ",\n    ".join(
+    """Return the end of a translation unit in `language` ("c", "c++", "cuda")."""
+    name, describe = ("runner.c", _in_c) if language == "c" else ("runner.cpp", _in_cpp)
+    template = _template(name)
+    # The compiler's messages about a function's tail name it: see `compiled_types.explain`.
+    runners = [
+        template.substitute(describe(f), tail=TAIL, i=i, name=f.name)
+        for i, f in enumerate(functions)
+    ]
+    exports = [
         f'{{"{f.name}", "{f.tokens}", kb_run_{i}, kb_handler_{i}, &kb_slot_{i}}}'
         for i, f in enumerate(functions)
+    ]
+    module = _template("module.c").substitute(
+        tail=TAIL,
+        exports=",\n    ".join(exports),
+        types=", ".join(f"kb_types_{i}" for i in range(len(functions))),
+        count=len(functions),
+        last_error="kb_last_error" if language == "cuda" else "0",
     )
-    last_error = "kb_last_error" if language == "cuda" else "0"
-    types = ", ".join(f"kb_types_{i}" for i in range(len(functions)))
-    parts.append(
-        f'#line 1 "{TAIL}"\nstatic const kb_export kb_exports[] = {{\n    {exports}}};\n'
-        f"static const signed char *const kb_types[] = {{{types}}};\n"
-        "KB_MODULE_DESCRIPTION = {sizeof(kb_module), KB_ABI, "
-        f"{len(functions)}, kb_exports, {last_error}, kb_types}};\n"
-    )
-    return "".join(parts)
+    return "".join([f'#line 1 "{TAIL}"\n#include "kernbridge/module.h"\n', *runners, module])

@@ -8,7 +8,6 @@ never closed.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import jax
@@ -21,13 +20,8 @@ if TYPE_CHECKING:
     from kernbridge._src.source.module import CompiledModule
 
 
-@dataclass(slots=True)
-class _Target:
-    slot: int  # behind the handler that XLA has
-    content: tuple[object, ...]
-
-
-_targets: dict[tuple[str, str], _Target] = {}
+# By name and platform: the slot behind the handler that XLA has, and the content of the target.
+_targets: dict[tuple[str, str], tuple[int, tuple[object, ...]]] = {}
 _lock = threading.Lock()
 
 
@@ -58,7 +52,7 @@ def register_ffi_target(
         Let other content take the name. What JAX has traced is forgotten
         (`jax.clear_caches`); programs that were compiled call the new function from then on.
     content_id : str, optional
-        Told apart by this, in place of the module's content.
+        What distinguishes the content, in place of the module's hash.
 
     Raises
     ------
@@ -72,8 +66,8 @@ def register_ffi_target(
     content = (content_id or module.content_hash, func_name, export.graph)
     key = (target_name, platform)
     with _lock:
-        before = _targets.get(key)
-        if before is not None and before.content == content:
+        slot, before = _targets.get(key, (export.slot, None))
+        if before == content:
             return
         if before is not None and not replace:
             raise KernelRegistrationError(
@@ -81,7 +75,6 @@ def register_ffi_target(
                 "replace=True to let the new code take its place, or choose another name (name= or "
                 "target_prefix=)"
             )
-        slot = export.slot if before is None else before.slot
         try:
             export.bind(slot, target_name)
         except ValueError as e:
@@ -91,13 +84,12 @@ def register_ffi_target(
             jax.ffi.register_ffi_target(target_name, capsule, platform=platform)
             if platform == "CUDA" and has_fake_driver() and (target_name, "cpu") not in _targets:
                 jax.ffi.register_ffi_target(target_name, capsule, platform="cpu")
-            _targets[key] = _Target(slot, content)
-            return
-        before.content = content
-    jax.clear_caches()
+        _targets[key] = (slot, content)
+    if before is not None:
+        jax.clear_caches()
 
 
 def list_registered_targets() -> list[str]:
-    """Names of the public targets, sorted."""
+    """Return the names of the public targets, sorted."""
     with _lock:
         return sorted({name for name, _ in _targets})

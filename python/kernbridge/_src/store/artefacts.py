@@ -43,18 +43,10 @@ _chosen: Path | None = None
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """What one compilation returned.
+    """What one compilation returned."""
 
-    Attributes
-    ----------
-    meta : dict
-        What JSON can hold.
-    blobs : tuple of bytes
-        Machine code and the like.
-    """
-
-    meta: dict[str, Any]
-    blobs: tuple[bytes, ...]
+    meta: dict[str, Any]  # what JSON can hold
+    blobs: tuple[bytes, ...]  # machine code and the like
 
 
 def get_cache_dir() -> Path | None:
@@ -77,7 +69,7 @@ def get_cache_dir() -> Path | None:
 
 
 def usable() -> Path | None:
-    """The folder of the cache, None where it is off or where others could replace what is in it."""
+    """Return the cache's folder; None where it is off, or others could replace what is in it."""
     folder = get_cache_dir()
     if folder is None:
         return None
@@ -89,7 +81,7 @@ def usable() -> Path | None:
 
 
 def versioned(folder: Path) -> Path:
-    """The part of a cache folder that this version writes."""
+    """Return the part of a cache folder that this version writes."""
     return folder / f"v{FORMAT}"
 
 
@@ -181,7 +173,7 @@ def _decode(kind: str, key: bytes, data: bytes) -> Artefact | None:
 
 
 def read(path: Path) -> bytes | None:
-    """The bytes of a plain file that only this user can have written, else None."""
+    """Return the bytes of a plain file that only this user can have written, else None."""
     try:
         # Neither a link nor a pipe that would block: the file itself is asked whose it is.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -212,15 +204,10 @@ def is_ours(about: os.stat_result) -> bool:
 
 def make_folders(root: Path, leaf: Path) -> None:
     """Make the folders down to `leaf`; those from `root` on for this user alone."""
-    missing = []
-    folder = leaf
-    while not folder.exists() and folder != folder.parent:
-        missing.append(folder)
-        folder = folder.parent
-    for folder in reversed(missing):
-        private = folder == root or root in folder.parents
-        with contextlib.suppress(FileExistsError):  # another process was faster
-            folder.mkdir(mode=0o700 if private else 0o777)
+    for folder in reversed((leaf, *leaf.parents)):
+        if not folder.exists():
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                folder.mkdir(mode=0o700 if folder.is_relative_to(root) else 0o777)
 
 
 def publish(path: Path, data: bytes, mode: int = 0o600) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import time
@@ -26,8 +27,6 @@ _KEPT = re.compile(
     r"|[^\W\d]\w*/[0-9a-f]{2}/(?P<artefact>[0-9a-f]+\.bin)"
 )
 """The files that kernbridge keeps, as paths in a cache. A manifest whose writer died is a .tmp."""
-_sizes: dict[Path, int] = {}
-"""Bytes of the caches that this process has measured, and what it added to them since."""
 
 
 class Stats(NamedTuple):
@@ -38,7 +37,7 @@ class Stats(NamedTuple):
     entries : int
         Compiled artefacts of Numba kernels, and libraries of C, C++ and CUDA sources.
     bytes : int
-        Of all of them, with what is noted about them.
+        The size of all of them, with what is noted about them.
     """
 
     entries: int
@@ -84,7 +83,7 @@ def clear_cache(name: str | None = None) -> int:
     Parameters
     ----------
     name : str or None
-        Of one module of C, C++ or CUDA; None removes all that kernbridge put there.
+        A module of C, C++ or CUDA; None removes all that kernbridge put there.
 
     Returns
     -------
@@ -107,15 +106,11 @@ def clear_cache(name: str | None = None) -> int:
     return len(removed)
 
 
-def grew(folder: Path, added: int) -> None:
-    """Note that a cache grew by some bytes, and shrink it if it is larger than its limit.
-
-    Never raises an `OSError`: what cannot be removed stays.
-    """
+def enforce(folder: Path) -> None:
+    """Shrink a cache that is larger than its limit; what cannot be removed stays."""
     most = limit()
-    total = _sizes.get(folder, most) + added
     if most:
-        _sizes[folder] = shrink(folder, most) if total > most else total
+        shrink(folder, most)
 
 
 def shrink(folder: Path, most: int) -> int:
@@ -149,24 +144,17 @@ def modules(folder: Path) -> Path:
 
 def _files(folder: Path) -> Iterator[_File]:
     """List all that kernbridge put into a cache, apart from locks and unfinished builds."""
-    root = str(artefacts.versioned(folder))
-    for path, about in _walk(root, 3):
-        match = _KEPT.fullmatch(path[len(root) + 1 :])
-        if match is not None:
-            is_entry = bool(match["library"] or match["artefact"])
-            yield _File(path, about.st_size, about.st_mtime, match["module"], is_entry)
-
-
-def _walk(folder: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
-    """List the files that lie this deep under a folder."""
-    with contextlib.suppress(OSError), os.scandir(folder) as found:
-        for item in found:
-            if depth > 1:
-                if item.is_dir():
-                    yield from _walk(item.path, depth - 1)
-            else:
-                with contextlib.suppress(OSError):
-                    yield item.path, item.stat(follow_symlinks=False)
+    root = artefacts.versioned(folder)
+    for path in glob.iglob("*/*/*", root_dir=root, include_hidden=True):
+        match = _KEPT.fullmatch(path)
+        if match is None:
+            continue
+        try:
+            about = os.lstat(root / path)
+        except OSError:  # another process was faster
+            continue
+        is_entry = bool(match["library"] or match["artefact"])
+        yield _File(str(root / path), about.st_size, about.st_mtime, match["module"], is_entry)
 
 
 def _remove(file: _File) -> bool:

@@ -8,7 +8,6 @@ staging folder bears the name of the lock that its builder holds, so one whose l
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import tempfile
 import time
@@ -23,13 +22,8 @@ NAME_LENGTH = 3
 """Hexadecimal digits of a lock's name."""
 
 
-def locks(root: Path) -> Path:
-    """The folder of lock files."""
-    return artefacts.versioned(root) / "locks"
-
-
 def staging(root: Path) -> Path:
-    """The folder of unfinished builds."""
+    """Return the folder of unfinished builds."""
     return artefacts.versioned(root) / "staging"
 
 
@@ -44,33 +38,30 @@ def held(
     """
     from filelock import Timeout, UnixFileLock
 
-    folder = locks(root)
+    folder = artefacts.versioned(root) / "locks"
     artefacts.make_folders(root, folder)
     lock = UnixFileLock(folder / f"{key[:NAME_LENGTH]}.lock", mode=0o600)
     end = time.monotonic() + patience
     mine = False
-    while not mine:
-        left = max(end - time.monotonic(), 0)
-        try:
-            lock.acquire(timeout=min(left, 0.5), poll_interval=POLL)
-            mine = True
-        except Timeout:
-            if left == 0:
+    with contextlib.ExitStack() as stack:
+        while not mine:
+            left = max(end - time.monotonic(), 0)
+            try:
+                stack.enter_context(lock.acquire(timeout=min(left, 0.5), poll_interval=POLL))
+                mine = True
+            except Timeout:
+                if left == 0:
+                    break
+                if tick is not None:
+                    tick()
+            except (NotImplementedError, OSError):
                 break
-            if tick is not None:
-                tick()
-        except (NotImplementedError, OSError):
-            break
-    try:
         yield mine
-    finally:
-        if mine:
-            lock.release()
 
 
 @contextlib.contextmanager
 def workspace(root: Path, key: str, owned: bool) -> Iterator[Path]:
-    """A folder to build in, on the file system of the cache; gone afterwards."""
+    """Make a folder to build in, on the file system of the cache, for as long as this lasts."""
     parent = staging(root)
     artefacts.make_folders(root, parent)
     sweep(root, key if owned else None)
@@ -84,7 +75,7 @@ def workspace(root: Path, key: str, owned: bool) -> Iterator[Path]:
 
 def sweep(root: Path, mine: str | None) -> None:
     """Remove what dead builders left. `mine`: the key whose lock the caller holds."""
-    for folder in list(_folders(staging(root))):
+    for folder in list(staging(root).iterdir()):
         name = folder.name.split("-")[0]
         if mine is not None and name == mine[:NAME_LENGTH]:
             shutil.rmtree(folder, ignore_errors=True)
@@ -96,10 +87,3 @@ def sweep(root: Path, mine: str | None) -> None:
             with held(root, name, 0) as free:
                 if free:
                     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _folders(parent: Path) -> Iterator[Path]:
-    with contextlib.suppress(OSError), os.scandir(parent) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield Path(entry.path)

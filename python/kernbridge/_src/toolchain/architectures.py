@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import UnsupportedArchError
@@ -26,30 +26,11 @@ OLDEST_MAJOR = 5
 def cuda_architectures(argument: Spelling = None) -> tuple[Architecture, ...]:
     """What to compile for: the argument, else the setting, the environment, this machine's GPUs.
 
-    Parameters
-    ----------
-    argument : str, number, list or None
-        Compute capabilities: 8.6, "8.6", 86, "sm_86", "compute_86", "9.0a", several in a list or
-        with commas between.
-
-    Returns
-    -------
-    tuple of (int, int, str)
-        Sorted; empty where nothing is chosen and there is no GPU: then one of each generation that
-        nvcc knows is meant.
-
-    Raises
-    ------
-    UnsupportedArchError
-        If no compiler of today compiles for it.
-    ValueError
-        If it is no compute capability.
-
-    Examples
-    --------
-    >>> from kernbridge._src.toolchain.architectures import cuda_architectures
-    >>> cuda_architectures(["sm_90a", 8.6])
-    ((8, 6, ''), (9, 0, 'a'))
+    An argument is one compute capability or several, as 8.6, "8.6", 86, "sm_86", "compute_86" and
+    "9.0a" spell it, in a list or separated by commas. The result is sorted; it is empty where
+    nothing is chosen and there is no GPU: then one of each generation that nvcc knows is meant.
+    UnsupportedArchError is raised for what no compiler of today compiles for, ValueError for what
+    is no compute capability.
     """
     if argument is not None:
         return read(argument)
@@ -69,12 +50,8 @@ def chosen() -> tuple[Architecture, ...]:
 
 def read(spelling: Spelling, what: str = "compute_capability") -> tuple[Architecture, ...]:
     """Read compute capabilities, sorted and each once; raises as `cuda_architectures` does."""
-    if isinstance(spelling, (str, int, float)):
-        items: list[str | int | float] = [spelling]
-    elif isinstance(spelling, Iterable):
-        items = list(spelling)
-    else:
-        items = []
+    several = isinstance(spelling, Iterable) and not isinstance(spelling, str)
+    items = cast("Iterable[object]", spelling) if several else [spelling]
     found = {a for item in items for a in _read_item(item, what)}
     if not found:
         raise ValueError(_nonsense(what, spelling))

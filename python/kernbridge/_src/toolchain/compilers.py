@@ -11,6 +11,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kernbridge._src.base import settings
@@ -22,17 +23,12 @@ LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
 
 
 class HostCompiler(NamedTuple):
-    """A C or C++ compiler.
+    """A C or C++ compiler."""
 
-    `command` is how it is called: launchers such as ccache, at `compiler` its own path, and
-    arguments that the user named with it. `tools` are the real paths of the programs that decide
-    what comes out, `origin` is what led to it, as in "CXX" or "PATH".
-    """
-
-    command: tuple[str, ...]
-    compiler: int
-    tools: tuple[str, ...]
-    origin: str
+    command: tuple[str, ...]  # launchers such as ccache, the compiler, arguments of the user
+    compiler: int  # its place in the command
+    tools: tuple[str, ...]  # real paths of the programs that decide what comes out
+    origin: str  # what led to it, as in "CXX" or "PATH"
 
     @property
     def path(self) -> str:
@@ -49,31 +45,15 @@ class HostCompiler(NamedTuple):
 
 
 class Nvcc(NamedTuple):
-    """A CUDA compiler and the parts of its toolkit.
-
-    Attributes
-    ----------
-    path, root : str
-        Of nvcc and of its toolkit.
-    tools : tuple of str
-        Real paths of nvcc and of the programs that it runs.
-    include_dirs : tuple of str
-        Folders of headers that nvcc does not find by itself.
-    library_dirs : tuple of str
-        Folders that hold libcudart.
-    cudart : str
-        Path of the shared libcudart; empty where there is none.
-    origin : str
-        What led to it, as in "CUDA_HOME" or "PATH".
-    """
+    """A CUDA compiler and the parts of its toolkit."""
 
     path: str
-    root: str
-    tools: tuple[str, ...]
-    include_dirs: tuple[str, ...]
-    library_dirs: tuple[str, ...]
-    cudart: str
-    origin: str
+    root: str  # of its toolkit
+    tools: tuple[str, ...]  # real paths of nvcc and of the programs that it runs
+    include_dirs: tuple[str, ...]  # folders of headers that nvcc does not find by itself
+    library_dirs: tuple[str, ...]  # folders that hold libcudart
+    cudart: str  # path of the shared libcudart; empty where there is none
+    origin: str  # what led to it, as in "CUDA_HOME" or "PATH"
 
 
 def find_c() -> HostCompiler:
@@ -150,7 +130,7 @@ def _find_host(
 
 
 def _from_command(words: list[str], path: str, origin: str) -> HostCompiler | None:
-    """The compiler that a command line names; None if one of its programs is missing."""
+    """Return the compiler that a command line names; None if one of its programs is missing."""
     command: list[str] = []
     tools: list[str] = []
     for i, word in enumerate(words):
@@ -171,7 +151,7 @@ def _from_command(words: list[str], path: str, origin: str) -> HostCompiler | No
 
 
 def _which_behind(name: str, launcher: str, path: str) -> str | None:
-    """The program of a name that a launcher will run: the first on PATH that is not itself."""
+    """Return the program that a launcher will run: the first of a name that is not itself."""
     for folder in path.split(os.pathsep):
         program = _which(os.path.join(folder, name), path) if folder else None
         if program and os.path.realpath(program) != launcher:
@@ -211,42 +191,36 @@ def _find_nvcc(
             probes.append(f"{name}={place}: {program} is no program")
             raise NvccNotFoundError(_nvcc_missing(probes))
         return _describe(os.path.abspath(program), name, None)
-    from_pip = functools.partial(_nvcc_of_wheels, places, probes)
-    from_system = functools.partial(_nvcc_of_system, path, probes)
-    for probe in (from_system, from_pip) if system_first else (from_pip, from_system):
-        found = probe()
-        if found is not None:
-            return found
+    of_wheels, of_system = _of_wheels(places), _of_system(path)
+    candidates = (*of_system, *of_wheels) if system_first else (*of_wheels, *of_system)
+    for program, origin, wheels, missing in candidates:
+        if _is_program(program):
+            return _describe(program, origin, wheels)
+        probes.append(missing)
     raise NvccNotFoundError(_nvcc_missing(probes))
 
 
-def _nvcc_of_wheels(places: tuple[str, ...], probes: list[str]) -> Nvcc | None:
+# Of a program that may be nvcc: its path, its origin, the folder of wheels, and what to say if it
+# is none.
+_Candidate = tuple[str, str, str | None, str]
+
+
+def _of_wheels(places: tuple[str, ...]) -> Iterator[_Candidate]:
     """NVIDIA's wheels put a whole toolkit into nvidia/cu13, or its parts beside each other."""
     for place in places:
         base = os.path.join(place or ".", "nvidia")
-        if not os.path.isdir(base):
-            continue
-        numbered = [n for n in os.listdir(base) if n.startswith("cu") and n[2:].isdigit()]
+        numbered = [n for n in _list(base) if n.startswith("cu") and n[2:].isdigit()]
         for name in (*sorted(numbered, key=lambda n: -int(n[2:])), "cuda_nvcc"):
-            program = os.path.join(base, name, "bin", "nvcc")
-            if _is_program(program):
-                return _describe(program, f"pip: nvidia/{name}", base)
             if os.path.isdir(os.path.join(base, name)):
-                probes.append(f"{program}: no such program")
-    probes.append("wheels of NVIDIA: none with nvcc")
-    return None
+                program = os.path.join(base, name, "bin", "nvcc")
+                yield program, f"pip: nvidia/{name}", base, f"{program}: no such program"
+    yield "", "", None, "wheels of NVIDIA: none with nvcc"
 
 
-def _nvcc_of_system(path: str, probes: list[str]) -> Nvcc | None:
-    program = _which("nvcc", path)
-    if program is not None:
-        return _describe(program, "PATH", None)
-    probes.append("nvcc on PATH: no such program")
+def _of_system(path: str) -> Iterator[_Candidate]:
+    yield _which("nvcc", path) or "", "PATH", None, "nvcc on PATH: no such program"
     program = "/usr/local/cuda/bin/nvcc"
-    if _is_program(program):
-        return _describe(program, "/usr/local/cuda", None)
-    probes.append(f"{program}: no such program")
-    return None
+    yield program, "/usr/local/cuda", None, f"{program}: no such program"
 
 
 def _describe(program: str, origin: str, wheels: str | None) -> Nvcc:
@@ -286,7 +260,7 @@ def _list(folder: str) -> list[str]:
 
 
 def _cudart_in(folder: str) -> str:
-    """The shared libcudart of a folder: the name that a linker finds, else the newest."""
+    """Return the shared libcudart of a folder: the name that a linker finds, else the newest."""
     plain = os.path.join(folder, "libcudart.so")
     if os.path.exists(plain):
         return plain

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
 import sys
 import warnings
-from collections.abc import Iterable
 
 from kernbridge import _core
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernbridgeWarning, KernelNotAvailableError
 from kernbridge._src.toolchain import architectures as toolchain_architectures
-from kernbridge._src.toolchain.architectures import Architecture
 
 ALL_MAJOR = ((8, 0), (9, 0), (10, 0), (12, 0))
 
@@ -25,6 +24,11 @@ def has_fake_driver() -> bool:
     return os.environ.get("KERNBRIDGE_TEST_CUDA") == "1"
 
 
+def platforms() -> tuple[str, ...]:
+    """Return the platforms of JAX for which kernels that need a GPU are lowered."""
+    return ("cuda", "cpu") if has_fake_driver() else ("cuda",)
+
+
 def require(label: str) -> None:
     """Raise ImportError where Numba-CUDA, which the kernel needs, is missing."""
     if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numba_cuda") is None:
@@ -34,7 +38,7 @@ def require(label: str) -> None:
 def require_device(label: str) -> None:
     """Raise ImportError where there is neither a GPU nor an architecture to compile for."""
     count, why = _core.device_count()
-    if count == 0 and not chosen_architectures():
+    if count == 0 and not toolchain_architectures.chosen():
         raise ImportError(
             f"{label} needs a GPU: {why}. To compile and export on a machine without one, name "
             "the compute capability of the GPU that will run it: "
@@ -42,36 +46,22 @@ def require_device(label: str) -> None:
         )
 
 
-def chosen_architectures() -> tuple[Capability, ...]:
-    """What `config.set_cuda_architectures` or the environment names; empty if neither does."""
-    return _without_suffix(toolchain_architectures.chosen())
-
-
 def architectures() -> tuple[Capability, ...]:
-    """Compute capabilities to compile for: those chosen, else of this machine's GPUs, else all."""
-    return _without_suffix(toolchain_architectures.cuda_architectures()) or ALL_MAJOR
-
-
-def _without_suffix(architectures: Iterable[Architecture]) -> tuple[Capability, ...]:
-    return tuple(sorted({(major, minor) for major, minor, _ in architectures}))
-
-
-def versions() -> tuple[str, ...]:
-    """Return the versions of everything that machine code depends on beside its source."""
-    return (f"python {sys.version_info[0]}.{sys.version_info[1]}", *_package_versions())
+    """Return what to compile for: what is chosen, else this machine's GPUs, else all."""
+    found = toolchain_architectures.cuda_architectures()
+    return tuple(sorted({(major, minor) for major, minor, _ in found})) or ALL_MAJOR
 
 
 @functools.cache
-def _package_versions() -> tuple[str, ...]:
+def versions() -> tuple[str, ...]:
+    """Return the versions of everything that machine code depends on beside its source."""
     from importlib import metadata
 
-    found = []
+    found = [f"python {sys.version_info[0]}.{sys.version_info[1]}"]
     names = ("numba", "numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
     for name in names:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
     for variable in ("CUDA_HOME", "CUDA_PATH", "NUMBA_OPT"):
         found.append(f"{variable} {os.environ.get(variable, '')}")
     return tuple(found)

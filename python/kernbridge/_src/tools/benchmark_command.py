@@ -15,6 +15,7 @@ from typing import Any
 from kernbridge._src.benchmark.files import encoded
 from kernbridge._src.benchmark.result import BenchmarkResult
 from kernbridge._src.benchmark.run import PLATFORMS
+from kernbridge._src.custom.kernel import get_primitives_by_tags
 
 
 def add(commands: Any) -> None:
@@ -56,7 +57,8 @@ def run(chosen: argparse.Namespace) -> int:
     for name in chosen.module:
         _import(parser, name)
     tags = {tag.strip() for tag in (chosen.data or "").split(",")} - {""}
-    operations = _operations(tags)
+    found = get_primitives_by_tags(tags).values()
+    operations = [operation for operation in found if operation.benchmark_data is not None]
     if not operations:
         which = f"with the tags {', '.join(sorted(tags))} and" if tags else "with"
         where = ", ".join(chosen.module) or "no module was named"
@@ -81,7 +83,13 @@ def run(chosen: argparse.Namespace) -> int:
         result.print()
         results.append(result)
     if chosen.output is not None:
-        _save(chosen.output, chosen.platform, results)
+        document = {
+            "platform": chosen.platform,
+            "results": [encoded(result.primitive_name, result.records) for result in results],
+            "optimal_defaults": optimal_defaults(results),
+        }
+        chosen.output.parent.mkdir(parents=True, exist_ok=True)
+        chosen.output.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
     if chosen.plot is not None:
         _plot(chosen.plot, results)
     failed = [
@@ -133,14 +141,6 @@ def _import(parser: argparse.ArgumentParser, name: str) -> None:
     spec.loader.exec_module(module)
 
 
-def _operations(tags: set[str]) -> list[Any]:
-    """Return those of the registry that have all the tags, and benchmark data."""
-    from kernbridge._src.custom.kernel import get_primitives_by_tags
-
-    operations = get_primitives_by_tags(tags).values()
-    return [op for op in operations if op.benchmark_data is not None]
-
-
 def optimal_defaults(results: Sequence[BenchmarkResult]) -> dict[str, str]:
     """Return the backend of each operation that is the fastest success in most configs."""
     chosen = {}
@@ -152,18 +152,8 @@ def optimal_defaults(results: Sequence[BenchmarkResult]) -> dict[str, str]:
     return chosen
 
 
-def _save(path: Path, platform: str, results: Sequence[BenchmarkResult]) -> None:
-    document = {
-        "platform": platform,
-        "results": [encoded(result.primitive_name, result.records) for result in results],
-        "optimal_defaults": optimal_defaults(results),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
-
-
 def _plot(path: Path, results: Sequence[BenchmarkResult]) -> None:
-    """One figure, with axes for each operation that has successes."""
+    """Save one figure, with axes for each operation that has successes."""
     from matplotlib import pyplot
 
     drawn = [r for r in results if r.fastest() is not None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +26,7 @@ class RuleCheck(NamedTuple):
     Attributes
     ----------
     backend : str
-        Of an `XLACustomKernel`, else empty.
+        The backend of an `XLACustomKernel`, else empty.
     check : str
         What was compared with what.
     status : str
@@ -99,15 +100,15 @@ def check_rules(
     finite_differences : bool, default True
         False for surrogate gradients, which are not the derivative.
     step : float, optional
-        Of the differences, relative to the inputs' size; by default the cube root of the dtype's
-        resolution.
+        The step of the differences, relative to the inputs' size; by default the cube root of the
+        dtype's resolution.
     rtol, atol : float, optional
         Tolerances; by default 1e-2 for float32 and 1e-5 for float64 where differences are taken,
         and a hundred times the dtype's resolution elsewhere.
     batch : int, default 3
         Slices of the vmap.
     seed : int, default 0
-        Of the random directions.
+        The seed of the random directions.
     **kwargs
         Keywords of the call.
 
@@ -119,7 +120,7 @@ def check_rules(
     Raises
     ------
     RuleCheckError
-        If one failed; its message lists those that did.
+        If one failed; its message lists all that did.
 
     Examples
     --------
@@ -138,17 +139,15 @@ def check_rules(
     ...
     kernbridge.RuleCheckError: ...jvp against central differences: failed...
     """
-    functions = _functions(op, outs, backends, kwargs)
     arrays = [jnp.asarray(x) for x in args]
     checks: list[RuleCheck] = []
-    first: Any = None
-    for backend, function in functions:
+    first: _Checker | None = None
+    for backend, function in _functions(op, outs, backends, kwargs):
         checker = _Checker(backend, function, arrays, step, rtol, atol, seed)
-        if first is None:
-            first = checker.outputs
-        else:
-            what = f"outputs against {functions[0][0]}"
-            checks.append(checker.compare(what, first, checker.outputs))
+        if first is not None:
+            what = f"outputs against {first.backend}"
+            checks.append(checker.compare(what, first.outputs, checker.outputs))
+        first = first or checker
         checks += checker.derivatives(finite_differences)
         checks += checker.vmaps(batch)
     failed = [c for c in checks if c.status == "failed"]
@@ -167,8 +166,8 @@ def _functions(
             raise TypeError(
                 f"check_rules: {op!r} is no XLACustomKernel, and takes neither outs nor backends"
             )
-        return [("", lambda *args: op(*args, **keywords))]
-    call = op.call if outs is None else lambda *args, **kw: op(*args, outs=outs, **kw)
+        return [("", partial(op, **keywords))]
+    call = op.call if outs is None else partial(op, outs=outs)
     platform = jax.default_backend()
     known = op.available_backends(platform)
     chosen = known if backends is None else list(backends)
@@ -179,11 +178,7 @@ def _functions(
             )
     if not chosen:
         raise ValueError(f"check_rules: {op.name!r} has no backend on {platform}")
-
-    def function(backend: str) -> Callable[..., Any]:
-        return lambda *args: call(*args, backend=backend, **keywords)
-
-    return [(backend, function(backend)) for backend in chosen]
+    return [(backend, partial(call, backend=backend, **keywords)) for backend in chosen]
 
 
 @dataclass
@@ -203,17 +198,17 @@ class _Checker:
         self.random = np.random.default_rng(self.seed)
         self.point = [self.arrays[i] for i in self.moving]
         self.outputs = self.leaves(*self.point)
-        floats = [x for x in (*self.point, *self.outputs) if is_inexact(x.dtype)]
+        self.smooth = [y for y in self.outputs if is_inexact(y.dtype)]
+        floats = (*self.point, *self.smooth)
         self.resolution = max((float(jnp.finfo(x.dtype).eps) for x in floats), default=1e-7)
         self.relative_step = self.step or self.resolution ** (1 / 3)
         self.loose = self.rtol or max(4 * self.resolution ** (1 / 2), 1e-5) * 8
         self.tight = self.rtol or 100 * self.resolution
 
     def leaves(self, *moving: Any) -> list[Any]:
-        """The outputs, as a function of the inputs that move."""
-        args = list(self.arrays)
-        for i, x in zip(self.moving, moving, strict=True):
-            args[i] = x
+        """Return the outputs, as a function of the inputs that move."""
+        given = iter(moving)
+        args = [next(given) if is_inexact(x.dtype) else x for x in self.arrays]
         return jax.tree.leaves(self.function(*args))
 
     def inexact(self, *moving: Any) -> list[Any]:
@@ -235,58 +230,53 @@ class _Checker:
         rtol = self.tight if noise is None else self.loose
         worst, where = 0.0, ""
         for k, (a, b) in enumerate(zip(found, expected, strict=True)):
-            if a.shape != b.shape or a.dtype != b.dtype:
+            if (a.shape, a.dtype) != (b.shape, b.dtype):
                 detail = f"{a.dtype}{a.shape} where {b.dtype}{b.shape} is expected, in leaf {k}"
                 return RuleCheck(self.backend, check, "failed", np.inf, detail)
             a, b = (np.asarray(x, complex if x.dtype.kind == "c" else float) for x in (a, b))
-            if not a.size:
-                continue
             scale = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
             allowed = (self.atol if self.atol is not None else rtol * scale) + rtol * np.abs(b)
             allowed = np.maximum(allowed + (noise or 0.0), np.finfo(float).tiny)
-            same = (a == b) | (np.isnan(a) & np.isnan(b))
             with np.errstate(all="ignore"):
-                ratio = np.where(same, 0.0, np.abs(a - b) / allowed)
-            ratio = np.where(np.isnan(ratio), np.inf, ratio)
-            if ratio.max() > worst:
-                worst = float(ratio.max())
+                ratio = np.nan_to_num(np.abs(a - b) / allowed, nan=np.inf, posinf=np.inf)
+            ratio = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, ratio)
+            if ratio.max(initial=0.0) > worst:
                 at = tuple(int(i) for i in np.unravel_index(np.argmax(ratio), a.shape))
+                worst = float(ratio[at])
                 where = f"{a[at]} where {b[at]} is expected, at {at} of leaf {k}"
         status = "failed" if worst > 1 else "passed"
         return RuleCheck(self.backend, check, status, worst, where if worst > 1 else "")
 
     def derivatives(self, finite_differences: bool) -> list[RuleCheck]:
-        outputs = [y for y in self.outputs if is_inexact(y.dtype)]
-        if not self.moving or not outputs:
+        if not self.moving or not self.smooth:
             return [self._skip("derivatives", "nothing of floating point")]
-        v, u = self.direction(self.point), self.direction(outputs)
+        v, u = self.direction(self.point), self.direction(self.smooth)
         forward, why = self._try(lambda: jax.jvp(self.inexact, self.point, v)[1])
         reverse, why_not = self._try(lambda: jax.vjp(self.inexact, *self.point)[1](u))
         checks = [self._skip("jvp", why)] if forward is None else []
         checks += [self._skip("vjp", why_not)] if reverse is None else []
         if forward is not None and reverse is not None:
             checks.append(self._weighted("vjp against jvp", u, forward, v, reverse))
-        if finite_differences and (forward is not None or reverse is not None):
-            difference, noise = self._difference(v)
-            if forward is not None:
-                what = "jvp against central differences"
-                checks.append(self.compare(what, difference, forward, noise))
-            else:
-                what = "vjp against central differences"
-                checks.append(self._weighted(what, u, difference, v, reverse, noise))
-        return checks
+        if not finite_differences or (forward is None and reverse is None):
+            return checks
+        difference, noise = self._difference(v)
+        what = "jvp against central differences"
+        if forward is not None:
+            return [*checks, self.compare(what, difference, forward, noise)]
+        what = "vjp against central differences"
+        return [*checks, self._weighted(what, u, difference, v, reverse, noise)]
 
     def _weighted(
         self, check: str, u: Any, forward: Any, v: Any, reverse: Any, noise: float = 0.0
     ) -> RuleCheck:
-        """Whether u . (J v) is (J' u) . v, whose terms may cancel."""
+        """Compare u . (J v) with (J' u) . v, whose terms may cancel."""
         weights = [np.abs(x) for x in u]
         terms = _inner(weights, [np.abs(x) for x in forward])
         noise = self.tight * terms + noise * sum(float(np.sum(w)) for w in weights)
         return self.compare(check, [_inner(u, forward)], [_inner(reverse, v)], float(noise))
 
     def _difference(self, v: Sequence[Any]) -> tuple[list[Any], float]:
-        """The central difference along `v`, and how far rounding and curvature lead it astray."""
+        """Return the difference along `v`, and how far rounding and curvature lead it astray."""
         h = self.relative_step * max(_largest(self.point), self.relative_step)
         near, large = self._central(v, h)
         far, _ = self._central(v, 2 * h)
@@ -299,12 +289,12 @@ class _Checker:
         return [(a - b) / (2 * h) for a, b in zip(after, before, strict=True)], _largest(after)
 
     def vmaps(self, batch: int) -> list[RuleCheck]:
+        if not self.moving:
+            return [self._skip("vmap", "nothing of floating point to map")]
         stacks = [
             jnp.stack([x * (1 + self.relative_step * k) for k in range(batch)]).astype(x.dtype)
             for x in self.point
         ]
-        if not stacks:
-            return [self._skip("vmap", "nothing of floating point to map")]
         every: list[Any] = [0] * len(stacks)
         axes = {"all inputs": every}
         for i, number in enumerate(self.moving if len(stacks) > 1 else ()):
@@ -313,13 +303,12 @@ class _Checker:
             self._vmap(f"vmap over {what}", self.leaves, mapped, stacks, batch)
             for what, mapped in axes.items()
         ]
-        outputs = [y for y in self.outputs if is_inexact(y.dtype)]
-        u = self.direction(outputs)
+        u = self.direction(self.smooth)
 
         def gradient(*moving: Any) -> Any:
             return jax.vjp(self.inexact, *moving)[1](u)
 
-        if outputs and self._try(lambda: gradient(*self.point))[0] is not None:
+        if self.smooth and self._try(lambda: gradient(*self.point))[0] is not None:
             checks.append(self._vmap("vmap of vjp", gradient, every, stacks, batch))
         return checks
 
@@ -351,5 +340,5 @@ def _largest(arrays: Sequence[Any]) -> float:
 
 
 def _inner(a: Sequence[Any], b: Sequence[Any]) -> Any:
-    """The product that JAX's transposition keeps; it does not conjugate."""
+    """Return the product that JAX's transposition keeps, which does not conjugate."""
     return np.real(sum(np.sum(np.asarray(x) * np.asarray(y)) for x, y in zip(a, b, strict=True)))

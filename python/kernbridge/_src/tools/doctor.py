@@ -6,11 +6,10 @@ import contextlib
 import importlib.util
 import os
 import platform
-import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import TextIO
 
@@ -19,6 +18,7 @@ import jax
 from kernbridge import _core
 from kernbridge._src.base import jax_inside
 from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.base.versions import minor
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.source import targets
 from kernbridge._src.store import artefacts, limit, trust
@@ -54,14 +54,20 @@ def print_diagnostics(file: TextIO | None = None) -> bool:
     """
     advice: list[str] = []
     compiler_rows, works = _compilers(advice)
-    sections = {
-        "versions": _versions(),
+    python = f"{platform.python_version()} on {platform.platform()}"
+    variables = [n for n in sorted(os.environ) if n.startswith("KERNBRIDGE_") or n in _VARIABLES]
+    sections: dict[str, Rows] = {
+        "versions": [("Python", python), *((p, _version(p) or "not installed") for p in _PACKAGES)],
         "JAX": _jax_state(),
         "GPU": _gpus(advice),
         "compilers": compiler_rows,
         "cache": _cache(advice),
-        "this process": _this_process(),
-        "environment": _environment(),
+        "this process": [
+            ("kernels", str(_core.registry_stats()[0])),
+            ("targets", "\n".join(targets.list_registered_targets()) or "none"),
+        ],
+        "environment": [(name, shlex.quote(os.environ[name])) for name in variables]
+        or [("KERNBRIDGE_*", "none is set")],
     }
     if importlib.util.find_spec("numba") is not None:
         works = True
@@ -91,11 +97,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _versions() -> Rows:
-    python = f"{platform.python_version()} on {platform.platform()}"
-    return [("Python", python), *((p, _version(p) or "not installed") for p in _PACKAGES)]
 
 
 def _jax_state() -> Rows:
@@ -131,34 +132,33 @@ def _compilers(advice: list[str]) -> tuple[Rows, bool]:
     """Return the rows, and whether C or C++ sources can be compiled."""
     rows: Rows = []
     works = False
-
-    def missing(label: str, error: Exception) -> None:
-        rows.append((label, str(error).splitlines()[0].split(". Looked")[0]))
-        advice.append(str(error))
-
-    for label, find in (("C", compilers.find_c), ("C++", compilers.find_cxx)):
+    finders: dict[str, Callable[[], compilers.HostCompiler | compilers.Nvcc]] = {
+        "C": compilers.find_c,
+        "C++": compilers.find_cxx,
+        "nvcc": compilers.find_nvcc,
+    }
+    for label, find in finders.items():
         try:
             compiler = find()
-            said = _version_of(compiler.path)
-            rows.append((label, f"{compiler} (from {compiler.origin})\n{said}"))
-            works = True
+            version = _version_of(compiler.path)
         except (KernelToolchainError, ValueError) as e:
-            missing(label, e)
+            rows.append((label, str(e).splitlines()[0].split(". Looked")[0]))
+            advice.append(str(e))
+            continue
+        command = compiler.path if isinstance(compiler, compilers.Nvcc) else str(compiler)
+        rows.append((label, f"{command} (from {compiler.origin})\n{version}"))
+        works = works or label != "nvcc"
+        if isinstance(compiler, compilers.Nvcc):
+            rows.append(("libcudart", compiler.cudart or "not found beside nvcc"))
+            if not compiler.cudart:
+                advice.append(
+                    "CUDA sources need libcudart: pip install nvidia-cuda-runtime (CUDA 13) or "
+                    "nvidia-cuda-runtime-cu12"
+                )
     try:
-        nvcc = compilers.find_nvcc()
-        rows.append(("nvcc", f"{nvcc.path} (from {nvcc.origin})\n{_version_of(nvcc.path)}"))
-        rows.append(("libcudart", nvcc.cudart or "not found beside nvcc"))
-        if not nvcc.cudart:
-            advice.append(
-                "CUDA sources need libcudart: pip install nvidia-cuda-runtime (CUDA 13) or "
-                "nvidia-cuda-runtime-cu12"
-            )
-    except (KernelToolchainError, ValueError) as e:
-        missing("nvcc", e)
-    try:
-        found = nvrtc.describe()
-        number = f"{found['version'] // 1000}.{found['version'] % 1000 // 10}"
-        rows.append(("NVRTC", f"{found['path']}\nversion {number}"))
+        path = nvrtc.library()
+        number = _core.nvrtc_version(path)
+        rows.append(("NVRTC", f"{path}\nversion {number // 1000}.{number % 1000 // 10}"))
     except (KernelToolchainError, OSError):
         rows.append(("NVRTC", "not found"))
     return rows, works
@@ -172,8 +172,8 @@ def _version_of(program: str) -> str:
         raise KernelToolchainError(f"{program} cannot be started: {e}") from e
     except subprocess.TimeoutExpired:
         return ""
-    lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-    return next((line for line in lines if "release" in line), lines[0] if lines else "").strip()
+    lines = [*filter(str.strip, done.stdout.decode(errors="replace").splitlines()), ""]
+    return next((line for line in lines if "release" in line), lines[0]).strip()
 
 
 def _cache(advice: list[str]) -> Rows:
@@ -194,30 +194,12 @@ def _cache(advice: list[str]) -> Rows:
     return rows
 
 
-def _this_process() -> Rows:
-    names = targets.list_registered_targets()
-    return [("kernels", str(_core.registry_stats()[0])), ("targets", "\n".join(names) or "none")]
-
-
-def _environment() -> Rows:
-    names = [n for n in sorted(os.environ) if n.startswith("KERNBRIDGE_") or n in _VARIABLES]
-    rows = [(name, shlex.quote(os.environ[name])) for name in names]
-    return rows or [("KERNBRIDGE_*", "none is set")]
-
-
 def _known_trouble() -> Iterator[str]:
     numpy, numba_cuda = _version("numpy") or "0", _version("numba-cuda")
-    if numba_cuda and _number(numba_cuda) <= (0, 30) and _number(numpy) >= (2, 5):
+    if numba_cuda and minor(numba_cuda) <= (0, 30) and minor(numpy) >= (2, 5):
         yield (
             f"numba-cuda {numba_cuda} does not work with NumPy {numpy} (numpy.row_stack has gone): "
             "pip install 'numpy<2.5', or a newer numba-cuda"
         )
     if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
         yield "NUMBA_ENABLE_CUDASIM is set: Numba only simulates GPUs; unset it"
-    if importlib.util.find_spec("platformdirs") is None:
-        yield "nothing is cached without platformdirs: pip install platformdirs"
-
-
-def _number(version: str) -> tuple[int, ...]:
-    """Return the first two numbers of a version."""
-    return tuple(map(int, re.findall(r"\d+", version)[:2]))

@@ -1,4 +1,4 @@
-"""Which of a kernel's parameters are inputs, scalars and outputs."""
+"""Front ends whose kernel is a Python function: its parameters as inputs, scalars and outputs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,22 @@ import dis
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kernbridge._src.base.errors import KernbridgeWarning
+from kernbridge._src.base.kept import Kept
+from kernbridge._src.operation.operation import Operation, spec_key
+from kernbridge._src.operation.primitive import Frontend
+from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
+
+NATIVE_DTYPES = frozenset(
+    ["bool", "float32", "float64", "complex64", "complex128"]
+    + [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+)
+HALF_DTYPES = frozenset(("bfloat16", "float16"))
+CONVERT = "convert it before the call, or pass its bits as an integer array"
 
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL
 
@@ -20,12 +31,19 @@ class Assignment:
     """The parameters of one call: for each, by name, the buffer that it stands for.
 
     Buffers are counted inputs first, then scalars sorted by name, then outputs. `positional` are
-    passed in order; `named` follow a parameter that was left to its default.
+    passed in order; `named` follow a parameter that was left to its default. `given` has all of
+    them in the order of the parameters, and None for each default.
     """
 
+    given: tuple[int | None, ...]
     positional: tuple[int, ...]
     named: tuple[tuple[str, int], ...]
     names: tuple[str, ...]  # of the parameter of each buffer
+
+    def arguments(self, buffers: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """What to call the kernel with, by position and by name, if it is given for each buffer."""
+        positional = [buffers[b] for b in self.positional]
+        return positional, {name: buffers[b] for name, b in self.named}
 
 
 class KernelParameters:
@@ -56,13 +74,7 @@ class KernelParameters:
             )
 
     def assign(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Assignment:
-        """Give inputs and then outputs to the parameters that no scalar names.
-
-        Raises
-        ------
-        TypeError
-            If a scalar names no parameter, or the numbers do not fit.
-        """
+        """Assign inputs and then outputs to the parameters that no scalar names."""
         for name in scalars:
             if name not in self.names:
                 raise TypeError(
@@ -88,6 +100,7 @@ class KernelParameters:
             (n, b) for n, b in zip(self.names[cut:], given[cut:], strict=True) if b is not None
         ]
         return Assignment(
+            given=(*given, *buffers[len(free) :]),
             positional=(*positional, *buffers[len(free) :]),
             named=tuple(named),
             names=tuple(names[b] for b in range(n_arrays + n_scalars)),
@@ -119,7 +132,7 @@ class KernelParameters:
         )
 
 
-class NamedOutputs:
+class PythonFrontend(Frontend):
     """A front end whose kernel is a Python function, after whose parameters outputs are named."""
 
     parameters: KernelParameters
@@ -139,6 +152,62 @@ class NamedOutputs:
         names = assignment.names[first : first + n_outputs]
         self.parameters.warn_of_rebound(names)
         return names
+
+    def assign(self, call: Call) -> Assignment:
+        """The parameters of a call, those behind the outputs included."""
+        n_outputs = len(call.outs) + self.n_appended
+        return self.parameters.assign(call.n_inputs, call.scalars, n_outputs)
+
+    def described(
+        self, operands: Sequence[ArrayType], call: Call
+    ) -> Iterator[tuple[str, ArrayType]]:
+        """Each operand and output of a call: the words by which messages name it, and its type."""
+        kinds = ["input"] * call.n_inputs + ["keyword"] * len(call.scalars)
+        kinds += ["output"] * len(call.outs)
+        names, arrays = self.assign(call).names, (*operands, *call.outs)
+        for kind, name, array in zip(kinds, names, arrays, strict=False):
+            yield f"{self.label}: {kind} {name!r}", array
+
+    def operation(self, spec: OperationSpec, kept: Kept[Operation]) -> Operation:
+        """The operation of this kernel and specification; the same one while `kept` has it."""
+        if isinstance(spec.outs, Outputs):
+            self.parameters.check_outputs(len(spec.outs.types), self.n_appended)
+        key = (spec_key(spec), self.state())
+        if None in key:
+            return self.make_operation(spec)
+        return kept.find_or_make(key, lambda: self.make_operation(spec))
+
+    def state(self) -> Hashable | None:
+        """What distinguishes operations of one kernel and specification; None if it has no key."""
+        return ()
+
+    def make_operation(self, spec: OperationSpec) -> Operation:
+        """A new operation of this kernel."""
+        return Operation(spec, self)
+
+
+def check_dtype(
+    place: str, dtype: str, supported: frozenset[str], lacking: str, remedy: str = CONVERT
+) -> None:
+    """Refuse an element type that no kernel can take; `lacking` says who has none for it."""
+    if dtype not in supported:
+        raise ValueError(
+            f"{place} is {dtype}, which {lacking}; {remedy}. "
+            f"Supported: {', '.join(sorted(supported))}"
+        )
+
+
+def warn_of_copies(label: str, copied: Sequence[int], names: Sequence[str], remedy: str) -> None:
+    """Warn of inputs that are copied at every call."""
+    if copied:
+        listed = ", ".join(f"input {i} ({names[i]})" for i in copied)
+        warnings.warn(
+            f"{label}: the kernel may write to {listed}, which JAX does not allow; it gets a copy "
+            f"each time. To save the copy, {remedy}, or alias the input to an output with "
+            "input_output_aliases.",
+            KernbridgeWarning,
+            stacklevel=2,
+        )
 
 
 _ACCESS = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|DEREF|CLOSURE)")

@@ -1,0 +1,20 @@
+"""Attributes of other packages, replaced for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def patched(*changes: tuple[Any, str, Any]) -> Iterator[None]:
+    """Set attributes, each given as an owner, a name and a value, and restore them at the end."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    try:
+        for change in changes:
+            setattr(*change)
+        yield
+    finally:
+        for original in reversed(before):
+            setattr(*original)

@@ -1,0 +1,108 @@
+/* Describes the types of a kernel's parameters by numbers: the arguments of the template `kept`,
+ * see signature.py. NVRTC reads it before the source, so that no macro of the source changes it.
+ * Enumerators, unlike static members, leave no variables in the code. */
+#pragma once
+struct __half;
+struct __nv_bfloat16;
+struct float2;
+struct double2;
+namespace kernbridge_signature
+{
+enum { pointer = 64, constant = 128, strange = 256 };
+
+template <typename T, typename U> struct same {
+    enum { value = 0 };
+};
+template <typename T> struct same<T, T> {
+    enum { value = 1 };
+};
+
+/* A class counts as a complex number if it has `value_type` and `real()`, as those of thrust and of
+ * cuda::std do. */
+template <typename T> __device__ T &made();
+template <typename T, typename V = typename T::value_type, decltype(made<T>().real()) * = nullptr>
+__device__ char (&complex_of(T *))[same<V, float>::value && sizeof(T) == 8     ? 15
+                                   : same<V, double>::value && sizeof(T) == 16 ? 16
+                                                                               : 1];
+__device__ char (&complex_of(...))[1];
+
+/* The place of a type's dtype in _DTYPES of signature.py; 0 for any other type. */
+template <typename T> struct scalar {
+    enum { value = sizeof(complex_of((T *)nullptr)) - 1 };
+};
+#define KERNBRIDGE_SCALAR(T, number)                                                               \
+    template <> struct scalar<T> {                                                                 \
+        enum { value = number };                                                                   \
+    };
+KERNBRIDGE_SCALAR(bool, 1)
+KERNBRIDGE_SCALAR(char, 2)
+KERNBRIDGE_SCALAR(signed char, 2)
+KERNBRIDGE_SCALAR(unsigned char, 3)
+KERNBRIDGE_SCALAR(short, 4)
+KERNBRIDGE_SCALAR(unsigned short, 5)
+KERNBRIDGE_SCALAR(int, 6)
+KERNBRIDGE_SCALAR(unsigned int, 7)
+KERNBRIDGE_SCALAR(long, 8)
+KERNBRIDGE_SCALAR(long long, 8)
+KERNBRIDGE_SCALAR(unsigned long, 9)
+KERNBRIDGE_SCALAR(unsigned long long, 9)
+KERNBRIDGE_SCALAR(float, 10)
+KERNBRIDGE_SCALAR(double, 11)
+KERNBRIDGE_SCALAR(::__half, 12)
+KERNBRIDGE_SCALAR(::__nv_bfloat16, 13)
+KERNBRIDGE_SCALAR(::float2, 14)
+KERNBRIDGE_SCALAR(::double2, 15)
+#undef KERNBRIDGE_SCALAR
+
+template <typename T> struct pointee {
+    enum { value = scalar<T>::value };
+};
+template <typename T> struct pointee<volatile T> : pointee<T> {
+};
+template <typename T> struct pointee<const T> {
+    enum { value = pointee<T>::value | constant };
+};
+template <typename T> struct pointee<const volatile T> : pointee<const T> {
+};
+template <typename T> struct pointee<T *> {
+    enum { value = strange };
+};
+
+template <typename T> struct code : scalar<T> {
+};
+template <typename T> struct code<const T> : code<T> {
+};
+template <typename T> struct code<volatile T> : code<T> {
+};
+template <typename T> struct code<const volatile T> : code<T> {
+};
+template <typename T> struct code<T &> {
+    enum { value = strange };
+};
+template <typename T> struct code<T &&> {
+    enum { value = strange };
+};
+template <typename T> struct code<T *> {
+    enum { value = pointee<T>::value | pointer };
+};
+
+template <int... codes> struct codes_of {
+};
+template <typename F> struct parameters;
+template <typename R, typename... P> struct parameters<R (*)(P...)> {
+    typedef codes_of<code<P>::value...> type;
+};
+#if __cpp_noexcept_function_type
+template <typename R, typename... P> struct parameters<R (*)(P...) noexcept> {
+    typedef codes_of<code<P>::value...> type;
+};
+#endif
+
+#if __cplusplus >= 201402L
+template <typename Codes> __device__ char kept;
+#else
+template <typename Codes> __global__ void kept()
+{
+}
+#endif
+} // namespace kernbridge_signature
