@@ -1,0 +1,56 @@
+/* Owns the list of functions for machine code without a compiler. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RTLD_DEFAULT */
+#endif
+#include "object/kb_provided.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Of libm, for double; those for float have an f at their end. LLVM calls them for intrinsics, and
+ * Numba for `math` and NumPy's functions. */
+static const char *const MATH[] = {
+    "acos",      "acosh",    "asin",      "asinh",     "atan", "atan2",     "atanh", "cbrt",
+    "ceil",      "copysign", "cos",       "cosh",      "erf",  "erfc",      "exp",   "exp10",
+    "exp2",      "expm1",    "fabs",      "floor",     "fma",  "fmax",      "fmin",  "fmod",
+    "frexp",     "hypot",    "ldexp",     "lgamma",    "log",  "log10",     "log1p", "log2",
+    "logb",      "modf",     "nearbyint", "nextafter", "pow",  "remainder", "rint",  "round",
+    "roundeven", "scalbn",   "sin",       "sincos",    "sinh", "sqrt",      "tan",   "tanh",
+    "tgamma",    "trunc",
+};
+
+/* Of libc: LLVM turns loops into calls of them. */
+static const char *const MEMORY[] = {"bcmp", "memcmp", "memcpy", "memmove", "memset", "strlen"};
+
+static int is_math(const char *name)
+{
+    size_t size = strlen(name);
+    for (size_t i = 0; i < sizeof MATH / sizeof *MATH; i++) {
+        size_t own = strlen(MATH[i]);
+        if (strncmp(name, MATH[i], own) == 0 &&
+            (size == own || (size == own + 1 && name[own] == 'f')))
+            return 1;
+    }
+    return 0;
+}
+
+static int is_memory(const char *name)
+{
+    for (size_t i = 0; i < sizeof MEMORY / sizeof *MEMORY; i++)
+        if (strcmp(name, MEMORY[i]) == 0)
+            return 1;
+    return 0;
+}
+
+void *kb_provided_find(const char *name, void *context)
+{
+    (void)context;
+    if (!is_math(name) && !is_memory(name))
+        return NULL;
+    void *found = dlsym(RTLD_DEFAULT, name);
+    if (found)
+        return found;
+    void *libm = dlopen("libm.so.6", RTLD_LAZY); /* the process may have it for some parts alone */
+    return libm ? dlsym(libm, name) : NULL;
+}
