@@ -12,7 +12,7 @@ import sys
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base import debug
+from kernbridge._src.base import debug, settings
 from kernbridge._src.operation import origin
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
@@ -47,4 +47,5 @@ _register_targets()
 _core.set_resolver(origin.resolve)
 _core.set_host_compiler(_compile_for_host)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
+settings.install()
 debug.install(has_fake_driver())

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
 
 BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
-PROGRAM_CARRIED_MAX = 64 * 1024  # larger ones only travel in exported programs
+# Larger kernels only travel in exported programs, as do those that have an origin.
+PROGRAM_CARRIED_MAX = 64 * 1024
 
 
 class NativeCall(NamedTuple):
@@ -181,7 +182,8 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
     }
     if native.origin:
         attributes["origin"] = native.origin
-    if native.program and (for_export or len(native.program) <= PROGRAM_CARRIED_MAX):
+    small = not native.origin and len(native.program) <= PROGRAM_CARRIED_MAX
+    if native.program and (for_export or small):
         attributes["program"] = np.frombuffer(native.program, np.uint8)
     rule = jax.ffi.ffi_lowering(
         native.target, operand_output_aliases=aliases, has_side_effect=call.has_side_effect

@@ -1,0 +1,111 @@
+"""Kernels that are exported as machine code, and those that cannot be; not in a file whose
+assertions pytest rewrites."""
+
+import math
+
+import numba
+import numpy as np
+
+TABLE = np.arange(5.0, dtype=np.float32)
+LARGE = np.arange(300000.0)
+
+
+def double(x, out):
+    for i in range(x.size):
+        out[i] = 2 * x[i]
+
+
+def mathematics(x, out):
+    for i in range(x.size):
+        out[i] = np.exp(np.sin(x[i])) + x[i] ** 1.5 + math.erf(x[i]) + np.hypot(x[i], TABLE[i])
+
+
+def matrix(x, out):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            out[j, i] = x[i, j]
+
+
+def writes(x, out):
+    x[0] = 7
+    out[:] = x[0]
+
+
+def adds(x, out):
+    for i in range(x.size):
+        out[i] += x[i]
+
+
+@numba.njit
+def root(v):
+    if v < 0:
+        raise ValueError("negative, €\n\0 and \udce9")  # fails
+    return math.sqrt(v)
+
+
+def of_a_callee(x, out):
+    for i in range(x.size):
+        out[i] = root(-x[i])
+
+
+def bare(x, out):
+    if x[0] == 0:
+        raise StopIteration  # fails
+
+
+def division(x, out):
+    out[0] = 5 // np.int64(x[0])  # fails
+
+
+def assertion(x, out):
+    assert x[0] == 1, "not one"  # fails
+
+
+class OwnError(Exception):
+    def __init__(self, what, number):
+        super().__init__(what, number)
+        self.what, self.number = what, number
+
+    def __str__(self):
+        return f"{self.what} and {self.number}"
+
+
+def own_error(x, out):
+    if x[0] == 0:
+        raise OwnError("own", 3)  # fails
+
+
+@numba.njit(cache=True)
+def of_numbas_cache(v):
+    return v + 1
+
+
+def calls_cached(x, out):
+    out[0] = of_numbas_cache(x[0])
+
+
+def threads(x, out):
+    for i in numba.prange(x.size):
+        out[i] = x[i]
+
+
+def random(x, out):
+    out[0] = np.random.random()
+
+
+def blas(x, out):
+    out[0] = np.dot(x, x)
+
+
+def large(x, out):
+    out[0] = LARGE[int(x[0])]
+
+
+def object_mode(x, out):
+    with numba.objmode():
+        pass
+    out[0] = x[0]
+
+
+def printing(x, out):
+    print(x[0])
