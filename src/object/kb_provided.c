@@ -4,9 +4,34 @@
 #endif
 #include "object/kb_provided.h"
 
+#include "object/kb_nrt.h"
+
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+typedef struct own_function {
+    const char *name;
+    void (*address)(void);
+} own_function;
+
+#define FUNCTION(function) ((void (*)(void))(uintptr_t)(function))
+
+/* What Numba's runtime does where Numba is. */
+static const own_function OWN[] = {
+    {"NRT_Allocate", FUNCTION(kb_nrt_allocate)},
+    {"NRT_Free", FUNCTION(kb_nrt_free)},
+    {"NRT_MemInfo_alloc", FUNCTION(kb_nrt_new)},
+    {"NRT_MemInfo_alloc_aligned", FUNCTION(kb_nrt_new_aligned)},
+    {"NRT_MemInfo_alloc_dtor", FUNCTION(kb_nrt_new_with)},
+    {"NRT_MemInfo_call_dtor", FUNCTION(kb_nrt_destroy)},
+    {"NRT_MemInfo_new_varsize", FUNCTION(kb_nrt_new_varsize)},
+    {"NRT_MemInfo_new_varsize_dtor", FUNCTION(kb_nrt_new_varsize_with)},
+    {"NRT_MemInfo_varsize_alloc", FUNCTION(kb_nrt_varsize_allocate)},
+    {"NRT_MemInfo_varsize_free", FUNCTION(kb_nrt_varsize_free)},
+    {"NRT_MemInfo_varsize_realloc", FUNCTION(kb_nrt_varsize_resize)},
+};
 
 /* Of libm, for double; those for float have an f at their end. LLVM calls them for intrinsics, and
  * Numba for `math` and NumPy's functions. */
@@ -46,6 +71,9 @@ static int is_memory(const char *name)
 void *kb_provided_find(const char *name, void *context)
 {
     (void)context;
+    for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
+        if (strcmp(name, OWN[i].name) == 0)
+            return (void *)(uintptr_t)OWN[i].address; // NOLINT(performance-no-int-to-ptr)
     if (!is_math(name) && !is_memory(name))
         return NULL;
     void *found = dlsym(RTLD_DEFAULT, name);

@@ -36,6 +36,32 @@ def adds(x, out):
         out[i] += x[i]
 
 
+def local_arrays(x, out):
+    y = x * 2 + 1
+    z = np.where(y > 3, y, 0.0)
+    z.sort()
+    for i in range(x.size):
+        out[i] = z[i] + y.mean()
+
+
+def lists(x, out):
+    rows = [[x[0]]]
+    for i in range(100):
+        rows.append([x[i % x.size]] * (i % 7))
+    total = 0.0
+    for row in rows:
+        for value in row:
+            total += value
+    out[:] = np.float32(total)
+
+
+def strings(x, out):
+    text = "a€"
+    for i in range(200):
+        text += str(i)
+    out[:] = np.float32(len(text) + len({1, 2, 3, x.size}))
+
+
 @numba.njit
 def root(v):
     if v < 0:

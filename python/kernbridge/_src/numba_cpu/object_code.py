@@ -35,12 +35,12 @@ _RECORD = re.compile(r"^(@\S*\.const\.picklebuf\.\S*) = (.*?constant) (\{.*?\}) 
 _PICKLED = re.compile(r"@(\"?\.const\.pickledata\.[^\s,]+)")
 _ESCAPED = re.compile(rb"\\(\\|[0-9A-Fa-f]{2})")
 _PLAIN = re.compile(rb"[A-Za-z0-9 ]")
-_MEANINGS = (  # why a name keeps code in its process, by the beginning of the name
+_MEANINGS = (  # why a name keeps code in its process, by its beginning; the first that fits
     ("numba_parallel_for", "it runs on Numba's threads"),
     ("numba_get_np_random_state", "it draws random numbers from Numba's state"),
     ("numba_get_py_random_state", "it draws random numbers from Numba's state"),
     ("numba_rnd", "it draws random numbers from Numba's state"),
-    ("NRT_", "it allocates memory through Numba's runtime ({})"),
+    ("NRT_", "it uses a part of Numba's runtime that is only where Numba is ({})"),
     ("numba_x", "it calls BLAS or LAPACK ({})"),
     ("numba_ez", "it calls BLAS or LAPACK ({})"),
     ("Py", "it enters Python, or raises an exception with values of the call"),
@@ -105,10 +105,11 @@ def make(entry: Entry) -> ObjectCode:
     features, mask = _features(given)
     machine = _machine(triple, cpu if config.CPU_FEATURES is None else "", features)
     code = elf.stripped(machine.emit_object(module), _core.HOST_CODE_ENTRY)
-    for name in elf.undefined(code):
-        if not _core.host_code_provides(name):
-            meaning = next(m for beginning, m in _MEANINGS if name.startswith(beginning))
-            raise NotCarried(meaning.format(name))
+    missing = [name for name in elf.undefined(code) if not _core.host_code_provides(name)]
+    for beginning, meaning in _MEANINGS:
+        for name in missing:
+            if name.startswith(beginning):
+                raise NotCarried(meaning.format(name))
     places = {n: errors.place_text(p) for n, p in lines.places_in(text).items()}
     return ObjectCode(code, mask, places, lasting and not _is_of_cache(library))
 
