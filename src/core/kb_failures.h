@@ -19,11 +19,16 @@ typedef struct kb_failures {
     const kb_failure_place *places;
 } kb_failures;
 
-/* Appends to the error's message what a failed entry left behind. The `pickle` of a record is two
- * texts here, each ending with NUL: the type and message of the exception, then its place, which is
- * empty if it has none. A place in the table goes first; `source` tells where the kernel is
- * defined, for an exception without a place. `record` may be NULL. */
-void kb_failures_describe(const kb_failures *failures, int32_t status,
-                          const kb_numba_exception *record, const char *source, kb_error *err);
+/* Appends to the error's message what a failed entry left behind, and releases it. The `pickle` of
+ * a record is two texts here, each ending with NUL: the type and message of the exception, then its
+ * place, which is empty if it has none. A place in the table goes first; `source` tells where the
+ * kernel is defined, for an exception without a place. `record` may be NULL.
+ *
+ * Where `dynamic` > 0, `unwrap` returns a tuple of kb_boxed.h, and in the message stands
+ * KB_FAILURES_VALUE, the index of a value in decimal digits, and 's' or 'r' for each of them. */
+enum { KB_FAILURES_VALUE = 1 };
+
+void kb_failures_describe(const kb_failures *failures, int32_t status, kb_numba_exception *record,
+                          const char *source, kb_error *err);
 
 #endif

@@ -4,6 +4,7 @@
 #endif
 #include "object/kb_provided.h"
 
+#include "core/kb_boxed.h"
 #include "object/kb_nrt.h"
 
 #include <dlfcn.h>
@@ -18,7 +19,11 @@ typedef struct own_function {
 
 #define FUNCTION(function) ((void (*)(void))(uintptr_t)(function))
 
-/* What Numba's runtime does where Numba is. */
+/* An address for code that only compares it, or hands it to kb_boxed_ignore. */
+static const char nothing;
+
+/* What Numba's runtime does where Numba is; and, for the values of exceptions, what Python does
+ * where Python is. */
 static const own_function OWN[] = {
     {"NRT_Allocate", FUNCTION(kb_nrt_allocate)},
     {"NRT_Free", FUNCTION(kb_nrt_free)},
@@ -31,6 +36,17 @@ static const own_function OWN[] = {
     {"NRT_MemInfo_varsize_alloc", FUNCTION(kb_nrt_varsize_allocate)},
     {"NRT_MemInfo_varsize_free", FUNCTION(kb_nrt_varsize_free)},
     {"NRT_MemInfo_varsize_realloc", FUNCTION(kb_nrt_varsize_resize)},
+    {"kb_PyBool_FromLong", FUNCTION(kb_boxed_bool)},
+    {"kb_PyErr_SetString", FUNCTION(kb_boxed_ignore)},
+    {"kb_PyExc_RuntimeError", FUNCTION(&nothing)},
+    {"kb_PyFloat_FromDouble", FUNCTION(kb_boxed_float)},
+    {"kb_PyLong_FromLongLong", FUNCTION(kb_boxed_signed)},
+    {"kb_PyLong_FromUnsignedLongLong", FUNCTION(kb_boxed_unsigned)},
+    {"kb_PyObject_Hash", FUNCTION(kb_boxed_hash)},
+    {"kb_PyTuple_New", FUNCTION(kb_boxed_tuple)},
+    {"kb_PyTuple_Pack", FUNCTION(kb_boxed_pack)},
+    {"kb_PyTuple_SetItem", FUNCTION(kb_boxed_set)},
+    {"kb_PyUnicode_FromKindAndData", FUNCTION(kb_boxed_text)},
 };
 
 /* Of libm, for double; those for float have an f at their end. LLVM calls them for intrinsics, and

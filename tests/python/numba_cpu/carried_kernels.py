@@ -44,6 +44,10 @@ def local_arrays(x, out):
         out[i] = z[i] + y.mean()
 
 
+def array_expression(x, out):
+    out[:] = x * 2 + 1
+
+
 def lists(x, out):
     rows = [[x[0]]]
     for i in range(100):
@@ -87,6 +91,24 @@ def assertion(x, out):
     assert x[0] == 1, "not one"  # fails
 
 
+def values(x, out):
+    if x[0] == 0:
+        raise ValueError("bad €", x[1] / 3, x.size, -x.size, np.uint64(2**63), x[1] > 5)  # fails
+
+
+def text(x, out):
+    if x[0] == 0:
+        raise KeyError("it's " + str(x.size) + " €")  # fails
+
+
+def shapes(x, out):
+    out[:] = x[1:] * 2  # fails
+
+
+def index(x, out):
+    out[0] = x[int(x[1]) + 9]  # fails, in checked mode
+
+
 class OwnError(Exception):
     def __init__(self, what, number):
         super().__init__(what, number)
@@ -108,6 +130,11 @@ def of_numbas_cache(v):
 
 def calls_cached(x, out):
     out[0] = of_numbas_cache(x[0])
+
+
+def own_error_of_values(x, out):
+    if x[0] == 0:
+        raise OwnError("own", x.size)
 
 
 def threads(x, out):

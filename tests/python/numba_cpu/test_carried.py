@@ -84,6 +84,8 @@ def test_results_are_those_of_the_process_that_compiled(elsewhere):
         (operation(kernels.writes), X, X),
         (operation(kernels.double, input_output_aliases={0: 0}), X, X),
         (operation(kernels.adds, zero_outputs=True), X, X),
+        (operation(kernels.double, check=True), X, X),
+        (operation(kernels.array_expression), X, X),
     ]
     programs = [(exported(function, given), x) for function, given, x in cases]
     got = elsewhere(programs)
@@ -111,6 +113,18 @@ def test_exceptions_are_those_of_the_process_that_compiled(elsewhere):
         (operation(kernels.division), zero, "ZeroDivisionError: integer division by zero"),
         (operation(kernels.assertion), zero, "AssertionError: not one (in assertion"),
         (operation(kernels.own_error), zero, "OwnError: own and 3 (in own_error"),
+        (operation(kernels.values), X, "('bad €', 0.3333333333333333, 5, -5, 9223372036854775808,"),
+        (operation(kernels.text), X, """KeyError: "it's 5 €" (in text"""),
+        (
+            operation(kernels.shapes),
+            X,
+            "cannot assign slice of shape (5,) from input of shape (4,)",
+        ),
+        (
+            operation(kernels.index, check=True),
+            X,
+            "index 10 is out of bounds for axis 0 of array 'x'",
+        ),
     ]
     got = elsewhere([(exported(op, x), x) for op, x, _ in cases])
     for (op, x, words), text in zip(cases, got, strict=True):
@@ -127,7 +141,7 @@ NOT_CARRIED = [
     (kernels.large, {}, "it holds addresses of this process: of a large global array"),
     (kernels.object_mode, {}, "it holds addresses of this process"),
     (kernels.printing, {}, "it "),
-    (kernels.double, {"check": True}, "it uses Python objects"),
+    (kernels.own_error_of_values, {}, "the text of OwnError depends on values of the call"),
 ]
 
 
@@ -137,7 +151,7 @@ def test_what_cannot_leave_its_process_goes_by_name_and_says_why(elsewhere):
     scalar = jax.ShapeDtypeStruct((1,), jnp.float32)
     programs = []
     for function, options, _ in NOT_CARRIED:
-        outs = like if function in (kernels.threads, kernels.double) else scalar
+        outs = like if function is kernels.threads else scalar
         op = operation(function, outs, **options)
         (inspected,) = op.inspect(X)
         assert inspected.export.startswith("by name, because ")

@@ -1,15 +1,14 @@
 """The machine code of a Numba kernel as an object that runs where neither Numba nor LLVM is.
 
 It is made of the LLVM IR of the entry's library, which Numba has optimised: the entry keeps its
-name, everything else becomes private, what is not called is dropped, and the descriptions of
-exceptions, which Numba pickles, become texts (see src/core/kb_failures.h). Imported only when a
+name, everything else becomes private, what is not called is dropped, and exceptions
+become texts (`exception_texts`). Imported only when a
 kernel is compiled.
 """
 
 from __future__ import annotations
 
 import functools
-import pickle
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from kernbridge._src.numba_common import elf, llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 from kernbridge._src.numba_common.numba_inside import OF_LIBRARIES, config, global_compiler_lock
 from kernbridge._src.numba_cpu import errors, lines
+from kernbridge._src.numba_cpu.exception_texts import NotCarried, with_texts
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.entry import Entry
@@ -31,10 +31,6 @@ _BASELINE = {  # of every x86-64 processor, and what only steers LLVM
 }
 _ADDRESS = re.compile(r"inttoptr \(i64 (-?\d+) ")
 _LOWEST_ADDRESS = 4096
-_RECORD = re.compile(r"^(@\S*\.const\.picklebuf\.\S*) = (.*?constant) (\{.*?\}) \{ (.*) \}", re.M)
-_PICKLED = re.compile(r"@(\"?\.const\.pickledata\.[^\s,]+)")
-_ESCAPED = re.compile(rb"\\(\\|[0-9A-Fa-f]{2})")
-_PLAIN = re.compile(rb"[A-Za-z0-9 ]")
 _MEANINGS = (  # why a name keeps code in its process, by its beginning; the first that fits
     ("numba_parallel_for", "it runs on Numba's threads"),
     ("numba_get_np_random_state", "it draws random numbers from Numba's state"),
@@ -43,14 +39,11 @@ _MEANINGS = (  # why a name keeps code in its process, by its beginning; the fir
     ("NRT_", "it uses a part of Numba's runtime that is only where Numba is ({})"),
     ("numba_x", "it calls BLAS or LAPACK ({})"),
     ("numba_ez", "it calls BLAS or LAPACK ({})"),
-    ("Py", "it enters Python, or raises an exception with values of the call"),
-    ("_Py", "it enters Python, or raises an exception with values of the call"),
+    ("kb_", "it raises an exception with values that only Python can write"),
+    ("Py", "it enters Python"),
+    ("_Py", "it enters Python"),
     ("", "it calls {}"),
 )
-
-
-class NotCarried(Exception):
-    """The machine code of a kernel cannot leave its process; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +91,7 @@ def make(entry: Entry) -> ObjectCode:
             "it holds addresses of this process: of a large global array, of a function of ctypes "
             "or CFFI, or of code that Numba compiled apart"
         )
-    described, lasting = _with_texts(text)
+    described, lasting = with_texts(text)
     module = llvm.parse_assembly(described)
     _make_private(module, entry.name)
     triple, cpu, given = library.codegen.magic_tuple()
@@ -135,7 +128,7 @@ def _make_private(module: Any, entry: str) -> None:
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
     passes.run(module, _pass_builder())
-    if any("NumbaEnv" in variable.name for variable in module.global_variables):
+    if any(variable.name.startswith("_ZN08NumbaEnv") for variable in module.global_variables):
         raise NotCarried("it uses Python objects")
 
 
@@ -169,48 +162,3 @@ def _machine(triple: str, cpu: str, features: str) -> Any:
     return target.create_target_machine(
         cpu=cpu, features=features, opt=int(config.OPT), reloc="pic", codemodel="default"
     )
-
-
-def _with_texts(text: str) -> tuple[str, bool]:
-    """IR in which the records of exceptions hold texts, and whether these are lasting."""
-    constants, lasting = [], True
-
-    def replaced(record: re.Match[str]) -> str:
-        nonlocal lasting
-        name, head, kind, fields = record.groups()
-        described, from_kernel = _describe(text, fields)
-        lasting &= from_kernel
-        size = f"[{len(described)} x i8]"
-        constant = f"@kb.text.{len(constants)}"
-        constants.append(f'{constant} = private constant {size} c"{_escaped(described)}"')
-        pointer = kind[1:-1].split(",")[0].strip()
-        reference = f"{pointer} {constant}"
-        if pointer != "ptr":
-            reference = f"{pointer} getelementptr ({size}, {size}* {constant}, i64 0, i64 0)"
-        rest = f"i32 {len(described)}, {pointer} null, {pointer} null, i32 0"
-        return f"{name} = {head} {kind} {{ {reference}, {rest} }}"
-
-    return "\n".join((_RECORD.sub(replaced, text), *constants, "")), lasting
-
-
-def _describe(text: str, fields: str) -> tuple[bytes, bool]:
-    """The texts of an exception, given the fields of Numba's record of it."""
-    named = _PICKLED.search(fields)
-    assert named is not None, fields
-    line = re.search(rf'^@{re.escape(named[1])} = .*? c"([^"]*)"', text, re.M)
-    assert line is not None, named[1]
-    loaded = pickle.loads(_ESCAPED.sub(_unescaped, line[1].encode()))
-    if not isinstance(loaded, tuple) or len(loaded) != 3:
-        raise NotCarried("it uses Python objects")
-    kind, args, place = loaded
-    parts = errors.message(kind, args), "" if place is None else errors.place_text(place)
-    encoded = (p.encode("utf-8", "backslashreplace").replace(b"\0", rb"\x00") for p in parts)
-    return b"".join(part + b"\0" for part in encoded), errors.is_lasting(kind)
-
-
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    return b"\\" if found[1] == b"\\" else bytes.fromhex(found[1].decode())
-
-
-def _escaped(data: bytes) -> str:
-    return "".join(chr(b) if _PLAIN.match(bytes((b,))) else f"\\{b:02X}" for b in data)
