@@ -23,9 +23,10 @@ static uint32_t rotate(uint32_t x, int n)
 static void compress(uint32_t state[8], const uint8_t block[KB_SHA256_BLOCK])
 {
     uint32_t w[64], s[8];
-    for (int i = 0; i < 16; i++)
-        w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
-               (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
+    for (size_t i = 0; i < 16; i++) {
+        const uint8_t *b = block + 4 * i;
+        w[i] = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+    }
     for (int i = 16; i < 64; i++)
         w[i] = w[i - 16] + w[i - 7] +
                (rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3) +

@@ -5,6 +5,7 @@
 #include "object/kb_provided.h"
 
 #include "core/kb_boxed.h"
+#include "hostcuda/kb_reshape.h"
 #include "object/kb_nrt.h"
 
 #include <dlfcn.h>
@@ -47,6 +48,7 @@ static const own_function OWN[] = {
     {"kb_PyTuple_Pack", FUNCTION(kb_boxed_pack)},
     {"kb_PyTuple_SetItem", FUNCTION(kb_boxed_set)},
     {"kb_PyUnicode_FromKindAndData", FUNCTION(kb_boxed_text)},
+    {"numba_attempt_nocopy_reshape", FUNCTION(kb_reshape)},
 };
 
 /* Of libm, for double; those for float have an f at their end. LLVM calls them for intrinsics, and

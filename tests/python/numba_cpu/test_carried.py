@@ -79,6 +79,7 @@ def test_results_are_those_of_the_process_that_compiled(elsewhere):
         (transpose, square, square),
         (operation(kernels.mathematics), X, X),
         (operation(kernels.local_arrays), X, X),
+        (operation(kernels.reshapes), X, X),
         (operation(kernels.lists), X, X),
         (operation(kernels.strings), X, X),
         (operation(kernels.writes), X, X),

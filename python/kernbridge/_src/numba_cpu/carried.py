@@ -132,13 +132,13 @@ def make(
     kernel: Any, digest: bytes, about: Description, copied: tuple[int, ...], entry: Entry
 ) -> Carried:
     """Write a kernel that this process has compiled, and keep it on disk."""
-    from kernbridge._src.numba_cpu import object_code
+    from kernbridge._src.numba_cpu import exception_texts, object_code
 
     try:
         code = object_code.make(entry)
         program = encode(digest, about, code)
         _core.check_host_code(digest, program)
-    except object_code.NotCarried as e:
+    except exception_texts.NotCarried as e:
         return Carried(why_not=str(e))
     except ValueError as e:
         return Carried(why_not=f"its machine code cannot be placed anywhere else: {e}")

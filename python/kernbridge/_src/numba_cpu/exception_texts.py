@@ -68,7 +68,8 @@ def with_texts(module: str) -> tuple[str, bool]:
         If Python is needed to describe an exception.
     """
     pickled = {found[1]: _unescape(found[4]) for found in _PICKLED.finditer(module)}
-    constants, lasting = [], True
+    constants: list[str] = []
+    lasting = True
 
     def described(data: bytes) -> bytes:
         nonlocal lasting
