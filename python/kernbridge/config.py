@@ -231,6 +231,43 @@ def get_cuda_on_cpu() -> str:
     return settings.cuda_on_cpu
 
 
+def set_exported_code(what: str) -> None:
+    """Choose what happens to the code that a loaded program carries.
+
+    An exported program holds the machine code of its kernels, where that can leave the process that
+    compiled it. This setting is about kernels that this process did not compile itself: a program
+    that it lowers runs in any case. The environment variable KERNBRIDGE_EXPORTED_CODE chooses for a
+    process that does not call this function.
+
+    Parameters
+    ----------
+    what : {"run", "recompile", "refuse"}
+        "run", the default: the code runs with all rights of the process, so load programs from
+        trusted sources only. "recompile": kernels are compiled anew from modules that are imported
+        here (see `allow_imports`), and a program whose kernels are there as code alone is refused.
+        "refuse": a program that carries code is refused.
+
+    Raises
+    ------
+    ValueError
+        If `what` is none of these.
+
+    Examples
+    --------
+    >>> from kernbridge import config
+    >>> config.set_exported_code("recompile")
+    >>> config.get_exported_code()
+    'recompile'
+    >>> config.set_exported_code("run")
+    """
+    settings.set_exported_code(what, "set_exported_code: what")
+
+
+def get_exported_code() -> str:
+    """Return what `set_exported_code` or KERNBRIDGE_EXPORTED_CODE chose."""
+    return settings.exported_code
+
+
 def allow_imports(*modules: str) -> None:
     """Choose the modules that a loaded program may import to find its kernels.
 

@@ -12,6 +12,8 @@
 
 static _Atomic(kb_registry *) registry;
 static _Atomic(kb_handler_resolver *) resolver;
+static _Atomic(kb_handler_loader *) loader;
+static _Atomic(kb_carried_code) carried_code;
 
 kb_registry *kb_handler_registry(void)
 {
@@ -43,6 +45,16 @@ kb_status kb_handler_register(const kb_kernel *kernel, bool *inserted, kb_error 
 void kb_handler_set_resolver(kb_handler_resolver *fn)
 {
     atomic_store(&resolver, fn);
+}
+
+void kb_handler_set_loader(kb_handler_loader *fn)
+{
+    atomic_store(&loader, fn);
+}
+
+void kb_handler_set_carried_code(kb_carried_code what)
+{
+    atomic_store(&carried_code, what);
 }
 
 static int lesser(int a, int b)
@@ -127,11 +139,18 @@ static KB_COLD kb_status refuse_unregistered(kb_error *err)
                         "jax.export");
 }
 
+/* Where the kernel is found if its code does not come with the call, or NULL. */
+static const kb_xla_bytes *find_origin(const kb_xla_frame *frame)
+{
+    const kb_xla_bytes *origin = KB_ATTRS_FIND(&frame->attrs, "origin", KB_XLA_ATTR_STRING);
+    return origin && origin->size > 0 ? origin : NULL;
+}
+
 static kb_status resolve(const kb_xla_frame *frame, const uint8_t *digest, kb_error *err)
 {
     kb_handler_resolver *fn = atomic_load(&resolver);
-    const kb_xla_bytes *origin = KB_ATTRS_FIND(&frame->attrs, "origin", KB_XLA_ATTR_STRING);
-    if (!fn || !origin || origin->size == 0)
+    const kb_xla_bytes *origin = find_origin(frame);
+    if (!fn || !origin)
         return refuse_unregistered(err);
     return fn(digest, *origin, err);
 }
@@ -139,6 +158,68 @@ static kb_status resolve(const kb_xla_frame *frame, const uint8_t *digest, kb_er
 bool kb_handler_is_elsewhere(const kb_xla_frame *frame)
 {
     return KB_ATTRS_FIND(&frame->attrs, "elsewhere", KB_XLA_ATTR_SCALAR) != NULL;
+}
+
+/* Whether the code of the call may be loaded. KB_NOT_FOUND if there is none, or the kernel is to be
+ * found by its origin. */
+static kb_status check_carried(const kb_xla_frame *frame, kb_error *err)
+{
+    if (!KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY))
+        return KB_NOT_FOUND;
+    switch (atomic_load(&carried_code)) {
+    case KB_CARRIED_RUN:
+        return KB_OK;
+    case KB_CARRIED_RECOMPILE:
+        if (find_origin(frame))
+            return KB_NOT_FOUND;
+        return kb_error_set(
+            err, KB_FAILED_PRECONDITION,
+            "a kernel of the program is there as code alone, so that it cannot be compiled anew, "
+            "and this process was told to run no code of programs "
+            "(kernbridge.config.set_exported_code(\"recompile\"), or KERNBRIDGE_EXPORTED_CODE)");
+    default:
+        return kb_error_set(
+            err, KB_FAILED_PRECONDITION,
+            "the program carries the code of a kernel, and this process was told to refuse such "
+            "programs (kernbridge.config.set_exported_code(\"refuse\"), or "
+            "KERNBRIDGE_EXPORTED_CODE); \"recompile\" compiles kernels of modules that are "
+            "imported here, and \"run\" runs the code, which is safe only if you trust who made "
+            "the program");
+    }
+}
+
+/* Registers the kernel that the call carries. */
+static kb_status load_carried(const kb_xla_frame *frame, const uint8_t *digest,
+                              kb_handler_loader *load, kb_error *err)
+{
+    kb_handler_loader *of_host = atomic_load(&loader);
+    kb_status s = of_host ? of_host(frame, digest, err) : KB_NOT_FOUND;
+    return s == KB_NOT_FOUND && load ? load(frame, digest, err) : s;
+}
+
+/* Asks the resolver for a kernel whose code in the program cannot run; the message says both. */
+static kb_status replace_carried(const kb_xla_frame *frame, const uint8_t *digest, kb_error *err)
+{
+    kb_error other;
+    if (resolve(frame, digest, &other) == KB_OK)
+        return KB_OK;
+    kb_error_append(err, ". Nor can the kernel be compiled anew: %s", other.message);
+    return err->status;
+}
+
+/* Registers a kernel that this process does not know. */
+static kb_status provide(const kb_xla_frame *frame, const uint8_t *digest, kb_handler_loader *load,
+                         kb_error *err)
+{
+    kb_status s = check_carried(frame, err);
+    if (s != KB_OK && s != KB_NOT_FOUND)
+        return s;
+    if (s == KB_OK)
+        s = load_carried(frame, digest, load, err);
+    if (s == KB_NOT_FOUND)
+        return resolve(frame, digest, err);
+    return s == KB_FAILED_PRECONDITION && find_origin(frame) ? replace_carried(frame, digest, err)
+                                                             : s;
 }
 
 kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *load, kb_error *err)
@@ -168,9 +249,7 @@ kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *l
     s = kb_registry_match(kernels, digest, &kernel, err);
     if (s != KB_NOT_FOUND)
         return s;
-    s = load ? load(frame, digest, err) : KB_NOT_FOUND;
-    if (s == KB_NOT_FOUND)
-        s = resolve(frame, digest, err);
+    s = provide(frame, digest, load, err);
     return s == KB_OK ? kb_registry_match(kernels, digest, &kernel, err) : s;
 }
 

@@ -13,6 +13,8 @@
  * - elsewhere, a scalar of any type and value, in place of digest and origin: another call of the
  * program has these, see kb_handler_idle; XLA may instantiate this one before that one
  *
+ * - program, array of uint8: the kernel itself, see object/kb_host_code.h and cuda/kb_program.h
+ *
  * An operation without a kernel for the platform is another target, see kb_absent.h. */
 #ifndef KB_HANDLER_H
 #define KB_HANDLER_H
@@ -37,17 +39,31 @@ typedef kb_status kb_handler_resolver(const uint8_t digest[KB_DIGEST_SIZE], kb_x
 
 void kb_handler_set_resolver(kb_handler_resolver *fn);
 
-/* Registers the kernel that the call itself carries; KB_NOT_FOUND if it carries none. */
+/* Registers the kernel that the call itself carries; KB_NOT_FOUND if it carries none.
+ * KB_FAILED_PRECONDITION if this process cannot run it: then the resolver is asked. */
 typedef kb_status kb_handler_loader(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
                                     kb_error *err);
+
+/* Loads machine code for the CPU, whatever the target of the call. Set when the process begins. */
+void kb_handler_set_loader(kb_handler_loader *fn);
+
+/* What happens to code that a call carries, where this process has no kernel of its digest. */
+typedef enum kb_carried_code {
+    KB_CARRIED_RUN,       /* it is loaded */
+    KB_CARRIED_RECOMPILE, /* the resolver is asked in its place */
+    KB_CARRIED_REFUSE,    /* the call is refused */
+} kb_carried_code;
+
+void kb_handler_set_carried_code(kb_carried_code what);
 
 /* What the stages of a target are made of. */
 
 /* Answers XLA's query for metadata, if the frame is one; false for a call. */
 bool kb_handler_answer(kb_xla_frame *frame, uint32_t traits);
 
-/* Finds the kernel that the call names, in the registry, then by `load` (may be NULL), then by the
- * resolver. A call whose kernel is elsewhere succeeds without it. */
+/* Finds the kernel that the call names: in the registry, then in the call, by the loader of code
+ * for the CPU and by `load` (may be NULL), then by the resolver. A call whose kernel is elsewhere
+ * succeeds without it. */
 kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_handler_loader *load, kb_error *err);
 
 /* The kernel that the call names, and the call's attribute of that name. */

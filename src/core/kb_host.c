@@ -2,6 +2,8 @@
  * the turning of its status into an error. */
 #include "core/kb_host.h"
 
+#include "core/kb_failures.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -64,11 +66,15 @@ static KB_COLD int32_t call_parallel(const kb_host_step *step, void **result, vo
     return status;
 }
 
-static KB_COLD kb_status describe_failure(const kb_frame *frame, int32_t status, void *exception,
-                                          kb_error *err)
+static KB_COLD kb_status describe_failure(const kb_host_step *step, const kb_frame *frame,
+                                          int32_t status, void *exception, kb_error *err)
 {
     kb_host_decoder *decode = atomic_load(&decoder);
     kb_error_set(err, KB_INTERNAL, "%s: ", frame->kernel->name);
+    if (step->failures) {
+        kb_failures_describe(step->failures, status, exception, frame->kernel->source, err);
+        return KB_INTERNAL;
+    }
     if (!decode) {
         kb_error_append(err, "the kernel failed with status %d", (int)status);
         return KB_INTERNAL;
@@ -86,5 +92,5 @@ kb_status kb_host_run(const kb_host_step *step, const kb_frame *frame, kb_error 
                          ? call_parallel(step, &result, &exception, frame)
                          : step->entry(&result, &exception, frame->inputs, frame->outputs);
     return KB_LIKELY(status == KB_NUMBA_OK) ? KB_OK
-                                            : describe_failure(frame, status, exception, err);
+                                            : describe_failure(step, frame, status, exception, err);
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct kb_frame;
+struct kb_failures;
 
 typedef enum kb_step_kind {
     KB_STEP_HOST,     /* call a native function on this thread */
@@ -25,6 +26,7 @@ typedef struct kb_host_step {
     kb_numba_entry *entry;
     bool parallel;   /* enters Numba's own thread pool */
     int num_threads; /* of that pool for this kernel; 0: as the calling thread has it */
+    const struct kb_failures *failures; /* of code that came without its compiler, or NULL */
 } kb_host_step;
 
 typedef struct kb_step {

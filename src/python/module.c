@@ -1,6 +1,7 @@
 /* The extension `kernbridge._core`: converts arguments between Python and the core, and nothing
  * else. Its functions are entered with the GIL. Limited API of CPython 3.11. */
 #include "python/callbacks.h"
+#include "python/code.h"
 #include "python/convert.h"
 #include "python/cuda.h"
 #include "python/entry.h"
@@ -231,6 +232,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_code},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_cuda},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_files},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_modules},

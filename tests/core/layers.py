@@ -23,7 +23,7 @@ LAYERS = {
     "hostcuda": ("abi", "core", "cuda"),
     "module": ("abi", "core", "cuda"),
     "source": ("core",),
-    "object": ("core",),
+    "object": ("abi", "core", "hostcuda"),
     "python": ("abi", "core", "cuda", "hostcuda", "module", "source", "object"),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base import debug, jax_inside
+from kernbridge._src.base import debug, jax_inside, settings
 from kernbridge._src.operation import absent, carrier, origin, partition
 from kernbridge._src.operation.sharding import SPLIT
 from kernbridge._src.toolchain.cuda import has_fake_driver
@@ -65,4 +65,5 @@ _register_targets()
 _core.set_resolver(origin.resolve)
 _core.set_host_compiler(_compile_for_host)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
+settings.install()
 debug.install(has_fake_driver())

@@ -168,7 +168,7 @@ def test_a_damaged_program_is_an_error():
                 jax.jit(lambda: call(**attributes))()  # noqa: B023
 
 
-# --- kernels that a fresh process must find
+# --- kernels that a fresh process must find, which runs no code of programs
 
 
 EXPORTING = """
@@ -213,7 +213,8 @@ def program(tmp_path, run_python):
         run_python(EXPORTING.format(definition=definition, name=name, path=path))
         if then is not None:
             module.unlink() if then == "remove" else module.write_text(then)
-        return run_python(LOADING.format(path=path, before=before))
+        loading = LOADING.format(path=path, before=before)
+        return run_python(loading, KERNBRIDGE_EXPORTED_CODE="recompile")
 
     return run
 

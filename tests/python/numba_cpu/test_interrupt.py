@@ -96,7 +96,12 @@ def interrupt(folder, source, begun):
     path = os.pathsep.join((str(folder), *filter(None, [os.environ.get("PYTHONPATH")])))
     process = subprocess.Popen(
         [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": path, "WAIT": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": path,
+            "WAIT": "1",
+            "KERNBRIDGE_EXPORTED_CODE": "recompile",
+        },
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from kernbridge import _core
+
 Architecture = tuple[int, int, str]  # major, minor, suffix
 
 ALLOW_IMPORTS = "KERNBRIDGE_ALLOW_IMPORTS"
@@ -11,6 +13,9 @@ ALLOW_IMPORTS = "KERNBRIDGE_ALLOW_IMPORTS"
 architectures: tuple[Architecture, ...] | None = None  # to compile for; None: those of the machine
 prefer_system_nvcc: bool | None = None  # None: the choice of the environment
 cuda_on_cpu = "compile"  # or "error"
+EXPORTED_CODE = "KERNBRIDGE_EXPORTED_CODE"
+_EXPORTED_CODE = ("run", "recompile", "refuse")  # as kb_carried_code numbers them
+exported_code = "run"
 allowed_imports: tuple[str, ...] = ()
 
 
@@ -22,3 +27,20 @@ def may_import(module: str) -> bool:
         for name in (*allowed_imports, *named)
         if name
     )
+
+
+def set_exported_code(what: str, where: str) -> None:
+    """Choose what happens to code in programs; see `config.set_exported_code`.
+
+    `where` names the choice in the message of the ValueError.
+    """
+    global exported_code
+    if what not in _EXPORTED_CODE:
+        raise ValueError(f"{where} is {what!r}, expected 'run', 'recompile' or 'refuse'")
+    _core.set_carried_code(_EXPORTED_CODE.index(what))
+    exported_code = what
+
+
+def install() -> None:
+    """Hand the core what the environment chooses."""
+    set_exported_code(os.environ.get(EXPORTED_CODE) or "run", EXPORTED_CODE)

@@ -18,6 +18,7 @@ from kernbridge._src.base.patched import patched
 NAMES = (
     "llvmlite.binding.address_of_symbol",
     "llvmlite.binding.get_host_cpu_name",
+    "llvmlite.binding.llvm_version_info",
     "llvmlite.ir.Constant",
     "llvmlite.ir.Function",
     "llvmlite.ir.FunctionType",
@@ -72,6 +73,22 @@ CUDA_ON_CPU_NAMES = (  # since llvmlite 0.44
     "llvmlite.ir.types.PointerType._to_string",
     "llvmlite.ir.types.Type",
     "llvmlite.ir.types.ir_layer_typed_pointers_enabled",
+)
+OBJECT_CODE_NAMES = (  # since llvmlite 0.44
+    "llvmlite.binding.Target.from_triple",
+    "llvmlite.binding.create_new_module_pass_manager",
+    "llvmlite.binding.create_pass_builder",
+    "llvmlite.binding.create_pipeline_tuning_options",
+    "llvmlite.binding.get_process_triple",
+    "llvmlite.binding.module.ModuleRef.functions",
+    "llvmlite.binding.module.ModuleRef.get_function",
+    "llvmlite.binding.module.ModuleRef.global_variables",
+    "llvmlite.binding.newpassmanagers.ModulePassManager.add_global_dead_code_eliminate_pass",
+    "llvmlite.binding.newpassmanagers.ModulePassManager.run",
+    "llvmlite.binding.parse_assembly",
+    "llvmlite.binding.targets.TargetMachine.emit_object",
+    "llvmlite.binding.value.ValueRef.add_function_attribute",
+    "llvmlite.binding.value.ValueRef.linkage",
 )
 
 

@@ -27,7 +27,9 @@ NAMES = (
     "numba.core.cgutils.memset",
     "numba.core.cgutils.unpack_tuple",
     "numba.core.codegen.JITCPUCodegen.create_library",
+    "numba.core.codegen.JITCPUCodegen.magic_tuple",
     "numba.core.codegen.JITCPUCodegen.set_env",
+    "numba.core.codegen.JITCodeLibrary._disable_inspection",
     "numba.core.codegen.JITCodeLibrary.add_ir_module",
     "numba.core.codegen.JITCodeLibrary.codegen",
     "numba.core.codegen.JITCodeLibrary.create_ir_module",
@@ -47,6 +49,8 @@ NAMES = (
     "numba.core.compiler.compile_extra",
     "numba.core.compiler_lock.global_compiler_lock",
     "numba.core.config.BOUNDSCHECK",
+    "numba.core.config.CPU_FEATURES",
+    "numba.core.config.OPT",
     "numba.core.cpu.CPUContext.call_conv",
     "numba.core.cpu.CPUContext.cast",
     "numba.core.cpu.CPUContext.codegen",
@@ -121,6 +125,7 @@ OF_DISPATCHERS = (
     "typingctx._get_attribute_templates",
     "typingctx.resolve_value_type",
 )
+OF_LIBRARIES = ("_linking_libraries",)
 OF_CODEGEN = ("_engine.get_global_value_address",)
 OF_UFUNCS = ("_dispatcher", "_frozen")
 

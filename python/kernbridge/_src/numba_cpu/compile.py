@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +15,15 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.places import beginning_of
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
+from kernbridge._src.numba_cpu import carried
+from kernbridge._src.numba_cpu.carried import Carried
 from kernbridge._src.operation.parameters import Assignment, KernelParameters, warn_of_copies
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
 
 if TYPE_CHECKING:
     from kernbridge._src.keys.fingerprint import Fingerprint
-    from kernbridge._src.numba_cpu.entry import Overload
+    from kernbridge._src.numba_cpu.entry import Entry, Overload
 
 _DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 _AS_BITS = {"bfloat16": "uint16", "float16": "uint16"}
@@ -73,7 +75,8 @@ class Native:
 
     digest: bytes
     copied: tuple[int, ...]  # inputs that the kernel may write without being allowed to
-    keep: Any  # owners of the machine code
+    carried: Carried  # what other processes get of it
+    entry: Entry | None = None  # owns the machine code; None if it came from the disk
 
 
 # Never released: the core has the addresses of the machine code, and finds them for every program
@@ -123,8 +126,20 @@ class Compiler:
         with _lock:
             digest = self.digest(signature)
             if digest not in _registered:
-                _registered[digest] = self._compile(digest, signature)
+                _registered[digest] = self._load(digest, signature) or self._compile(
+                    digest, signature
+                )
             return _registered[digest]
+
+    def library(self, signature: Signature) -> Any:
+        """Numba's library of the kernel; compiled for that, if the code came from the disk."""
+        with _lock:
+            native = self.native(signature)
+            if native.entry is None:
+                entry, _ = self._build(signature, self._assign(signature))
+                native = _registered[native.digest] = replace(native, entry=entry)
+            assert native.entry is not None
+            return native.entry.keep[0]
 
     def check_result(self, signature: Signature) -> None:
         """Refuse a kernel that returns a value; compiles it, once."""
@@ -145,29 +160,68 @@ class Compiler:
 
         errors.install()
         assignment = self._assign(signature)
-        overload, copied = self._find_overload(signature, assignment)
-        remedy = "write to a local array instead, declare the parameter read-only in an explicit "
-        warn_of_copies(self.label, copied, assignment.names, remedy + "signature")
-        entry = numba_cpu_entry.build_entry(overload, self._entry_parameters(signature, assignment))
+        entry, copied = self._build(signature, assignment)
+        self._warn_of_copies(copied, assignment)
         if entry.parallel:
             _core.set_threading(*numba_cpu_entry.pool_functions())
+        about = self._describe(signature, assignment, copied)
+        _core.register_host(
+            digest,
+            about.name,
+            about.source,
+            about.n_inputs,
+            about.n_outputs,
+            about.buffers,
+            entry.address,
+            entry.parallel,
+            numba.get_num_threads() if entry.parallel else 0,
+        )
+        code = Carried()
+        if self._travels(signature):
+            code = carried.make(self.kernel, digest, about, copied, entry)
+        return Native(digest, copied, code, entry)
+
+    def _load(self, digest: bytes, signature: Signature) -> Native | None:
+        """Register the machine code that the disk has; None if there is none."""
+        found = carried.load(self.kernel, digest) if self._travels(signature) else None
+        if found is None:
+            return None
+        self._warn_of_copies(found.copied, self._assign(signature))
+        return Native(digest, found.copied, Carried(found.program))
+
+    def _travels(self, signature: Signature) -> bool:
+        """Whether other processes recognise the kernel, and need nothing but its code."""
+        return not (
+            self._identity(signature)[1].opaque or self.kernel.targetoptions.get("debug", False)
+        )
+
+    def _build(self, signature: Signature, assignment: Assignment) -> tuple[Entry, tuple[int, ...]]:
+        """Compile the kernel and its entry; also which inputs the kernel may write to."""
+        from kernbridge._src.numba_cpu import entry as numba_cpu_entry
+
+        overload, copied = self._find_overload(signature, assignment)
+        parameters = self._entry_parameters(signature, assignment)
+        return numba_cpu_entry.build_entry(overload, parameters), copied
+
+    def _warn_of_copies(self, copied: tuple[int, ...], assignment: Assignment) -> None:
+        remedy = "write to a local array instead, declare the parameter read-only in an explicit "
+        warn_of_copies(self.label, copied, assignment.names, remedy + "signature")
+
+    def _describe(
+        self, signature: Signature, assignment: Assignment, copied: tuple[int, ...]
+    ) -> carried.Description:
         place = beginning_of(self.kernel.py_func)
         buffers = [
             (_DTYPE_CODES[dtype], rank, name)
             for (dtype, rank), name in zip(signature.buffers, assignment.names, strict=True)
         ]
-        _core.register_host(
-            digest,
-            self.label,
-            place.encode("utf-8", "backslashreplace").decode(),  # file names may hold any bytes
-            signature.n_operands,
-            len(signature.outputs),
-            (*buffers, *(buffers[i] for i in copied)),
-            entry.address,
-            entry.parallel,
-            numba.get_num_threads() if entry.parallel else 0,
+        return carried.Description(
+            name=self.label,
+            source=place.encode("utf-8", "backslashreplace").decode(),  # files may have any name
+            n_inputs=signature.n_operands,
+            n_outputs=len(signature.outputs),
+            buffers=(*buffers, *(buffers[i] for i in copied)),
         )
-        return Native(digest, copied, entry)
 
     def _types(self, signature: Signature, writable: frozenset[int]) -> list[Any]:
         """Numba types of the buffers; inputs outside `writable` are read-only."""
@@ -248,4 +302,5 @@ class Compiler:
             origin=origin,
             copied=native.copied,
             why_not_portable=self._identity(signature)[1].why_not_portable,
+            program=native.carried.program,
         )

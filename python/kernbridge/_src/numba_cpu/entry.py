@@ -66,8 +66,9 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A native entry; `keep` owns its machine code and the kernel's."""
+    """A native entry; `keep` owns its machine code and the kernel's, the library first."""
 
+    name: str
     address: int
     parallel: bool  # whether it enters Numba's thread pool
     keep: tuple[Any, ...]
@@ -158,6 +159,7 @@ def build_entry(overload: Overload, parameters: Sequence[HostParameter | None]) 
         library.codegen.set_env(context.get_env_name(compiled.fndesc), compiled.environment)
     set_environments(library.codegen, overload.loops, context)
     return Entry(
+        name=name,
         address=library.get_pointer_to_function(name),
         parallel="numba_parallel_for" in compiled.library.get_llvm_str(),
         keep=(library, compiled, overload.loops),

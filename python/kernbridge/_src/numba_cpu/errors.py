@@ -57,17 +57,35 @@ def describe(
 
 
 def _words(kind: Any, args: Any, place: Any, source: str) -> str:
+    where = f"in the kernel at {source}" if place is None else place_text(place)
+    return f"{message(kind, args)} ({where})"
+
+
+def message(kind: Any, args: Any) -> str:
+    """Type and message of an exception."""
     name = kind.__name__ if isinstance(kind, type) else str(kind)
     name = IndexError.__name__ if kind is OutOfBounds else name
     try:
-        message = str(kind(*(args or ())))
+        text = str(kind(*(args or ())))
     except Exception:  # the exception's own constructor; its arguments still say something
-        message = ", ".join(map(str, args or ()))
-    text = f"{name}: {message}" if message else name
-    if place is None:
-        return f"{text} (in the kernel at {source})"
+        text = ", ".join(map(str, args or ()))
+    return f"{name}: {text}" if text else name
+
+
+def place_text(place: tuple[str, str, int]) -> str:
+    """Where an exception happened, given function, file and line; the function may be empty."""
     function, file, line = place
-    return f"{text} ({f'in {function} ' if function else ''}at {file}:{line})"
+    return f"{f'in {function} ' if function else ''}at {file}:{line}"
+
+
+def is_lasting(kind: Any) -> bool:
+    """Whether `message` follows from type and arguments alone, and from no code of the user's."""
+    libraries = ("builtins", "numba", "numpy", "kernbridge")
+    return isinstance(kind, type) and all(
+        cls.__module__.partition(".")[0] in libraries
+        for cls in kind.__mro__
+        if vars(cls).keys() & {"__init__", "__new__", "__repr__", "__str__"}
+    )
 
 
 @functools.cache

@@ -185,14 +185,18 @@ class NumbaCpu(PythonFrontend):
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile the kernel for these operands, or find it compiled."""
         signature = Signature.of(operands, call)
-        options = self.compiler.options
-        origin = numba_cpu_origin.write(self._home, self.half_as_bits, options, signature)
-        return self.compiler.lower(signature, origin)._replace(named=":".join(self._home))
+        compiler = self.compiler
+        why_by_name = compiler.native(signature).carried.why_not
+        origin = numba_cpu_origin.write(
+            self._home, self.half_as_bits, compiler.options, signature, why_by_name
+        )
+        return compiler.lower(signature, origin)._replace(named=":".join(self._home))
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """LLVM IR and assembly."""
-        native = self.compiler.native(Signature.of(operands, call))
-        return (inspect_host(self.name, native.keep.keep[0]),)
+        signature = Signature.of(operands, call)
+        library, code = self.compiler.library(signature), self.compiler.native(signature).carried
+        return (inspect_host(self.name, library, code.summary()),)
 
 
 def _check_dispatcher(kernel: Any) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,6 +60,12 @@ def note(place: Place) -> int:
 def place_of(number: int) -> Place | None:
     """The place of a number; None if this process did not note it."""
     return _places.get(number)
+
+
+def places_in(text: str) -> dict[int, Place]:
+    """The places whose numbers stand in the LLVM IR of a function."""
+    numbers = set(map(int, re.findall(r"(?<![\w.])\d{1,10}(?![\w.])", text)))
+    return {n: _places[n] for n in numbers & _places.keys()}
 
 
 @contextmanager

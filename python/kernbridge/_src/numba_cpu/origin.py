@@ -31,8 +31,10 @@ def remember(kernel: Any) -> tuple[str, str]:
     return name
 
 
-def write(name: tuple[str, str], half_as_bits: bool, options: Any, signature: Any) -> str:
-    """The text that a call carries."""
+def write(
+    name: tuple[str, str], half_as_bits: bool, options: Any, signature: Any, why_by_name: str
+) -> str:
+    """The text that a call carries; `why_by_name`: why it has no machine code, or empty."""
     return operation_origin.write(
         ORIGIN,
         module=name[0],
@@ -40,6 +42,7 @@ def write(name: tuple[str, str], half_as_bits: bool, options: Any, signature: An
         half_as_bits=half_as_bits,
         options=dataclasses.asdict(options),
         **dataclasses.asdict(signature),
+        **({"why_by_name": why_by_name} if why_by_name else {}),
     )
 
 
@@ -66,11 +69,13 @@ def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, An
             compiler.native(signature)
             return
     place = f"{module}:{qualname}"
+    why = origin.get("why_by_name")
+    by_name = f" It carries no machine code of the kernel, because {why}." if why else ""
     if found:
         raise KernelError(
             f"the kernel {place} in this process is not the one that the program was made with: "
             "its code, a value that it captures, or an option of numba.njit differs; make the "
-            "program anew"
+            f"program anew.{by_name}"
         )
     if module not in sys.modules and not settings.may_import(module):
         raise KernelError(
@@ -78,12 +83,12 @@ def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, An
             "here. Importing a module runs its code, so a program may not name one by itself: "
             f"import {module} before the program is run; or, if you trust who made the program, "
             f"let programs import it with kernbridge.config.allow_imports({module!r}) or "
-            f"{settings.ALLOW_IMPORTS}={module}"
+            f"{settings.ALLOW_IMPORTS}={module}.{by_name}"
         )
     raise KernelError(
         f"the program needs the kernel {place}, which is not to be found here: {failure}. A kernel "
         "travels by name: define it at the top level of a module that this process can import, or "
-        "wrap it with numba_kernel here before the program is loaded"
+        f"wrap it with numba_kernel here before the program is loaded.{by_name}"
     )
 
 

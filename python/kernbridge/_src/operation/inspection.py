@@ -43,6 +43,9 @@ class Inspection:
         Threads of a block of the launch.
     occupancy : float or None
         Share of a multiprocessor's threads that the launch keeps busy; None without a GPU.
+    export : str
+        What an exported program holds of a Numba kernel for the CPU: its machine code, or its name,
+        with the reason.
     """
 
     __module__ = "kernbridge"
@@ -58,6 +61,7 @@ class Inspection:
     local_memory: int | None = None
     block: tuple[int, ...] | None = None
     occupancy: float | None = None
+    export: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.name} on {self.platform} {self.architecture}".rstrip()]
@@ -66,6 +70,8 @@ class Inspection:
             lines.append(f"  {self.shared_memory} B shared, block {self.block}")
         if self.occupancy is not None:
             lines.append(f"  occupancy {self.occupancy:.0%}")
+        if self.export:
+            lines.append(f"  exported {self.export}")
         codes = {"llvm_ir": self.llvm_ir, "assembly": self.assembly, "sass": self.sass}
         lines += [f"  .{k}: {len(v.splitlines())} lines" for k, v in codes.items() if v is not None]
         return "\n".join(lines)
@@ -73,9 +79,10 @@ class Inspection:
     __repr__ = __str__
 
 
-def inspect_host(name: str, library: Any) -> Inspection:
+def inspect_host(name: str, library: Any, export: str) -> Inspection:
     """Return the code of a Numba library for the CPU."""
     from kernbridge._src.numba_common.llvmlite_inside import binding
 
     llvm_ir, assembly = library.get_llvm_str(), library.get_asm_str()
-    return Inspection(name, "cpu", llvm_ir, assembly, architecture=binding.get_host_cpu_name())
+    architecture = binding.get_host_cpu_name()
+    return Inspection(name, "cpu", llvm_ir, assembly, architecture=architecture, export=export)

@@ -200,7 +200,7 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
     }
     if native.origin:
         attributes["origin"] = native.origin
-    if native.program:
+    if native.program and (for_export or not native.origin):
         attributes = carrier.carry(ctx, native.target, attributes, native.program)
     hidden = [avals_in[i] for i in native.copied]
     hidden += [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in native.temporaries]

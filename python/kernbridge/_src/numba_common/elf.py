@@ -1,0 +1,160 @@
+"""Relocatable objects, reduced to what a loader without a linker needs.
+
+A compiler writes tables for unwinding, names of sections and of every function besides. Without
+them the object of a simple kernel is half as large.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QQq")
+_PROGBITS, _SYMTAB, _STRTAB, _RELA, _NOBITS, _NOTE, _UNWIND = 1, 2, 3, 4, 8, 7, 0x70000001
+_ALLOC = 2
+_LOCAL, _RESERVED = 0, 0xFF00  # binding of a symbol; special indices of sections begin there
+
+
+class Section(NamedTuple):
+    """A header of a section."""
+
+    name: int
+    type: int
+    flags: int
+    addr: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entsize: int
+
+
+class Symbol(NamedTuple):
+    """An entry of the table of symbols."""
+
+    name: int
+    info: int
+    other: int
+    section: int
+    value: int
+    size: int
+
+
+class _Reader:
+    """The tables of an object that a compiler of this process wrote."""
+
+    def __init__(self, code: bytes) -> None:
+        self.code = code
+        self.header = _HEADER.unpack_from(code)
+        start, count, self.names = self.header[6], self.header[12], self.header[13]
+        self.sections = [
+            Section(*_SECTION.unpack_from(code, start + i * _SECTION.size)) for i in range(count)
+        ]
+        table = next(s for s in self.sections if s.type == _SYMTAB)
+        self.symbols = [Symbol(*fields) for fields in _SYMBOL.iter_unpack(self.contents(table))]
+        self.strings = self.sections[table.link]
+
+    def contents(self, section: Section) -> bytes:
+        if section.type == _NOBITS:
+            return b""
+        return self.code[section.offset : section.offset + section.size]
+
+    def name(self, strings: Section, at: int) -> bytes:
+        start = strings.offset + at
+        return self.code[start : self.code.index(b"\0", start)]
+
+    def is_placed(self, section: Section) -> bool:
+        """Whether a section is in memory when the code runs."""
+        name = self.name(self.sections[self.names], section.name)
+        unneeded = section.type in (_NOTE, _UNWIND) or name == b".eh_frame"
+        return bool(section.flags & _ALLOC and section.size) and not unneeded
+
+    def tables(self, placed: set[int]) -> Iterator[tuple[int, Section]]:
+        """The relocations of the sections that are in memory."""
+        for i, section in enumerate(self.sections):
+            if section.type == _RELA and section.info in placed:
+                yield i, section
+
+
+def undefined(code: bytes) -> list[str]:
+    """The names that an object uses and does not define."""
+    reader = _Reader(code)
+    names = (reader.name(reader.strings, s.name) for s in reader.symbols[1:] if s.section == 0)
+    return sorted({name.decode() for name in names} - {"_GLOBAL_OFFSET_TABLE_"})
+
+
+def stripped(code: bytes, entry: str) -> bytes:
+    """The object with what is in memory when it runs, and the name of one function."""
+    reader = _Reader(code)
+    placed = {i for i, s in enumerate(reader.sections) if reader.is_placed(s)}
+    tables = list(reader.tables(placed))
+    symbols, numbers, strings = _symbols(reader, tables, entry)
+
+    kept = sorted(placed | {i for i, _ in tables})
+    indices = {old: new for new, old in enumerate(kept, 1)}
+    symbols = [
+        s._replace(section=s.section if s.section >= _RESERVED else indices.get(s.section, 0))
+        for s in symbols
+    ]
+    n_local = sum(s.info >> 4 == _LOCAL for s in symbols)
+    body = bytearray(_HEADER.size)
+    headers = [Section(*[0] * 10)]
+
+    def add(section: Section, contents: bytes) -> None:
+        body.extend(bytes(-len(body) % 8))
+        headers.append(section._replace(name=0, offset=len(body)))
+        body.extend(contents)
+
+    symbol_table = len(kept) + 1
+    for old in kept:
+        section, contents = reader.sections[old], reader.contents(reader.sections[old])
+        if section.type == _RELA:
+            contents = _renumbered(contents, numbers)
+            section = section._replace(link=symbol_table, info=indices[section.info])
+        add(section, contents)
+    packed = b"".join(_SYMBOL.pack(*s) for s in symbols)
+    table = Section(0, _SYMTAB, 0, 0, 0, len(packed), symbol_table + 1, n_local, 8, _SYMBOL.size)
+    add(table, packed)
+    add(Section(0, _STRTAB, 0, 0, 0, len(strings), 0, 0, 1, 0), strings)
+    body.extend(bytes(-len(body) % 8))
+    fields = list(reader.header)
+    fields[6], fields[12], fields[13] = len(body), len(headers), 0
+    body[: _HEADER.size] = _HEADER.pack(*fields)
+    return bytes(body) + b"".join(_SECTION.pack(*h) for h in headers)
+
+
+def _symbols(
+    reader: _Reader, tables: list[tuple[int, Section]], entry: str
+) -> tuple[list[Symbol], dict[int, int], bytes]:
+    """The symbols that are needed, the new number of each, and their names."""
+    used = {
+        info >> 32
+        for _, table in tables
+        for _, info, _ in _RELOCATION.iter_unpack(reader.contents(table))
+    }
+    strings = bytearray(1)
+    symbols, numbers = [Symbol(*[0] * 6)], {0: 0}
+    for i, symbol in enumerate(reader.symbols):  # local ones come first, there as here
+        name = reader.name(reader.strings, symbol.name)
+        if i == 0 or (i not in used and name != entry.encode()):
+            continue
+        at = 0
+        if symbol.section == 0 or name == entry.encode():
+            at = len(strings)
+            strings += name + b"\0"
+        numbers[i] = len(symbols)
+        symbols.append(symbol._replace(name=at))
+    return symbols, numbers, bytes(strings)
+
+
+def _renumbered(relocations: bytes, numbers: dict[int, int]) -> bytes:
+    """Relocations of the symbols with new numbers."""
+    return b"".join(
+        _RELOCATION.pack(at, numbers[info >> 32] << 32 | info & 0xFFFFFFFF, addend)
+        for at, info, addend in _RELOCATION.iter_unpack(relocations)
+    )

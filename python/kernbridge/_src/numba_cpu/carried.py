@@ -1,0 +1,160 @@
+"""Kernels as machine code with their description, which the core reads: kept on disk by content,
+and carried in programs.
+
+The format is that of src/object/kb_host_code.h.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernbridge import _core
+from kernbridge._src.keys import generators
+from kernbridge._src.store import artefacts
+from kernbridge._src.store.artefacts import Artefact
+
+if TYPE_CHECKING:
+    from kernbridge._src.numba_cpu.entry import Entry
+    from kernbridge._src.numba_cpu.object_code import ObjectCode
+
+CACHE_KIND = "numba_cpu_code"
+
+# Of Numba's settings, what says nothing about the code, and differs between processes.
+_OTHER_SETTINGS = ("NUM_THREADS", "NUMBA_NUM_THREADS", "NUMBA_DEFAULT_NUM_THREADS", "CACHE_DIR")
+
+Buffer = tuple[int, int, str]  # dtype code, rank, name
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What goes with a kernel to other processes.
+
+    Attributes
+    ----------
+    program : bytes
+        The kernel; empty if its machine code cannot leave this process.
+    why_not : str
+        Why it cannot.
+    """
+
+    program: bytes = b""
+    why_not: str = ""
+
+    def summary(self) -> str:
+        """Return what an exported program holds."""
+        if self.program:
+            return f"as {len(self.program):,} bytes of machine code"
+        return f"by name, because {self.why_not}" if self.why_not else "by name"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the disk has of a kernel."""
+
+    program: bytes
+    copied: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What the core registers of a kernel besides its code."""
+
+    name: str
+    source: str
+    n_inputs: int
+    n_outputs: int
+    buffers: tuple[Buffer, ...]  # inputs, outputs, hidden results
+
+
+def encode(digest: bytes, about: Description, code: ObjectCode) -> bytes:
+    """The bytes of a kernel whose identity is `digest`."""
+    n_hidden = len(about.buffers) - about.n_inputs - about.n_outputs
+    body = b"".join(
+        (
+            struct.pack("<q", _signed(code.features)),
+            _text(about.name),
+            _text(about.source),
+            struct.pack("<III", about.n_inputs, about.n_outputs, n_hidden),
+            *(struct.pack("<II", dtype, rank) + _text(name) for dtype, rank, name in about.buffers),
+            struct.pack("<I", len(code.places)),
+            *(struct.pack("<I", status) + _text(at) for status, at in sorted(code.places.items())),
+            struct.pack("<I", len(code.code)),
+            code.code,
+        )
+    )
+    header = _core.HOST_CODE_MAGIC.encode() + struct.pack("<I", _core.HOST_CODE_VERSION)
+    return header + hashlib.sha256(digest + body).digest() + body
+
+
+def _signed(bits: int) -> int:
+    return bits - (1 << 64) if bits >> 63 else bits
+
+
+def _text(text: str) -> bytes:
+    data = text.encode("utf-8", "backslashreplace").replace(b"\0", rb"\x00")
+    return struct.pack("<I", len(data)) + data
+
+
+def key(kernel: Any, digest: bytes) -> bytes:
+    """The key on disk: of the kernel, and of all that generates its code."""
+    from kernbridge._src.numba_common import llvmlite_inside
+    from kernbridge._src.numba_common.numba_inside import config, numba
+
+    made_of = (
+        generators.digest(),
+        digest,
+        kernel.targetctx.codegen().magic_tuple(),
+        numba.__version__,
+        np.__version__,
+        llvmlite_inside.version,
+        llvmlite_inside.binding.llvm_version_info,
+        _settings(vars(config)),
+    )
+    return hashlib.sha256(repr(made_of).encode()).digest()
+
+
+def _settings(config: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    plain = (bool, int, float, str, type(None))
+    return sorted(
+        (name, repr(value))
+        for name, value in config.items()
+        if name.isupper() and isinstance(value, plain) and name not in _OTHER_SETTINGS
+    )
+
+
+def make(
+    kernel: Any, digest: bytes, about: Description, copied: tuple[int, ...], entry: Entry
+) -> Carried:
+    """Write a kernel that this process has compiled, and keep it on disk."""
+    from kernbridge._src.numba_cpu import exception_texts, object_code
+
+    try:
+        code = object_code.make(entry)
+        program = encode(digest, about, code)
+        _core.check_host_code(digest, program)
+    except exception_texts.NotCarried as e:
+        return Carried(why_not=str(e))
+    except ValueError as e:
+        return Carried(why_not=f"its machine code cannot be placed anywhere else: {e}")
+    if code.lasting:
+        kept = Artefact(meta={"copied": list(copied)}, blobs=(program,))
+        artefacts.store(CACHE_KIND, key(kernel, digest), kept)
+    return Carried(program)
+
+
+def load(kernel: Any, digest: bytes) -> Found | None:
+    """Register the kernel that the disk has under this identity; None if there is none."""
+    found = artefacts.load(CACHE_KIND, key(kernel, digest))
+    if found is None:
+        return None
+    try:
+        _core.register_host_code(digest, found.blobs[0])
+        return Found(found.blobs[0], tuple(map(int, found.meta["copied"])))
+    except ValueError:  # it was made for another processor, or is damaged
+        return None

@@ -1,0 +1,164 @@
+"""The machine code of a Numba kernel as an object that runs where neither Numba nor LLVM is.
+
+It is made of the LLVM IR of the entry's library, which Numba has optimised: the entry keeps its
+name, everything else becomes private, what is not called is dropped, and exceptions
+become texts (`exception_texts`). Imported only when a
+kernel is compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kernbridge import _core
+from kernbridge._src.base import versions
+from kernbridge._src.base.errors import UnknownVersionError
+from kernbridge._src.numba_common import elf, llvmlite_inside
+from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
+from kernbridge._src.numba_common.numba_inside import OF_LIBRARIES, config, global_compiler_lock
+from kernbridge._src.numba_cpu import errors, lines
+from kernbridge._src.numba_cpu.exception_texts import NotCarried, with_texts
+
+if TYPE_CHECKING:
+    from kernbridge._src.numba_cpu.entry import Entry
+
+_BASELINE = {  # of every x86-64 processor, and what only steers LLVM
+    *("64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2", "x87", "crc32", "evex512"),
+    *("neon", "fp-armv8"),  # of aarch64
+}
+_ADDRESS = re.compile(r"inttoptr \(i64 (-?\d+) ")
+_LOWEST_ADDRESS = 4096
+_MEANINGS = (  # why a name keeps code in its process, by its beginning; the first that fits
+    ("numba_parallel_for", "it runs on Numba's threads"),
+    ("numba_get_np_random_state", "it draws random numbers from Numba's state"),
+    ("numba_get_py_random_state", "it draws random numbers from Numba's state"),
+    ("numba_rnd", "it draws random numbers from Numba's state"),
+    ("NRT_", "it uses a part of Numba's runtime that is only where Numba is ({})"),
+    ("numba_x", "it calls BLAS or LAPACK ({})"),
+    ("numba_ez", "it calls BLAS or LAPACK ({})"),
+    ("kb_", "it raises an exception with values that only Python can write"),
+    ("Py", "it enters Python"),
+    ("_Py", "it enters Python"),
+    ("", "it calls {}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectCode:
+    """Machine code that does not depend on this process.
+
+    Attributes
+    ----------
+    code : bytes
+        A relocatable object, which defines the entry.
+    features : int
+        What the processor must have, as bits of `_core.cpu_features()`.
+    places : dict
+        The text of the line that each status stands for.
+    lasting : bool
+        Whether all of it follows from the kernel: no text of an exception from a class of the
+        user's, and no function from Numba's cache on disk, which may be that of an older source.
+    """
+
+    code: bytes
+    features: int
+    places: dict[int, str]
+    lasting: bool
+
+
+@global_compiler_lock
+def make(entry: Entry) -> ObjectCode:
+    """The object of an entry.
+
+    Raises
+    ------
+    NotCarried
+        If the code needs something of this process.
+    """
+    try:
+        versions.look_up("llvmlite", llvmlite_inside.OBJECT_CODE_NAMES)
+    except UnknownVersionError as e:
+        raise NotCarried("this llvmlite is too old to write it apart") from e
+    library = entry.keep[0]
+    text = library.get_llvm_str()
+    if "numba.dynamic.globals" in text or any(
+        int(number) not in range(_LOWEST_ADDRESS) for number in _ADDRESS.findall(text)
+    ):
+        raise NotCarried(
+            "it holds addresses of this process: of a large global array, of a function of ctypes "
+            "or CFFI, or of code that Numba compiled apart"
+        )
+    described, lasting = with_texts(text)
+    module = llvm.parse_assembly(described)
+    _make_private(module, entry.name)
+    triple, cpu, given = library.codegen.magic_tuple()
+    features, mask = _features(given)
+    machine = _machine(triple, cpu if config.CPU_FEATURES is None else "", features)
+    code = elf.stripped(machine.emit_object(module), _core.HOST_CODE_ENTRY)
+    missing = [name for name in elf.undefined(code) if not _core.host_code_provides(name)]
+    for beginning, meaning in _MEANINGS:
+        for name in missing:
+            if name.startswith(beginning):
+                raise NotCarried(meaning.format(name))
+    places = {n: errors.place_text(p) for n, p in lines.places_in(text).items()}
+    return ObjectCode(code, mask, places, lasting and not _is_of_cache(library))
+
+
+def _is_of_cache(library: Any) -> bool:
+    """Whether Numba took a library, or one that is linked into it, from its cache on disk."""
+    versions.look_up_attributes("Numba", library, OF_LIBRARIES)
+    return library._disable_inspection or any(map(_is_of_cache, library._linking_libraries))
+
+
+def _make_private(module: Any, entry: str) -> None:
+    """Leave the entry as the only name of a module, and nothing that it does not need."""
+    for function in module.functions:
+        if function.is_declaration:
+            continue
+        function.add_function_attribute("nounwind")
+        if function.name != entry:
+            function.linkage = "private"
+    for variable in module.global_variables:
+        if not variable.is_declaration and not variable.name.startswith("llvm."):
+            variable.linkage = "private"
+    module.get_function(entry).name = _core.HOST_CODE_ENTRY
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, _pass_builder())
+    if any(variable.name.startswith("_ZN08NumbaEnv") for variable in module.global_variables):
+        raise NotCarried("it uses Python objects")
+
+
+@functools.cache
+def _pass_builder() -> Any:
+    options = llvm.create_pipeline_tuning_options(speed_level=0)
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
+    return llvm.create_pass_builder(machine, options)
+
+
+def _features(given: str) -> tuple[str, int]:
+    """LLVM's text of the features to compile for, and those that the processor must then have.
+
+    What the core does not know is switched off: no check could find it missing elsewhere.
+    """
+    known = _core.cpu_features()
+    wanted = dict.fromkeys(known, False)
+    wanted |= {part[1:]: part[0] == "+" for part in given.split(",") if part}
+    mask, parts = 0, []
+    for name, on in wanted.items():
+        bit, present = known.get(name, (0, False))
+        used = on and (present or name in _BASELINE)
+        mask |= present << bit if used else 0
+        parts.append(f"{'+' if used else '-'}{name}")
+    return ",".join(parts), mask
+
+
+@functools.lru_cache(maxsize=8)
+def _machine(triple: str, cpu: str, features: str) -> Any:
+    target = llvm.Target.from_triple(triple)
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=int(config.OPT), reloc="pic", codemodel="default"
+    )

@@ -1,0 +1,102 @@
+/* Owns the list of functions for machine code without a compiler. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RTLD_DEFAULT */
+#endif
+#include "object/kb_provided.h"
+
+#include "core/kb_boxed.h"
+#include "hostcuda/kb_reshape.h"
+#include "object/kb_nrt.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef struct own_function {
+    const char *name;
+    void (*address)(void);
+} own_function;
+
+#define FUNCTION(function) ((void (*)(void))(uintptr_t)(function))
+
+/* An address for code that only compares it, or hands it to kb_boxed_ignore. */
+static const char nothing;
+
+/* What Numba's runtime does where Numba is; and, for the values of exceptions, what Python does
+ * where Python is. */
+static const own_function OWN[] = {
+    {"NRT_Allocate", FUNCTION(kb_nrt_allocate)},
+    {"NRT_Free", FUNCTION(kb_nrt_free)},
+    {"NRT_MemInfo_alloc", FUNCTION(kb_nrt_new)},
+    {"NRT_MemInfo_alloc_aligned", FUNCTION(kb_nrt_new_aligned)},
+    {"NRT_MemInfo_alloc_dtor", FUNCTION(kb_nrt_new_with)},
+    {"NRT_MemInfo_call_dtor", FUNCTION(kb_nrt_destroy)},
+    {"NRT_MemInfo_new_varsize", FUNCTION(kb_nrt_new_varsize)},
+    {"NRT_MemInfo_new_varsize_dtor", FUNCTION(kb_nrt_new_varsize_with)},
+    {"NRT_MemInfo_varsize_alloc", FUNCTION(kb_nrt_varsize_allocate)},
+    {"NRT_MemInfo_varsize_free", FUNCTION(kb_nrt_varsize_free)},
+    {"NRT_MemInfo_varsize_realloc", FUNCTION(kb_nrt_varsize_resize)},
+    {"kb_PyBool_FromLong", FUNCTION(kb_boxed_bool)},
+    {"kb_PyErr_SetString", FUNCTION(kb_boxed_ignore)},
+    {"kb_PyExc_RuntimeError", FUNCTION(&nothing)},
+    {"kb_PyFloat_FromDouble", FUNCTION(kb_boxed_float)},
+    {"kb_PyLong_FromLongLong", FUNCTION(kb_boxed_signed)},
+    {"kb_PyLong_FromUnsignedLongLong", FUNCTION(kb_boxed_unsigned)},
+    {"kb_PyObject_Hash", FUNCTION(kb_boxed_hash)},
+    {"kb_PyTuple_New", FUNCTION(kb_boxed_tuple)},
+    {"kb_PyTuple_Pack", FUNCTION(kb_boxed_pack)},
+    {"kb_PyTuple_SetItem", FUNCTION(kb_boxed_set)},
+    {"kb_PyUnicode_FromKindAndData", FUNCTION(kb_boxed_text)},
+    {"numba_attempt_nocopy_reshape", FUNCTION(kb_reshape)},
+};
+
+/* Of libm, for double; those for float have an f at their end. LLVM calls them for intrinsics, and
+ * Numba for `math` and NumPy's functions. */
+static const char *const MATH[] = {
+    "acos",      "acosh",    "asin",      "asinh",     "atan", "atan2",     "atanh", "cbrt",
+    "ceil",      "copysign", "cos",       "cosh",      "erf",  "erfc",      "exp",   "exp10",
+    "exp2",      "expm1",    "fabs",      "floor",     "fma",  "fmax",      "fmin",  "fmod",
+    "frexp",     "hypot",    "ldexp",     "lgamma",    "log",  "log10",     "log1p", "log2",
+    "logb",      "modf",     "nearbyint", "nextafter", "pow",  "remainder", "rint",  "round",
+    "roundeven", "scalbn",   "sin",       "sincos",    "sinh", "sqrt",      "tan",   "tanh",
+    "tgamma",    "trunc",
+};
+
+/* Of libc: LLVM turns loops into calls of them. */
+static const char *const MEMORY[] = {"bcmp", "memcmp", "memcpy", "memmove", "memset", "strlen"};
+
+static int is_math(const char *name)
+{
+    size_t size = strlen(name);
+    for (size_t i = 0; i < sizeof MATH / sizeof *MATH; i++) {
+        size_t own = strlen(MATH[i]);
+        if (strncmp(name, MATH[i], own) == 0 &&
+            (size == own || (size == own + 1 && name[own] == 'f')))
+            return 1;
+    }
+    return 0;
+}
+
+static int is_memory(const char *name)
+{
+    for (size_t i = 0; i < sizeof MEMORY / sizeof *MEMORY; i++)
+        if (strcmp(name, MEMORY[i]) == 0)
+            return 1;
+    return 0;
+}
+
+void *kb_provided_find(const char *name, void *context)
+{
+    (void)context;
+    for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
+        if (strcmp(name, OWN[i].name) == 0)
+            return (void *)(uintptr_t)OWN[i].address; // NOLINT(performance-no-int-to-ptr)
+    if (!is_math(name) && !is_memory(name))
+        return NULL;
+    void *found = dlsym(RTLD_DEFAULT, name);
+    if (found)
+        return found;
+    void *libm = dlopen("libm.so.6", RTLD_LAZY); /* the process may have it for some parts alone */
+    return libm ? dlsym(libm, name) : NULL;
+}

@@ -1,0 +1,132 @@
+/* Owns the way of machine code from Python into the registry. */
+#include "python/code.h"
+
+#include "core/kb_handler.h"
+#include "object/kb_cpu.h"
+#include "object/kb_host_code.h"
+#include "object/kb_provided.h"
+#include "python/convert.h"
+
+/* Reads (digest, code). */
+static bool parse(PyObject *args, const char *format, const uint8_t **digest, const char **code,
+                  Py_ssize_t *size)
+{
+    const char *bytes;
+    Py_ssize_t digest_size;
+    if (!PyArg_ParseTuple(args, format, &bytes, &digest_size, code, size))
+        return false;
+    if (digest_size != KB_DIGEST_SIZE)
+        PyErr_Format(PyExc_ValueError, "expected a digest of %d bytes, got %zd", KB_DIGEST_SIZE,
+                     digest_size);
+    *digest = (const uint8_t *)bytes;
+    return digest_size == KB_DIGEST_SIZE;
+}
+
+PyDoc_STRVAR(register_host_code_doc,
+             "register_host_code(digest, code)\n--\n\n"
+             "Register a kernel that comes as machine code (src/object/kb_host_code.h); True if it "
+             "is new.\nValueError is raised if it is damaged, or cannot run here.");
+
+static PyObject *register_host_code(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const uint8_t *digest;
+    const char *code;
+    Py_ssize_t size;
+    if (!parse(args, "y#y#:register_host_code", &digest, &code, &size))
+        return NULL;
+    bool inserted;
+    kb_error err;
+    kb_status s = kb_host_code_register(code, (size_t)size, digest, &inserted, &err);
+    return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
+}
+
+PyDoc_STRVAR(check_host_code_doc,
+             "check_host_code(digest, code)\n--\n\n"
+             "ValueError is raised if register_host_code would raise it; nothing is registered.");
+
+static PyObject *check_host_code(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const uint8_t *digest;
+    const char *code;
+    Py_ssize_t size;
+    if (!parse(args, "y#y#:check_host_code", &digest, &code, &size))
+        return NULL;
+    kb_kernel kernel;
+    kb_error err;
+    if (kb_host_code_read(code, (size_t)size, digest, &kernel, &err) != KB_OK)
+        return kb_python_raise(&err);
+    kernel.free_owner(kernel.owner);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(host_code_provides_doc,
+             "host_code_provides(name)\n--\n\n"
+             "Whether machine code without a compiler may call the function of this name.");
+
+static PyObject *host_code_provides(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "s:host_code_provides", &name))
+        return NULL;
+    return PyBool_FromLong(kb_provided_find(name, NULL) != NULL);
+}
+
+PyDoc_STRVAR(cpu_features_doc, "cpu_features()\n--\n\n"
+                               "{name: (bit, present)} of the features that machine code for this "
+                               "kind of processor may need.");
+
+static PyObject *cpu_features(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    uint64_t present = kb_cpu_features();
+    PyObject *features = PyDict_New();
+    const char *name;
+    for (unsigned bit = 0; features && (name = kb_cpu_feature(bit)); bit++) {
+        PyObject *item = Py_BuildValue("IO", bit, present >> bit & 1 ? Py_True : Py_False);
+        if (!item || PyDict_SetItemString(features, name, item) != 0)
+            Py_CLEAR(features);
+        Py_XDECREF(item);
+    }
+    return features;
+}
+
+PyDoc_STRVAR(set_carried_code_doc,
+             "set_carried_code(what)\n--\n\n"
+             "Whether code that a program carries is run (0), replaced by what is compiled from "
+             "its\nmodule (1) or refused (2).");
+
+static PyObject *set_carried_code(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int what;
+    if (!PyArg_ParseTuple(args, "i:set_carried_code", &what))
+        return NULL;
+    if (what < KB_CARRIED_RUN || what > KB_CARRIED_REFUSE) {
+        PyErr_Format(PyExc_ValueError, "set_carried_code: expected 0, 1 or 2, got %d", what);
+        return NULL;
+    }
+    kb_handler_set_carried_code((kb_carried_code)what);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"register_host_code", register_host_code, METH_VARARGS, register_host_code_doc},
+    {"check_host_code", check_host_code, METH_VARARGS, check_host_code_doc},
+    {"host_code_provides", host_code_provides, METH_VARARGS, host_code_provides_doc},
+    {"cpu_features", cpu_features, METH_NOARGS, cpu_features_doc},
+    {"set_carried_code", set_carried_code, METH_VARARGS, set_carried_code_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+int kb_python_add_code(PyObject *module)
+{
+    kb_handler_set_loader(kb_host_code_load);
+    if (PyModule_AddIntConstant(module, "HOST_CODE_VERSION", KB_HOST_CODE_VERSION) != 0 ||
+        PyModule_AddStringConstant(module, "HOST_CODE_MAGIC", KB_HOST_CODE_MAGIC) != 0 ||
+        PyModule_AddStringConstant(module, "HOST_CODE_ENTRY", KB_HOST_CODE_ENTRY) != 0)
+        return -1;
+    return PyModule_AddFunctions(module, methods);
+}

@@ -1,0 +1,291 @@
+/* Proves that a kernel that comes as machine code runs and puts its exceptions into words as the
+ * format says, and that bytes which are not whole, not of this kernel or not for this machine are
+ * refused with a reason, before any of the code is placed. */
+#include "core/kb_batch.h"
+#include "core/kb_handler.h"
+#include "core/kb_host.h"
+#include "core/kb_memory.h"
+#include "host_code.h"
+#include "kb_test.h"
+#include "object/kb_cpu.h"
+#include "sample.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static uint8_t digest[KB_DIGEST_SIZE];
+static kb_error err;
+
+static kb_status read_text(const host_code_text *t, kb_kernel *kernel)
+{
+    size_t size;
+    uint8_t *bytes = host_code_write(t, digest, &size);
+    kb_status s = kb_host_code_read(bytes, size, digest, kernel, &err);
+    free(bytes); /* before anybody looks at the kernel */
+    return s;
+}
+
+static void test_fields(void)
+{
+    host_code_text t;
+    kb_kernel k;
+    host_code_init(&t);
+    t.n_hidden = 1;
+    if (!CHECK_INT(read_text(&t, &k), KB_OK))
+        return;
+    CHECK(memcmp(k.digest, digest, KB_DIGEST_SIZE) == 0);
+    CHECK_TEXT(k.name, "numba_kernel 'op'");
+    CHECK_TEXT(k.source, "op.py:1");
+    CHECK_INT(k.n_inputs, 1);
+    CHECK_INT(k.n_outputs, 1);
+    CHECK_INT(k.n_hidden, 1);
+    CHECK_INT(k.plan.n_steps, 1);
+    CHECK_INT(k.plan.steps[0].kind, KB_STEP_HOST);
+    CHECK(!k.plan.steps[0].host.parallel);
+    CHECK(k.bytes > 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(k.buffers[i].dtype, KB_DTYPE_F64);
+        CHECK_INT(k.buffers[i].rank, 1);
+        CHECK_TEXT(k.buffers[i].name, t.buffers[i].name);
+    }
+    k.free_owner(k.owner);
+}
+
+/* Calls the kernel with two elements, of which the first is good. */
+static kb_status call(const kb_kernel *k, double second, double y[2])
+{
+    const int64_t dims[] = {2};
+    double x[] = {0.5, second};
+    fake_frame f;
+    kb_frame frame;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    fake_arg(&f, KB_DTYPE_F64, x, 1, dims);
+    fake_ret(&f, KB_DTYPE_F64, y, 1, dims);
+    kb_status s = kb_frame_read(&frame, k, &f.frame, sample_call(&f, k, 0, NULL), &err);
+    if (s == KB_OK)
+        s = kb_batch_run(&frame, &err);
+    fake_frame_free(&f);
+    return s;
+}
+
+static void never(int32_t status, void *exception, const char *source, char *text, size_t capacity)
+{
+    (void)status, (void)exception, (void)source, (void)text, (void)capacity;
+    CHECK(false); /* the decoder knows nothing of such code */
+}
+
+static void test_calls(void)
+{
+    host_code_text t;
+    kb_kernel k;
+    double y[2];
+    host_code_init(&t);
+    if (!CHECK_INT(read_text(&t, &k), KB_OK))
+        return;
+    kb_host_set_decoder(never);
+    CHECK_INT(call(&k, 1, y), KB_OK);
+    CHECK(y[0] == exp(0.5) + 1 && y[1] == exp(1) + 1);
+    const struct {
+        double x;
+        const char *text;
+    } failures[] = {
+        {-1, "numba_kernel 'op': ValueError: negative (in op at op.py:4)"},
+        {-2, "numba_kernel 'op': ValueError: negative (in op at op.py:3)"},
+        {-3, "numba_kernel 'op': ZeroDivisionError (in the kernel at op.py:1)"},
+        {-4, "numba_kernel 'op': the kernel failed with status -2"},
+        {-5, "numba_kernel 'op': ValueError: -0.5 is not -5.0 (in op at op.py:4)"},
+    };
+    for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
+        CHECK_INT(call(&k, failures[i].x, y), KB_INTERNAL);
+        CHECK_TEXT(err.message, failures[i].text);
+    }
+    kb_host_set_decoder(NULL);
+    k.free_owner(k.owner);
+}
+
+static void test_a_part_is_refused(void)
+{
+    host_code_text t;
+    kb_kernel k;
+    size_t size;
+    host_code_init(&t);
+    uint8_t *bytes = host_code_write(&t, digest, &size);
+    for (size_t n = 0; n < size; n += n < 300 ? 1 : 37)
+        for (int sign = 0; sign < 2; sign++) {
+            uint8_t *part = malloc(n ? n : 1);
+            if (!part)
+                abort();
+            memcpy(part, bytes, n);
+            if (sign)
+                host_code_sign(part, n, digest);
+            CHECK_INT(kb_host_code_read(part, n, digest, &k, &err), KB_INVALID_ARGUMENT);
+            CHECK_HAS(err.message, "is damaged, or belongs to another kernel");
+            free(part);
+        }
+    free(bytes);
+}
+
+/* Every bit counts, in the code, its description and the identity that it was made for. */
+static void test_digest(void)
+{
+    host_code_text t;
+    kb_kernel k;
+    size_t size;
+    host_code_init(&t);
+    uint8_t *bytes = host_code_write(&t, digest, &size);
+    for (size_t at = 8; at < size; at += at < 200 ? 1 : 101) {
+        bytes[at] ^= 4;
+        CHECK_INT(kb_host_code_read(bytes, size, digest, &k, &err), KB_INVALID_ARGUMENT);
+        CHECK_HAS(err.message, "its digest does not hold");
+        bytes[at] ^= 4;
+    }
+    uint8_t other[KB_DIGEST_SIZE];
+    memcpy(other, digest, sizeof other);
+    other[31] ^= 1;
+    CHECK_INT(kb_host_code_read(bytes, size, other, &k, &err), KB_INVALID_ARGUMENT);
+    bytes[0] = 'X';
+    CHECK_INT(kb_host_code_read(bytes, size, digest, &k, &err), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "its first bytes");
+    free(bytes);
+}
+
+static void refuse(const host_code_text *t, kb_status status, const char *text)
+{
+    kb_kernel k;
+    CHECK_INT(read_text(t, &k), status);
+    CHECK_INT(err.status, status);
+    CHECK_HAS(err.message, text);
+}
+
+static void test_wrong_fields(void)
+{
+    host_code_text good, t;
+    host_code_init(&good);
+    t = good, t.version = KB_HOST_CODE_VERSION + 1;
+    refuse(&t, KB_FAILED_PRECONDITION, "has format 2, and this kernbridge reads format 1");
+    t = good, t.n_inputs = KB_BUFFERS_MAX + 1;
+    refuse(&t, KB_INVALID_ARGUMENT, "a number of buffers");
+    t = good, t.n_hidden = KB_BUFFERS_MAX;
+    refuse(&t, KB_INVALID_ARGUMENT, "does not hold");
+    t = good, t.buffers[0].dtype = 12345;
+    refuse(&t, KB_INVALID_ARGUMENT, "a dtype");
+    t = good, t.buffers[1].rank = KB_RANK_MAX + 1;
+    refuse(&t, KB_INVALID_ARGUMENT, "a rank");
+    t = good, t.buffers[1].rank = -1;
+    refuse(&t, KB_INVALID_ARGUMENT, "a rank");
+    t = good, t.n_places = UINT32_MAX;
+    refuse(&t, KB_INVALID_ARGUMENT, "does not hold");
+    t = good, t.places[0].status = 0;
+    refuse(&t, KB_INVALID_ARGUMENT, "the status of an exception");
+    t = good, t.places[0].status = UINT32_MAX;
+    refuse(&t, KB_INVALID_ARGUMENT, "the status of an exception");
+    t = good, t.object_size--;
+    refuse(&t, KB_INVALID_ARGUMENT, "numba_kernel 'op': the machine code is damaged");
+    t = good, t.object_size = 0;
+    refuse(&t, KB_INVALID_ARGUMENT, "the machine code is damaged");
+}
+
+/* Names a feature that this processor lacks, or one that no kernbridge knows. */
+static void test_processor(void)
+{
+    host_code_text t;
+    kb_kernel k;
+    host_code_init(&t);
+    t.features = (int64_t)kb_cpu_features();
+    if (CHECK_INT(read_text(&t, &k), KB_OK))
+        k.free_owner(k.owner);
+    t.features = INT64_MIN;
+    refuse(&t, KB_FAILED_PRECONDITION,
+           "numba_kernel 'op': the machine code needs what this processor does not have: feature "
+           "63 of a later kernbridge");
+    unsigned bit = 0;
+    while (kb_cpu_feature(bit) && kb_cpu_features() >> bit & 1)
+        bit++;
+    if (!kb_cpu_feature(bit))
+        return; /* it has them all */
+    t.features = (int64_t)(UINT64_C(1) << bit);
+    refuse(&t, KB_FAILED_PRECONDITION, kb_cpu_feature(bit));
+}
+
+/* A symbol that is in the process, and not on the list. */
+static void test_symbols(void)
+{
+    host_code_text t;
+    uint8_t *object;
+    host_code_init(&t);
+    object = malloc(t.object_size);
+    if (!object)
+        abort();
+    memcpy(object, t.object, t.object_size);
+    for (size_t i = 0; i + 5 < t.object_size; i++)
+        if (memcmp(object + i, "\0exp", 5) == 0)
+            memcpy(object + i, "\0div", 5);
+    t.object = object;
+    refuse(&t, KB_FAILED_PRECONDITION, "the machine code uses div");
+    free(object);
+}
+
+/* Each allocation fails in turn, and nothing is left behind. */
+static void test_no_memory(void)
+{
+    host_code_text t;
+    kb_kernel k;
+    host_code_init(&t);
+    long n = 1;
+    for (kb_status s = KB_RESOURCE_EXHAUSTED; s != KB_OK; n++) {
+        kb_memory_fail_nth(n);
+        s = read_text(&t, &k);
+        kb_memory_fail_nth(0);
+        if (s == KB_OK)
+            k.free_owner(k.owner);
+        else if (!CHECK_INT(s, KB_RESOURCE_EXHAUSTED))
+            return;
+    }
+    CHECK(n > 5);
+}
+
+/* The way of a call: the kernel in its attribute is registered once, whatever the target. */
+static void test_load(void)
+{
+    host_code_text t;
+    size_t size;
+    uint8_t own[KB_DIGEST_SIZE];
+    sample_digest(own, 40);
+    host_code_init(&t);
+    uint8_t *bytes = host_code_write(&t, own, &size);
+    kb_kernel named = {0};
+    memcpy(named.digest, own, sizeof own);
+    for (int round = 0; round < 3; round++) {
+        fake_frame f;
+        fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_INSTANTIATE);
+        sample_attrs(&f, &named);
+        fake_attr_remove(&f, "origin");
+        fake_attr_array(&f, "program", KB_DTYPE_U8, size, bytes, size);
+        kb_handler_set_loader(round ? kb_host_code_load : NULL);
+        kb_xla_error *error = kb_handler_host_instantiate(&f.frame);
+        CHECK((error != NULL) == (round == 0));
+        fake_error_destroy(error);
+        fake_frame_free(&f);
+    }
+    const kb_kernel *k = kb_registry_find(kb_handler_registry(), kb_digest_key(own));
+    double y[2];
+    if (CHECK(k != NULL))
+        CHECK_INT(call(k, 2, y), KB_OK);
+    CHECK_INT(kb_registry_count(kb_handler_registry()).kernels, 1);
+    free(bytes);
+}
+
+int main(void)
+{
+    sample_digest(digest, 1);
+    test_fields();
+    test_calls();
+    test_a_part_is_refused();
+    test_digest();
+    test_wrong_fields();
+    test_processor();
+    test_symbols();
+    test_no_memory();
+    test_load();
+    return kb_test_end("test_host_code");
+}

@@ -1,0 +1,141 @@
+/* Proves that memory which kernels take from Numba's runtime is given back once, with its
+ * destructor, is aligned, keeps its contents when it grows, and that there is none without an
+ * error.
+ */
+#include "core/kb_memory.h"
+#include "kb_test.h"
+#include "object/kb_nrt.h"
+#include "object/kb_provided.h"
+
+#include <stdint.h>
+
+static void test_plain(void)
+{
+    kb_nrt_memory *m = kb_nrt_new(100);
+    if (!CHECK(m != NULL))
+        return;
+    CHECK_INT(m->references, 1);
+    CHECK_INT(m->size, 100);
+    CHECK_PTR(m->external, NULL);
+    memset(m->data, 1, 100); /* all of it: AddressSanitizer watches */
+    kb_nrt_destroy(m);
+    char *bytes = kb_nrt_allocate(3);
+    if (CHECK(bytes != NULL))
+        memset(bytes, 1, 3);
+    kb_nrt_free(bytes);
+    kb_nrt_free(NULL);
+}
+
+static void test_aligned(void)
+{
+    for (unsigned alignment = 1; alignment <= 4096; alignment += alignment < 70 ? 1 : 671) {
+        kb_nrt_memory *m = kb_nrt_new_aligned(33, alignment);
+        if (!CHECK(m != NULL))
+            return;
+        CHECK_INT((uintptr_t)m->data % alignment, 0);
+        CHECK_INT(m->size, 33);
+        memset(m->data, 1, 33);
+        kb_nrt_destroy(m);
+    }
+}
+
+static struct {
+    int calls;
+    void *data, *info;
+    size_t size;
+} seen;
+
+static void destructor(void *data, size_t size, void *info)
+{
+    seen.calls++;
+    seen.data = data;
+    seen.size = size;
+    seen.info = info;
+}
+
+static void of_element(void *data, size_t size, void *info)
+{
+    (void)size, (void)info;
+    seen.calls++;
+    seen.data = data;
+}
+
+static void test_destructors(void)
+{
+    seen.calls = 0;
+    kb_nrt_memory *m = kb_nrt_new_with(8, destructor);
+    void *data = m ? m->data : NULL;
+    kb_nrt_destroy(m);
+    CHECK_INT(seen.calls, 1);
+    CHECK_PTR(seen.data, data);
+    CHECK_INT(seen.size, 8);
+    CHECK_PTR(seen.info, NULL);
+    kb_nrt_destroy(kb_nrt_new_with(8, NULL));
+    m = kb_nrt_new_varsize_with(8, of_element);
+    data = m ? m->data : NULL;
+    kb_nrt_destroy(m);
+    CHECK_INT(seen.calls, 2);
+    CHECK_PTR(seen.data, data);
+}
+
+static void test_varsize(void)
+{
+    kb_nrt_memory *m = kb_nrt_new_varsize(4);
+    if (!CHECK(m != NULL))
+        return;
+    memcpy(m->data, "abc", 4);
+    void *grown = kb_nrt_varsize_resize(m, 1000);
+    CHECK_PTR(grown, m->data);
+    CHECK_INT(m->size, 1000);
+    CHECK_TEXT(m->data, "abc");
+    CHECK(kb_nrt_varsize_resize(m, 2) != NULL);
+    CHECK(memcmp(m->data, "ab", 2) == 0);
+    void *before = m->data;
+    CHECK(kb_nrt_varsize_allocate(m, 50) != NULL); /* the code frees the other one itself */
+    CHECK(m->data != before);
+    CHECK_INT(m->size, 50);
+    kb_nrt_varsize_free(m, before);
+    CHECK(m->data != NULL);
+    kb_nrt_varsize_free(m, m->data);
+    CHECK_PTR(m->data, NULL);
+    kb_nrt_destroy(m);
+}
+
+static void test_no_memory(void)
+{
+    CHECK(!kb_nrt_new(SIZE_MAX));
+    CHECK(!kb_nrt_new(SIZE_MAX - 8));
+    CHECK(!kb_nrt_new_aligned(SIZE_MAX - 8, 64));
+    CHECK(!kb_nrt_new_aligned(8, 0));
+    kb_nrt_memory *m = kb_nrt_new_varsize(4);
+    for (long n = 1; n <= 2; n++) {
+        kb_memory_fail_nth(n);
+        CHECK(!kb_nrt_new_varsize(4));
+    }
+    kb_memory_fail_nth(1);
+    CHECK(!kb_nrt_varsize_resize(m, 8));
+    CHECK_INT(m->size, 4); /* as before */
+    kb_memory_fail_nth(0);
+    kb_nrt_destroy(m);
+}
+
+static void test_names(void)
+{
+    CHECK_PTR(kb_provided_find("NRT_MemInfo_alloc", NULL), (void *)(uintptr_t)kb_nrt_new);
+    CHECK(kb_provided_find("memcpy", NULL) != NULL);
+    CHECK(kb_provided_find("sinf", NULL) != NULL);
+    const char *const refused[] = {"NRT_MemInfo_alloc_safe", "system", "malloc", "", "sinl", "f"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        CHECK_PTR(kb_provided_find(refused[i], NULL), NULL);
+}
+
+int main(void)
+{
+    test_plain();
+    test_aligned();
+    test_destructors();
+    test_varsize();
+    test_no_memory();
+    test_names();
+    return kb_test_end("test_nrt");
+}

@@ -1,0 +1,103 @@
+"""Machine code of Numba kernels on disk: what a second process compiles, and what it does not."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.once
+
+RUNNING = """
+import json, os, sys, warnings
+import jax, jax.numpy as jnp, numba, numpy as np
+import carried_kernels as kernels
+from kernbridge import numba_kernel
+from kernbridge._src.numba_cpu import entry
+
+compiled, real = [], entry.build_entry
+def counting(overload, parameters):
+    compiled.append(overload.kernel.py_func.__name__)
+    return real(overload, parameters)
+entry.build_entry = counting
+
+def like(x):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+x = jnp.arange(5.0, dtype=jnp.float32)
+results = {}
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    for name in json.loads(os.environ["KERNBRIDGE_TEST_KERNELS"]):
+        function = getattr(kernels, name)
+        op = numba_kernel(function if hasattr(function, "py_func") else numba.njit(function), like)
+        try:
+            results[name] = np.asarray(op(x)).tolist()
+        except jax.errors.JaxRuntimeError as e:
+            results[name] = str(e)
+        if "KERNBRIDGE_TEST_INSPECT" in os.environ:
+            results[name] = "define" in op.inspect(x)[0].llvm_ir
+print(json.dumps([compiled, results, sum("may write to input" in str(w.message) for w in warned)]))
+"""
+CARRIED = ["double", "mathematics", "writes", "of_a_callee", "division"]
+
+
+@pytest.fixture
+def run(tmp_path, run_python):
+    """Call kernels in a fresh process; what it compiled, its results and warnings of copies."""
+
+    def run(*names, **environment):
+        environment.setdefault("KERNBRIDGE_CACHE_DIR", str(tmp_path / "cache"))
+        return json.loads(
+            run_python(RUNNING, KERNBRIDGE_TEST_KERNELS=json.dumps(names), **environment)
+        )
+
+    return run
+
+
+def test_a_second_process_compiles_nothing(run):
+    compiled, results, warned = run(*CARRIED)
+    assert compiled == CARRIED
+    assert "ValueError: negative" in results["of_a_callee"]
+    assert warned == 1
+    assert run(*CARRIED) == [[], results, 1]
+
+
+def test_a_class_of_the_user_may_give_another_text_next_time(run):
+    text = run("own_error")[1]
+    assert run("own_error")[:2] == [["own_error"], text]
+
+
+def test_a_callee_from_numbas_cache_is_not_kept(run, tmp_path):
+    """Numba does not see all that its cache depends on."""
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    run("calls_cached", KERNBRIDGE_CACHE_DIR="0", **environment)
+    for _ in range(2):
+        assert run("calls_cached", **environment)[0] == ["calls_cached"]
+
+
+def test_settings_of_numba_are_part_of_the_key(run):
+    run("double")
+    assert run("double")[0] == []
+    assert run("double", NUMBA_LOOP_VECTORIZE="0")[0] == ["double"]
+    assert run("double", NUMBA_CPU_FEATURES="", NUMBA_CPU_NAME="generic")[0] == ["double"]
+    assert run("double", NUMBA_LOOP_VECTORIZE="0", KERNBRIDGE_CACHE_DIR="0")[0] == ["double"]
+
+
+def test_code_is_inspected_although_it_was_not_compiled(run):
+    run("double")
+    assert run("double", KERNBRIDGE_TEST_INSPECT="1")[:2] == [["double"], {"double": True}]
+
+
+def test_damaged_code_is_compiled_anew(run, tmp_path):
+    results = run("double")[1]
+    (file,) = (tmp_path / "cache").rglob("numba_cpu_code/*/*.bin")
+    data = bytearray(file.read_bytes())
+    data[-100] ^= 1
+    file.write_bytes(data)
+    assert run("double")[:2] == [["double"], results]
+    assert run("double")[:2] == [[], results]
+
+
+def test_a_folder_of_others_is_not_read(run, tmp_path):
+    run("double")
+    (tmp_path / "cache").chmod(0o777)
+    assert run("double")[0] == ["double"]
