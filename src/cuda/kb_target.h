@@ -3,7 +3,8 @@
  *
  * - program, array of uint8: see kb_program.h; read when this process does not know the digest
  *
- * A call of `kernbridge.cuda.carrier` has this attribute for calls of that kernel, and runs nothing.
+ * A call of `kernbridge.cuda.carrier` has this attribute for calls of that kernel, and runs
+ * nothing.
  *
  * Any thread may enter, without Python. */
 #ifndef KB_TARGET_H

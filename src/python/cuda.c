@@ -70,9 +70,10 @@ static PyObject *cuda_host_handlers(PyObject *self, PyObject *unused)
                          capsule(kb_hosttarget_execute));
 }
 
-PyDoc_STRVAR(carrier_handlers_doc,
-             "carrier_handlers()\n--\n\n"
-             "{target name: {stage: capsule}} of the targets that carry a program for other calls.");
+PyDoc_STRVAR(
+    carrier_handlers_doc,
+    "carrier_handlers()\n--\n\n"
+    "{target name: {stage: capsule}} of the targets that carry a program for other calls.");
 
 static PyObject *carrier_handlers(PyObject *self, PyObject *unused)
 {

@@ -7,7 +7,7 @@ import pytest
 from kernbridge._src.operation import carrier
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
-from numba import cuda  # noqa: E402
+from numba import cuda
 
 SETUP = """
 import pickle, re, sys, warnings
@@ -54,17 +54,12 @@ LOAD = f"{SETUP}\nprint(load(sys.argv[0].replace('program.py', 'saved'))(x))\n"
 
 @pytest.fixture
 def travels(tmp_path, run_python):
-    """What a program computes where it is made, the calls that it has, and what another computes."""
+    """What a program computes, here and in another process, and the calls that it has."""
 
     def run(function: str) -> tuple[str, list[str]]:
         path = str(tmp_path / "saved")
-        here, *made = (
-            run_python(
-                f"{KERNELS}\n{function}\nmade, value = save(f, {path!r})\nprint(value, *made, sep='|')\n"
-            )
-            .strip()
-            .split("|")
-        )
+        save = f"made, value = save(f, {path!r})\nprint(value, *made, sep='|')\n"
+        here, *made = run_python(f"{KERNELS}\n{function}\n{save}").strip().split("|")
         assert run_python(LOAD).strip() == here
         return here, [target or "call" for target in made]
 

@@ -57,10 +57,12 @@ def _drop_if_repeated(main: Any) -> None:
 
 
 def _is_carrier(operation: Any) -> bool:
-    target = dict(operation.attributes).get("call_target_name")
-    return target is not None and target.value in (HOST, GPU)
+    return any(target.value in (HOST, GPU) for target in _attributes(operation, "call_target_name"))
 
 
 def _content(operation: Any) -> list[Any]:
-    names = ("backend_config", "mhlo.backend_config")
+    return _attributes(operation, "backend_config", "mhlo.backend_config")
+
+
+def _attributes(operation: Any, *names: str) -> list[Any]:
     return [operation.attributes[name] for name in names if name in operation.attributes]
