@@ -183,7 +183,9 @@ def request(
     terms = replace(call.terms, hidden=tuple(hidden))
     terms = _with_levels(terms, masks, len(call.levels.sizes))
     token = ""
-    if native.for_extents and call.terms.depends_on_extents:
+    if native.for_extents and call.terms.depends_on_extents and jax_inside.is_for_export(ctx):
+        token = "exported"
+    elif native.for_extents and call.terms.depends_on_extents:
         token = _remember(
             ctx, Lowered(platform, frontend, call, list(masks), native.copied), native.digest
         )
