@@ -325,6 +325,51 @@ def test_empty_arrays():
     check(SUMMED, put(np.zeros((8, 0), np.float32), "x"), put(np.zeros(0, np.float32)), moved=None)
 
 
+@numba.extending.intrinsic
+def pointer(typing, address):
+    """The address as a pointer."""
+    void = numba.types.voidptr
+    return void(address), lambda context, builder, _, args: builder.inttoptr(
+        args[0], context.get_value_type(void)
+    )
+
+
+@numba.njit
+def counts_alone(x, where):
+    numba.carray(pointer(where[0]), (1,), np.int64)[0] += 1
+
+
+@numba.njit
+def counts(x, where, out):
+    numba.carray(pointer(where[0]), (1,), np.int64)[0] += 1
+    out[:] = x * 2
+
+
+def count_at(count):
+    return np.array([count.ctypes.data])
+
+
+def test_a_side_effect_happens_once(x64):
+    count = np.zeros(1, np.int64)
+    op = numba_kernel(
+        counts, lambda x, where: same(x), has_side_effect=True, sharding_rule="i, j -> i"
+    )
+    found = jax.jit(op)(put(X, "x"), put(count_at(count)))
+    np.testing.assert_array_equal(found, 2 * X)
+    assert count[0] == 1
+    assert found.sharding.is_fully_replicated
+
+
+def test_a_side_effect_without_outputs_happens_once(x64):
+    count = np.zeros(1, np.int64)
+    op = numba_kernel(counts_alone, ())
+    jax.block_until_ready(
+        jax.jit(lambda x, w: (op(x, w), x + 1))(put(X, "x"), put(count_at(count)))
+    )
+    jax.effects_barrier()
+    assert count[0] == 1
+
+
 def test_one_device_has_the_plain_target():
     text = jax.jit(jax.vmap(ADD)).lower(A, A).as_text()
     assert "@kernbridge.host(" in text
