@@ -9,6 +9,8 @@
  * - digest, array of uint8: identity of the kernel, all 32 bytes; compared at instantiation
  *
  * - origin, string: where a fresh process finds the kernel; read by the resolver alone
+ *
+ * - sharding, string: in programs for several devices; read by XLA's partitioner alone, in Python
  */
 #ifndef KB_HANDLER_H
 #define KB_HANDLER_H

@@ -505,6 +505,18 @@ def test_a_custom_kernel_is_split_as_the_operations_that_it_calls():
         check(jax.vmap(call), put(B, "x", kind=AxisType.Explicit))
 
 
+@pytest.mark.filterwarnings("ignore:.*is gathered on each")
+def test_without_shardy():
+    jax.config.update("jax_use_shardy_partitioner", False)
+    try:
+        check(ADD, put(X, "x"), put(X + 1, "x"))
+        check(SUMMED, put(A, "x", "y", on=SQUARE), put(X, "y", on=SQUARE), moved=["all-reduce"])
+        check(MATVEC, put(A, "x", "y", on=SQUARE), put(X, "y", on=SQUARE), moved=None)
+        check(jax.vmap(PLAIN, (0, None)), put(B, "x"), put(X))
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", True)
+
+
 # Programs that travel.
 
 
