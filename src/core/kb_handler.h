@@ -15,6 +15,8 @@
  *
  * - program, array of uint8: the kernel itself, see object/kb_host_code.h and cuda/kb_program.h
  *
+ * - sharding, string: in programs for several devices; read by XLA's partitioner alone, in Python
+ *
  * An operation without a kernel for the platform is another target, see kb_absent.h. */
 #ifndef KB_HANDLER_H
 #define KB_HANDLER_H

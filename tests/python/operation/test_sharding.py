@@ -8,6 +8,7 @@ import warnings
 
 import jax
 import jax.numpy as jnp
+import kernbridge
 import numba
 import numpy as np
 import pytest
@@ -193,6 +194,7 @@ def test_a_batch_of_aliases(in_axes):
     check(jax.vmap(op, in_axes), *operands)
 
 
+@pytest.mark.filterwarnings("ignore:.*is gathered on each")
 @pytest.mark.parametrize("op", [PLAIN, MATVEC, SUMMED])
 @pytest.mark.parametrize(
     ("in_axes", "operands"),
@@ -303,14 +305,15 @@ def test_an_input_that_is_copied(rule):
 
 
 @pytest.mark.parametrize("n", [6, 7, 9])
-def test_uneven_parts(n):
+def test_uneven_parts_are_whole(n):
     x = np.arange(n, dtype=np.float32)
 
     def f(x):
         x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh(*LINE), P("x")))
         return ADD(x, x)
 
-    found = jax.jit(f)(x)
+    with pytest.warns(KernbridgeWarning, match="the dimension has no 4 equal parts. Pad it to a m"):
+        found = jax.jit(f)(x)
     np.testing.assert_allclose(found, 3 * x)
     found = jax.jit(lambda a: jax.vmap(PLAIN, (0, None))(a, x[:2]))(np.ones((n, 3, 2), np.float32))
     assert found.shape == (n, 3)
@@ -320,6 +323,51 @@ def test_empty_arrays():
     empty = np.zeros((0, 8), np.float32)
     check(SOFTMAX, put(empty, None, "x"), moved=None)
     check(SUMMED, put(np.zeros((8, 0), np.float32), "x"), put(np.zeros(0, np.float32)), moved=None)
+
+
+@numba.extending.intrinsic
+def pointer(typing, address):
+    """The address as a pointer."""
+    void = numba.types.voidptr
+    return void(address), lambda context, builder, _, args: builder.inttoptr(
+        args[0], context.get_value_type(void)
+    )
+
+
+@numba.njit
+def counts_alone(x, where):
+    numba.carray(pointer(where[0]), (1,), np.int64)[0] += 1
+
+
+@numba.njit
+def counts(x, where, out):
+    numba.carray(pointer(where[0]), (1,), np.int64)[0] += 1
+    out[:] = x * 2
+
+
+def count_at(count):
+    return np.array([count.ctypes.data])
+
+
+def test_a_side_effect_happens_once(x64):
+    count = np.zeros(1, np.int64)
+    op = numba_kernel(
+        counts, lambda x, where: same(x), has_side_effect=True, sharding_rule="i, j -> i"
+    )
+    found = jax.jit(op)(put(X, "x"), put(count_at(count)))
+    np.testing.assert_array_equal(found, 2 * X)
+    assert count[0] == 1
+    assert found.sharding.is_fully_replicated
+
+
+def test_a_side_effect_without_outputs_happens_once(x64):
+    count = np.zeros(1, np.int64)
+    op = numba_kernel(counts_alone, ())
+    jax.block_until_ready(
+        jax.jit(lambda x, w: (op(x, w), x + 1))(put(X, "x"), put(count_at(count)))
+    )
+    jax.effects_barrier()
+    assert count[0] == 1
 
 
 def test_one_device_has_the_plain_target():
@@ -369,7 +417,7 @@ def lambda_of_transpose():
 
 def test_spmd_axis_name():
     f = jax.vmap(PLAIN, (0, None), spmd_axis_name="x")
-    with mesh(*LINE):
+    with jax.set_mesh(mesh(*LINE)):
         check(f, put(B, "x"), put(X))
 
 
@@ -379,6 +427,7 @@ def test_shard_map_has_the_plain_target():
     assert ".split" not in jax.jit(f).lower(put(X, "x"), put(X, "x")).as_text()
 
 
+@pytest.mark.filterwarnings("ignore:.*is gathered on each")
 def test_shard_map_with_automatic_axes():
     def f(function, in_specs, out_specs):
         return jax.shard_map(
@@ -434,6 +483,40 @@ def test_gradients_on_an_explicit_mesh():
         check(jax.vmap(jax.grad(lambda x: jnp.sum(op(x, x)))), placed(A, "x"))
 
 
+def test_devices_in_another_order():
+    devices = np.array(jax.devices()[:4])[[2, 0, 3, 1]].reshape(2, 2)
+    where = jax.sharding.Mesh(devices, ("x", "y"))
+    a = jax.device_put(A, NamedSharding(where, P("x", "y")))
+    x = jax.device_put(X, NamedSharding(where, P("y")))
+    check(SUMMED, a, x, moved=["all-reduce"])
+    check(jax.vmap(PLAIN, (0, None)), jax.device_put(B, NamedSharding(where, P("y"))), X)
+
+
+def test_a_custom_kernel_is_split_as_the_operations_that_it_calls():
+    def generator(*, outs):
+        return numba_kernel(softmax_rows, outs, sharding_rule="i j -> i j")
+
+    op = kernbridge.XLACustomKernel("sharded_softmax")
+    op.def_numba_kernel(generator)
+    call = lambda x: op(x, outs=[S(x.shape, x.dtype)])[0]  # noqa: E731
+    assert check(call, put(A, "x")).sharding.spec == P("x")
+    check(jax.vmap(call), put(B, "x"))
+    with jax.set_mesh(mesh(*LINE, kind=AxisType.Explicit)):
+        check(jax.vmap(call), put(B, "x", kind=AxisType.Explicit))
+
+
+@pytest.mark.filterwarnings("ignore:.*is gathered on each")
+def test_without_shardy():
+    jax.config.update("jax_use_shardy_partitioner", False)
+    try:
+        check(ADD, put(X, "x"), put(X + 1, "x"))
+        check(SUMMED, put(A, "x", "y", on=SQUARE), put(X, "y", on=SQUARE), moved=["all-reduce"])
+        check(MATVEC, put(A, "x", "y", on=SQUARE), put(X, "y", on=SQUARE), moved=None)
+        check(jax.vmap(PLAIN, (0, None)), put(B, "x"), put(X))
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", True)
+
+
 # Programs that travel.
 
 
@@ -462,3 +545,40 @@ def test_exported_programs_with_symbolic_shapes():
     program = exported(lambda a, x: MATVEC(a, x), s, S((8,), np.float32))
     found = jax.jit(program.call)(put(A, "x"), put(X))
     np.testing.assert_allclose(found, A @ X, rtol=1e-5)
+
+
+# The warning.
+
+
+def test_a_gather_is_warned_about_once_with_the_operation_and_the_remedy():
+    a, x = put(A, None, "x"), put(X, "x")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        jax.jit(PLAIN)(a, x)
+        jax.jit(lambda a, x: PLAIN(a, x) + 1)(a, x)
+        jax.jit(MATVEC)(a, x)
+    first, second = [str(w.message) for w in caught if w.category is KernbridgeWarning]
+    assert first == (
+        "numba_kernel 'matvec': dimension 1 of input 0, float32[8,8], is sharded over 4 devices, "
+        "and is gathered on each of them before the call, since the kernel may read every element "
+        "of its inputs for each of its outputs. If it does not, say so with sharding_rule= where "
+        'the kernel is wrapped, such as sharding_rule="i j, j -> i", or call the operation inside '
+        "jax.shard_map."
+    )
+    assert "the sharding rule names this dimension 'j', which not every output has. If" in second
+    assert 'sharding_rule=kernbridge.ShardingRule(..., reduce="sum"), or shard ano' in second
+
+
+def test_nothing_is_warned_about_where_nothing_is_gathered():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KernbridgeWarning)
+        jax.jit(SUMMED)(put(A, "x", "y", on=SQUARE), put(X, "y", on=SQUARE))
+        jax.jit(jax.vmap(PLAIN))(put(B, "x"), put(A[:4], "x"))
+        jax.jit(PLAIN)(put(A), put(X))
+
+
+def test_a_warning_that_is_an_error_is_one_of_the_compilation():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KernbridgeWarning)
+        with pytest.raises(jax.errors.JaxRuntimeError, match="dimension 0 of input 0"):
+            jax.jit(numba_kernel(scaled_sum, same))(put(X, "x"), put(X, "x"))

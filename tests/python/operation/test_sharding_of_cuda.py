@@ -130,8 +130,17 @@ def test_an_input_that_is_copied():
 
 def test_an_exported_program_launches_for_whole_arrays():
     op = kernbridge.numba_cuda_kernel(
-        square, same, launch_dims=lambda x: x.shape, sharding_rule="i -> i"
+        unguarded, same, launch_dims=lambda x: x.shape, sharding_rule="i -> i"
     )
+    targets = ("kernbridge.cuda.graph", "kernbridge.cuda.graph.split")
+    checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in targets]
     x = put(X, "x")
-    lowered = jax.jit(op).lower(x).as_text()
-    assert re.search(r"sharding = \"[^\"]*token=[0-9a-f]{32}\.\d", lowered)
+    program = jax.export.export(jax.jit(op), disabled_checks=checks)(x)
+    batch = put(A, "x")
+    batched = jax.export.export(jax.jit(jax.vmap(op)), disabled_checks=checks)(batch)
+    with pytest.warns(kernbridge.KernbridgeWarning, match="launches are those of whole arrays"):
+        found = jax.jit(jax.export.deserialize(program.serialize()).call)(x)
+    np.testing.assert_array_equal(found, X * 16)
+    call = jax.export.deserialize(batched.serialize()).call
+    np.testing.assert_array_equal(jax.jit(call)(batch), A * 16)
+    assert not COLLECTIVE.findall(jax.jit(call).lower(batch).compile().as_text())

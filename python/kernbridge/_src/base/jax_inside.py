@@ -248,17 +248,17 @@ def _of_context(ctx: Any, name: str) -> Any:
         raise versions.unknown("JAX", [name]) from e
 
 
-def may_partition(ctx: Any) -> bool:
-    """Return whether XLA partitions what is lowered, on a mesh that is not wholly manual."""
+def devices_to_split_among(ctx: Any) -> int:
+    """Return for how many devices XLA partitions what is lowered; 1 on a wholly manual mesh."""
     if not HAS_PARTITIONING:
-        return False
+        return 1
     context = ctx.module_context.axis_context
     if isinstance(context, _sharding_impls.ShardingContext):
-        return context.num_devices > 1
+        return int(context.num_devices)
     if isinstance(context, _sharding_impls.SPMDAxisContext):
         manual = frozenset(context.manual_axes)
-        return bool(context.mesh.size > 1 and manual != frozenset(context.mesh.axis_names))
-    return False
+        return 1 if manual == frozenset(context.mesh.axis_names) else int(context.mesh.size)
+    return 1
 
 
 def is_partly_manual(ctx: Any) -> bool:
@@ -309,7 +309,8 @@ def tuple_sharding(shape: Any, shardings: Sequence[Any]) -> Any:
     """Return XLA's sharding of the results of a call."""
     if not shape.is_tuple():
         return shardings[0]
-    return _xla_client.HloSharding.tuple_sharding(shape, list(shardings))
+    each = list(shardings) or [_xla_client.HloSharding.replicate()]  # an empty tuple has one
+    return _xla_client.HloSharding.tuple_sharding(shape, each)
 
 
 def _uses_shardy() -> bool:

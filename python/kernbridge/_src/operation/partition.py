@@ -48,9 +48,9 @@ def _partition(
     wanted = result_sharding.tuple_elements() if result.is_tuple() else [result_sharding]
     ins = _placed(operands, terms.ins, operand_shardings)
     outs = _placed(results[:n], terms.outs, wanted[:n])
-    hidden = _placed(results[n:], terms.hidden, wanted[n:])
+    hidden = _placed(results[n:], terms.hidden, wanted[n : len(results)])
     choice = Choice.make(terms, [*outs, *ins], description.any_extents)
-    for i, array in enumerate(ins):
+    for i, array in enumerate([] if description.once else ins):
         _warn_if_gathered(description, choice, i, array, [*outs, *ins])
     call = DeviceCall(
         target=target,
@@ -59,11 +59,17 @@ def _partition(
         outs=choice.local(outs),
         hidden=choice.local(hidden),
         aliases=description.aliases,
+        has_side_effect=bool(description.once),
     )
     if any(not name.startswith("*") for name in choice.factors) and description.token:
         call = _lowered_again(call, description)
     sums = [choice.groups_to_sum(term) for term in terms.outs]
-    module = call.module(sums, [a.type for a in hidden])
+    unseen = [a.type for a in hidden]
+    module = (
+        call.module_once(description.once, unseen)
+        if description.once
+        else call.module(sums, unseen)
+    )
     return (
         module.encode(),
         [choice.sharding(term) for term in terms.ins],

@@ -33,7 +33,8 @@ class Description:
 
     `aliases` are pairs of operand and result. `token` is where the process that lowered the call
     finds it, if it has to be lowered anew for arrays of other extents; empty if it need not.
-    Devices that are `grouped` by manual axes cannot add their results up.
+    Devices that are `grouped` by manual axes cannot add their results up. A call with a side effect
+    runs on the first of `once` devices.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Description:
     aliases: tuple[tuple[int, int], ...]
     token: str = ""
     grouped: bool = False
+    once: int = 0
 
     @property
     def possible(self) -> Terms:
@@ -63,6 +65,7 @@ class Description:
             "aliases": " ".join(f"{i}:{o}" for i, o in self.aliases),
             "token": self.token,
             "grouped": str(int(self.grouped)),
+            "once": str(self.once),
             "of": urllib.parse.quote(self.label, safe=" '"),
         }
         return ";".join(f"{name}={value}" for name, value in fields.items())
@@ -84,6 +87,7 @@ class Description:
             aliases=tuple((int(i), int(o)) for i, o in pairs),
             token=fields["token"],
             grouped=fields["grouped"] == "1",
+            once=int(fields["once"]),
         )
 
 
@@ -176,19 +180,27 @@ def request(
     """
     plain = Request(native.target, {}, {})
     named = all(has_element(aval.dtype) for aval in (*ctx.avals_in, *ctx.avals_out))
-    if call.has_side_effect or not named or not jax_inside.may_partition(ctx):
+    n_devices = jax_inside.devices_to_split_among(ctx)
+    if not named or n_devices == 1:
         return plain
     hidden = [call.terms.ins[i] for i in native.copied]
     hidden += [(WHOLE,) * len(t.shape) for t in native.temporaries]
     terms = replace(call.terms, hidden=tuple(hidden))
     terms = _with_levels(terms, masks, len(call.levels.sizes))
     token = ""
-    if native.for_extents and call.terms.depends_on_extents:
+    if native.for_extents and call.terms.depends_on_extents and jax_inside.is_for_export(ctx):
+        token = "exported"
+    elif native.for_extents and call.terms.depends_on_extents:
         token = _remember(
             ctx, Lowered(platform, frontend, call, list(masks), native.copied), native.digest
         )
     aliased = tuple(aliases.items())
     grouped = jax_inside.is_partly_manual(ctx)
+    if call.has_side_effect:
+        if grouped:
+            return plain
+        text = Description(frontend.label, terms.whole, aliased, once=n_devices).write()
+        return Request(native.target + SPLIT, {"sharding": text}, {})
     description = Description(frontend.label, terms, aliased, token, grouped)
     attribute = jax_inside.shardy_rule(ctx, *numbered(description.possible))
     options = {} if attribute is None else {"extra_attributes": {"sdy.sharding_rule": attribute}}

@@ -278,6 +278,15 @@ class Terms:
         own = {name for term in self.outs + self.ins for name in term if not name.startswith("*")}
         return any(map(self.can_split, own))
 
+    @property
+    def whole(self) -> Terms:
+        """The terms of the same arrays, none of which is split."""
+
+        def whole(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+            return tuple((WHOLE,) * len(term) for term in terms)
+
+        return Terms(whole(self.ins), whole(self.outs), whole(self.hidden))
+
     def can_split(self, name: str) -> bool:
         """Whether each part along this name can be computed alone."""
         if name == WHOLE:

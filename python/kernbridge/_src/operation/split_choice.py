@@ -117,8 +117,8 @@ class Choice:
         if not added:
             return []
         n_added, _ = self._cells(added)
-        n_kept, cells = self._cells([*kept, *added])
-        blocks = np.argsort(cells, kind="stable").reshape(n_kept // n_added, n_added, -1)
+        n, cells = self._cells([*kept, *added])
+        blocks = np.argsort(cells, kind="stable").reshape(n // n_added, n_added, -1)
         return [group.tolist() for group in blocks.transpose(0, 2, 1).reshape(-1, n_added)]
 
 

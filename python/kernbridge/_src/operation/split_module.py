@@ -35,6 +35,7 @@ class DeviceCall:
     outs: Sequence[ArrayType]
     hidden: Sequence[ArrayType]
     aliases: Sequence[tuple[int, int]]
+    has_side_effect: bool = False
 
     def module(self, sums: Sequence[Sequence[Sequence[int]]], unseen: Sequence[ArrayType]) -> str:
         """A function that makes the call and returns its outputs.
@@ -43,20 +44,53 @@ class DeviceCall:
         results, whose extents may differ from those of the whole call, it returns `unseen`
         constants, which nobody reads.
         """
-        results = [*self.outs, *self.hidden]
-        names = [f"%r#{i}" for i in range(len(results))] if len(results) > 1 else ["%r"]
-        lines = [f"%r{f':{len(results)}' if len(results) > 1 else ''} = {self._call(results)}"]
+        results, names = self._results("%r")
+        lines = [self._call(results)]
         returned = []
         for o, (array, groups) in enumerate(zip(self.outs, sums, strict=True)):
             returned.append(f"%s{o}" if groups else names[o])
             if groups:
                 lines.append(f"%s{o} = {_sum(names[o], array, groups, o + 1)}")
-        for k, array in enumerate(unseen):
-            returned.append(f"%u{k}")
-            lines.append(f"%u{k} = stablehlo.constant dense<{_zero(array)}> : {tensor(array)}")
+        return self._main(lines, returned, unseen)
+
+    def module_once(self, n_devices: int, unseen: Sequence[ArrayType]) -> str:
+        """A function that makes the call on the first device, and returns its outputs on all."""
+        results, names = self._results("%r")
+        types = ", ".join(map(tensor, results))
+        zeros = [f"%n{i} = {_constant(t)}" for i, t in enumerate(results)]
+        nothing = [f"%n{i}" for i in range(len(results))]
+        lines = [
+            "%id = stablehlo.partition_id : tensor<ui32>",
+            "%first = stablehlo.constant dense<0> : tensor<ui32>",
+            "%is_first = stablehlo.compare EQ, %id, %first : (tensor<ui32>, tensor<ui32>) -> "
+            "tensor<i1>",
+            f'{_bound("%q", len(results))}"stablehlo.if"(%is_first) ({{',
+            f"  {self._call(results)}",
+            f"  {_return(names, types)}",
+            "}, {",
+            *(f"  {zero}" for zero in zeros),
+            f"  {_return(nothing, types)}",
+            f"}}) : (tensor<i1>) -> ({types})",
+        ]
+        _, given = self._results("%q")
+        for o, array in enumerate(self.outs):
+            lines += _from_first(f"%s{o}", given[o], array, n_devices, o + 1)
+        return self._main(lines, [f"%s{o}" for o in range(len(self.outs))], unseen)
+
+    def _results(self, value: str) -> tuple[list[ArrayType], list[str]]:
+        """The results of the call, and how they are called if it has this name."""
+        results = [*self.outs, *self.hidden]
+        many = len(results) > 1
+        return results, [f"{value}#{i}" if many else value for i in range(len(results))]
+
+    def _main(self, lines: list[str], returned: list[str], unseen: Sequence[ArrayType]) -> str:
+        """The module of a function with these lines."""
+        lines = [*lines, *(f"%u{k} = {_constant(array)}" for k, array in enumerate(unseen))]
+        returned = [*returned, *(f"%u{k}" for k in range(len(unseen)))]
         types = ", ".join(map(tensor, [*self.outs, *unseen]))
         arguments = ", ".join(f"%a{i}: {tensor(t)}" for i, t in enumerate(self.operands))
-        body = "\n    ".join([*lines, f"return {', '.join(returned)} : {types}"])
+        given = f" {', '.join(returned)} : {types}" if returned else ""
+        body = "\n    ".join([*lines, f"return{given}"])
         return (
             f"module {{\n  func.func public @main({arguments}) -> ({types}) {{\n"
             f"    {body}\n  }}\n}}\n"
@@ -69,9 +103,11 @@ class DeviceCall:
             f"operand_index = {i}, operand_tuple_indices = []>"
             for i, o in self.aliases
         )
+        effect = ["has_side_effect = true"] if self.has_side_effect else []
         options = ", ".join(
             [
                 "api_version = 4 : i32",
+                *effect,
                 f"backend_config = {self.attributes}",
                 f"operand_layouts = [{', '.join(map(_layout, self.operands))}]",
                 f"output_operand_aliases = [{aliases}]",
@@ -80,9 +116,10 @@ class DeviceCall:
         )
         operands = ", ".join(f"%a{i}" for i in range(len(self.operands)))
         types = ", ".join(map(tensor, results))
+        given = ", ".join(map(tensor, self.operands))
         return (
-            f"stablehlo.custom_call @{self.target}({operands}) {{{options}}} : "
-            f"({', '.join(map(tensor, self.operands))}) -> {f'({types})' if many else types}"
+            f"{_bound('%r', len(results))}stablehlo.custom_call @{self.target}({operands}) "
+            f"{{{options}}} : ({given}) -> {types if len(results) == 1 else f'({types})'}"
         )
 
 
@@ -103,9 +140,35 @@ def _layout(array: ArrayType) -> str:
     return f"dense<{order}> : tensor<{rank}xindex>"
 
 
-def _zero(array: ArrayType) -> str:
+def _bound(name: str, n: int) -> str:
+    """The left side of an operation with so many results."""
+    return "" if n == 0 else f"{name} = " if n == 1 else f"{name}:{n} = "
+
+
+def _return(names: Sequence[str], types: str) -> str:
+    return f"stablehlo.return {', '.join(names)} : {types}" if names else "stablehlo.return"
+
+
+def _constant(array: ArrayType) -> str:
     kind = array.dtype.kind
-    return {"b": "false", "c": "(0.0, 0.0)", "i": "0", "u": "0"}.get(kind, "0.0")
+    zero = {"b": "false", "c": "(0.0, 0.0)", "i": "0", "u": "0"}.get(kind, "0.0")
+    return f"stablehlo.constant dense<{zero}> : {tensor(array)}"
+
+
+def _from_first(name: str, value: str, array: ArrayType, n_devices: int, channel: int) -> list[str]:
+    """Lines that make this the value that the first device has."""
+    one = ArrayType((1, *array.shape), array.dtype)
+    every = ArrayType((n_devices, *array.shape), array.dtype)
+    limits = ", ".join(["0:1", *(f"0:{d}" for d in array.shape)])
+    return [
+        f"{name}w = stablehlo.reshape {value} : ({tensor(array)}) -> {tensor(one)}",
+        f'{name}g = "stablehlo.all_gather"({name}w) <{{all_gather_dim = 0 : i64, channel_handle = '
+        f"#stablehlo.channel_handle<handle = {channel}, type = 1>, replica_groups = "
+        f"dense<[{list(range(n_devices))}]> : tensor<1x{n_devices}xi64>, use_global_device_ids}}> "
+        f": ({tensor(one)}) -> {tensor(every)}",
+        f"{name}f = stablehlo.slice {name}g [{limits}] : ({tensor(every)}) -> {tensor(one)}",
+        f"{name} = stablehlo.reshape {name}f : ({tensor(one)}) -> {tensor(array)}",
+    ]
 
 
 def _sum(value: str, array: ArrayType, groups: Sequence[Sequence[int]], channel: int) -> str:
