@@ -142,11 +142,20 @@ class Compiler:
             return native.entry.keep[0]
 
     def check_result(self, signature: Signature) -> None:
-        """Refuse a kernel that returns a value; compiles it, once."""
+        """Refuse a kernel that returns a value; compiles it, once, unless its code is on disk."""
         with _lock:
-            if signature not in self._returning_nothing:
+            if signature not in self._returning_nothing and not self._is_kept(signature):
                 self._find_overload(signature, self._assign(signature))
                 self._returning_nothing.add(signature)
+
+    def _is_kept(self, signature: Signature) -> bool:
+        """Whether the disk has code of the kernel, which is registered then."""
+        digest = self.digest(signature)
+        if digest not in _registered and (native := self._load(digest, signature)) is not None:
+            _registered[digest] = native
+        if digest not in _registered:
+            del self._identities[signature]  # globals may change until the kernel is compiled
+        return digest in _registered
 
     def _assign(self, signature: Signature) -> Assignment:
         return self.parameters.assign(
