@@ -79,6 +79,8 @@ def test_settings_of_numba_are_part_of_the_key(run):
     run("double")
     assert run("double")[0] == []
     assert run("double", NUMBA_LOOP_VECTORIZE="0")[0] == ["double"]
+    assert run("double", NUMBA_DEBUGINFO="1")[0] == ["double"]
+    assert run("double", NUMBA_DEBUGINFO="1")[0] == ["double"]  # its lines are wanted
     assert run("double", NUMBA_CPU_FEATURES="", NUMBA_CPU_NAME="generic")[0] == ["double"]
     assert run("double", NUMBA_LOOP_VECTORIZE="0", KERNBRIDGE_CACHE_DIR="0")[0] == ["double"]
 

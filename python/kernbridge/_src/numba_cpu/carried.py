@@ -119,11 +119,11 @@ def key(kernel: Any, digest: bytes) -> bytes:
     return hashlib.sha256(repr(made_of).encode()).digest()
 
 
-def _settings(config: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _settings(module: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     plain = (bool, int, float, str, type(None))
     return sorted(
         (name, repr(value))
-        for name, value in config.items()
+        for name, value in module.items()
         if name.isupper() and isinstance(value, plain) and name not in _OTHER_SETTINGS
     )
 

@@ -199,10 +199,12 @@ class Compiler:
         return Native(digest, found.copied, Carried(found.program))
 
     def _travels(self, signature: Signature) -> bool:
-        """Whether other processes recognise the kernel, and need nothing but its code."""
-        return not (
-            self._identity(signature)[1].opaque or self.kernel.targetoptions.get("debug", False)
-        )
+        """Whether other processes recognise the kernel, and nobody wants to debug its code."""
+        from kernbridge._src.numba_common.numba_inside import config
+
+        options = self.kernel.targetoptions
+        debugged = options.get("debug", config.DEBUGINFO_DEFAULT)
+        return not (self._identity(signature)[1].opaque or debugged)
 
     def _build(self, signature: Signature, assignment: Assignment) -> tuple[Entry, tuple[int, ...]]:
         """Compile the kernel and its entry; also which inputs the kernel may write to."""
