@@ -62,6 +62,34 @@ def test_a_second_process_compiles_nothing(run):
     assert run(*CARRIED) == [[], results, 1]
 
 
+MOVING = """
+import jax, jax.numpy as jnp, numba, moved
+from kernbridge import numba_kernel
+try:
+    numba_kernel(moved.kernel, jax.ShapeDtypeStruct((1,), jnp.float32))(jnp.zeros(1))
+except jax.errors.JaxRuntimeError as e:
+    print(e)
+"""
+MOVED = """
+import numba
+@numba.njit
+def helper(x):
+    return 5 // x
+@numba.njit
+def kernel(x, out):
+    out[0] = helper(int(x[0]))
+"""
+
+
+def test_lines_are_those_of_the_file_as_it_is(run_python, tmp_path):
+    """Code that moves within its file means the same, and its exceptions name other lines."""
+    environment = {"KERNBRIDGE_CACHE_DIR": str(tmp_path / "cache")}
+    for above in ("", "# a comment\n", "# a comment\n"):
+        (tmp_path / "moved.py").write_text(above + MOVED)
+        line = 5 + above.count("\n")
+        assert f"(in helper at {tmp_path}/moved.py:{line})" in run_python(MOVING, **environment)
+
+
 def test_a_class_of_the_user_may_give_another_text_next_time(run):
     text = run("own_error")[1]
     assert run("own_error")[:2] == [["own_error"], text]

@@ -187,16 +187,22 @@ class Compiler:
         )
         code = Carried()
         if self._travels(signature):
-            code = carried.make(self.kernel, digest, about, copied, entry)
+            code = carried.make(self.kernel, digest, self._lines(signature), about, copied, entry)
         return Native(digest, copied, code, entry)
 
     def _load(self, digest: bytes, signature: Signature) -> Native | None:
         """Register the machine code that the disk has; None if there is none."""
-        found = carried.load(self.kernel, digest) if self._travels(signature) else None
+        if not self._travels(signature):
+            return None
+        found = carried.load(self.kernel, digest, self._lines(signature))
         if found is None:
             return None
         self._warn_of_copies(found.copied, self._assign(signature))
         return Native(digest, found.copied, Carried(found.program))
+
+    def _lines(self, signature: Signature) -> bytes:
+        """Where the code of the kernel stands: its exceptions name lines."""
+        return self._identity(signature)[1].lines
 
     def _travels(self, signature: Signature) -> bool:
         """Whether other processes recognise the kernel, and nobody wants to debug its code."""
