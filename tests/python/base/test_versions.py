@@ -28,7 +28,11 @@ PACKAGES = {
     ),
     "Numba": numba_inside.NAMES,
     "Numba-CUDA": numba_cuda_inside.NAMES,
-    "llvmlite": (*llvmlite_inside.NAMES, *llvmlite_inside.CUDA_ON_CPU_NAMES),
+    "llvmlite": (
+        *llvmlite_inside.NAMES,
+        *llvmlite_inside.CUDA_ON_CPU_NAMES,
+        *llvmlite_inside.OBJECT_CODE_NAMES,
+    ),
 }
 ALL = [(package, name) for package, names in PACKAGES.items() for name in names]
 
@@ -335,6 +339,7 @@ def test_private_attributes_of_other_packages_are_looked_up():
     for names in (
         numba_inside.OF_DISPATCHERS,
         numba_inside.OF_CODEGEN,
+        numba_inside.OF_LIBRARIES,
         numba_inside.OF_UFUNCS,
         numba_cuda_inside.OF_KERNELS,
     ):

@@ -84,6 +84,15 @@ def of_a_callee(x, out):
         out[i] = root(-x[i])
 
 
+@numba.njit
+def fill(x, out):
+    out[:] = x[0]
+
+
+def returns_a_call(x, out):
+    return fill(x, out)
+
+
 def bare(x, out):
     if x[0] == 0:
         raise StopIteration  # fails

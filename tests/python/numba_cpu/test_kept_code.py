@@ -13,11 +13,11 @@ import carried_kernels as kernels
 from kernbridge import numba_kernel
 from kernbridge._src.numba_cpu import entry
 
-compiled, real = [], entry.build_entry
-def counting(overload, parameters):
-    compiled.append(overload.kernel.py_func.__name__)
-    return real(overload, parameters)
-entry.build_entry = counting
+compiled, real = {}, entry.compile_kernel
+def counting(kernel, positional, named):
+    compiled[kernel.py_func.__name__] = True
+    return real(kernel, positional, named)
+entry.compile_kernel = counting
 
 def like(x):
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
@@ -35,9 +35,10 @@ with warnings.catch_warnings(record=True) as warned:
             results[name] = str(e)
         if "KERNBRIDGE_TEST_INSPECT" in os.environ:
             results[name] = "define" in op.inspect(x)[0].llvm_ir
-print(json.dumps([compiled, results, sum("may write to input" in str(w.message) for w in warned)]))
+warnings = sum("may write to input" in str(w.message) for w in warned)
+print(json.dumps([list(compiled), results, warnings]))
 """
-CARRIED = ["double", "mathematics", "writes", "of_a_callee", "division"]
+CARRIED = ["double", "mathematics", "writes", "of_a_callee", "division", "returns_a_call"]
 
 
 @pytest.fixture
@@ -61,6 +62,34 @@ def test_a_second_process_compiles_nothing(run):
     assert run(*CARRIED) == [[], results, 1]
 
 
+MOVING = """
+import jax, jax.numpy as jnp, numba, moved
+from kernbridge import numba_kernel
+try:
+    numba_kernel(moved.kernel, jax.ShapeDtypeStruct((1,), jnp.float32))(jnp.zeros(1))
+except jax.errors.JaxRuntimeError as e:
+    print(e)
+"""
+MOVED = """
+import numba
+@numba.njit
+def helper(x):
+    return 5 // x
+@numba.njit
+def kernel(x, out):
+    out[0] = helper(int(x[0]))
+"""
+
+
+def test_lines_are_those_of_the_file_as_it_is(run_python, tmp_path):
+    """Code that moves within its file means the same, and its exceptions name other lines."""
+    environment = {"KERNBRIDGE_CACHE_DIR": str(tmp_path / "cache")}
+    for above in ("", "# a comment\n", "# a comment\n"):
+        (tmp_path / "moved.py").write_text(above + MOVED)
+        line = 5 + above.count("\n")
+        assert f"(in helper at {tmp_path}/moved.py:{line})" in run_python(MOVING, **environment)
+
+
 def test_a_class_of_the_user_may_give_another_text_next_time(run):
     text = run("own_error")[1]
     assert run("own_error")[:2] == [["own_error"], text]
@@ -78,6 +107,8 @@ def test_settings_of_numba_are_part_of_the_key(run):
     run("double")
     assert run("double")[0] == []
     assert run("double", NUMBA_LOOP_VECTORIZE="0")[0] == ["double"]
+    assert run("double", NUMBA_DEBUGINFO="1")[0] == ["double"]
+    assert run("double", NUMBA_DEBUGINFO="1")[0] == ["double"]  # its lines are wanted
     assert run("double", NUMBA_CPU_FEATURES="", NUMBA_CPU_NAME="generic")[0] == ["double"]
     assert run("double", NUMBA_LOOP_VECTORIZE="0", KERNBRIDGE_CACHE_DIR="0")[0] == ["double"]
 

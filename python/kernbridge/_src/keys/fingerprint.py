@@ -17,7 +17,7 @@ import sys
 import threading
 import types
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class Fingerprint:
 
     digest: bytes  # SHA-256
     opaque: tuple[str, ...]  # dotted names
+    # Where the code stands: SHA-256 of its files and lines, no part of what the dispatcher means.
+    lines: bytes = field(default=b"", compare=False)
 
     @property
     def why_not_portable(self) -> str:
@@ -85,7 +87,7 @@ def take(dispatcher: Any) -> Fingerprint:
         now = _Walk(inner).h.digest()
         if _first_seen.setdefault(inner, now) != now:
             walk.opaque(inner, path)
-    return Fingerprint(walk.h.digest(), tuple(sorted(walk.unnamed)))
+    return Fingerprint(walk.h.digest(), tuple(sorted(walk.unnamed)), walk.lines.digest())
 
 
 def combine(base: Fingerprint, *parts: object) -> bytes:
@@ -108,6 +110,7 @@ class _Walk:
 
     def __init__(self, dispatcher: Any) -> None:
         self.h = hashlib.sha256()
+        self.lines = hashlib.sha256()
         self.root = getattr(dispatcher.py_func, "__name__", "kernel")
         self.visited: dict[int, tuple[int, object]] = {}
         self.dispatchers: list[tuple[str, Any]] = []
@@ -262,6 +265,8 @@ class _Walk:
     def code(self, code: types.CodeType) -> None:
         """Add a code object and those within it."""
         self.names.update(code.co_names)
+        where = repr((code.co_filename, list(code.co_lines())))
+        self.lines.update(where.encode("utf-8", "backslashreplace"))
         counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
         names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
         steps = list(dis.get_instructions(code))

@@ -50,6 +50,7 @@ NAMES = (
     "numba.core.compiler_lock.global_compiler_lock",
     "numba.core.config.BOUNDSCHECK",
     "numba.core.config.CPU_FEATURES",
+    "numba.core.config.DEBUGINFO_DEFAULT",
     "numba.core.config.OPT",
     "numba.core.cpu.CPUContext.call_conv",
     "numba.core.cpu.CPUContext.cast",

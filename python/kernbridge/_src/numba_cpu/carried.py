@@ -101,14 +101,15 @@ def _text(text: str) -> bytes:
     return struct.pack("<I", len(data)) + data
 
 
-def key(kernel: Any, digest: bytes) -> bytes:
-    """The key on disk: of the kernel, and of all that generates its code."""
+def key(kernel: Any, digest: bytes, lines: bytes) -> bytes:
+    """The key on disk: of the kernel, where it stands, and of all that generates its code."""
     from kernbridge._src.numba_common import llvmlite_inside
     from kernbridge._src.numba_common.numba_inside import config, numba
 
     made_of = (
         generators.digest(),
         digest,
+        lines,
         kernel.targetctx.codegen().magic_tuple(),
         numba.__version__,
         np.__version__,
@@ -119,17 +120,22 @@ def key(kernel: Any, digest: bytes) -> bytes:
     return hashlib.sha256(repr(made_of).encode()).digest()
 
 
-def _settings(config: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _settings(module: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     plain = (bool, int, float, str, type(None))
     return sorted(
         (name, repr(value))
-        for name, value in config.items()
+        for name, value in module.items()
         if name.isupper() and isinstance(value, plain) and name not in _OTHER_SETTINGS
     )
 
 
 def make(
-    kernel: Any, digest: bytes, about: Description, copied: tuple[int, ...], entry: Entry
+    kernel: Any,
+    digest: bytes,
+    lines: bytes,
+    about: Description,
+    copied: tuple[int, ...],
+    entry: Entry,
 ) -> Carried:
     """Write a kernel that this process has compiled, and keep it on disk."""
     from kernbridge._src.numba_cpu import exception_texts, object_code
@@ -144,13 +150,13 @@ def make(
         return Carried(why_not=f"its machine code cannot be placed anywhere else: {e}")
     if code.lasting:
         kept = Artefact(meta={"copied": list(copied)}, blobs=(program,))
-        artefacts.store(CACHE_KIND, key(kernel, digest), kept)
+        artefacts.store(CACHE_KIND, key(kernel, digest, lines), kept)
     return Carried(program)
 
 
-def load(kernel: Any, digest: bytes) -> Found | None:
+def load(kernel: Any, digest: bytes, lines: bytes) -> Found | None:
     """Register the kernel that the disk has under this identity; None if there is none."""
-    found = artefacts.load(CACHE_KIND, key(kernel, digest))
+    found = artefacts.load(CACHE_KIND, key(kernel, digest, lines))
     if found is None:
         return None
     try:

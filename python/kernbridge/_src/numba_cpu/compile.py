@@ -142,11 +142,20 @@ class Compiler:
             return native.entry.keep[0]
 
     def check_result(self, signature: Signature) -> None:
-        """Refuse a kernel that returns a value; compiles it, once."""
+        """Refuse a kernel that returns a value; compiles it, once, unless its code is on disk."""
         with _lock:
-            if signature not in self._returning_nothing:
+            if signature not in self._returning_nothing and not self._is_kept(signature):
                 self._find_overload(signature, self._assign(signature))
                 self._returning_nothing.add(signature)
+
+    def _is_kept(self, signature: Signature) -> bool:
+        """Whether the disk has code of the kernel, which is registered then."""
+        digest = self.digest(signature)
+        if digest not in _registered and (native := self._load(digest, signature)) is not None:
+            _registered[digest] = native
+        if digest not in _registered:
+            del self._identities[signature]  # globals may change until the kernel is compiled
+        return digest in _registered
 
     def _assign(self, signature: Signature) -> Assignment:
         return self.parameters.assign(
@@ -178,22 +187,30 @@ class Compiler:
         )
         code = Carried()
         if self._travels(signature):
-            code = carried.make(self.kernel, digest, about, copied, entry)
+            code = carried.make(self.kernel, digest, self._lines(signature), about, copied, entry)
         return Native(digest, copied, code, entry)
 
     def _load(self, digest: bytes, signature: Signature) -> Native | None:
         """Register the machine code that the disk has; None if there is none."""
-        found = carried.load(self.kernel, digest) if self._travels(signature) else None
+        if not self._travels(signature):
+            return None
+        found = carried.load(self.kernel, digest, self._lines(signature))
         if found is None:
             return None
         self._warn_of_copies(found.copied, self._assign(signature))
         return Native(digest, found.copied, Carried(found.program))
 
+    def _lines(self, signature: Signature) -> bytes:
+        """Where the code of the kernel stands: its exceptions name lines."""
+        return self._identity(signature)[1].lines
+
     def _travels(self, signature: Signature) -> bool:
-        """Whether other processes recognise the kernel, and need nothing but its code."""
-        return not (
-            self._identity(signature)[1].opaque or self.kernel.targetoptions.get("debug", False)
-        )
+        """Whether other processes recognise the kernel, and nobody wants to debug its code."""
+        from kernbridge._src.numba_common.numba_inside import config
+
+        options = self.kernel.targetoptions
+        debugged = options.get("debug", config.DEBUGINFO_DEFAULT)
+        return not (self._identity(signature)[1].opaque or debugged)
 
     def _build(self, signature: Signature, assignment: Assignment) -> tuple[Entry, tuple[int, ...]]:
         """Compile the kernel and its entry; also which inputs the kernel may write to."""
