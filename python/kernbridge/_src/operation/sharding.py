@@ -144,13 +144,19 @@ lowered_calls: weakref.WeakValueDictionary[str, Lowered] = weakref.WeakValueDict
 
 
 def _remember(ctx: Any, lowered: Lowered, digest: bytes) -> str:
-    """A name for the call that another process would choose as well, for caches of programs."""
+    """A name for the call that another process would choose as well, for caches of programs.
+
+    An exported program cannot keep the call, and has only a name that stands for none.
+    """
+    if jax_inside.is_for_export(ctx):
+        return "exported"
     for n in itertools.count():
         token = f"{digest.hex()[:32]}.{n}"
         there = lowered_calls.get(token)
         if there is None:
             lowered_calls[token] = there = lowered
-        if there.frontend is lowered.frontend and there.call == lowered.call:
+        same = there.platform == lowered.platform and there.frontend is lowered.frontend
+        if same and there.call == lowered.call:
             ctx.module_context.add_keepalive(there)
             return token
     raise AssertionError
@@ -187,13 +193,6 @@ def request(
     hidden += [(WHOLE,) * len(t.shape) for t in native.temporaries]
     terms = replace(call.terms, hidden=tuple(hidden))
     terms = _with_levels(terms, masks, len(call.levels.sizes))
-    token = ""
-    if native.for_extents and call.terms.depends_on_extents and jax_inside.is_for_export(ctx):
-        token = "exported"
-    elif native.for_extents and call.terms.depends_on_extents:
-        token = _remember(
-            ctx, Lowered(platform, frontend, call, list(masks), native.copied), native.digest
-        )
     aliased = tuple(aliases.items())
     grouped = jax_inside.is_partly_manual(ctx)
     if call.has_side_effect:
@@ -201,6 +200,10 @@ def request(
             return plain
         text = Description(frontend.label, terms.whole, aliased, once=n_devices).write()
         return Request(native.target + SPLIT, {"sharding": text}, {})
+    token = ""
+    if native.for_extents and call.terms.depends_on_extents:
+        lowered = Lowered(platform, frontend, call, list(masks), native.copied)
+        token = _remember(ctx, lowered, native.digest)
     description = Description(frontend.label, terms, aliased, token, grouped)
     attribute = jax_inside.shardy_rule(ctx, *numbered(description.possible))
     options = {} if attribute is None else {"extra_attributes": {"sdy.sharding_rule": attribute}}

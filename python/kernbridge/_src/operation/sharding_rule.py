@@ -295,3 +295,6 @@ class Terms:
             return True
         known = any(name in term for term in self.ins)
         return known and (name in self.sums or all(name in term for term in self.outs))
+
+
+__test__ = {"ShardingRule": ShardingRule}  # doctest takes classes for those of `kernbridge`
