@@ -550,7 +550,8 @@ def test_exported_programs_with_symbolic_shapes():
 # The warning.
 
 
-def test_a_gather_is_warned_about_once_with_the_operation_and_the_remedy():
+def test_a_gather_is_warned_about_once_with_the_operation_and_the_remedy(monkeypatch):
+    monkeypatch.setattr(partition, "_warned", set())
     a, x = put(A, None, "x"), put(X, "x")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
