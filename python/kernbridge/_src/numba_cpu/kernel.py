@@ -190,7 +190,9 @@ class NumbaCpu(PythonFrontend):
         origin = numba_cpu_origin.write(
             self._home, self.half_as_bits, compiler.options, signature, why_by_name
         )
-        return compiler.lower(signature, origin)._replace(named=":".join(self._home))
+        module, qualname = self._home
+        named = f"{module or '<no module>'}:{qualname}"
+        return compiler.lower(signature, origin)._replace(named=named)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """LLVM IR and assembly."""

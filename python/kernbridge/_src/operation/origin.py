@@ -39,8 +39,8 @@ def warn_if_not_found(label: str, named: str, program: bytes) -> None:
     `named` is the "module:qualname" that it looks the kernel up by, or empty; a call that carries a
     `program` needs no name.
     """
-    module, _, qualname = named.partition(":")
-    if program or not (module == "__main__" or "<" in qualname):
+    module = named.partition(":")[0]
+    if program or not (module == "__main__" or "<" in named):
         return
     why = (
         "the module that runs as __main__ there is another one"
