@@ -23,7 +23,7 @@ kb_boxed *kb_boxed_tuple(ptrdiff_t size);
 int kb_boxed_set(kb_boxed *tuple, ptrdiff_t index, kb_boxed *item);
 kb_boxed *kb_boxed_pack(ptrdiff_t size, ...);
 
-/* PyObject_Hash and PyErr_SetString: nothing depends on them here. */
+/* In place of hashes and of setting an error: nothing depends on them here. */
 ptrdiff_t kb_boxed_hash(const kb_boxed *value);
 void kb_boxed_ignore(void *type, const char *text);
 
