@@ -5,6 +5,7 @@ import json
 import carried_kernels as kernels
 import jax
 import jax.numpy as jnp
+import llvmlite
 import numba
 import numpy as np
 import pytest
@@ -66,6 +67,10 @@ def elsewhere(tmp_path, run_python):
     return run
 
 
+@pytest.mark.skipif(
+    tuple(map(int, llvmlite.__version__.split(".")[:2])) < (0, 44),
+    reason="machine code needs llvmlite 0.44 to travel",
+)
 @pytest.mark.filterwarnings("ignore:.*may write to input")
 def test_results_are_those_of_the_process_that_compiled(elsewhere):
     square = jnp.arange(6.0, dtype=jnp.float32).reshape(2, 3)
