@@ -4,8 +4,8 @@
 
 that reads addresses and extents from XLA's buffers (src/abi/kb_numba.h) and calls the kernel with
 Numba's own convention. It is compiled in one library with the kernel, in place of the wrappers that
-Numba makes for Python and for C, so that the optimiser sees both at once: a first call costs less
-than Numba's own. Imported only when a kernel is compiled, since it imports Numba.
+Numba makes for Python and for C, so that the optimiser sees both at once. Imported only
+when a kernel is compiled, since it imports Numba.
 """
 
 from __future__ import annotations
