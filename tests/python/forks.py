@@ -68,6 +68,15 @@ _parents: list[Parent] = []
 _turns = cycle(range(2))
 
 
+def _parent(turn: int) -> Parent:
+    """Return the parent whose turn it is, started anew if a program that took too long ended it."""
+    if len(_parents) <= turn:
+        _parents.append(Parent())
+    elif _parents[turn].process.poll() is not None:
+        _parents[turn] = Parent()
+    return _parents[turn]
+
+
 def run(
     script: Path, environment: dict[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
@@ -76,14 +85,10 @@ def run(
     A script that looks at ``sys.modules`` and one whose environment decides how JAX or Numba are
     imported start from the beginning.
     """
-    turn = next(_turns)
-    if len(_parents) <= turn:
-        _parents.append(Parent())
-    elif _parents[turn].process.poll() is not None:
-        _parents[turn] = Parent()
-    parent = _parents[turn]
-    if parent.suits(environment) and "sys.modules" not in script.read_text():
-        return parent.run(script, environment, timeout)
+    if "sys.modules" not in script.read_text():
+        parent = _parent(next(_turns))
+        if parent.suits(environment):
+            return parent.run(script, environment, timeout)
     return subprocess.run(
         [sys.executable, str(script)],
         env=environment,
