@@ -1,5 +1,6 @@
 """Every test runs on the CPU, with four virtual devices for sharding, and a fake CUDA driver."""
 
+import gc
 import os
 import re
 
@@ -32,6 +33,12 @@ def pytest_ignore_collect(collection_path, config):
         return None
     once = re.search(r"^pytestmark = \[?pytest\.mark\.once", collection_path.read_text(), re.M)
     return True if once else None
+
+
+def pytest_collection_finish():
+    """Leave what is there before the first test out of every search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 WITHOUT_FAKE = {"KERNBRIDGE_LIBCUDA": "", "KERNBRIDGE_TEST_CUDA": ""}

@@ -8,6 +8,7 @@ their own, so that what one program stores and the next one finds can depend on 
 """
 
 import atexit
+import gc
 import json
 import os
 import select
@@ -109,6 +110,7 @@ def serve() -> list:
         with suppress(ImportError):  # Numba-CUDA may be absent
             import_module(name)
     compile_something()
+    gc.freeze()  # a program that ends need not walk through all of that
     for line in sys.stdin:
         process = os.fork()
         if process == 0:
