@@ -60,7 +60,7 @@ LEFT_OUT = {  # of each file: how many pass, and why how many are left out
 }
 
 
-ALWAYS = ("test_numba_cuda_kernel.py",)
+ALWAYS = ("test_seeds_cuda.py",)
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,11 @@ def test_every_exclusion_names_a_construct_that_has_a_reason(expected):
     assert all(expected["constructs"].values())
 
 
-QUICK = 0.5  # seconds that a module may take to be part of every run
+QUICK = 0.5  # seconds that such a module may take
 
 
-@pytest.mark.parametrize(
-    "part", ["modules that are quick", pytest.param("the others", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", ["modules that are quick", "the others"])
 def test_they_give_what_was_recorded(part, expected, capsys):
     """The share of right results, the results of each module, and the words of refusals."""
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")

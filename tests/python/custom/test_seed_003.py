@@ -18,11 +18,13 @@ from operations import (
 BACKENDS = ("numba", "cpp")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_leaky_relu(backend):
     check_leaky(backend)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_lif_step(backend):
     check_lif(backend)

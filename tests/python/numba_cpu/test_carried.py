@@ -67,6 +67,7 @@ def elsewhere(tmp_path, run_python):
     return run
 
 
+@pytest.mark.once
 @pytest.mark.skipif(
     tuple(map(int, llvmlite.__version__.split(".")[:2])) < (0, 44),
     reason="machine code needs llvmlite 0.44 to travel",

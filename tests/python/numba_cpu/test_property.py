@@ -90,6 +90,7 @@ def check_everywhere(dtype, shape, rng):
     same(jax.jit(sharded)(xs), np.stack([reference(a, y) for a in xs]))
 
 
+@pytest.mark.once
 @settings(
     deadline=None, max_examples=10, suppress_health_check=list(HealthCheck), phases=NO_SHRINKING
 )
@@ -110,6 +111,7 @@ def test_every_rank(rank):
     check_everywhere("float32", (2, 3, 1, 2, 1, 5, 1, 2)[:rank], np.random.default_rng(2))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("shape", [(0,), (1,), (7,), (4099,), (0, 3), (3, 0, 2), (13, 17)], ids=str)
 def test_sizes(shape):
     check_everywhere("float32", shape, np.random.default_rng(3))

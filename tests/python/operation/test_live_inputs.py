@@ -203,7 +203,10 @@ def test_an_input_that_is_written_to_is_a_copy(statement):
     "statement",
     [
         "out[0] = reads(x)",
-        "out[0] = np.linalg.norm(x) + np.median(x) + np.percentile(x, 50)",
+        pytest.param(
+            "out[0] = np.linalg.norm(x) + np.median(x) + np.percentile(x, 50)",
+            marks=pytest.mark.exhaustive,  # Numba compiles that for seconds
+        ),
         "x = np.sort(x)[::-1]\n    x = np.roll(x, 1)",
         "for v, w in zip(x, np.nditer(x)):\n        out[0] += v + w.item() + np.sqrt(w)",
         "l = [x, y]\n    out[0] = l[0][1]",

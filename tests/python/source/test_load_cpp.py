@@ -218,6 +218,7 @@ void all(const BE::Tensor x, BE::Tensor out, bool b, int8_t i8, uint8_t u8, int1
 """
 
 
+@pytest.mark.once
 def test_attributes_of_every_type(x64):
     module = kernbridge.load_cpp_inline("test_attributes", ATTRIBUTES)
     outs = jax.ShapeDtypeStruct((17,), jnp.float64)
@@ -313,6 +314,7 @@ int any_call(const kb_call *call)
 """
 
 
+@pytest.mark.once
 def test_c():
     module = kernbridge.load_c_inline("test_c", C_SOURCE)
     x = jnp.arange(5.0)
@@ -381,6 +383,7 @@ def test_exceptions_of_every_type():
     assert module.fail(outs=outs, how=9) == 9
 
 
+@pytest.mark.once
 def test_codes(module):
     outs = jax.ShapeDtypeStruct((1,), F32)
     jax.block_until_ready(module.returns(outs=outs, code=0))
@@ -389,6 +392,7 @@ def test_codes(module):
             jax.block_until_ready(module.returns(outs=outs, code=code))
 
 
+@pytest.mark.once
 def test_replace(module):
     def source(factor):
         return AXPY.replace("a * x", f"{factor} * x")
@@ -427,6 +431,7 @@ def test_replaced_attributes_are_checked_anew():
         jax.ffi.ffi_call("changed.axpy", like(x))(x, x, a=np.float32(1))
 
 
+@pytest.mark.once
 def test_without_registration():
     module = kernbridge.load_cpp_inline("quiet", AXPY, auto_register=False)
     assert not [t for t in kernbridge.list_registered_targets() if t.startswith("quiet.")]
@@ -440,6 +445,7 @@ def test_without_registration():
     assert got.tolist() == [3, 3]
 
 
+@pytest.mark.once
 def test_functions_in_place_of_annotations():
     source = AXPY.replace("// @BE", "//")
     x = jnp.ones(2)
@@ -451,6 +457,7 @@ def test_functions_in_place_of_annotations():
         kernbridge.load_cpp_inline("named", source, "axpy")
 
 
+@pytest.mark.once
 def test_several_sources():
     header = '#include "brainevent/common.h"\nstatic float twice(float v) { return 2 * v; }\n'
     body = "// @BE f arg ret\nvoid f(const BE::Tensor x, BE::Tensor o) { *o.data_ptr<float>() = "
@@ -487,6 +494,7 @@ def test_files(tmp_path):
         kernbridge.load_cpp_file(file, use_fast_math=True)
 
 
+@pytest.mark.once
 def test_binaries(module, tmp_path):
     x = jnp.ones(2)
     again = kernbridge.load_binary(module.path, name="binary")
@@ -527,6 +535,7 @@ def test_binaries(module, tmp_path):
         kernbridge.load_binary(tmp_path / "absent.so")
 
 
+@pytest.mark.once
 def test_undefined_symbol_is_told():
     source = (
         '#include "kernbridge/kernbridge.hpp"\nvoid elsewhere();\n// @BE f ret\n'
