@@ -118,7 +118,7 @@ def set_compute_capability(value: Spelling) -> None:
 
 
 def get_compute_capability() -> list[str] | None:
-    """Return what `set_compute_capability` chose, as in ["sm_86"], or None."""
+    """Return what `set_compute_capability` chose in its order, as in ["sm_86"], or None."""
     chosen = settings.architectures
     return None if chosen is None else [reader.name(a) for a in chosen]
 

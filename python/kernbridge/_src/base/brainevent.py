@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from kernbridge._src.base.errors import KernbridgeError, KernelError, KernelToolchainError
+from kernbridge._src.base.errors import (
+    BrainEventError,
+    KernbridgeError,
+    KernelError,
+    KernelToolchainError,
+)
 
 __all__ = [
     "BrainEventError",
@@ -12,9 +17,6 @@ __all__ = [
     "MathError",
     "UnsupportedOperationError",
 ]
-
-BrainEventError = KernbridgeError
-"""The name that BrainEvent gives to its base class."""
 
 
 class MathError(KernbridgeError):

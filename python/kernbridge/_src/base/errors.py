@@ -26,7 +26,11 @@ MOST_LINES = 200
 """The most lines of a compiler's output that an exception prints; `compiler_output` has all."""
 
 
-class KernbridgeError(Exception):
+class BrainEventError(Exception):
+    """The base of `KernbridgeError`, for programs that catch BrainEvent's exceptions."""
+
+
+class KernbridgeError(BrainEventError):
     """The base of every exception that kernbridge defines."""
 
 

@@ -80,14 +80,7 @@ class XLACustomKernel(KernelTable):
         self.benchmark_data: Callable[..., Any] | None = None
         self._calls: Kept[Any] = Kept(CALLS_KEPT)
         self.primitive = custom_primitive.make(self)
-        if name in _registry:
-            warnings.warn(
-                f"XLACustomKernel: an operation named {name!r} is there already; the registry "
-                "holds the new one from now on",
-                UserWarning,
-                stacklevel=2,
-            )
-        _registry[name] = self
+        register(name, self, stacklevel=3)
 
     def __repr__(self) -> str:
         return f"<XLACustomKernel {self.name!r}: {listed(self._kernels)}>"
@@ -195,6 +188,20 @@ class XLACustomKernel(KernelTable):
 
     benchmark = benchmark_operation
 
+    # What programs that were written for BrainEvent read.
+
+    @property
+    def _tags(self) -> set[str]:
+        return set(self.tags)
+
+    @property
+    def _call_fn(self) -> Callable[..., Any] | None:
+        return self.call_function
+
+    @property
+    def _benchmark_data_fn(self) -> Callable[..., Any] | None:
+        return self.benchmark_data
+
 
 def _as_key(label: str, outs: Any) -> Any:
     """Return a key to find a call by, which is made soon for the usual forms of `outs`."""
@@ -203,6 +210,18 @@ def _as_key(label: str, outs: Any) -> Any:
     if type(outs) in (tuple, list) and all(type(o) is jax.ShapeDtypeStruct for o in outs):
         return (type(outs), *outs)
     return Outputs.of(label, outs)
+
+
+def register(name: str, op: XLACustomKernel, stacklevel: int) -> None:
+    """Enter an operation in the registry, which holds the latest of each name."""
+    if _registry.get(name, op) is not op:
+        warnings.warn(
+            f"XLACustomKernel: an operation named {name!r} is already registered; the registry "
+            "holds the new one from now on",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+    _registry[name] = op
 
 
 def get_registry() -> dict[str, XLACustomKernel]:

@@ -24,6 +24,7 @@ from kernbridge._src.build.command import SUFFIXES
 from kernbridge._src.build.request import Request
 from kernbridge._src.scan.signature import ScannedFunction, join_tokens
 from kernbridge._src.source import compiled_types, tail, targets
+from kernbridge._src.source.expand import expand
 from kernbridge._src.source.module import CompiledModule
 from kernbridge._src.toolchain.architectures import cuda_architectures
 
@@ -32,6 +33,7 @@ Functions = Mapping[str, Any] | Sequence[str] | None
 # What needs headers that take 0.4 s of nvcc's time.
 _HALF = re.compile(r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_ANNOTATION = re.compile(r"//\s*@BE\s+(\w+)")
 MOST_INCLUDES = 64  # that are searched for half-precision types
 # What makes half-precision types known.
 _HALF_FLAGS = ("-DKB_HALF",)
@@ -103,7 +105,6 @@ def _build(
     if not isinstance(name, str) or not name or "\0" in name:
         raise ValueError(f"{label}: name is {name!r}, expected a text that is not empty")
     cuda = language == "cuda"
-    found = _scan(f"{label} {name!r}", sources, functions, language)
     checked = language == "c++" and (options["check"] or debug.checks())
     if checked:
         _warn_of_plain_pointers(f"{label} {name!r}", sources)
@@ -111,6 +112,7 @@ def _build(
         tuple(map(str, options[option] or ()))
         for option in (_FLAGS[language], "extra_ldflags", "extra_include_paths")
     )
+    found = _scan(f"{label} {name!r}", sources, functions, language, flags)
     text = _join(sources)
     half = cuda and _names_half(text, paths)
     request = Request(
@@ -213,14 +215,21 @@ def _translation_unit(language: str, text: str, functions: Sequence[ScannedFunct
 
 
 def _scan(
-    label: str, sources: Sequence[tuple[str, str]], functions: Functions, language: str
+    label: str,
+    sources: Sequence[tuple[str, str]],
+    functions: Functions,
+    language: str,
+    cflags: Sequence[str],
 ) -> list[ScannedFunction]:
     text = "".join(f"{source}\n\n" for _, source in sources)
+    named = named_functions(label, functions)
     try:
-        scanned = _core.scan_source(text, "\1", named_functions(label, functions))
+        found = _found(text, named)
     except ValueError as e:
-        raise KernelError(f"{label}: {_in_own_lines(str(e), sources)}") from None
-    found = [ScannedFunction.of(f) for f in scanned]
+        made = _made_by_macros(text, named, language, cflags) if "a macro" in str(e) else None
+        if made is None:
+            raise KernelError(f"{label}: {_in_own_lines(str(e), sources)}") from None
+        found = made
     found = [f._replace(place=_place(f.line, sources) if f.line else sources[-1][0]) for f in found]
     for function in found:
         if language != "cuda" and function.having("stream"):
@@ -236,6 +245,31 @@ def _scan(
                 f"attr.{untyped[0]}:TYPE, TYPE one of {', '.join(_core.attribute_types())}"
             )
     return found
+
+
+def _found(text: str, named: Any) -> list[ScannedFunction]:
+    return [ScannedFunction.of(f) for f in _core.scan_source(text, "\1", named)]
+
+
+def _made_by_macros(
+    text: str, named: Any, language: str, cflags: Sequence[str]
+) -> list[ScannedFunction] | None:
+    """Return the functions of a text whose own macros make some, each with its annotation's line.
+
+    None if they are not found there either.
+    """
+    expanded = expand(language, text, cflags)
+    if expanded is None:
+        return None
+    try:
+        found = _found(expanded, named)
+    except ValueError:
+        return None
+    lines = {
+        name: text.count("\n", 0, start) + 1
+        for name, start in ((m[1], m.start()) for m in _ANNOTATION.finditer(text))
+    }
+    return [f._replace(line=lines.get(f.name, 0)) for f in found]
 
 
 def named_functions(label: str, functions: Functions) -> tuple[tuple[str, str | None], ...] | None:

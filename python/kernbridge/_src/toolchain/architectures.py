@@ -33,29 +33,29 @@ def cuda_architectures(argument: Spelling = None) -> tuple[Architecture, ...]:
     is no compute capability.
     """
     if argument is not None:
-        return read(argument)
+        return tuple(sorted(read(argument)))
     return chosen() or _of_this_machine()
 
 
 def chosen() -> tuple[Architecture, ...]:
-    """Return what the setting, else the environment names; empty if neither does."""
+    """Return what the setting, else the environment names, sorted; empty if neither does."""
     if settings.architectures is not None:
-        return settings.architectures
+        return tuple(sorted(settings.architectures))
     for name in VARIABLES:
         text = os.environ.get(name, "")
         if text.strip():
-            return read(text, name)
+            return tuple(sorted(read(text, name)))
     return ()
 
 
 def read(spelling: Spelling, what: str = "compute_capability") -> tuple[Architecture, ...]:
-    """Read compute capabilities, sorted and each once; raises as `cuda_architectures` does."""
+    """Read compute capabilities, each once; raises as `cuda_architectures` does."""
     several = isinstance(spelling, Iterable) and not isinstance(spelling, str)
     items = cast("Iterable[object]", spelling) if several else [spelling]
-    found = {a for item in items for a in _read_item(item, what)}
+    found = tuple(dict.fromkeys(a for item in items for a in _read_item(item, what)))
     if not found:
         raise ValueError(_nonsense(what, spelling))
-    return tuple(sorted(found))
+    return found
 
 
 def _read_item(item: object, what: str) -> Iterable[Architecture]:

@@ -1,0 +1,1 @@
+"""What other packages need to run on kernbridge."""

@@ -1,0 +1,66 @@
+"""Functions that macros of their own source make, found with the compiler's preprocessor."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+
+from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.toolchain import compilers
+
+_INCLUDE = re.compile(
+    r"^([ \t]*#[ \t]*(?:include|include_next|import)\b)(?:\\\n|.)*$", re.MULTILINE
+)
+_LANGUAGES = {
+    "c": ("-x", "c", "-std=c11"),
+    "c++": ("-x", "c++", "-std=c++17"),
+    "cuda": ("-x", "c++", "-std=c++17", "-D__CUDACC__", "-D__NVCC__"),
+}
+_SECONDS = 60
+
+
+def expand(language: str, source: str, cflags: Sequence[str]) -> str | None:
+    """Return a source with its own macros expanded, or None where the preprocessor fails.
+
+    Comments stay, since annotations are comments. What the source includes is left out: that takes
+    milliseconds, and what headers define seldom makes a function.
+
+    Parameters
+    ----------
+    language : str
+        "c", "c++" or "cuda".
+    source : str
+        The text.
+    cflags : sequence of str
+        Flags of the user; those that define or undefine macros are passed on.
+    """
+    try:
+        host = compilers.find_c() if language == "c" else compilers.find_cxx()
+    except KernelToolchainError:
+        return None
+    command = [*host.command, "-E", "-P", "-C", "-w", *_LANGUAGES[language], *_defines(cflags), "-"]
+    alone = _INCLUDE.sub(lambda m: "\n" * m[0].count("\n"), source)
+    try:
+        done = subprocess.run(
+            command,
+            input=alone.encode(errors="surrogatepass"),
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else done.stdout.decode(errors="replace")
+
+
+def _defines(cflags: Sequence[str]) -> list[str]:
+    """Return the flags that define or undefine a macro, with their values."""
+    kept = []
+    flags = iter(cflags)
+    for flag in flags:
+        if flag in ("-D", "-U", "--define-macro", "--undefine-macro"):
+            kept.append(f"{'-U' if 'U' in flag or 'un' in flag else '-D'}{next(flags, '')}")
+        elif flag.startswith(("-D", "-U")):
+            kept.append(flag)
+    return kept

@@ -1,0 +1,57 @@
+"""Settings, as programs that were written for BrainEvent know them."""
+
+from __future__ import annotations
+
+from kernbridge.config import (
+    clear_backends,
+    get_backend,
+    get_compute_capability,
+    get_numba_num_threads,
+    prefer_system_nvcc,
+    set_backend,
+    set_compute_capability,
+    set_numba_num_threads,
+)
+
+__all__ = [
+    "clear_backends",
+    "get_backend",
+    "get_compute_capability",
+    "get_numba_num_threads",
+    "get_numba_parallel",
+    "prefer_system_nvcc",
+    "set_backend",
+    "set_compute_capability",
+    "set_numba_parallel",
+]
+
+_parallel = False
+
+
+def set_numba_parallel(parallel: bool = True, num_threads: int | None = None) -> None:
+    """Choose whether the operators of BrainEvent compile their Numba kernels with `parallel=True`.
+
+    Kernels that are compiled already stay what they are.
+
+    Parameters
+    ----------
+    parallel : bool, default True
+        What `get_numba_parallel` returns from now on; the operators read it.
+    num_threads : int, optional
+        How many threads each parallel kernel uses, from its next call on:
+        `kernbridge.config.set_numba_num_threads`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `num_threads` is not a number of threads that Numba has; nothing is changed.
+    """
+    global _parallel
+    if num_threads is not None:
+        set_numba_num_threads(num_threads)
+    _parallel = bool(parallel)
+
+
+def get_numba_parallel() -> bool:
+    """Return what `set_numba_parallel` chose; False by default."""
+    return _parallel

@@ -1,0 +1,115 @@
+"""The modules of BrainEvent's bridge, replaced when they are imported."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+import kernbridge
+from kernbridge.compat.brainevent import config
+
+SUPPORTED = ("0.2", "0.3")
+FACE = "kernbridge.compat.brainevent"
+_WHOLE = ("brainevent._op", "brainevent._error", "brainevent._registry")
+_SETTINGS = "brainevent.config"
+
+
+class _Replacement(Loader):
+    """Makes a module of which every name is one of `kernbridge.compat.brainevent`."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        face = importlib.import_module(FACE)
+        name = module.__name__
+
+        def find(attribute: str) -> object:
+            if attribute in face.__all__:
+                return getattr(face, attribute)
+            raise AttributeError(
+                f"kernbridge takes the place of {name}, and has no {attribute!r}; public names are "
+                f"those of {FACE}"
+            )
+
+        vars(module)["__getattr__"] = find
+        module.__all__ = list(face.__all__)  # type: ignore[attr-defined]
+        module.__doc__ = f"{FACE}, in the place of {name}."
+
+
+class _Settings(Loader):
+    """Makes BrainEvent's own `config`, with the settings of the bridge replaced."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.loader.exec_module(module)
+        for name in config.__all__:
+            setattr(module, name, getattr(config, name))
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name in _WHOLE or name.startswith("brainevent._op."):
+            package = name == "brainevent._op"
+            return ModuleSpec(name, _Replacement(), is_package=package)
+        if name == _SETTINGS:
+            spec = PathFinder.find_spec(name, path)
+            if spec is not None and spec.loader is not None:
+                spec.loader = _Settings(spec.loader)
+            return spec
+        return None
+
+
+def install() -> None:
+    """Put kernbridge under BrainEvent's operators.
+
+    Call it before `brainevent` is imported. Its modules `brainevent._op`, `brainevent._error` and
+    `brainevent._registry`, and the settings of `brainevent.config` that concern kernels, are then
+    kernbridge's; a line on stderr says so. Nothing on disk is changed. A second call does nothing.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If BrainEvent is not installed.
+    RuntimeError
+        If BrainEvent is imported already, or is of a version that kernbridge was not tried with.
+
+    Examples
+    --------
+    >>> from kernbridge.compat import brainevent
+    >>> brainevent.install()  # doctest: +SKIP
+    kernbridge 0.1.0 takes the place of brainevent._op, ... (BrainEvent 0.2.1)
+    >>> import brainevent  # doctest: +SKIP
+    """
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    try:
+        version = importlib.metadata.version("brainevent")
+    except importlib.metadata.PackageNotFoundError as e:
+        raise ModuleNotFoundError(
+            "BrainEvent is not installed, so kernbridge cannot take the place of its bridge: "
+            "pip install brainevent",
+            name="brainevent",
+        ) from e
+    if not version.startswith(tuple(f"{known}." for known in SUPPORTED)):
+        raise RuntimeError(
+            f"kernbridge can take the place of the bridge of BrainEvent {' and '.join(SUPPORTED)}, "
+            f"and BrainEvent {version} is installed; install one of these, or a newer kernbridge"
+        )
+    if "brainevent" in sys.modules:
+        raise RuntimeError(
+            "BrainEvent is imported already, with its own bridge; call "
+            f"{FACE}.install() before the first `import brainevent`"
+        )
+    sys.meta_path.insert(0, _Finder())
+    print(
+        f"kernbridge {kernbridge.__version__} takes the place of {', '.join(_WHOLE)} and of the "
+        f"settings for kernels in {_SETTINGS} (BrainEvent {version})",
+        file=sys.stderr,
+    )

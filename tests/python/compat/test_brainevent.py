@@ -1,0 +1,193 @@
+"""`kernbridge.compat.brainevent`: BrainEvent's names, and BrainEvent itself on kernbridge."""
+
+import ctypes
+
+import kernbridge
+import pytest
+from kernbridge import XLACustomKernel
+from kernbridge.compat import brainevent as compat
+
+pytestmark = pytest.mark.once
+
+
+def test_every_name_of_the_bridge_is_there():
+    for name in compat.__all__:
+        assert getattr(compat, name) is not None
+
+
+def test_exceptions_of_kernbridge_are_caught_by_brainevents_name():
+    assert compat.BrainEventError.__name__ == "BrainEventError"
+    assert issubclass(kernbridge.KernbridgeError, compat.BrainEventError)
+    with pytest.raises(compat.BrainEventError):
+        raise kernbridge.errors.NvccNotFoundError("no nvcc")
+
+
+def test_what_operators_read_of_an_operation():
+    op = XLACustomKernel("compat_reads")
+    assert (op._tags, op._call_fn, op._benchmark_data_fn) == (set(), None, None)
+    op.def_tags("sparse")
+    op.def_call(len)
+    op.def_benchmark_data(list)
+    assert (op._tags, op._call_fn, op._benchmark_data_fn) == ({"sparse"}, len, list)
+
+
+def test_an_operation_is_registered_by_hand():
+    op = XLACustomKernel("compat_registered")
+    compat.register_primitive("compat_other_name", op)
+    compat.register_primitive("compat_other_name", op)
+    assert compat.get_registry()["compat_other_name"] is op
+    with pytest.warns(UserWarning, match="'compat_other_name' is already registered") as warned:
+        compat.register_primitive("compat_other_name", XLACustomKernel("compat_third"))
+    assert warned[0].filename == __file__
+
+
+def test_the_setting_that_operators_read():
+    assert compat.config.get_numba_parallel() is False
+    try:
+        compat.config.set_numba_parallel(num_threads=1)
+        assert compat.config.get_numba_parallel() is True
+        assert kernbridge.config.get_numba_num_threads() == 1
+        with pytest.raises(ValueError, match="n is 0, expected 1 to"):
+            compat.config.set_numba_parallel(False, num_threads=0)
+        assert compat.config.get_numba_parallel() is True
+    finally:
+        compat.config.set_numba_parallel(False)
+        kernbridge.config.set_numba_num_threads(None)
+
+
+def test_compute_capabilities_keep_their_order():
+    try:
+        compat.config.set_compute_capability("8.6, 8.0")
+        assert compat.config.get_compute_capability() == ["sm_86", "sm_80"]
+    finally:
+        compat.config.set_compute_capability(None)
+
+
+def test_the_folder_of_the_cache_is_a_text(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path))
+    assert compat.get_cache_dir() == str(tmp_path)
+    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", "0")
+    assert compat.get_cache_dir() is None
+
+
+def test_a_compiler_as_a_class(tmp_path):
+    source = 'extern "C" __attribute__((visibility("default"))) int three() { return THREE; }\n'
+    backend = compat.CPPBackend()
+    assert isinstance(backend, compat.CompilerBackend)
+    assert backend.platform_name == "cpu"
+    path = backend.compile_source(
+        source, str(tmp_path / "out" / "three.so"), str(tmp_path), extra_cflags=["-DTHREE=3"]
+    )
+    assert ctypes.CDLL(path).three() == 3
+    with pytest.raises(compat.CompilationError, match="THREE"):
+        backend.compile_source(source, str(tmp_path / "other.so"), str(tmp_path))
+    with pytest.raises(NotImplementedError, match="AMD"):
+        compat.HIPBackend().compile_source(source, "a.so", ".")
+    with pytest.raises(TypeError, match="abstract"):
+        compat.CompilerBackend()
+
+
+INSTALL = """
+from kernbridge.compat import brainevent
+try:
+    brainevent.install()
+    import brainevent as be
+    print(be.XLACustomKernel.__module__)
+except Exception as e:
+    print(f"{type(e).__name__}: {e}")
+"""
+
+
+@pytest.fixture
+def a_brainevent(tmp_path):
+    """Write what looks like BrainEvent to pip and to `import`; returns its folder."""
+
+    def write(version: str) -> str:
+        folder = tmp_path / "site"
+        package = folder / "brainevent"
+        (package / "_op").mkdir(parents=True)
+        (package / "__init__.py").write_text(
+            "from . import config\nfrom ._op import XLACustomKernel\n"
+            "from ._op.main import KernelEntry\nfrom ._error import KernelError\n"
+        )
+        (package / "_op" / "__init__.py").write_text("raise ImportError('the bridge itself')\n")
+        (package / "config.py").write_text("def own(): pass\ndef get_backend(): own\n")
+        info = folder / f"brainevent-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: brainevent\nVersion: {version}\n"
+        )
+        return str(folder)
+
+    return write
+
+
+def run_with(run_python, folder: str, source: str) -> str:
+    return run_python(f"import sys\nsys.path.insert(0, {folder!r})\n{source}", check=False)
+
+
+def test_modules_are_replaced_and_a_line_says_so(run_python, a_brainevent):
+    said = run_with(
+        run_python,
+        a_brainevent("0.3.7"),
+        INSTALL
+        + """
+import kernbridge
+brainevent.install()  # a second time
+assert be.config.own and be.config.get_backend is kernbridge.config.get_backend
+assert be.config.get_numba_parallel() is False
+import brainevent._op.util as util
+assert util.dtype_suffix("float16") == "_f16"
+try:
+    from brainevent._op.kernix_cache import CompilationCache
+except ImportError as e:
+    print(e)
+""",
+    )
+    where = "brainevent._op, brainevent._error, brainevent._registry"
+    assert said.count(f"takes the place of {where}") == 1
+    assert "(BrainEvent 0.3.7)" in said
+    assert "\nkernbridge\n" in f"\n{said}"
+    assert "cannot import name 'CompilationCache'" in said
+
+
+def test_an_unknown_version_is_refused_by_name(run_python, a_brainevent):
+    said = run_with(run_python, a_brainevent("0.9.1"), INSTALL)
+    assert said.startswith("RuntimeError: kernbridge can take the place of the bridge of ")
+    assert "BrainEvent 0.2 and 0.3, and BrainEvent 0.9.1 is installed" in said
+
+
+def test_brainevent_may_not_be_imported_before(run_python, a_brainevent):
+    folder = a_brainevent("0.2.1")
+    said = run_with(run_python, folder, "sys.modules['brainevent'] = sys\n" + INSTALL)
+    assert "RuntimeError: BrainEvent is imported already" in said
+
+
+def test_brainevent_may_be_absent(run_python):
+    source = """
+import importlib.metadata
+def absent(name):
+    raise importlib.metadata.PackageNotFoundError(name)
+importlib.metadata.version = absent
+"""
+    assert "pip install brainevent" in run_python(source + INSTALL)
+
+
+def test_a_script_runs_with_its_arguments(tmp_path, a_brainevent):
+    import subprocess
+    import sys
+
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, beside, brainevent\nprint(sys.argv[1:], brainevent.KernelError.__module__)\n"
+    )
+    (tmp_path / "beside.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "kernbridge.compat.brainevent", str(script), "-x", "1"],
+        env={**__import__("os").environ, "PYTHONPATH": a_brainevent("0.2.1")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "['-x', '1'] kernbridge\n"
+    assert "takes the place" in done.stderr
