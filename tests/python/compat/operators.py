@@ -1,8 +1,8 @@
 """What BrainEvent's operators compute for the data that they are benchmarked with.
 
-Run as ``python operators.py (own | kernbridge) results.npz N``: with BrainEvent's own bridge or with
-kernbridge in its place, for one of N of the data. Each operator is called on the CPU with each of
-its backends, eagerly, under `jax.jit`, under `jax.vmap`, and differentiated.
+Run as ``python operators.py (own | kernbridge) results.npz N``: with BrainEvent's own bridge or
+with kernbridge in its place, for one of N of the data. Each operator is called on the CPU with each
+of its backends, eagerly, under `jax.jit`, under `jax.vmap`, and differentiated.
 """
 
 import sys
