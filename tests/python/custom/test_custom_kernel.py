@@ -466,7 +466,7 @@ def test_registry_and_tags():
         kernbridge.get_primitives_by_tags("sparse")
     kernbridge.get_registry().clear()
     assert name in kernbridge.get_registry()
-    with pytest.warns(UserWarning, match=f"named '{name}' is there already"):
+    with pytest.warns(UserWarning, match=f"named '{name}' is already registered"):
         newer = XLACustomKernel(name)
     assert kernbridge.get_registry()[name] is newer
 
