@@ -428,6 +428,22 @@ def test_shard_map_has_the_plain_target():
 
 
 @pytest.mark.filterwarnings("ignore:.*is gathered on each")
+@pytest.mark.parametrize(
+    ("shape", "names"), [((4, 1), {"x"}), ((2, 2, 1), {"x", "y"}), ((2, 2, 1), {"x"})]
+)
+def test_shard_map_with_automatic_axes_of_one_device(shape, names):
+    where = jax.make_mesh(shape, ("x", "y", "z")[: len(shape)])
+    f = jax.shard_map(
+        MATVEC,
+        mesh=where,
+        in_specs=(P(tuple(sorted(names))), P()),
+        out_specs=P(tuple(sorted(names))),
+        axis_names=names,
+        check_vma=False,
+    )
+    np.testing.assert_allclose(jax.jit(f)(A, X), A @ X, rtol=1e-6)
+
+
 def test_shard_map_with_automatic_axes():
     def f(function, in_specs, out_specs):
         return jax.shard_map(

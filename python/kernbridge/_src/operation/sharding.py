@@ -103,7 +103,8 @@ def _read(text: str) -> tuple[Term, ...]:
 class Lowered:
     """A call of a `Frontend` that can be lowered anew for parts of its arrays.
 
-    Lives as long as its program.
+    Lives as long as its program. A serialized executable, which JAX pickles with all that it keeps
+    alive, has None in its place: it is compiled, and asks for no call any more.
     """
 
     platform: str
@@ -112,6 +113,9 @@ class Lowered:
     masks: list[int]
     copied: tuple[int, ...]
     kept: list[Any] = field(default_factory=list)
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
 
     def again(
         self, operands: Sequence[ArrayType], results: Sequence[ArrayType]
