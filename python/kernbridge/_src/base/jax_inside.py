@@ -251,8 +251,8 @@ def _of_context(ctx: Any, name: str) -> Any:
 def devices_to_split_among(ctx: Any) -> int:
     """Return for how many devices XLA partitions what is lowered.
 
-    1 inside `jax.shard_map` if no axis is automatic, or each automatic axis has one device only: XLA
-    then takes the operands for those of one device, and aborts if it is asked to partition a call.
+    1 inside `jax.shard_map` if no axis is automatic, or each automatic axis has one device only:
+    XLA then takes the operands for those of one device, and aborts if it is to partition a call.
     """
     if not HAS_PARTITIONING:
         return 1
