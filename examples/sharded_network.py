@@ -129,13 +129,20 @@ def kernels_for_cpu(n_exc: int) -> Operations:
 
     @numba.njit
     def synapses(spiked, indptr, targets, _g_exc, _g_inh, g_exc, g_inh):
-        for i in range(spiked.size):
-            if spiked[i]:
-                for k in range(indptr[i], indptr[i + 1]):
-                    if i < n_exc:
-                        g_exc[targets[k]] += W_EXC
-                    else:
-                        g_inh[targets[k]] += W_INH
+        for first in range(0, spiked.size, 64):  # few neurons fire, so most groups are passed over
+            group = spiked[first : first + 64]
+            any_fired = False
+            for fired in group:
+                any_fired |= fired
+            if not any_fired:
+                continue
+            for i in range(first, first + group.size):
+                if spiked[i]:
+                    for k in range(indptr[i], indptr[i + 1]):
+                        if i < n_exc:
+                            g_exc[targets[k]] += W_EXC
+                        else:
+                            g_inh[targets[k]] += W_INH
 
     return (
         kb.numba_kernel(neurons, state_and_spikes, input_output_aliases=IN_PLACE),
