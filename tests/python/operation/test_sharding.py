@@ -3,7 +3,6 @@
 Every value is compared with that of the call on one device.
 """
 
-import re
 import warnings
 
 import jax
@@ -16,9 +15,9 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from kernbridge import KernbridgeWarning, ShardingRule, numba_kernel
 from kernbridge._src.operation import partition
+from sharded import LINE, SQUARE, check, collectives, mesh, put
 
 S = jax.ShapeDtypeStruct
-COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute)(?:-start)?\(")
 
 
 @pytest.fixture(autouse=True)
@@ -26,33 +25,6 @@ def four_devices(monkeypatch):
     monkeypatch.setattr(partition, "_warned", set())
     if jax.device_count() < 4:
         pytest.skip("needs four devices")
-
-
-def mesh(*shape, kind=AxisType.Auto):
-    return jax.make_mesh(shape, ("x", "y")[: len(shape)], axis_types=(kind,) * len(shape))
-
-
-LINE, SQUARE = (4,), (2, 2)
-
-
-def put(array, *spec, on=LINE, kind=AxisType.Auto):
-    return jax.device_put(array, NamedSharding(mesh(*on, kind=kind), P(*spec)))
-
-
-def collectives(function, *operands):
-    text = jax.jit(function).lower(*operands).compile().as_text()
-    return COLLECTIVE.findall(text)
-
-
-def check(function, *operands, moved=(), jit=True):
-    """Compare with one device, and the collectives of the compiled program with these."""
-    expected = function(*(jnp.asarray(np.asarray(x)) for x in operands))
-    found = (jax.jit(function) if jit else function)(*operands)
-    for one, many in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
-        np.testing.assert_allclose(many, one, rtol=1e-5)
-    if moved is not None:
-        assert collectives(function, *operands) == list(moved)
-    return found
 
 
 @numba.njit
