@@ -342,6 +342,20 @@ def test_a_side_effect_without_outputs_happens_once(x64):
     assert count[0] == 1
 
 
+def test_a_side_effect_beside_automatic_axes_is_refused():
+    op = numba_kernel(scaled_sum, same, has_side_effect=True)
+    f = jax.shard_map(
+        op,
+        mesh=mesh(*SQUARE),
+        in_specs=P("x"),
+        out_specs=P("x"),
+        axis_names={"x"},
+        check_vma=False,
+    )
+    with pytest.raises(NotImplementedError, match=r"'scaled_sum' has a side effect.*name all axes"):
+        jax.jit(f)(X, X)
+
+
 def test_one_device_has_the_plain_target():
     text = jax.jit(jax.vmap(ADD)).lower(A, A).as_text()
     assert "@kernbridge.host(" in text

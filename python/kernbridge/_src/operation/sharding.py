@@ -201,7 +201,12 @@ def request(
     grouped = jax_inside.is_partly_manual(ctx)
     if call.has_side_effect:
         if grouped:
-            return plain
+            raise NotImplementedError(
+                f"{frontend.label} has a side effect, and is called inside jax.shard_map with mesh "
+                "axes that are left to the compiler, where XLA runs no call on one device alone; "
+                "let axis_names of jax.shard_map name all axes of the mesh, or call the operation "
+                "outside of it"
+            )
         text = Description(frontend.label, terms.whole, aliased, once=n_devices).write()
         return Request(native.target + SPLIT, {"sharding": text}, {})
     token = ""
