@@ -375,22 +375,21 @@ def test_a_side_effect_happens_once(x64):
         has_side_effect=True,
         sharding_rule="i, j -> i",
     )
-    count = cuda.mapped_array(1, np.int32, portable=True)  # memory that every GPU can reach
-    count[0] = 0
-    where = np.array([count.ctypes.data], np.int64)
-    f = jax.jit(op)
-    found = jax.block_until_ready(f(put(X, "x"), put(where)))
-    assert count[0] == 1
+    counts = cuda.mapped_array(2, np.int32, portable=True)  # memory that every GPU can reach
+    counts[:] = 0
+    where = counts.ctypes.data + 4 * np.arange(2)  # a counter for each, as no atomics join GPUs
+    found = jax.block_until_ready(jax.jit(op)(put(X, "x"), put(where)))
+    assert counts.tolist() == [1, 0]
     assert found.sharding.is_fully_replicated
     for part in found.addressable_shards:
         np.testing.assert_array_equal(part.data, 2 * X)
-    on_each = shard_map(op, (2,), (P("x"), P()), P("x"), {"x"})
-    np.testing.assert_array_equal(on_each(put(X, "x"), put(where)), 2 * X)
+    on_each = shard_map(op, (2,), (P("x"), P("x")), P("x"), {"x"})
+    np.testing.assert_array_equal(on_each(put(X, "x"), put(where, "x")), 2 * X)
     jax.effects_barrier()
-    assert count[0] == 3
+    assert counts.tolist() == [2, 1]
 
 
-# Programs of more than 64 KiB.
+# Programs in other processes.
 
 TABLE = np.random.default_rng(0).normal(size=14 * 1024).astype(np.float32)
 
@@ -427,30 +426,80 @@ print("right", "numba" in sys.modules)
 """
 
 
-@pytest.mark.parametrize("n", [1, 2])
-def test_a_large_program_is_carried(tmp_path, n):
-    op = large_kernel()
-    x = X + np.float32(0.5)
-    where = jax.sharding.Mesh(np.array(jax.devices()[:n]), ("x",))
-    operand = jax.device_put(x, NamedSharding(where, P("x")))
-    f = jax.jit(lambda x: op(0 * op(x) + x))
-    lowered = f.lower(operand)
-    assert len(lowered.as_text()) > 2 * 64 * 1024
-    compiled = lowered.compile()
-    assert not COLLECTIVE.findall(compiled.as_text())
-    expected = np.asarray(compiled(operand))
-    added = x + X  # 2.5 + 2
-    np.testing.assert_array_equal(expected, TABLE[added.astype(int)] - added)
-    saved = pickle.dumps((serialize_executable.serialize(compiled), x, expected, n))
-    (tmp_path / "saved").write_bytes(saved)
-    (tmp_path / "program.py").write_text(LOAD)
+def run_program(folder, source, *arguments, **environment):
+    """Run a program beside this one; returns what it printed."""
+    (folder / "program.py").write_text(source)
     done = subprocess.run(
-        [sys.executable, "program.py", "saved"],
-        env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
-        cwd=tmp_path,
+        [sys.executable, "program.py", *arguments],
+        env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", **environment},
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert done.stdout.split() == ["right", "False"], done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def reload(folder, f, x, expected):
+    """Compile for devices, and run the serialized executable in a process without Numba."""
+    for n in (1, 2):
+        where = jax.sharding.Mesh(np.array(jax.devices()[:n]), ("x",))
+        operand = jax.device_put(x, NamedSharding(where, P("x")))
+        compiled = jax.jit(f).lower(operand).compile()
+        assert not COLLECTIVE.findall(compiled.as_text())
+        np.testing.assert_array_equal(compiled(operand), expected)
+        saved = pickle.dumps((serialize_executable.serialize(compiled), x, expected, n))
+        (folder / "saved").write_bytes(saved)
+        assert run_program(folder, LOAD, "saved") == ["right", "False"]
+
+
+@every_front_end
+def test_a_serialized_executable(tmp_path, make):
+    op = make("scaled_sum", same, ELEMENTWISE)
+    reload(tmp_path, lambda x: op(op(x, x), x), X, 7 * X)
+
+
+def test_a_serialized_executable_with_a_large_program(tmp_path):
+    op, x = large_kernel(), X + np.float32(0.5)
+    added = x + X  # 2.5 + 2
+    text = jax.jit(op).lower(x).as_text()
+    assert len(text) > 2 * 64 * 1024
+    reload(tmp_path, lambda x: op(0 * op(x) + x), x, TABLE[added.astype(int)] - added)
+
+
+CACHED = """
+import numpy
+if not hasattr(numpy, "row_stack"):
+    numpy.row_stack = numpy.vstack
+import jax, kernbridge, numpy as np
+from numba import cuda
+jax.config.update("jax_compilation_cache_dir", "cache")
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+hits = []
+jax.monitoring.register_event_listener(lambda name, **_: hits.append("cache_hits" in name))
+
+@cuda.jit
+def triple(x, out):
+    i = cuda.grid(1)
+    out[i] = 3 * x[i]
+
+op = kernbridge.numba_cuda_kernel(
+    triple, lambda x: x, launch_dims=lambda x: x.size, sharding_rule="i -> i"
+)
+mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("x",))
+where = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+x = jax.device_put(np.arange(512, dtype=np.float32), where)
+hits.clear()
+found = jax.jit(op)(x)
+np.testing.assert_array_equal(found, 3 * np.arange(512))
+print(any(hits))
+"""
+
+
+def test_a_program_in_the_compilation_cache(tmp_path):
+    """XLA does not ask the second process how to partition it."""
+    assert run_program(tmp_path, CACHED) == ["False"]
+    assert run_program(tmp_path, CACHED) == ["True"]
