@@ -8,7 +8,7 @@ conductances, of which 80 % are excitatory. Here each neuron has 80 targets, wha
 the network. A device owns a part of the neurons, and the synapses that end at these. In each step
 it advances its neurons, gathers who has fired from all devices, and adds what arrives at its own:
 
-    spikes of a device  ->  all_gather, one byte a neuron  ->  synapses of each device
+    spikes of a device  ->  all_gather, one bit a neuron  ->  synapses of each device
 
 What reaches a neuron in one step is a number of equal weights, so that its sum does not depend on
 the order in which they arrive, and every number of devices gives the same bits.
@@ -42,6 +42,8 @@ V_RESET, V_THRESHOLD = F32(-60), F32(-50)
 DECAY_EXC, DECAY_INH = F32(np.exp(-0.1 / 5)), F32(np.exp(-0.1 / 10))
 W_EXC, W_INH = F32(6), F32(67)
 REFRACTORY = np.int32(50)  # steps
+
+WHOLE_WARP = 0xFFFFFFFF
 
 
 class State(NamedTuple):
@@ -100,6 +102,11 @@ def advance(v, g_exc, g_inh, wait):
     )
 
 
+def whole_warps(first, *_):
+    """As many threads as the first argument has elements, and those that fill up the last warp."""
+    return -(-first.size // 32) * 32
+
+
 Operations = tuple[Callable[..., Any], Callable[..., Any]]
 
 # An argument with an underscore is an input in the same memory as the output of that name.
@@ -109,7 +116,7 @@ CONDUCTANCES_IN_PLACE = {3: 0, 4: 1}
 
 def state_and_spikes(v, g_exc, g_inh, wait):
     state = State(*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (v, g_exc, g_inh, wait)))
-    return state, jax.ShapeDtypeStruct(v.shape, np.bool_)
+    return state, jax.ShapeDtypeStruct((v.size // 8,), np.uint8)  # a bit for each neuron
 
 
 def conductances(spiked, indptr, targets, g_exc, g_inh):
@@ -123,26 +130,25 @@ def kernels_for_cpu(n_exc: int) -> Operations:
     @numba.njit
     def neurons(_v, _g_exc, _g_inh, _wait, v, g_exc, g_inh, wait, spiked):
         for i in range(v.size):
-            v[i], g_exc[i], g_inh[i], wait[i], spiked[i] = next_of(
-                v[i], g_exc[i], g_inh[i], wait[i]
-            )
+            v[i], g_exc[i], g_inh[i], wait[i], _ = next_of(v[i], g_exc[i], g_inh[i], wait[i])
+        for k in range(spiked.size):
+            bits = 0
+            for bit in range(8):
+                bits |= (wait[8 * k + bit] == REFRACTORY) << bit
+            spiked[k] = bits
 
     @numba.njit
     def synapses(spiked, indptr, targets, _g_exc, _g_inh, g_exc, g_inh):
-        for first in range(0, spiked.size, 64):  # few neurons fire, so most groups are passed over
-            group = spiked[first : first + 64]
-            any_fired = False
-            for fired in group:
-                any_fired |= fired
-            if not any_fired:
+        for k in range(spiked.size):
+            if spiked[k] == 0:
                 continue
-            for i in range(first, first + group.size):
-                if spiked[i]:
-                    for k in range(indptr[i], indptr[i + 1]):
+            for i in range(8 * k, 8 * k + 8):
+                if spiked[k] >> (i - 8 * k) & 1:
+                    for j in range(indptr[i], indptr[i + 1]):
                         if i < n_exc:
-                            g_exc[targets[k]] += W_EXC
+                            g_exc[targets[j]] += W_EXC
                         else:
-                            g_inh[targets[k]] += W_INH
+                            g_inh[targets[j]] += W_INH
 
     return (
         kb.numba_kernel(neurons, state_and_spikes, input_output_aliases=IN_PLACE),
@@ -159,38 +165,43 @@ def kernels_for_gpu(n_exc: int) -> Operations:
     @cuda.jit
     def neurons(_v, _g_exc, _g_inh, _wait, v, g_exc, g_inh, wait, spiked):
         i = cuda.grid(1)
+        fires = False
         if i < v.size:
-            v[i], g_exc[i], g_inh[i], wait[i], spiked[i] = next_of(
-                v[i], g_exc[i], g_inh[i], wait[i]
-            )
+            v[i], g_exc[i], g_inh[i], wait[i], fires = next_of(v[i], g_exc[i], g_inh[i], wait[i])
+        of_warp = cuda.ballot_sync(WHOLE_WARP, fires)
+        if i < v.size and i % 8 == 0:
+            spiked[i // 8] = of_warp >> cuda.laneid & 255
 
-    # A thread looks at one neuron. Where it has fired, all threads of the warp deliver its spike.
+    # A thread looks at eight neurons. Where one has fired, the whole warp delivers its spike.
     @cuda.jit
     def synapses(spiked, indptr, targets, _g_exc, _g_inh, g_exc, g_inh):
-        i = cuda.grid(1)
-        whole_warp = 0xFFFFFFFF
-        fired = cuda.ballot_sync(whole_warp, i < spiked.size and spiked[i]) & whole_warp
-        while fired != 0:
-            source = i - cuda.laneid + cuda.ffs(fired) - 1
-            fired &= fired - 1
-            for k in range(indptr[source] + cuda.laneid, indptr[source + 1], 32):
-                if source < n_exc:
-                    cuda.atomic.add(g_exc, targets[k], W_EXC)
-                else:
-                    cuda.atomic.add(g_inh, targets[k], W_INH)
+        k = cuda.grid(1)
+        bits = np.int32(spiked[k]) if k < spiked.size else np.int32(0)
+        lanes = cuda.ballot_sync(WHOLE_WARP, bits != 0) & WHOLE_WARP
+        while lanes != 0:
+            lane = cuda.ffs(lanes) - 1
+            lanes &= lanes - 1
+            fired = cuda.shfl_sync(WHOLE_WARP, bits, lane)
+            while fired != 0:
+                i = 8 * (k - cuda.laneid + lane) + cuda.ffs(fired) - 1
+                fired &= fired - 1
+                for j in range(indptr[i] + cuda.laneid, indptr[i + 1], 32):
+                    if i < n_exc:
+                        cuda.atomic.add(g_exc, targets[j], W_EXC)
+                    else:
+                        cuda.atomic.add(g_inh, targets[j], W_INH)
 
     return (
         kb.numba_cuda_kernel(
             neurons,
             state_and_spikes,
-            launch_dims=lambda v, *_: v.size,
+            launch_dims=whole_warps,
             input_output_aliases=IN_PLACE,
         ),
         kb.numba_cuda_kernel(
             synapses,
             conductances,
-            launch_dims=lambda spiked, *_: -(-spiked.size // 32) * 32,  # whole warps
-            threads_per_block=256,
+            launch_dims=whole_warps,
             input_output_aliases=CONDUCTANCES_IN_PLACE,
         ),
     )
@@ -239,9 +250,10 @@ def simulate(
     spikes, us = [], []
     for first in range(0, steps, chunk):
         begin = time.perf_counter()
-        state, flags = jax.block_until_ready(compiled(state, synapses))
+        state, bits = jax.block_until_ready(compiled(state, synapses))
         us.append((time.perf_counter() - begin) / chunk * 1e6)
-        spikes.append(np.flatnonzero(np.asarray(flags)) + first * neurons)
+        fired = np.unpackbits(np.asarray(bits), axis=1, bitorder="little")
+        spikes.append(np.flatnonzero(fired) + first * neurons)
     return Run(np.concatenate(spikes), statistics.median(us))
 
 
@@ -258,8 +270,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     a = parser.parse_args(argv)
     for devices in a.devices:
-        if devices < 1 or a.neurons % devices:
-            parser.error(f"{a.neurons} neurons cannot be split among {devices} devices")
+        if devices < 1 or a.neurons % (8 * devices):
+            parser.error(f"{a.neurons} neurons are no multiple of 8 for each of {devices} devices")
     if a.steps < 1 or a.chunk < 1 or a.steps % a.chunk:
         parser.error(f"{a.steps} steps are no multiple of the {a.chunk} of one call")
     return a

@@ -13,7 +13,7 @@ sys.path.append(str(EXAMPLES))
 import sharded_network as example  # noqa: E402
 
 pytestmark = pytest.mark.once
-NEURONS, STEPS = 400, 300
+NEURONS, STEPS = 416, 300
 
 
 def by_numpy(start, targets):
@@ -57,7 +57,7 @@ def test_kernels_for_gpus_on_the_cpu(monkeypatch):
 
 
 def test_the_command_line(run_python):
-    options = ["--devices", "1", "2", "4", "--neurons", "400", "--steps", "200"]
+    options = ["--devices", "1", "2", "4", "--neurons", "416", "--steps", "200"]
     source = f"import sys\nsys.path.append({str(EXAMPLES)!r})\nimport sharded_network\n"
     printed = run_python(f"{source}sys.exit(sharded_network.main({options}))", XLA_FLAGS="")
     assert printed.splitlines()[-1].endswith(" spikes are the same on [1, 2, 4] devices")
@@ -66,4 +66,4 @@ def test_the_command_line(run_python):
 def test_what_cannot_be_split(capsys):
     with pytest.raises(SystemExit):
         example.main(["--devices", "3", "--neurons", "400"])
-    assert "400 neurons cannot be split among 3 devices" in capsys.readouterr().err
+    assert "400 neurons are no multiple of 8 for each of 3 devices" in capsys.readouterr().err
