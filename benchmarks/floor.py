@@ -15,7 +15,7 @@ import jax
 HERE = Path(__file__).parent
 
 
-def register() -> None:
+def register(platform: str = "cpu") -> None:
     """Compile the empty handler and register it as the target "floor"."""
     folder = tempfile.mkdtemp(prefix="kernbridge-floor-")
     library = Path(folder) / "floor.so"
@@ -23,7 +23,7 @@ def register() -> None:
     command = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", f"-I{include}"]
     subprocess.run([*command, str(source), "-o", str(library)], check=True)
     handler = ctypes.CDLL(str(library)).empty_handler
-    jax.ffi.register_ffi_target("floor", jax.ffi.pycapsule(handler), platform="cpu")
+    jax.ffi.register_ffi_target("floor", jax.ffi.pycapsule(handler), platform=platform)
 
 
 def call(outs: Any) -> Callable[..., Any]:

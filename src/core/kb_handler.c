@@ -274,6 +274,23 @@ kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
     return KB_LIKELY(*kernel != NULL) ? KB_OK : refuse_unregistered(err);
 }
 
+static KB_COLD kb_status find_late(const kb_xla_frame *frame, kb_handler_stage *first,
+                                   const kb_kernel **kernel, const kb_xla_array **call,
+                                   kb_error *err)
+{
+    if (err->status != KB_NOT_FOUND)
+        return err->status;
+    kb_status s = first(frame, err);
+    return s == KB_OK ? kb_handler_find(frame, kernel, call, err) : s;
+}
+
+kb_status kb_handler_find_or(const kb_xla_frame *frame, kb_handler_stage *first,
+                             const kb_kernel **kernel, const kb_xla_array **call, kb_error *err)
+{
+    kb_status s = kb_handler_find(frame, kernel, call, err);
+    return KB_LIKELY(s == KB_OK) ? KB_OK : find_late(frame, first, kernel, call, err);
+}
+
 static kb_status do_nothing(const kb_xla_frame *frame, kb_error *err)
 {
     (void)frame, (void)err;
@@ -289,7 +306,7 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
 {
     const kb_kernel *kernel = NULL;
     const kb_xla_array *call = NULL;
-    kb_status s = kb_handler_find(xla, &kernel, &call, err);
+    kb_status s = kb_handler_find_or(xla, instantiate, &kernel, &call, err);
     if (!KB_LIKELY(s == KB_OK))
         return s;
     kb_frame frame;

@@ -77,6 +77,11 @@ KB_COLD kb_xla_error *kb_handler_fail(const kb_xla_frame *frame, kb_error *err);
 
 typedef kb_status kb_handler_stage(const kb_xla_frame *frame, kb_error *err);
 
+/* kb_handler_find for a call that may not have been instantiated in this process: XLA loads a
+ * compiled program for a GPU without doing so. Then `first`, which instantiates, is called here. */
+kb_status kb_handler_find_or(const kb_xla_frame *frame, kb_handler_stage *first,
+                             const kb_kernel **kernel, const kb_xla_array **call, kb_error *err);
+
 /* What a handler does: answers XLA's query for metadata, or runs the stage and gives XLA its error.
  */
 static inline kb_xla_error *kb_handler_handle(kb_xla_frame *frame, uint32_t traits,

@@ -151,11 +151,17 @@ static KB_COLD kb_status run_debugged(const kb_stream_scope *scope, const kb_fra
     return kb_batch_run(frame, err);
 }
 
+static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
+{
+    kb_status s = kb_handler_instantiate(frame, kb_target_load, err);
+    return s == KB_OK && !kb_handler_is_elsewhere(frame) ? prepare(frame, err) : s;
+}
+
 static kb_status execute(const kb_xla_frame *xla, kb_error *err)
 {
     const kb_kernel *kernel;
     const kb_xla_array *call;
-    kb_status s = kb_handler_find(xla, &kernel, &call, err);
+    kb_status s = kb_handler_find_or(xla, instantiate, &kernel, &call, err);
     if (s != KB_OK)
         return s;
     kb_frame frame;
@@ -178,15 +184,21 @@ void kb_target_captures(long *calls, long *nodes)
     *nodes = atomic_load(&captured_nodes);
 }
 
-static kb_status instantiate(const kb_xla_frame *frame, kb_error *err)
-{
-    kb_status s = kb_handler_instantiate(frame, kb_target_load, err);
-    return s == KB_OK && !kb_handler_is_elsewhere(frame) ? prepare(frame, err) : s;
-}
-
 kb_xla_error *kb_target_instantiate(kb_xla_frame *frame)
 {
     return kb_handler_handle(frame, 0, instantiate);
+}
+
+static kb_status find_carried(const kb_xla_frame *frame, kb_error *err)
+{
+    const kb_kernel *kernel;
+    const kb_xla_array *call;
+    return kb_handler_find_or(frame, instantiate, &kernel, &call, err);
+}
+
+kb_xla_error *kb_target_carrier_prepare(kb_xla_frame *frame)
+{
+    return kb_handler_handle(frame, 0, find_carried);
 }
 
 kb_xla_error *kb_target_execute(kb_xla_frame *frame)

@@ -31,6 +31,10 @@ kb_xla_error *kb_target_execute(kb_xla_frame *frame);
 kb_xla_error *kb_target_graph_instantiate(kb_xla_frame *frame);
 kb_xla_error *kb_target_graph_execute(kb_xla_frame *frame);
 
+/* Of a call that carries a kernel: XLA runs this stage of all calls of a program before it executes
+ * any of them, or records any into a graph. */
+kb_xla_error *kb_target_carrier_prepare(kb_xla_frame *frame);
+
 /* What the stages of any device share. */
 
 /* Reads and registers the program that a call carries; KB_NOT_FOUND if it carries none. */

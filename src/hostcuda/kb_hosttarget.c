@@ -47,7 +47,7 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
     const kb_kernel *kernel;
     const kb_xla_array *call;
     kb_frame frame;
-    kb_status s = kb_handler_find(xla, &kernel, &call, err);
+    kb_status s = kb_handler_find_or(xla, instantiate, &kernel, &call, err);
     if (s == KB_OK)
         s = kb_frame_read(&frame, kernel, xla, call, err);
     if (s != KB_OK)

@@ -78,8 +78,9 @@ PyDoc_STRVAR(
 static PyObject *carrier_handlers(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    return Py_BuildValue("{s{sNsN}s{sNsN}}", "kernbridge.cuda.carrier", "instantiate",
-                         capsule(kb_target_instantiate), "execute", capsule(kb_handler_idle),
+    return Py_BuildValue("{s{sNsNsN}s{sNsN}}", "kernbridge.cuda.carrier", "instantiate",
+                         capsule(kb_target_instantiate), "prepare",
+                         capsule(kb_target_carrier_prepare), "execute", capsule(kb_handler_idle),
                          "kernbridge.cuda.host.carrier", "instantiate",
                          capsule(kb_hosttarget_instantiate), "execute", capsule(kb_handler_idle));
 }

@@ -37,7 +37,9 @@ typedef struct expected {
     const char *text;
 } expected;
 
-/* Instantiates a call of a kernel that nobody has seen yet. */
+static kb_xla_handler *stage = kb_handler_host_instantiate;
+
+/* Instantiates a call of a kernel that nobody has seen yet, or executes it. */
 static void instantiate(bool with_origin, bool with_program, expected e)
 {
     static uint64_t id = 100;
@@ -50,8 +52,9 @@ static void instantiate(bool with_origin, bool with_program, expected e)
         fake_attr_remove(&f, "origin");
     if (with_program)
         fake_attr_array(&f, "program", KB_DTYPE_U8, sizeof program, program, sizeof program);
+    sample_recorder_reset(&offered.kernel);
     loads = resolves = 0;
-    kb_xla_error *error = kb_handler_host_instantiate(&f.frame);
+    kb_xla_error *error = stage(&f.frame);
     CHECK_INT(error ? error->code : 0, e.code);
     CHECK_INT(loads, e.loads);
     CHECK_INT(resolves, e.resolves);
@@ -116,6 +119,9 @@ int main(void)
     test_run();
     test_code_that_does_not_run();
     test_recompile();
+    test_refuse();
+    stage = kb_handler_host_execute; /* of a program that XLA loaded without instantiating it */
+    test_run();
     test_refuse();
     return kb_test_end("test_carried");
 }

@@ -53,6 +53,55 @@ static void test_metadata(void)
         }
 }
 
+/* XLA executes calls of a program that it has loaded without instantiating them: the first call of
+ * each kernel reads its program, in a capture too. */
+static void test_program_that_was_not_instantiated(bool captures)
+{
+    program_text p;
+    target_call with, without;
+    start_anew();
+    program_simple(&p, 50 + captures, "not_instantiated");
+    target_call_init(&with, 50 + captures, &p);
+    target_call_init(&without, 50 + captures, NULL);
+    size_t before = kernels();
+    fake_stream_set(streams[0], false);
+    if (captures)
+        CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
+    target_expect(kb_target_graph_execute, &with, 0, NULL);
+    if (captures) {
+        CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
+        CHECK_INT(fake_cuda_capture_replay(streams[0]), 0);
+    }
+    CHECK(target_doubled(&with));
+    CHECK_INT(kernels(), (long long)before + 1);
+    target_expect(kb_target_execute, &without, 0, NULL);
+    CHECK(target_doubled(&without));
+    CHECK_INT(atomic_load(&runs), 2);
+    target_call_free(&with);
+    target_call_free(&without);
+}
+
+/* A call that carries a kernel brings it before others are executed. */
+static void test_carrier_that_was_not_instantiated(void)
+{
+    program_text p;
+    target_call carrier, elsewhere;
+    const bool yes = true;
+    start_anew();
+    program_simple(&p, 52, "carried");
+    target_call_init(&carrier, 52, &p);
+    target_call_init(&elsewhere, 52, NULL);
+    fake_attr_remove(&elsewhere.f, "digest");
+    fake_attr_scalar(&elsewhere.f, "elsewhere", KB_DTYPE_PRED, &yes, sizeof yes);
+    target_expect(kb_target_execute, &elsewhere, KB_NOT_FOUND, "not registered in this process");
+    target_expect(kb_target_carrier_prepare, &carrier, 0, NULL);
+    target_expect(kb_target_carrier_prepare, &carrier, 0, NULL);
+    target_expect(kb_target_execute, &elsewhere, 0, NULL);
+    CHECK(target_doubled(&elsewhere));
+    target_call_free(&carrier);
+    target_call_free(&elsewhere);
+}
+
 /* The program is read once a process; calls without it follow. */
 static void test_program_from_call(void)
 {
@@ -63,7 +112,7 @@ static void test_program_from_call(void)
     target_call_init(&with, 1, &p);
     target_call_init(&without, 1, NULL);
     size_t before = kernels();
-    target_expect(kb_target_execute, &with, KB_NOT_FOUND, "not registered in this process");
+    target_expect(kb_target_execute, &without, KB_NOT_FOUND, "not registered in this process");
     target_expect(kb_target_instantiate, &without, KB_NOT_FOUND, "not registered in this process");
     target_expect(kb_target_instantiate, &with, 0, NULL);
     CHECK_INT(kernels(), (long long)before + 1);
@@ -272,6 +321,9 @@ int main(void)
     streams[1] = fake_cuda_stream_create(1);
     test_metadata();
     test_program_from_call();
+    test_program_that_was_not_instantiated(false);
+    test_program_that_was_not_instantiated(true);
+    test_carrier_that_was_not_instantiated();
     test_loads_when_instantiated();
     test_one_function_two_sizes();
     test_capture();

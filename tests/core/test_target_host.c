@@ -51,7 +51,6 @@ static void test_runs(void)
 {
     target_call c;
     init(&c, 1, IMAGE_SIZE);
-    target_expect(kb_hosttarget_execute, &c, KB_NOT_FOUND, "not registered in this process");
     target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
     target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
     CHECK_INT(n_compiled, 1);
@@ -112,10 +111,23 @@ static void test_elsewhere(void)
     target_call_free(&carrier);
 }
 
+/* A call of a loaded program, which XLA executes without instantiating it. */
+static void test_not_instantiated(void)
+{
+    target_call call;
+    init(&call, 6, IMAGE_SIZE);
+    int before = n_compiled;
+    target_expect(kb_hosttarget_execute, &call, 0, NULL);
+    CHECK(target_doubled(&call));
+    CHECK_INT(n_compiled, before + 1);
+    target_call_free(&call);
+}
+
 int main(void)
 {
     kb_hostcuda_set_compiler(compile);
     test_runs();
+    test_not_instantiated();
     test_elsewhere();
     test_refused();
     CHECK_INT(fake_errors_alive(), 0);

@@ -65,17 +65,16 @@ class Parent:
             self.process.wait()
 
 
-_parents: list[Parent] = []
+_parents: list[Parent | None] = [None, None]
 _turns = cycle(range(2))
 
 
 def _parent(turn: int) -> Parent:
     """Return the parent whose turn it is, started anew if a program that took too long ended it."""
-    if len(_parents) <= turn:
-        _parents.append(Parent())
-    elif _parents[turn].process.poll() is not None:
-        _parents[turn] = Parent()
-    return _parents[turn]
+    parent = _parents[turn]
+    if parent is None or parent.process.poll() is not None:
+        parent = _parents[turn] = Parent()
+    return parent
 
 
 def run(
@@ -84,7 +83,7 @@ def run(
     """Run a script in its own folder and with an environment of its own.
 
     A script that looks at ``sys.modules`` and one whose environment decides how JAX or Numba are
-    imported start from the beginning.
+    imported start from the beginning. Two threads may run a script each.
     """
     if "sys.modules" not in script.read_text():
         parent = _parent(next(_turns))

@@ -3,7 +3,6 @@
 Every value is compared with that of the call on one device.
 """
 
-import re
 import warnings
 
 import jax
@@ -16,9 +15,9 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from kernbridge import KernbridgeWarning, ShardingRule, numba_kernel
 from kernbridge._src.operation import partition
+from sharded import LINE, SQUARE, check, collectives, mesh, put
 
 S = jax.ShapeDtypeStruct
-COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute)(?:-start)?\(")
 
 
 @pytest.fixture(autouse=True)
@@ -26,33 +25,6 @@ def four_devices(monkeypatch):
     monkeypatch.setattr(partition, "_warned", set())
     if jax.device_count() < 4:
         pytest.skip("needs four devices")
-
-
-def mesh(*shape, kind=AxisType.Auto):
-    return jax.make_mesh(shape, ("x", "y")[: len(shape)], axis_types=(kind,) * len(shape))
-
-
-LINE, SQUARE = (4,), (2, 2)
-
-
-def put(array, *spec, on=LINE, kind=AxisType.Auto):
-    return jax.device_put(array, NamedSharding(mesh(*on, kind=kind), P(*spec)))
-
-
-def collectives(function, *operands):
-    text = jax.jit(function).lower(*operands).compile().as_text()
-    return COLLECTIVE.findall(text)
-
-
-def check(function, *operands, moved=(), jit=True):
-    """Compare with one device, and the collectives of the compiled program with these."""
-    expected = function(*(jnp.asarray(np.asarray(x)) for x in operands))
-    found = (jax.jit(function) if jit else function)(*operands)
-    for one, many in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
-        np.testing.assert_allclose(many, one, rtol=1e-5)
-    if moved is not None:
-        assert collectives(function, *operands) == list(moved)
-    return found
 
 
 @numba.njit
@@ -370,6 +342,20 @@ def test_a_side_effect_without_outputs_happens_once(x64):
     assert count[0] == 1
 
 
+def test_a_side_effect_beside_automatic_axes_is_refused():
+    op = numba_kernel(scaled_sum, same, has_side_effect=True)
+    f = jax.shard_map(
+        op,
+        mesh=mesh(*SQUARE),
+        in_specs=P("x"),
+        out_specs=P("x"),
+        axis_names={"x"},
+        check_vma=False,
+    )
+    with pytest.raises(NotImplementedError, match=r"'scaled_sum' has a side effect.*name all axes"):
+        jax.jit(f)(X, X)
+
+
 def test_one_device_has_the_plain_target():
     text = jax.jit(jax.vmap(ADD)).lower(A, A).as_text()
     assert "@kernbridge.host(" in text
@@ -428,6 +414,22 @@ def test_shard_map_has_the_plain_target():
 
 
 @pytest.mark.filterwarnings("ignore:.*is gathered on each")
+@pytest.mark.parametrize(
+    ("shape", "names"), [((4, 1), {"x"}), ((2, 2, 1), {"x", "y"}), ((2, 2, 1), {"x"})]
+)
+def test_shard_map_with_automatic_axes_of_one_device(shape, names):
+    where = jax.make_mesh(shape, ("x", "y", "z")[: len(shape)])
+    f = jax.shard_map(
+        MATVEC,
+        mesh=where,
+        in_specs=(P(tuple(sorted(names))), P()),
+        out_specs=P(tuple(sorted(names))),
+        axis_names=names,
+        check_vma=False,
+    )
+    np.testing.assert_allclose(jax.jit(f)(A, X), A @ X, rtol=1e-6)
+
+
 def test_shard_map_with_automatic_axes():
     def f(function, in_specs, out_specs):
         return jax.shard_map(

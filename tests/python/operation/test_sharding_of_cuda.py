@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
+from jax.experimental import serialize_executable
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from kernbridge import ShardingRule
@@ -144,3 +145,14 @@ def test_an_exported_program_launches_for_whole_arrays():
     call = jax.export.deserialize(batched.serialize()).call
     np.testing.assert_array_equal(jax.jit(call)(batch), A * 16)
     assert not COLLECTIVE.findall(jax.jit(call).lower(batch).compile().as_text())
+
+
+def test_a_serialized_executable():
+    op = kernbridge.numba_cuda_kernel(
+        square, same, launch_dims=lambda x: x.shape, sharding_rule="i -> i"
+    )
+    x = put(X, "x")
+    compiled = jax.jit(op).lower(x).compile()
+    parts = serialize_executable.serialize(compiled)
+    loaded = serialize_executable.deserialize_and_load(*parts, execution_devices=jax.devices()[:4])
+    np.testing.assert_array_equal(loaded(x), X * X)

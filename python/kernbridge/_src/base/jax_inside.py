@@ -249,15 +249,20 @@ def _of_context(ctx: Any, name: str) -> Any:
 
 
 def devices_to_split_among(ctx: Any) -> int:
-    """Return for how many devices XLA partitions what is lowered; 1 on a wholly manual mesh."""
+    """Return for how many devices XLA partitions what is lowered.
+
+    1 inside `jax.shard_map` if no axis is automatic, or each automatic axis has one device only:
+    XLA then takes the operands for those of one device, and aborts if it is to partition a call.
+    """
     if not HAS_PARTITIONING:
         return 1
     context = ctx.module_context.axis_context
     if isinstance(context, _sharding_impls.ShardingContext):
         return int(context.num_devices)
     if isinstance(context, _sharding_impls.SPMDAxisContext):
-        manual = frozenset(context.manual_axes)
-        return 1 if manual == frozenset(context.mesh.axis_names) else int(context.mesh.size)
+        sizes = context.mesh.shape
+        is_split = any(sizes[name] > 1 for name in sizes.keys() - context.manual_axes)
+        return int(context.mesh.size) if is_split else 1
     return 1
 
 

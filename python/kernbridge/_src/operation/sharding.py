@@ -103,7 +103,8 @@ def _read(text: str) -> tuple[Term, ...]:
 class Lowered:
     """A call of a `Frontend` that can be lowered anew for parts of its arrays.
 
-    Lives as long as its program.
+    Lives as long as its program. A serialized executable, which JAX pickles with all that it keeps
+    alive, has None in its place: it is compiled, and asks for no call any more.
     """
 
     platform: str
@@ -112,6 +113,9 @@ class Lowered:
     masks: list[int]
     copied: tuple[int, ...]
     kept: list[Any] = field(default_factory=list)
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
 
     def again(
         self, operands: Sequence[ArrayType], results: Sequence[ArrayType]
@@ -197,7 +201,12 @@ def request(
     grouped = jax_inside.is_partly_manual(ctx)
     if call.has_side_effect:
         if grouped:
-            return plain
+            raise NotImplementedError(
+                f"{frontend.label} has a side effect, and is called inside jax.shard_map with mesh "
+                "axes that are left to the compiler, where XLA runs no call on one device alone; "
+                "let axis_names of jax.shard_map name all axes of the mesh, or call the operation "
+                "outside of it"
+            )
         text = Description(frontend.label, terms.whole, aliased, once=n_devices).write()
         return Request(native.target + SPLIT, {"sharding": text}, {})
     token = ""
