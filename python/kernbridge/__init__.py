@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     # Sorting would write a statement for each name that is imported as itself.
     # isort: off
     from kernbridge import benchmark, cache, config, registry
+    from kernbridge._src.bundle.export import export_bundle
     from kernbridge._src.cuda_kernel.kernel import CudaKernel as CudaKernel, cuda_kernel
     from kernbridge._src.custom.choice import KernelEntry as KernelEntry
     from kernbridge._src.custom.kernel import XLACustomKernel
@@ -80,6 +81,7 @@ __all__ = [
     "config",
     "cuda_kernel",
     "errors",
+    "export_bundle",
     "load_binary",
     "load_c_file",
     "load_c_inline",
@@ -99,6 +101,7 @@ _MODULES = ("benchmark", "cache", "config", "registry")
 # Names that are imported when they are first used: a program needs few of them. Those that are not
 # in __all__ belong to the modules above; they have been here before, or are here in BrainEvent.
 _LATER = {
+    "_src.bundle.export": ("export_bundle",),
     "_src.cuda_kernel.kernel": ("CudaKernel", "cuda_kernel"),
     "_src.custom.choice": ("KernelEntry",),
     "_src.custom.kernel": ("XLACustomKernel",),

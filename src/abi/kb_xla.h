@@ -164,6 +164,23 @@ typedef struct kb_xla_num_threads {
     int64_t *num_threads; /* out */
 } kb_xla_num_threads;
 
+/* The stages of a target. Those that are NULL do nothing. */
+typedef struct kb_xla_stages {
+    kb_xla_handler *instantiate;
+    kb_xla_handler *prepare;
+    kb_xla_handler *initialize;
+    kb_xla_handler *execute;
+} kb_xla_stages;
+
+typedef struct kb_xla_register {
+    size_t struct_size;
+    kb_xla_extension *extension_start;
+    kb_xla_bytes name;
+    kb_xla_bytes platform;
+    kb_xla_stages stages;
+    uint32_t traits;
+} kb_xla_register;
+
 /* The size that XLA expects in `struct_size`: up to and with the last field, without tail padding.
  */
 #define KB_XLA_SIZE(type, last) (offsetof(type, last) + sizeof(((type *)0)->last))
@@ -178,7 +195,7 @@ struct kb_xla_api {
     kb_xla_error *(*error_create)(kb_xla_error_create *args);
     kb_xla_unused *error_get_message;
     void (*error_destroy)(kb_xla_error_destroy *args);
-    kb_xla_unused *handler_register;
+    kb_xla_error *(*handler_register)(kb_xla_register *args);
     kb_xla_error *(*stream_get)(kb_xla_stream_get *args);
     kb_xla_unused *type_register;
     kb_xla_unused *execution_context_get;

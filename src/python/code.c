@@ -2,6 +2,7 @@
 #include "python/code.h"
 
 #include "core/kb_handler.h"
+#include "embed/kb_targets.h"
 #include "object/kb_cpu.h"
 #include "object/kb_host_code.h"
 #include "object/kb_provided.h"
@@ -123,7 +124,7 @@ static PyMethodDef methods[] = {
 
 int kb_python_add_code(PyObject *module)
 {
-    kb_handler_set_loader(kb_host_code_load);
+    kb_targets_begin();
     if (PyModule_AddIntConstant(module, "HOST_CODE_VERSION", KB_HOST_CODE_VERSION) != 0 ||
         PyModule_AddStringConstant(module, "HOST_CODE_MAGIC", KB_HOST_CODE_MAGIC) != 0 ||
         PyModule_AddStringConstant(module, "HOST_CODE_ENTRY", KB_HOST_CODE_ENTRY) != 0)

@@ -1,7 +1,6 @@
 /* Owns the conversion of arguments between Python and src/cuda. */
 #include "python/cuda.h"
 
-#include "core/kb_handler.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
 #include "cuda/kb_occupancy.h"
@@ -10,7 +9,6 @@
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_check.h"
 #include "hostcuda/kb_hostcuda.h"
-#include "hostcuda/kb_hosttarget.h"
 #include "hostcuda/kb_libdevice.h"
 #include "python/convert.h"
 
@@ -40,48 +38,6 @@ static PyObject *register_program(PyObject *self, PyObject *args)
     if (s == KB_OK)
         return PyBool_FromLong(inserted);
     return kb_python_raise(&err);
-}
-
-static PyObject *capsule(kb_xla_handler *handler)
-{
-    return PyCapsule_New((void *)(uintptr_t)handler, NULL, NULL);
-}
-
-PyDoc_STRVAR(cuda_handlers_doc, "cuda_handlers()\n--\n\n"
-                                "{target name: {stage: capsule}} of the GPU targets.");
-
-static PyObject *cuda_handlers(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    return Py_BuildValue(
-        "{s{sNsN}s{sNsN}}", "kernbridge.cuda", "instantiate", capsule(kb_target_instantiate),
-        "execute", capsule(kb_target_execute), "kernbridge.cuda.graph", "instantiate",
-        capsule(kb_target_graph_instantiate), "execute", capsule(kb_target_graph_execute));
-}
-
-PyDoc_STRVAR(host_handlers_doc,
-             "cuda_host_handlers()\n--\n\n"
-             "{stage: capsule} of the target that runs GPU programs on the CPU.");
-
-static PyObject *cuda_host_handlers(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    return Py_BuildValue("{sNsN}", "instantiate", capsule(kb_hosttarget_instantiate), "execute",
-                         capsule(kb_hosttarget_execute));
-}
-
-PyDoc_STRVAR(
-    carrier_handlers_doc,
-    "carrier_handlers()\n--\n\n"
-    "{target name: {stage: capsule}} of the targets that carry a program for other calls.");
-
-static PyObject *carrier_handlers(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    return Py_BuildValue("{s{sNsN}s{sNsN}}", "kernbridge.cuda.carrier", "instantiate",
-                         capsule(kb_target_instantiate), "execute", capsule(kb_handler_idle),
-                         "kernbridge.cuda.host.carrier", "instantiate",
-                         capsule(kb_hosttarget_instantiate), "execute", capsule(kb_handler_idle));
 }
 
 static int read_digest(const char *what, Py_ssize_t size)
@@ -287,9 +243,6 @@ static PyObject *host_threads_kept(PyObject *self, PyObject *unused)
 
 static PyMethodDef methods[] = {
     {"register_program", register_program, METH_VARARGS, register_program_doc},
-    {"cuda_handlers", cuda_handlers, METH_NOARGS, cuda_handlers_doc},
-    {"carrier_handlers", carrier_handlers, METH_NOARGS, carrier_handlers_doc},
-    {"cuda_host_handlers", cuda_host_handlers, METH_NOARGS, host_handlers_doc},
     {"add_host_code", add_host_code, METH_VARARGS, add_host_code_doc},
     {"launch_host_code", launch_host_code, METH_VARARGS, launch_host_code_doc},
     {"host_symbols", host_symbols, METH_NOARGS, host_symbols_doc},

@@ -26,14 +26,10 @@ def _compile_for_host(image: bytes) -> None:
 
 
 def _register_targets() -> None:
-    kernels_on_cpu = {
-        "kernbridge.host": _core.host_handlers(),
-        "kernbridge.cuda.host": _core.cuda_host_handlers(),
-    }
-    kernels_on_gpu = _core.cuda_handlers()
-    carriers, nowhere = _core.carrier_handlers(), {absent.TARGET: _core.absent_handlers()}
-    on_cpu = {**_split_too(kernels_on_cpu), carrier.HOST: carriers.pop(carrier.HOST), **nowhere}
-    on_gpu = {**_split_too(kernels_on_gpu), **carriers, **nowhere}
+    on_cpu, on_gpu = _core.targets(False), _core.targets(True)
+    nowhere = {absent.TARGET: on_cpu[absent.TARGET]}
+    split = {*on_cpu, *on_gpu} - {absent.TARGET, carrier.HOST, carrier.GPU}
+    on_cpu, on_gpu = _split_too(on_cpu, split), _split_too(on_gpu, split)
     if has_fake_driver():
         on_cpu |= on_gpu
     for platform, targets in (("cpu", on_cpu), ("CUDA", on_gpu), ("ROCM", nowhere)):
@@ -41,13 +37,13 @@ def _register_targets() -> None:
             jax.ffi.register_ffi_target(name, handlers, platform=platform)
     jax_inside.allow_in_exports({*on_cpu, *on_gpu})
     if jax_inside.HAS_PARTITIONING:
-        for name in (*kernels_on_cpu, *kernels_on_gpu):
+        for name in sorted(split):
             partition.register(name)
 
 
-def _split_too(targets: dict[str, Any]) -> dict[str, Any]:
-    """Targets, each also under the name of calls that XLA may split among devices."""
-    return targets | {name + SPLIT: handlers for name, handlers in targets.items()}
+def _split_too(targets: dict[str, Any], split: set[str]) -> dict[str, Any]:
+    """Targets, and those that XLA may split among devices under the name of such calls, too."""
+    return targets | {name + SPLIT: targets[name] for name in split & targets.keys()}
 
 
 def _end_entries() -> None:

@@ -41,15 +41,19 @@ def refused(target, checks=()):
 def test_jax_takes_every_target_of_ours_and_no_other(run_python):
     said = run_python(
         f"""{TARGETS}
-for target in ("kernbridge.host", "kernbridge.cuda.host", *_core.cuda_handlers(), "kernbridge.no"):
+for target in (*_core.targets(False), *_core.targets(True), "kernbridge.no"):
     print(target, refused(target))
 """
     )
     assert said.splitlines() == [
         "kernbridge.host ",
         "kernbridge.cuda.host ",
+        "kernbridge.cuda.host.carrier ",
+        "kernbridge.absent ",
         "kernbridge.cuda ",
         "kernbridge.cuda.graph ",
+        "kernbridge.cuda.carrier ",
+        "kernbridge.absent ",
         "kernbridge.no @kernbridge.no",
     ]
 

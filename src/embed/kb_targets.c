@@ -1,0 +1,25 @@
+/* Owns the list of targets. */
+#include "embed/kb_targets.h"
+
+#include "core/kb_absent.h"
+#include "core/kb_handler.h"
+#include "cuda/kb_target.h"
+#include "hostcuda/kb_hosttarget.h"
+#include "object/kb_host_code.h"
+
+const kb_target kb_targets[] = {
+    {"kernbridge.host", KB_PLATFORM_CPU, kb_handler_host_instantiate, kb_handler_host_execute},
+    {"kernbridge.cuda.host", KB_PLATFORM_CPU, kb_hosttarget_instantiate, kb_hosttarget_execute},
+    {"kernbridge.cuda.host.carrier", KB_PLATFORM_CPU, kb_hosttarget_instantiate, kb_handler_idle},
+    {"kernbridge.cuda", KB_PLATFORM_GPU, kb_target_instantiate, kb_target_execute},
+    {"kernbridge.cuda.graph", KB_PLATFORM_GPU, kb_target_graph_instantiate,
+     kb_target_graph_execute},
+    {"kernbridge.cuda.carrier", KB_PLATFORM_GPU, kb_target_instantiate, kb_handler_idle},
+    {"kernbridge.absent", KB_PLATFORM_CPU | KB_PLATFORM_GPU, NULL, kb_absent_execute},
+    {0},
+};
+
+void kb_targets_begin(void)
+{
+    kb_handler_set_loader(kb_host_code_load);
+}
