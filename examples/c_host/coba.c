@@ -4,7 +4,8 @@
  *     coba PLUGIN BUNDLE [STEPS]
  *
  * PLUGIN is a shared library with GetPjrtApi, for the CPU or for a GPU. Prints how many spikes the
- * network had in STEPS (10,000) steps, and what a step took. */
+ * network had in STEPS (10,000) steps, and what a step took. The program of the bundle takes a
+ * state and constant arrays; it returns the next state and, as its last result, who spikes. */
 #include "pjrt_c_api.h"
 
 #include <kernbridge/host.h>
@@ -118,6 +119,9 @@ static void compile(host *h, const kb_bundle *bundle)
     };
     check(h, h->api->PJRT_Client_Compile(&args), "compiling the program");
     h->step = args.executable;
+    printf("program for %s of %zu bytes is compiled\n", h->program->platform,
+           h->program->code_size);
+    fflush(stdout);
 }
 
 /* The buffer of an argument, with the values that came with the bundle. */
@@ -219,8 +223,9 @@ int main(int argc, char **argv)
     compile(&h, bundle);
 
     const kb_host_program *p = h.program;
-    if (p->n_inputs > ARRAYS_MAX || p->n_outputs == 0 || p->n_outputs > p->n_inputs)
-        fail(argv[2], "no bundle of this example");
+    if (p->n_inputs > ARRAYS_MAX || p->n_outputs == 0 || p->n_outputs > ARRAYS_MAX ||
+        p->n_outputs - 1 > p->n_inputs)
+        fail(argv[2], "its results are not a state and who spikes");
     h.n_state = p->n_outputs - 1;
     for (size_t i = 0; i < p->n_inputs; i++)
         h.inputs[i] = upload(&h, p->inputs[i]);

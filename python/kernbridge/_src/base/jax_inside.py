@@ -215,22 +215,19 @@ def allow_in_exports(targets: Iterable[str]) -> None:
         _export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE.update(targets)
 
 
-def with_fixed_shapes(exported: Any) -> bytes:
-    """Serialize an exported program of fixed shapes, as XLA compiles it.
+def fix_shapes(module: Any) -> tuple[Any, bytes]:
+    """Return a module as XLA compiles it, and its bytes in an exported program.
 
-    Such a program may call one that was exported with symbolic shapes, which JAX replaces by the
-    shapes of the call when it compiles, and not when it exports.
+    What was exported for several platforms or symbolic shapes, and is called by the module, is
+    fixed to those of the call. JAX does that when it compiles, and not when it exports.
     """
-    if not exported.uses_global_constants:
-        return bytes(exported.mlir_module_serialized)
     try:
         from jax._src.export._export import _module_to_bytecode
         from jax._src.interpreters.mlir import refine_polymorphic_shapes
     except ImportError as e:
         raise versions.unknown("JAX", [str(e)]) from e
-    with mlir.make_ir_context():
-        module = mlir.ir.Module.parse(exported.mlir_module())
-    return bytes(_module_to_bytecode(refine_polymorphic_shapes(module)))
+    fixed = refine_polymorphic_shapes(module)
+    return fixed, bytes(_module_to_bytecode(fixed))
 
 
 def platforms_of(ctx: Any) -> tuple[str, ...]:

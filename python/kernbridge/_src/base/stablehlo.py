@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.base import jax_inside
 from kernbridge._src.base.jax_inside import mlir
 
 
@@ -36,26 +37,33 @@ class Program:
 
     Attributes
     ----------
+    code : bytes
+        The program itself, for one platform and fixed shapes.
     donated : tuple of bool
         Whether an execution takes the memory of each argument of the main function.
     calls : tuple of CustomCall
         Every call in the text, in any function.
     """
 
+    code: bytes
     donated: tuple[bool, ...]
     calls: tuple[CustomCall, ...]
 
 
 def read(exported: Any) -> Program:
-    """Read an exported program, a `jax.export.Exported`."""
+    """Read an exported program, a `jax.export.Exported` of fixed shapes."""
+    code = bytes(exported.mlir_module_serialized)
     with mlir.make_ir_context():
         module = mlir.ir.Module.parse(exported.mlir_module())
+    if exported.uses_global_constants:
+        module, code = jax_inside.fix_shapes(module)
+    with module.context:
         functions = {
             op.attributes["sym_name"].value: op.operation
             for op in module.body.operations
             if op.operation.name == "func.func"
         }
-        return Program(_donated(functions["main"]), tuple(_calls(module.operation)))
+        return Program(code, _donated(functions["main"]), tuple(_calls(module.operation)))
 
 
 def _donated(main: Any) -> tuple[bool, ...]:

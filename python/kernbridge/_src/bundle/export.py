@@ -103,13 +103,15 @@ def _values(args: Any) -> tuple[list[int | None], bytes]:
     offsets: list[int | None] = []
     data = bytearray()
     for leaf in jax.tree.leaves(args):
-        if isinstance(leaf, jax.ShapeDtypeStruct):
+        dtype = jax.dtypes.result_type(leaf)
+        if isinstance(leaf, jax.ShapeDtypeStruct) or jax.dtypes.issubdtype(
+            dtype, jax.dtypes.extended
+        ):
             offsets.append(None)
             continue
         data += bytes(-len(data) % manifest.ALIGNMENT)
         offsets.append(len(data))
-        dtype = jax.dtypes.canonicalize_dtype(jax.dtypes.result_type(leaf))
-        data += np.ascontiguousarray(np.asarray(leaf, dtype)).tobytes()
+        data += np.asarray(leaf, jax.dtypes.canonicalize_dtype(dtype)).tobytes()
     return offsets, bytes(data)
 
 

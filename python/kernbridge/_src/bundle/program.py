@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax import export
 
-from kernbridge._src.base import jax_inside, stablehlo
+from kernbridge._src.base import stablehlo
 from kernbridge._src.base.errors import ExportError
 from kernbridge._src.base.stablehlo import CustomCall
 from kernbridge._src.bundle import manifest
@@ -135,7 +135,7 @@ def make(
         )
     return Program(
         platform,
-        jax_inside.with_fixed_shapes(exported),
+        content.code,
         [
             _array(name, aval, donated, offset)
             for (aval, name, offset), donated in zip(kept, content.donated, strict=True)
@@ -179,7 +179,7 @@ def _fault(call: CustomCall, other_targets: Sequence[str]) -> str:
         )
     program = call.arrays.get("program")
     if program is None:
-        return "" if call.target == "kernbridge.absent" else _why_by_name(call.texts.get("origin"))
+        return call.texts.get("message") or _why_by_name(call.texts.get("origin"))
     if call.target == "kernbridge.cuda.host" and _IR in program.tobytes():
         return (
             "a CUDA kernel for the CPU travels as LLVM IR, which Python compiles where it is run; "
