@@ -62,7 +62,7 @@ def check_wheel(wheel: Path, version: str) -> None:
         metadata = email.message_from_bytes(archive.read(f"{info}/METADATA"))
     ours = {n for n in names if not n.startswith(f"{info}/")}
     tracked = output_of("git", "ls-files", "python", "include", cwd=ROOT).split()
-    expected = {"kernbridge/_core.abi3.so"}
+    expected = {"kernbridge/_core.abi3.so", "kernbridge/lib/libkernbridge.so"}
     for file in map(Path, tracked):
         inside = Path("kernbridge", file) if file.parts[0] == "include" else Path(*file.parts[1:])
         expected.add(inside.as_posix())

@@ -11,6 +11,7 @@
 #include <kernbridge/host.h>
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,23 +170,71 @@ static void advance(host *h)
     }
 }
 
-/* Counts who spiked, in the last output, and frees it. */
-static long count_spikes(const host *h, uint8_t *spiked)
+static bool is_on_cpu(const host *h, PJRT_Buffer *buffer)
 {
-    PJRT_Buffer *buffer = h->outputs[h->n_state];
-    size_t size = h->program->outputs[h->n_state]->size;
+    PJRT_Buffer_IsOnCpu_Args args = {.struct_size = PJRT_Buffer_IsOnCpu_Args_STRUCT_SIZE,
+                                     .buffer = buffer};
+    check(h, h->api->PJRT_Buffer_IsOnCpu(&args), "asking where a buffer is");
+    return args.is_on_cpu;
+}
+
+/* The bytes of a buffer of the CPU, which stay there until let_go. No thread copies them. */
+static const uint8_t *hold(const host *h, PJRT_Buffer *buffer)
+{
+    PJRT_Buffer_IncreaseExternalReferenceCount_Args held = {
+        .struct_size = PJRT_Buffer_IncreaseExternalReferenceCount_Args_STRUCT_SIZE,
+        .buffer = buffer};
+    check(h, h->api->PJRT_Buffer_IncreaseExternalReferenceCount(&held), "holding a buffer");
+    PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args args = {
+        .struct_size = PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args_STRUCT_SIZE,
+        .buffer = buffer};
+    check(h, h->api->PJRT_Buffer_OpaqueDeviceMemoryDataPointer(&args), "looking into a buffer");
+    return args.device_memory_ptr;
+}
+
+static void let_go(const host *h, PJRT_Buffer *buffer)
+{
+    PJRT_Buffer_DecreaseExternalReferenceCount_Args args = {
+        .struct_size = PJRT_Buffer_DecreaseExternalReferenceCount_Args_STRUCT_SIZE,
+        .buffer = buffer};
+    check(h, h->api->PJRT_Buffer_DecreaseExternalReferenceCount(&args), "releasing a buffer");
+}
+
+/* Copies a buffer of any device. */
+static void download(const host *h, PJRT_Buffer *buffer, uint8_t *bytes, size_t size)
+{
     PJRT_Buffer_ToHostBuffer_Args args = {
         .struct_size = PJRT_Buffer_ToHostBuffer_Args_STRUCT_SIZE,
         .src = buffer,
-        .dst = spiked,
+        .dst = bytes,
         .dst_size = size,
     };
-    check(h, h->api->PJRT_Buffer_ToHostBuffer(&args), "reading the spikes");
-    await(h, args.event, "reading the spikes");
-    destroy(h, buffer);
+    check(h, h->api->PJRT_Buffer_ToHostBuffer(&args), "reading a buffer");
+    await(h, args.event, "reading a buffer");
+}
+
+static long sum(const uint8_t *bytes, size_t size)
+{
     long n = 0;
     for (size_t i = 0; i < size; i++)
-        n += spiked[i];
+        n += bytes[i];
+    return n;
+}
+
+/* Counts who spiked, in the last output, and destroys it. */
+static long count_spikes(const host *h, uint8_t *room)
+{
+    PJRT_Buffer *buffer = h->outputs[h->n_state];
+    size_t size = h->program->outputs[h->n_state]->size;
+    long n;
+    if (is_on_cpu(h, buffer)) {
+        n = sum(hold(h, buffer), size);
+        let_go(h, buffer);
+    } else {
+        download(h, buffer, room, size);
+        n = sum(room, size);
+    }
+    destroy(h, buffer);
     return n;
 }
 
@@ -229,21 +278,21 @@ int main(int argc, char **argv)
     h.n_state = p->n_outputs - 1;
     for (size_t i = 0; i < p->n_inputs; i++)
         h.inputs[i] = upload(&h, p->inputs[i]);
-    uint8_t *spiked = malloc(p->outputs[h.n_state]->size);
-    if (!spiked)
+    uint8_t *room = malloc(p->outputs[h.n_state]->size);
+    if (!room)
         fail("spikes", "no memory");
 
     long steps = argc > 3 ? strtol(argv[3], NULL, 10) : STEPS, spikes = 0;
     double begin = seconds();
     for (long i = 0; i < steps; i++) {
         advance(&h);
-        spikes += count_spikes(&h, spiked);
+        spikes += count_spikes(&h, room);
     }
     double took = seconds() - begin;
     printf("%ld spikes in %ld steps, %.1f us a step\n", spikes, steps,
            steps > 0 ? 1e6 * took / (double)steps : 0.0);
 
-    free(spiked);
+    free(room);
     release(&h);
     kb_bundle_close(bundle);
     return 0;
