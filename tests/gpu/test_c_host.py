@@ -82,7 +82,7 @@ def host(tmp_path_factory):
 
 
 def environment():
-    """XLA finds CUDA's files where JAX tells it to look."""
+    """XLA finds CUDA's files and libraries, which JAX loads from the packages of NVIDIA."""
     flags = os.environ.get("XLA_FLAGS", "")
     try:
         from jax._src.lib import cuda_path
@@ -90,7 +90,10 @@ def environment():
         cuda_path = None
     if cuda_path:
         flags += f" --xla_gpu_cuda_data_dir={cuda_path}"
-    return {**os.environ, "XLA_FLAGS": flags}
+    nvidia = folder_of("nvidia")
+    libraries = sorted(map(str, nvidia.glob("*/lib"))) if nvidia else []
+    path = os.pathsep.join([*libraries, os.environ.get("LD_LIBRARY_PATH", "")])
+    return {**os.environ, "XLA_FLAGS": flags, "LD_LIBRARY_PATH": path}
 
 
 def in_jax(net, model):
