@@ -1,6 +1,8 @@
 """Bundles in a C program without Python, on the PJRT plugin of the package xla-cpu-pjrt."""
 
+import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import _core, numba_kernel
+from kernbridge._src.tools import c_flags
 
 pytestmark = [
     pytest.mark.once,
@@ -94,6 +97,28 @@ def test_only_what_the_header_declares_leaves_the_library():
     command[2] = "--undefined-only"
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "Py" not in listing
+
+
+def test_the_c_code_of_the_document_compiles(tmp_path):
+    (block,) = re.findall(
+        r"^```c\n(.*?)^```", (ROOT / "docs" / "c-host.md").read_text(), re.M | re.S
+    )
+    (tmp_path / "document.c").write_text(block)
+    (tmp_path / "header.cpp").write_text(
+        "#include <kernbridge/host.h>\n"
+        "int main() { return kb_host_api() >= KB_HOST_API ? 0 : 1; }\n"
+    )
+    flags = [f"-I{c_host.plugin()[1]}", *shlex.split(c_flags.c_flags())]
+    strict = ["-Wall", "-Wextra", "-Werror", "-Wno-cast-qual"]
+    for command in (
+        ["cc", "-std=c11", *strict, "-c", "document.c", "-o", "document.o", *flags[:2]],
+        ["c++", *strict, "-Wpedantic", "header.cpp", "-o", "header", *flags],
+        [str(tmp_path / "header")],
+    ):
+        if shutil.which(command[0]) is None:
+            pytest.skip(f"there is no {command[0]}")
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_values_are_those_of_jax(tmp_path):

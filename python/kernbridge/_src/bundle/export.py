@@ -6,6 +6,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,7 @@ def _write(path: Path, programs: Sequence[manifest.Program], data: bytes) -> Non
         raise FileExistsError(
             f"export_bundle: {path} exists and is no bundle; remove it, or name another folder"
         )
-    import kernbridge
-
-    made_by = f"kernbridge {kernbridge.__version__}, jax {jax.__version__}"
+    made_by = f"kernbridge {metadata.version('kernbridge')}, jax {jax.__version__}"
     path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     made.mkdir()
