@@ -151,7 +151,7 @@ $(VENV)/%.stamp: $(VENV)/%.deps $(DIST)/wheel.stamp
 
 # Tests of C hosts are passed over without it.
 $(VENV)/plugin.stamp: | $(VENV)/python.stamp
-	$(call install,$(VENV),--no-deps $(PJRT_PLUGIN)) && touch $@ \
+	@$(call install,$(VENV),--no-deps $(PJRT_PLUGIN)) && touch $@ \
 	  || echo "skipped: $(PJRT_PLUGIN), which cannot be installed here"
 
 $(OLDEST)/test.stamp: PACKAGES := $(OLDEST_JAX)

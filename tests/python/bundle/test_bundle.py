@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import re
 
 import bundle_kernels as kernels
 import jax
@@ -231,6 +232,20 @@ def test_what_xla_has_itself_is_not_refused(tmp_path):
 def test_arguments_that_no_host_has(tmp_path, function, avals, words):
     with pytest.raises(ExportError, match=f"export_bundle: {words}"):
         export_bundle(tmp_path / "b", function, *avals, with_values=True)
+
+
+def test_the_version_of_stablehlo(tmp_path):
+    def version(**options):
+        export_bundle(tmp_path / "b", decay, X, **options)
+        code = (tmp_path / "b" / "program.cpu.mlirbc").read_bytes()
+        return re.search(rb"StableHLO_v([\d.]+)", code)[1].decode()
+
+    assert version(stablehlo_version="1.5.0") == "1.5.0"
+    assert version() == version(stablehlo_version=version()) != "1.5.0"
+    with pytest.raises(
+        ExportError, match=r"^export_bundle: the program cannot be written for StableHLO 99\.0\.0: "
+    ):
+        version(stablehlo_version="99.0.0")
 
 
 @pytest.mark.once

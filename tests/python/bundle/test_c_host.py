@@ -146,6 +146,53 @@ def test_values_are_those_of_jax(tmp_path):
 
     kernbridge.export_bundle(tmp_path / "b", same, x, n, with_values=True)
     assert c_host.run(tmp_path / "b") == sum(e.nbytes for e in expected)
+    kernbridge.export_bundle(
+        tmp_path / "b", same, x, n, with_values=True, stablehlo_version="1.13.0"
+    )
+    assert c_host.run(tmp_path / "b") == sum(e.nbytes for e in expected)
+
+
+def test_a_program_of_many_platforms_and_shapes_needs_no_argument_for_them(tmp_path):
+    decay = numba_kernel(numba.njit(kernels.decay), like)
+
+    def halved(x):
+        half = jax.lax.platform_dependent(x, cpu=decay, cuda=lambda x: x * 0)
+        return half == x / 2
+
+    (n,) = jax.export.symbolic_shape("n")
+    exported = jax.export.export(jax.jit(halved), platforms=("cuda", "cpu"))(S((n,), jnp.float32))
+    x = np.arange(1, 8, dtype=np.float32)
+    kernbridge.export_bundle(tmp_path / "b", exported, x, with_values=True)
+    assert c_host.run(tmp_path / "b") == 7
+
+
+CUDA = """
+import jax, jax.numpy as jnp, kernbridge
+from numba import cuda
+
+@cuda.jit
+def double(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = 2 * x[i]
+
+out = jax.ShapeDtypeStruct((300,), jnp.float32)
+op = kernbridge.numba_cuda_kernel(double, out, launch_dims=300)
+x = jnp.arange(300.0)
+try:
+    kernbridge.export_bundle("b", lambda x: op(x) == x + x, x, with_values=True)
+except kernbridge.errors.ExportError as e:
+    print(e)
+"""
+
+
+def test_a_cuda_kernel_for_the_cpu_runs_or_is_not_exported(tmp_path, run_python):
+    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+    refused = run_python(CUDA)
+    if refused:
+        assert "a CUDA kernel for the CPU travels as LLVM IR" in refused
+    else:
+        assert c_host.run(tmp_path / "b") == 300
 
 
 def test_arguments_and_results_of_every_type(tmp_path):

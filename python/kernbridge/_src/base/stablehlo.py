@@ -50,8 +50,12 @@ class Program:
     calls: tuple[CustomCall, ...]
 
 
-def read(exported: Any) -> Program:
-    """Read an exported program, a `jax.export.Exported` of fixed shapes."""
+def read(exported: Any, version: str | None) -> Program:
+    """Read an exported program, a `jax.export.Exported` of fixed shapes.
+
+    The code is written for a version of StableHLO, by default that of JAX's exports. ValueError is
+    raised if the program cannot be written for it.
+    """
     code = bytes(exported.mlir_module_serialized)
     with mlir.make_ir_context():
         module = mlir.ir.Module.parse(exported.mlir_module())
@@ -63,7 +67,18 @@ def read(exported: Any) -> Program:
             for op in module.body.operations
             if op.operation.name == "func.func"
         }
-        return Program(code, _donated(functions["main"]), tuple(_calls(module.operation)))
+        donated, calls = _donated(functions["main"]), tuple(_calls(module.operation))
+        return Program(code if version is None else _written(module, version), donated, calls)
+
+
+def _written(module: Any, version: str) -> bytes:
+    """The bytes for a version of StableHLO; the module is of no use afterwards."""
+    from jax.extend.mlir.dialects import stablehlo as dialect
+
+    try:
+        return bytes(dialect.serialize_portable_artifact(module, version))
+    except ValueError as e:
+        raise ValueError(f"the program cannot be written for StableHLO {version}: {e}") from e
 
 
 def _donated(main: Any) -> tuple[bool, ...]:

@@ -24,6 +24,7 @@ def export_bundle(
     platforms: Sequence[str] | None = None,
     with_values: bool = False,
     other_targets: Sequence[str] = (),
+    stablehlo_version: str | None = None,
 ) -> None:
     """Write a function with its kernels for a host that has no Python.
 
@@ -49,6 +50,10 @@ def export_bundle(
         with them: weights, or a first state.
     other_targets : sequence of str
         Handlers of others that the program calls, and that the host registers itself.
+    stablehlo_version : str, optional
+        The version that an older plugin reads, "1.13.0" for example: a plugin says it in the
+        attribute ``stablehlo_current_version`` of PJRT_Plugin_Attributes. By default that of JAX's
+        exports, which plugins of the last four weeks before that JAX read.
 
     Raises
     ------
@@ -81,7 +86,8 @@ def export_bundle(
     programs = []
     for platform in wanted:
         exported = program.exported_for(platform, fun, args, other_targets)
-        programs.append(program.make(platform, exported, names, offsets, other_targets))
+        made = program.make(platform, exported, names, offsets, other_targets, stablehlo_version)
+        programs.append(made)
     _write(Path(path), programs, data)
 
 

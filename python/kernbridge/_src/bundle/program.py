@@ -113,6 +113,7 @@ def make(
     names: Sequence[str],
     offsets: Sequence[int | None],
     other_targets: Sequence[str],
+    version: str | None,
 ) -> Program:
     """Return the program for a bundle; ExportError says why a host without Python cannot run it."""
     if exported.nr_devices != 1:
@@ -125,7 +126,10 @@ def make(
             "export_bundle: the program has ordered side effects "
             f"({', '.join(map(str, exported.ordered_effects))}), which need Python"
         )
-    content = stablehlo.read(exported)
+    try:
+        content = stablehlo.read(exported, version)
+    except ValueError as e:
+        raise ExportError(f"export_bundle: {e}") from e
     check_calls(content.calls, platform, other_targets)
     kept = [(exported.in_avals[i], names[i], offsets[i]) for i in exported.module_kept_var_idx]
     if len(kept) != len(content.donated):
