@@ -31,7 +31,7 @@ typedef struct program {
 
 struct kb_bundle {
     kb_arena *arena;
-    const char *folder;
+    const char *folder; /* the caller's, while the bundle is read */
     content data;
     program *programs;
 };
@@ -121,7 +121,7 @@ static kb_status add_arrays(kb_bundle *b, const kb_manifest_program *from, kb_ho
     if (!inputs || !outputs)
         return refuse_memory(err);
     for (kb_manifest_array *a = from->arrays; a; a = a->next) {
-        if (a->has_data)
+        if (a->has_data && b->data.bytes)
             a->about.data = b->data.bytes + a->offset;
         if (a->is_output)
             outputs[to->n_outputs++] = &a->about;
@@ -210,6 +210,7 @@ kb_status kb_bundle_open(const char *folder, kb_bundle **bundle, kb_host_error *
     }
     *b = (kb_bundle){.arena = arena, .folder = folder};
     kb_status s = read_bundle(b, &err);
+    b->folder = NULL;
     if (s == KB_OK)
         *bundle = b;
     else

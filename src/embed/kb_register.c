@@ -7,6 +7,7 @@
 #include "abi/kb_pjrt.h"
 #include "abi/kb_xla.h"
 #include "core/kb_absent.h"
+#include "core/kb_handler.h"
 #include "core/kb_memory.h"
 #include "embed/kb_failure.h"
 #include "embed/kb_targets.h"
@@ -36,12 +37,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static plugin *plugins;         /* registered ones, under the lock; never freed */
 static const kb_xla_api *asked; /* what XLA's question brought, under the lock */
 
-/* Registers no other stage than execute. XLA asks while kb_host_register holds the lock. */
+/* XLA asks for metadata while kb_host_register holds the lock. */
 static kb_xla_error *absent(kb_xla_frame *frame)
 {
-    if (frame->extension_start)
-        asked = frame->api;
-    return kb_absent_execute(frame);
+    if (!kb_handler_answer(frame, 0))
+        return kb_absent_execute(frame);
+    asked = frame->api;
+    return NULL;
 }
 
 static kb_status refuse_plugin(const kb_pjrt_api *api, kb_pjrt_error *error, const char *target,

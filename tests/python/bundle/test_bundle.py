@@ -290,7 +290,7 @@ def test_a_bundle_is_replaced_and_nothing_else_is(tmp_path):
 @pytest.mark.once
 def test_names_cannot_break_a_line():
     array = manifest.Array("state['a\nend 00\0\ud800']", "float32", ())
-    text = manifest.write("", [manifest.Program("cpu", b"", [array], [])], b"").decode()
+    text = manifest.write("", [manifest.Program("cpu", b"", [array], [])], None).decode()
     assert text.splitlines()[3] == r"input float32 0 - 0 state['a\nend 00\x00\ud800']"
 
 

@@ -196,6 +196,9 @@ def test_a_cuda_kernel_for_the_cpu_runs_or_is_not_exported(tmp_path, run_python)
 
 
 def test_arguments_and_results_of_every_type(tmp_path):
+    empty = np.zeros((0, 3), np.float32)
+    kernbridge.export_bundle(tmp_path / "e", lambda x: (x, x.sum() == 0), empty, with_values=True)
+    assert c_host.run(tmp_path / "e", 2) == 2
     dtypes = [
         np.dtype(name) for name in ("bool", "int8", "uint16", "int32", "float16", "float32")
     ] + [np.dtype("complex64"), np.dtype(jnp.bfloat16), np.dtype(jnp.float8_e5m2)]

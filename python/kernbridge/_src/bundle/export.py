@@ -78,11 +78,12 @@ def export_bundle(
         raise TypeError(
             f"export_bundle: fun is {fun!r}, expected a function or a jax.export.Exported"
         )
+    _check_free(Path(path))
     args = avals or program.arguments_of(fun)
     names = program.argument_names(fun, args)
     program.check_fixed(names, args)
     wanted = _platforms(platforms, getattr(fun, "platforms", None))
-    offsets, data = _values(args) if with_values else ([None] * len(names), b"")
+    offsets, data = _values(args) if with_values else ([None] * len(names), None)
     programs = []
     for platform in wanted:
         exported = program.exported_for(platform, fun, args, other_targets)
@@ -122,12 +123,17 @@ def _values(args: Any) -> tuple[list[int | None], bytes]:
     return offsets, bytes(data)
 
 
-def _write(path: Path, programs: Sequence[manifest.Program], data: bytes) -> None:
-    """Write the folder beside its place, and then put it there."""
-    if path.exists() and not _is_bundle(path):
+def _check_free(path: Path) -> None:
+    """Raise FileExistsError if something else than a bundle would be replaced."""
+    is_bundle = path.is_dir() and (not any(path.iterdir()) or (path / manifest.NAME).is_file())
+    if path.exists() and not is_bundle:
         raise FileExistsError(
             f"export_bundle: {path} exists and is no bundle; remove it, or name another folder"
         )
+
+
+def _write(path: Path, programs: Sequence[manifest.Program], data: bytes | None) -> None:
+    """Write the folder beside its place, and then put it there."""
     made_by = f"kernbridge {metadata.version('kernbridge')}, jax {jax.__version__}"
     path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
@@ -135,17 +141,13 @@ def _write(path: Path, programs: Sequence[manifest.Program], data: bytes) -> Non
     try:
         for p in programs:
             (made / p.file).write_bytes(p.code)
-        if data:
+        if data is not None:
             (made / manifest.DATA_FILE).write_bytes(data)
         text = manifest.write(made_by, programs, data)
         (made / manifest.NAME).write_bytes(text)
         _replace(path, made)
     finally:
         shutil.rmtree(made, ignore_errors=True)
-
-
-def _is_bundle(path: Path) -> bool:
-    return path.is_dir() and (not any(path.iterdir()) or (path / manifest.NAME).is_file())
 
 
 def _replace(path: Path, made: Path) -> None:

@@ -49,10 +49,10 @@ class Program:
 DATA_FILE = "arguments.bin"
 
 
-def write(made_by: str, programs: Sequence[Program], data: bytes) -> bytes:
-    """Return the text for these programs and the values of their arguments."""
+def write(made_by: str, programs: Sequence[Program], data: bytes | None) -> bytes:
+    """Return the text for these programs and the values of their arguments, if there are any."""
     lines = [f"kernbridge-bundle {VERSION}", f"made-by {_one_line(made_by)}"]
-    if data:
+    if data is not None:
         lines.append(f"data {_described(data)} {DATA_FILE}")
     for program in programs:
         lines.append(f"program {_described(program.code)} {program.platform} {program.file}")
