@@ -22,7 +22,14 @@ def main() -> None:
     network = coba.build_network(params, seed=1)
     model = coba.kernel_model(params, network)
     step = jax.jit(model.step, donate_argnums=0)  # a new state takes the memory of the old one
-    kb.export_bundle(sys.argv[1], step, network.start, model.data, with_values=True)
+    kb.export_bundle(
+        sys.argv[1],
+        step,
+        network.start,
+        model.data,
+        with_values=True,
+        stablehlo_version="1.13.0",  # that of xla-cpu-pjrt 0.0.1
+    )
 
 
 if __name__ == "__main__":

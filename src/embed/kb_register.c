@@ -98,16 +98,35 @@ static kb_status ask(const kb_pjrt_api *api, const kb_pjrt_ffi *ffi, kb_error *e
     return KB_OK;
 }
 
+/* A later version whose arguments have grown again refuses these for their size. */
+static kb_xla_error *register_target(const kb_xla_api *xla, const kb_target *target,
+                                     const platform *on)
+{
+    kb_xla_bytes name = {target->name, strlen(target->name)};
+    kb_xla_bytes where = {on->name, strlen(on->name)};
+    kb_xla_stages stages = {.instantiate = target->instantiate, .execute = target->execute};
+    if (xla->api_version.minor_version < KB_XLA_API_RECORDS) {
+        kb_xla_register args = {
+            .struct_size = KB_XLA_SIZE(kb_xla_register, traits),
+            .name = name,
+            .platform = where,
+            .stages = stages,
+        };
+        return xla->handler_register(&args);
+    }
+    kb_xla_register_recorded args = {
+        .struct_size = KB_XLA_SIZE(kb_xla_register_recorded, traits),
+        .name = name,
+        .platform = where,
+        .stages = stages,
+    };
+    return xla->handler_register(&args);
+}
+
 static kb_status add_target(const kb_xla_api *xla, const kb_target *target, const platform *on,
                             kb_error *err)
 {
-    kb_xla_register args = {
-        .struct_size = KB_XLA_SIZE(kb_xla_register, traits),
-        .name = {target->name, strlen(target->name)},
-        .platform = {on->name, strlen(on->name)},
-        .stages = {.instantiate = target->instantiate, .execute = target->execute},
-    };
-    kb_xla_error *error = xla->handler_register(&args);
+    kb_xla_error *error = register_target(xla, target, on);
     if (!error)
         return KB_OK;
     kb_xla_error_destroy destroy = {
@@ -117,8 +136,8 @@ static kb_status add_target(const kb_xla_api *xla, const kb_target *target, cons
     xla->error_destroy(&destroy);
     return kb_error_set(err, KB_INTERNAL,
                         "the PJRT plugin refused the target %s for the platform %s: another copy "
-                        "of kernbridge may have registered it",
-                        target->name, on->name);
+                        "of kernbridge registered it, or the plugin's FFI (0.%d) is too new",
+                        target->name, on->name, (int)xla->api_version.minor_version);
 }
 
 static kb_status add_targets(const kb_xla_api *xla, kb_error *err)

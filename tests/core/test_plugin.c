@@ -60,8 +60,18 @@ static kb_pjrt_error *register_handler(kb_pjrt_register *args)
     return NULL;
 }
 
-static kb_xla_error *register_stages(kb_xla_register *args)
+/* The arguments have grown with the version; all that is read here is where it was. */
+static kb_xla_error *register_stages(void *given)
 {
+    const kb_xla_register *args = given;
+    const kb_xla_register_recorded *recorded = given;
+    size_t size = ffi_minor < KB_XLA_API_RECORDS ? KB_XLA_SIZE(kb_xla_register, traits)
+                                                 : KB_XLA_SIZE(kb_xla_register_recorded, traits);
+    CHECK_INT(args->struct_size, (long long)size);
+    if (ffi_minor < KB_XLA_API_RECORDS)
+        CHECK_INT(args->traits, 0);
+    else
+        CHECK(!recorded->record && recorded->traits == 0);
     if (is_refused(args->name.data, args->name.size)) {
         kb_xla_error_create create = {.struct_size = KB_XLA_SIZE(kb_xla_error_create, code),
                                       .message = "it is taken",
@@ -92,7 +102,7 @@ typedef struct table {
 
 /* A plugin whose second extension is the one for FFI. Each test has a table of its own, since a
  * plugin that was registered is remembered. */
-static const struct PJRT_Api *plugin(table *t)
+static const struct PJRT_Api *plugin(table *t, int minor)
 {
     *t = (table){
         .other = {.struct_size = sizeof t->other, .type = 1, .next = &t->ffi.base},
@@ -105,17 +115,17 @@ static const struct PJRT_Api *plugin(table *t)
                 .error_message = error_message},
     };
     n_registered = 0;
-    ffi_minor = 2;
+    ffi_minor = minor;
     refused_target = NULL;
-    xla = *fake_api(2);
+    xla = *fake_api(minor ? minor : 2);
     xla.handler_register = register_stages;
     return (const struct PJRT_Api *)&t->api;
 }
 
-static void test_targets(void)
+static void test_targets(int minor)
 {
-    static table t;
-    const struct PJRT_Api *api = plugin(&t);
+    static table tables[16];
+    const struct PJRT_Api *api = plugin(&tables[minor], minor);
     CHECK_INT(kb_host_register(api, &error), KB_OK);
     int expected = 0;
     for (const kb_target *target = kb_targets; target->name; target++) {
@@ -142,7 +152,7 @@ static void test_targets(void)
 static void test_absent(void)
 {
     static table t;
-    CHECK_INT(kb_host_register(plugin(&t), NULL), KB_OK);
+    CHECK_INT(kb_host_register(plugin(&t, 2), NULL), KB_OK);
     kb_xla_handler *absent = NULL;
     for (int i = 0; i < n_registered; i++)
         if (strcmp(registered[i].name, "kernbridge.absent") == 0)
@@ -163,24 +173,23 @@ static void test_absent(void)
 static void test_refused(void)
 {
     static table t;
-    const struct PJRT_Api *api = plugin(&t);
+    const struct PJRT_Api *api = plugin(&t, 2);
     CHECK_INT(kb_host_register(NULL, &error), KB_INVALID_ARGUMENT);
     CHECK_HAS(error.message, "api is NULL, expected what the plugin's GetPjrtApi returns");
     t.api.struct_size = 8;
     CHECK_INT(kb_host_register(api, &error), KB_INVALID_ARGUMENT);
     CHECK_HAS(error.message, "api is too small");
 
-    api = plugin(&t);
+    api = plugin(&t, 2);
     t.other.next = NULL;
     CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
     CHECK_HAS(error.message, "(PJRT 0.81) has no extension for FFI handlers");
 
-    api = plugin(&t);
-    ffi_minor = 0; /* 0.1 asks without its table */
+    api = plugin(&t, 0); /* asks without its table, as 0.1 does */
     CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
     CHECK_HAS(error.message, "older than version 0.2");
 
-    api = plugin(&t);
+    api = plugin(&t, 2);
     refused_target = "kernbridge.absent";
     CHECK_INT(kb_host_register(api, &error), KB_INTERNAL);
     CHECK_HAS(error.message, "the PJRT plugin refused the target kernbridge.absent: it is taken");
@@ -198,7 +207,8 @@ static void test_refused(void)
 
 int main(void)
 {
-    test_targets();
+    for (int minor = 2; minor <= 6; minor++)
+        test_targets(minor);
     test_absent();
     test_refused();
     return kb_test_end("test_plugin");

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import kernbridge
 import pytest
 from kernbridge._src.tools import c_flags
 
@@ -49,6 +50,11 @@ def compiled():
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return program
+
+
+def export(folder, function, *args):
+    """Write a bundle with the values of its arguments, for the StableHLO of the plugin."""
+    kernbridge.export_bundle(folder, function, *args, with_values=True, stablehlo_version="1.13.0")
 
 
 def command(bundle, steps):

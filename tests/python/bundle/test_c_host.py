@@ -144,11 +144,7 @@ def test_values_are_those_of_jax(tmp_path):
         pairs = zip(got, expected, strict=True)
         return jnp.concatenate([(bits(g) == bits(e)).ravel() for g, e in pairs])
 
-    kernbridge.export_bundle(tmp_path / "b", same, x, n, with_values=True)
-    assert c_host.run(tmp_path / "b") == sum(e.nbytes for e in expected)
-    kernbridge.export_bundle(
-        tmp_path / "b", same, x, n, with_values=True, stablehlo_version="1.13.0"
-    )
+    c_host.export(tmp_path / "b", same, x, n)
     assert c_host.run(tmp_path / "b") == sum(e.nbytes for e in expected)
 
 
@@ -162,7 +158,7 @@ def test_a_program_of_many_platforms_and_shapes_needs_no_argument_for_them(tmp_p
     (n,) = jax.export.symbolic_shape("n")
     exported = jax.export.export(jax.jit(halved), platforms=("cuda", "cpu"))(S((n,), jnp.float32))
     x = np.arange(1, 8, dtype=np.float32)
-    kernbridge.export_bundle(tmp_path / "b", exported, x, with_values=True)
+    c_host.export(tmp_path / "b", exported, x)
     assert c_host.run(tmp_path / "b") == 7
 
 
@@ -180,7 +176,9 @@ out = jax.ShapeDtypeStruct((300,), jnp.float32)
 op = kernbridge.numba_cuda_kernel(double, out, launch_dims=300)
 x = jnp.arange(300.0)
 try:
-    kernbridge.export_bundle("b", lambda x: op(x) == x + x, x, with_values=True)
+    kernbridge.export_bundle(
+        "b", lambda x: op(x) == x + x, x, with_values=True, stablehlo_version="1.13.0"
+    )
 except kernbridge.errors.ExportError as e:
     print(e)
 """
@@ -197,7 +195,7 @@ def test_a_cuda_kernel_for_the_cpu_runs_or_is_not_exported(tmp_path, run_python)
 
 def test_arguments_and_results_of_every_type(tmp_path):
     empty = np.zeros((0, 3), np.float32)
-    kernbridge.export_bundle(tmp_path / "e", lambda x: (x, x.sum() == 0), empty, with_values=True)
+    c_host.export(tmp_path / "e", lambda x: (x, x.sum() == 0), empty)
     assert c_host.run(tmp_path / "e", 2) == 2
     dtypes = [
         np.dtype(name) for name in ("bool", "int8", "uint16", "int32", "float16", "float32")
@@ -209,14 +207,14 @@ def test_arguments_and_results_of_every_type(tmp_path):
         return state, jnp.stack(held)
 
     before = state
-    kernbridge.export_bundle(tmp_path / "b", step, state, with_values=True)
+    c_host.export(tmp_path / "b", step, state)
     assert c_host.run(tmp_path / "b", 3) == 3 * len(dtypes)
 
 
 def test_an_exception_has_its_type_message_and_place(tmp_path):
     op = numba_kernel(numba.njit(kernels.decay), like)
     v = np.array([1, -2], np.float32)
-    kernbridge.export_bundle(tmp_path / "b", lambda v: op(v), v, with_values=True)
+    c_host.export(tmp_path / "b", lambda v: op(v), v)
     said = c_host.error(tmp_path / "b")
     assert "coba: a step: " in said
     assert "numba_kernel 'decay': ValueError: ('negative rate', -2.0) (in decay at" in said
@@ -235,7 +233,7 @@ def test_a_platform_that_the_bundle_lacks(tmp_path):
 def test_a_program_that_is_damaged_behind_its_digest(tmp_path):
     """Machine code has a digest of its own, in the program."""
     op = numba_kernel(numba.njit(kernels.decay), like)
-    kernbridge.export_bundle(tmp_path / "b", op, np.ones(2, np.float32), with_values=True)
+    c_host.export(tmp_path / "b", op, np.ones(2, np.float32))
     program = tmp_path / "b" / "program.cpu.mlirbc"
     code = program.read_bytes()
     at = code.index(b"\x7fELF") + 700
@@ -264,7 +262,7 @@ def resign(folder, code, damaged):
 
 def test_machine_code_of_another_format_is_refused(tmp_path):
     op = numba_kernel(numba.njit(kernels.decay), like)
-    kernbridge.export_bundle(tmp_path / "b", op, np.ones(2, np.float32), with_values=True)
+    c_host.export(tmp_path / "b", op, np.ones(2, np.float32))
     program = tmp_path / "b" / "program.cpu.mlirbc"
     code = program.read_bytes()
     at = code.index(b"KBHC")
