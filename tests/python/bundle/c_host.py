@@ -19,6 +19,7 @@ import pytest
 from kernbridge._src.tools import c_flags
 
 ROOT = Path(__file__).parents[3]
+_folder = tempfile.TemporaryDirectory(prefix="kernbridge-")  # removed at the end of the process
 SOURCE = ROOT / "examples" / "c_host" / "coba.c"
 
 
@@ -44,7 +45,7 @@ def compiled():
     if compiler is None:
         pytest.skip("there is no C compiler")
     _, include = plugin()
-    program = Path(tempfile.mkdtemp(), "coba")
+    program = Path(_folder.name, "coba")
     command = [compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{include}", str(SOURCE)]
     command += [*shlex.split(c_flags.c_flags()), "-ldl", "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True)
