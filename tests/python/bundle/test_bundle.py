@@ -188,14 +188,9 @@ def copy(x, out):
 op = kernbridge.numba_cuda_kernel(copy, jax.ShapeDtypeStruct((3,), jnp.float32), launch_dims=3)
 kernbridge.export_bundle("b", op, jnp.ones(3), platforms=["cuda"])
 print(b"KBCU" in open("b/program.cuda.mlirbc", "rb").read())
-try:
-    kernbridge.export_bundle("b", op, jnp.ones(3), platforms=["cpu"])
-except kernbridge.errors.ExportError as e:
-    print(e)
 """
     )
-    assert said.startswith("True\nexport_bundle: a host without Python cannot run the program for")
-    assert "\n- a CUDA kernel for the CPU travels as LLVM IR, which Python compiles where" in said
+    assert said == "True\n"
 
 
 def test_handlers_of_others_are_refused_unless_the_host_has_them(tmp_path):

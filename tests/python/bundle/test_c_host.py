@@ -236,7 +236,7 @@ def test_a_program_that_is_damaged_behind_its_digest(tmp_path):
     c_host.export(tmp_path / "b", op, np.ones(2, np.float32))
     program = tmp_path / "b" / "program.cpu.mlirbc"
     code = program.read_bytes()
-    at = code.index(b"\x7fELF") + 700
+    at = code.index(b"KBHC") + 700
     damaged = code[:at] + bytes([code[at] ^ 1]) + code[at + 1 :]
     program.write_bytes(damaged)
     assert "program.cpu.mlirbc is damaged: it is not the file that the manifest" in (
