@@ -82,8 +82,7 @@ def make(entry: Entry) -> ObjectCode:
         versions.look_up("llvmlite", llvmlite_inside.OBJECT_CODE_NAMES)
     except UnknownVersionError as e:
         raise NotCarried("this llvmlite is too old to write it apart") from e
-    library = entry.keep[0]
-    text = library.get_llvm_str()
+    library, text = entry.keep[0], entry.llvm_ir
     if "numba.dynamic.globals" in text or any(
         int(number) not in range(_LOWEST_ADDRESS) for number in _ADDRESS.findall(text)
     ):
