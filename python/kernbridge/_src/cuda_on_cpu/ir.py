@@ -83,15 +83,18 @@ def opaque_pointers() -> Iterator[None]:
         yield
 
 
-def machine() -> Any:
-    """LLVM's target machine of this process."""
+def machine(features: str | None = None) -> Any:
+    """LLVM's target machine of this process; it may use all features of the processor, or these."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    if features is None:
+        features = llvm.get_host_cpu_features().flatten()
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
+        features=features,
         opt=3,
         reloc="pic",
+        codemodel="default",
     )
 
 

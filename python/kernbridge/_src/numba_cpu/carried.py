@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
+from kernbridge._src.base.packing import packed
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.entry import Entry
@@ -84,8 +85,7 @@ def encode(digest: bytes, about: Description, code: ObjectCode) -> bytes:
             *(struct.pack("<II", dtype, rank) + _text(name) for dtype, rank, name in about.buffers),
             struct.pack("<I", len(code.places)),
             *(struct.pack("<I", status) + _text(at) for status, at in sorted(code.places.items())),
-            struct.pack("<I", len(code.code)),
-            code.code,
+            packed(code.code),
         )
     )
     header = _core.HOST_CODE_MAGIC.encode() + struct.pack("<I", _core.HOST_CODE_VERSION)
