@@ -33,7 +33,8 @@ def _register_targets() -> None:
     }
     kernels_on_gpu = _core.cuda_handlers()
     carriers, nowhere = _core.carrier_handlers(), {absent.TARGET: _core.absent_handlers()}
-    on_cpu = {**_split_too(kernels_on_cpu), carrier.HOST: carriers.pop(carrier.HOST), **nowhere}
+    carriers_on_cpu = {name: carriers.pop(name) for name in carrier.ON_CPU.values()}
+    on_cpu = {**_split_too(kernels_on_cpu), **carriers_on_cpu, **nowhere}
     on_gpu = {**_split_too(kernels_on_gpu), **carriers, **nowhere}
     if has_fake_driver():
         on_cpu |= on_gpu

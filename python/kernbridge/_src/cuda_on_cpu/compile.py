@@ -92,13 +92,12 @@ def machine_code(image: bytes) -> bytes:
     """
     llvmlite_inside.check_for_cuda_on_cpu()
     digest, text = image[:-1].decode().split("\n", 1)
-    machine = ir.machine()
-    features = llvm.get_host_cpu_features().flatten()
+    name, features = ir.processor()
     made_of = (
         generators.digest(),
         digest,
-        machine.triple,
-        llvm.get_host_cpu_name(),
+        ir.machine().triple,
+        name,
         features,
         llvmlite_inside.version,
         llvm.llvm_version_info,
@@ -168,8 +167,8 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
 
     That is seen before the kernel is in the loops over threads, in the form that NVVM gives it.
     """
-    features = llvm.get_host_cpu_features()
-    if not (features.get("fma") or machine.triple.startswith("aarch64")):
+    _, features = ir.processor()
+    if not ("+fma" in features.split(",") or machine.triple.startswith("aarch64")):
         return module
     thread = module.get_function("kb_thread")
     if not re.search(r" fmul |@llvm\.fpto", str(thread)):
