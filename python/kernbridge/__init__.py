@@ -15,15 +15,6 @@ from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.operation.inspection import Inspection as Inspection
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.source.load_cpp import (
-    load_c_file,
-    load_c_inline,
-    load_cpp_file,
-    load_cpp_inline,
-)
-from kernbridge._src.source.load_cuda import load_cuda_dir, load_cuda_file, load_cuda_inline
-from kernbridge._src.source.module import CompiledModule as CompiledModule
-from kernbridge._src.source.module import SourceFunction as SourceFunction
 from kernbridge.errors import *  # noqa: F403  # programs may import them from here
 
 if TYPE_CHECKING:
@@ -45,6 +36,17 @@ if TYPE_CHECKING:
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
     from kernbridge._src.record.callable import numba_cuda_callable
     from kernbridge._src.source.load_binary import CudaBinary as CudaBinary, load_binary
+    from kernbridge._src.source.load_cpp import (
+        load_c_file,
+        load_c_inline,
+        load_cpp_file,
+        load_cpp_inline,
+    )
+    from kernbridge._src.source.load_cuda import load_cuda_dir, load_cuda_file, load_cuda_inline
+    from kernbridge._src.source.module import (
+        CompiledModule as CompiledModule,
+        SourceFunction as SourceFunction,
+    )
     from kernbridge._src.tools.check_rules import (
         RuleCheck as RuleCheck,
         RuleCheckError as RuleCheckError,
@@ -110,6 +112,9 @@ _LATER = {
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
     "_src.record.callable": ("numba_cuda_callable",),
     "_src.source.load_binary": ("CudaBinary", "load_binary"),
+    "_src.source.load_cpp": ("load_c_file", "load_c_inline", "load_cpp_file", "load_cpp_inline"),
+    "_src.source.load_cuda": ("load_cuda_dir", "load_cuda_file", "load_cuda_inline"),
+    "_src.source.module": ("CompiledModule", "SourceFunction"),
     "_src.tools.check_rules": ("RuleCheck", "RuleCheckError", "check_rules"),
     "_src.tools.doctor": ("print_diagnostics",),
     "benchmark": ("BenchmarkConfig", "BenchmarkRecord", "BenchmarkResult", "benchmark_function"),

@@ -37,7 +37,6 @@ _OF_XLA = frozenset(
     )
 )
 _OURS = "kernbridge."
-_IR = b"\n; kernbridge ABI "  # a line of a CUDA kernel that is IR, for the process to compile
 
 
 def exported_for(
@@ -184,11 +183,6 @@ def _fault(call: CustomCall, other_targets: Sequence[str]) -> str:
     program = call.arrays.get("program")
     if program is None:
         return call.texts.get("message") or _why_by_name(call.texts.get("origin"))
-    if call.target == "kernbridge.cuda.host" and _IR in program.tobytes():
-        return (
-            "a CUDA kernel for the CPU travels as LLVM IR, which Python compiles where it is run; "
-            "export the program for cuda, or write the kernel with numba_kernel"
-        )
     return ""
 
 
