@@ -3,6 +3,7 @@
 # make test-all  the same with everything that takes long; prints first how long it takes
 # make check   format, lint, types
 # make bench   per-call cost and threads, against a floor and against peers
+# make c-host  runs the network of the demo in a C program without Python (examples/c_host)
 # make dev     an editable install for work on kernbridge, in build/venv-dev
 # make release-check  builds sdist and wheel without network, and checks them (docs/releasing.md)
 # make gpu     everything that a machine with a GPU runs (no network needed; uses its own Python)
@@ -22,6 +23,10 @@ NEXT        := $(BUILD)/venv-next
 DEV         := $(BUILD)/venv-dev
 DIST        := $(BUILD)/dist
 SITE        := $(BUILD)/site
+# A PJRT plugin for the CPU, with pjrt_c_api.h. There is one for x86-64.
+PJRT_PLUGIN ?= xla-cpu-pjrt==0.0.1
+C_HOST      := $(BUILD)/c_host
+PLUGIN       = $(shell $(VENV)/bin/python -c "import xla_plugins.xla_cpu_pjrt as p; print(p.__path__[0])")
 
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
            $(shell find src $(wildcard include) python -type f -not -name '*.pyc')
@@ -43,7 +48,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo prepare test test-all test-aarch64 test-core test-newest test-oldest test-oldest-numba test-next check bench dev release-check gpu clean
+.PHONY: demo prepare test test-all test-aarch64 test-core test-newest test-oldest test-oldest-numba test-next check bench c-host dev release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -57,7 +62,7 @@ test:
 	$(MAKE) -j2 test-core prepare
 	$(MAKE) test-oldest test-oldest-numba test-next test-newest
 
-prepare: $(VENV)/test.stamp $(OLDEST)/test.stamp $(NUMBA)/test.stamp $(if $(NEXT_PYTHON),$(NEXT)/test.stamp)
+prepare: $(VENV)/test.stamp $(VENV)/plugin.stamp $(OLDEST)/test.stamp $(NUMBA)/test.stamp $(if $(NEXT_PYTHON),$(NEXT)/test.stamp)
 
 test-all:
 	@echo "test-all: about 75 minutes on two cores"
@@ -69,11 +74,11 @@ test-aarch64: $(VENV)/test.stamp
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" \
 	  tests/core/aarch64
 
-test-core: $(VENV)/test.stamp
+test-core: $(VENV)/test.stamp $(VENV)/plugin.stamp
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" \
 	  tests/core/run
 
-test-newest: $(VENV)/test.stamp
+test-newest: $(VENV)/test.stamp $(VENV)/plugin.stamp
 	$(VENV)/bin/python $(PYTEST) -m "$(BRIEF)" $(PYTEST_ARGS)
 
 test-oldest: $(OLDEST)/test.stamp
@@ -100,6 +105,13 @@ check: $(VENV)/check.stamp
 bench: $(VENV)/demo.stamp
 	$(VENV)/bin/python benchmarks/per_call.py
 	$(VENV)/bin/python benchmarks/threads.py
+
+c-host: $(VENV)/demo.stamp $(VENV)/plugin.stamp
+	mkdir -p $(C_HOST)
+	$(VENV)/bin/python examples/c_host/export.py $(C_HOST)/coba.bundle
+	$(CC) -std=c11 -O2 -Wall -Wextra -I$(PLUGIN)/include examples/c_host/coba.c \
+	  $$($(VENV)/bin/kernbridge c-flags) -ldl -o $(C_HOST)/coba
+	$(C_HOST)/coba $(PLUGIN)/xla_cpu_pjrt.so $(C_HOST)/coba.bundle
 
 dev: $(DEV)/dev.stamp
 	@echo "Activate it with  . $(DEV)/bin/activate  and run  pytest tests/python/...  as you edit:"
@@ -136,6 +148,11 @@ $(VENV)/%.deps: pyproject.toml $(DIST)/wheel.stamp
 $(VENV)/%.stamp: $(VENV)/%.deps $(DIST)/wheel.stamp
 	$(call install,$(VENV),--no-deps --force-reinstall $(DIST)/*.whl)
 	touch $@
+
+# Tests of C hosts are passed over without it.
+$(VENV)/plugin.stamp: | $(VENV)/python.stamp
+	@$(call install,$(VENV),--no-deps $(PJRT_PLUGIN)) && touch $@ \
+	  || echo "skipped: $(PJRT_PLUGIN), which cannot be installed here"
 
 $(OLDEST)/test.stamp: PACKAGES := $(OLDEST_JAX)
 $(NUMBA)/test.stamp: PACKAGES := $(OLDEST_NUMBA)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python" / "kernbridge"
+LIBRARIES = ("kernbridge/_core.abi3.so", "kernbridge/lib/libkernbridge.so")
 wrong: list[str] = []
 not_ready: list[str] = []
 
@@ -62,7 +63,7 @@ def check_wheel(wheel: Path, version: str) -> None:
         metadata = email.message_from_bytes(archive.read(f"{info}/METADATA"))
     ours = {n for n in names if not n.startswith(f"{info}/")}
     tracked = output_of("git", "ls-files", "python", "include", cwd=ROOT).split()
-    expected = {"kernbridge/_core.abi3.so"}
+    expected = set(LIBRARIES)
     for file in map(Path, tracked):
         inside = Path("kernbridge", file) if file.parts[0] == "include" else Path(*file.parts[1:])
         expected.add(inside.as_posix())
@@ -103,8 +104,8 @@ def run_installed(wheel: Path, version: str, folder: Path) -> None:
 
 def needed_glibc(wheel: Path, folder: Path) -> str:
     with zipfile.ZipFile(wheel) as archive:
-        library = archive.extract("kernbridge/_core.abi3.so", folder)
-    listing = output_of("objdump", "-T", library) if shutil.which("objdump") else ""
+        libraries = [archive.extract(name, folder) for name in LIBRARIES]
+    listing = output_of("objdump", "-T", *libraries) if shutil.which("objdump") else ""
     versions = [tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([\d.]+)", listing)]
     return ".".join(map(str, max(versions))) if versions else "unknown"
 

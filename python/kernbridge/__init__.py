@@ -15,21 +15,13 @@ from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.operation.inspection import Inspection as Inspection
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.source.load_cpp import (
-    load_c_file,
-    load_c_inline,
-    load_cpp_file,
-    load_cpp_inline,
-)
-from kernbridge._src.source.load_cuda import load_cuda_dir, load_cuda_file, load_cuda_inline
-from kernbridge._src.source.module import CompiledModule as CompiledModule
-from kernbridge._src.source.module import SourceFunction as SourceFunction
 from kernbridge.errors import *  # noqa: F403  # programs may import them from here
 
 if TYPE_CHECKING:
     # Sorting would write a statement for each name that is imported as itself.
     # isort: off
     from kernbridge import benchmark, cache, config, registry
+    from kernbridge._src.bundle.export import export_bundle
     from kernbridge._src.cuda_kernel.kernel import CudaKernel as CudaKernel, cuda_kernel
     from kernbridge._src.custom.choice import KernelEntry as KernelEntry
     from kernbridge._src.custom.kernel import XLACustomKernel
@@ -44,6 +36,17 @@ if TYPE_CHECKING:
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
     from kernbridge._src.record.callable import numba_cuda_callable
     from kernbridge._src.source.load_binary import CudaBinary as CudaBinary, load_binary
+    from kernbridge._src.source.load_cpp import (
+        load_c_file,
+        load_c_inline,
+        load_cpp_file,
+        load_cpp_inline,
+    )
+    from kernbridge._src.source.load_cuda import load_cuda_dir, load_cuda_file, load_cuda_inline
+    from kernbridge._src.source.module import (
+        CompiledModule as CompiledModule,
+        SourceFunction as SourceFunction,
+    )
     from kernbridge._src.tools.check_rules import (
         RuleCheck as RuleCheck,
         RuleCheckError as RuleCheckError,
@@ -80,6 +83,7 @@ __all__ = [
     "config",
     "cuda_kernel",
     "errors",
+    "export_bundle",
     "load_binary",
     "load_c_file",
     "load_c_inline",
@@ -99,6 +103,7 @@ _MODULES = ("benchmark", "cache", "config", "registry")
 # Names that are imported when they are first used: a program needs few of them. Those that are not
 # in __all__ belong to the modules above; they have been here before, or are here in BrainEvent.
 _LATER = {
+    "_src.bundle.export": ("export_bundle",),
     "_src.cuda_kernel.kernel": ("CudaKernel", "cuda_kernel"),
     "_src.custom.choice": ("KernelEntry",),
     "_src.custom.kernel": ("XLACustomKernel",),
@@ -107,6 +112,9 @@ _LATER = {
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
     "_src.record.callable": ("numba_cuda_callable",),
     "_src.source.load_binary": ("CudaBinary", "load_binary"),
+    "_src.source.load_cpp": ("load_c_file", "load_c_inline", "load_cpp_file", "load_cpp_inline"),
+    "_src.source.load_cuda": ("load_cuda_dir", "load_cuda_file", "load_cuda_inline"),
+    "_src.source.module": ("CompiledModule", "SourceFunction"),
     "_src.tools.check_rules": ("RuleCheck", "RuleCheckError", "check_rules"),
     "_src.tools.doctor": ("print_diagnostics",),
     "benchmark": ("BenchmarkConfig", "BenchmarkRecord", "BenchmarkResult", "benchmark_function"),

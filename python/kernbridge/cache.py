@@ -106,7 +106,7 @@ def stats() -> CacheStats:
         cpu_kernels=len(_held("numba_cpu.compile", "_registered")),
         cuda_functions=len(functions),
         cuda_function_bytes=sum(len(image) for f in functions for _, image in f.images),
-        cuda_on_cpu=len(_held("cuda_on_cpu.compile", "_engines")),
+        cuda_on_cpu=len(_held("cuda_on_cpu.compile", "_registered")),
         cuda_on_cpu_threads=_core.host_threads_kept(),
         gpu_functions=gpu_functions,
         gpu_loads=gpu_loads,

@@ -1,4 +1,5 @@
-"""The command `kernbridge`: what works here, what the cache holds, and how fast operations are."""
+"""The command `kernbridge`: what works here, what the cache holds, how fast operations are, and how
+a C program is compiled."""
 
 from __future__ import annotations
 
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("cache", help="report where the cache is and what it holds")
     clear = commands.add_parser("clear", help="remove compiled kernels from the cache")
     clear.add_argument("name", nargs="?", help="of one module; without it, everything goes")
+    flags = "print the compiler's options for a program that includes kernbridge/host.h"
+    commands.add_parser("c-flags", help=flags)
     benchmark_command.add(commands)
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
@@ -36,6 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if chosen.command == "benchmark":
         return int(chosen.run(chosen))
+    if chosen.command == "c-flags":
+        from kernbridge._src.tools import c_flags
+
+        print(c_flags.c_flags())
+        return 0
     if chosen.command == "doctor":
         from kernbridge._src.tools import doctor
 

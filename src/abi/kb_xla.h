@@ -3,7 +3,8 @@
  * XLA hands a handler one call frame; everything else is reached through the table of functions in
  * that frame, so no symbol of jaxlib is linked and no header of jaxlib is needed to build. Layouts
  * follow API versions 0.1 to 0.5 (jaxlib 0.8 to 0.12), in which all that is declared here is the
- * same. State and type registration are left out on purpose: their layout changed twice.
+ * same; the registration of a target changed in 0.5. State and type registration are left out on
+ * purpose: their layout changed twice.
  * tests/core/abi_check.c asserts every size, offset and constant against the installed jaxlib.
  *
  * Ownership: whatever a frame points to belongs to XLA and lives until the handler returns. An
@@ -18,6 +19,9 @@
 
 #define KB_XLA_API_MAJOR 0
 #define KB_XLA_API_MINOR 3
+
+/* The minor version from which on a target has a stage in which it is recorded. */
+enum { KB_XLA_API_RECORDS = 5 };
 
 typedef struct kb_xla_error kb_xla_error;     /* opaque, made and destroyed through the API table */
 typedef struct kb_xla_context kb_xla_context; /* opaque, one per call */
@@ -164,6 +168,35 @@ typedef struct kb_xla_num_threads {
     int64_t *num_threads; /* out */
 } kb_xla_num_threads;
 
+/* The stages of a target. Those that are NULL do nothing. */
+typedef struct kb_xla_stages {
+    kb_xla_handler *instantiate;
+    kb_xla_handler *prepare;
+    kb_xla_handler *initialize;
+    kb_xla_handler *execute;
+} kb_xla_stages;
+
+/* What the API function for it takes before version KB_XLA_API_RECORDS. */
+typedef struct kb_xla_register {
+    size_t struct_size;
+    kb_xla_extension *extension_start;
+    kb_xla_bytes name;
+    kb_xla_bytes platform;
+    kb_xla_stages stages;
+    uint32_t traits;
+} kb_xla_register;
+
+/* And from that version on, with one more stage. */
+typedef struct kb_xla_register_recorded {
+    size_t struct_size;
+    kb_xla_extension *extension_start;
+    kb_xla_bytes name;
+    kb_xla_bytes platform;
+    kb_xla_stages stages;
+    kb_xla_handler *record;
+    uint32_t traits;
+} kb_xla_register_recorded;
+
 /* The size that XLA expects in `struct_size`: up to and with the last field, without tail padding.
  */
 #define KB_XLA_SIZE(type, last) (offsetof(type, last) + sizeof(((type *)0)->last))
@@ -178,7 +211,7 @@ struct kb_xla_api {
     kb_xla_error *(*error_create)(kb_xla_error_create *args);
     kb_xla_unused *error_get_message;
     void (*error_destroy)(kb_xla_error_destroy *args);
-    kb_xla_unused *handler_register;
+    kb_xla_error *(*handler_register)(void *args); /* see kb_xla_register */
     kb_xla_error *(*stream_get)(kb_xla_stream_get *args);
     kb_xla_unused *type_register;
     kb_xla_unused *execution_context_get;

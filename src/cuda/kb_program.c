@@ -1,9 +1,8 @@
 /* Owns the reading of GPU programs. */
 #include "cuda/kb_program.h"
 
-#include "core/kb_arena.h"
 #include "core/kb_dtype.h"
-#include "core/kb_reader.h"
+#include "core/kb_fields.h"
 #include "cuda/kb_step.h"
 
 #include <limits.h>
@@ -11,7 +10,6 @@
 
 /* The least that each takes on the wire: bounds the counts. */
 enum {
-    BUFFER_SIZE = 12,
     FUNCTION_SIZE = 52,
     IMAGE_SIZE = 8,
     STEP_SIZE = 16,
@@ -27,37 +25,22 @@ typedef struct contents {
 } contents;
 
 typedef struct program {
-    kb_reader from;
-    kb_arena *arena;
+    kb_fields fields;
+    kb_arena *scratch; /* of images that were compressed */
     kb_kernel *kernel;
     contents *contents;
+    uint32_t version;
     bool callbacks;
-    bool no_memory;
-    const char *wrong; /* the first thing that does not hold */
 } program;
 
 static void *take(program *p, size_t count, size_t size)
 {
-    void *memory = kb_arena_take(p->arena, count, size);
-    p->no_memory |= !memory;
-    p->from.failed |= !memory;
-    return memory;
+    return kb_fields_take(&p->fields, count, size);
 }
 
 static void expect(program *p, bool holds, const char *what)
 {
-    if (holds || p->from.failed)
-        return;
-    p->from.failed = true;
-    p->wrong = what;
-}
-
-static const char *read_text(program *p)
-{
-    uint32_t size;
-    const char *text = kb_read_text(&p->from, &size);
-    char *copy = text ? take(p, size + 1, 1) : NULL;
-    return copy ? memcpy(copy, text, size) : "";
+    kb_fields_expect(&p->fields, holds, what);
 }
 
 static void check_buffer(program *p, uint32_t buffer)
@@ -67,32 +50,32 @@ static void check_buffer(program *p, uint32_t buffer)
 
 static uint32_t read_buffer(program *p)
 {
-    uint32_t buffer = kb_read_u32(&p->from);
+    uint32_t buffer = kb_read_u32(&p->fields.from);
     check_buffer(p, buffer);
     return buffer;
 }
 
 static int64_t read_offset(program *p)
 {
-    int64_t offset = kb_read_i64(&p->from);
+    int64_t offset = kb_read_i64(&p->fields.from);
     expect(p, offset >= 0, "an offset");
     return offset;
 }
 
 static void check_axis(program *p, uint32_t buffer, uint32_t axis)
 {
-    expect(p, p->from.failed || (int64_t)axis < p->kernel->buffers[buffer].rank, "an axis");
+    expect(p, p->fields.from.failed || (int64_t)axis < p->kernel->buffers[buffer].rank, "an axis");
 }
 
 static kb_value read_value(program *p)
 {
-    kb_value value = {.kind = (kb_value_kind)kb_read_u32(&p->from)};
-    value.buffer = kb_read_u32(&p->from);
+    kb_value value = {.kind = (kb_value_kind)kb_read_u32(&p->fields.from)};
+    value.buffer = kb_read_u32(&p->fields.from);
     if (value.kind != KB_VALUE_CONSTANT)
         check_buffer(p, value.buffer);
-    value.axis = kb_read_u32(&p->from);
-    value.divisor = kb_read_u32(&p->from);
-    value.constant = kb_read_i64(&p->from);
+    value.axis = kb_read_u32(&p->fields.from);
+    value.divisor = kb_read_u32(&p->fields.from);
+    value.constant = kb_read_i64(&p->fields.from);
     expect(p, value.kind <= KB_VALUE_COUNT, "a kind of value");
     expect(p, value.divisor != 0, "a divisor");
     expect(p, value.constant >= 0, "a constant");
@@ -101,35 +84,14 @@ static kb_value read_value(program *p)
     return value;
 }
 
-static void read_buffers(program *p)
-{
-    kb_kernel *kernel = p->kernel;
-    uint32_t *counts[] = {&kernel->n_inputs, &kernel->n_outputs, &kernel->n_hidden};
-    uint32_t n = 0;
-    for (int i = 0; i < 3; i++) {
-        *counts[i] = kb_read_u32(&p->from);
-        expect(p, *counts[i] <= KB_BUFFERS_MAX, "a number of buffers");
-        n += p->from.failed ? 0 : *counts[i];
-    }
-    expect(p, n <= p->from.left / BUFFER_SIZE, "a number of buffers");
-    kb_buffer_spec *buffers = p->from.failed ? NULL : take(p, n + 1, sizeof *buffers);
-    for (uint32_t i = 0; i < n && !p->from.failed; i++) {
-        buffers[i].dtype = (int32_t)kb_read_u32(&p->from);
-        buffers[i].rank = (int32_t)kb_read_u32(&p->from);
-        buffers[i].name = read_text(p);
-        expect(p, buffers[i].rank >= 0 && buffers[i].rank <= KB_RANK_MAX, "a rank");
-    }
-    kernel->buffers = buffers;
-}
-
 /* Sizes of parameters, which must take the words that there are. */
 static void read_sizes(program *p, kb_function *f)
 {
-    f->n_sizes = kb_read_count(&p->from, sizeof(uint32_t));
-    uint32_t *sizes = p->from.failed ? NULL : take(p, f->n_sizes + 1, sizeof *sizes);
+    f->n_sizes = kb_read_count(&p->fields.from, sizeof(uint32_t));
+    uint32_t *sizes = p->fields.from.failed ? NULL : take(p, f->n_sizes + 1, sizeof *sizes);
     uint32_t n_words = 0;
-    for (uint32_t i = 0; !p->from.failed && i < f->n_sizes; i++) {
-        sizes[i] = kb_read_u32(&p->from);
+    for (uint32_t i = 0; !p->fields.from.failed && i < f->n_sizes; i++) {
+        sizes[i] = kb_read_u32(&p->fields.from);
         expect(p, sizes[i] > 0 && sizes[i] <= KB_PARAMETER_SIZE_MAX, "the size of a parameter");
         n_words += (sizes[i] + KB_WORD_SIZE - 1) / KB_WORD_SIZE;
         expect(p, n_words <= f->n_words, "the size of a parameter");
@@ -138,31 +100,48 @@ static void read_sizes(program *p, kb_function *f)
     f->sizes = sizes;
 }
 
+static kb_xla_bytes read_image(program *p)
+{
+    kb_fields f = p->fields;
+    kb_xla_bytes image;
+    f.arena = p->scratch;
+    if (p->version == KB_PROGRAM_UNPACKED) {
+        image.size = kb_read_count(&f.from, 1);
+        image.data = kb_read_bytes(&f.from, image.size);
+    } else {
+        image = kb_fields_packed(&f, "an image");
+    }
+    f.arena = p->fields.arena;
+    p->fields = f;
+    return image;
+}
+
 static kb_function *read_function(program *p, kb_error *err)
 {
     kb_function f = {0};
     kb_image images[KB_IMAGES_MAX];
-    const uint8_t *digest = kb_read_bytes(&p->from, KB_DIGEST_SIZE);
+    const uint8_t *digest = kb_read_bytes(&p->fields.from, KB_DIGEST_SIZE);
     if (digest)
         memcpy(f.digest, digest, KB_DIGEST_SIZE);
-    f.entry = read_text(p);
-    f.n_words = kb_read_u32(&p->from);
-    f.shared = kb_read_u32(&p->from);
+    f.entry = kb_fields_text(&p->fields);
+    f.n_words = kb_read_u32(&p->fields.from);
+    f.shared = kb_read_u32(&p->fields.from);
     expect(p, f.n_words <= KB_WORDS_MAX, "a number of parameters");
     read_sizes(p, &f);
-    f.n_images = kb_read_count(&p->from, IMAGE_SIZE);
+    f.n_images = kb_read_count(&p->fields.from, IMAGE_SIZE);
     expect(p, f.shared <= INT_MAX, "a size of shared memory");
     expect(p, f.n_images > 0 && f.n_images <= KB_IMAGES_MAX, "a number of images");
-    for (uint32_t i = 0; !p->from.failed && i < f.n_images; i++) {
-        images[i].cc = kb_read_u32(&p->from);
-        images[i].size = kb_read_count(&p->from, 1);
-        images[i].bytes = kb_read_bytes(&p->from, images[i].size);
+    for (uint32_t i = 0; !p->fields.from.failed && i < f.n_images; i++) {
+        images[i].cc = kb_read_u32(&p->fields.from);
+        kb_xla_bytes image = read_image(p);
+        images[i].size = image.size;
+        images[i].bytes = image.data;
         expect(p, images[i].size > 0, "an image");
     }
     f.images = images;
     kb_function *function = NULL;
-    kb_status s = p->from.failed ? KB_OK : kb_function_hold(&f, &function, err);
-    p->no_memory |= s == KB_RESOURCE_EXHAUSTED;
+    kb_status s = p->fields.from.failed ? KB_OK : kb_function_hold(&f, &function, err);
+    p->fields.no_memory |= s == KB_RESOURCE_EXHAUSTED;
     expect(p, s == KB_OK, "an image");
     return function;
 }
@@ -170,9 +149,9 @@ static kb_function *read_function(program *p, kb_error *err)
 static void read_functions(program *p, kb_error *err)
 {
     contents *c = p->contents;
-    uint32_t n = kb_read_count(&p->from, FUNCTION_SIZE);
+    uint32_t n = kb_read_count(&p->fields.from, FUNCTION_SIZE);
     c->functions = take(p, (size_t)n + 1, sizeof(kb_function *)); // NOLINT: of pointers
-    for (uint32_t i = 0; !p->from.failed && i < n; i++) {
+    for (uint32_t i = 0; !p->fields.from.failed && i < n; i++) {
         c->functions[i] = read_function(p, err);
         c->n_functions += c->functions[i] != NULL;
     }
@@ -180,9 +159,9 @@ static void read_functions(program *p, kb_error *err)
 
 static void read_word(program *p, kb_word *word)
 {
-    uint32_t kind = kb_read_u32(&p->from), buffer = kb_read_u32(&p->from);
-    uint32_t axis = kb_read_u32(&p->from);
-    word->value = kb_read_i64(&p->from);
+    uint32_t kind = kb_read_u32(&p->fields.from), buffer = kb_read_u32(&p->fields.from);
+    uint32_t axis = kb_read_u32(&p->fields.from);
+    word->value = kb_read_i64(&p->fields.from);
     word->reach = read_offset(p);
     expect(p, kind <= KB_WORD_COUNT, "a kind of parameter");
     if (kind != KB_WORD_CONSTANT)
@@ -200,7 +179,7 @@ static void read_word(program *p, kb_word *word)
 static void read_triple(program *p, uint32_t triple[3], uint32_t max, const char *what)
 {
     for (int i = 0; i < 3; i++) {
-        triple[i] = kb_read_u32(&p->from);
+        triple[i] = kb_read_u32(&p->fields.from);
         expect(p, triple[i] > 0 && triple[i] <= max, what);
     }
 }
@@ -210,31 +189,31 @@ static const kb_launch_step *read_launch(program *p, bool wide)
     kb_launch_step *step = take(p, 1, sizeof *step);
     if (!step)
         return NULL;
-    uint32_t function = kb_read_u32(&p->from);
+    uint32_t function = kb_read_u32(&p->fields.from);
     expect(p, function < p->contents->n_functions, "a function");
     for (int i = 0; i < 3; i++)
         step->grid[i] = read_value(p);
     read_triple(p, step->block, THREADS_MAX, "a block");
     read_triple(p, step->cluster, THREADS_MAX, "a cluster");
-    step->shared = kb_read_u32(&p->from);
-    step->flags = kb_read_u32(&p->from);
+    step->shared = kb_read_u32(&p->fields.from);
+    step->flags = kb_read_u32(&p->fields.from);
     expect(p, step->shared <= INT_MAX, "a size of shared memory");
     expect(p, !wide || (step->grid[2].kind == KB_VALUE_CONSTANT && step->grid[2].constant == 1),
            "the grid of a wide launch");
-    step->n_words = kb_read_count(&p->from, WORD_SIZE);
-    kb_word *words = p->from.failed ? NULL : take(p, step->n_words + 1, sizeof *words);
-    for (uint32_t i = 0; !p->from.failed && i < step->n_words; i++)
+    step->n_words = kb_read_count(&p->fields.from, WORD_SIZE);
+    kb_word *words = p->fields.from.failed ? NULL : take(p, step->n_words + 1, sizeof *words);
+    for (uint32_t i = 0; !p->fields.from.failed && i < step->n_words; i++)
         read_word(p, &words[i]);
     step->words = words;
-    step->n_zeroed = kb_read_count(&p->from, sizeof(uint32_t));
-    uint32_t *zeroed = p->from.failed ? NULL : take(p, step->n_zeroed + 1, sizeof *zeroed);
-    for (uint32_t i = 0; !p->from.failed && i < step->n_zeroed; i++) {
+    step->n_zeroed = kb_read_count(&p->fields.from, sizeof(uint32_t));
+    uint32_t *zeroed = p->fields.from.failed ? NULL : take(p, step->n_zeroed + 1, sizeof *zeroed);
+    for (uint32_t i = 0; !p->fields.from.failed && i < step->n_zeroed; i++) {
         zeroed[i] = read_buffer(p);
-        expect(p, p->from.failed || kb_dtype_bits(p->kernel->buffers[zeroed[i]].dtype) >= 8,
+        expect(p, p->fields.from.failed || kb_dtype_bits(p->kernel->buffers[zeroed[i]].dtype) >= 8,
                "an output to be zeroed");
     }
     step->zeroed = zeroed;
-    if (p->from.failed)
+    if (p->fields.from.failed)
         return NULL;
     step->function = p->contents->functions[function];
     expect(p, step->function->n_words == step->n_words, "a number of parameters");
@@ -247,11 +226,11 @@ static const kb_fill_step *read_fill(program *p)
     if (!step)
         return NULL;
     step->buffer = read_buffer(p);
-    step->item_size = kb_read_u32(&p->from);
+    step->item_size = kb_read_u32(&p->fields.from);
     step->offset = read_offset(p);
     step->count = read_value(p);
     for (int i = 0; i < 2; i++)
-        step->pattern[i] = (uint64_t)kb_read_i64(&p->from);
+        step->pattern[i] = (uint64_t)kb_read_i64(&p->fields.from);
     uint32_t n = step->item_size;
     expect(p, n > 0 && n <= 16 && (n & (n - 1)) == 0, "the size of an element");
     return step;
@@ -275,14 +254,14 @@ static const int64_t *read_callback(program *p)
     int64_t *handle = take(p, 1, sizeof *handle);
     expect(p, p->callbacks, "a step that calls Python");
     if (handle)
-        *handle = kb_read_i64(&p->from);
+        *handle = kb_read_i64(&p->fields.from);
     return handle;
 }
 
 static void read_step(program *p, kb_step *step)
 {
-    uint32_t kind = kb_read_u32(&p->from);
-    step->wide = kb_read_u32(&p->from) != 0;
+    uint32_t kind = kb_read_u32(&p->fields.from);
+    step->wide = kb_read_u32(&p->fields.from) != 0;
     step->kind = (kb_step_kind)kind;
     switch (kind) {
     case KB_STEP_LAUNCH:
@@ -304,12 +283,12 @@ static void read_step(program *p, kb_step *step)
 
 static void read_steps(program *p)
 {
-    uint32_t n = kb_read_count(&p->from, STEP_SIZE);
+    uint32_t n = kb_read_count(&p->fields.from, STEP_SIZE);
     kb_step *steps = take(p, n + 1, sizeof *steps);
-    for (uint32_t i = 0; !p->from.failed && i < n; i++)
+    for (uint32_t i = 0; !p->fields.from.failed && i < n; i++)
         read_step(p, &steps[i]);
     p->kernel->plan = (kb_plan){.n_steps = n, .steps = steps};
-    expect(p, p->from.left == 0, "its end");
+    expect(p, p->fields.from.left == 0, "its end");
 }
 
 static void free_contents(void *owner)
@@ -322,27 +301,32 @@ static void free_contents(void *owner)
 
 static kb_status read_all(program *p, kb_error *err)
 {
-    const void *magic = kb_read_bytes(&p->from, 4);
+    kb_reader *from = &p->fields.from;
+    const void *magic = kb_read_bytes(from, 4);
     expect(p, magic && memcmp(magic, "KBCU", 4) == 0, "its first bytes");
-    uint32_t version = kb_read_u32(&p->from);
-    if (!p->from.failed && version != KB_PROGRAM_VERSION)
+    p->version = kb_read_u32(from);
+    if (!from->failed && p->version != KB_PROGRAM_VERSION && p->version != KB_PROGRAM_UNPACKED)
         return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "a kernel's program has version %u, and this kernbridge reads version "
-                            "%d: export the program again with this version",
-                            version, KB_PROGRAM_VERSION);
-    p->kernel->name = read_text(p);
-    p->kernel->source = read_text(p);
-    read_buffers(p);
+                            "a kernel's program has version %u, and this kernbridge reads versions "
+                            "%d and %d: export the program again with this version",
+                            p->version, KB_PROGRAM_UNPACKED, KB_PROGRAM_VERSION);
+    p->kernel->name = kb_fields_text(&p->fields);
+    p->kernel->source = kb_fields_text(&p->fields);
+    kb_fields_buffers(&p->fields, p->kernel);
     read_functions(p, err);
     read_steps(p);
-    if (!p->from.failed)
-        return KB_OK;
-    if (p->no_memory)
+    return kb_fields_check(&p->fields, "a kernel's program", "of another version of kernbridge",
+                           err);
+}
+
+static kb_status read_into(program *p, kb_error *err)
+{
+    p->contents = p->scratch ? kb_arena_take(p->fields.arena, 1, sizeof *p->contents) : NULL;
+    if (!p->contents)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a kernel's program");
-    return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "a kernel's program is damaged, or of another version of kernbridge: %s "
-                        "does not hold",
-                        p->wrong ? p->wrong : "its length");
+    p->contents->arena = p->fields.arena;
+    p->kernel->owner = p->contents;
+    return read_all(p, err);
 }
 
 kb_status kb_program_read(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
@@ -350,24 +334,21 @@ kb_status kb_program_read(const void *bytes, size_t size, const uint8_t digest[K
 {
     *kernel = (kb_kernel){.free_owner = free_contents};
     memcpy(kernel->digest, digest, KB_DIGEST_SIZE);
+    kb_arena *arena = kb_arena_new();
     program p = {
-        .from = kb_reader_of(bytes, size),
-        .arena = kb_arena_new(),
+        .fields = {.from = kb_reader_of(bytes, size), .arena = arena},
+        .scratch = arena ? kb_arena_new() : NULL,
         .kernel = kernel,
         .callbacks = callbacks,
     };
-    p.contents = p.arena ? kb_arena_take(p.arena, 1, sizeof *p.contents) : NULL;
-    if (!p.contents) {
-        if (p.arena)
-            kb_arena_free(p.arena);
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a kernel's program");
-    }
-    p.contents->arena = p.arena;
-    kernel->owner = p.contents;
-    kb_status s = read_all(&p, err);
-    if (s != KB_OK)
+    kb_status s = read_into(&p, err);
+    if (s == KB_OK)
+        kernel->bytes = kb_arena_bytes(arena);
+    else if (p.contents)
         free_contents(p.contents);
-    else
-        kernel->bytes = kb_arena_bytes(p.arena);
+    else if (arena)
+        kb_arena_free(arena);
+    if (p.scratch)
+        kb_arena_free(p.scratch);
     return s;
 }

@@ -16,12 +16,18 @@ typedef struct known {
 } known;
 
 static _Atomic(kb_hostcuda_compiler *) compiler;
+static _Atomic(kb_hostcuda_loader *) loader;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kb_table codes; /* of known, under the lock; never freed */
 
 void kb_hostcuda_set_compiler(kb_hostcuda_compiler *given)
 {
     atomic_store(&compiler, given);
+}
+
+void kb_hostcuda_set_loader(kb_hostcuda_loader *given)
+{
+    atomic_store(&loader, given);
 }
 
 const kb_hostcuda_code *kb_hostcuda_find(const char digest[KB_HOSTCUDA_DIGEST])
@@ -85,12 +91,35 @@ static kb_status check_abi(const kb_image *image, const char *what, kb_error *er
     return KB_OK;
 }
 
+static const kb_image *find_image(const kb_function *function, uint32_t cc)
+{
+    for (uint32_t i = 0; i < function->n_images; i++)
+        if (function->images[i].cc == cc)
+            return &function->images[i];
+    return NULL;
+}
+
+/* KB_NOT_FOUND if the function has no machine code. */
+static kb_status load(const kb_function *function, const kb_image *image, const char *what,
+                      kb_error *err)
+{
+    const kb_image *code = find_image(function, KB_HOSTCUDA_CODE_CC);
+    kb_hostcuda_loader *fn = atomic_load(&loader);
+    return code && fn ? fn(image->bytes, code->bytes, code->size, what, err) : KB_NOT_FOUND;
+}
+
+static kb_status compile(const kb_image *image, const char *what, kb_error *err)
+{
+    kb_hostcuda_compiler *fn = atomic_load(&compiler);
+    if (fn)
+        return fn(image->bytes, image->size, err);
+    return kb_error_set(err, KB_FAILED_PRECONDITION,
+                        "%s: nothing here compiles a CUDA kernel for the CPU", what);
+}
+
 kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_error *err)
 {
-    const kb_image *image = NULL;
-    for (uint32_t i = 0; i < function->n_images; i++)
-        if (function->images[i].cc == KB_HOSTCUDA_CC)
-            image = &function->images[i];
+    const kb_image *image = find_image(function, KB_HOSTCUDA_CC);
     if (!image || image->size <= KB_HOSTCUDA_DIGEST ||
         ((const char *)image->bytes)[image->size - 1] != '\0')
         return kb_error_set(err, KB_FAILED_PRECONDITION,
@@ -100,9 +129,12 @@ kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_
     kb_status s = check_abi(image, what, err);
     if (s != KB_OK || kb_hostcuda_find(image->bytes))
         return s;
-    kb_hostcuda_compiler *compile = atomic_load(&compiler);
-    if (!compile)
-        return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "%s: nothing here compiles a CUDA kernel for the CPU", what);
-    return compile(image->bytes, image->size, err);
+    s = load(function, image, what, err);
+    if (s == KB_NOT_FOUND)
+        return compile(image, what, err);
+    kb_error other;
+    if (s != KB_FAILED_PRECONDITION || compile(image, what, &other) == KB_OK)
+        return s == KB_FAILED_PRECONDITION ? KB_OK : s;
+    kb_error_append(err, ". Nor can the kernel be compiled anew: %s", other.message);
+    return s;
 }

@@ -12,7 +12,8 @@
 #include <stdbool.h>
 
 enum {
-    KB_HOSTCUDA_CC = 1000,               /* of images that hold code for it, 10 * major */
+    KB_HOSTCUDA_CC = 1000,               /* of images that hold LLVM IR for it, 10 * major */
+    KB_HOSTCUDA_CODE_CC = 1001,          /* of images that hold machine code of that IR */
     KB_HOSTCUDA_THREADS_MAX = 1024,      /* of a block */
     KB_HOSTCUDA_SHARED_MAX = 227 * 1024, /* of a block, as the largest GPUs have it */
 };
@@ -38,6 +39,7 @@ typedef struct kb_hostcuda_code {
     kb_hostcuda_blocks *blocks; /* without barriers; or NULL, and */
     kb_block_code threads;      /* one thread of a block */
     bool cooperative;           /* threads wait for all of the grid */
+    void *owner;                /* of the memory of the code; kept, or NULL */
 } kb_hostcuda_code;
 
 /* An image is a text: the digest of the rest, the line KB_HOSTCUDA_ABI_LINE with KB_HOSTCUDA_ABI
@@ -86,8 +88,15 @@ typedef kb_status kb_hostcuda_compiler(const char *image, size_t size, kb_error 
 
 void kb_hostcuda_set_compiler(kb_hostcuda_compiler *given);
 
-/* Sees to it that the function's machine code is known. To be called without any lock: it may wait
- * for Python. */
+/* Makes machine code known that a program of another process brought for the IR of this digest, and
+ * calls kb_hostcuda_add. KB_FAILED_PRECONDITION if it is whole and cannot run here. */
+typedef kb_status kb_hostcuda_loader(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes,
+                                     size_t size, const char *what, kb_error *err);
+
+void kb_hostcuda_set_loader(kb_hostcuda_loader *given);
+
+/* Sees to it that the function's machine code is known: loads it, or compiles the IR where there is
+ * none that runs here. To be called without any lock: it may wait for Python. */
 kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_error *err);
 
 #endif

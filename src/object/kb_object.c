@@ -301,14 +301,26 @@ kb_status kb_object_load(const void *bytes, size_t size, const char *what,
     return status;
 }
 
+bool kb_object_next(const kb_object *object, size_t *at, const char **name, void **address)
+{
+    while (++*at < object->n_symbols) {
+        const Elf64_Sym *s = &object->symbols[*at];
+        if (s->st_shndx == SHN_UNDEF || ELF64_ST_BIND(s->st_info) == STB_LOCAL)
+            continue;
+        *name = object->names + s->st_name;
+        *address = (void *)(uintptr_t)s->st_value; // NOLINT(performance-no-int-to-ptr)
+        return true;
+    }
+    return false;
+}
+
 void *kb_object_find(const kb_object *object, const char *name)
 {
-    for (size_t i = 1; i < object->n_symbols; i++) {
-        const Elf64_Sym *s = &object->symbols[i];
-        if (s->st_shndx != SHN_UNDEF && ELF64_ST_BIND(s->st_info) != STB_LOCAL &&
-            strcmp(object->names + s->st_name, name) == 0)
-            return (void *)(uintptr_t)s->st_value; // NOLINT(performance-no-int-to-ptr)
-    }
+    const char *found;
+    void *address;
+    for (size_t at = 0; kb_object_next(object, &at, &found, &address);)
+        if (strcmp(found, name) == 0)
+            return address;
     return NULL;
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/kb_error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct kb_object kb_object;
@@ -30,6 +31,10 @@ kb_status kb_object_load(const void *bytes, size_t size, const char *what,
 
 /* The address of a global symbol that the object defines; NULL if there is none of that name. */
 void *kb_object_find(const kb_object *object, const char *name);
+
+/* Walks over the global symbols that the object defines: `*at` is 0 before the first, and false is
+ * returned behind the last. */
+bool kb_object_next(const kb_object *object, size_t *at, const char **name, void **address);
 
 /* The memory that it takes. */
 size_t kb_object_size(const kb_object *object);

@@ -54,13 +54,14 @@ static const own_function OWN[] = {
 /* Of libm, for double; those for float have an f at their end. LLVM calls them for intrinsics, and
  * Numba for `math` and NumPy's functions. */
 static const char *const MATH[] = {
-    "acos",      "acosh",    "asin",      "asinh",     "atan", "atan2",     "atanh", "cbrt",
-    "ceil",      "copysign", "cos",       "cosh",      "erf",  "erfc",      "exp",   "exp10",
-    "exp2",      "expm1",    "fabs",      "floor",     "fma",  "fmax",      "fmin",  "fmod",
-    "frexp",     "hypot",    "ldexp",     "lgamma",    "log",  "log10",     "log1p", "log2",
-    "logb",      "modf",     "nearbyint", "nextafter", "pow",  "remainder", "rint",  "round",
-    "roundeven", "scalbn",   "sin",       "sincos",    "sinh", "sqrt",      "tan",   "tanh",
-    "tgamma",    "trunc",
+    "acos",  "acosh",     "asin",   "asinh",  "atan",      "atan2",     "atanh", "cbrt",
+    "ceil",  "copysign",  "cos",    "cosh",   "erf",       "erfc",      "exp",   "exp10",
+    "exp2",  "expm1",     "fabs",   "fdim",   "floor",     "fma",       "fmax",  "fmin",
+    "fmod",  "frexp",     "hypot",  "ilogb",  "j0",        "j1",        "ldexp", "lgamma",
+    "log",   "log10",     "log1p",  "log2",   "logb",      "modf",      "nearbyint",
+    "nextafter", "pow",   "remainder", "remquo", "rint",   "round",     "roundeven", "scalbn",
+    "sin",   "sincos",    "sinh",   "sqrt",   "tan",       "tanh",      "tgamma", "trunc",
+    "y0",    "y1",
 };
 
 /* Of libc: LLVM turns loops into calls of them. */
@@ -86,12 +87,9 @@ static int is_memory(const char *name)
     return 0;
 }
 
-void *kb_provided_find(const char *name, void *context)
+void *kb_provided_of_c(const char *name, void *context)
 {
     (void)context;
-    for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
-        if (strcmp(name, OWN[i].name) == 0)
-            return (void *)(uintptr_t)OWN[i].address; // NOLINT(performance-no-int-to-ptr)
     if (!is_math(name) && !is_memory(name))
         return NULL;
     void *found = dlsym(RTLD_DEFAULT, name);
@@ -99,4 +97,12 @@ void *kb_provided_find(const char *name, void *context)
         return found;
     void *libm = dlopen("libm.so.6", RTLD_LAZY); /* the process may have it for some parts alone */
     return libm ? dlsym(libm, name) : NULL;
+}
+
+void *kb_provided_find(const char *name, void *context)
+{
+    for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
+        if (strcmp(name, OWN[i].name) == 0)
+            return (void *)(uintptr_t)OWN[i].address; // NOLINT(performance-no-int-to-ptr)
+    return kb_provided_of_c(name, context);
 }

@@ -7,4 +7,7 @@
  * in every process; other names may be functions of a library that happens to be loaded. */
 void *kb_provided_find(const char *name, void *context);
 
+/* The same, of the C library's functions alone. */
+void *kb_provided_of_c(const char *name, void *context);
+
 #endif

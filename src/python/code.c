@@ -2,12 +2,16 @@
 #include "python/code.h"
 
 #include "core/kb_handler.h"
+#include "embed/kb_targets.h"
 #include "object/kb_cpu.h"
+#include "object/kb_cuda_code.h"
 #include "object/kb_host_code.h"
 #include "object/kb_provided.h"
 #include "python/convert.h"
 
-/* Reads (digest, code). */
+#include <string.h>
+
+/* Reads (digest, code); the format ends in the name of the function. */
 static bool parse(PyObject *args, const char *format, const uint8_t **digest, const char **code,
                   Py_ssize_t *size)
 {
@@ -15,11 +19,8 @@ static bool parse(PyObject *args, const char *format, const uint8_t **digest, co
     Py_ssize_t digest_size;
     if (!PyArg_ParseTuple(args, format, &bytes, &digest_size, code, size))
         return false;
-    if (digest_size != KB_DIGEST_SIZE)
-        PyErr_Format(PyExc_ValueError, "expected a digest of %d bytes, got %zd", KB_DIGEST_SIZE,
-                     digest_size);
     *digest = (const uint8_t *)bytes;
-    return digest_size == KB_DIGEST_SIZE;
+    return kb_python_check_size(strchr(format, ':') + 1, digest_size, KB_DIGEST_SIZE);
 }
 
 PyDoc_STRVAR(register_host_code_doc,
@@ -74,6 +75,48 @@ static PyObject *host_code_provides(PyObject *self, PyObject *args)
     return PyBool_FromLong(kb_provided_find(name, NULL) != NULL);
 }
 
+PyDoc_STRVAR(add_host_code_doc,
+             "add_host_code(digest, code)\n--\n\n"
+             "Make known the machine code of a CUDA kernel for the CPU "
+             "(src/object/kb_cuda_code.h);\n{name: address} of what it defines. ValueError is "
+             "raised if it is damaged, or cannot run here.");
+
+static PyObject *add_host_code(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *digest, *code, *name;
+    Py_ssize_t digest_size, size;
+    if (!PyArg_ParseTuple(args, "y#y#:add_host_code", &digest, &digest_size, &code, &size) ||
+        !kb_python_check_size("add_host_code", digest_size, KB_HOSTCUDA_DIGEST))
+        return NULL;
+    const kb_object *object;
+    kb_error err;
+    if (kb_cuda_code_add(digest, code, (size_t)size, "a CUDA kernel", &object, &err) != KB_OK)
+        return kb_python_raise(&err);
+    PyObject *defined = PyDict_New();
+    void *address;
+    for (size_t at = 0; defined && kb_object_next(object, &at, &name, &address);) {
+        PyObject *number = PyLong_FromVoidPtr(address);
+        if (!number || PyDict_SetItemString(defined, name, number) != 0)
+            Py_CLEAR(defined);
+        Py_XDECREF(number);
+    }
+    return defined;
+}
+
+PyDoc_STRVAR(cuda_code_provides_doc,
+             "cuda_code_provides(name)\n--\n\n"
+             "Whether machine code of CUDA kernels may call the function of this name.");
+
+static PyObject *cuda_code_provides(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "s:cuda_code_provides", &name))
+        return NULL;
+    return PyBool_FromLong(kb_cuda_code_find(name, NULL) != NULL);
+}
+
 PyDoc_STRVAR(cpu_features_doc, "cpu_features()\n--\n\n"
                                "{name: (bit, present)} of the features that machine code for this "
                                "kind of processor may need.");
@@ -116,6 +159,8 @@ static PyMethodDef methods[] = {
     {"register_host_code", register_host_code, METH_VARARGS, register_host_code_doc},
     {"check_host_code", check_host_code, METH_VARARGS, check_host_code_doc},
     {"host_code_provides", host_code_provides, METH_VARARGS, host_code_provides_doc},
+    {"add_host_code", add_host_code, METH_VARARGS, add_host_code_doc},
+    {"cuda_code_provides", cuda_code_provides, METH_VARARGS, cuda_code_provides_doc},
     {"cpu_features", cpu_features, METH_NOARGS, cpu_features_doc},
     {"set_carried_code", set_carried_code, METH_VARARGS, set_carried_code_doc},
     {NULL, NULL, 0, NULL},
@@ -123,10 +168,11 @@ static PyMethodDef methods[] = {
 
 int kb_python_add_code(PyObject *module)
 {
-    kb_handler_set_loader(kb_host_code_load);
+    kb_targets_begin();
     if (PyModule_AddIntConstant(module, "HOST_CODE_VERSION", KB_HOST_CODE_VERSION) != 0 ||
         PyModule_AddStringConstant(module, "HOST_CODE_MAGIC", KB_HOST_CODE_MAGIC) != 0 ||
-        PyModule_AddStringConstant(module, "HOST_CODE_ENTRY", KB_HOST_CODE_ENTRY) != 0)
+        PyModule_AddStringConstant(module, "HOST_CODE_ENTRY", KB_HOST_CODE_ENTRY) != 0 ||
+        PyModule_AddStringConstant(module, "CUDA_CODE_MAGIC", KB_CUDA_CODE_MAGIC) != 0)
         return -1;
     return PyModule_AddFunctions(module, methods);
 }

@@ -13,6 +13,15 @@ PyObject *kb_python_raise(kb_error *err)
     return NULL;
 }
 
+bool kb_python_check_size(const char *function, Py_ssize_t size, int expected)
+{
+    if (size == expected)
+        return true;
+    PyErr_Format(PyExc_ValueError, "%s: expected a digest of %d bytes, got %zd", function, expected,
+                 size);
+    return false;
+}
+
 PyObject *kb_python_text(const char *text)
 {
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");

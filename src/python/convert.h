@@ -9,8 +9,13 @@
 #include "core/kb_error.h"
 #include "core/kb_kernel.h"
 
+#include <stdbool.h>
+
 /* Raises MemoryError or ValueError with the message; gives NULL. */
 PyObject *kb_python_raise(kb_error *err);
+
+/* Raises ValueError unless the digest that a function got has the size that it expects. */
+bool kb_python_check_size(const char *function, Py_ssize_t size, int expected);
 
 /* A str of bytes that need not be UTF-8: what is not becomes \xNN. */
 PyObject *kb_python_text(const char *text);

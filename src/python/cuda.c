@@ -1,7 +1,6 @@
 /* Owns the conversion of arguments between Python and src/cuda. */
 #include "python/cuda.h"
 
-#include "core/kb_handler.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
 #include "cuda/kb_occupancy.h"
@@ -10,7 +9,6 @@
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_check.h"
 #include "hostcuda/kb_hostcuda.h"
-#include "hostcuda/kb_hosttarget.h"
 #include "hostcuda/kb_libdevice.h"
 #include "python/convert.h"
 
@@ -28,11 +26,8 @@ static PyObject *register_program(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "y#y#p:register_program", &digest, &digest_size, &program,
                           &program_size, &callbacks))
         return NULL;
-    if (digest_size != KB_DIGEST_SIZE) {
-        PyErr_Format(PyExc_ValueError, "register_program: expected a digest of %d bytes, got %zd",
-                     KB_DIGEST_SIZE, digest_size);
+    if (!kb_python_check_size("register_program", digest_size, KB_DIGEST_SIZE))
         return NULL;
-    }
     bool inserted;
     kb_error err;
     kb_status s = kb_target_register(program, (size_t)program_size, (const uint8_t *)digest,
@@ -40,91 +35,6 @@ static PyObject *register_program(PyObject *self, PyObject *args)
     if (s == KB_OK)
         return PyBool_FromLong(inserted);
     return kb_python_raise(&err);
-}
-
-static PyObject *capsule(kb_xla_handler *handler)
-{
-    return PyCapsule_New((void *)(uintptr_t)handler, NULL, NULL);
-}
-
-PyDoc_STRVAR(cuda_handlers_doc, "cuda_handlers()\n--\n\n"
-                                "{target name: {stage: capsule}} of the GPU targets.");
-
-static PyObject *cuda_handlers(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    return Py_BuildValue(
-        "{s{sNsN}s{sNsN}}", "kernbridge.cuda", "instantiate", capsule(kb_target_instantiate),
-        "execute", capsule(kb_target_execute), "kernbridge.cuda.graph", "instantiate",
-        capsule(kb_target_graph_instantiate), "execute", capsule(kb_target_graph_execute));
-}
-
-PyDoc_STRVAR(host_handlers_doc,
-             "cuda_host_handlers()\n--\n\n"
-             "{stage: capsule} of the target that runs GPU programs on the CPU.");
-
-static PyObject *cuda_host_handlers(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    return Py_BuildValue("{sNsN}", "instantiate", capsule(kb_hosttarget_instantiate), "execute",
-                         capsule(kb_hosttarget_execute));
-}
-
-PyDoc_STRVAR(
-    carrier_handlers_doc,
-    "carrier_handlers()\n--\n\n"
-    "{target name: {stage: capsule}} of the targets that carry a program for other calls.");
-
-static PyObject *carrier_handlers(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    return Py_BuildValue("{s{sNsNsN}s{sNsN}}", "kernbridge.cuda.carrier", "instantiate",
-                         capsule(kb_target_instantiate), "prepare",
-                         capsule(kb_target_carrier_prepare), "execute", capsule(kb_handler_idle),
-                         "kernbridge.cuda.host.carrier", "instantiate",
-                         capsule(kb_hosttarget_instantiate), "execute", capsule(kb_handler_idle));
-}
-
-static int read_digest(const char *what, Py_ssize_t size)
-{
-    if (size == KB_HOSTCUDA_DIGEST)
-        return 0;
-    PyErr_Format(PyExc_ValueError, "%s: expected a digest of %d digits, got %zd", what,
-                 KB_HOSTCUDA_DIGEST, size);
-    return -1;
-}
-
-enum { BLOCKS, THREADS, COOPERATIVE }; /* forms of code */
-
-PyDoc_STRVAR(
-    add_host_code_doc,
-    "add_host_code(digest, address, form, shared, stack, checked)\n--\n\n"
-    "Make known the machine code of an image for the CPU: of a function that runs blocks "
-    "(form 0), or one thread (1, and 2 of a cooperative grid), with bytes of static shared "
-    "memory and of a thread's stack, and the address of a kb_check_table or 0.");
-
-static PyObject *add_host_code(PyObject *self, PyObject *args)
-{
-    (void)self;
-    const char *digest;
-    Py_ssize_t size;
-    unsigned long long address, checked;
-    unsigned form;
-    kb_hostcuda_code code = {0};
-    if (!PyArg_ParseTuple(args, "y#KIIIK:add_host_code", &digest, &size, &address, &form,
-                          &code.threads.shared, &code.threads.stack, &checked) ||
-        read_digest("add_host_code", size) != 0)
-        return NULL;
-    code.threads.checked = (const kb_check_table *)(uintptr_t)checked;
-    code.cooperative = form == COOPERATIVE;
-    if (form != BLOCKS)
-        code.threads.run = (kb_block_entry *)(uintptr_t)address;
-    else
-        code.blocks = (kb_hostcuda_blocks *)(uintptr_t)address;
-    kb_error err;
-    if (kb_hostcuda_add(digest, &code, &err) != KB_OK)
-        return kb_python_raise(&err);
-    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(launch_host_code_doc,
@@ -142,7 +52,7 @@ static PyObject *launch_host_code(PyObject *self, PyObject *args)
     unsigned long long parameters;
     if (!PyArg_ParseTuple(args, "y#(III)(III)IK:launch_host_code", &digest, &size, &n[0], &n[1],
                           &n[2], &n[3], &n[4], &n[5], &shared, &parameters) ||
-        read_digest("launch_host_code", size) != 0)
+        !kb_python_check_size("launch_host_code", size, KB_HOSTCUDA_DIGEST))
         return NULL;
     kb_error err;
     kb_status s;
@@ -288,10 +198,6 @@ static PyObject *host_threads_kept(PyObject *self, PyObject *unused)
 
 static PyMethodDef methods[] = {
     {"register_program", register_program, METH_VARARGS, register_program_doc},
-    {"cuda_handlers", cuda_handlers, METH_NOARGS, cuda_handlers_doc},
-    {"carrier_handlers", carrier_handlers, METH_NOARGS, carrier_handlers_doc},
-    {"cuda_host_handlers", cuda_host_handlers, METH_NOARGS, host_handlers_doc},
-    {"add_host_code", add_host_code, METH_VARARGS, add_host_code_doc},
     {"launch_host_code", launch_host_code, METH_VARARGS, launch_host_code_doc},
     {"host_symbols", host_symbols, METH_NOARGS, host_symbols_doc},
     {"device_count", device_count, METH_NOARGS, device_count_doc},
@@ -309,6 +215,7 @@ int kb_python_add_cuda(PyObject *module)
 {
     if (PyModule_AddIntConstant(module, "PROGRAM_VERSION", KB_PROGRAM_VERSION) != 0 ||
         PyModule_AddIntConstant(module, "HOST_CC", KB_HOSTCUDA_CC) != 0 ||
+        PyModule_AddIntConstant(module, "HOST_CODE_CC", KB_HOSTCUDA_CODE_CC) != 0 ||
         PyModule_AddIntConstant(module, "HOST_ABI", KB_HOSTCUDA_ABI) != 0 ||
         PyModule_AddStringConstant(module, "HOST_ABI_LINE", KB_HOSTCUDA_ABI_LINE) != 0)
         return -1;

@@ -10,11 +10,11 @@
 #include "python/nvrtc.h"
 #include "python/source.h"
 
-#include "core/kb_absent.h"
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_memory.h"
+#include "embed/kb_targets.h"
 
 #include <string.h>
 
@@ -119,26 +119,45 @@ static PyObject *registry_stats(PyObject *self, PyObject *unused)
     return Py_BuildValue("nn", (Py_ssize_t)stats.kernels, (Py_ssize_t)stats.bytes);
 }
 
-PyDoc_STRVAR(host_handlers_doc, "host_handlers()\n--\n\n"
-                                "{stage: capsule} of the target kernbridge.host.");
+PyDoc_STRVAR(targets_doc, "targets(on_gpu)\n--\n\n"
+                          "{target name: {stage: capsule}} of CPUs or of GPUs.");
 
-static PyObject *host_handlers(PyObject *self, PyObject *unused)
+static int add_stage(PyObject *stages, const char *name, kb_xla_handler *handler)
 {
-    (void)self, (void)unused;
-    return Py_BuildValue("{sNsN}", "instantiate",
-                         PyCapsule_New((void *)(uintptr_t)kb_handler_host_instantiate, NULL, NULL),
-                         "execute",
-                         PyCapsule_New((void *)(uintptr_t)kb_handler_host_execute, NULL, NULL));
+    if (!handler)
+        return 0;
+    PyObject *capsule = PyCapsule_New((void *)(uintptr_t)handler, NULL, NULL);
+    int failed = capsule ? PyDict_SetItemString(stages, name, capsule) : -1;
+    Py_XDECREF(capsule);
+    return failed;
 }
 
-PyDoc_STRVAR(absent_handlers_doc, "absent_handlers()\n--\n\n"
-                                  "{stage: capsule} of the target kernbridge.absent.");
-
-static PyObject *absent_handlers(PyObject *self, PyObject *unused)
+static int add_target(PyObject *targets, const kb_target *target)
 {
-    (void)self, (void)unused;
-    return Py_BuildValue("{sN}", "execute",
-                         PyCapsule_New((void *)(uintptr_t)kb_absent_execute, NULL, NULL));
+    PyObject *stages = PyDict_New();
+    int failed = stages ? add_stage(stages, "instantiate", target->instantiate) : -1;
+    if (failed == 0)
+        failed = add_stage(stages, "prepare", target->prepare);
+    if (failed == 0)
+        failed = add_stage(stages, "execute", target->execute);
+    if (failed == 0)
+        failed = PyDict_SetItemString(targets, target->name, stages);
+    Py_XDECREF(stages);
+    return failed;
+}
+
+static PyObject *get_targets(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int on_gpu;
+    if (!PyArg_ParseTuple(args, "p:targets", &on_gpu))
+        return NULL;
+    uint32_t platform = on_gpu ? KB_PLATFORM_GPU : KB_PLATFORM_CPU;
+    PyObject *targets = PyDict_New();
+    for (const kb_target *target = kb_targets; targets && target->name; target++)
+        if (target->platforms & platform && add_target(targets, target) != 0)
+            Py_CLEAR(targets);
+    return targets;
 }
 
 PyDoc_STRVAR(dtypes_doc, "dtypes()\n--\n\n"
@@ -215,8 +234,7 @@ static PyMethodDef methods[] = {
     {"register_host", register_host, METH_VARARGS, register_host_doc},
     {"is_registered", is_registered, METH_VARARGS, is_registered_doc},
     {"registry_stats", registry_stats, METH_NOARGS, registry_stats_doc},
-    {"host_handlers", host_handlers, METH_NOARGS, host_handlers_doc},
-    {"absent_handlers", absent_handlers, METH_NOARGS, absent_handlers_doc},
+    {"targets", get_targets, METH_VARARGS, targets_doc},
     {"dtypes", dtypes, METH_NOARGS, dtypes_doc},
     {"set_threading", set_threading, METH_VARARGS, set_threading_doc},
     {"set_num_threads", set_num_threads, METH_VARARGS, set_num_threads_doc},

@@ -158,6 +158,29 @@ FIELD(kb_xla_num_threads, context, XLA_FFI_ThreadPool_NumThreads_Args, ctx);
 FIELD(kb_xla_num_threads, num_threads, XLA_FFI_ThreadPool_NumThreads_Args, num_threads);
 ARGS_SIZE(kb_xla_num_threads, num_threads, XLA_FFI_ThreadPool_NumThreads_Args);
 
+FIELD(kb_xla_stages, instantiate, XLA_FFI_Handler_Bundle, instantiate);
+FIELD(kb_xla_stages, prepare, XLA_FFI_Handler_Bundle, prepare);
+FIELD(kb_xla_stages, initialize, XLA_FFI_Handler_Bundle, initialize);
+FIELD(kb_xla_stages, execute, XLA_FFI_Handler_Bundle, execute);
+
+#if XLA_FFI_API_MINOR >= 5
+typedef kb_xla_register_recorded registration;
+SAME(KB_XLA_API_RECORDS, 5, "version that records");
+SAME(offsetof(kb_xla_register_recorded, record) - offsetof(kb_xla_register_recorded, stages),
+     offsetof(XLA_FFI_Handler_Bundle, record), "offset of kb_xla_register_recorded.record");
+#else
+typedef kb_xla_register registration;
+SIZE(kb_xla_stages, XLA_FFI_Handler_Bundle);
+#endif
+SIZE(registration, XLA_FFI_Handler_Register_Args);
+HEAD(registration, XLA_FFI_Handler_Register_Args);
+FIELD(registration, name, XLA_FFI_Handler_Register_Args, name);
+FIELD(registration, platform, XLA_FFI_Handler_Register_Args, platform);
+SAME(offsetof(registration, stages), offsetof(XLA_FFI_Handler_Register_Args, bundle),
+     "offset of the stages of a registration");
+FIELD(registration, traits, XLA_FFI_Handler_Register_Args, traits);
+ARGS_SIZE(registration, traits, XLA_FFI_Handler_Register_Args);
+
 /* The table grows at its end; entries that XLA renamed are held by their neighbours. */
 _Static_assert(sizeof(kb_xla_api) <= sizeof(XLA_FFI_Api), "size of kb_xla_api");
 HEAD(kb_xla_api, XLA_FFI_Api);

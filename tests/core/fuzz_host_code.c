@@ -20,6 +20,7 @@ static void change_field(host_code_text *t, reader *r)
     int which = byte(r) % HOST_CODE_BUFFERS;
     uint32_t *const fields[] = {
         &t->version,
+        &t->object_size,
         &t->n_inputs,
         &t->n_outputs,
         &t->n_hidden,

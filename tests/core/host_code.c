@@ -33,6 +33,7 @@ void host_code_init(host_code_text *t)
         .places = {{5, "in g at op.py:9"}, {77, "in op at op.py:4"}},
         .object = object,
         .object_size = object_size,
+        .stored_size = object_size,
     };
 }
 
@@ -90,7 +91,9 @@ uint8_t *host_code_write(const host_code_text *t, const uint8_t digest[KB_DIGEST
         put_text(&at, t->places[i].text);
     }
     put_u32(&at, t->object_size);
-    put(&at, t->object, t->object_size);
+    if (t->version != KB_HOST_CODE_UNPACKED)
+        put_u32(&at, t->stored_size);
+    put(&at, t->object, t->stored_size < ROOM ? t->stored_size : 0);
     *size = (size_t)(at - room);
     host_code_sign(room, *size, digest);
     uint8_t *bytes = malloc(*size);

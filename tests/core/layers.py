@@ -24,7 +24,8 @@ LAYERS = {
     "module": ("abi", "core", "cuda"),
     "source": ("core",),
     "object": ("abi", "core", "hostcuda"),
-    "python": ("abi", "core", "cuda", "hostcuda", "module", "source", "object"),
+    "embed": ("abi", "core", "cuda", "hostcuda", "object"),
+    "python": ("abi", "core", "cuda", "hostcuda", "module", "source", "object", "embed"),
 }
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)', re.M)

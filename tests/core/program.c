@@ -52,12 +52,15 @@ static void put_text(writer *w, const char *text)
     put(w, text, size);
 }
 
-static void put_image(writer *w, const program_image *image)
+static void put_image(writer *w, const program_image *image, uint32_t version)
 {
     size_t size = image->text ? strlen(image->text) + (image->cc == KB_HOSTCUDA_CC) : 0;
+    bool packed = image->packed_size > 0;
     put_u32(w, image->cc);
     put_u32(w, (uint32_t)size);
-    put(w, image->text, size);
+    if (version != KB_PROGRAM_UNPACKED)
+        put_u32(w, packed ? image->packed_size : (uint32_t)size);
+    put(w, packed ? (const void *)image->packed : image->text, packed ? image->packed_size : size);
 }
 
 static void put_value(writer *w, const kb_value *v)
@@ -66,7 +69,7 @@ static void put_value(writer *w, const kb_value *v)
     put_i64(w, v->constant);
 }
 
-static void put_function(writer *w, const program_function *f)
+static void put_function(writer *w, const program_function *f, uint32_t version)
 {
     uint8_t digest[KB_DIGEST_SIZE];
     sample_digest(digest, f->id);
@@ -76,7 +79,7 @@ static void put_function(writer *w, const program_function *f)
     put_u32s(w, f->sizes, f->n_sizes < PROGRAM_WORDS ? f->n_sizes : PROGRAM_WORDS);
     put_u32s(w, &f->n_images, 1);
     for (uint32_t i = 0; i < f->n_images && i < 3; i++)
-        put_image(w, &f->images[i]);
+        put_image(w, &f->images[i], version);
 }
 
 static void put_launch(writer *w, const program_step *s)
@@ -136,7 +139,7 @@ uint8_t *program_write(const program_text *p, size_t *size)
     }
     put_u32(&w, p->n_functions);
     for (uint32_t i = 0; i < p->n_functions && i < PROGRAM_FUNCTIONS; i++)
-        put_function(&w, &p->functions[i]);
+        put_function(&w, &p->functions[i], p->version);
     put_u32(&w, p->n_steps);
     for (uint32_t i = 0; i < p->n_steps && i < PROGRAM_STEPS; i++)
         put_step(&w, &p->steps[i]);
@@ -174,8 +177,8 @@ void program_init(program_text *p)
                     {KB_DTYPE_F64, 1, "z"}},
         .n_functions = 2,
         .functions =
-            {{1001, "first", 6, 0, 0, {0}, 2, {{80, "FAKE first 6\n"}, {90, "FAKE first 6\n"}}},
-             {1002, "second", 1, 64, 0, {0}, 1, {{90, "FAKE second 1\n"}}}},
+            {{1001, "first", 6, 0, 0, {0}, 2, {{.cc = 80, .text = "FAKE first 6\n"}, {.cc = 90, .text = "FAKE first 6\n"}}},
+             {1002, "second", 1, 64, 0, {0}, 1, {{.cc = 90, .text = "FAKE second 1\n"}}}},
         .n_steps = 4,
         .steps = {{.kind = KB_STEP_FILL,
                    .wide = 1,
@@ -229,7 +232,7 @@ void program_simple(program_text *p, uint64_t id, const char *entry)
         .n_outputs = 1,
         .buffers = {{KB_DTYPE_F32, 1, "x"}, {KB_DTYPE_F32, 1, "y"}},
         .n_functions = 1,
-        .functions = {{id, p->entry, 3, 0, 0, {0}, 1, {{90, p->image}}}},
+        .functions = {{id, p->entry, 3, 0, 0, {0}, 1, {{.cc = 90, .text = p->image}}}},
         .n_steps = 1,
         .steps = {launch_of(0, 3)},
     };

@@ -23,7 +23,7 @@ build() { # folder, CMake options
     generator=(-G Ninja)
   fi
   quietly cmake -S . -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release \
-    -DKB_BUILD_TESTS=ON -DKB_BUILD_PYTHON=OFF "$@"
+    -DKB_BUILD_TESTS=ON -DKB_BUILD_PYTHON=OFF -DKB_BUILD_HOST=OFF "$@"
   quietly cmake --build "$folder" --parallel "$JOBS"
   if grep -q 'warning:' "$LOG"; then
     cat "$LOG" >&2

@@ -149,6 +149,21 @@ static void test_digest(void)
     free(bytes);
 }
 
+/* Code of an earlier kernbridge, which was never compressed. */
+static void test_earlier_format(void)
+{
+    host_code_text t;
+    kb_kernel k;
+    double y[2];
+    host_code_init(&t);
+    t.version = KB_HOST_CODE_UNPACKED;
+    if (!CHECK_INT(read_text(&t, &k), KB_OK))
+        return;
+    CHECK_INT(call(&k, 1, y), KB_OK);
+    CHECK(y[1] == exp(1) + 1);
+    k.free_owner(k.owner);
+}
+
 static void refuse(const host_code_text *t, kb_status status, const char *text)
 {
     kb_kernel k;
@@ -162,7 +177,7 @@ static void test_wrong_fields(void)
     host_code_text good, t;
     host_code_init(&good);
     t = good, t.version = KB_HOST_CODE_VERSION + 1;
-    refuse(&t, KB_FAILED_PRECONDITION, "has format 2, and this kernbridge reads format 1");
+    refuse(&t, KB_FAILED_PRECONDITION, "has format 3, and this kernbridge reads formats up to 2");
     t = good, t.n_inputs = KB_BUFFERS_MAX + 1;
     refuse(&t, KB_INVALID_ARGUMENT, "a number of buffers");
     t = good, t.n_hidden = KB_BUFFERS_MAX;
@@ -179,10 +194,16 @@ static void test_wrong_fields(void)
     refuse(&t, KB_INVALID_ARGUMENT, "the status of an exception");
     t = good, t.places[0].status = UINT32_MAX;
     refuse(&t, KB_INVALID_ARGUMENT, "the status of an exception");
-    t = good, t.object_size--;
+    t = good, t.object_size--, t.stored_size--;
     refuse(&t, KB_INVALID_ARGUMENT, "numba_kernel 'op': the machine code is damaged");
-    t = good, t.object_size = 0;
+    t = good, t.object_size = t.stored_size = 0;
     refuse(&t, KB_INVALID_ARGUMENT, "the machine code is damaged");
+    t = good, t.object_size--;
+    refuse(&t, KB_INVALID_ARGUMENT, "its code does not hold");
+    t = good, t.object_size = UINT32_MAX;
+    refuse(&t, KB_INVALID_ARGUMENT, "its code does not hold");
+    t = good, t.object_size++; /* as if it were compressed */
+    refuse(&t, KB_INVALID_ARGUMENT, "its code does not hold");
 }
 
 /* Names a feature that this processor lacks, or one that no kernbridge knows. */
@@ -280,6 +301,7 @@ int main(void)
     sample_digest(digest, 1);
     test_fields();
     test_calls();
+    test_earlier_format();
     test_a_part_is_refused();
     test_digest();
     test_wrong_fields();

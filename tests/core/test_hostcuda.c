@@ -158,6 +158,57 @@ static void test_provide(void)
     CHECK_INT(kb_hostcuda_provide(&f, "op", &err), KB_FAILED_PRECONDITION);
 }
 
+static kb_status loaded = KB_OK;
+static int n_loaded;
+
+static kb_status load_code(const char *ir, const void *bytes, size_t size, const char *what,
+                           kb_error *err)
+{
+    n_loaded++;
+    CHECK(size == 4 && memcmp(bytes, "code", size) == 0);
+    CHECK_TEXT(what, "op");
+    if (loaded == KB_OK)
+        return kb_hostcuda_add(ir, &(kb_hostcuda_code){.blocks = kernel}, err);
+    return kb_error_set(err, loaded, "op: it does not fit");
+}
+
+/* Machine code is loaded in place of a compile, which is asked for where it cannot run. */
+static void test_provide_code(void)
+{
+    char bytes[KB_HOSTCUDA_DIGEST + 32];
+    write_image(bytes, sizeof bytes, KB_HOSTCUDA_ABI_LINE, KB_HOSTCUDA_ABI);
+    const kb_image images[] = {{KB_HOSTCUDA_CODE_CC, "code", 4},
+                               {KB_HOSTCUDA_CC, bytes, sizeof bytes}};
+    kb_function f = {.n_images = 2, .images = images};
+    const struct {
+        kb_status loaded;
+        bool compiler;
+        kb_status expected;
+        int n_compiled;
+        const char *text;
+    } cases[] = {
+        {KB_OK, true, KB_OK, 0, NULL},
+        {KB_FAILED_PRECONDITION, true, KB_OK, 1, NULL},
+        {KB_FAILED_PRECONDITION, false, KB_FAILED_PRECONDITION, 0,
+         "op: it does not fit. Nor can the kernel be compiled anew: op: nothing here compiles"},
+        {KB_INVALID_ARGUMENT, true, KB_INVALID_ARGUMENT, 0, "op: it does not fit"},
+    };
+    kb_hostcuda_set_loader(load_code);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kb_error err;
+        bytes[0] = (char)('p' + i); /* a digest that nobody knows */
+        loaded = cases[i].loaded;
+        n_loaded = n_compiled = 0;
+        kb_hostcuda_set_compiler(cases[i].compiler ? compile : NULL);
+        CHECK_INT(kb_hostcuda_provide(&f, "op", &err), cases[i].expected);
+        CHECK_INT(n_loaded, 1);
+        CHECK_INT(n_compiled, cases[i].n_compiled);
+        if (cases[i].text)
+            CHECK_HAS(err.message, cases[i].text);
+    }
+    kb_hostcuda_set_loader(NULL);
+}
+
 static void test_memory(void)
 {
     const kb_driver *cu = kb_hostcuda_driver();
@@ -328,6 +379,7 @@ int main(void)
     test_launch();
     test_other_abi();
     test_provide();
+    test_provide_code();
     test_other_abi();
     test_memory();
     test_threads();

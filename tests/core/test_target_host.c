@@ -43,7 +43,7 @@ static void init(target_call *c, uint64_t id, int n_characters)
     snprintf(image + KB_HOSTCUDA_DIGEST, sizeof image - KB_HOSTCUDA_DIGEST, "\n%s%d",
              KB_HOSTCUDA_ABI_LINE, KB_HOSTCUDA_ABI);
     image[n_characters] = '\0';
-    p.functions[0].images[0] = (program_image){KB_HOSTCUDA_CC, image};
+    p.functions[0].images[0] = (program_image){.cc = KB_HOSTCUDA_CC, .text = image};
     target_call_init(c, id, &p);
 }
 

@@ -74,7 +74,7 @@ static void test_image_for_both(void)
     init(&c, &p, 3, 90);
     target_call_free(&c);
     p.functions[0].n_images = 2;
-    p.functions[0].images[1] = (program_image){70, p.image};
+    p.functions[0].images[1] = (program_image){.cc = 70, .text = p.image};
     target_call_init(&c, 3, &p);
     target_expect(kb_target_instantiate, &c, 0, NULL);
     check_runs(&c, 0);

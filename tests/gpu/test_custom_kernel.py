@@ -88,7 +88,8 @@ def test_switching_reaches_jitted_functions():
 def test_a_batch_of_a_numba_cuda_kernel_is_one_launch():
     text = jax.jit(jax.vmap(lambda x: operations.leaky(x, 0.1, "numba_cuda")))
     text = text.lower(jnp.ones((3, 8))).as_text()
-    assert text.count("custom_call") == 1
+    carriers = text.count(".carrier")  # of the kernel itself, on CPUs
+    assert text.count("custom_call @kernbridge.cuda") == 1 + carriers
     assert "while" not in text
 
 

@@ -124,7 +124,7 @@ class _Module:
     def __init__(self, image: bytes) -> None:
         self.handle = next(_MODULES)
         self.initialized = False
-        self.engine = cuda_on_cpu_compile._engines[image[:64].decode()]
+        self.defined = cuda_on_cpu_compile._registered[image[:64].decode()]
 
     def setup(self) -> None:
         self.initialized = True
@@ -132,8 +132,8 @@ class _Module:
     def get_global_symbol(self, name: str) -> tuple[Any, int]:
         from numba.cuda.cudadrv import devices, driver
 
-        address = self.engine.get_global_value_address(name)
-        if not address:
+        address = self.defined.get(name)
+        if address is None:
             raise KeyError(f"the image has no global {name!r}")
         pointer = driver.binding.CUdeviceptr(address)
         return driver.MemoryPointer(devices.get_context(), pointer, 4), 4
@@ -145,8 +145,8 @@ class _Attributes:
     maxthreads = _MAX_THREADS
 
     def __init__(self, module: _Module) -> None:
-        self.shared = cuda_on_cpu_compile._number(module.engine, "kb_shared_size")
-        self.local = cuda_on_cpu_compile._number(module.engine, "kb_stack_size")
+        self.shared = _number(module.defined["kb_shared_size"])
+        self.local = _number(module.defined["kb_stack_size"])
 
     @property
     def regs(self) -> int:
@@ -155,6 +155,11 @@ class _Attributes:
     @property
     def const(self) -> int:
         return int(reads("constant memory")())
+
+
+def _number(address: int) -> int:
+    """What a function of the image returns."""
+    return int(ctypes.CFUNCTYPE(ctypes.c_int64)(address)())
 
 
 def _launch(stream: Any, config: Any, kernel: Any, *arguments: Any) -> None:

@@ -7,6 +7,7 @@ another process: one finds a kernel by its origin, one makes machine code of a C
 from __future__ import annotations
 
 import atexit
+import functools
 import sys
 from typing import Any
 
@@ -14,7 +15,7 @@ import jax
 
 from kernbridge import _core
 from kernbridge._src.base import debug, jax_inside, settings
-from kernbridge._src.operation import absent, carrier, origin, partition
+from kernbridge._src.operation import absent, carrier, origin
 from kernbridge._src.operation.sharding import SPLIT
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
@@ -26,14 +27,10 @@ def _compile_for_host(image: bytes) -> None:
 
 
 def _register_targets() -> None:
-    kernels_on_cpu = {
-        "kernbridge.host": _core.host_handlers(),
-        "kernbridge.cuda.host": _core.cuda_host_handlers(),
-    }
-    kernels_on_gpu = _core.cuda_handlers()
-    carriers, nowhere = _core.carrier_handlers(), {absent.TARGET: _core.absent_handlers()}
-    on_cpu = {**_split_too(kernels_on_cpu), carrier.HOST: carriers.pop(carrier.HOST), **nowhere}
-    on_gpu = {**_split_too(kernels_on_gpu), **carriers, **nowhere}
+    on_cpu, on_gpu = _core.targets(False), _core.targets(True)
+    nowhere = {absent.TARGET: on_cpu[absent.TARGET]}
+    split = {*on_cpu, *on_gpu} - {absent.TARGET, carrier.GPU, *carrier.ON_CPU.values()}
+    on_cpu, on_gpu = _split_too(on_cpu, split), _split_too(on_gpu, split)
     if has_fake_driver():
         on_cpu |= on_gpu
     for platform, targets in (("cpu", on_cpu), ("CUDA", on_gpu), ("ROCM", nowhere)):
@@ -41,13 +38,26 @@ def _register_targets() -> None:
             jax.ffi.register_ffi_target(name, handlers, platform=platform)
     jax_inside.allow_in_exports({*on_cpu, *on_gpu})
     if jax_inside.HAS_PARTITIONING:
-        for name in (*kernels_on_cpu, *kernels_on_gpu):
-            partition.register(name)
+        for name in sorted(split):
+            asked = functools.partial(_parts_of, name)
+            jax_inside.register_partitioner(name + SPLIT, _sharding_of_results, asked)
 
 
-def _split_too(targets: dict[str, Any]) -> dict[str, Any]:
-    """Targets, each also under the name of calls that XLA may split among devices."""
-    return targets | {name + SPLIT: handlers for name, handlers in targets.items()}
+def _sharding_of_results(*asked: Any) -> Any:
+    from kernbridge._src.operation import partition  # only programs for several devices need it
+
+    return partition.sharding_of_results(*asked)
+
+
+def _parts_of(target: str, *asked: Any) -> Any:
+    from kernbridge._src.operation import partition
+
+    return partition.parts_of(target, *asked)
+
+
+def _split_too(targets: dict[str, Any], split: set[str]) -> dict[str, Any]:
+    """Targets, and those that XLA may split among devices under the name of such calls, too."""
+    return targets | {name + SPLIT: targets[name] for name in split & targets.keys()}
 
 
 def _end_entries() -> None:
@@ -62,6 +72,8 @@ def _end_entries() -> None:
 
 
 _register_targets()
+origin.register_later("numba", "kernbridge._src.numba_cpu.kernel")
+origin.register_later("source", "kernbridge._src.source.module")
 _core.set_resolver(origin.resolve)
 _core.set_host_compiler(_compile_for_host)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it

@@ -119,7 +119,7 @@ def gpu():
             *("numba.cuda.codegen.CUDACodeLibrary", "_ensure_cc", "gpu", "Numba-CUDA"),
             marks=pytest.mark.exhaustive,
         ),
-        ("llvmlite.binding", "create_mcjit_compiler", "gpu", "llvmlite"),
+        ("llvmlite.binding", "create_target_data", "gpu", "llvmlite"),
     ],
 )
 def test_the_kernel_is_not_blamed_for_a_missing_name(owner, name, kind, package, run_python):

@@ -24,13 +24,20 @@ CPU = {"KERNBRIDGE_LIBCUDA": "/nowhere/libcuda.so"}
 PARTS = 4
 
 HEAD = r'''
-import re
+import re, struct
 import jax, jax.numpy as jnp, numba, numpy as np
 import kernbridge
 from kernbridge import numba_cuda_callable, numba_cuda_kernel
+from kernbridge._src.gpu import program as gpu_program
 from numba import cuda
 S = jax.ShapeDtypeStruct
 I32 = lambda *shape: S(shape, jnp.int32)
+
+def stored(image):
+    """An image that is not compressed."""
+    return struct.pack("<II", len(image), len(image)) + image
+
+gpu_program.packed = stored
 
 def programs(lowered):
     """What the machine code is in."""

@@ -195,3 +195,50 @@ def test_a_large_program_for_a_gpu_is_carried_apart(gpu, monkeypatch):
     assert [text.count(f"@kernbridge.cuda{s}(") for s in (".carrier", ".graph")] == [1, 2]
     lowered.compile()(x)
     assert len(gpu.launches) == 2
+
+
+def test_numba_kernels_travel_in_executables_that_carry_them(tmp_path, run_python):
+    """Once for all calls, and into a process without Numba and the module; by name otherwise."""
+    (tmp_path / "travelling.py").write_text(
+        "import numba\n\n@numba.njit\ndef double(x, out):\n"
+        "    for i in range(out.size):\n        out[i] = 2 * x[i]\n"
+    )
+    path = str(tmp_path / "saved")
+    save = f"""{SETUP}
+import kernbridge, travelling
+double = kernbridge.numba_kernel(travelling.double, S((4,), jnp.float32))
+lowered = jax.jit(lambda x: double(double(jnp.sin(double(x))))).lower(x)
+print(lowered.as_text().count("kernbridge.host.carrier"), lowered.as_text().count("program ="))
+compiled = lowered.compile()
+pickle.dump(serialize_executable.serialize(compiled), open({path!r}, "wb"))
+print(compiled(x))
+"""
+    load = f"""{SETUP}
+for name in ("llvmlite", "numba", "travelling"):
+    sys.modules[name] = None  # an import of it fails
+try:
+    print(load({path!r})(x))
+except Exception as e:
+    print(e)
+"""
+    where = {"KERNBRIDGE_CACHE_DIR": "0"}
+    carried, value = run_python(save, KERNBRIDGE_CARRY_KERNELS="1", **where).splitlines()
+    assert carried == "1 1"
+    assert run_python(load, **where).strip() == value
+    carried, _ = run_python(save, **where).splitlines()
+    assert carried == "0 0"
+    assert "travelling" in run_python(load, **where)
+
+
+def test_what_executables_carry_can_be_chosen(monkeypatch):
+    monkeypatch.delenv("KERNBRIDGE_CARRY_KERNELS", raising=False)
+    config = kernbridge.config
+    assert config.get_carry_kernels() is False
+    monkeypatch.setenv("KERNBRIDGE_CARRY_KERNELS", "1")
+    assert config.get_carry_kernels() is True
+    config.set_carry_kernels(False)
+    assert config.get_carry_kernels() is False
+    config.set_carry_kernels(None)
+    assert config.get_carry_kernels() is True
+    with pytest.raises(TypeError, match="carry is 1, expected True, False or None"):
+        config.set_carry_kernels(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "BenchmarkDataFnNotProvidedError",
     "CompilationError",
+    "ExportError",
     "HeaderNotFoundError",
     "HostCompilerIncompatibleError",
     "HostCompilerNotFoundError",
@@ -40,6 +41,10 @@ class UnknownVersionError(KernbridgeError):
 
 class BenchmarkDataFnNotProvidedError(KernbridgeError):
     """An operation is to be benchmarked that has no function which makes its data."""
+
+
+class ExportError(KernbridgeError, ValueError):
+    """A program cannot run where it was to be exported to."""
 
 
 class KernelError(KernbridgeError):

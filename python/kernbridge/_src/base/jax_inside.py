@@ -215,6 +215,21 @@ def allow_in_exports(targets: Iterable[str]) -> None:
         _export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE.update(targets)
 
 
+def fix_shapes(module: Any) -> tuple[Any, bytes]:
+    """Return a module as XLA compiles it, and its bytes in an exported program.
+
+    What was exported for several platforms or symbolic shapes, and is called by the module, is
+    fixed to those of the call. JAX does that when it compiles, and not when it exports.
+    """
+    try:
+        from jax._src.export._export import _module_to_bytecode
+        from jax._src.interpreters.mlir import refine_polymorphic_shapes
+    except ImportError as e:
+        raise versions.unknown("JAX", [str(e)]) from e
+    fixed = refine_polymorphic_shapes(module)
+    return fixed, bytes(_module_to_bytecode(fixed))
+
+
 def platforms_of(ctx: Any) -> tuple[str, ...]:
     """Return the platforms that a program is lowered for."""
     return tuple(_of_context(ctx, "module_context.platforms"))

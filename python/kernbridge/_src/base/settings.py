@@ -16,6 +16,8 @@ cuda_on_cpu = "compile"  # or "error"
 EXPORTED_CODE = "KERNBRIDGE_EXPORTED_CODE"
 _EXPORTED_CODE = ("run", "recompile", "refuse")  # as kb_carried_code numbers them
 exported_code = "run"
+CARRY_KERNELS = "KERNBRIDGE_CARRY_KERNELS"
+carry_kernels: bool | None = None  # None: the choice of the environment
 allowed_imports: tuple[str, ...] = ()
 
 
@@ -39,6 +41,13 @@ def set_exported_code(what: str, where: str) -> None:
         raise ValueError(f"{where} is {what!r}, expected 'run', 'recompile' or 'refuse'")
     _core.set_carried_code(_EXPORTED_CODE.index(what))
     exported_code = what
+
+
+def carries_kernels() -> bool:
+    """Return whether compiled programs carry Numba kernels; see `config.set_carry_kernels`."""
+    if carry_kernels is not None:
+        return carry_kernels
+    return os.environ.get(CARRY_KERNELS, "") not in ("", "0")
 
 
 def install() -> None:

@@ -1,14 +1,15 @@
 """Numba-CUDA kernels on the CPU: the same typed LLVM IR, for another processor.
 
-`ir` makes it; here it is compiled, and the machine code is given to src/hostcuda.
+`ir` makes it; here it becomes machine code, which src/object places and src/hostcuda runs.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import re
+import struct
 import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
@@ -16,7 +17,7 @@ from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.cuda_on_cpu import fma, ir
 from kernbridge._src.cuda_on_cpu.copies import refused
 from kernbridge._src.keys import generators
-from kernbridge._src.numba_common import llvmlite_inside
+from kernbridge._src.numba_common import cpu_features, elf, llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 from kernbridge._src.store import artefacts
 from kernbridge._src.store.artefacts import Artefact
@@ -24,12 +25,14 @@ from kernbridge._src.store.artefacts import Artefact
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
 
-CC = _core.HOST_CC  # of images for the CPU
-CACHE_KIND = "cuda_host_object"
+CC = _core.HOST_CC  # of images for the CPU: LLVM IR
+CODE_CC = _core.HOST_CODE_CC  # of images beside them: machine code of that IR
+CACHE_KIND = "cuda_host_code"
+_DIGITS = 64  # of the digest that an image begins with
 
-# Of each digest. Never released: the core has the addresses of the machine code in plans that stay
-# registered, and a program that was compiled before may call it at any time.
-_engines: dict[str, Any] = {}
+# Of each digest, what the machine code defines. Never released: the core has its addresses in plans
+# that stay registered, and a program that was compiled before may call it at any time.
+_registered: dict[str, dict[str, int]] = {}
 _lock = threading.RLock()
 
 
@@ -67,55 +70,34 @@ def image_of(
 
 
 def compile_image(image: bytes) -> None:
-    """Make machine code of an image, unless this process did."""
+    """Make machine code of an image that a program of another process brought, and run it here."""
+    digest, text = image[:-1].decode().split("\n", 1)
+    if hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise KernelNotAvailableError("the program's code for the CPU is damaged; export it again")
+    register(image, machine_code(image))
+
+
+def register(image: bytes, code: bytes) -> None:
+    """Let this process run the machine code of an image, unless it does."""
+    digest = image[:_DIGITS].decode()
+    with _lock:
+        if digest not in _registered:
+            _registered[digest] = _core.add_host_code(digest.encode(), code)
+
+
+def machine_code(image: bytes) -> bytes:
+    """The machine code of an image for this processor, as src/object/kb_cuda_code.h describes it.
+
+    It is kept on disk.
+    """
     llvmlite_inside.check_for_cuda_on_cpu()
     digest, text = image[:-1].decode().split("\n", 1)
-    with _lock:
-        if digest in _engines:
-            return
-        if not _engines:
-            for name, address in _core.host_symbols().items():
-                llvm.add_symbol(name, address)
-        machine = ir.machine()
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        _check_symbols(text)  # an engine knows what the process has
-        engine.add_object_file(llvm.ObjectFileRef.from_data(_object_code(digest, text, machine)))
-        engine.finalize_object()
-        by_threads = "define void @kb_fibre(" in text
-        form = by_threads + ("@kb_grid_barrier(" in text)
-        stack, shared = (_number(engine, f"kb_{what}_size") for what in ("stack", "shared"))
-        address = engine.get_function_address("kb_fibre" if by_threads else "kb_blocks")
-        table = engine.get_global_value_address("kb_check_table") if _is_checked(text) else 0
-        _core.add_host_code(digest.encode(), address, form, shared, stack, table)
-        _engines[digest] = engine
-
-
-def _is_checked(text: str) -> bool:
-    return re.search(r'^@"?kb_check_table"? = ', text, flags=re.M) is not None
-
-
-def _check_symbols(text: str) -> None:
-    """Refuse an image that calls what is not here: LLVM would call a wrong address."""
-    for name in re.findall(r"^declare [^@\n]*@\"?([\w.$]+)", text, flags=re.M):
-        if not name.startswith("llvm.") and not llvm.address_of_symbol(name):
-            raise KernelNotAvailableError(
-                f"a CUDA kernel that was lowered for the CPU calls {name!r}, which this kernbridge "
-                "does not have; lower it anew with this version"
-            )
-
-
-def _number(engine: Any, name: str) -> int:
-    return int(ctypes.CFUNCTYPE(ctypes.c_int64)(engine.get_function_address(name))())
-
-
-def _object_code(digest: str, text: str, machine: Any) -> bytes:
-    """The machine code of an image for this processor, which is kept on disk."""
-    features = llvm.get_host_cpu_features().flatten()
+    name, features = ir.processor()
     made_of = (
         generators.digest(),
         digest,
-        machine.triple,
-        llvm.get_host_cpu_name(),
+        ir.machine().triple,
+        name,
         features,
         llvmlite_inside.version,
         llvm.llvm_version_info,
@@ -123,12 +105,49 @@ def _object_code(digest: str, text: str, machine: Any) -> bytes:
     key = hashlib.sha256(repr(made_of).encode()).digest()
     found = artefacts.load(CACHE_KIND, key)
     if found is None:
-        found = Artefact(meta={}, blobs=(_optimised(text, machine),))
+        found = Artefact(meta={}, blobs=(_compiled(digest, text, features),))
         artefacts.store(CACHE_KIND, key, found)
     return found.blobs[0]
 
 
-def _optimised(text: str, machine: Any) -> bytes:
+def _compiled(digest: str, text: str, features: str) -> bytes:
+    given, needed = cpu_features.known(features)
+    machine = ir.machine(given)
+    module = _optimised(text, machine)
+    whole = machine.emit_object(module)
+    code = elf.stripped(whole, elf.defined(whole))
+    _check_symbols(elf.undefined(code))
+    optimised = str(module)
+    by_threads = "define void @kb_fibre(" in optimised
+    form = by_threads + ("@kb_grid_barrier(" in optimised)
+    sizes = (_size(optimised, what) for what in ("shared", "stack"))
+    body = struct.pack("<QIII", needed, form, *sizes) + code
+    head = _core.CUDA_CODE_MAGIC.encode() + struct.pack("<I", _core.HOST_ABI)
+    return head + hashlib.sha256(digest.encode() + body).digest() + body
+
+
+def _size(module: str, what: str) -> int:
+    """The bytes of memory that a function of the module returns."""
+    found = re.search(rf"@kb_{what}_size\(\)[^\n]*\{{\n[^}}]*?\bret i64 (\d+)", module)
+    assert found is not None, f"kb_{what}_size is no constant"
+    return int(found[1])
+
+
+def _is_checked(text: str) -> bool:
+    return re.search(r'^@"?kb_check_table"? = ', text, flags=re.M) is not None
+
+
+def _check_symbols(names: Iterable[str]) -> None:
+    """Refuse code that calls what is not here."""
+    for name in names:
+        if not _core.cuda_code_provides(name):
+            raise KernelNotAvailableError(
+                f"a CUDA kernel that was lowered for the CPU calls {name!r}, which this kernbridge "
+                "does not have; lower it anew with this version"
+            )
+
+
+def _optimised(text: str, machine: Any) -> Any:
     module = llvm.parse_assembly(text)
     module.triple = llvm.get_default_triple()
     module.data_layout = str(machine.target_data)
@@ -140,8 +159,7 @@ def _optimised(text: str, machine: Any) -> bytes:
     options.loop_interleaving = True
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    code: bytes = machine.emit_object(module)
-    return code
+    return module
 
 
 def _with_fused_products(module: Any, machine: Any) -> Any:
@@ -149,8 +167,8 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
 
     That is seen before the kernel is in the loops over threads, in the form that NVVM gives it.
     """
-    features = llvm.get_host_cpu_features()
-    if not (features.get("fma") or machine.triple.startswith("aarch64")):
+    _, features = ir.processor()
+    if not ("+fma" in features.split(",") or machine.triple.startswith("aarch64")):
         return module
     thread = module.get_function("kb_thread")
     if not re.search(r" fmul |@llvm\.fpto", str(thread)):
@@ -164,8 +182,8 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
 
 
 def provide(program: Any) -> None:
-    """Make machine code of all kernels of a program for the CPU."""
+    """Let this process run all kernels of a program for the CPU."""
     for function in program.functions:
-        for cc, image in function.images:
-            if cc == CC:
-                compile_image(image)
+        images = dict(function.images)
+        if CC in images:
+            register(images[CC], images[CODE_CC])

@@ -8,6 +8,7 @@ ll/loops.ll or ll/fibres.ll define what runs them. All functions are inlined int
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,15 +84,29 @@ def opaque_pointers() -> Iterator[None]:
         yield
 
 
-def machine() -> Any:
-    """LLVM's target machine of this process."""
+def machine(features: str | None = None) -> Any:
+    """LLVM's target machine of this process; it may use all features of `processor`, or these."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    cpu, present = processor()
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
+        cpu=cpu,
+        features=present if features is None else features,
         opt=3,
         reloc="pic",
+        codemodel="default",
+    )
+
+
+def processor() -> tuple[str, str]:
+    """LLVM's name of the processor that code is for, and its features.
+
+    This one, unless the variables say otherwise that do so for Numba, which need not be there.
+    """
+    features = os.environ.get("NUMBA_CPU_FEATURES")
+    return (
+        os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten() if features is None else features,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kernbridge import _core
+from kernbridge._src.base.packing import packed
 
 MAGIC = b"KBCU"
 VERSION = _core.PROGRAM_VERSION
@@ -30,7 +31,7 @@ class DeviceFunction:
     identity: bytes  # the digest of what the code computes
     name: str
     entry: str  # the name in the images
-    images: tuple[tuple[int, bytes], ...]  # (10 major + minor, cubin); (0, fatbin)
+    images: tuple[tuple[int, bytes], ...]  # (10 major + minor, cubin); (0, fatbin); for CPUs
     sizes: tuple[int, ...] = ()  # bytes of each parameter; none where each is a word
     auto_shared: int = 0  # dynamic shared memory to reckon with when a block size is chosen
 
@@ -246,7 +247,7 @@ def _value(value: int | Value) -> bytes:
 
 
 def _function(f: DeviceFunction) -> bytes:
-    images = [_u32(cc, len(image)) + image for cc, image in f.images]
+    images = [_u32(cc) + packed(image) for cc, image in f.images]
     head = _u32(f.n_words, f.auto_shared, len(f.sizes), *f.sizes, len(images))
     content = b"".join((_text(f.entry), head, *images))
     return hashlib.sha256(content).digest() + content

@@ -6,10 +6,12 @@ raised by hand with each change is forgotten sooner or later; the files themselv
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _FOLDER = Path(__file__).parents[1]
@@ -23,14 +25,18 @@ def digest() -> str:
     These are all of its modules, its version among them, and its extension: a list of those that
     generate code would be one more thing to forget. Computed when it is first asked for.
     """
-    folders = [Path(place) for place in sys.modules["kernbridge"].__path__]  # two if editable
-    files = [
-        (path.relative_to(folder).as_posix(), path)
-        for folder in folders
-        for path in folder.rglob("*")
-        if path.suffix in _SUFFIXES and "__pycache__" not in path.parts
-    ]
-    return _hash(sorted(files))
+    folders = sys.modules["kernbridge"].__path__  # two if editable
+    return _hash(sorted(file for folder in folders for file in _files(folder, "")))
+
+
+def _files(folder: str, inside: str) -> Iterator[tuple[str, str]]:
+    """The files of a folder by their names in it. `Path.rglob` takes four times as long."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(_SUFFIXES):
+                yield inside + entry.name, entry.path
+            elif entry.name != "__pycache__" and entry.is_dir():
+                yield from _files(entry.path, f"{inside}{entry.name}/")
 
 
 @functools.cache
@@ -40,14 +46,15 @@ def digest_of(*files: str) -> str:
     It is the same in every version of kernbridge that has these files, and takes 0.2 ms where that
     of all files takes some milliseconds.
     """
-    return _hash((name, _FOLDER / name) for name in files)
+    return _hash((name, str(_FOLDER / name)) for name in files)
 
 
-def _hash(files: Iterable[tuple[str, Path]]) -> str:
+def _hash(files: Iterable[tuple[str, str]]) -> str:
     h = hashlib.sha256()
     for name, path in files:
         try:
-            content = hashlib.sha256(path.read_bytes()).digest()
+            with open(path, "rb", buffering=0) as file:
+                content = hashlib.sha256(file.read()).digest()
         except OSError:  # a file of an archive, or one that has just been replaced
             content = b""
         h.update(f"\n{name}:".encode() + content)

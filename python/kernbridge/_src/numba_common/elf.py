@@ -88,12 +88,19 @@ def undefined(code: bytes) -> list[str]:
     return sorted({name.decode() for name in names} - {"_GLOBAL_OFFSET_TABLE_"})
 
 
-def stripped(code: bytes, entry: str) -> bytes:
-    """The object with what is in memory when it runs, and the name of one function."""
+def defined(code: bytes) -> set[str]:
+    """The names that an object defines for others."""
+    reader = _Reader(code)
+    symbols = (s for s in reader.symbols if s.section and s.info >> 4 != _LOCAL)
+    return {reader.name(reader.strings, s.name).decode() for s in symbols}
+
+
+def stripped(code: bytes, names: set[str]) -> bytes:
+    """The object with what is in memory when it runs, and some of the names that it defines."""
     reader = _Reader(code)
     placed = {i for i, s in enumerate(reader.sections) if reader.is_placed(s)}
     tables = list(reader.tables(placed))
-    symbols, numbers, strings = _symbols(reader, tables, entry)
+    symbols, numbers, strings = _symbols(reader, tables, {name.encode() for name in names})
 
     kept = sorted(placed | {i for i, _ in tables})
     indices = {old: new for new, old in enumerate(kept, 1)}
@@ -129,7 +136,7 @@ def stripped(code: bytes, entry: str) -> bytes:
 
 
 def _symbols(
-    reader: _Reader, tables: list[tuple[int, Section]], entry: str
+    reader: _Reader, tables: list[tuple[int, Section]], kept: set[bytes]
 ) -> tuple[list[Symbol], dict[int, int], bytes]:
     """The symbols that are needed, the new number of each, and their names."""
     used = {
@@ -141,10 +148,10 @@ def _symbols(
     symbols, numbers = [Symbol(*[0] * 6)], {0: 0}
     for i, symbol in enumerate(reader.symbols):  # local ones come first, there as here
         name = reader.name(reader.strings, symbol.name)
-        if i == 0 or (i not in used and name != entry.encode()):
+        if i == 0 or (i not in used and name not in kept):
             continue
         at = 0
-        if symbol.section == 0 or name == entry.encode():
+        if symbol.section == 0 or name in kept:
             at = len(strings)
             strings += name + b"\0"
         numbers[i] = len(symbols)

@@ -30,18 +30,11 @@ NAMES = (
     "llvmlite.ir.VoidType",
 )
 CUDA_ON_CPU_NAMES = (  # since llvmlite 0.44
-    "llvmlite.binding.ObjectFileRef.from_data",
     "llvmlite.binding.Target.from_default_triple",
-    "llvmlite.binding.add_symbol",
-    "llvmlite.binding.create_mcjit_compiler",
     "llvmlite.binding.create_new_module_pass_manager",
     "llvmlite.binding.create_pass_builder",
     "llvmlite.binding.create_pipeline_tuning_options",
     "llvmlite.binding.create_target_data",
-    "llvmlite.binding.executionengine.ExecutionEngine.add_object_file",
-    "llvmlite.binding.executionengine.ExecutionEngine.finalize_object",
-    "llvmlite.binding.executionengine.ExecutionEngine.get_function_address",
-    "llvmlite.binding.executionengine.ExecutionEngine.get_global_value_address",
     "llvmlite.binding.get_default_triple",
     "llvmlite.binding.get_host_cpu_features",
     "llvmlite.binding.initialize_native_asmprinter",

@@ -51,6 +51,9 @@ NAMES = (
     "numba.core.config.BOUNDSCHECK",
     "numba.core.config.CPU_FEATURES",
     "numba.core.config.DEBUGINFO_DEFAULT",
+    "numba.core.config.DUMP_ASSEMBLY",
+    "numba.core.config.DUMP_OPTIMIZED",
+    "numba.core.config.ENABLE_PROFILING",
     "numba.core.config.OPT",
     "numba.core.cpu.CPUContext.call_conv",
     "numba.core.cpu.CPUContext.cast",
@@ -127,6 +130,7 @@ OF_DISPATCHERS = (
     "typingctx.resolve_value_type",
 )
 OF_LIBRARIES = ("_linking_libraries",)
+OF_OPEN_LIBRARIES = ("_finalize_final_module",)
 OF_CODEGEN = ("_engine.get_global_value_address",)
 OF_UFUNCS = ("_dispatcher", "_frozen")
 

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.keys import generators
-from kernbridge._src.store import artefacts
-from kernbridge._src.store.artefacts import Artefact
+from kernbridge._src.base.packing import packed
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.entry import Entry
@@ -41,10 +39,13 @@ class Carried:
         The kernel; empty if its machine code cannot leave this process.
     why_not : str
         Why it cannot.
+    runs_here : bool
+        Whether this process runs that machine code too.
     """
 
     program: bytes = b""
     why_not: str = ""
+    runs_here: bool = False
 
     def summary(self) -> str:
         """Return what an exported program holds."""
@@ -84,8 +85,7 @@ def encode(digest: bytes, about: Description, code: ObjectCode) -> bytes:
             *(struct.pack("<II", dtype, rank) + _text(name) for dtype, rank, name in about.buffers),
             struct.pack("<I", len(code.places)),
             *(struct.pack("<I", status) + _text(at) for status, at in sorted(code.places.items())),
-            struct.pack("<I", len(code.code)),
-            code.code,
+            packed(code.code),
         )
     )
     header = _core.HOST_CODE_MAGIC.encode() + struct.pack("<I", _core.HOST_CODE_VERSION)
@@ -101,11 +101,18 @@ def _text(text: str) -> bytes:
     return struct.pack("<I", len(data)) + data
 
 
-def key(kernel: Any, digest: bytes, lines: bytes) -> bytes:
-    """The key on disk: of the kernel, where it stands, and of all that generates its code."""
+def key(kernel: Any, digest: bytes, lines: bytes) -> bytes | None:
+    """The key on disk: of the kernel, where it stands, and of all that generates its code.
+
+    None if the disk keeps nothing.
+    """
+    from kernbridge._src.keys import generators
     from kernbridge._src.numba_common import llvmlite_inside
     from kernbridge._src.numba_common.numba_inside import config, numba
+    from kernbridge._src.store import artefacts
 
+    if artefacts.get_cache_dir() is None:
+        return None
     made_of = (
         generators.digest(),
         digest,
@@ -130,33 +137,38 @@ def _settings(module: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def make(
-    kernel: Any,
-    digest: bytes,
-    lines: bytes,
-    about: Description,
-    copied: tuple[int, ...],
-    entry: Entry,
+    key: bytes | None, digest: bytes, about: Description, copied: tuple[int, ...], entry: Entry
 ) -> Carried:
-    """Write a kernel that this process has compiled, and keep it on disk."""
+    """Write a kernel that this process has compiled, and keep it on disk under a key.
+
+    Code whose exceptions need no code of the user's is registered: what this process runs is what
+    others get, and nothing is compiled twice.
+    """
     from kernbridge._src.numba_cpu import exception_texts, object_code
+    from kernbridge._src.store import artefacts
 
     try:
         code = object_code.make(entry)
         program = encode(digest, about, code)
-        _core.check_host_code(digest, program)
+        if code.lasting:
+            _core.register_host_code(digest, program)
+        else:
+            _core.check_host_code(digest, program)
     except exception_texts.NotCarried as e:
         return Carried(why_not=str(e))
     except ValueError as e:
         return Carried(why_not=f"its machine code cannot be placed anywhere else: {e}")
-    if code.lasting:
-        kept = Artefact(meta={"copied": list(copied)}, blobs=(program,))
-        artefacts.store(CACHE_KIND, key(kernel, digest, lines), kept)
-    return Carried(program)
+    if code.lasting and key is not None:
+        kept = artefacts.Artefact(meta={"copied": list(copied)}, blobs=(program,))
+        artefacts.store(CACHE_KIND, key, kept)
+    return Carried(program, runs_here=code.lasting)
 
 
-def load(kernel: Any, digest: bytes, lines: bytes) -> Found | None:
-    """Register the kernel that the disk has under this identity; None if there is none."""
-    found = artefacts.load(CACHE_KIND, key(kernel, digest, lines))
+def load(key: bytes | None, digest: bytes) -> Found | None:
+    """Register the kernel that the disk has under a key; None if there is none."""
+    from kernbridge._src.store import artefacts
+
+    found = None if key is None else artefacts.load(CACHE_KIND, key)
     if found is None:
         return None
     try:

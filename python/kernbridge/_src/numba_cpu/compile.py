@@ -95,6 +95,7 @@ class Compiler:
         self.parameters = KernelParameters(label, kernel.py_func)
         self._returning_nothing: set[Signature] = set()
         self._identities: dict[Signature, tuple[bytes, Fingerprint]] = {}
+        self._keys_on_disk: dict[Signature, bytes | None] = {}
 
     def digest(self, signature: Signature) -> bytes:
         """Identity of the kernel for this signature; taken once, when it is first asked for.
@@ -155,6 +156,7 @@ class Compiler:
             _registered[digest] = native
         if digest not in _registered:
             del self._identities[signature]  # globals may change until the kernel is compiled
+            self._keys_on_disk.pop(signature, None)
         return digest in _registered
 
     def _assign(self, signature: Signature) -> Assignment:
@@ -174,43 +176,49 @@ class Compiler:
         if entry.parallel:
             _core.set_threading(*numba_cpu_entry.pool_functions())
         about = self._describe(signature, assignment, copied)
-        _core.register_host(
-            digest,
-            about.name,
-            about.source,
-            about.n_inputs,
-            about.n_outputs,
-            about.buffers,
-            entry.address,
-            entry.parallel,
-            numba.get_num_threads() if entry.parallel else 0,
-        )
         code = Carried()
         if self._travels(signature):
-            code = carried.make(self.kernel, digest, self._lines(signature), about, copied, entry)
+            code = carried.make(self._key_on_disk(signature), digest, about, copied, entry)
+        if not code.runs_here:
+            _core.register_host(
+                digest,
+                about.name,
+                about.source,
+                about.n_inputs,
+                about.n_outputs,
+                about.buffers,
+                entry.address(),
+                entry.parallel,
+                numba.get_num_threads() if entry.parallel else 0,
+            )
         return Native(digest, copied, code, entry)
 
     def _load(self, digest: bytes, signature: Signature) -> Native | None:
         """Register the machine code that the disk has; None if there is none."""
         if not self._travels(signature):
             return None
-        found = carried.load(self.kernel, digest, self._lines(signature))
+        found = carried.load(self._key_on_disk(signature), digest)
         if found is None:
             return None
         self._warn_of_copies(found.copied, self._assign(signature))
-        return Native(digest, found.copied, Carried(found.program))
+        return Native(digest, found.copied, Carried(found.program, runs_here=True))
 
-    def _lines(self, signature: Signature) -> bytes:
-        """Where the code of the kernel stands: its exceptions name lines."""
-        return self._identity(signature)[1].lines
+    def _key_on_disk(self, signature: Signature) -> bytes | None:
+        """The key of the kernel's code on disk. It depends on where the kernel stands, since its
+        exceptions name lines."""
+        if signature not in self._keys_on_disk:
+            digest, fingerprint = self._identity(signature)
+            key = carried.key(self.kernel, digest, fingerprint.lines)
+            self._keys_on_disk[signature] = key
+        return self._keys_on_disk[signature]
 
     def _travels(self, signature: Signature) -> bool:
-        """Whether other processes recognise the kernel, and nobody wants to debug its code."""
+        """Whether other processes recognise the kernel, and nobody wants to look at its code."""
         from kernbridge._src.numba_common.numba_inside import config
 
-        options = self.kernel.targetoptions
-        debugged = options.get("debug", config.DEBUGINFO_DEFAULT)
-        return not (self._identity(signature)[1].opaque or debugged)
+        debugged = self.kernel.targetoptions.get("debug", config.DEBUGINFO_DEFAULT)
+        shown = config.DUMP_ASSEMBLY or config.DUMP_OPTIMIZED or config.ENABLE_PROFILING
+        return not (self._identity(signature)[1].opaque or debugged or shown)
 
     def _build(self, signature: Signature, assignment: Assignment) -> tuple[Entry, tuple[int, ...]]:
         """Compile the kernel and its entry; also which inputs the kernel may write to."""

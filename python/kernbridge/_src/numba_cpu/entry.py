@@ -12,13 +12,17 @@ from __future__ import annotations
 
 import dis
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernbridge._src.base import versions
+from kernbridge._src.base.errors import UnknownVersionError
+from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.defaults import exact_defaults
 from kernbridge._src.numba_common.llvmlite_inside import binding, ir
 from kernbridge._src.numba_common.numba_inside import (
+    OF_OPEN_LIBRARIES,
     cgutils,
     compiler,
     errors,
@@ -66,12 +70,19 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A native entry; `keep` owns its machine code and the kernel's, the library first."""
+    """A native entry, optimised; `keep` owns it and the kernel, the library first."""
 
     name: str
-    address: int
+    llvm_ir: str
     parallel: bool  # whether it enters Numba's thread pool
     keep: tuple[Any, ...]
+    _emit: Callable[[], None]
+
+    @global_compiler_lock
+    def address(self) -> int:
+        """Return the address of its machine code, which Numba makes now. To be called once."""
+        self._emit()
+        return int(self.keep[0].get_pointer_to_function(self.name))
 
 
 @global_compiler_lock
@@ -154,16 +165,39 @@ def build_entry(overload: Overload, parameters: Sequence[HostParameter | None]) 
     builder.ret(builder.call(kernel, [entry.args[0], entry.args[1], *arguments]))
 
     library.add_ir_module(module)
-    library.finalize()
-    if not overload.finished:
-        library.codegen.set_env(context.get_env_name(compiled.fndesc), compiled.environment)
-    set_environments(library.codegen, overload.loops, context)
+    finish = _optimise(library)
+
+    def emit() -> None:
+        finish()
+        if not overload.finished:
+            library.codegen.set_env(context.get_env_name(compiled.fndesc), compiled.environment)
+        set_environments(library.codegen, overload.loops, context)
+
+    text = library.get_llvm_str()
+    of_kernel = compiled.library.get_llvm_str() if overload.finished else text
     return Entry(
         name=name,
-        address=library.get_pointer_to_function(name),
-        parallel="numba_parallel_for" in compiled.library.get_llvm_str(),
+        llvm_ir=text,
+        parallel="numba_parallel_for" in of_kernel,
         keep=(library, compiled, overload.loops),
+        _emit=emit,
     )
+
+
+def _optimise(library: Any) -> Callable[[], None]:
+    """Link and optimise a library, and return what makes its machine code.
+
+    Numba does both at once. Where its last step has another name, so is done here.
+    """
+    try:
+        versions.look_up_attributes("Numba", library, OF_OPEN_LIBRARIES)
+    except UnknownVersionError:
+        library.finalize()
+        return lambda: None
+    finish: Callable[[], None] = library._finalize_final_module
+    with patched((library, "_finalize_final_module", lambda: None)):
+        library.finalize()
+    return finish
 
 
 def _arguments(

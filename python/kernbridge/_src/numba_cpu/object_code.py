@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kernbridge import _core
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import UnknownVersionError
-from kernbridge._src.numba_common import elf, llvmlite_inside
+from kernbridge._src.numba_common import cpu_features, elf, llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 from kernbridge._src.numba_common.numba_inside import OF_LIBRARIES, config, global_compiler_lock
 from kernbridge._src.numba_cpu import errors, lines
@@ -25,10 +25,6 @@ from kernbridge._src.numba_cpu.exception_texts import NotCarried, with_texts
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.entry import Entry
 
-_BASELINE = {  # of every x86-64 processor, and what only steers LLVM
-    *("64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2", "x87", "crc32", "evex512"),
-    *("neon", "fp-armv8"),  # of aarch64
-}
 _ADDRESS = re.compile(r"inttoptr \(i64 (-?\d+) ")
 _LOWEST_ADDRESS = 4096
 _MEANINGS = (  # why a name keeps code in its process, by its beginning; the first that fits
@@ -82,8 +78,7 @@ def make(entry: Entry) -> ObjectCode:
         versions.look_up("llvmlite", llvmlite_inside.OBJECT_CODE_NAMES)
     except UnknownVersionError as e:
         raise NotCarried("this llvmlite is too old to write it apart") from e
-    library = entry.keep[0]
-    text = library.get_llvm_str()
+    library, text = entry.keep[0], entry.llvm_ir
     if "numba.dynamic.globals" in text or any(
         int(number) not in range(_LOWEST_ADDRESS) for number in _ADDRESS.findall(text)
     ):
@@ -95,9 +90,9 @@ def make(entry: Entry) -> ObjectCode:
     module = llvm.parse_assembly(described)
     _make_private(module, entry.name)
     triple, cpu, given = library.codegen.magic_tuple()
-    features, mask = _features(given)
+    features, mask = cpu_features.known(given)
     machine = _machine(triple, cpu if config.CPU_FEATURES is None else "", features)
-    code = elf.stripped(machine.emit_object(module), _core.HOST_CODE_ENTRY)
+    code = elf.stripped(machine.emit_object(module), {_core.HOST_CODE_ENTRY})
     missing = [name for name in elf.undefined(code) if not _core.host_code_provides(name)]
     for beginning, meaning in _MEANINGS:
         for name in missing:
@@ -137,23 +132,6 @@ def _pass_builder() -> Any:
     options = llvm.create_pipeline_tuning_options(speed_level=0)
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
     return llvm.create_pass_builder(machine, options)
-
-
-def _features(given: str) -> tuple[str, int]:
-    """LLVM's text of the features to compile for, and those that the processor must then have.
-
-    What the core does not know is switched off: no check could find it missing elsewhere.
-    """
-    known = _core.cpu_features()
-    wanted = dict.fromkeys(known, False)
-    wanted |= {part[1:]: part[0] == "+" for part in given.split(",") if part}
-    mask, parts = 0, []
-    for name, on in wanted.items():
-        bit, present = known.get(name, (0, False))
-        used = on and (present or name in _BASELINE)
-        mask |= present << bit if used else 0
-        parts.append(f"{'+' if used else '-'}{name}")
-    return ",".join(parts), mask
 
 
 @functools.lru_cache(maxsize=8)

@@ -232,11 +232,17 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
         if not opaque:
             artefacts.store(CACHE_KIND, key, found)
     meta = found.meta
+    images = list(zip(meta["architectures"], found.blobs, strict=True))
+    if job.for_host:
+        from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+
+        (image,) = found.blobs
+        images.append((cuda_on_cpu_compile.CODE_CC, cuda_on_cpu_compile.machine_code(image)))
     return NumbaCudaFunction(
         identity=job.identity,
         name=job.kernel.py_func.__name__,
         entry=meta["entry"],
-        images=tuple(zip(meta["architectures"], found.blobs, strict=True)),
+        images=tuple(images),
         opened=tuple(meta["opened"]),
         uses_z=meta["uses_z"],
         cooperative=meta["cooperative"],

@@ -21,11 +21,14 @@ import numpy as np
 
 from kernbridge._src.base import jax_inside
 
-HOST = "kernbridge.cuda.host.carrier"
 GPU = "kernbridge.cuda.carrier"
+ON_CPU = {  # of the calls' targets
+    "kernbridge.host": "kernbridge.host.carrier",
+    "kernbridge.cuda.host": "kernbridge.cuda.host.carrier",
+}
 
 # Smaller programs are carried by each call. On a GPU a carrier is a step of its own between graphs.
-_SMALL_ON_CPU = 1024
+_SMALL_ON_CPU = 256
 _SMALL_ON_GPU = 64 * 1024
 
 
@@ -34,15 +37,14 @@ def carry(ctx: Any, target: str, attributes: dict[str, Any], program: bytes) -> 
 
     `attributes` are those that name the kernel.
     """
-    on_cpu = target == "kernbridge.cuda.host"
     main = None
-    if len(program) > (_SMALL_ON_CPU if on_cpu else _SMALL_ON_GPU):
+    if len(program) > (_SMALL_ON_CPU if target in ON_CPU else _SMALL_ON_GPU):
         main = jax_inside.main_of_one_device(ctx)
     carried = {**attributes, "program": np.frombuffer(program, np.uint8)}
     if main is None:
         return carried
     carried["call"] = attributes["call"][:1]
-    rule = jax.ffi.ffi_lowering(HOST if on_cpu else GPU, has_side_effect=True)
+    rule = jax.ffi.ffi_lowering(ON_CPU.get(target, GPU), has_side_effect=True)
     with jax_inside.at_beginning(main):
         rule(ctx.replace(avals_in=[], avals_out=[]), **carried)
     _drop_if_repeated(main)
@@ -57,7 +59,8 @@ def _drop_if_repeated(main: Any) -> None:
 
 
 def _is_carrier(operation: Any) -> bool:
-    return any(target.value in (HOST, GPU) for target in _attributes(operation, "call_target_name"))
+    names = _attributes(operation, "call_target_name")
+    return any(name.value in (GPU, *ON_CPU.values()) for name in names)
 
 
 def _content(operation: Any) -> list[Any]:

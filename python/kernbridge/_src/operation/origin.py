@@ -6,6 +6,7 @@ JAX's compilation cache) names a kernel that this process has not registered.
 
 from __future__ import annotations
 
+import importlib
 import json
 import warnings
 from collections.abc import Callable
@@ -17,6 +18,7 @@ FORMAT = 2
 
 Resolver = Callable[[bytes, dict[str, Any]], None]
 _resolvers: dict[str, Resolver] = {}
+_registrars: dict[str, str] = {}
 
 
 def register(kind: str, resolver: Resolver) -> None:
@@ -26,6 +28,17 @@ def register(kind: str, resolver: Resolver) -> None:
     missing; ValueError, KeyError and TypeError mean that the origin is damaged.
     """
     _resolvers[kind] = resolver
+
+
+def register_later(kind: str, module: str) -> None:
+    """Import a module that calls `register` when a kernel of this kind is first needed."""
+    _registrars[kind] = module
+
+
+def _resolver(kind: str) -> Resolver:
+    if kind not in _resolvers:
+        importlib.import_module(_registrars[kind])
+    return _resolvers[kind]
 
 
 def write(kind: str, **parts: Any) -> str:
@@ -66,7 +79,7 @@ def resolve(digest: bytes, text: str) -> None:
         origin = json.loads(text)
         if origin["format"] != FORMAT:
             raise ValueError(f"format {origin['format']}")
-        _resolvers[origin["kind"]](digest, origin)
+        _resolver(origin["kind"])(digest, origin)
     except (ValueError, KeyError, TypeError) as e:
         raise KernelError(
             f"the program names its kernel in a form that this kernbridge does not read ({e}); "

@@ -7,7 +7,6 @@ smaller arrays, of the plain target.
 
 from __future__ import annotations
 
-import functools
 import re
 import warnings
 from collections.abc import Sequence
@@ -17,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.errors import KernbridgeWarning
-from kernbridge._src.base.jax_inside import register_partitioner, tuple_sharding
-from kernbridge._src.operation.sharding import SPLIT, Description, lowered_calls
+from kernbridge._src.base.jax_inside import tuple_sharding
+from kernbridge._src.operation.sharding import Description, lowered_calls
 from kernbridge._src.operation.sharding_rule import WHOLE
 from kernbridge._src.operation.spec import ArrayType
 from kernbridge._src.operation.split_choice import Choice, Placed, divides
@@ -28,12 +27,7 @@ _ATTRIBUTE = re.compile(r',? ?sharding = "((?:[^"\\]|\\.)*)"')
 _warned: set[tuple[str, str]] = set()
 
 
-def register(target: str) -> None:
-    """Let XLA partition the calls of a target that may be split."""
-    register_partitioner(target + SPLIT, _infer, functools.partial(_partition, target))
-
-
-def _partition(
+def parts_of(
     target: str,
     operands: Sequence[Any],
     operand_shardings: Sequence[Any],
@@ -77,7 +71,7 @@ def _partition(
     )
 
 
-def _infer(
+def sharding_of_results(
     operands: Sequence[Any],
     operand_shardings: Sequence[Any],
     result: Any,

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import jax_inside, settings
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.jax_inside import Primitive, ShapedArray, ad, batching, mlir
 from kernbridge._src.operation import absent, carrier, origin, sharding
@@ -200,7 +200,7 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
     }
     if native.origin:
         attributes["origin"] = native.origin
-    if native.program and (for_export or not native.origin):
+    if native.program and (for_export or not native.origin or settings.carries_kernels()):
         attributes = carrier.carry(ctx, native.target, attributes, native.program)
     hidden = [avals_in[i] for i in native.copied]
     hidden += [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in native.temporaries]

@@ -1,0 +1,1 @@
+"""Bundles: programs in a folder, for hosts without Python."""

@@ -1,0 +1,31 @@
+"""How a compiler finds libkernbridge and its header."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+from kernbridge._src.base.errors import HeaderNotFoundError
+
+
+def c_flags() -> str:
+    """Return the options with which a C compiler builds a host of bundles.
+
+    The program finds the library in the installed package when it runs. HeaderNotFoundError is
+    raised if this package has no library.
+    """
+    include = _folder_with("include", "kernbridge/host.h")
+    library = _folder_with("lib", "libkernbridge.so")
+    options = (f"-I{include}", f"-L{library}", f"-Wl,-rpath,{library}", "-lkernbridge")
+    return shlex.join(options)
+
+
+def _folder_with(folder: str, file: str) -> Path:
+    places = list(sys.modules["kernbridge"].__path__)
+    for place in places:
+        if Path(place, folder, file).is_file():
+            return Path(place, folder)
+    raise HeaderNotFoundError(
+        f"[E-HDR] {folder}/{file} is missing from {', '.join(places)}; install kernbridge again"
+    )

@@ -1,0 +1,76 @@
+/* Owns the copying of described kernels into an arena. */
+#include "core/kb_fields.h"
+
+#include "core/kb_inflate.h"
+
+#include <string.h>
+
+enum { BUFFER_SIZE = 12 }; /* the least that a buffer takes: bounds the count */
+
+void *kb_fields_take(kb_fields *f, size_t count, size_t size)
+{
+    void *memory = kb_arena_take(f->arena, count, size);
+    f->no_memory |= !memory;
+    f->from.failed |= !memory;
+    return memory;
+}
+
+void kb_fields_expect(kb_fields *f, bool holds, const char *what)
+{
+    if (holds || f->from.failed)
+        return;
+    f->from.failed = true;
+    f->wrong = what;
+}
+
+const char *kb_fields_text(kb_fields *f)
+{
+    uint32_t size;
+    const char *text = kb_read_text(&f->from, &size);
+    char *copy = text ? kb_fields_take(f, (size_t)size + 1, 1) : NULL;
+    return copy ? memcpy(copy, text, size) : "";
+}
+
+void kb_fields_buffers(kb_fields *f, kb_kernel *kernel)
+{
+    uint32_t *counts[] = {&kernel->n_inputs, &kernel->n_outputs, &kernel->n_hidden};
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        *counts[i] = kb_read_u32(&f->from);
+        kb_fields_expect(f, *counts[i] <= KB_BUFFERS_MAX, "a number of buffers");
+        n += f->from.failed ? 0 : *counts[i];
+    }
+    kb_fields_expect(f, n <= f->from.left / BUFFER_SIZE, "a number of buffers");
+    kb_buffer_spec *buffers =
+        f->from.failed ? NULL : kb_fields_take(f, (size_t)n + 1, sizeof *buffers);
+    for (uint32_t i = 0; i < n && !f->from.failed; i++) {
+        buffers[i].dtype = (int32_t)kb_read_u32(&f->from);
+        buffers[i].rank = (int32_t)kb_read_u32(&f->from);
+        buffers[i].name = kb_fields_text(f);
+        kb_fields_expect(f, buffers[i].rank >= 0 && buffers[i].rank <= KB_RANK_MAX, "a rank");
+    }
+    kernel->buffers = buffers;
+}
+
+kb_xla_bytes kb_fields_packed(kb_fields *f, const char *what)
+{
+    uint32_t size = kb_read_u32(&f->from), stored = kb_read_count(&f->from, 1);
+    const void *bytes = kb_read_bytes(&f->from, stored);
+    kb_fields_expect(f, stored <= size && size / KB_INFLATE_RATIO_MAX <= stored, what);
+    if (!f->from.failed && stored < size) {
+        void *whole = kb_fields_take(f, size, 1);
+        kb_fields_expect(f, whole && kb_inflate(bytes, stored, whole, size), what);
+        bytes = whole;
+    }
+    return f->from.failed ? (kb_xla_bytes){.data = NULL} : (kb_xla_bytes){bytes, size};
+}
+
+kb_status kb_fields_check(const kb_fields *f, const char *what, const char *whole, kb_error *err)
+{
+    if (!f->from.failed)
+        return KB_OK;
+    if (f->no_memory)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read %s", what);
+    return kb_error_set(err, KB_INVALID_ARGUMENT, "%s is damaged, or %s: %s does not hold", what,
+                        whole, f->wrong ? f->wrong : "its length");
+}

@@ -1,0 +1,45 @@
+/* The fields of a kernel's description that comes as bytes, which nobody vouches for. What is read
+ * is copied into an arena; after the first field that does not hold, all are zero or empty, and
+ * kb_fields_check describes it. Lives on one stack. */
+#ifndef KB_FIELDS_H
+#define KB_FIELDS_H
+
+#include "abi/kb_xla.h"
+#include "core/kb_arena.h"
+#include "core/kb_error.h"
+#include "core/kb_kernel.h"
+#include "core/kb_reader.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct kb_fields {
+    kb_reader from;
+    kb_arena *arena;
+    bool no_memory;
+    const char *wrong; /* the first thing that does not hold; NULL for the length */
+} kb_fields;
+
+/* Memory of the arena, as kb_arena_take returns it; NULL is noted. */
+void *kb_fields_take(kb_fields *f, size_t count, size_t size);
+
+/* Notes that `what` is wrong unless it holds. */
+void kb_fields_expect(kb_fields *f, bool holds, const char *what);
+
+/* A copy of a text, "" if it does not hold. */
+const char *kb_fields_text(kb_fields *f);
+
+/* The numbers of a kernel's inputs, outputs and hidden results, then a dtype, which may be unknown, a
+ * rank and a name for each of these buffers. */
+void kb_fields_buffers(kb_fields *f, kb_kernel *kernel);
+
+/* Bytes that may be compressed: u32 size, u32 size as it is stored, then those bytes, which are
+ * DEFLATE data if they are fewer. Bytes that are not compressed are not copied. */
+kb_xla_bytes kb_fields_packed(kb_fields *f, const char *what);
+
+/* KB_OK if all that was read holds. `what` names the whole, and `whole` what it belongs to, in the
+ * message: "<what> is damaged, or <whole>: <the field> does not hold". */
+kb_status kb_fields_check(const kb_fields *f, const char *what, const char *whole, kb_error *err);
+
+#endif

@@ -1,0 +1,84 @@
+/* What a bundle says of itself, as text. Written by kernbridge/_src/bundle/manifest.py, read here;
+ * input, not trust. Each item is a line; words are separated by one space.
+ *
+ *     kernbridge-bundle 1
+ *     made-by WORDS                                   versions, for people
+ *     data SIZE SHA256 FILE                           values of arguments; at most once
+ *     program SIZE SHA256 PLATFORM FILE               once for each platform; then its arrays
+ *     input DTYPE DONATED OFFSET RANK DIM... NAME     DONATED 0 or 1; OFFSET into data, or -
+ *     output DTYPE RANK DIM... NAME
+ *     end SHA256                                      of all that comes before this line
+ *
+ * FILE is a name in the bundle's folder, of letters, digits, '.', '-' and '_'. NAME is the rest of
+ * the line. One thread. */
+#ifndef KB_MANIFEST_H
+#define KB_MANIFEST_H
+
+#include "core/kb_arena.h"
+#include "core/kb_error.h"
+#include "core/kb_sha256.h"
+#include "kernbridge/host.h"
+
+#include <stdbool.h>
+
+/* X(NAME, number as a PJRT_Buffer_Type, NumPy / ml_dtypes name, bytes): types whose elements are
+ * whole bytes. */
+#define KB_MANIFEST_TYPES(X)                                                                       \
+    X(PRED, 1, "bool", 1)                                                                          \
+    X(S8, 2, "int8", 1)                                                                            \
+    X(S16, 3, "int16", 2)                                                                          \
+    X(S32, 4, "int32", 4)                                                                          \
+    X(S64, 5, "int64", 8)                                                                          \
+    X(U8, 6, "uint8", 1)                                                                           \
+    X(U16, 7, "uint16", 2)                                                                         \
+    X(U32, 8, "uint32", 4)                                                                         \
+    X(U64, 9, "uint64", 8)                                                                         \
+    X(F16, 10, "float16", 2)                                                                       \
+    X(F32, 11, "float32", 4)                                                                       \
+    X(F64, 12, "float64", 8)                                                                       \
+    X(BF16, 13, "bfloat16", 2)                                                                     \
+    X(C64, 14, "complex64", 8)                                                                     \
+    X(C128, 15, "complex128", 16)                                                                  \
+    X(F8E5M2, 16, "float8_e5m2", 1)                                                                \
+    X(F8E4M3FN, 17, "float8_e4m3fn", 1)                                                            \
+    X(F8E4M3B11FNUZ, 18, "float8_e4m3b11fnuz", 1)                                                  \
+    X(F8E5M2FNUZ, 19, "float8_e5m2fnuz", 1)                                                        \
+    X(F8E4M3FNUZ, 20, "float8_e4m3fnuz", 1)                                                        \
+    X(F8E4M3, 26, "float8_e4m3", 1)                                                                \
+    X(F8E3M4, 27, "float8_e3m4", 1)                                                                \
+    X(F8E8M0FNU, 28, "float8_e8m0fnu", 1)
+
+enum { KB_MANIFEST_VERSION = 1, KB_MANIFEST_ALIGNMENT = 64 };
+
+typedef struct kb_manifest_file {
+    const char *name; /* NULL: there is none */
+    size_t size;
+    uint8_t digest[KB_SHA256_SIZE];
+} kb_manifest_file;
+
+typedef struct kb_manifest_array {
+    kb_host_array about; /* without data */
+    bool has_data;
+    size_t offset; /* of the data; the array lies in the file of data */
+    bool is_output;
+    struct kb_manifest_array *next;
+} kb_manifest_array;
+
+typedef struct kb_manifest_program {
+    const char *platform;
+    kb_manifest_file file;
+    kb_manifest_array *arrays; /* inputs, then outputs, in order */
+    struct kb_manifest_program *next;
+} kb_manifest_program;
+
+typedef struct kb_manifest {
+    kb_manifest_file data;
+    kb_manifest_program *programs; /* at least one */
+} kb_manifest;
+
+/* Reads the text of a manifest. What it points to lies in the arena. KB_INVALID_ARGUMENT with the
+ * line that is damaged, KB_FAILED_PRECONDITION for another version, KB_RESOURCE_EXHAUSTED. */
+kb_status kb_manifest_read(const char *text, size_t size, kb_arena *arena, kb_manifest *manifest,
+                           kb_error *err);
+
+#endif

@@ -1,0 +1,34 @@
+/* Owns the list of targets. */
+#include "embed/kb_targets.h"
+
+#include "core/kb_absent.h"
+#include "core/kb_handler.h"
+#include "cuda/kb_target.h"
+#include "hostcuda/kb_hostcuda.h"
+#include "hostcuda/kb_hosttarget.h"
+#include "object/kb_cuda_code.h"
+#include "object/kb_host_code.h"
+
+const kb_target kb_targets[] = {
+    {"kernbridge.host", KB_PLATFORM_CPU, kb_handler_host_instantiate, NULL,
+     kb_handler_host_execute},
+    {"kernbridge.host.carrier", KB_PLATFORM_CPU, kb_handler_host_instantiate, NULL,
+     kb_handler_idle},
+    {"kernbridge.cuda.host", KB_PLATFORM_CPU, kb_hosttarget_instantiate, NULL,
+     kb_hosttarget_execute},
+    {"kernbridge.cuda.host.carrier", KB_PLATFORM_CPU, kb_hosttarget_instantiate, NULL,
+     kb_handler_idle},
+    {"kernbridge.cuda", KB_PLATFORM_GPU, kb_target_instantiate, NULL, kb_target_execute},
+    {"kernbridge.cuda.graph", KB_PLATFORM_GPU, kb_target_graph_instantiate, NULL,
+     kb_target_graph_execute},
+    {"kernbridge.cuda.carrier", KB_PLATFORM_GPU, kb_target_instantiate, kb_target_carrier_prepare,
+     kb_handler_idle},
+    {"kernbridge.absent", KB_PLATFORM_CPU | KB_PLATFORM_GPU, NULL, NULL, kb_absent_execute},
+    {0},
+};
+
+void kb_targets_begin(void)
+{
+    kb_handler_set_loader(kb_host_code_load);
+    kb_hostcuda_set_loader(kb_cuda_code_load);
+}

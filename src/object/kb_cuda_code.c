@@ -1,0 +1,135 @@
+/* Owns the placing of CUDA kernels for the CPU that come as machine code. */
+#include "object/kb_cuda_code.h"
+
+#include "core/kb_reader.h"
+#include "core/kb_sha256.h"
+#include "hostcuda/kb_libdevice.h"
+#include "object/kb_cpu.h"
+#include "object/kb_provided.h"
+
+#include <string.h>
+
+enum { MAGIC_SIZE = sizeof KB_CUDA_CODE_MAGIC - 1 };
+
+enum { BLOCKS, THREADS, COOPERATIVE }; /* forms */
+
+static void *find_in(const kb_hostcuda_symbol *table, const char *name)
+{
+    for (; table->name; table++)
+        if (strcmp(table->name, name) == 0)
+            return (void *)(uintptr_t)table->address; // NOLINT(performance-no-int-to-ptr)
+    return NULL;
+}
+
+void *kb_cuda_code_find(const char *name, void *context)
+{
+    void *found = find_in(kb_hostcuda_symbols, name);
+    if (!found)
+        found = find_in(kb_libdevice_symbols, name);
+    return found ? found : kb_provided_of_c(name, context);
+}
+
+static kb_status refuse_damaged(const char *name, const char *what, kb_error *err)
+{
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s: the machine code of a kernel for the CPU is damaged, or belongs to "
+                        "another kernel: %s does not hold",
+                        name, what);
+}
+
+static kb_status check_header(kb_reader *from, const char *digest, const char *what, kb_error *err)
+{
+    uint8_t computed[KB_SHA256_SIZE];
+    const void *magic = kb_read_bytes(from, MAGIC_SIZE);
+    uint32_t abi = kb_read_u32(from);
+    const void *expected = kb_read_bytes(from, KB_SHA256_SIZE);
+    if (!magic || memcmp(magic, KB_CUDA_CODE_MAGIC, MAGIC_SIZE) != 0)
+        return refuse_damaged(what, "its first bytes", err);
+    if (!expected)
+        return refuse_damaged(what, "its length", err);
+    kb_sha256 h;
+    kb_sha256_begin(&h);
+    kb_sha256_add(&h, digest, KB_HOSTCUDA_DIGEST);
+    kb_sha256_add(&h, from->at, from->left);
+    kb_sha256_end(&h, computed);
+    if (memcmp(expected, computed, sizeof computed) != 0)
+        return refuse_damaged(what, "its digest", err);
+    if (abi == KB_HOSTCUDA_ABI)
+        return KB_OK;
+    return kb_error_set(err, KB_FAILED_PRECONDITION,
+                        "%s: the program's machine code for the CPU was generated for ABI %u of "
+                        "kernbridge, and this kernbridge has ABI %d",
+                        what, abi, KB_HOSTCUDA_ABI);
+}
+
+/* What comes before the object. */
+typedef struct head {
+    uint64_t features;
+    uint32_t form, shared, stack;
+} head;
+
+static bool read_head(kb_reader *from, head *h)
+{
+    *h = (head){.features = (uint64_t)kb_read_i64(from)};
+    h->form = kb_read_u32(from);
+    h->shared = kb_read_u32(from);
+    h->stack = kb_read_u32(from);
+    return !from->failed && h->form <= COOPERATIVE;
+}
+
+/* What the object defines; false if it is of another form. */
+static bool find_code(kb_object *object, const head *h, kb_hostcuda_code *code)
+{
+    void *blocks = kb_object_find(object, "kb_blocks");
+    void *fibre = kb_object_find(object, "kb_fibre");
+    *code = (kb_hostcuda_code){
+        .blocks = (kb_hostcuda_blocks *)(uintptr_t)blocks,
+        .threads = {.run = (kb_block_entry *)(uintptr_t)fibre,
+                    .shared = h->shared,
+                    .stack = h->stack,
+                    .checked = kb_object_find(object, "kb_check_table")},
+        .cooperative = h->form == COOPERATIVE,
+        .owner = object,
+    };
+    return h->form == BLOCKS ? blocks && !fibre : fibre && !blocks;
+}
+
+/* Errors of an object that is whole, and made for another machine or kernbridge. */
+static bool is_elsewhere(kb_status status)
+{
+    return status == KB_NOT_FOUND || status == KB_UNIMPLEMENTED || status == KB_FAILED_PRECONDITION;
+}
+
+kb_status kb_cuda_code_add(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
+                           const char *what, const kb_object **object, kb_error *err)
+{
+    kb_reader from = kb_reader_of(bytes, size);
+    kb_status s = check_header(&from, digest, what, err);
+    if (s != KB_OK)
+        return s;
+    head h;
+    if (!read_head(&from, &h))
+        return refuse_damaged(what, "its beginning", err);
+    s = kb_cpu_check(h.features, what, err);
+    kb_object *placed = NULL;
+    if (s == KB_OK)
+        s = kb_object_load(from.at, from.left, what, kb_cuda_code_find, NULL, &placed, err);
+    if (is_elsewhere(s))
+        return err->status = KB_FAILED_PRECONDITION;
+    if (s != KB_OK)
+        return s;
+    kb_hostcuda_code code;
+    s = find_code(placed, &h, &code) ? kb_hostcuda_add(digest, &code, err)
+                                              : refuse_damaged(what, "what it defines", err);
+    if (s != KB_OK)
+        kb_object_free(placed);
+    else if (object)
+        *object = placed;
+    return s;
+}
+
+kb_status kb_cuda_code_load(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
+                            const char *what, kb_error *err)
+{
+    return kb_cuda_code_add(digest, bytes, size, what, NULL, err);
+}

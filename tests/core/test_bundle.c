@@ -1,0 +1,217 @@
+/* Proves that a bundle is read as it was written, and that damage of any byte of any file, a file
+ * that is missing or cut, and a manifest that asks for what is not there are refused with a reason,
+ * as is every allocation that fails. */
+#include "bundle.h"
+#include "core/kb_memory.h"
+#include "kb_test.h"
+#include "kernbridge/host.h"
+
+#include <stdlib.h>
+
+static kb_host_error error;
+
+static void check_contents(const kb_bundle *bundle)
+{
+    const kb_host_program *p;
+    if (!CHECK_INT(kb_bundle_program(bundle, "CPU and more", 3, &p, &error), KB_OK))
+        return;
+    CHECK_TEXT(p->platform, "cpu");
+    CHECK_TEXT(p->format, "mlir");
+    CHECK_INT(p->code_size, BUNDLE_CODE);
+    CHECK(memcmp(p->code, bundle_code, p->code_size) == 0);
+    CHECK_INT(p->options_size, 6);
+    CHECK_INT(p->n_inputs, 3);
+    CHECK_INT(p->n_outputs, 2);
+    const kb_host_array *v = p->inputs[0], *words = p->inputs[1], *flag = p->inputs[2];
+    CHECK_TEXT(v->name, "state.v");
+    CHECK_TEXT(v->dtype, "float32");
+    CHECK_INT(v->type, 11);
+    CHECK_INT(v->donated, 1);
+    CHECK_INT(v->n_dims, 1);
+    CHECK_INT(v->dims[0], 4);
+    CHECK_INT(v->size, 16);
+    CHECK_INT((uintptr_t)v->data % 64, 0);
+    CHECK_INT(((const uint8_t *)v->data)[15], 15);
+    CHECK_TEXT(words->name, "state of two words");
+    CHECK_INT(words->donated, 0);
+    CHECK_INT(words->dims[1], 4);
+    CHECK_INT(words->size, 64);
+    CHECK_INT(((const uint8_t *)words->data)[63], 127);
+    CHECK_PTR(flag->data, NULL);
+    CHECK_INT(flag->n_dims, 0);
+    CHECK_INT(flag->size, 1);
+    CHECK_TEXT(p->outputs[1]->dtype, "complex128");
+    CHECK_INT(p->outputs[1]->type, 15);
+    CHECK_INT(p->outputs[1]->size, 16);
+    CHECK_PTR(p->outputs[0]->data, NULL);
+}
+
+static void test_contents(void)
+{
+    char text[BUNDLE_TEXT], folder[BUNDLE_PATH];
+    kb_bundle *bundle;
+    bundle_make(folder, text, bundle_text(bundle_lines, text));
+    kb_status s = kb_bundle_open(folder, &bundle, &error);
+    bundle_remove(folder); /* before anybody looks at the bundle */
+    if (!CHECK_INT(s, KB_OK))
+        return;
+    check_contents(bundle);
+    const kb_host_program *p;
+    CHECK_INT(kb_bundle_program(bundle, "cuda", 4, &p, &error), KB_NOT_FOUND);
+    CHECK_PTR(p, NULL);
+    CHECK_TEXT(error.message, "the bundle has no program for the platform cuda, only for cpu: "
+                              "export it with platforms=(\"cuda\", ...)");
+    CHECK_INT(kb_bundle_program(bundle, "cp", 2, &p, NULL), KB_NOT_FOUND);
+    kb_bundle_close(bundle);
+    kb_bundle_close(NULL);
+}
+
+/* Opens a folder that is to be refused; the message. */
+static const char *refused(const char *folder, kb_status expected)
+{
+    kb_bundle *bundle = (kb_bundle *)&error;
+    error.message[0] = '\0';
+    CHECK_INT(kb_bundle_open(folder, &bundle, &error), expected);
+    CHECK_INT(error.status, expected);
+    CHECK_PTR(bundle, NULL);
+    if (bundle)
+        kb_bundle_close(bundle);
+    return error.message;
+}
+
+static void test_missing(void)
+{
+    char text[BUNDLE_TEXT], folder[BUNDLE_PATH];
+    size_t size = bundle_text(bundle_lines, text);
+    CHECK_HAS(refused("/no/such/folder", KB_NOT_FOUND), "cannot read /no/such/folder/manifest.txt");
+    static const char *const names[] = {"manifest.txt", "arguments.bin", "program.cpu.mlirbc"};
+    for (int i = 0; i < 3; i++) {
+        bundle_make(folder, text, size);
+        bundle_drop(folder, names[i]);
+        CHECK_HAS(refused(folder, KB_NOT_FOUND), names[i]);
+        CHECK_HAS(error.message, "No such file");
+        bundle_remove(folder);
+    }
+}
+
+/* Every bit of the files, one byte at a time, and every length that is too short. */
+static void test_damage(void)
+{
+    char text[BUNDLE_TEXT], folder[BUNDLE_PATH];
+    size_t size = bundle_text(bundle_lines, text);
+    bundle_make(folder, text, size);
+    for (size_t i = 0; i < size; i++) {
+        text[i] ^= (char)(1 << i % 8);
+        bundle_put(folder, "manifest.txt", text, size);
+        text[i] ^= (char)(1 << i % 8);
+        kb_bundle *bundle;
+        kb_status s = kb_bundle_open(folder, &bundle, &error);
+        CHECK(s == KB_INVALID_ARGUMENT || s == KB_FAILED_PRECONDITION);
+        bundle_put(folder, "manifest.txt", text, i);
+        CHECK_HAS(refused(folder, KB_INVALID_ARGUMENT), "manifest.txt is damaged: ");
+    }
+    bundle_put(folder, "manifest.txt", text, size);
+    char code[BUNDLE_CODE];
+    memcpy(code, bundle_code, sizeof code);
+    code[4] ^= 1;
+    bundle_put(folder, "program.cpu.mlirbc", code, sizeof code);
+    CHECK_HAS(refused(folder, KB_INVALID_ARGUMENT), "program.cpu.mlirbc is damaged: it is not the "
+                                                    "file that the manifest describes. Copy the "
+                                                    "bundle again, or export it anew");
+    bundle_put(folder, "program.cpu.mlirbc", bundle_code, BUNDLE_CODE - 1);
+    CHECK_HAS(refused(folder, KB_INVALID_ARGUMENT), "program.cpu.mlirbc is damaged");
+    bundle_put(folder, "program.cpu.mlirbc", bundle_code, BUNDLE_CODE + 1);
+    CHECK_HAS(refused(folder, KB_INVALID_ARGUMENT), "program.cpu.mlirbc is damaged");
+    bundle_put(folder, "program.cpu.mlirbc", bundle_code, BUNDLE_CODE);
+    bundle_put(folder, "arguments.bin", text, BUNDLE_DATA);
+    CHECK_HAS(refused(folder, KB_INVALID_ARGUMENT), "arguments.bin is damaged");
+    bundle_remove(folder);
+}
+
+/* A line in place of the one of that number. */
+static const struct {
+    int at;
+    const char *line, *words;
+} bad_lines[] = {
+    {0, "kernbridge", "it is no manifest of a bundle"},
+    {0, "kernbridge-bundle 1 2", "it is no manifest of a bundle"},
+    {1, "maker kernbridge", "line 2 is damaged"},
+    {1, "", "line 2 is damaged"},
+    {2, "data %D ../arguments.bin", "line 3 is damaged"},
+    {2, "data %D .hidden", "line 3 is damaged"},
+    {2, "data %D", "line 3 is damaged"},
+    {2, "data %D arguments.bin more", "line 3 is damaged"},
+    {2, "data -128 00 arguments.bin", "line 3 is damaged"},
+    {3, "program %P cpu", "line 4 is damaged"},
+    {3, "made-by nobody", "line 5 is damaged"}, /* arrays without a program */
+    {4, "input float33 1 0 1 4 state.v", "line 5 is damaged"},
+    {4, "input int4 1 0 1 4 state.v", "line 5 is damaged"},
+    {4, "input float32 2 0 1 4 state.v", "line 5 is damaged"},
+    {4, "input float32 1 1 1 4 state.v", "line 5 is damaged"},
+    {4, "input float32 1 128 1 4 state.v", "line 5 is damaged"},
+    {4, "input float32 1 192 0 state.v", "line 5 is damaged"},
+    {4, "input float32 1 0 1 33 state.v", "line 5 is damaged"},
+    {4, "input float32 1 0 65 4 state.v", "line 5 is damaged"},
+    {4, "input float32 1 0 2 4", "line 5 is damaged"},
+    {4, "input float32 1 0 1 -4 state.v", "line 5 is damaged"},
+    {4, "input float32 1 - 3 4294967296 4294967296 1 v", "line 5 is damaged"},
+    {4, "input float32 1 - 1 9223372036854775808 v", "line 5 is damaged"},
+    {4, "input  float32 1 0 1 4 state.v", "line 5 is damaged"},
+    {7, "output float32 1", "line 8 is damaged"},
+    {7, "data %D arguments.bin", "line 8 is damaged"},
+};
+
+static void test_bad_lines(void)
+{
+    char text[BUNDLE_TEXT], folder[BUNDLE_PATH];
+    const char *lines[16];
+    memcpy(lines, bundle_lines, 10 * sizeof *lines);
+    bundle_make(folder, text, bundle_text(lines, text));
+    for (size_t i = 0; i < sizeof bad_lines / sizeof *bad_lines; i++) {
+        const char *before = lines[bad_lines[i].at];
+        lines[bad_lines[i].at] = bad_lines[i].line;
+        bundle_put(folder, "manifest.txt", text, bundle_text(lines, text));
+        CHECK_HAS(refused(folder, KB_INVALID_ARGUMENT), bad_lines[i].words);
+        lines[bad_lines[i].at] = before;
+    }
+    lines[0] = "kernbridge-bundle 2";
+    bundle_put(folder, "manifest.txt", text, bundle_text(lines, text));
+    CHECK_HAS(refused(folder, KB_FAILED_PRECONDITION),
+              "the bundle has format 2, and this libkernbridge reads format 1");
+    lines[0] = bundle_lines[0];
+    lines[3] = NULL;
+    bundle_put(folder, "manifest.txt", text, bundle_text(lines, text));
+    CHECK_HAS(refused(folder, KB_INVALID_ARGUMENT), "there is no program");
+    bundle_remove(folder);
+}
+
+static void test_no_memory(void)
+{
+    char text[BUNDLE_TEXT], folder[BUNDLE_PATH];
+    bundle_make(folder, text, bundle_text(bundle_lines, text));
+    kb_bundle *bundle;
+    int n = 0;
+    for (kb_status s = KB_RESOURCE_EXHAUSTED; s != KB_OK && n < 100; n++) {
+        kb_memory_fail_nth(n + 1);
+        s = kb_bundle_open(folder, &bundle, &error);
+        kb_memory_fail_nth(0);
+        if (s != KB_OK) {
+            CHECK_INT(s, KB_RESOURCE_EXHAUSTED);
+            CHECK_HAS(error.message, "no memory");
+        }
+    }
+    CHECK(n > 3 && n < 100);
+    kb_bundle_close(bundle);
+    bundle_remove(folder);
+}
+
+int main(void)
+{
+    test_contents();
+    test_missing();
+    test_damage();
+    test_bad_lines();
+    test_no_memory();
+    CHECK_INT(kb_host_api(), KB_HOST_API);
+    return kb_test_end("test_bundle");
+}

@@ -1,0 +1,215 @@
+/* Proves that every target is registered with a PJRT plugin, with both stages, once; and that a
+ * plugin which cannot take them is refused with a reason. The plugin is a table of our own. */
+#include "abi/kb_pjrt.h"
+#include "core/kb_memory.h"
+#include "embed/kb_targets.h"
+#include "fake_xla.h"
+#include "kb_test.h"
+#include "kernbridge/host.h"
+
+#include <stdlib.h>
+
+enum { REGISTERED_MAX = 64 };
+
+struct kb_pjrt_error {
+    const char *message;
+};
+
+static struct {
+    char name[64], platform[16];
+    kb_xla_stages stages;
+} registered[REGISTERED_MAX];
+static int n_registered, errors_alive, ffi_minor;
+static const char *refused_target; /* by the plugin; NULL: none */
+static kb_host_error error;
+static kb_xla_api xla;
+
+static void note(const char *name, size_t size, const char *platform, size_t platform_size,
+                 const kb_xla_stages *stages)
+{
+    if (!CHECK(n_registered < REGISTERED_MAX))
+        return;
+    (void)snprintf(registered[n_registered].name, sizeof registered->name, "%.*s", (int)size, name);
+    (void)snprintf(registered[n_registered].platform, sizeof registered->platform, "%.*s",
+                   (int)platform_size, platform);
+    registered[n_registered++].stages = *stages;
+}
+
+static bool is_refused(const char *name, size_t size)
+{
+    return refused_target && strlen(refused_target) == size &&
+           memcmp(name, refused_target, size) == 0;
+}
+
+/* As a plugin does, asks the handler for metadata, in a frame that has XLA's table. */
+static kb_pjrt_error *register_handler(kb_pjrt_register *args)
+{
+    static kb_pjrt_error refusal = {"it is taken"};
+    if (is_refused(args->target_name, args->target_name_size)) {
+        errors_alive++;
+        return &refusal;
+    }
+    fake_frame f;
+    fake_frame_init(&f, ffi_minor ? &xla : NULL, KB_XLA_STAGE_EXECUTE);
+    fake_ask_metadata(&f);
+    kb_xla_handler *handler = (kb_xla_handler *)(uintptr_t)args->handler;
+    CHECK_PTR(handler(&f.frame), NULL);
+    fake_frame_free(&f);
+    note(args->target_name, args->target_name_size, args->platform_name, args->platform_name_size,
+         &(kb_xla_stages){.execute = handler});
+    return NULL;
+}
+
+/* The arguments have grown with the version; all that is read here is where it was. */
+static kb_xla_error *register_stages(void *given)
+{
+    const kb_xla_register *args = given;
+    const kb_xla_register_recorded *recorded = given;
+    size_t size = ffi_minor < KB_XLA_API_RECORDS ? KB_XLA_SIZE(kb_xla_register, traits)
+                                                 : KB_XLA_SIZE(kb_xla_register_recorded, traits);
+    CHECK_INT(args->struct_size, (long long)size);
+    if (ffi_minor < KB_XLA_API_RECORDS)
+        CHECK_INT(args->traits, 0);
+    else
+        CHECK(!recorded->record && recorded->traits == 0);
+    if (is_refused(args->name.data, args->name.size)) {
+        kb_xla_error_create create = {.struct_size = KB_XLA_SIZE(kb_xla_error_create, code),
+                                      .message = "it is taken",
+                                      .code = KB_INTERNAL};
+        return xla.error_create(&create);
+    }
+    note(args->name.data, args->name.size, args->platform.data, args->platform.size, &args->stages);
+    return NULL;
+}
+
+static void error_message(kb_pjrt_error_message *args)
+{
+    args->message = args->error->message;
+    args->message_size = strlen(args->message);
+}
+
+static void error_destroy(kb_pjrt_error_destroy *args)
+{
+    CHECK(args->error);
+    errors_alive--;
+}
+
+typedef struct table {
+    kb_pjrt_extension other;
+    kb_pjrt_ffi ffi;
+    kb_pjrt_api api;
+} table;
+
+/* A plugin whose second extension is the one for FFI. Each test has a table of its own, since a
+ * plugin that was registered is remembered. */
+static const struct PJRT_Api *plugin(table *t, int minor)
+{
+    *t = (table){
+        .other = {.struct_size = sizeof t->other, .type = 1, .next = &t->ffi.base},
+        .ffi = {.base = {.struct_size = sizeof t->ffi, .type = KB_PJRT_EXTENSION_FFI},
+                .register_handler = register_handler},
+        .api = {.struct_size = sizeof t->api,
+                .extension_start = &t->other,
+                .version = {.major_version = 0, .minor_version = 81},
+                .error_destroy = error_destroy,
+                .error_message = error_message},
+    };
+    n_registered = 0;
+    ffi_minor = minor;
+    refused_target = NULL;
+    xla = *fake_api(minor ? minor : 2);
+    xla.handler_register = register_stages;
+    return (const struct PJRT_Api *)&t->api;
+}
+
+static void test_targets(int minor)
+{
+    static table tables[16];
+    const struct PJRT_Api *api = plugin(&tables[minor], minor);
+    CHECK_INT(kb_host_register(api, &error), KB_OK);
+    int expected = 0;
+    for (const kb_target *target = kb_targets; target->name; target++) {
+        int found = 0;
+        expected += 1 + (target->platforms == (KB_PLATFORM_CPU | KB_PLATFORM_GPU));
+        for (int i = 0; i < n_registered; i++) {
+            if (strcmp(registered[i].name, target->name) != 0)
+                continue;
+            bool on_cpu = strcmp(registered[i].platform, "Host") == 0;
+            CHECK(on_cpu || strcmp(registered[i].platform, "CUDA") == 0);
+            CHECK(target->platforms & (on_cpu ? KB_PLATFORM_CPU : KB_PLATFORM_GPU));
+            CHECK(registered[i].stages.instantiate == target->instantiate);
+            CHECK(!target->instantiate || registered[i].stages.execute == target->execute);
+            found++;
+        }
+        CHECK(found > 0);
+    }
+    CHECK_INT(n_registered, expected);
+    CHECK_INT(kb_host_register(api, &error), KB_OK); /* again: nothing */
+    CHECK_INT(n_registered, expected);
+}
+
+/* The target through which XLA's table was found runs as what it is. */
+static void test_absent(void)
+{
+    static table t;
+    CHECK_INT(kb_host_register(plugin(&t, 2), NULL), KB_OK);
+    kb_xla_handler *absent = NULL;
+    for (int i = 0; i < n_registered; i++)
+        if (strcmp(registered[i].name, "kernbridge.absent") == 0)
+            absent = registered[i].stages.execute;
+    if (!CHECK(absent))
+        return;
+    fake_frame f;
+    fake_frame_init(&f, fake_api(2), KB_XLA_STAGE_EXECUTE);
+    (void)fake_attr_string(&f, "message", "no kernel", 9);
+    kb_xla_error *got = absent(&f.frame);
+    if (CHECK(got)) {
+        CHECK_TEXT(got->message, "no kernel");
+        fake_error_destroy(got);
+    }
+    fake_frame_free(&f);
+}
+
+static void test_refused(void)
+{
+    static table t;
+    const struct PJRT_Api *api = plugin(&t, 2);
+    CHECK_INT(kb_host_register(NULL, &error), KB_INVALID_ARGUMENT);
+    CHECK_HAS(error.message, "api is NULL, expected what the plugin's GetPjrtApi returns");
+    t.api.struct_size = 8;
+    CHECK_INT(kb_host_register(api, &error), KB_INVALID_ARGUMENT);
+    CHECK_HAS(error.message, "api is too small");
+
+    api = plugin(&t, 2);
+    t.other.next = NULL;
+    CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
+    CHECK_HAS(error.message, "(PJRT 0.81) has no extension for FFI handlers");
+
+    api = plugin(&t, 0); /* asks without its table, as 0.1 does */
+    CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
+    CHECK_HAS(error.message, "older than version 0.2");
+
+    api = plugin(&t, 2);
+    refused_target = "kernbridge.absent";
+    CHECK_INT(kb_host_register(api, &error), KB_INTERNAL);
+    CHECK_HAS(error.message, "the PJRT plugin refused the target kernbridge.absent: it is taken");
+    CHECK_INT(errors_alive, 0);
+    refused_target = "kernbridge.cuda";
+    CHECK_INT(kb_host_register(api, &error), KB_INTERNAL);
+    CHECK_HAS(error.message, "refused the target kernbridge.cuda for the platform CUDA: another");
+    CHECK_INT(fake_errors_alive(), 0);
+    refused_target = NULL;
+    kb_memory_fail_nth(1);
+    CHECK_INT(kb_host_register(api, &error), KB_RESOURCE_EXHAUSTED);
+    kb_memory_fail_nth(0);
+    CHECK_INT(kb_host_register(api, &error), KB_OK); /* what was refused can be tried again */
+}
+
+int main(void)
+{
+    for (int minor = 2; minor <= 6; minor++)
+        test_targets(minor);
+    test_absent();
+    test_refused();
+    return kb_test_end("test_plugin");
+}
