@@ -46,6 +46,9 @@ def _register_targets() -> None:
         for name in (*kernels_on_cpu, *kernels_on_gpu):
             asked = functools.partial(_parts_of, name)
             jax_inside.register_partitioner(name + SPLIT, _sharding_of_results, asked)
+        for name in (carrier.GPU, *carrier.ON_CPU.values()):
+            asked = functools.partial(_parts_of_carrier, name)
+            jax_inside.register_partitioner(name, _sharding_of_carrier, asked)
 
 
 def _sharding_of_results(*asked: Any) -> Any:
@@ -63,6 +66,16 @@ def _parts_of(target: str, *asked: Any) -> Any:
 def _split_too(targets: dict[str, Any]) -> dict[str, Any]:
     """Targets, each also under the name of calls that XLA may split among devices."""
     return targets | {name + SPLIT: handlers for name, handlers in targets.items()}
+
+
+def _sharding_of_carrier(operands: Any, shardings: Any, result: Any, attributes: Any) -> Any:
+    return jax_inside.tuple_sharding(result, [])
+
+
+def _parts_of_carrier(target: str, *asked: Any) -> Any:
+    from kernbridge._src.operation import partition
+
+    return partition.parts_of_carrier(target, *asked)
 
 
 def _end_entries() -> None:
