@@ -13,6 +13,7 @@
 static _Atomic(kb_registry *) registry;
 static _Atomic(kb_handler_resolver *) resolver;
 static _Atomic(kb_handler_loader *) loader;
+static _Atomic(kb_handler_loader *) library_loader;
 static _Atomic(kb_carried_code) carried_code;
 
 kb_registry *kb_handler_registry(void)
@@ -50,6 +51,11 @@ void kb_handler_set_resolver(kb_handler_resolver *fn)
 void kb_handler_set_loader(kb_handler_loader *fn)
 {
     atomic_store(&loader, fn);
+}
+
+void kb_handler_set_library_loader(kb_handler_loader *fn)
+{
+    atomic_store(&library_loader, fn);
 }
 
 void kb_handler_set_carried_code(kb_carried_code what)
@@ -193,7 +199,10 @@ static kb_status load_carried(const kb_xla_frame *frame, const uint8_t *digest,
                               kb_handler_loader *load, kb_error *err)
 {
     kb_handler_loader *of_host = atomic_load(&loader);
+    kb_handler_loader *of_library = atomic_load(&library_loader);
     kb_status s = of_host ? of_host(frame, digest, err) : KB_NOT_FOUND;
+    if (s == KB_NOT_FOUND && of_library)
+        s = of_library(frame, digest, err);
     return s == KB_NOT_FOUND && load ? load(frame, digest, err) : s;
 }
 

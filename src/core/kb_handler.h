@@ -13,7 +13,8 @@
  * - elsewhere, a scalar of any type and value, in place of digest and origin: another call of the
  * program has these, see kb_handler_idle; XLA may instantiate this one before that one
  *
- * - program, array of uint8: the kernel itself, see object/kb_host_code.h and cuda/kb_program.h
+ * - program, array of uint8: the kernel itself, see object/kb_host_code.h, module/kb_library.h and
+ * cuda/kb_program.h
  *
  * - sharding, string: in programs for several devices; read by XLA's partitioner alone, in Python
  *
@@ -48,6 +49,9 @@ typedef kb_status kb_handler_loader(const kb_xla_frame *frame, const uint8_t dig
 
 /* Loads machine code for the CPU, whatever the target of the call. Set when the process begins. */
 void kb_handler_set_loader(kb_handler_loader *fn);
+
+/* The same for shared libraries that calls carry. */
+void kb_handler_set_library_loader(kb_handler_loader *fn);
 
 /* What happens to code that a call carries, where this process has no kernel of its digest. */
 typedef enum kb_carried_code {

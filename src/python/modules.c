@@ -2,7 +2,9 @@
  * and registration of their functions as kernels. */
 #include "python/modules.h"
 
+#include "core/kb_handler.h"
 #include "core/kb_memory.h"
+#include "module/kb_library.h"
 #include "module/kb_module.h"
 #include "module/kb_slot.h"
 #include "python/convert.h"
@@ -232,5 +234,9 @@ static PyMethodDef methods[] = {
 
 int kb_python_add_modules(PyObject *module)
 {
+    kb_handler_set_library_loader(kb_library_load);
+    if (PyModule_AddStringConstant(module, "LIBRARY_MAGIC", KB_LIBRARY_MAGIC) != 0 ||
+        PyModule_AddIntConstant(module, "LIBRARY_VERSION", KB_LIBRARY_VERSION) != 0)
+        return -1;
     return PyModule_AddFunctions(module, methods);
 }

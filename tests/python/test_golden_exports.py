@@ -35,6 +35,7 @@ cases = {{
     "cuda_on_cpu_shared": ((x,), [28]),
     "cuda_on_cpu_vmap_symbolic": ((rows,), 3 * rows),
     "callable_on_cpu": ((x,), 9 * x),
+    "c_library": ((x,), x / 2),
 }}
 found = {{path.stem: export.deserialize(path.read_bytes()) for path in folder.glob("*.bin")}}
 assert found.keys() == cases.keys(), sorted(found)

@@ -41,6 +41,9 @@ def _register_targets() -> None:
         for name in sorted(split):
             asked = functools.partial(_parts_of, name)
             jax_inside.register_partitioner(name + SPLIT, _sharding_of_results, asked)
+        for name in (carrier.GPU, *carrier.ON_CPU.values()):
+            asked = functools.partial(_parts_of_carrier, name)
+            jax_inside.register_partitioner(name, _sharding_of_carrier, asked)
 
 
 def _sharding_of_results(*asked: Any) -> Any:
@@ -58,6 +61,16 @@ def _parts_of(target: str, *asked: Any) -> Any:
 def _split_too(targets: dict[str, Any], split: set[str]) -> dict[str, Any]:
     """Targets, and those that XLA may split among devices under the name of such calls, too."""
     return targets | {name + SPLIT: targets[name] for name in split & targets.keys()}
+
+
+def _sharding_of_carrier(operands: Any, shardings: Any, result: Any, attributes: Any) -> Any:
+    return jax_inside.tuple_sharding(result, [])
+
+
+def _parts_of_carrier(target: str, *asked: Any) -> Any:
+    from kernbridge._src.operation import partition
+
+    return partition.parts_of_carrier(target, *asked)
 
 
 def _end_entries() -> None:

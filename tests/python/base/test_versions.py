@@ -119,7 +119,10 @@ def gpu():
             *("numba.cuda.codegen.CUDACodeLibrary", "_ensure_cc", "gpu", "Numba-CUDA"),
             marks=pytest.mark.exhaustive,
         ),
-        ("llvmlite.binding", "create_target_data", "gpu", "llvmlite"),
+        (
+            *("llvmlite.binding.newpassmanagers.ModulePassManager", "add_always_inliner_pass"),
+            *("gpu", "llvmlite"),
+        ),
     ],
 )
 def test_the_kernel_is_not_blamed_for_a_missing_name(owner, name, kind, package, run_python):
@@ -340,6 +343,7 @@ def test_private_attributes_of_other_packages_are_looked_up():
         numba_inside.OF_DISPATCHERS,
         numba_inside.OF_CODEGEN,
         numba_inside.OF_LIBRARIES,
+        numba_inside.OF_OPEN_LIBRARIES,
         numba_inside.OF_UFUNCS,
         numba_cuda_inside.OF_KERNELS,
     ):

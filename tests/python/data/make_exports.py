@@ -32,7 +32,7 @@ import jax
 import jax.numpy as jnp
 import numba
 from jax import export
-from kernbridge import numba_cuda_callable, numba_cuda_kernel, numba_kernel
+from kernbridge import load_c_inline, numba_cuda_callable, numba_cuda_kernel, numba_kernel
 from numba import cuda
 
 # Compiled under a name of its own: programs hold the place of a kernel.
@@ -76,6 +76,16 @@ def scale_twice(x, out, stream):
 """
 
 
+C_SOURCE = """
+#include "kernbridge/kernbridge.h"
+// @BE half arg ret attr.divisor:float64
+void half(const kb_tensor *x, kb_tensor *out, double divisor) {
+    for (int64_t i = 0; i < x->size; i++)
+        ((float *)out->data)[i] = (float)(((const float *)x->data)[i] / divisor);
+}
+"""
+
+
 def main() -> None:
     """Write all programs."""
     if platform.machine() != "x86_64":
@@ -92,6 +102,7 @@ def main() -> None:
     scale = numba_cuda_kernel(names["scale"], same, launch_dims=lambda x, *_: x.shape)
     sums = numba_cuda_kernel(names["sums"], shape((1,), jnp.float32), grid=1, block=8)
     twice = numba_cuda_callable(names["scale_twice"], vector)
+    module = load_c_inline("golden_module", C_SOURCE, auto_register=False, carry=True)
     rows = export.symbolic_args_specs(shape((1, 1), jnp.float32), "b, n")
     programs = {
         "numba": (lambda x, y: axpy(x, y, a=2.0), vector, vector),
@@ -101,6 +112,7 @@ def main() -> None:
         "cuda_on_cpu_shared": (sums, vector),
         "cuda_on_cpu_vmap_symbolic": (jax.vmap(scale), rows),
         "callable_on_cpu": (twice, vector),
+        "c_library": (lambda x: module.half(x, outs=vector, divisor=2.0), vector),
     }
     folder = Path(__file__).parent / "exports" / jax.__version__
     folder.mkdir(parents=True, exist_ok=True)

@@ -146,28 +146,6 @@ print(len(lowered.as_text()), len(serialize_executable.serialize(lowered.compile
     assert executable < 1_500_000
 
 
-def test_programs_for_several_devices_and_exports_carry_kernels_in_calls(run_python):
-    """A call with a side effect is an error in a program that XLA partitions."""
-    said = run_python(
-        f"""{KERNELS}
-import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-f = jax.jit(lambda x: double(double(x)))
-mesh = Mesh(np.array(jax.devices()), "i")
-spread = jax.device_put(x, NamedSharding(mesh, PartitionSpec("i")))
-print(len(jax.devices()), f(spread), calls(f.lower(spread).as_text()))
-exported = jax.export.deserialize(jax.export.export(f)(x).serialize())
-print(calls(exported.mlir_module()))
-print(jax.jit(exported.call)(x), jax.jit(lambda x: exported.call(x) + 1)(spread))
-"""
-    )
-    assert said.splitlines() == [
-        "4 [ 0.  4.  8. 12.] ['.split', '.split']",
-        "['', '']",
-        "[ 0.  4.  8. 12.] [ 1.  5.  9. 13.]",
-    ]
-
-
 def test_a_program_lowered_for_several_platforms_carries_kernels_in_calls(run_python):
     said = run_python(
         f"""{KERNELS}
@@ -242,3 +220,73 @@ def test_what_executables_carry_can_be_chosen(monkeypatch):
     assert config.get_carry_kernels() is True
     with pytest.raises(TypeError, match="carry is 1, expected True, False or None"):
         config.set_carry_kernels(1)
+
+
+SEVERAL_DEVICES = """
+import warnings
+warnings.simplefilter("ignore")
+import jax, jax.numpy as jnp, numpy as np
+from jax import export
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from numba import cuda
+from kernbridge import numba_cuda_kernel
+
+@cuda.jit
+def triple(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = 3 * x[i]
+
+op = numba_cuda_kernel(
+    triple, lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), launch_dims=lambda x: x.shape
+)
+mesh = Mesh(np.array(jax.devices()), ("d",))
+x = jnp.arange(40, dtype=jnp.float32).reshape(8, 5)
+parts = jax.device_put(x, NamedSharding(mesh, P("d")))
+
+def rows(x):
+    return jax.vmap(op)(x)
+
+def expect(f, x, times=3):
+    np.testing.assert_array_equal(f(x), times * np.arange(40).reshape(8, 5))
+
+def travelled(f, x):
+    exported = export.export(jax.jit(f))(x)
+    text = exported.mlir_module()
+    assert (text.count(".carrier"), text.count("program =")) == (1, 1)
+    return export.deserialize(exported.serialize()).call
+
+def carried_once(f, x):
+    lowered = jax.jit(f).lower(x)
+    text = lowered.as_text()
+    assert (text.count(".carrier"), text.count("program =")) == (1, 1)
+    compiled = lowered.compile()
+    assert compiled.as_text().count("program =") == 1
+    return compiled
+
+expect(carried_once(lambda x: rows(rows(x)), parts), parts, 9)
+split = jax.shard_map(rows, mesh=mesh, in_specs=P("d"), out_specs=P("d"))
+expect(carried_once(split, parts), parts)
+whole = travelled(lambda x: rows(rows(x)), x)
+part = travelled(rows, x[:2])
+row = travelled(op, x[0])
+expect(whole, x, 9)
+expect(jax.jit(whole), parts, 9)
+inside = dict(mesh=mesh, in_specs=P("d"), out_specs=P("d"), check_vma=False)
+expect(jax.jit(jax.shard_map(part, **inside)), parts)
+expect(jax.jit(lambda x: jax.lax.map(row, x)), x)
+expect(jax.jit(lambda x: jax.lax.cond(x[0, 0] < 1, whole, lambda x: x, x)), x, 9)
+if jax.config.jax_use_shardy_partitioner:  # without Shardy, JAX cannot call such exports
+    expect(jax.jit(travelled(rows, parts)), parts)
+    expect(jax.jit(travelled(split, parts)), parts)
+"""
+
+
+@pytest.mark.parametrize("shardy", ["1", "0"])
+def test_programs_for_several_devices_and_exported_ones_carry_a_kernel_once(shardy, run_python):
+    run_python(
+        SEVERAL_DEVICES,
+        XLA_FLAGS="--xla_force_host_platform_device_count=4",
+        JAX_USE_SHARDY_PARTITIONER=shardy,
+        KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so",
+    )

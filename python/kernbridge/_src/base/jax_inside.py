@@ -235,16 +235,18 @@ def platforms_of(ctx: Any) -> tuple[str, ...]:
     return tuple(_of_context(ctx, "module_context.platforms"))
 
 
-def main_of_one_device(ctx: Any) -> Any:
-    """Return the first block of the main function of a program for one device and platform.
+def main_of_one_platform(ctx: Any) -> Any:
+    """Return the first block of the main function of a program for one platform.
 
-    None for a program that is exported, and if this JAX keeps the function elsewhere.
+    None if this JAX keeps the function elsewhere, or does not let XLA ask how calls are partitioned
+    in a program that may be for several devices.
     """
-    if is_for_export(ctx) or len(platforms_of(ctx)) > 1:
+    if len(platforms_of(ctx)) > 1:
         return None
     with contextlib.suppress(AttributeError, KeyError):
         module = ctx.module_context.module.operation
-        if module.attributes["mhlo.num_partitions"].value == 1:
+        one = module.attributes["mhlo.num_partitions"].value == 1 and not is_for_export(ctx)
+        if one or HAS_PARTITIONING:
             return ctx.module_context.symbol_table["main"].entry_block
     return None
 

@@ -8,6 +8,12 @@ import zlib
 _RAW = -zlib.MAX_WBITS  # without the header and the sum of zlib's own format
 
 
+def text(content: str) -> bytes:
+    """The size of a text and its bytes, without NUL."""
+    data = content.encode("utf-8", "backslashreplace").replace(b"\0", rb"\x00")
+    return struct.pack("<I", len(data)) + data
+
+
 def packed(data: bytes) -> bytes:
     """The size of some bytes, their size as they are stored, and what is stored."""
     compressor = zlib.compressobj(wbits=_RAW)

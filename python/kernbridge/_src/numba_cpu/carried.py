@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base.packing import packed
+from kernbridge._src.base.packing import packed, text
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.entry import Entry
@@ -79,12 +79,12 @@ def encode(digest: bytes, about: Description, code: ObjectCode) -> bytes:
     body = b"".join(
         (
             struct.pack("<q", _signed(code.features)),
-            _text(about.name),
-            _text(about.source),
+            text(about.name),
+            text(about.source),
             struct.pack("<III", about.n_inputs, about.n_outputs, n_hidden),
-            *(struct.pack("<II", dtype, rank) + _text(name) for dtype, rank, name in about.buffers),
+            *(struct.pack("<II", dtype, rank) + text(name) for dtype, rank, name in about.buffers),
             struct.pack("<I", len(code.places)),
-            *(struct.pack("<I", status) + _text(at) for status, at in sorted(code.places.items())),
+            *(struct.pack("<I", status) + text(at) for status, at in sorted(code.places.items())),
             packed(code.code),
         )
     )
@@ -94,11 +94,6 @@ def encode(digest: bytes, about: Description, code: ObjectCode) -> bytes:
 
 def _signed(bits: int) -> int:
     return bits - (1 << 64) if bits >> 63 else bits
-
-
-def _text(text: str) -> bytes:
-    data = text.encode("utf-8", "backslashreplace").replace(b"\0", rb"\x00")
-    return struct.pack("<I", len(data)) + data
 
 
 def key(kernel: Any, digest: bytes, lines: bytes) -> bytes | None:

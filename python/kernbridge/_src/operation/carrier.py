@@ -6,9 +6,9 @@ by a call of its own at the beginning of the main function, which has neither op
 and runs nothing. It has a side effect: XLA removes calls whose results nobody reads, and branches
 that are never taken. The calls of the kernel say that it is `elsewhere`, see src/core/kb_handler.h.
 
-A call with a side effect is an error where XLA partitions a program among devices. Programs for
-several devices, and exported ones, which may be called in such a program, carry a kernel with each
-call; in the file of an exported program equal attributes are kept once.
+Where XLA partitions a program among devices it asks `partition.py` about a carrier, and each device
+gets one. A program for several platforms carries a kernel with each call; in the file of an
+exported program equal attributes are kept once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ ON_CPU = {  # of the calls' targets
 }
 
 # Smaller programs are carried by each call. On a GPU a carrier is a step of its own between graphs.
+# An exported program may be called in a loop, in which the carrier takes its time, too.
 _SMALL_ON_CPU = 256
+_SMALL_IN_EXPORTS = 4 * 1024
 _SMALL_ON_GPU = 64 * 1024
 
 
@@ -37,9 +39,11 @@ def carry(ctx: Any, target: str, attributes: dict[str, Any], program: bytes) -> 
 
     `attributes` are those that name the kernel.
     """
-    main = None
-    if len(program) > (_SMALL_ON_CPU if target in ON_CPU else _SMALL_ON_GPU):
-        main = jax_inside.main_of_one_device(ctx)
+    main, small = None, _SMALL_ON_GPU
+    if target in ON_CPU:
+        small = _SMALL_IN_EXPORTS if jax_inside.is_for_export(ctx) else _SMALL_ON_CPU
+    if len(program) > small:
+        main = jax_inside.main_of_one_platform(ctx)
     carried = {**attributes, "program": np.frombuffer(program, np.uint8)}
     if main is None:
         return carried

@@ -71,6 +71,22 @@ def parts_of(
     )
 
 
+def parts_of_carrier(
+    target: str,
+    operands: Sequence[Any],
+    operand_shardings: Sequence[Any],
+    result: Any,
+    result_sharding: Any,
+    attributes: bytes | str,
+) -> tuple[bytes, list[Any], Any]:
+    """The same for a call that carries a kernel: each device makes it."""
+    text = attributes.decode() if isinstance(attributes, bytes) else attributes
+    call = DeviceCall(
+        target, text, operands=[], outs=[], hidden=[], aliases=[], has_side_effect=True
+    )
+    return call.module([], []).encode(), [], tuple_sharding(result, [])
+
+
 def sharding_of_results(
     operands: Sequence[Any],
     operand_shardings: Sequence[Any],

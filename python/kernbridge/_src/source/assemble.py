@@ -136,7 +136,16 @@ def _build(
     except CompilationError as e:
         raise compiled_types.explain(f"{label} {name!r}", found, e) from None
     graph = options.get("allow_cuda_graph", True)
-    module = CompiledModule(label, name, built.path, built.digest, found, cuda=cuda, graph=graph)
+    module = CompiledModule(
+        label,
+        name,
+        built.path,
+        built.digest,
+        found,
+        cuda=cuda,
+        graph=graph,
+        carry=bool(options.get("carry")),
+    )
     if options["auto_register"]:
         register_all(module, options["target_prefix"] or name, cuda, options["replace"])
     return module

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernbridge import _core
@@ -15,6 +16,7 @@ from kernbridge._src.operation import origin
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.scan.signature import NamedByScanner, ScannedFunction
+from kernbridge._src.source import carried
 from kernbridge._src.toolchain import cuda
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class Export:
     handler: int
     slot: int
     last_error: int
+    carried: str = ""  # the path of the library, if exported programs hold it
 
     def bind(self, slot: int, target: str) -> None:
         """Let the handler of a slot call this function."""
@@ -153,6 +156,16 @@ class SourceFrontend(NamedByScanner, Frontend):
             ),
             copied=(),
             why_not_portable="",
+            program=self._program(digest, buffers, len(operands)) if export.carried else b"",
+        )
+
+    def _program(
+        self, digest: bytes, buffers: tuple[tuple[int, int, str], ...], n_inputs: int
+    ) -> bytes:
+        """The library with the description of a call, as src/module/kb_library.h says."""
+        library = Path(self.export.carried).read_bytes()
+        return carried.library(
+            digest, self.label, buffers, n_inputs, self.name, self.zeroed, self.values, library
         )
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:

@@ -26,6 +26,7 @@ def load_cpp_inline(
     target_prefix: str | None = None,
     optimization_level: int = 3,
     check: bool = False,
+    carry: bool = False,
 ) -> CompiledModule:
     """Build C++ source, and make its annotated functions JAX operations on the CPU.
 
@@ -47,6 +48,10 @@ def load_cpp_inline(
         Build so that an index out of bounds is an error: of what ``data_ptr<T>()`` returns, which
         is then a `kernbridge::Pointer`, so write ``auto p = x.data_ptr<T>()``; and of the
         containers of the C++ library. Also by ``KERNBRIDGE_DEBUG=check``. Not for C.
+    carry : bool, default False
+        Let exported programs hold the library, so that they run where neither the source nor a
+        compiler is; see docs/source-kernels.md for what that needs. Without it they name the
+        module, which has to be loaded before they are called.
 
     Returns
     -------

@@ -219,6 +219,7 @@ class CompiledModule:
         *,
         cuda: bool,
         graph: bool = True,
+        carry: bool = False,
     ) -> None:
         self.name = name
         self.path = str(path)
@@ -243,6 +244,7 @@ class CompiledModule:
                 handler=found.handler,
                 slot=found.slot,
                 last_error=library.last_error,
+                carried=str(path) if carry else "",
             )
             self._functions[function.name] = SourceFunction(export)
         with _lock:

@@ -1,0 +1,37 @@
+"""Libraries of C and C++ modules in programs, which the core opens (src/module/kb_library.h)."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+
+from kernbridge import _core
+from kernbridge._src.base.packing import packed, text
+
+
+def library(
+    digest: bytes,
+    label: str,
+    buffers: Sequence[tuple[int, int, str]],
+    n_inputs: int,
+    function: str,
+    zeroed: bool,
+    values: Sequence[bytes],
+    content: bytes,
+) -> bytes:
+    """The bytes of a call of a function of a library; `digest` is the identity of the kernel."""
+    body = b"".join(
+        (
+            text(label),
+            text(""),
+            struct.pack("<III", n_inputs, len(buffers) - n_inputs, 0),
+            *(struct.pack("<II", dtype, rank) + text(name) for dtype, rank, name in buffers),
+            text(function),
+            struct.pack("<II", zeroed, len(values)),
+            *(struct.pack("<I", len(value)) + value for value in values),
+            packed(content),
+        )
+    )
+    head = _core.LIBRARY_MAGIC.encode() + struct.pack("<I", _core.LIBRARY_VERSION)
+    return head + hashlib.sha256(digest + body).digest() + body

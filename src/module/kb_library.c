@@ -1,0 +1,231 @@
+/* Owns the libraries that programs carry: one open copy for each content. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memfd_create */
+#endif
+#include "module/kb_library.h"
+
+#include "core/kb_attrs.h"
+#include "core/kb_dtype.h"
+#include "core/kb_fields.h"
+#include "core/kb_handler.h"
+#include "core/kb_memory.h"
+#include "core/kb_sha256.h"
+#include "module/kb_module.h"
+#include "module/kb_source.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MAGIC_SIZE = sizeof KB_LIBRARY_MAGIC - 1, VALUE_SIZE = 4, PATH_SIZE = 64 };
+
+static const char NAME[] = "the library of a kernel";
+static const char WHOLE[] = "belongs to another kernel";
+
+typedef struct carried {
+    kb_fields fields;
+    kb_kernel kernel;
+    const char *function;
+    bool zeroed;
+    uint32_t n_values;
+    const void *values[KB_ATTRIBUTES_MAX];
+    size_t sizes[KB_ATTRIBUTES_MAX];
+    kb_xla_bytes library;
+} carried;
+
+typedef struct opened {
+    struct opened *next;
+    uint8_t sha[KB_SHA256_SIZE];
+    void *library;
+} opened;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a library is opened */
+static opened *all;                                      /* under it; never freed */
+
+static kb_status refuse_damaged(const char *what, kb_error *err)
+{
+    const kb_fields wrong = {.from = {.failed = true}, .wrong = what};
+    return kb_fields_check(&wrong, NAME, WHOLE, err);
+}
+
+static kb_status check_header(carried *c, kb_error *err)
+{
+    uint8_t computed[KB_SHA256_SIZE];
+    kb_reader *from = &c->fields.from;
+    const void *magic = kb_read_bytes(from, MAGIC_SIZE);
+    uint32_t version = kb_read_u32(from);
+    const void *digest = kb_read_bytes(from, KB_SHA256_SIZE);
+    if (!magic || memcmp(magic, KB_LIBRARY_MAGIC, MAGIC_SIZE) != 0)
+        return refuse_damaged("its first bytes", err);
+    if (!from->failed && version != KB_LIBRARY_VERSION)
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "%s has format %u, and this kernbridge reads format %d: export the "
+                            "program again with this version",
+                            NAME, version, KB_LIBRARY_VERSION);
+    if (!digest)
+        return refuse_damaged("its length", err);
+    kb_sha256 h;
+    kb_sha256_begin(&h);
+    kb_sha256_add(&h, c->kernel.digest, KB_DIGEST_SIZE);
+    kb_sha256_add(&h, from->at, from->left);
+    kb_sha256_end(&h, computed);
+    return memcmp(digest, computed, sizeof computed) == 0 ? KB_OK
+                                                          : refuse_damaged("its digest", err);
+}
+
+static void read_values(carried *c)
+{
+    kb_fields *f = &c->fields;
+    c->n_values = kb_read_count(&f->from, VALUE_SIZE);
+    kb_fields_expect(f, c->n_values <= KB_ATTRIBUTES_MAX, "a number of attributes");
+    for (uint32_t i = 0; i < c->n_values && !f->from.failed; i++) {
+        c->sizes[i] = kb_read_u32(&f->from);
+        kb_fields_expect(f, c->sizes[i] > 0 && c->sizes[i] <= KB_ATTRIBUTE_SIZE_MAX,
+                         "the size of an attribute");
+        c->values[i] = kb_read_bytes(&f->from, c->sizes[i]);
+    }
+}
+
+static kb_status read_fields(carried *c, kb_error *err)
+{
+    kb_fields *f = &c->fields;
+    c->kernel.name = kb_fields_text(f);
+    c->kernel.source = kb_fields_text(f);
+    kb_fields_buffers(f, &c->kernel);
+    kb_fields_expect(f, c->kernel.n_hidden == 0, "a number of buffers");
+    for (uint32_t i = 0; !f->from.failed && i < kb_kernel_n_buffers(&c->kernel); i++)
+        kb_fields_expect(f, kb_dtype_known(c->kernel.buffers[i].dtype), "a dtype");
+    c->function = kb_fields_text(f);
+    uint32_t zeroed = kb_read_u32(&f->from);
+    kb_fields_expect(f, zeroed <= 1, "whether outputs are zeroed");
+    c->zeroed = zeroed;
+    read_values(c);
+    c->library = kb_fields_packed(f, "its library");
+    kb_fields_expect(f, f->from.left == 0, "its end");
+    return kb_fields_check(f, NAME, WHOLE, err);
+}
+
+/* The bytes as a file without a name, or -1. */
+static int file_of(const void *bytes, size_t size)
+{
+    int file = memfd_create("kernbridge", MFD_CLOEXEC);
+    const char *at = bytes;
+    while (file >= 0 && size > 0) {
+        ssize_t n = write(file, at, size);
+        if (n <= 0) {
+            (void)close(file);
+            return -1;
+        }
+        at += n;
+        size -= (size_t)n;
+    }
+    return file;
+}
+
+/* Under the lock. The file stays open with the library: dlopen knows libraries by their names, and
+ * takes a file of the same number for the same library. */
+static kb_status open_new(const kb_xla_bytes *bytes, opened *o, kb_error *err)
+{
+    char path[PATH_SIZE];
+    int file = file_of(bytes->data, bytes->size);
+    if (file < 0)
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "this system does not keep a library in memory (memfd_create failed)");
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    kb_status s = kb_module_open(path, &o->library, err);
+    if (s != KB_OK)
+        (void)close(file);
+    return s;
+}
+
+static kb_status open_once(const kb_xla_bytes *bytes, void **library, kb_error *err)
+{
+    opened *o = kb_calloc(1, sizeof *o);
+    if (!o)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to open a library");
+    kb_sha256 h;
+    kb_sha256_begin(&h);
+    kb_sha256_add(&h, bytes->data, bytes->size);
+    kb_sha256_end(&h, o->sha);
+    pthread_mutex_lock(&lock);
+    const opened *known = all;
+    while (known && memcmp(known->sha, o->sha, sizeof o->sha) != 0)
+        known = known->next;
+    kb_status s = known ? KB_OK : open_new(bytes, o, err);
+    if (!known && s == KB_OK) {
+        o->next = all;
+        known = all = o;
+    }
+    if (known)
+        *library = known->library;
+    pthread_mutex_unlock(&lock);
+    if (known != o)
+        kb_free(o);
+    return s;
+}
+
+static kb_status find_function(const carried *c, kb_source_function **run, kb_error *err)
+{
+    void *library;
+    const kb_module *module = NULL;
+    kb_status s = open_once(&c->library, &library, err);
+    if (s == KB_OK)
+        s = kb_module_describe(library, &module, err);
+    if (s == KB_OK && !module)
+        return refuse_damaged("what it defines", err);
+    for (int32_t i = 0; s == KB_OK && i < module->n_exports; i++)
+        if (strcmp(module->exports[i].name, c->function) == 0) {
+            *run = module->exports[i].run;
+            return KB_OK;
+        }
+    if (s == KB_OK)
+        return refuse_damaged("what it defines", err);
+    kb_error_append(err, " (in %s, which the program carries)", c->kernel.name);
+    return s == KB_RESOURCE_EXHAUSTED ? s : (err->status = KB_FAILED_PRECONDITION);
+}
+
+static kb_status read_and_register(carried *c, bool *inserted, kb_error *err)
+{
+    kb_source_step step = {.n_attributes = 0};
+    kb_step plan_step;
+    kb_status s = read_fields(c, err);
+    if (s == KB_OK)
+        s = find_function(c, &step.run, err);
+    if (s != KB_OK)
+        return s;
+    step.zeroed = c->zeroed;
+    step.n_attributes = c->n_values;
+    step.attributes = c->values;
+    s = kb_source_plan(&step, c->sizes, &c->kernel, &plan_step, err);
+    return s == KB_OK ? kb_handler_register(&c->kernel, inserted, err) : s;
+}
+
+kb_status kb_library_register(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                              bool *inserted, kb_error *err)
+{
+    *inserted = false;
+    carried c = {.fields = {.from = kb_reader_of(bytes, size)}};
+    memcpy(c.kernel.digest, digest, KB_DIGEST_SIZE);
+    kb_status s = check_header(&c, err);
+    if (s != KB_OK)
+        return s;
+    c.fields.arena = kb_arena_new();
+    if (!c.fields.arena)
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read %s", NAME);
+    s = read_and_register(&c, inserted, err);
+    kb_arena_free(c.fields.arena); /* the registry has copies */
+    return s;
+}
+
+kb_status kb_library_load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
+                          kb_error *err)
+{
+    const kb_xla_array *program = KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY);
+    if (!program || program->dtype != KB_DTYPE_U8 || program->size < MAGIC_SIZE ||
+        memcmp(program->data, KB_LIBRARY_MAGIC, MAGIC_SIZE) != 0)
+        return KB_NOT_FOUND;
+    bool inserted;
+    return kb_library_register(program->data, program->size, digest, &inserted, err);
+}

@@ -1,0 +1,42 @@
+/* A function of a module built from C or C++ whose library comes with the call that needs it, in the
+ * attribute `program`. Any thread may enter, without Python.
+ *
+ * The library is opened as any other is: its constructors run, and nothing of what it does is
+ * examined. It is written to memory, not to a file, and stays open for the life of the process;
+ * functions whose libraries have the same bytes share one.
+ *
+ * On the wire, numbers little-endian, texts a number of bytes and the bytes:
+ *
+ *     "KBSO", u32 KB_LIBRARY_VERSION
+ *     32 bytes: SHA-256 of the kernel's identity (the call's digest), then of all that follows
+ *     text name, text source
+ *     u32 inputs, u32 outputs, u32 0; each buffer: u32 dtype, u32 rank, text name
+ *     text name of the function in the module's description, u32 1 if outputs are zeroed first
+ *     u32 attributes; each: u32 size, bytes
+ *     u32 size, u32 size as it is stored, the library; compressed if it is stored in fewer bytes */
+#ifndef KB_LIBRARY_H
+#define KB_LIBRARY_H
+
+#include "abi/kb_xla.h"
+#include "core/kb_error.h"
+#include "core/kb_kernel.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { KB_LIBRARY_VERSION = 1 };
+
+#define KB_LIBRARY_MAGIC "KBSO"
+
+/* Opens the library and registers the function; `*inserted`: whether it is new.
+ * KB_INVALID_ARGUMENT if the bytes are damaged or belong to another kernel; KB_FAILED_PRECONDITION,
+ * with the reason, if they are whole and cannot run here; KB_RESOURCE_EXHAUSTED. */
+kb_status kb_library_register(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
+                              bool *inserted, kb_error *err);
+
+/* A kb_handler_loader; KB_NOT_FOUND if the call carries nothing of this kind. */
+kb_status kb_library_load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
+                          kb_error *err);
+
+#endif

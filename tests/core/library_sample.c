@@ -1,0 +1,24 @@
+/* The library that test_library.c lets a call carry: a module as kernbridge builds one, whose function
+ * `scale` multiplies by its attribute, a double, and fails for negative numbers. */
+#include "kernbridge/module.h"
+
+static int scale(const kb_call *call)
+{
+    const double *from = call->inputs[0].data, factor = *(const double *)call->attributes[0];
+    double *to = call->outputs[0].data;
+    for (int64_t i = 0; i < call->inputs[0].size; i++) {
+        if (from[i] < 0)
+            return kb_fail(call, KB_INVALID_ARGUMENT, "negative");
+        to[i] += factor * from[i];
+    }
+    return KB_OK;
+}
+
+static const kb_export exports[] = {{.name = "scale", .tokens = "arg ret attr.factor", .run = scale}};
+
+KB_MODULE_DESCRIPTION = {
+    .struct_size = sizeof(kb_module),
+    .abi = KB_ABI,
+    .n_exports = 1,
+    .exports = exports,
+};
