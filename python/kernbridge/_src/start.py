@@ -1,7 +1,8 @@
 """All side effects of importing kernbridge: what JAX and the core are handed, once a process.
 
-JAX gets the handlers of calls. The core gets the functions in Python that it calls for a program of
-another process: one finds a kernel by its origin, one makes machine code of a CUDA kernel for CPUs.
+JAX gets the handlers of calls. The core gets the functions in Python that it calls: one finds the
+kernel of a program of another process by its origin, one makes machine code of a CUDA kernel for
+CPUs, and one runs a function of the user at each call of an operation that cannot be recorded.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ def _compile_for_host(image: bytes) -> None:
     from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile  # imports llvmlite
 
     cuda_on_cpu_compile.compile_image(image)
+
+
+def _call_python(*call: Any) -> None:
+    from kernbridge._src.numba_cuda import callback  # few programs call functions that are Python
+
+    callback.call(*call)
 
 
 def _register_targets() -> None:
@@ -85,8 +92,9 @@ def _end_entries() -> None:
 
 
 _register_targets()
-origin.register_later("numba", "kernbridge._src.numba_cpu.kernel")
-origin.register_later("source", "kernbridge._src.source.module")
+origin.register("numba", "kernbridge._src.numba_cpu.kernel")
+origin.register("source", "kernbridge._src.source.module")
+_core.set_caller(_call_python)
 _core.set_resolver(origin.resolve)
 _core.set_host_compiler(_compile_for_host)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it

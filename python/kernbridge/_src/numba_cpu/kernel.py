@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ from kernbridge._src.base import debug, versions
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature
-from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection, inspect_host
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
@@ -245,6 +243,6 @@ def _compiler_of(kernel: Any, half_as_bits: bool, options: dict[str, bool]) -> A
     return NumbaCpu.of(kernel, half_as_bits, CompileOptions(**options)).compiler
 
 
-operation_origin.register(
-    numba_cpu_origin.ORIGIN, functools.partial(numba_cpu_origin.resolve, _compiler_of)
-)
+def resolve(digest: bytes, origin: dict[str, Any]) -> None:
+    """Register the kernel that a program from elsewhere names; see `operation.origin.register`."""
+    numba_cpu_origin.resolve(_compiler_of, digest, origin)

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge import _core
 from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.places import beginning_of, line_of
@@ -104,12 +103,13 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         return native._replace(keep=callee), program
 
 
-def _call(
+def call(
     handle: int,
     buffers: tuple[tuple[int, tuple[int, ...], int], ...],
     stream: int,
     device: int,
 ) -> None:
+    """Run the function of a handle on XLA's stream; the core calls it at every call of one."""
     from numba import cuda
 
     callee = _callees.get(handle)
@@ -150,9 +150,6 @@ def _value(array: Any, stream: Any) -> Any:
     host = array.reshape(1).copy_to_host(stream=stream)
     stream.synchronize()
     return host[0]
-
-
-_core.set_caller(_call)
 
 
 def lower_kernel(

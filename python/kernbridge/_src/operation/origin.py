@@ -9,36 +9,23 @@ from __future__ import annotations
 import importlib
 import json
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 from kernbridge._src.base.errors import KernbridgeWarning, KernelError
 
 FORMAT = 2
 
-Resolver = Callable[[bytes, dict[str, Any]], None]
-_resolvers: dict[str, Resolver] = {}
-_registrars: dict[str, str] = {}
+_modules: dict[str, str] = {}
 
 
-def register(kind: str, resolver: Resolver) -> None:
-    """Let `resolver` find the kernels whose origins are of this kind.
+def register(kind: str, module: str) -> None:
+    """Let a module find the kernels whose origins are of this kind.
 
-    It registers the kernel of a digest in the core, or raises KernelError that says what is
-    missing; ValueError, KeyError and TypeError mean that the origin is damaged.
+    It is imported when one is first needed. Its function ``resolve(digest, origin)`` registers the
+    kernel of a digest in the core, or raises KernelError that says what is missing; ValueError,
+    KeyError and TypeError mean that the origin is damaged.
     """
-    _resolvers[kind] = resolver
-
-
-def register_later(kind: str, module: str) -> None:
-    """Import a module that calls `register` when a kernel of this kind is first needed."""
-    _registrars[kind] = module
-
-
-def _resolver(kind: str) -> Resolver:
-    if kind not in _resolvers:
-        importlib.import_module(_registrars[kind])
-    return _resolvers[kind]
+    _modules[kind] = module
 
 
 def write(kind: str, **parts: Any) -> str:
@@ -79,7 +66,7 @@ def resolve(digest: bytes, text: str) -> None:
         origin = json.loads(text)
         if origin["format"] != FORMAT:
             raise ValueError(f"format {origin['format']}")
-        _resolver(origin["kind"])(digest, origin)
+        importlib.import_module(_modules[origin["kind"]]).resolve(digest, origin)
     except (ValueError, KeyError, TypeError) as e:
         raise KernelError(
             f"the program names its kernel in a form that this kernbridge does not read ({e}); "

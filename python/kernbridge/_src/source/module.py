@@ -11,14 +11,13 @@ from kernbridge import _core
 from kernbridge._src.base.errors import KernelError, KernelLoadError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
-from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.signature import ScannedFunction
 from kernbridge._src.source import compiled_types
-from kernbridge._src.source.frontend import ORIGIN, Export, SourceFrontend
+from kernbridge._src.source.frontend import Export, SourceFrontend
 
 OPERATIONS_KEPT = 256  # of one function: outputs, options, attribute values
 
@@ -303,7 +302,7 @@ def _find(library: Library, path: Path, name: str) -> int:
         ) from e
 
 
-def _resolve(digest: bytes, origin: dict[str, Any]) -> None:
+def resolve(digest: bytes, origin: dict[str, Any]) -> None:
     """Register what a program from another process calls, if its module is loaded here."""
     module = _modules.get(str(origin["digest"]))
     name, function = origin["module"], str(origin["function"])
@@ -318,6 +317,3 @@ def _resolve(digest: bytes, origin: dict[str, Any]) -> None:
     values = tuple(bytes.fromhex(v) for v in origin["values"])
     zeroed, n_inputs = bool(origin.get("zeroed")), int(origin["n_inputs"])
     module.export(function).register(values, zeroed, buffers, n_inputs, digest)
-
-
-operation_origin.register(ORIGIN, _resolve)
