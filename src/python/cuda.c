@@ -75,12 +75,12 @@ PyDoc_STRVAR(
 static PyObject *carrier_handlers(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    return Py_BuildValue(
-        "{s{sNsN}s{sNsN}s{sNsN}}", "kernbridge.cuda.carrier", "instantiate",
-        capsule(kb_target_instantiate), "execute", capsule(kb_handler_idle),
-        "kernbridge.cuda.host.carrier", "instantiate", capsule(kb_hosttarget_instantiate),
-        "execute", capsule(kb_handler_idle), "kernbridge.host.carrier", "instantiate",
-        capsule(kb_handler_host_instantiate), "execute", capsule(kb_handler_idle));
+    return Py_BuildValue("{s{sNsN}s{sNsN}s{sNsN}}", "kernbridge.cuda.carrier", "instantiate",
+                         capsule(kb_target_instantiate), "execute", capsule(kb_handler_idle),
+                         "kernbridge.cuda.host.carrier", "instantiate",
+                         capsule(kb_hosttarget_instantiate), "execute", capsule(kb_handler_idle),
+                         "kernbridge.host.carrier", "instantiate",
+                         capsule(kb_handler_host_instantiate), "execute", capsule(kb_handler_idle));
 }
 
 PyDoc_STRVAR(launch_host_code_doc,
