@@ -30,8 +30,8 @@ void kb_fields_expect(kb_fields *f, bool holds, const char *what);
 /* A copy of a text, "" if it does not hold. */
 const char *kb_fields_text(kb_fields *f);
 
-/* The numbers of a kernel's inputs, outputs and hidden results, then a dtype, which may be unknown, a
- * rank and a name for each of these buffers. */
+/* The numbers of a kernel's inputs, outputs and hidden results, then a dtype, which may be unknown,
+ * a rank and a name for each of these buffers. */
 void kb_fields_buffers(kb_fields *f, kb_kernel *kernel);
 
 /* Bytes that may be compressed: u32 size, u32 size as it is stored, then those bytes, which are

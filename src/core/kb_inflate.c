@@ -106,8 +106,8 @@ static void repeat(stream *s, size_t distance, size_t length)
 
 static size_t read_length(stream *s, unsigned symbol)
 {
-    static const uint16_t bases[LENGTHS] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,
-                                            15, 17, 19, 23, 27, 31, 35, 43, 51,  59,
+    static const uint16_t bases[LENGTHS] = {3,  4,  5,  6,   7,   8,   9,   10,  11, 13,
+                                            15, 17, 19, 23,  27,  31,  35,  43,  51, 59,
                                             67, 83, 99, 115, 131, 163, 195, 227, 258};
     static const uint8_t extra[LENGTHS] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
                                            2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};

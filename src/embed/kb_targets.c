@@ -6,6 +6,7 @@
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "hostcuda/kb_hosttarget.h"
+#include "module/kb_library.h"
 #include "object/kb_cuda_code.h"
 #include "object/kb_host_code.h"
 
@@ -30,5 +31,6 @@ const kb_target kb_targets[] = {
 void kb_targets_begin(void)
 {
     kb_handler_set_loader(kb_host_code_load);
+    kb_handler_set_library_loader(kb_library_load);
     kb_hostcuda_set_loader(kb_cuda_code_load);
 }

@@ -168,7 +168,7 @@ static kb_status open_once(const kb_xla_bytes *bytes, void **library, kb_error *
 
 static kb_status find_function(const carried *c, kb_source_function **run, kb_error *err)
 {
-    void *library;
+    void *library = NULL;
     const kb_module *module = NULL;
     kb_status s = open_once(&c->library, &library, err);
     if (s == KB_OK)

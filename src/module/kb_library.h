@@ -1,5 +1,5 @@
-/* A function of a module built from C or C++ whose library comes with the call that needs it, in the
- * attribute `program`. Any thread may enter, without Python.
+/* A function of a module built from C or C++ whose library comes with the call that needs it, in
+ * the attribute `program`. Any thread may enter, without Python.
  *
  * The library is opened as any other is: its constructors run, and nothing of what it does is
  * examined. It is written to memory, not to a file, and stays open for the life of the process;

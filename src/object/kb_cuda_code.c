@@ -120,7 +120,7 @@ kb_status kb_cuda_code_add(const char digest[KB_HOSTCUDA_DIGEST], const void *by
         return s;
     kb_hostcuda_code code;
     s = find_code(placed, &h, &code) ? kb_hostcuda_add(digest, &code, err)
-                                              : refuse_damaged(what, "what it defines", err);
+                                     : refuse_damaged(what, "what it defines", err);
     if (s != KB_OK)
         kb_object_free(placed);
     else if (object)

@@ -1,5 +1,5 @@
-/* Machine code of a CUDA kernel for the CPU, as an image of a program (cuda/kb_program.h) beside the
- * image of its LLVM IR. Any thread may enter, without Python.
+/* Machine code of a CUDA kernel for the CPU, as an image of a program (cuda/kb_program.h) beside
+ * the image of its LLVM IR. Any thread may enter, without Python.
  *
  * On the wire, numbers little-endian:
  *

@@ -54,14 +54,14 @@ static const own_function OWN[] = {
 /* Of libm, for double; those for float have an f at their end. LLVM calls them for intrinsics, and
  * Numba for `math` and NumPy's functions. */
 static const char *const MATH[] = {
-    "acos",  "acosh",     "asin",   "asinh",  "atan",      "atan2",     "atanh", "cbrt",
-    "ceil",  "copysign",  "cos",    "cosh",   "erf",       "erfc",      "exp",   "exp10",
-    "exp2",  "expm1",     "fabs",   "fdim",   "floor",     "fma",       "fmax",  "fmin",
-    "fmod",  "frexp",     "hypot",  "ilogb",  "j0",        "j1",        "ldexp", "lgamma",
-    "log",   "log10",     "log1p",  "log2",   "logb",      "modf",      "nearbyint",
-    "nextafter", "pow",   "remainder", "remquo", "rint",   "round",     "roundeven", "scalbn",
-    "sin",   "sincos",    "sinh",   "sqrt",   "tan",       "tanh",      "tgamma", "trunc",
-    "y0",    "y1",
+    "acos",   "acosh",     "asin",   "asinh", "atan",  "atan2",     "atanh",     "cbrt",
+    "ceil",   "copysign",  "cos",    "cosh",  "erf",   "erfc",      "exp",       "exp10",
+    "exp2",   "expm1",     "fabs",   "fdim",  "floor", "fma",       "fmax",      "fmin",
+    "fmod",   "frexp",     "hypot",  "ilogb", "j0",    "j1",        "ldexp",     "lgamma",
+    "log",    "log10",     "log1p",  "log2",  "logb",  "modf",      "nearbyint", "nextafter",
+    "pow",    "remainder", "remquo", "rint",  "round", "roundeven", "scalbn",    "sin",
+    "sincos", "sinh",      "sqrt",   "tan",   "tanh",  "tgamma",    "trunc",     "y0",
+    "y1",
 };
 
 /* Of libc: LLVM turns loops into calls of them. */

@@ -234,7 +234,6 @@ static PyMethodDef methods[] = {
 
 int kb_python_add_modules(PyObject *module)
 {
-    kb_handler_set_library_loader(kb_library_load);
     if (PyModule_AddStringConstant(module, "LIBRARY_MAGIC", KB_LIBRARY_MAGIC) != 0 ||
         PyModule_AddIntConstant(module, "LIBRARY_VERSION", KB_LIBRARY_VERSION) != 0)
         return -1;

@@ -100,7 +100,8 @@ static void change_word(program_step *s, reader *r)
 /* An image as if it were compressed, into one of another size or of its own. */
 static void change_image(program_text *p, reader *r)
 {
-    static const uint8_t packed[] = {0x73, 0x73, 0xf4, 0x76, 0x55, 0x48, 0xcb, 0x2c, 0x2a, 0x2e, 0x51, 0x30, 0xe3, 0x52, 0xa6, 0x00, 0x70, 0x01, 0x00};
+    static const uint8_t packed[] = {0x73, 0x73, 0xf4, 0x76, 0x55, 0x48, 0xcb, 0x2c, 0x2a, 0x2e,
+                                     0x51, 0x30, 0xe3, 0x52, 0xa6, 0x00, 0x70, 0x01, 0x00};
     static const char text[] = "FAKE first 6\n"
                                "############################################################\n";
     program_image *image = &p->functions[byte(r) % PROGRAM_FUNCTIONS].images[byte(r) % 2];

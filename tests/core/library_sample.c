@@ -1,5 +1,5 @@
-/* The library that test_library.c lets a call carry: a module as kernbridge builds one, whose function
- * `scale` multiplies by its attribute, a double, and fails for negative numbers. */
+/* The library that test_library.c lets a call carry: a module as kernbridge builds one, whose
+ * function `scale` multiplies by its attribute, a double, and fails for negative numbers. */
 #include "kernbridge/module.h"
 
 static int scale(const kb_call *call)
@@ -14,7 +14,8 @@ static int scale(const kb_call *call)
     return KB_OK;
 }
 
-static const kb_export exports[] = {{.name = "scale", .tokens = "arg ret attr.factor", .run = scale}};
+static const kb_export exports[] = {
+    {.name = "scale", .tokens = "arg ret attr.factor", .run = scale}};
 
 KB_MODULE_DESCRIPTION = {
     .struct_size = sizeof(kb_module),

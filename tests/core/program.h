@@ -15,7 +15,7 @@ typedef struct program_buffer {
 
 typedef struct program_image {
     uint32_t cc;
-    const char *text; /* see fake_cuda.h; of one for the CPU, the NUL is part of the image */
+    const char *text;      /* see fake_cuda.h; of one for the CPU, the NUL is part of the image */
     const uint8_t *packed; /* what is written in place of it, if it has a size */
     uint32_t packed_size;
 } program_image;

@@ -153,8 +153,8 @@ static void test_every_field(void)
 /* An image that is compressed is the same image, also of another program that has it as it is. */
 static void test_compressed_image(void)
 {
-    static const uint8_t packed[] = {
-        0x73, 0x73, 0xf4, 0x76, 0x55, 0x48, 0xcb, 0x2c, 0x2a, 0x2e, 0x51, 0x30, 0xe3, 0x52, 0xa6, 0x00, 0x70, 0x01, 0x00};
+    static const uint8_t packed[] = {0x73, 0x73, 0xf4, 0x76, 0x55, 0x48, 0xcb, 0x2c, 0x2a, 0x2e,
+                                     0x51, 0x30, 0xe3, 0x52, 0xa6, 0x00, 0x70, 0x01, 0x00};
     static const char text[] = "FAKE first 6\n"
                                "############################################################\n";
     for (int version = KB_PROGRAM_UNPACKED; version <= KB_PROGRAM_VERSION; version++) {

@@ -32,15 +32,17 @@ def plant(name: str, text: str) -> str:
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """Kernels that are lowered for the CPU in this context have a bug."""
+    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
     from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
     compile_kernel = numba_cuda_compile.compile_kernel
 
     def compile_with_bug(*args: Any, **kwargs: Any) -> Any:
         function = compile_kernel(*args, **kwargs)
-        images = tuple((cc, _image_with(name, image)) for cc, image in function.images)
-        identity = hashlib.sha256(b"".join(image for _, image in images)).digest()
-        return replace(function, images=images, identity=identity)
+        image = _image_with(name, dict(function.images)[cuda_on_cpu_compile.CC])
+        code = cuda_on_cpu_compile.machine_code(image)
+        images = ((cuda_on_cpu_compile.CC, image), (cuda_on_cpu_compile.CODE_CC, code))
+        return replace(function, images=images, identity=hashlib.sha256(image).digest())
 
     with mock.patch.object(numba_cuda_compile, "compile_kernel", compile_with_bug):
         yield

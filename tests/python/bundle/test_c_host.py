@@ -187,6 +187,27 @@ def test_a_cuda_kernel_runs_on_the_cpu(tmp_path, run_python):
     assert c_host.run(tmp_path / "b") == 300
 
 
+def test_a_c_function_whose_library_is_carried(tmp_path):
+    module = kernbridge.load_c_inline(
+        "doubles",
+        """
+#include "kernbridge/kernbridge.h"
+// @BE twice
+int twice(const kb_tensor *x, kb_tensor *out) {
+    const float *from = (const float *)x->data;
+    float *to = (float *)out->data;
+    for (int64_t i = 0; i < x->shape[0]; i++)
+        to[i] = 2 * from[i];
+    return 0;
+}
+""",
+        carry=True,
+    )
+    x = np.arange(50, dtype=np.float32)
+    c_host.export(tmp_path / "b", lambda x: module.twice(x, outs=like(x)) == x + x, x)
+    assert c_host.run(tmp_path / "b") == 50
+
+
 def test_arguments_and_results_of_every_type(tmp_path):
     empty = np.zeros((0, 3), np.float32)
     c_host.export(tmp_path / "e", lambda x: (x, x.sum() == 0), empty)

@@ -192,7 +192,7 @@ def _why_by_name(origin: str | None) -> str:
     if of.get("kind") == "source":
         return (
             f"the function {of['function']} of the module {of['module']} was compiled from source, "
-            "and its library stays in this process"
+            "and its library stays in this process; load a module of C or C++ with carry=True"
         )
     kernel = ":".join((str(of.get("module", "?")), str(of.get("qualname", "?"))))
     why = of.get("why_by_name") or "it was compiled without machine code that travels"

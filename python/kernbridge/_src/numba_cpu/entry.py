@@ -187,7 +187,7 @@ def build_entry(overload: Overload, parameters: Sequence[HostParameter | None]) 
 def _optimise(library: Any) -> Callable[[], None]:
     """Link and optimise a library, and return what makes its machine code.
 
-    Numba does both at once. Where its last step has another name, so is done here.
+    Numba does all of that in one call. A Numba whose last step has another name does so here, too.
     """
     try:
         versions.look_up_attributes("Numba", library, OF_OPEN_LIBRARIES)

@@ -7,10 +7,10 @@ import struct
 from collections.abc import Sequence
 
 from kernbridge import _core
-from kernbridge._src.base.packing import packed, text
+from kernbridge._src.base.packing import text
 
 
-def library(
+def encode(
     digest: bytes,
     label: str,
     buffers: Sequence[tuple[int, int, str]],
@@ -18,9 +18,9 @@ def library(
     function: str,
     zeroed: bool,
     values: Sequence[bytes],
-    content: bytes,
+    library: bytes,
 ) -> bytes:
-    """The bytes of a call of a function of a library; `digest` is the identity of the kernel."""
+    """The bytes of a call of a function of a packed library; `digest` identifies the kernel."""
     body = b"".join(
         (
             text(label),
@@ -30,7 +30,7 @@ def library(
             text(function),
             struct.pack("<II", zeroed, len(values)),
             *(struct.pack("<I", len(value)) + value for value in values),
-            packed(content),
+            library,
         )
     )
     head = _core.LIBRARY_MAGIC.encode() + struct.pack("<I", _core.LIBRARY_VERSION)

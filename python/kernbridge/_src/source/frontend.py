@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernbridge import _core
@@ -40,7 +39,7 @@ class Export:
     handler: int
     slot: int
     last_error: int
-    carried: str = ""  # the path of the library, if exported programs hold it
+    library: bytes = b""  # compressed, if exported programs hold it
 
     def bind(self, slot: int, target: str) -> None:
         """Let the handler of a slot call this function."""
@@ -156,16 +155,16 @@ class SourceFrontend(NamedByScanner, Frontend):
             ),
             copied=(),
             why_not_portable="",
-            program=self._program(digest, buffers, len(operands)) if export.carried else b"",
+            program=self._program(digest, buffers, len(operands)) if export.library else b"",
         )
 
     def _program(
         self, digest: bytes, buffers: tuple[tuple[int, int, str], ...], n_inputs: int
     ) -> bytes:
         """The library with the description of a call, as src/module/kb_library.h says."""
-        library = Path(self.export.carried).read_bytes()
-        return carried.library(
-            digest, self.label, buffers, n_inputs, self.name, self.zeroed, self.values, library
+        values, library = self.values, self.export.library
+        return carried.encode(
+            digest, self.label, buffers, n_inputs, self.name, self.zeroed, values, library
         )
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:

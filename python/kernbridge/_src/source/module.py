@@ -11,6 +11,7 @@ from kernbridge import _core
 from kernbridge._src.base.errors import KernelError, KernelLoadError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.packing import packed
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
@@ -225,6 +226,7 @@ class CompiledModule:
         self.digest = digest
         self.content_hash = f"sha256:{digest[:16]}"
         library = open_library(path)
+        carried = packed(path.read_bytes()) if carry else b""
         self._functions: dict[str, SourceFunction] = {}
         for function in functions:
             found = library.exports.get(function.name)
@@ -243,7 +245,7 @@ class CompiledModule:
                 handler=found.handler,
                 slot=found.slot,
                 last_error=library.last_error,
-                carried=str(path) if carry else "",
+                library=carried,
             )
             self._functions[function.name] = SourceFunction(export)
         with _lock:
