@@ -24,11 +24,14 @@ class CustomCall:
     target : str
     texts, arrays : dict
         The attributes that are strings, and those that are arrays.
+    flags : frozenset of str
+        The names of those that are true.
     """
 
     target: str
     texts: dict[str, str]
     arrays: dict[str, np.ndarray]
+    flags: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ def _calls(operation: Any) -> Iterator[CustomCall]:
 
 
 def _call(attributes: Any) -> CustomCall:
-    texts, arrays = {}, {}
+    texts, arrays, flags = {}, {}, set()
     for name in ("backend_config", "mhlo.backend_config"):
         if name not in attributes or not isinstance(attributes[name], mlir.ir.DictAttr):
             continue
@@ -110,4 +113,6 @@ def _call(attributes: Any) -> CustomCall:
                 texts[item.name] = item.attr.value
             elif isinstance(item.attr, mlir.ir.DenseElementsAttr):
                 arrays[item.name] = np.array(item.attr)
-    return CustomCall(attributes["call_target_name"].value, texts, arrays)
+            elif isinstance(item.attr, mlir.ir.BoolAttr) and item.attr.value:
+                flags.add(item.name)
+    return CustomCall(attributes["call_target_name"].value, texts, arrays, frozenset(flags))

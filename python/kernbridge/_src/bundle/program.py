@@ -180,8 +180,8 @@ def _fault(call: CustomCall, other_targets: Sequence[str]) -> str:
             "plugin. Do without the function of JAX that calls it, or let the host register it "
             f"and pass other_targets=({call.target!r},)"
         )
-    program = call.arrays.get("program")
-    if program is None:
+    carried = "elsewhere" in call.flags  # by a call of its own, which is checked as well
+    if not carried and call.arrays.get("program") is None:
         return call.texts.get("message") or _why_by_name(call.texts.get("origin"))
     return ""
 
