@@ -24,7 +24,7 @@ LAYERS = {
     "module": ("abi", "core", "cuda"),
     "source": ("core",),
     "object": ("abi", "core", "hostcuda"),
-    "embed": ("abi", "core", "cuda", "hostcuda", "object"),
+    "embed": ("abi", "core", "cuda", "hostcuda", "module", "object"),
     "python": ("abi", "core", "cuda", "hostcuda", "module", "source", "object", "embed"),
 }
 

@@ -59,7 +59,9 @@ def test_they_run_without_numba(version, run_python):
         pytest.skip("they are for x86-64")
     if minor(version) > minor(jax.__version__):
         pytest.skip(f"JAX {jax.__version__} need not load what a later one exported")
-    printed = run_python(LOAD.format(folder=str(FOLDER / version)))
+    printed = run_python(LOAD.format(folder=str(FOLDER / version)), check=False)
+    if "backward-compatibility window" in printed:
+        pytest.skip(f"JAX {jax.__version__} no longer loads what JAX {version} exported")
     assert printed.startswith("INTERNAL: numba_kernel 'axpy': ValueError: ('negative', -1.0) (in ")
     assert "golden_kernels.py:6)" in printed
 

@@ -168,7 +168,7 @@ def test_a_function_from_source_is_refused(tmp_path):
         '#include "kernbridge/kernbridge.h"\n// @BE copy ret\nint copy(kb_tensor *out) '
         "{ (void)out; return 0; }",
     )
-    with pytest.raises(ExportError, match="module bundled was compiled from source, .*carry=True"):
+    with pytest.raises(ExportError, match=r"module bundled was compiled from source, .*carry=True"):
         export_bundle(tmp_path / "b", lambda: module.copy(outs=S((3,), jnp.float32)))
 
 

@@ -40,7 +40,9 @@ NAMES = (
     "jax.interpreters.mlir.LoweringRuleContext.avals_out",
     "jax.interpreters.mlir.LoweringRuleContext.module_context",
     "jax.interpreters.mlir.LoweringRuleContext.replace",
+    "jax.interpreters.mlir.ir.Module.parse",
     "jax.interpreters.mlir.lower_fun",
+    "jax.interpreters.mlir.make_ir_context",
     "jax.interpreters.mlir.register_lowering",
     "jax.make_user_context",
 )

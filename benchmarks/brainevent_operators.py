@@ -1,6 +1,6 @@
 """BrainEvent's operators on its own bridge and on kernbridge, side by side in one run.
 
-    python benchmarks/brainevent.py [--platform cpu|gpu] [--rounds N] [--json FILE]
+    python benchmarks/brainevent_operators.py [--platform cpu|gpu] [--rounds N] [--json FILE]
 
 Each bridge has a process of its own, and the two take turns. An operator is measured in a loop of
 XLA (each step's spikes depend on the step before), in a compiled function that Python calls, called
@@ -34,7 +34,7 @@ class Bridge:
 
     def __init__(self, name: str, on: str, folder: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", __file__, "--bridge", name],  # this file is no brainevent
+            [sys.executable, __file__, "--bridge", name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
