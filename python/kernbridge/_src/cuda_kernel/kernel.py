@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kernbridge._src.base import settings
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import nvrtc
@@ -145,7 +146,7 @@ def cuda_kernel(
         file=file,
         name=name,
         options=(*map(str, options), *(["--use_fast_math"] if use_fast_math else [])),
-        include_paths=tuple(map(str, include_paths)),
+        include_paths=(*map(str, include_paths), *settings.include_paths),
     )
     function = scan(label, file, source, name, params)
     compiled = functools.partial(nvrtc.compile_kernel, request)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge import _core
-from kernbridge._src.base import debug
+from kernbridge._src.base import debug, settings
 from kernbridge._src.base.errors import (
     CompilationError,
     HeaderNotFoundError,
@@ -112,6 +112,7 @@ def _build(
         tuple(map(str, options[option] or ()))
         for option in (_FLAGS[language], "extra_ldflags", "extra_include_paths")
     )
+    paths += settings.include_paths
     found = _scan(f"{label} {name!r}", sources, functions, language, flags)
     text = _join(sources)
     half = cuda and _names_half(text, paths)
