@@ -83,7 +83,8 @@ def cuda_kernel(
     use_fast_math : bool, default False
         ``--use_fast_math``: quicker, and less exact.
     vmap_method : str, optional
-        See `numba_kernel`: by default one launch per slice, in a loop in C.
+        See `numba_cuda_kernel`: where `launch_dims` is no function, one launch per slice, in a loop
+        in C.
     input_output_aliases, zero_outputs, has_side_effect
         See `numba_cuda_kernel`.
     jvp, vjp : function, optional
@@ -153,7 +154,7 @@ def cuda_kernel(
     spec = OperationSpec.of(
         label,
         outs,
-        vmap_method,
+        rule.vmap_method(vmap_method),
         input_output_aliases,
         has_side_effect,
         jvp,
