@@ -139,7 +139,7 @@ int size_of(BE::DType dtype) { BE_DISPATCH_FLOATING(dtype, T, { return sizeof(T)
 // @BE f
 void f(BE::Tensor out) { *out.data_ptr<int32_t>() = size_of(out.dtype()); }
 """
-    with pytest.raises(kernbridge.CompilationError, match="return-statement with a value|void"):
+    with pytest.raises(kernbridge.CompilationError, match="return-statement with a value"):
         compat.load_cpp_inline("compat_returns", source, auto_register=False)
 
 
@@ -176,7 +176,7 @@ def test_a_folder_of_headers_is_declared_once(tmp_path, include_paths):
 
 
 def test_a_folder_of_headers_must_be_there(tmp_path, include_paths):
-    with pytest.raises(NotADirectoryError, match="add_include_path: there is no folder .*absent"):
+    with pytest.raises(NotADirectoryError, match=r"add_include_path: there is no folder .*absent"):
         config.add_include_path(tmp_path / "absent")
     with pytest.raises(TypeError, match="add_include_path: path is 3, expected the path of"):
         config.add_include_path(3)

@@ -13,6 +13,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 import jax
+
 import kernbridge
 from kernbridge.compat.brainevent import config
 
