@@ -32,7 +32,8 @@ static void test_agreement(void)
                   "parameter 4 't' is a second stream");
     CHECK_REFUSED("// @BE f arg ret attr.n\nvoid f(" T ");",
                   "f: the annotation tells of 3 parameters, C++ of 2 (const BE::Tensor a, "
-                  "BE::Tensor o); a function whose name or parameters a macro makes must be "
+                  "BE::Tensor o): attr.n not found in signature; a function whose name or "
+                  "parameters a macro makes must be "
                   "written out");
     CHECK_REFUSED("// @BE f ret arg\nvoid f(" T ");",
                   "a.cu:1:10: f: parameter 1 'a' is `const BE::Tensor`, and the annotation says "
@@ -57,7 +58,7 @@ static void test_carets(void)
     snprintf(expected, sizeof expected, "\n...%.*s;// @BE f arg out %076d...\n%*s^", 80 - 14,
              source, 0, 3 + 80, "");
     CHECK_HAS(scanned_tell(&s), expected);
-    CHECK(strstr(scanned_tell(&s), "a.cu:1:515: 'out'") != NULL);
+    CHECK(strstr(scanned_tell(&s), "a.cu:1:515: Invalid arg_spec token 'out'") != NULL);
     scanned_free(&s);
 }
 

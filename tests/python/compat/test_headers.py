@@ -143,6 +143,23 @@ void f(BE::Tensor out) { *out.data_ptr<int32_t>() = size_of(out.dtype()); }
         compat.load_cpp_inline("compat_returns", source, auto_register=False)
 
 
+def test_what_brainevents_headers_include_is_there():
+    source = """
+#include "brainevent/common.h"
+// @BE f
+void f(BE::Tensor out) {
+    if (out.numel() > INT_MAX)
+        abort();
+    std::string text = "a";
+    assert(text.size() < SIZE_MAX);
+    throw std::runtime_error(text + std::to_string(out.numel()));
+}
+"""
+    module = compat.load_cpp_inline("compat_included", source, auto_register=False)
+    with pytest.raises(Error, match="a1"):
+        module["f"].operation(S((1,), jnp.float32))()
+
+
 USES_A_HEADER = """
 #include "brainevent/common.h"
 #include "number.h"

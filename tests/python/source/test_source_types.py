@@ -150,7 +150,7 @@ REFUSED = {
     "no number": (
         " arg attr.o ret",
         "{T}, {O}",
-        "parameter 2 'o' is .* an attribute, which is a number",
+        "parameter 2 'o' is .* which is a number by value",
     ),
 }
 
