@@ -222,5 +222,8 @@ def test_cuda_sources_of_brainevent_are_built(number, include_paths):
     for folder in header_folders():
         config.add_include_path(folder)
     source = sources[number * len(sources) // SAMPLE]
-    module = compat.load_cuda_file(source, compute_capability="9.0", auto_register=False)
+    libraries = ["-lcublas"] if "cublas" in source.name else []
+    module = compat.load_cuda_file(
+        source, compute_capability="9.0", auto_register=False, extra_ldflags=libraries
+    )
     assert module.function_names
