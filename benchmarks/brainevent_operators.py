@@ -1,238 +1,250 @@
-"""BrainEvent's operators on its own bridge and on kernbridge, side by side in one run.
+"""BrainEvent's operators on its own bridge and on kernbridge, side by side.
 
-    python benchmarks/brainevent_operators.py [--platform cpu|gpu] [--rounds N] [--json FILE]
+    python benchmarks/brainevent_operators.py [--starts N] [--rounds N] [--only TEXT] [--json FILE]
 
-Each bridge has a process of its own, and the two take turns. An operator is measured in a loop of
-XLA (each step's spikes depend on the step before), in a compiled function that Python calls, called
-eagerly, and in the gradient of a scan. First calls are those of each process, without anything in
-the caches on disk: they include importing what the bridge imports late, and compiling the kernel.
+Two processes, one with each bridge, take turns: every case is measured once in each per round, and
+a ratio is the median over rounds of kernbridge's time to BrainEvent's. They run on the GPU where
+JAX has one, else on the CPU. "First call" is an eager call in a new process, whose libraries are
+built already: each start of the processes measures it once, and the first start, which may build,
+does not count. Both must compute the same numbers.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
+import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 BRIDGES = ("own", "kernbridge")
-STEPS = 1_000
-SCANNED = 100
-CALLS = 200
+STEPS = 1000  # of a loop
+SCANNED = 100  # steps of a scan that is differentiated
+CALLS = 50  # eager calls
+UNITS = {"us": 1e6, "ms": 1e3}
+FORMS = {"loop": "us", "eager": "us", "gradient": "us", "first": "ms"}
+TITLES = {
+    "loop": f"A step of lax.fori_loop of {STEPS:,} steps",
+    "eager": "An eager call",
+    "gradient": f"A step of the gradient of a lax.scan of {SCANNED} steps",
+    "first": "First call in a new process",
+}
 
 
-class Bridge:
-    """A process that measures BrainEvent's operators on one bridge when it is asked to."""
-
-    def __init__(self, name: str, on: str, folder: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "--bridge", name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={
-                **os.environ,
-                "JAX_PLATFORMS": {"cpu": "cpu", "gpu": "cuda"}[on],
-                "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-                "BRAINEVENT_CACHE_DIR": f"{folder}/own",
-                "KERNBRIDGE_CACHE_DIR": f"{folder}/kernbridge",
-            },
-        )
-
-    def ask(self, *question: str) -> Any:
-        """Return the answer to a question, or raise what the other process printed."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        print(json.dumps(question), file=self.process.stdin, flush=True)
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the process of a bridge ended at {question}")
-        return json.loads(line)
-
-
-def operators() -> dict[str, Callable[[], tuple[Any, Any, Callable[[Any, Any], Any]]]]:
-    """The makers of each operator: its weights, spikes to start with, and the product."""
+def operators() -> dict[str, Callable[[], Callable[[Any], Any]]]:
+    """Return what makes each operator, a function of a vector of floats to one of the same size."""
     import brainevent
     import jax.numpy as jnp
     import numpy as np
 
-    rng = np.random.default_rng(0)
-
-    def sparse(n: int, density: float) -> Any:
-        count = round(n * density)
-        indices = np.sort(rng.random((n, n)).argpartition(count, axis=1)[:, :count], axis=1)
-        return jnp.asarray(indices.astype(np.int32))
-
-    def csr(n: int, events: bool) -> Any:
-        indices = sparse(n, 0.1)
-        pointers = jnp.arange(n + 1, dtype=jnp.int32) * indices.shape[1]
-
-        def product(weights: Any, x: Any) -> Any:
-            matrix = brainevent.CSR((weights, indices.ravel(), pointers), shape=(n, n))
-            return matrix @ (brainevent.BinaryArray(x) if events else x.astype(jnp.float32))
-
-        weights = jnp.asarray(rng.random(indices.size, np.float32))
-        return weights, jnp.asarray(rng.random(n) < 0.05), product
+    def sparse(n: int) -> Any:
+        rng = np.random.default_rng(0)
+        dense = np.where(rng.random((n, n)) < 0.01, rng.random((n, n)), 0)
+        return brainevent.CSR.fromdense(dense.astype(np.float32))
 
     def fixed(n: int) -> Any:
-        indices = sparse(n, 10 / n)
-
-        def product(weights: Any, x: Any) -> Any:
-            matrix = brainevent.FixedNumPerPre((weights, indices), shape=(n, n))
-            return brainevent.BinaryArray(x) @ matrix
-
-        weights = jnp.asarray(rng.random(indices.shape, np.float32))
-        return weights, jnp.asarray(rng.random(n) < 0.05), product
+        rng = np.random.default_rng(0)
+        weights = jnp.asarray(rng.random((n, 10), np.float32))
+        indices = jnp.asarray(rng.integers(0, n, (n, 10), np.int32))
+        return brainevent.FixedNumPerPre((weights, indices), shape=(n, n))
 
     def drawn(n: int) -> Any:
-        def product(weights: Any, x: Any) -> Any:
-            matrix = brainevent.JITCScalarR((weights, 0.1, 3), shape=(n, n))
-            return matrix @ brainevent.BinaryArray(x)
+        return brainevent.JITCScalarR((1.5, 0.01, 3), shape=(n, n))
 
-        return jnp.float32(1.5), jnp.asarray(rng.random(n) < 0.05), product
+    def floats(matrix: Any) -> Callable[[Any], Any]:
+        return lambda x: matrix @ x
+
+    def events(matrix: Any) -> Callable[[Any], Any]:
+        return lambda x: brainevent.BinaryArray(jnp.maximum(x - 0.5, 0)) @ matrix
 
     return {
-        "CSR, events, 100": lambda: csr(100, True),
-        "CSR, events, 1,000": lambda: csr(1_000, True),
-        "CSR, events, 4,000": lambda: csr(4_000, True),
-        "CSR, floats, 1,000": lambda: csr(1_000, False),
-        "fixed number, events, 1,000": lambda: fixed(1_000),
-        "fixed number, events, 10,000": lambda: fixed(10_000),
-        "drawn at each call, events, 1,000": lambda: drawn(1_000),
+        "csrmv, 1,000": lambda: floats(sparse(1000)),
+        "csrmv, 4,000": lambda: floats(sparse(4000)),
+        "binary_csrmv, 1,000": lambda: events(sparse(1000)),
+        "binary_csrmv, 4,000": lambda: events(sparse(4000)),
+        "fcnmv, 1,000": lambda: floats(fixed(1000)),
+        "binary_fcnmv, 1,000": lambda: events(fixed(1000)),
+        "jitsmv, 1,000": lambda: floats(drawn(1000)),
+        "binary_jitsmv, 1,000": lambda: events(drawn(1000)),
     }
 
 
-class Measured:
-    """The programs of one operator on one bridge."""
-
-    def __init__(self, weights: Any, spikes: Any, product: Callable[[Any, Any], Any]) -> None:
-        import jax
-        import jax.numpy as jnp
-
-        begin = time.perf_counter()
-        jax.block_until_ready(jax.jit(product)(weights, spikes))
-        self.first = time.perf_counter() - begin
-
-        def step(weights: Any, x: Any) -> Any:
-            return jnp.roll(x, 1) ^ (product(weights, x) > 1e9)
-
-        def gradient(weights: Any, x: Any) -> Any:
-            def total(weights: Any) -> Any:
-                def body(carry: Any, _: Any) -> Any:
-                    x, sums = carry
-                    return (jnp.roll(x, 1), sums + product(weights, x).sum()), None
-
-                return jax.lax.scan(body, (x, jnp.float32(0)), length=SCANNED)[0][1]
-
-            return jax.grad(total)(weights)
-
-        loop = jax.jit(lambda w, x: jax.lax.fori_loop(0, STEPS, lambda _, x: step(w, x), x))
-        compiled, backward = jax.jit(product), jax.jit(gradient)
-
-        def many(call: Callable[[], Any]) -> Callable[[], Any]:
-            return lambda: [call() for _ in range(CALLS)][-1]
-
-        self.runs: dict[str, tuple[Callable[[], Any], int]] = {
-            "loop": (lambda: loop(weights, spikes), STEPS),
-            "jitted call": (many(lambda: compiled(weights, spikes)), CALLS),
-            "eager call": (many(lambda: product(weights, spikes)), CALLS),
-            "gradient of a scan": (lambda: backward(weights, spikes), SCANNED),
-        }
-        for run, _ in self.runs.values():
-            jax.block_until_ready(run())
-
-    def measure(self, form: str) -> float:
-        """Microseconds of a step or call."""
-        import jax
-
-        run, count = self.runs[form]
-        begin = time.perf_counter()
-        jax.block_until_ready(run())
-        return (time.perf_counter() - begin) / count * 1e6
-
-
 def serve(bridge: str) -> None:
-    """Answer the questions of the parent, one a line."""
+    """Measure what standard input asks for, a line each; the answers are lines of JSON."""
     if bridge == "kernbridge":
-        import kernbridge.compat.brainevent
+        from kernbridge.compat import brainevent as compat
 
-        kernbridge.compat.brainevent.install()
+        compat.install()
+    import jax
+    import jax.numpy as jnp
+
+    made: dict[tuple[str, str], Callable[[], Any]] = {}
+    steps: dict[str, Callable[[Any], Any]] = {}
     makers = operators()
-    made: dict[str, Measured] = {}
 
-    def answer(question: str, name: str = "", form: str = "") -> Any:
-        if question == "names":
-            return list(makers)
-        if question == "make":
-            made[name] = Measured(*makers[name]())
-            return made[name].first
-        return made[name].measure(form)
+    def step_of(operator: str) -> tuple[Callable[[Any], Any], Any]:
+        if operator not in steps:
+            steps[operator] = makers[operator]()
+        n = int(operator.rpartition(" ")[2].replace(",", ""))
+        return steps[operator], jnp.linspace(0.0, 1.0, n, dtype=jnp.float32)
 
-    out, sys.stdout = sys.stdout, sys.stderr
+    def program(operator: str, form: str) -> Callable[[], Any]:
+        step, x = step_of(operator)
+
+        def next_of(x: Any) -> Any:  # nearly x, so that all steps have the same events
+            return x + 1e-30 * step(x)
+
+        def total(x: Any) -> Any:
+            def body(x: Any, _: Any) -> Any:
+                return 0.5 * x + 1e-3 * jnp.tanh(step(x)), None
+
+            return jax.lax.scan(body, x, None, SCANNED)[0].sum()
+
+        if form == "loop":
+            run = jax.jit(lambda x: jax.lax.fori_loop(0, STEPS, lambda _, x: next_of(x), x))
+        elif form == "gradient":
+            run = jax.jit(jax.grad(total))
+        else:
+            run = step
+        return lambda: run(x)
+
+    def measure(operator: str, form: str) -> float:
+        key = (operator, form)
+        if form == "first":
+            run = program(operator, form)
+            start = time.perf_counter()
+            jax.block_until_ready(run())
+            return time.perf_counter() - start
+        if key not in made:
+            made[key] = program(*key)
+            jax.block_until_ready(made[key]())
+        run, n = made[key], CALLS if form == "eager" else 1
+        start = time.perf_counter()
+        for _ in range(n):
+            result = run()
+        jax.block_until_ready(result)
+        seconds = time.perf_counter() - start
+        return seconds / {"eager": CALLS, "loop": STEPS, "gradient": SCANNED}[form]
+
+    def numbers(operator: str) -> list[float]:
+        result = jnp.concatenate([program(operator, form)() for form in ("eager", "gradient")])
+        return [float(result.sum()), float(jnp.abs(result).max())]
+
+    print(json.dumps([jax.default_backend(), jax.__version__, list(makers)]), flush=True)
     for line in sys.stdin:
-        print(json.dumps(answer(*json.loads(line))), file=out, flush=True)
+        operator, form = json.loads(line)
+        found: Any = numbers(operator) if form == "numbers" else measure(operator, form)
+        print(json.dumps(found), flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--platform", choices=["cpu", "gpu"], default="cpu")
-    parser.add_argument("--rounds", type=int, default=7, help="default: %(default)s")
-    parser.add_argument("--json", help="write the figures to this file")
-    parser.add_argument("--bridge", choices=BRIDGES, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.bridge:
-        serve(arguments.bridge)
-        return
+class Worker:
+    """A process with one of the bridges."""
 
+    def __init__(self, bridge: str) -> None:
+        command = [sys.executable, str(Path(__file__).resolve()), "--serve", bridge]
+        environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, env=environment
+        )
+        self.about = self.read()
+
+    def read(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"a process ended with exit status {self.process.wait()}")
+        return json.loads(line)
+
+    def ask(self, operator: str, form: str) -> Any:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps([operator, form]) + "\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def end(self) -> None:
+        self.process.communicate()
+
+
+Times = dict[tuple[str, str], dict[str, list[float]]]
+
+
+def run(starts: int, rounds: int, only: str) -> tuple[Times, Any]:
+    """Measure all; the times of each operator and form, by bridge, and what was measured on."""
+    times: Times = {}
+
+    def turn(workers: dict[str, Worker], operator: str, form: str) -> Iterator[tuple[str, float]]:
+        for bridge in BRIDGES:
+            yield bridge, workers[bridge].ask(operator, form)
+
+    about: Any = None
+    for start in range(starts + 1):
+        workers = {bridge: Worker(bridge) for bridge in BRIDGES}
+        about = workers["own"].about
+        names = [name for name in about[2] if only in name]
+        for operator in names:
+            for form in ("first", *["loop", "eager", "gradient"] * (rounds if start else 0)):
+                for bridge, seconds in turn(workers, operator, form):
+                    if start:
+                        by = times.setdefault((operator, form), {b: [] for b in BRIDGES})
+                        by[bridge].append(seconds)
+            if start == 0:
+                own, ours = (values for _, values in turn(workers, operator, "numbers"))
+                same = all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(own, ours, strict=True))
+                if not same:
+                    raise SystemExit(f"{operator}: BrainEvent computes {own}, kernbridge {ours}")
+        for worker in workers.values():
+            worker.end()
+    return times, about[:2]
+
+
+def ratio(by: dict[str, list[float]]) -> float:
+    return statistics.median(b / a for a, b in zip(by["own"], by["kernbridge"], strict=True))
+
+
+def show(times: Times) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    forms = ("loop", "jitted call", "eager call", "gradient of a scan")
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    table = Table(title=f"BrainEvent's operators on {arguments.platform}, us (first call: s)")
-    for column in ("operator", "form", "own bridge", "kernbridge", "kernbridge / own"):
-        table.add_column(column, justify="left" if column in ("operator", "form") else "right")
+    console = Console(width=120)
+    for form, unit in FORMS.items():
+        table = Table(title=TITLES[form], title_justify="left")
+        for column in ("operator", f"BrainEvent {unit}", f"kernbridge {unit}", "ratio"):
+            table.add_column(column, justify="left" if column == "operator" else "right")
+        for (operator, measured), by in times.items():
+            if measured == form:
+                own, ours = (statistics.median(by[b]) * UNITS[unit] for b in BRIDGES)
+                table.add_row(operator, f"{own:.2f}", f"{ours:.2f}", f"{ratio(by):.2f}")
+        console.print(table)
 
-    def add(name: str, form: str, own: float, ours: float, ratio: float) -> None:
-        found.setdefault(name, {})[form] = {"own": own, "kernbridge": ours, "ratio": ratio}
-        table.add_row(name, form, f"{own:,.2f}", f"{ours:,.2f}", f"{ratio:.2f}")
 
-    with tempfile.TemporaryDirectory() as folder:
-        own, ours = (Bridge(name, arguments.platform, folder) for name in BRIDGES)
-        for name in own.ask("names"):
-            ours.ask("names")
-            firsts = own.ask("make", name), ours.ask("make", name)
-            add(name, "first call", *firsts, firsts[1] / firsts[0])
-            for form in forms:
-                rounds = [
-                    (own.ask("measure", name, form), ours.ask("measure", name, form))
-                    for _ in range(arguments.rounds)
-                ]
-                both = [median(column) for column in zip(*rounds, strict=True)]
-                add(name, form, *both, median(b / a for a, b in rounds))
-        for bridge in (own, ours):
-            bridge.process.stdin.close()
-            bridge.process.wait()
-    Console().print(table)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--starts", type=int, default=3, help="of both processes")
+    parser.add_argument("--rounds", type=int, default=5, help="of all cases, after each start")
+    parser.add_argument("--only", default="", help="operators whose name has this text")
+    parser.add_argument("--json", help="a file for all figures")
+    parser.add_argument("--serve", choices=BRIDGES, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(arguments.serve)
+        return
+    times, (backend, version) = run(arguments.starts, arguments.rounds, arguments.only)
+    show(times)
     if arguments.json:
-        import importlib.metadata
-
-        about = {
-            "python": platform.python_version(),
-            "cores": os.cpu_count(),
-            **{p: importlib.metadata.version(p) for p in ("brainevent", "jax", "kernbridge")},
-        }
-        Path(arguments.json).write_text(
-            json.dumps({"machine": about, "platform": arguments.platform, "us": found}, indent=2)
-        )
+        machine = {"python": platform.python_version(), "jax": version, "platform": backend}
+        figures = [
+            {"operator": operator, "form": form, "ratio": ratio(by), "seconds": by}
+            for (operator, form), by in times.items()
+        ]
+        Path(arguments.json).write_text(json.dumps({**machine, "figures": figures}, indent=1))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
  *         add<scalar_t><<<grid, block, 0, stream>>>(x.data_ptr<scalar_t>(), ...);
  *     });
  *
- * The body is compiled once for each type, which it sees by the name given. A dtype without a case
- * throws. */
+ * The body is compiled once for each type, which it sees by the name given. It is the body of a
+ * lambda: `return` leaves it and not the function around it. A dtype without a case throws. */
 #ifndef KERNBRIDGE_DISPATCH_HPP
 #define KERNBRIDGE_DISPATCH_HPP
 
@@ -20,6 +20,19 @@ namespace detail
 {
     throw Error(Message() << "a tensor of " << dtype << ", expected one of " << expected,
                 KB_INVALID_ARGUMENT);
+}
+
+inline int width_of_index(DType dtype)
+{
+    if (dtype != DType::Int32 && dtype != DType::Int64)
+        refuse_dtype(dtype, "int32, int64");
+    return dtype == DType::Int32 ? 32 : 64;
+}
+
+/* 3264 for an int32 and an int64. */
+inline int widths_of_pair(DType index, DType offset)
+{
+    return width_of_index(index) * 100 + width_of_index(offset);
 }
 
 } // namespace detail
@@ -59,12 +72,11 @@ namespace detail
     KB_DISPATCH_CASE(Complex128, ::kernbridge::complex128_t, alias, __VA_ARGS__)
 
 #define KB_DISPATCH_SWITCH(dtype, expected, cases)                                                 \
-    do {                                                                                           \
-        const ::kernbridge::DType kb_dispatched = (dtype);                                         \
+    [&](const ::kernbridge::DType kb_dispatched) -> void {                                         \
         switch (kb_dispatched) {                                                                   \
             cases default : ::kernbridge::detail::refuse_dtype(kb_dispatched, expected);           \
         }                                                                                          \
-    } while (0)
+    }(dtype)
 
 #define KB_DISPATCH_FLOATING(dtype, alias, ...)                                                    \
     KB_DISPATCH_SWITCH(dtype, "float32, float64", KB_CASES_FLOATING(alias, __VA_ARGS__))
@@ -90,30 +102,23 @@ namespace detail
                            KB_CASES_INTEGRAL(alias, __VA_ARGS__)                                   \
                                KB_CASES_COMPLEX(alias, __VA_ARGS__))
 
-/* Two index types at once: KB_DISPATCH_SIGNED_INDEX_PAIR(a.dtype(), index_t, b.dtype(), offset_t,
- * {...}). The second switch is written out, since a macro does not expand within itself. */
-#define KB_DISPATCH_SIGNED_INDEX_PAIR(dtype, alias, second_dtype, second_alias, ...)               \
-    do {                                                                                           \
-        const ::kernbridge::DType kb_first = (dtype), kb_second = (second_dtype);                  \
-        using ::kernbridge::DType;                                                                 \
-        if (kb_first != DType::Int32 && kb_first != DType::Int64)                                  \
-            ::kernbridge::detail::refuse_dtype(kb_first, "int32, int64");                          \
-        if (kb_second != DType::Int32 && kb_second != DType::Int64)                                \
-            ::kernbridge::detail::refuse_dtype(kb_second, "int32, int64");                         \
-        KB_IF_INDEX(kb_first, Int32, int32_t, alias, kb_second, Int32, int32_t, second_alias,      \
-                    __VA_ARGS__)                                                                   \
-        KB_IF_INDEX(kb_first, Int32, int32_t, alias, kb_second, Int64, int64_t, second_alias,      \
-                    __VA_ARGS__)                                                                   \
-        KB_IF_INDEX(kb_first, Int64, int64_t, alias, kb_second, Int32, int32_t, second_alias,      \
-                    __VA_ARGS__)                                                                   \
-        KB_IF_INDEX(kb_first, Int64, int64_t, alias, kb_second, Int64, int64_t, second_alias,      \
-                    __VA_ARGS__)                                                                   \
-    } while (0)
-#define KB_IF_INDEX(a, A, type_a, alias_a, b, B, type_b, alias_b, ...)                             \
-    if ((a) == DType::A && (b) == DType::B) {                                                      \
-        using alias_a = type_a;                                                                    \
-        using alias_b = type_b;                                                                    \
+/* Two index types at once, both dtypes before both names:
+ * KB_DISPATCH_SIGNED_INDEX_PAIR(indices.dtype(), offsets.dtype(), index_t, offset_t, {...}). */
+#define KB_DISPATCH_SIGNED_INDEX_PAIR(index_dtype, offset_dtype, index, offset, ...)               \
+    [&](const ::kernbridge::DType kb_index, const ::kernbridge::DType kb_offset) -> void {         \
+        switch (::kernbridge::detail::widths_of_pair(kb_index, kb_offset)) {                       \
+            KB_PAIR_CASE(3232, int32_t, index, int32_t, offset, __VA_ARGS__)                       \
+            KB_PAIR_CASE(3264, int32_t, index, int64_t, offset, __VA_ARGS__)                       \
+            KB_PAIR_CASE(6432, int64_t, index, int32_t, offset, __VA_ARGS__)                       \
+            KB_PAIR_CASE(6464, int64_t, index, int64_t, offset, __VA_ARGS__)                       \
+        }                                                                                          \
+    }(index_dtype, offset_dtype)
+#define KB_PAIR_CASE(widths, index_type, index, offset_type, offset, ...)                          \
+    case widths: {                                                                                 \
+        using index = index_type;                                                                  \
+        using offset = offset_type;                                                                \
         __VA_ARGS__;                                                                               \
+        break;                                                                                     \
     }
 
 #define KB_CHECK_CSR_INDICES_INT32(tensor)                                                         \

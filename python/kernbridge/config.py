@@ -11,6 +11,8 @@ Examples
 
 from __future__ import annotations
 
+import os
+
 from kernbridge._core import get_num_threads, set_num_threads
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import UnsupportedArchError
@@ -149,6 +151,46 @@ def prefer_system_nvcc(prefer: bool | None = True) -> None:
 def prefers_system_nvcc() -> bool | None:
     """Return what `prefer_system_nvcc` chose, or None."""
     return settings.prefer_system_nvcc
+
+
+def add_include_path(path: str | os.PathLike[str]) -> None:
+    """Add a folder to those where ``#include`` of every source looks, from the next load on.
+
+    A package whose sources share headers declares their folder once. It is searched after the
+    folder of a source's own file and after those that a load names (`extra_include_paths`). What a
+    source reads from it decides whether its library is built anew.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder. A second time, nothing happens.
+
+    Raises
+    ------
+    TypeError
+        If `path` is no path.
+    NotADirectoryError
+        If there is no such folder.
+
+    Examples
+    --------
+    >>> from kernbridge import config
+    >>> config.add_include_path("my_package/include")  # doctest: +SKIP
+    >>> config.get_include_paths()  # doctest: +SKIP
+    ['/home/me/my_package/include']
+    """
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise TypeError(f"add_include_path: path is {path!r}, expected the path of a folder")
+    folder = os.path.abspath(os.path.expanduser(path))
+    if not os.path.isdir(folder):
+        raise NotADirectoryError(f"add_include_path: there is no folder {folder}")
+    if folder not in settings.include_paths:
+        settings.include_paths += (folder,)
+
+
+def get_include_paths() -> list[str]:
+    """Return the folders that `add_include_path` added, in the order of the search."""
+    return list(settings.include_paths)
 
 
 def set_backend(platform: str, backend: str | None) -> None:

@@ -110,6 +110,20 @@ static kb_status infer(kb_agreement *g, kb_error *err)
                     "each result, or `const kb_call *` alone; " WRITTEN_OUT);
 }
 
+/* The first attribute whose name is none of the parameters', or NULL. */
+static const kb_spec *attribute_without_parameter(const kb_agreement *g)
+{
+    for (uint32_t i = 0; i < g->annotation->n_specs; i++) {
+        const kb_spec *spec = &g->annotation->specs[i];
+        bool there = spec->role != KB_ROLE_ATTR;
+        for (uint32_t k = 0; k < g->parameters.n && !there; k++)
+            there = kb_text_same(spec->name, g->parameters.at[k].name);
+        if (!there)
+            return spec;
+    }
+    return NULL;
+}
+
 static kb_status agree_count(const kb_agreement *g, kb_error *err)
 {
     const kb_annotation *a = g->annotation;
@@ -118,9 +132,12 @@ static kb_status agree_count(const kb_agreement *g, kb_error *err)
     kb_text list = {open->text + 1, close->at - open->at - 1};
     if (a->n_specs == g->parameters.n)
         return KB_OK;
+    const kb_spec *lone = attribute_without_parameter(g);
+    kb_text name = lone ? lone->text : (kb_text){"", 0};
     return disagree(g, KB_AT_NAME, NULL, err,
-                    "the annotation tells of %u parameters, C++ of %u (%.*s); " WRITTEN_OUT,
-                    (unsigned)a->n_specs, (unsigned)g->parameters.n, KB_TEXT_ARG(list));
+                    "the annotation tells of %u parameters, C++ of %u (%.*s)%s%.*s%s; " WRITTEN_OUT,
+                    (unsigned)a->n_specs, (unsigned)g->parameters.n, KB_TEXT_ARG(list),
+                    lone ? ": " : "", KB_TEXT_ARG(name), lone ? " not found in signature" : "");
 }
 
 /* One token with its parameter, which is NULL if it was not found. */
@@ -152,16 +169,17 @@ static kb_status take_tokens(kb_agreement *g, kb_error *err)
 {
     const kb_annotation *a = g->annotation;
     bool found = g->declaration && !g->described->whole_call, result = g->described->whole_call;
-    kb_status s = found ? agree_count(g, err) : KB_OK;
-    for (uint32_t i = 0; i < a->n_specs && s == KB_OK; i++) {
+    for (uint32_t i = 0; i < a->n_specs; i++)
         result |= a->specs[i].role == KB_ROLE_RET;
+    if (!result)
+        return kb_annotation_error(a, g->places, KB_AT_NAME, err,
+                                   "%.*s has no result: its annotation must have at least one "
+                                   "'ret'",
+                                   KB_TEXT_ARG(a->name));
+    kb_status s = found ? agree_count(g, err) : KB_OK;
+    for (uint32_t i = 0; i < a->n_specs && s == KB_OK; i++)
         s = take_token(g, i, found ? &g->parameters.at[i] : NULL, err);
-    }
-    if (s != KB_OK || result)
-        return s;
-    return kb_annotation_error(a, g->places, KB_AT_NAME, err,
-                               "%.*s has no result: one of its tokens must be ret",
-                               KB_TEXT_ARG(a->name));
+    return s;
 }
 
 static kb_status not_found(const kb_agreement *g, kb_error *err)

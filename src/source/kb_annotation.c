@@ -77,18 +77,19 @@ static kb_status read_attribute(const kb_annotation *a, const kb_places *places,
     spec->role = KB_ROLE_ATTR;
     spec->name = (kb_text){rest.at, colon ? (size_t)(colon - rest.at) : rest.size};
     if (!kb_annotation_is_name(spec->name))
-        return kb_annotation_error(a, places, index, err,
-                                   "%.*s: '%.*s' is no name for an attribute: it must be a C "
-                                   "identifier and no keyword of C++",
-                                   KB_TEXT_ARG(spec->text), KB_TEXT_ARG(spec->name));
+        return kb_annotation_error(
+            a, places, index, err,
+            "Invalid arg_spec token '%.*s': '%.*s' is no name for an attribute: it must be a C "
+            "identifier and no keyword of C++",
+            KB_TEXT_ARG(spec->text), KB_TEXT_ARG(spec->name));
     if (!colon)
         return KB_OK;
     kb_text type = {colon + 1, rest.size - spec->name.size - 1};
     spec->type = kb_attr_type_of(type);
     return spec->type ? KB_OK
                       : kb_annotation_error(a, places, index, err,
-                                            "%.*s: '%.*s' is no type of an attribute; expected "
-                                            "one of %s",
+                                            "Invalid arg_spec token '%.*s': '%.*s' is no type of "
+                                            "an attribute; expected one of %s",
                                             KB_TEXT_ARG(spec->text), KB_TEXT_ARG(type),
                                             kb_attr_type_names());
 }
@@ -110,10 +111,11 @@ static kb_status read_spec(const kb_annotation *a, const kb_places *places, uint
         }
     if (after(spec->text, "attr.", &rest) || after(spec->text, "attrs.", &rest))
         return read_attribute(a, places, index, rest, err);
-    return kb_annotation_error(a, places, index, err,
-                               "'%.*s' says nothing; expected arg, ret, stream, attr.NAME or "
-                               "attr.NAME:TYPE, TYPE one of %s",
-                               KB_TEXT_ARG(spec->text), kb_attr_type_names());
+    return kb_annotation_error(
+        a, places, index, err,
+        "Invalid arg_spec token '%.*s'; expected arg, ret, stream, attr.NAME or "
+        "attr.NAME:TYPE, TYPE one of %s",
+        KB_TEXT_ARG(spec->text), kb_attr_type_names());
 }
 
 static bool is_again(const kb_annotation *a, uint32_t index)

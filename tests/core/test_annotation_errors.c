@@ -10,8 +10,9 @@ static void test_grammar(void)
     CHECK_REFUSED("\n // @BE", "a.cu:2:5: @BE names no function");
     CHECK_REFUSED("// @BE int ret", "a.cu:1:8: 'int' is no name of a function");
     CHECK_REFUSED("// @BE f arg out ret",
-                  "a.cu:1:14: 'out' says nothing; expected arg, ret, stream");
-    CHECK_REFUSED("// @BE f ret attr.:int8", "attr.:int8: '' is no name for an attribute");
+                  "a.cu:1:14: Invalid arg_spec token 'out'; expected arg, ret, stream");
+    CHECK_REFUSED("// @BE f ret attr.:int8",
+                  "Invalid arg_spec token 'attr.:int8': '' is no name for an attribute");
     CHECK_REFUSED("// @BE f ret attr.x:", "'' is no type of an attribute; expected one of bool");
     CHECK_REFUSED("// @BE f ret attr.x:int", "'int' is no type of an attribute");
     CHECK_REFUSED("// @BE f ret stream stream", "a.cu:1:21: stream is there twice");
@@ -31,7 +32,8 @@ static void test_agreement(void)
                   "parameter 4 't' is a second stream");
     CHECK_REFUSED("// @BE f arg ret attr.n\nvoid f(" T ");",
                   "f: the annotation tells of 3 parameters, C++ of 2 (const BE::Tensor a, "
-                  "BE::Tensor o); a function whose name or parameters a macro makes must be "
+                  "BE::Tensor o): attr.n not found in signature; a function whose name or "
+                  "parameters a macro makes must be "
                   "written out");
     CHECK_REFUSED("// @BE f ret arg\nvoid f(" T ");",
                   "a.cu:1:10: f: parameter 1 'a' is `const BE::Tensor`, and the annotation says "
@@ -46,7 +48,7 @@ static void test_carets(void)
     scanned s;
     char source[1200], expected[600];
     scanned_begin(&s, "int \xc3\xbc;\n\tint x; // @BE f arg out\r\n");
-    CHECK_HAS(scanned_tell(&s), "a.cu:2:22: 'out' says nothing; expected");
+    CHECK_HAS(scanned_tell(&s), "a.cu:2:22: Invalid arg_spec token 'out'; expected");
     CHECK_HAS(scanned_tell(&s), "complex128\n\tint x; // @BE f arg out\n\t                    ^");
     scanned_free(&s);
 
@@ -56,7 +58,7 @@ static void test_carets(void)
     snprintf(expected, sizeof expected, "\n...%.*s;// @BE f arg out %076d...\n%*s^", 80 - 14,
              source, 0, 3 + 80, "");
     CHECK_HAS(scanned_tell(&s), expected);
-    CHECK(strstr(scanned_tell(&s), "a.cu:1:515: 'out'") != NULL);
+    CHECK(strstr(scanned_tell(&s), "a.cu:1:515: Invalid arg_spec token 'out'") != NULL);
     scanned_free(&s);
 }
 

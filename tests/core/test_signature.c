@@ -78,7 +78,8 @@ static void test_macros(void)
                   "a macro makes must be written out");
     CHECK_REFUSED("#define MORE , float k\n// @BE f arg ret attr.k\nvoid f(" T " MORE) {}",
                   "the annotation tells of 3 parameters, C++ of 2 (const BE::Tensor a, BE::Tensor "
-                  "o MORE); a function whose name or parameters a macro makes");
+                  "o MORE): attr.k not found in signature; a function whose name or parameters a "
+                  "macro makes");
 }
 
 static void test_kernels(void)

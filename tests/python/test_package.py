@@ -1,5 +1,6 @@
 """The package as a whole: what leaves the library, what an import costs, documents that run."""
 
+import importlib.util
 import json
 import os
 import re
@@ -53,6 +54,8 @@ def test_code_in_documents_runs(document, run_python, request):
         return
     if document.name == "cuda-source.md":
         pytest.skip("needs a GPU, where tests/gpu/test_documents.py runs it")
+    if document.name == "brainevent.md" and not importlib.util.find_spec("brainevent"):
+        pytest.skip("BrainEvent is not installed")
     source, environment = "\n".join(blocks), {}
     if "cuda" in source:
         request.getfixturevalue("gpu")

@@ -520,16 +520,19 @@ ERRORS = [
     ("// @BE größe arg ret", "'größe' is no name of a function"),
     (
         "// @BE f arg out",
-        "a.cu:1:14: 'out' says nothing; expected arg, ret, stream, attr.NAME or attr.",
+        "a.cu:1:14: Invalid arg_spec token 'out'; expected arg, ret, stream, attr.NAME or attr.",
     ),
-    ("// @BE f arg ret // a remark", "a.cu:1:18: '//' says nothing"),
-    ("// @BE f arg, ret", "'arg,' says nothing"),
-    ("// @BE f ARG ret", "'ARG' says nothing"),
-    ("// @BE f arg ret attr", "'attr' says nothing"),
-    ("// @BE f arg ret attr.", "attr.: '' is no name for an attribute"),
-    ("// @BE f arg ret attr.2x", "attr.2x: '2x' is no name for an attribute"),
+    ("// @BE f arg ret // a remark", "a.cu:1:18: Invalid arg_spec token '//'"),
+    ("// @BE f arg, ret", "Invalid arg_spec token 'arg,'"),
+    ("// @BE f ARG ret", "Invalid arg_spec token 'ARG'"),
+    ("// @BE f arg ret attr", "Invalid arg_spec token 'attr'"),
+    ("// @BE f arg ret attr.", "Invalid arg_spec token 'attr.': '' is no name for an attribute"),
+    (
+        "// @BE f arg ret attr.2x",
+        "token 'attr.2x': '2x' is no name for an attribute",
+    ),
     ("// @BE f arg ret attr.for", "'for' is no name for an attribute"),
-    ("// @BE f arg ret attr.k:", "attr.k:: '' is no type of an attribute"),
+    ("// @BE f arg ret attr.k:", "Invalid arg_spec token 'attr.k:': '' is no type of an attribute"),
     (
         "// @BE f arg ret attr.k:f32",
         "'f32' is no type of an attribute; expected one of bool, int8,",
@@ -538,7 +541,7 @@ ERRORS = [
     ("// @BE f arg ret stream stream", "a.cu:1:25: stream is there twice; a call has one stream"),
     ("// @BE f arg ret stream ctx.stream", "ctx.stream is there twice"),
     ("// @BE f arg ret attr.k:int32 attrs.k:int8", "attribute k is there twice"),
-    ("// @BE f arg", "f has no result: one of its tokens must be ret"),
+    ("// @BE f arg", "f has no result: its annotation must have at least one 'ret'"),
     ("// @BE f", "the definition of f was not found in this source; write its parameters out"),
     ("// @BE f arg ret\n\n// @BE f arg ret", "a.cu:3:8: f is annotated twice, in lines 1 and 3"),
     ("// @BE f\nvoid f(const BE::Tensor a) {}", "f: it has no result: all its tensors are const"),
@@ -571,7 +574,7 @@ def test_error(text, message):
 def test_error_in_full():
     text = "int ü;\n\t/* é */\t// @BE f arg out ret\nvoid f() {}\n"
     head, line, caret = error(text).split("\n")
-    assert head.startswith("a.cu:2:23: 'out' says nothing")
+    assert head.startswith("a.cu:2:23: Invalid arg_spec token 'out'")
     assert line == "\t/* é */\t// @BE f arg out ret"
     assert caret == "\t       \t             ^"
     assert line.index("out") == caret.index("^")
@@ -595,7 +598,7 @@ def test_two_places():
 def test_long_line(filler, before):
     text = "/* " + filler * before + " */ // @BE f arg out " + filler * 500
     head, line, caret = error(text).split("\n")
-    assert head.startswith(f"a.cu:1:{3 + before + 4 + 14}: 'out' says nothing")
+    assert head.startswith(f"a.cu:1:{3 + before + 4 + 14}: Invalid arg_spec token 'out'")
     assert len(line.encode()) <= 170
     assert line[caret.index("^") :].startswith("out")
     assert line.endswith("...")
@@ -629,8 +632,11 @@ def test_given():
     ("functions", "message"),
     [
         ((), "functions: expected 1 to 4096 of them, got 0"),
-        ((("f", ""),), "functions['f']: f: the annotation tells of 0 parameters, C++ of 3 ("),
-        ((("f", "arg out ret"),), "functions['f'] token 2: 'out' says nothing"),
+        (
+            (("f", ""),),
+            "functions['f']: f has no result: its annotation must have at",
+        ),
+        ((("f", "arg out ret"),), "functions['f'] token 2: Invalid arg_spec token 'out'"),
         ((("f", None), ("f", None)), "functions['f']: f is there twice"),
         ((("a::f", None),), "functions['a::f']: 'a::f' is no name of a function"),
         ((("", None),), "functions['']: '' is no name of a function"),

@@ -15,7 +15,7 @@ void csr_matmat(const BE::Tensor weights, const BE::Tensor indices, const BE::Te
 {
     const int64_t rows = out.size(0), columns = out.size(1);
     BE_DISPATCH_FLOATING(weights.dtype(), weight_t, {
-        BE_DISPATCH_SIGNED_INDEX_PAIR(indptr.dtype(), offset_t, indices.dtype(), index_t, {
+        BE_DISPATCH_SIGNED_INDEX_PAIR(indptr.dtype(), indices.dtype(), offset_t, index_t, {
             const Weights<weight_t> w{weights.data_ptr<weight_t>(), weights.numel() == 1};
             const auto *p = indptr.data_ptr<offset_t>();
             const auto *j = indices.data_ptr<index_t>();

@@ -29,7 +29,7 @@ void first_spikes(const BE::Tensor indptr, const BE::Tensor indices, const BE::T
         if (stimulus.data_ptr<float>()[i] >= 0)
             queue.push({stimulus.data_ptr<float>()[i], i});
 
-    BE_DISPATCH_SIGNED_INDEX_PAIR(indptr.dtype(), offset_t, indices.dtype(), index_t, {
+    BE_DISPATCH_SIGNED_INDEX_PAIR(indptr.dtype(), indices.dtype(), offset_t, index_t, {
         auto* begin = indptr.data_ptr<offset_t>();
         auto* target = indices.data_ptr<index_t>();
         int fired = 0;

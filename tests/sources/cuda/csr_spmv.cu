@@ -38,7 +38,7 @@ void spmv_row(const BE::Tensor weights, const BE::Tensor indices, const BE::Tens
 {
     int rows = y.numel_checked_int();
     BE_DISPATCH_FLOATING(weights.dtype(), W, {
-        BE_DISPATCH_SIGNED_INDEX_PAIR(indices.dtype(), I, indptr.dtype(), P, {
+        BE_DISPATCH_SIGNED_INDEX_PAIR(indices.dtype(), indptr.dtype(), I, P, {
             spmv_row_kernel<W, I, P><<<blocks(rows, 32), 32, 0, (cudaStream_t)stream>>>(
                 weights.data_ptr<W>(), indices.data_ptr<I>(), indptr.data_ptr<P>(),
                 x.data_ptr<W>(), y.data_ptr<W>(), rows);

@@ -85,10 +85,10 @@ class _CompilerReport(Exception):
     def __str__(self) -> str:
         parts = [str(self.args[0])]
         if self.command:
-            parts.append(f"command: {self.command}")
+            parts.append(f"\nCommand:\n  {self.command}")
         if self.compiler_output.strip():
             lines = self.compiler_output.strip("\n").splitlines()
-            parts += ["compiler output:", *lines[:MOST_LINES]]
+            parts += ["\nCompiler output:", *lines[:MOST_LINES]]
             if len(lines) > MOST_LINES:
                 left = len(lines) - MOST_LINES
                 parts.append(f"... and {left} more lines, in this exception's compiler_output")
@@ -114,8 +114,11 @@ class CompilationError(_CompilerReport, KernelCompilationError):
     >>> from kernbridge.errors import CompilationError
     >>> print(CompilationError("f: refused", "f.c:1: error: no", "cc f.c"))
     f: refused
-    command: cc f.c
-    compiler output:
+    <BLANKLINE>
+    Command:
+      cc f.c
+    <BLANKLINE>
+    Compiler output:
     f.c:1: error: no
     """
 
@@ -141,7 +144,18 @@ class HeaderNotFoundError(KernelToolchainError):
 
 
 class UnsupportedArchError(_CompilerReport, KernelToolchainError):
-    """A GPU architecture that the CUDA compiler cannot compile for."""
+    """A GPU architecture that the CUDA compiler cannot compile for.
+
+    Its text is the message alone; `compiler_output` has what the compiler wrote, if one was run.
+    """
+
+    def __init__(
+        self, message: str, compiler_output: str = "", command: str = "", stage: str = ""
+    ) -> None:
+        super().__init__(message, compiler_output, command, stage)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class KernbridgeWarning(UserWarning):

@@ -13,6 +13,7 @@ ALLOW_IMPORTS = "KERNBRIDGE_ALLOW_IMPORTS"
 architectures: tuple[Architecture, ...] | None = None  # to compile for; None: those of the machine
 prefer_system_nvcc: bool | None = None  # None: the choice of the environment
 cuda_on_cpu = "compile"  # or "error"
+include_paths: tuple[str, ...] = ()  # of every source, after those of its own load
 EXPORTED_CODE = "KERNBRIDGE_EXPORTED_CODE"
 _EXPORTED_CODE = ("run", "recompile", "refuse")  # as kb_carried_code numbers them
 exported_code = "run"

@@ -32,9 +32,9 @@ _INCOMPATIBLE = re.compile(
     re.MULTILINE,
 )
 _UNSUPPORTED_ARCH = re.compile(
-    r"^nvcc fatal\s*: (?:Unsupported gpu architecture|Unsupported NVVM architecture"
+    r"^(?:nvcc fatal\s*: (?:Unsupported gpu architecture|Unsupported NVVM architecture"
     r"|Value '[^']*' is not defined for option 'gpu-(?:architecture|code)')"
-    r"|^ptxas fatal\s*: Value '[^']*' is not defined for option 'gpu-name'",
+    r"|ptxas fatal\s*: Value '[^']*' is not defined for option 'gpu-name').*",
     re.MULTILINE,
 )
 
@@ -154,27 +154,30 @@ def fail(
     """Raise what a failed run of a tool means; its status is None if it ran too long."""
     if status is None:
         raise CompilationError(
-            f"{what}: {tool} was stopped after {limit:g} s; raise {TIMEOUT} (seconds), or compile "
-            "less at once: fewer templates, fewer GPU architectures",
+            f"{what}: compilation failed: {tool} was stopped after {limit:g} s; raise {TIMEOUT} "
+            "(seconds), or compile less at once: fewer templates, fewer GPU architectures",
             output,
             command,
             "timeout",
         )
-    if _UNSUPPORTED_ARCH.search(output):
+    if unsupported := _UNSUPPORTED_ARCH.search(output):
         raise UnsupportedArchError(
             f"[E-ARCH] {what}: this nvcc does not compile for a GPU architecture that was asked "
-            "for; name others with compute_capability=, kernbridge.config.set_compute_capability "
-            "or KERNBRIDGE_COMPUTE_CAPABILITIES, or install another CUDA toolkit",
+            f"for ({unsupported[0].strip()}); name others with compute_capability=, "
+            "kernbridge.config.set_compute_capability or KERNBRIDGE_COMPUTE_CAPABILITIES, or "
+            "install another CUDA toolkit",
             compiler_output=output,
             command=command,
+            stage="compile",
         )
     if _INCOMPATIBLE.search(output):
         raise HostCompilerIncompatibleError(
-            f"{what}: nvcc does not work with this C++ compiler; name another one with CXX, "
-            "install a newer CUDA toolkit, or try KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1",
+            f"{what}: compilation failed: nvcc does not work with this C++ compiler; name another "
+            "one with CXX, install a newer CUDA toolkit, or try "
+            "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1",
             output,
             command,
             "host compiler",
         )
     how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-    raise CompilationError(f"{what}: {tool} failed ({how})", output, command, "compile")
+    raise CompilationError(f"{what}: compilation failed: {tool} ({how})", output, command)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kernbridge._src.base import settings
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import nvrtc
@@ -82,7 +83,8 @@ def cuda_kernel(
     use_fast_math : bool, default False
         ``--use_fast_math``: quicker, and less exact.
     vmap_method : str, optional
-        See `numba_kernel`: by default one launch per slice, in a loop in C.
+        See `numba_cuda_kernel`: where `launch_dims` is no function, one launch per slice, in a loop
+        in C.
     input_output_aliases, zero_outputs, has_side_effect
         See `numba_cuda_kernel`.
     jvp, vjp : function, optional
@@ -145,14 +147,14 @@ def cuda_kernel(
         file=file,
         name=name,
         options=(*map(str, options), *(["--use_fast_math"] if use_fast_math else [])),
-        include_paths=tuple(map(str, include_paths)),
+        include_paths=(*map(str, include_paths), *settings.include_paths),
     )
     function = scan(label, file, source, name, params)
     compiled = functools.partial(nvrtc.compile_kernel, request)
     spec = OperationSpec.of(
         label,
         outs,
-        vmap_method,
+        rule.vmap_method(vmap_method),
         input_output_aliases,
         has_side_effect,
         jvp,

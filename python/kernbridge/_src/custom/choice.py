@@ -126,6 +126,6 @@ def _exact(name: str, keyword: str, value: Any) -> Any:
         if isinstance(value, (jax.Array, np.ndarray)):
             remedy = f"a number, {keyword}.item(), or pass it as an input"
         raise TypeError(
-            f"{name!r}: keyword {keyword!r} is {value!r} of type {type(value).__name__}, which "
-            f"cannot be hashed, and keywords are part of what JAX caches; give {remedy}"
+            f"{name!r}: keyword {keyword!r} is {value!r} of type {type(value).__name__}, which is "
+            f"not hashable, and keywords are part of what JAX caches; give {remedy}"
         ) from None

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.benchmark.run import benchmark_operation
 from kernbridge._src.custom import primitive as custom_primitive
@@ -129,6 +130,9 @@ class XLACustomKernel(KernelTable):
             return call(*ins)
         except TypeError:
             refuse_non_arrays(repr(self.name), ins)
+            raise
+        except KernelCompilationError as e:
+            custom_primitive.restore_cause(e)
             raise
 
     def _jitted(self, outputs: Outputs, bound: Bound, keywords: dict[str, Any]) -> Any:

@@ -173,12 +173,12 @@ class KernelTable(RuleTable):
 
     def get_default(self, platform: str) -> str | None:
         """Return the default backend of a platform, or None."""
-        return self._defaults.get(selection.platform_of(repr(self.name), platform))
+        return self._defaults.get(selection.name_of(platform))
 
     @property
     def defaults(self) -> dict[str, str]:
         return dict(self._defaults)
 
     def available_backends(self, platform: str) -> list[str]:
-        """Return the backends of a platform, in the order of their definition."""
-        return list(self._kernels.get(selection.platform_of(repr(self.name), platform), {}))
+        """Return the backends of a platform, in the order of their definition; [] if none."""
+        return list(self._kernels.get(selection.name_of(platform), {}))

@@ -162,12 +162,7 @@ def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tup
     -------
     outs, dims
         Outputs with the batch as axis 0, in the form in which `prim` returns them, and that axis
-        for each output.
-
-    Raises
-    ------
-    ValueError
-        If no axis is mapped.
+        for each output; None for each if nothing is mapped, where `prim` is called once.
 
     Examples
     --------
@@ -177,10 +172,8 @@ def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tup
     """
     call = prim.bind if hasattr(prim, "bind") else prim
     if all(d is None for d in axes):
-        raise ValueError(
-            f"general_batching_rule: no argument of {getattr(prim, 'name', prim)!r} is mapped; "
-            "call it as it is"
-        )
+        outs = call(*args, **kwargs)
+        return outs, jax.tree.map(lambda _: None, outs)
     size, mapped, front = to_front(args, axes)
     outs = loop(functools.partial(call, **kwargs), mapped, size)(*front)
     return outs, jax.tree.map(lambda _: 0, outs)

@@ -34,10 +34,15 @@ def platform_of(label: str, platform: object) -> str:
     """Return the platform's name; "cuda" and "rocm" are "gpu"."""
     if not isinstance(platform, str):
         raise TypeError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS}")
-    name = _ALIASES.get(platform, platform)
+    name = name_of(platform)
     if name not in PLATFORMS:
         raise ValueError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS}")
     return name
+
+
+def name_of(platform: str) -> str:
+    """Return the platform's name, also of one that is unknown and has nothing."""
+    return _ALIASES.get(platform, platform)
 
 
 def set_backend(platform: str, backend: str | None) -> None:

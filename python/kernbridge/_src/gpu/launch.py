@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from kernbridge._src.gpu.program import DeviceFunction, Launch, Value, Word
-from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
+from kernbridge._src.operation.spec import RANK_METHODS, ArrayType, Call, call_with_shapes
 
 THREADS_MAX = 1024
 BLOCK_MAX = (1024, 1024, 64)
@@ -91,6 +91,15 @@ class LaunchRule:
                     f"{label}: cluster {rule.cluster} does not divide grid {rule.grid}"
                 )
         return rule
+
+    def vmap_method(self, method: str | None) -> str | None:
+        """Return the `vmap_method` of a call with this launch; None: the kernel sees slices.
+
+        A launch of fixed size covers one slice, so that a kernel which saw the batch as an axis of
+        its arrays would leave most of it out. A function computes the launch from those arrays.
+        """
+        fixed = not callable(self.launch_dims)
+        return None if fixed and method in RANK_METHODS else method
 
     def resolve(self, operands: Sequence[ArrayType], call: Call) -> LaunchShape:
         """The grid and the block of a call; operands are without batch axes."""

@@ -98,8 +98,9 @@ def numba_cuda_kernel(
         How `jax.vmap` treats the call. By default the kernel sees its declared ranks however deeply
         vmaps are nested, and all slices are one launch with the batch in the grid's z axis; a
         kernel that uses z itself, or is cooperative, is launched once per slice, in C.
-        "sequential" and "sequential_unrolled" mean the same. "expand_dims", "broadcast_all" and
-        "legacy_vectorized" add the batch to the kernel's arrays as a leading axis.
+        All other methods mean the same, since a launch of fixed size covers one slice. Where
+        `launch_dims` is a function, "expand_dims", "broadcast_all" and "legacy_vectorized" add the
+        batch to the kernel's arrays as a leading axis, and the function gets their shapes.
     input_output_aliases : dict of int to int, optional
         From the index of an input to that of an output of the same shape and dtype: both are then
         the same memory, and the input may be written.
@@ -181,7 +182,7 @@ def numba_cuda_kernel(
     spec = OperationSpec.of(
         label,
         outs,
-        vmap_method,
+        rule.vmap_method(vmap_method),
         input_output_aliases,
         has_side_effect,
         jvp,

@@ -19,14 +19,10 @@ from kernbridge._src.operation.levels import NONE, Dim, Levels
 from kernbridge._src.operation.output_order import OutputTree
 from kernbridge._src.operation.sharding_rule import ShardingRule, Terms
 
-VMAP_METHODS = (
-    None,
-    "sequential",
-    "sequential_unrolled",
-    "expand_dims",
-    "broadcast_all",
-    "legacy_vectorized",
-)
+RANK_METHODS = ("expand_dims", "broadcast_all", "legacy_vectorized")
+"""Those that show the kernel the batch as an axis of its arrays."""
+
+VMAP_METHODS = (None, "sequential", "sequential_unrolled", *RANK_METHODS)
 
 
 @dataclass(frozen=True, slots=True)

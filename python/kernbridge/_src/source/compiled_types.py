@@ -74,7 +74,7 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
             f"compiler counts {len(letters)} ({listed}); {_WRITTEN_OUT}"
         )
     refusals = [
-        f"parameter {i} {p.name!r} is {_got(p, letter)}, and {_needed(p, letter)}"
+        f"parameter {i} {p.name!r} is {_got(p, letter)}{_needed(p, letter)}"
         for i, (p, (letter, fits)) in enumerate(zip(parameters, letters, strict=True), 1)
         if not fits
     ]
@@ -111,17 +111,16 @@ def _got(p: ScannedParameter, letter: str) -> str:
 def _needed(p: ScannedParameter, letter: str) -> str:
     """Say what a parameter had to be, and what to do."""
     if p.role == "call":
-        return "a function of the whole call takes `const kb_call *`"
+        return ", and a function of the whole call takes `const kb_call *`"
     if p.role != "attr":
-        return f"`{p.role}` takes {_EXPECTED[p.role]}"
+        return f", and `{p.role}` takes {_EXPECTED[p.role]}"
     if p.type:
         remedy = f"; write attr.{p.name}:{_NUMBERS[letter]}" if letter in _NUMBERS else ""
-        return f"`{token_of(p)}` takes {p.type}{remedy}"
-    if letter in "prt":
-        return "an attribute is a number by value; use a type such as int32_t or float"
+        return f", and `{token_of(p)}` takes {p.type}{remedy}"
+    remedy = "" if letter in "prt" else f", or write attr.{p.name}:TYPE"
     return (
-        "an attribute is a number; use a type such as int32_t or float, or write "
-        f"attr.{p.name}:TYPE"
+        ": Cannot map C++ type to that of an attribute, which is a number by value; use a type "
+        f"such as int32_t or float{remedy}"
     )
 
 
@@ -138,9 +137,10 @@ def explain(
         return error
     name = function.qualified.removeprefix("::")
     return CompilationError(
-        f"{label}: {function.place}: {function.name}: the compiler knows no single function {name} "
-        f"at the end of the source ({found[2]}). It must be declared there, not behind a false "
-        f"#if, nor in a class, and be neither overloaded nor a template; {_WRITTEN_OUT}",
+        f"{label}: {function.place}: {function.name}: compilation failed: the compiler knows no "
+        f"single function {name} at the end of the source ({found[2]}). It must be declared there, "
+        "not behind a false #if, nor in a class, and be neither overloaded nor a template; "
+        f"{_WRITTEN_OUT}",
         compiler_output=error.compiler_output,
         command=error.command,
         stage=error.stage,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from kernbridge.config import (
+    add_include_path,
     clear_backends,
     get_backend,
     get_compute_capability,
+    get_include_paths,
     get_numba_num_threads,
     prefer_system_nvcc,
     set_backend,
@@ -14,9 +16,11 @@ from kernbridge.config import (
 )
 
 __all__ = [
+    "add_include_path",
     "clear_backends",
     "get_backend",
     "get_compute_capability",
+    "get_include_paths",
     "get_numba_num_threads",
     "get_numba_parallel",
     "prefer_system_nvcc",

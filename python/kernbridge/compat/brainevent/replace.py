@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+
+import jax
 
 import kernbridge
 from kernbridge.compat.brainevent import config
@@ -66,12 +70,21 @@ class _Finder(MetaPathFinder):
         return None
 
 
+def header_folders() -> list[str]:
+    """Return the folders of BrainEvent's own headers and of XLA's, which its sources include."""
+    found = importlib.util.find_spec("brainevent")
+    places = list(found.submodule_search_locations or ()) if found else []
+    folders = [os.path.join(place, "include") for place in places]
+    return [folder for folder in (*folders, jax.ffi.include_dir()) if os.path.isdir(folder)]
+
+
 def install() -> None:
     """Put kernbridge under BrainEvent's operators.
 
     Call it before `brainevent` is imported. Its modules `brainevent._op`, `brainevent._error` and
     `brainevent._registry`, and the settings of `brainevent.config` that concern kernels, are then
-    kernbridge's; a line on stderr says so. Nothing on disk is changed. A second call does nothing.
+    kernbridge's; a line on stderr says so. Sources find the headers of BrainEvent and of XLA
+    (`kernbridge.config.add_include_path`). Nothing on disk is changed. A second call does nothing.
 
     Raises
     ------
@@ -107,6 +120,8 @@ def install() -> None:
             "BrainEvent is imported already, with its own bridge; call "
             f"{FACE}.install() before the first `import brainevent`"
         )
+    for folder in header_folders():
+        config.add_include_path(folder)
     sys.meta_path.insert(0, _Finder())
     print(
         f"kernbridge {kernbridge.__version__} takes the place of {', '.join(_WHOLE)} and of the "

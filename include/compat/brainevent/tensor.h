@@ -1,0 +1,8 @@
+/* BE::Tensor, for sources written for BrainEvent. */
+#ifndef KERNBRIDGE_COMPAT_BRAINEVENT_TENSOR_H
+#define KERNBRIDGE_COMPAT_BRAINEVENT_TENSOR_H
+
+#include "brainevent/dtypes.h"
+#include "kernbridge/tensor.hpp"
+
+#endif

@@ -1,0 +1,229 @@
+"""BrainEvent's C++ headers, as sources that were written for it include and use them."""
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import numpy as np
+import pytest
+from kernbridge import config
+from kernbridge._src.base import settings
+from kernbridge._src.source import assemble
+from kernbridge._src.toolchain import compilers
+from kernbridge.compat import brainevent as compat
+from kernbridge.compat.brainevent.replace import header_folders
+
+pytestmark = pytest.mark.once
+
+HEADERS = ("common", "dtypes", "tensor", "check", "dispatch", "ffi_compat")
+S = jax.ShapeDtypeStruct
+Error = jax.errors.JaxRuntimeError
+
+
+@pytest.fixture
+def include_paths(monkeypatch):
+    """The folders that were added are forgotten after the test."""
+    monkeypatch.setattr(settings, "include_paths", ())
+
+
+def nvcc() -> str:
+    try:
+        return compilers.find_nvcc().path
+    except kernbridge.KernelToolchainError as e:
+        pytest.skip(f"no nvcc: {str(e).splitlines()[0]}")
+
+
+COMPILERS = {
+    "g++": lambda: ["g++", "-x", "c++"],
+    "clang++": lambda: ["clang++", "-x", "c++"],
+    "nvcc": lambda: [nvcc(), "-x", "cu"],
+}
+
+
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_each_header_is_enough_by_itself(compiler, header, tmp_path):
+    command = COMPILERS[compiler]()
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"no {compiler}")
+    source = tmp_path / "alone.cpp"
+    source.write_text(f'#include "brainevent/{header}.h"\nBE::DType of_a_tensor;\n')
+    command += ["-std=c++17", *(f"-I{path}" for path in assemble.include_paths()), "-c"]
+    command += [str(source), "-o", str(tmp_path / "alone.o")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+MACROS = r"""
+#include "brainevent/common.h"
+
+#define PUT(value) do { *at++ = static_cast<int32_t>(value); } while (0)
+#define PUT_SIZE_OF(tensor) BE_DISPATCH_ALL((tensor).dtype(), of_all, { PUT(sizeof(of_all)); })
+
+// @BE sizes
+void sizes(const BE::Tensor index, const BE::Tensor offset, const BE::Tensor x, BE::Tensor out) {
+    int32_t *at = out.data_ptr<int32_t>();
+    BE_DISPATCH_SIGNED_INDEX_PAIR(index.dtype(), offset.dtype(), I, P, {
+        PUT(sizeof(I));
+        PUT(sizeof(P));
+        BE_DISPATCH_CSR_INDPTR(offset.dtype(), Q, {
+            PUT((std::is_same_v<P, Q>));
+            if (sizeof(Q) == 8)
+                return;  // leaves this body, not the one around it
+            PUT(-1);
+        });
+        PUT(-2);
+        BE_DISPATCH_SIGNED_INDEX_PAIR(offset.dtype(), index.dtype(), J, K, {
+            PUT(sizeof(J) * 10 + sizeof(K));
+        });
+    });
+    PUT_SIZE_OF(x);
+    BE_DISPATCH_ALL_TYPES(index.dtype(), T, PUT(T(7.5)));
+    if (x.ndim() == 1)
+        BE_DISPATCH_FLOATING(x.dtype(), T, {
+            BE_DISPATCH_FLOATING(x.dtype(), U, { PUT(sizeof(T) + sizeof(U)); });
+        });
+    else
+        BE_CHECK_CSR_INDICES_INT32(index);
+    BE_CHECK(out.numel() < 10) << "out has " << out.numel() << " elements, " << sizeof(int) << 2.5;
+    PUT(99);
+}
+
+// @BE turned
+void turned(const BE::Tensor x, BE::Tensor out) {
+    BE_DISPATCH_COMPLEX(x.dtype(), T, {
+        for (int64_t i = 0; i < x.numel(); i++)
+            out.data_ptr<T>()[i] = x.data_ptr<T>()[i] * T(0, 1);
+    });
+}
+"""
+
+
+def test_macros_have_the_arguments_and_the_meaning_of_brainevents(x64):
+    module = compat.load_cpp_inline(
+        "compat_macros", "#include <type_traits>\n" + MACROS, auto_register=False
+    )
+
+    def sizes(index, offset, x, n=8):
+        operation = module["sizes"].operation(S((n,), jnp.int32))
+        return np.asarray(operation(jnp.zeros(1, index), jnp.zeros(1, offset), x)).tolist()
+
+    x = jnp.ones(1, jnp.float32)
+    assert sizes("int32", "int64", x) == [4, 8, 1, -2, 84, 4, 7, 8]
+    assert sizes("int64", "int32", x, 9)[:6] == [8, 4, 1, -1, -2, 48]
+    with pytest.raises(Error, match="a tensor of int8, expected one of int32, int64"):
+        sizes("int8", "int64", x)
+    with pytest.raises(Error, match="a tensor of float32, expected one of int32, int64"):
+        sizes("int32", "float32", x)
+    with pytest.raises(Error, match="a tensor of int32, expected one of float32, float64"):
+        sizes("int32", "int64", jnp.ones(1, jnp.int32))
+    with pytest.raises(Error, match="CSR indices must be int32, and are int64"):
+        sizes("int64", "int32", jnp.ones((1, 1)))
+    with pytest.raises(Error, match=r"check failed: out.numel\(\) < 10 out has 12 elements, 42.5"):
+        sizes("int32", "int64", x, 12)
+    z = np.array([1 + 2j, 3 - 1j])
+    for dtype in (np.complex64, np.complex128):
+        got = module["turned"].operation(S((2,), dtype))(z.astype(dtype))
+        np.testing.assert_array_equal(got, (z * 1j).astype(dtype))
+
+
+def test_a_value_returned_from_a_body_is_refused():
+    """It would not be returned from the function around it."""
+    source = """
+#include "brainevent/common.h"
+int size_of(BE::DType dtype) { BE_DISPATCH_FLOATING(dtype, T, { return sizeof(T); }); return 0; }
+// @BE f
+void f(BE::Tensor out) { *out.data_ptr<int32_t>() = size_of(out.dtype()); }
+"""
+    with pytest.raises(kernbridge.CompilationError, match="return-statement with a value"):
+        compat.load_cpp_inline("compat_returns", source, auto_register=False)
+
+
+def test_what_brainevents_headers_include_is_there():
+    source = """
+#include "brainevent/common.h"
+// @BE f
+void f(BE::Tensor out) {
+    if (out.numel() > INT_MAX)
+        abort();
+    std::string text = "a";
+    assert(text.size() < SIZE_MAX);
+    throw std::runtime_error(text + std::to_string(out.numel()));
+}
+"""
+    module = compat.load_cpp_inline("compat_included", source, auto_register=False)
+    with pytest.raises(Error, match="a1"):
+        module["f"].operation(S((1,), jnp.float32))()
+
+
+USES_A_HEADER = """
+#include "brainevent/common.h"
+#include "number.h"
+// @BE fill
+void fill(BE::Tensor out) { *out.data_ptr<float>() = NUMBER; }
+"""
+
+
+def test_a_folder_of_headers_is_declared_once(tmp_path, include_paths):
+    def filled():
+        module = compat.load_cpp_inline("compat_declared", USES_A_HEADER, auto_register=False)
+        return float(module["fill"].operation(S((), jnp.float32))())
+
+    folder = tmp_path / "include"
+    folder.mkdir()
+    (folder / "number.h").write_text("#define NUMBER 3\n")
+    with pytest.raises(kernbridge.CompilationError, match=r"number\.h"):
+        filled()
+    config.add_include_path(folder)
+    compat.config.add_include_path(str(folder))
+    assert config.get_include_paths() == [str(folder)]
+    assert filled() == 3
+    (folder / "number.h").write_text("#define NUMBER 4\n")
+    assert filled() == 4
+    before = tmp_path / "before"
+    before.mkdir()
+    (before / "number.h").write_text("#define NUMBER 5\n")
+    options = {"extra_include_paths": [str(before)], "auto_register": False}
+    module = compat.load_cpp_inline("compat_declared", USES_A_HEADER, **options)
+    assert float(module["fill"].operation(S((), jnp.float32))()) == 5
+
+
+def test_a_folder_of_headers_must_be_there(tmp_path, include_paths):
+    with pytest.raises(NotADirectoryError, match=r"add_include_path: there is no folder .*absent"):
+        config.add_include_path(tmp_path / "absent")
+    with pytest.raises(TypeError, match="add_include_path: path is 3, expected the path of"):
+        config.add_include_path(3)
+    assert config.get_include_paths() == []
+
+
+def brainevents_sources() -> list[Path]:
+    """Return BrainEvent's annotated CUDA sources."""
+    found = importlib.util.find_spec("brainevent")
+    if found is None or not found.origin:
+        return []
+    files = sorted(Path(found.origin).parent.rglob("*.cu"))
+    return [f for f in files if "@BE" in f.read_text(encoding="utf-8", errors="replace")]
+
+
+SAMPLE = 6
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", range(SAMPLE))
+def test_cuda_sources_of_brainevent_are_built(number, include_paths):
+    sources = brainevents_sources()
+    if not sources:
+        pytest.skip("BrainEvent is not installed")
+    nvcc()
+    for folder in header_folders():
+        config.add_include_path(folder)
+    source = sources[number * len(sources) // SAMPLE]
+    libraries = ["-lcublas"] if "cublas" in source.name else []
+    module = compat.load_cuda_file(
+        source, compute_capability="9.0", auto_register=False, extra_ldflags=libraries
+    )
+    assert module.function_names
