@@ -176,6 +176,23 @@ def test_named_vmap_methods(method):
     np.testing.assert_array_equal(jax.vmap(op)(x), 2 * np.asarray(x))
 
 
+@pytest.mark.parametrize("launch", [{"launch_dims": 4}, {"grid": 1, "block": 32}])
+@pytest.mark.parametrize("method", ["expand_dims", "broadcast_all", "legacy_vectorized"])
+def test_a_fixed_launch_sees_slices_under_every_method(method, launch):
+    @cuda.jit
+    def add_rows(x, y, out):
+        i = cuda.grid(1)
+        if i < out.shape[0]:
+            out[i] = x[i] + y[i]
+
+    op = kernbridge.numba_cuda_kernel(
+        add_rows, jax.ShapeDtypeStruct((4,), F32), vmap_method=method, **launch
+    )
+    x, y = jnp.arange(24, dtype=F32).reshape(2, 3, 4), jnp.arange(4, dtype=F32)
+    got = jax.jit(jax.vmap(jax.vmap(op, (0, None)), (0, None)))(x, y)
+    np.testing.assert_array_equal(got, np.asarray(x) + np.asarray(y))
+
+
 def test_four_threads():
     op = jax.jit(elementwise(add))
     results = [None] * 4

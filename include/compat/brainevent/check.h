@@ -2,7 +2,7 @@
 #ifndef KERNBRIDGE_COMPAT_BRAINEVENT_CHECK_H
 #define KERNBRIDGE_COMPAT_BRAINEVENT_CHECK_H
 
-#include "brainevent/dtypes.h"
+#include "dtypes.h"
 #include "kernbridge/check.hpp"
 
 #define BE_CHECK                    KB_CHECK

@@ -2,8 +2,8 @@
 #ifndef KERNBRIDGE_COMPAT_BRAINEVENT_COMMON_H
 #define KERNBRIDGE_COMPAT_BRAINEVENT_COMMON_H
 
-#include "brainevent/check.h"
-#include "brainevent/dispatch.h"
-#include "brainevent/tensor.h"
+#include "check.h"
+#include "dispatch.h"
+#include "tensor.h"
 
 #endif

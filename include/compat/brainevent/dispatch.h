@@ -2,7 +2,7 @@
 #ifndef KERNBRIDGE_COMPAT_BRAINEVENT_DISPATCH_H
 #define KERNBRIDGE_COMPAT_BRAINEVENT_DISPATCH_H
 
-#include "brainevent/check.h"
+#include "check.h"
 #include "kernbridge/dispatch.hpp"
 
 #define BE_CHECK_CSR_INDICES_INT32    KB_CHECK_CSR_INDICES_INT32

@@ -3,6 +3,6 @@
 #ifndef KERNBRIDGE_COMPAT_BRAINEVENT_FFI_COMPAT_H
 #define KERNBRIDGE_COMPAT_BRAINEVENT_FFI_COMPAT_H
 
-#include "brainevent/tensor.h"
+#include "tensor.h"
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef KERNBRIDGE_COMPAT_BRAINEVENT_TENSOR_H
 #define KERNBRIDGE_COMPAT_BRAINEVENT_TENSOR_H
 
-#include "brainevent/dtypes.h"
+#include "dtypes.h"
 #include "kernbridge/tensor.hpp"
 
 #endif
