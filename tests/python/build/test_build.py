@@ -323,11 +323,11 @@ def test_cuda_without_a_host_compiler(nvcc, monkeypatch):
 
 
 def test_flags_of_the_linker_for_nvcc():
-    flags = ["-lm", "-L/x", "-Wl,-z,now", "-fopenmp", "-rpath=/x", "/x/y.a", "--as-needed"]
+    flags = ["-lm", "-L/x", "-Wl,-z,now", "-fopenmp", "-rpath=/x", "/x/y.a", "/x/z.so.13"]
     made = [word for flag in flags for word in command._for_nvcc(flag)]
     assert made == [
         *("-lm", "-L/x", "-Xlinker", "-z", "-Xlinker", "now", "-Xcompiler", "-fopenmp"),
-        *("-Xlinker", "-rpath=/x", "/x/y.a", "-Xlinker", "--as-needed"),
+        *("-Xlinker", "-rpath=/x", "/x/y.a", "-Xlinker", "/x/z.so.13"),
     ]
 
 

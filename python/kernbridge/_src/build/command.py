@@ -168,15 +168,11 @@ def _for_nvcc(flag: str) -> list[str]:
     """Return a flag of the linker as nvcc takes it."""
     if flag.startswith("-Wl,"):
         return [word for part in flag[4:].split(",") for word in ("-Xlinker", part)]
-    if flag.startswith(("-l", "-L", "-Xlinker")) or _is_object(flag):
-        return [flag]
+    if flag.startswith(("-l", "-L", "-Xlinker")) or flag.endswith((".o", ".a", ".so")):
+        return [flag]  # nvcc refuses the name of a library with a version behind it
     if flag.startswith(("-f", "-m", "-pthread", "-static-lib")):  # the host compiler's
         return ["-Xcompiler", flag]
     return ["-Xlinker", flag]
-
-
-def _is_object(word: str) -> bool:
-    return not word.startswith("-") and (word.endswith((".o", ".a", ".so")) or ".so." in word)
 
 
 def _allows_any_compiler() -> bool:
