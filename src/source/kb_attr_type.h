@@ -3,7 +3,7 @@
 #define KB_ATTR_TYPE_H
 
 #include "core/kb_dtype.h"
-#include "source/kb_text.h"
+#include "core/kb_text.h"
 
 /* X(NAME, its name in annotations, element type: KB_DTYPE_..., bytes, C type that holds it) */
 #define KB_ATTR_TYPE_LIST(X)                                                                       \

@@ -3,7 +3,7 @@
 #define KB_PLACE_H
 
 #include "core/kb_error.h"
-#include "source/kb_text.h"
+#include "core/kb_text.h"
 
 /* Lives as long as both texts. */
 typedef struct kb_places {

@@ -2,7 +2,7 @@
 #ifndef KB_TOKEN_H
 #define KB_TOKEN_H
 
-#include "source/kb_text.h"
+#include "core/kb_text.h"
 
 /* Offsets and sizes fit in their fields, and a hostile text in memory. */
 enum { KB_TEXT_LIMIT = 16 << 20 };

@@ -195,6 +195,15 @@ __global__ void twice(const float *x, float *out) { out[threadIdx.x] = 2 * x[thr
 """
 
 
+def calls(jaxpr):
+    """The calls of kernels in a program, those in programs within included."""
+    for equation in jaxpr.eqns:
+        if "call" in equation.params:
+            yield equation.params["call"]
+        elif "jaxpr" in equation.params:
+            yield from calls(equation.params["jaxpr"])
+
+
 def test_a_cuda_source_with_a_fixed_launch_sees_slices():
     try:
         op = kernbridge.cuda_kernel(
@@ -205,5 +214,5 @@ def test_a_cuda_source_with_a_fixed_launch_sees_slices():
     except kernbridge.KernelToolchainError as e:
         pytest.skip(str(e).splitlines()[0])
     assert lowered.jaxpr.out_avals[0].shape == (2, 3)
-    call = next(e for e in lowered.jaxpr.eqns if "call" in e.params).params["call"]
+    (call,) = calls(lowered.jaxpr)
     assert call.levels

@@ -418,7 +418,8 @@ def test_shard_map_has_the_plain_target():
     ("shape", "names"), [((4, 1), {"x"}), ((2, 2, 1), {"x", "y"}), ((2, 2, 1), {"x"})]
 )
 def test_shard_map_with_automatic_axes_of_one_device(shape, names):
-    where = jax.make_mesh(shape, ("x", "y", "z")[: len(shape)])
+    automatic = (jax.sharding.AxisType.Auto,) * len(shape)
+    where = jax.make_mesh(shape, ("x", "y", "z")[: len(shape)], axis_types=automatic)
     f = jax.shard_map(
         MATVEC,
         mesh=where,
