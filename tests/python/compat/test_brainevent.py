@@ -205,12 +205,11 @@ import brainevent as be, jax, jax.numpy as jnp
 rng = np.random.default_rng(0)
 dense = np.where(rng.random((7, 5)) < 0.4, rng.random((7, 5)), 0).astype(np.float32)
 row, column = rng.random(7, np.float32), rng.random(5, np.float32)
-drawn = be.JITCScalarR((1.5, 0.3, 3), shape=(7, 5))
 fixed = be.FixedNumPerPre(
     (jnp.arange(14, dtype=jnp.float32).reshape(7, 2), jnp.tile(jnp.array([1, 3]), (7, 1))),
     shape=(7, 5),
 )
-matrices = [be.CSR.fromdense(dense), be.CSC.fromdense(dense), drawn, fixed]
+matrices = [be.CSR.fromdense(dense), fixed]
 
 for matrix in matrices:
     whole = np.asarray(matrix.todense())

@@ -19,11 +19,16 @@ from cuda_corpus import bugs, case  # noqa: E402
 pytestmark = pytest.mark.once
 
 
-EVERY = pytest.param(None, marks=pytest.mark.exhaustive)
-
-
-@pytest.mark.parametrize("bugs", [1, EVERY], ids=["one bug", "every bug"])
-@pytest.mark.parametrize("group", case.GROUPS)
+@pytest.mark.parametrize(
+    ("group", "bugs"),
+    [
+        *(pytest.param(group, 1, id=f"{group}-one bug") for group in case.GROUPS[::2]),
+        *(
+            pytest.param(group, None, id=f"{group}-every bug", marks=pytest.mark.exhaustive)
+            for group in case.GROUPS
+        ),
+    ],
+)
 def test_gives_the_values_of_a_gpu_and_notices_bugs(group, bugs, run_python, tmp_path):
     printed = run_python(
         f"import sys; sys.path.insert(0, {TESTS!r})\n"
