@@ -284,7 +284,7 @@ def test_a_missing_name_is_named(program):
 
 
 def test_a_kernel_that_changed_is_refused(program):
-    # Of another size: Python takes a module of the same size and second for the one it has compiled.
+    # Of another size: Python takes a file of the same size and second for the one it compiled.
     got = program(then=MODULE.format(factor=44))
     assert "is not the one that the program was made with" in got
 
