@@ -71,6 +71,11 @@ kb_status kb_fields_check(const kb_fields *f, const char *what, const char *whol
         return KB_OK;
     if (f->no_memory)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read %s", what);
+    return kb_fields_refuse(what, whole, f->wrong ? f->wrong : "its length", err);
+}
+
+kb_status kb_fields_refuse(const char *what, const char *whole, const char *wrong, kb_error *err)
+{
     return kb_error_set(err, KB_INVALID_ARGUMENT, "%s is damaged, or %s: %s does not hold", what,
-                        whole, f->wrong ? f->wrong : "its length");
+                        whole, wrong);
 }

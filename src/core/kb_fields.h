@@ -42,4 +42,8 @@ kb_xla_bytes kb_fields_packed(kb_fields *f, const char *what);
  * message: "<what> is damaged, or <whole>: <the field> does not hold". */
 kb_status kb_fields_check(const kb_fields *f, const char *what, const char *whole, kb_error *err);
 
+/* That message for a field which does not hold. */
+KB_COLD kb_status kb_fields_refuse(const char *what, const char *whole, const char *wrong,
+                                   kb_error *err);
+
 #endif

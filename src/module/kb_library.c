@@ -4,11 +4,11 @@
 #endif
 #include "module/kb_library.h"
 
-#include "core/kb_attrs.h"
 #include "core/kb_dtype.h"
 #include "core/kb_fields.h"
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
+#include "core/kb_seal.h"
 #include "core/kb_sha256.h"
 #include "module/kb_module.h"
 #include "module/kb_source.h"
@@ -19,7 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAGIC_SIZE = sizeof KB_LIBRARY_MAGIC - 1, VALUE_SIZE = 4, PATH_SIZE = 64 };
+enum { VALUE_SIZE = 4, PATH_SIZE = 64 };
 
 static const char NAME[] = "the library of a kernel";
 static const char WHOLE[] = "belongs to another kernel";
@@ -46,33 +46,22 @@ static opened *all;                                      /* under it; never free
 
 static kb_status refuse_damaged(const char *what, kb_error *err)
 {
-    const kb_fields wrong = {.from = {.failed = true}, .wrong = what};
-    return kb_fields_check(&wrong, NAME, WHOLE, err);
+    return kb_fields_refuse(NAME, WHOLE, what, err);
 }
 
 static kb_status check_header(carried *c, kb_error *err)
 {
-    uint8_t computed[KB_SHA256_SIZE];
     kb_reader *from = &c->fields.from;
-    const void *magic = kb_read_bytes(from, MAGIC_SIZE);
-    uint32_t version = kb_read_u32(from);
-    const void *digest = kb_read_bytes(from, KB_SHA256_SIZE);
-    if (!magic || memcmp(magic, KB_LIBRARY_MAGIC, MAGIC_SIZE) != 0)
-        return refuse_damaged("its first bytes", err);
-    if (!from->failed && version != KB_LIBRARY_VERSION)
+    kb_seal seal;
+    const char *wrong = kb_seal_read(&seal, KB_LIBRARY_MAGIC, from);
+    if (!wrong && seal.sha && seal.version != KB_LIBRARY_VERSION)
         return kb_error_set(err, KB_FAILED_PRECONDITION,
                             "%s has format %u, and this kernbridge reads format %d: export the "
                             "program again with this version",
-                            NAME, version, KB_LIBRARY_VERSION);
-    if (!digest)
-        return refuse_damaged("its length", err);
-    kb_sha256 h;
-    kb_sha256_begin(&h);
-    kb_sha256_add(&h, c->kernel.digest, KB_DIGEST_SIZE);
-    kb_sha256_add(&h, from->at, from->left);
-    kb_sha256_end(&h, computed);
-    return memcmp(digest, computed, sizeof computed) == 0 ? KB_OK
-                                                          : refuse_damaged("its digest", err);
+                            NAME, seal.version, KB_LIBRARY_VERSION);
+    if (!wrong)
+        wrong = kb_seal_check(&seal, c->kernel.digest, KB_DIGEST_SIZE, from);
+    return wrong ? refuse_damaged(wrong, err) : KB_OK;
 }
 
 static void read_values(carried *c)
@@ -222,9 +211,8 @@ kb_status kb_library_register(const void *bytes, size_t size, const uint8_t dige
 kb_status kb_library_load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
                           kb_error *err)
 {
-    const kb_xla_array *program = KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY);
-    if (!program || program->dtype != KB_DTYPE_U8 || program->size < MAGIC_SIZE ||
-        memcmp(program->data, KB_LIBRARY_MAGIC, MAGIC_SIZE) != 0)
+    const kb_xla_array *program = kb_seal_find(frame, KB_LIBRARY_MAGIC);
+    if (!program)
         return KB_NOT_FOUND;
     bool inserted;
     return kb_library_register(program->data, program->size, digest, &inserted, err);

@@ -1,15 +1,11 @@
 /* Owns the placing of CUDA kernels for the CPU that come as machine code. */
 #include "object/kb_cuda_code.h"
 
-#include "core/kb_reader.h"
-#include "core/kb_sha256.h"
+#include "core/kb_seal.h"
 #include "hostcuda/kb_libdevice.h"
-#include "object/kb_cpu.h"
 #include "object/kb_provided.h"
 
 #include <string.h>
-
-enum { MAGIC_SIZE = sizeof KB_CUDA_CODE_MAGIC - 1 };
 
 enum { BLOCKS, THREADS, COOPERATIVE }; /* forms */
 
@@ -39,27 +35,18 @@ static kb_status refuse_damaged(const char *name, const char *what, kb_error *er
 
 static kb_status check_header(kb_reader *from, const char *digest, const char *what, kb_error *err)
 {
-    uint8_t computed[KB_SHA256_SIZE];
-    const void *magic = kb_read_bytes(from, MAGIC_SIZE);
-    uint32_t abi = kb_read_u32(from);
-    const void *expected = kb_read_bytes(from, KB_SHA256_SIZE);
-    if (!magic || memcmp(magic, KB_CUDA_CODE_MAGIC, MAGIC_SIZE) != 0)
-        return refuse_damaged(what, "its first bytes", err);
-    if (!expected)
-        return refuse_damaged(what, "its length", err);
-    kb_sha256 h;
-    kb_sha256_begin(&h);
-    kb_sha256_add(&h, digest, KB_HOSTCUDA_DIGEST);
-    kb_sha256_add(&h, from->at, from->left);
-    kb_sha256_end(&h, computed);
-    if (memcmp(expected, computed, sizeof computed) != 0)
-        return refuse_damaged(what, "its digest", err);
-    if (abi == KB_HOSTCUDA_ABI)
+    kb_seal seal;
+    const char *wrong = kb_seal_read(&seal, KB_CUDA_CODE_MAGIC, from);
+    if (!wrong)
+        wrong = kb_seal_check(&seal, digest, KB_HOSTCUDA_DIGEST, from);
+    if (wrong)
+        return refuse_damaged(what, wrong, err);
+    if (seal.version == KB_HOSTCUDA_ABI)
         return KB_OK;
     return kb_error_set(err, KB_FAILED_PRECONDITION,
                         "%s: the program's machine code for the CPU was generated for ABI %u of "
                         "kernbridge, and this kernbridge has ABI %d",
-                        what, abi, KB_HOSTCUDA_ABI);
+                        what, seal.version, KB_HOSTCUDA_ABI);
 }
 
 /* What comes before the object. */
@@ -94,12 +81,6 @@ static bool find_code(kb_object *object, const head *h, kb_hostcuda_code *code)
     return h->form == BLOCKS ? blocks && !fibre : fibre && !blocks;
 }
 
-/* Errors of an object that is whole, and made for another machine or kernbridge. */
-static bool is_elsewhere(kb_status status)
-{
-    return status == KB_NOT_FOUND || status == KB_UNIMPLEMENTED || status == KB_FAILED_PRECONDITION;
-}
-
 kb_status kb_cuda_code_add(const char digest[KB_HOSTCUDA_DIGEST], const void *bytes, size_t size,
                            const char *what, const kb_object **object, kb_error *err)
 {
@@ -110,12 +91,8 @@ kb_status kb_cuda_code_add(const char digest[KB_HOSTCUDA_DIGEST], const void *by
     head h;
     if (!read_head(&from, &h))
         return refuse_damaged(what, "its beginning", err);
-    s = kb_cpu_check(h.features, what, err);
     kb_object *placed = NULL;
-    if (s == KB_OK)
-        s = kb_object_load(from.at, from.left, what, kb_cuda_code_find, NULL, &placed, err);
-    if (is_elsewhere(s))
-        return err->status = KB_FAILED_PRECONDITION;
+    s = kb_object_place(h.features, from.at, from.left, what, kb_cuda_code_find, &placed, err);
     if (s != KB_OK)
         return s;
     kb_hostcuda_code code;

@@ -2,21 +2,17 @@
 #include "object/kb_host_code.h"
 
 #include "core/kb_arena.h"
-#include "core/kb_attrs.h"
 #include "core/kb_dtype.h"
 #include "core/kb_failures.h"
 #include "core/kb_fields.h"
 #include "core/kb_handler.h"
-#include "core/kb_sha256.h"
-#include "object/kb_cpu.h"
+#include "core/kb_seal.h"
 #include "object/kb_object.h"
 #include "object/kb_provided.h"
 
 #include <string.h>
 
 enum { PLACE_SIZE = 8 }; /* the least that it takes on the wire: bounds the count */
-
-enum { MAGIC_SIZE = sizeof KB_HOST_CODE_MAGIC - 1 };
 
 /* What a kernel's step points to. It lies in its own arena. */
 typedef struct contents {
@@ -60,8 +56,7 @@ static const char WHOLE[] = "belongs to another kernel";
 
 static kb_status refuse_damaged(const char *what, kb_error *err)
 {
-    const kb_fields wrong = {.from = {.failed = true}, .wrong = what};
-    return kb_fields_check(&wrong, NAME, WHOLE, err);
+    return kb_fields_refuse(NAME, WHOLE, what, err);
 }
 
 /* Reads to the end, and leaves the code itself for later. */
@@ -87,44 +82,26 @@ static kb_status read_fields(host_code *c, kb_error *err)
 
 static kb_status check_header(host_code *c, kb_error *err)
 {
-    uint8_t computed[KB_SHA256_SIZE];
     kb_reader *from = &c->fields.from;
-    const void *magic = kb_read_bytes(from, MAGIC_SIZE);
-    c->version = kb_read_u32(from);
-    const void *digest = kb_read_bytes(from, KB_SHA256_SIZE);
-    if (!magic || memcmp(magic, KB_HOST_CODE_MAGIC, MAGIC_SIZE) != 0)
-        return refuse_damaged("its first bytes", err);
-    if (!from->failed && c->version != KB_HOST_CODE_VERSION && c->version != KB_HOST_CODE_UNPACKED)
+    kb_seal seal;
+    const char *wrong = kb_seal_read(&seal, KB_HOST_CODE_MAGIC, from);
+    c->version = seal.version;
+    if (!wrong && seal.sha && c->version != KB_HOST_CODE_VERSION &&
+        c->version != KB_HOST_CODE_UNPACKED)
         return kb_error_set(err, KB_FAILED_PRECONDITION,
                             "a kernel's machine code has format %u, and this kernbridge reads "
                             "formats up to %d: export the program again with this version",
                             c->version, KB_HOST_CODE_VERSION);
-    if (!digest)
-        return refuse_damaged("its length", err);
-    kb_sha256 h;
-    kb_sha256_begin(&h);
-    kb_sha256_add(&h, c->kernel->digest, KB_DIGEST_SIZE);
-    kb_sha256_add(&h, from->at, from->left);
-    kb_sha256_end(&h, computed);
-    return memcmp(digest, computed, sizeof computed) == 0 ? KB_OK
-                                                          : refuse_damaged("its digest", err);
-}
-
-/* Whether an error says that whole bytes cannot run in this process. */
-static bool is_elsewhere(kb_status status)
-{
-    return status == KB_NOT_FOUND || status == KB_UNIMPLEMENTED || status == KB_FAILED_PRECONDITION;
+    if (!wrong)
+        wrong = kb_seal_check(&seal, c->kernel->digest, KB_DIGEST_SIZE, from);
+    return wrong ? refuse_damaged(wrong, err) : KB_OK;
 }
 
 static kb_status place_code(host_code *c, kb_error *err)
 {
     contents *own = c->contents;
-    kb_status s = kb_cpu_check(c->features, c->kernel->name, err);
-    if (s == KB_OK)
-        s = kb_object_load(c->object.data, c->object.size, c->kernel->name, kb_provided_find, NULL,
-                           &own->object, err);
-    if (is_elsewhere(s))
-        return err->status = KB_FAILED_PRECONDITION;
+    kb_status s = kb_object_place(c->features, c->object.data, c->object.size, c->kernel->name,
+                                  kb_provided_find, &own->object, err);
     if (s != KB_OK)
         return s;
     void *entry = kb_object_find(own->object, KB_HOST_CODE_ENTRY);
@@ -184,9 +161,8 @@ kb_status kb_host_code_register(const void *bytes, size_t size,
 kb_status kb_host_code_load(const kb_xla_frame *frame, const uint8_t digest[KB_DIGEST_SIZE],
                             kb_error *err)
 {
-    const kb_xla_array *program = KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY);
-    if (!program || program->dtype != KB_DTYPE_U8 || program->size < MAGIC_SIZE ||
-        memcmp(program->data, KB_HOST_CODE_MAGIC, MAGIC_SIZE) != 0)
+    const kb_xla_array *program = kb_seal_find(frame, KB_HOST_CODE_MAGIC);
+    if (!program)
         return KB_NOT_FOUND;
     bool inserted;
     return kb_host_code_register(program->data, program->size, digest, &inserted, err);

@@ -7,6 +7,7 @@
 #include "object/kb_object.h"
 
 #include "core/kb_memory.h"
+#include "object/kb_cpu.h"
 #include "object/kb_elf.h"
 #include "object/kb_relocate.h"
 
@@ -312,6 +313,16 @@ bool kb_object_next(const kb_object *object, size_t *at, const char **name, void
         return true;
     }
     return false;
+}
+
+kb_status kb_object_place(uint64_t features, const void *bytes, size_t size, const char *what,
+                          kb_object_resolver *resolve, kb_object **object, kb_error *err)
+{
+    kb_status s = kb_cpu_check(features, what, err);
+    if (s == KB_OK)
+        s = kb_object_load(bytes, size, what, resolve, NULL, object, err);
+    bool elsewhere = s == KB_NOT_FOUND || s == KB_UNIMPLEMENTED || s == KB_FAILED_PRECONDITION;
+    return elsewhere ? (err->status = KB_FAILED_PRECONDITION) : s;
 }
 
 void *kb_object_find(const kb_object *object, const char *name)

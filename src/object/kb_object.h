@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct kb_object kb_object;
 
@@ -28,6 +29,11 @@ typedef void *kb_object_resolver(const char *name, void *context);
 kb_status kb_object_load(const void *bytes, size_t size, const char *what,
                          kb_object_resolver *resolve, void *context, kb_object **object,
                          kb_error *err);
+
+/* kb_object_load for code that needs features of the processor (kb_cpu.h). Every error of an object
+ * that is whole, and made for another machine or another kernbridge, is KB_FAILED_PRECONDITION. */
+kb_status kb_object_place(uint64_t features, const void *bytes, size_t size, const char *what,
+                          kb_object_resolver *resolve, kb_object **object, kb_error *err);
 
 /* The address of a global symbol that the object defines; NULL if there is none of that name. */
 void *kb_object_find(const kb_object *object, const char *name);
