@@ -1,11 +1,20 @@
-"""Bytes in programs, compressed where that makes them fewer (src/core/kb_fields.h)."""
+"""Machine code in programs and on disk: its head, texts, and bytes that are compressed where that
+makes them fewer (src/core/kb_seal.h and kb_fields.h).
+"""
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
 
 _RAW = -zlib.MAX_WBITS  # without the header and the sum of zlib's own format
+
+
+def sealed(magic: str, version: int, owner: bytes, body: bytes) -> bytes:
+    """Some code behind its head, which has the SHA-256 of what it belongs to and of the code."""
+    digest = hashlib.sha256(owner + body).digest()
+    return magic.encode() + struct.pack("<I", version) + digest + body
 
 
 def text(content: str) -> bytes:

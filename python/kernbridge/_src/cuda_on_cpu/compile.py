@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.base.packing import sealed
 from kernbridge._src.cuda_on_cpu import fma, ir
 from kernbridge._src.cuda_on_cpu.copies import refused
 from kernbridge._src.keys import generators
@@ -122,8 +123,7 @@ def _compiled(digest: str, text: str, features: str) -> bytes:
     form = by_threads + ("@kb_grid_barrier(" in optimised)
     sizes = (_size(optimised, what) for what in ("shared", "stack"))
     body = struct.pack("<QIII", needed, form, *sizes) + code
-    head = _core.CUDA_CODE_MAGIC.encode() + struct.pack("<I", _core.HOST_ABI)
-    return head + hashlib.sha256(digest.encode() + body).digest() + body
+    return sealed(_core.CUDA_CODE_MAGIC, _core.HOST_ABI, digest.encode(), body)
 
 
 def _size(module: str, what: str) -> int:

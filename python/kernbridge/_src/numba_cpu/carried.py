@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base.packing import packed, text
+from kernbridge._src.base.packing import packed, sealed, text
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.entry import Entry
@@ -88,8 +88,7 @@ def encode(digest: bytes, about: Description, code: ObjectCode) -> bytes:
             packed(code.code),
         )
     )
-    header = _core.HOST_CODE_MAGIC.encode() + struct.pack("<I", _core.HOST_CODE_VERSION)
-    return header + hashlib.sha256(digest + body).digest() + body
+    return sealed(_core.HOST_CODE_MAGIC, _core.HOST_CODE_VERSION, digest, body)
 
 
 def _signed(bits: int) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Sequence
 
 from kernbridge import _core
-from kernbridge._src.base.packing import text
+from kernbridge._src.base.packing import sealed, text
 
 
 def encode(
@@ -33,5 +32,4 @@ def encode(
             library,
         )
     )
-    head = _core.LIBRARY_MAGIC.encode() + struct.pack("<I", _core.LIBRARY_VERSION)
-    return head + hashlib.sha256(digest + body).digest() + body
+    return sealed(_core.LIBRARY_MAGIC, _core.LIBRARY_VERSION, digest, body)
