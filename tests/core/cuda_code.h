@@ -17,7 +17,4 @@ typedef struct cuda_code_text {
  * caller frees. */
 uint8_t *cuda_code_write(const cuda_code_text *t, const char *digest, size_t *size);
 
-/* Puts the right digest into bytes that were changed behind it. */
-void cuda_code_sign(uint8_t *bytes, size_t size, const char *digest);
-
 #endif

@@ -4,6 +4,7 @@
 #include "fuzz.h"
 
 #include "host_code.h"
+#include "sealed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
     for (int n = byte(&r) % 3; n > 0; n--)
         bytes[((size_t)byte(&r) << 8 | byte(&r)) % size] = byte(&r);
     if (byte(&r) % 8)
-        host_code_sign(bytes, size, digest);
+        sealed_sign(bytes, size, digest, KB_DIGEST_SIZE);
     kb_error err = {.status = KB_OK};
     kb_kernel kernel;
     kb_status s = kb_host_code_read(bytes, size, digest, &kernel, &err);

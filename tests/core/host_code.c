@@ -2,13 +2,13 @@
 #include "host_code.h"
 
 #include "core/kb_dtype.h"
-#include "core/kb_sha256.h"
+#include "sealed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM = 1 << 20, DIGEST_AT = 8, BODY_AT = DIGEST_AT + KB_SHA256_SIZE };
+enum { ROOM = 1 << 20 };
 
 static uint8_t object[ROOM];
 static uint32_t object_size;
@@ -37,65 +37,36 @@ void host_code_init(host_code_text *t)
     };
 }
 
-static void put(uint8_t **at, const void *bytes, size_t size)
-{
-    memcpy(*at, bytes, size);
-    *at += size;
-}
-
-static void put_u32(uint8_t **at, uint32_t value)
-{
-    put(at, &value, sizeof value);
-}
-
-static void put_text(uint8_t **at, const char *text)
-{
-    put_u32(at, (uint32_t)strlen(text));
-    put(at, text, strlen(text));
-}
-
-void host_code_sign(uint8_t *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE])
-{
-    kb_sha256 h;
-    if (size < BODY_AT)
-        return;
-    kb_sha256_begin(&h);
-    kb_sha256_add(&h, digest, KB_DIGEST_SIZE);
-    kb_sha256_add(&h, bytes + BODY_AT, size - BODY_AT);
-    kb_sha256_end(&h, bytes + DIGEST_AT);
-}
-
 uint8_t *host_code_write(const host_code_text *t, const uint8_t digest[KB_DIGEST_SIZE],
                          size_t *size)
 {
     uint32_t n_buffers = t->n_inputs + t->n_outputs + t->n_hidden;
-    uint8_t *room = malloc(2 * ROOM), *at = room + BODY_AT;
+    uint8_t *room = malloc(2 * ROOM), *at = room + SEALED_BODY;
     if (!room)
         abort();
-    memcpy(room, KB_HOST_CODE_MAGIC, 4);
-    memcpy(room + 4, &t->version, sizeof t->version);
-    put(&at, &t->features, sizeof t->features);
-    put_text(&at, t->name);
-    put_text(&at, t->source);
-    put_u32(&at, t->n_inputs);
-    put_u32(&at, t->n_outputs);
-    put_u32(&at, t->n_hidden);
+    sealed_begin(room, KB_HOST_CODE_MAGIC, t->version);
+    sealed_put(&at, &t->features, sizeof t->features);
+    sealed_put_text(&at, t->name);
+    sealed_put_text(&at, t->source);
+    sealed_put_u32(&at, t->n_inputs);
+    sealed_put_u32(&at, t->n_outputs);
+    sealed_put_u32(&at, t->n_hidden);
     for (uint32_t i = 0; i < n_buffers && i < HOST_CODE_BUFFERS; i++) {
-        put_u32(&at, (uint32_t)t->buffers[i].dtype);
-        put_u32(&at, (uint32_t)t->buffers[i].rank);
-        put_text(&at, t->buffers[i].name);
+        sealed_put_u32(&at, (uint32_t)t->buffers[i].dtype);
+        sealed_put_u32(&at, (uint32_t)t->buffers[i].rank);
+        sealed_put_text(&at, t->buffers[i].name);
     }
-    put_u32(&at, t->n_places);
+    sealed_put_u32(&at, t->n_places);
     for (uint32_t i = 0; i < t->n_places && i < HOST_CODE_PLACES; i++) {
-        put_u32(&at, t->places[i].status);
-        put_text(&at, t->places[i].text);
+        sealed_put_u32(&at, t->places[i].status);
+        sealed_put_text(&at, t->places[i].text);
     }
-    put_u32(&at, t->object_size);
+    sealed_put_u32(&at, t->object_size);
     if (t->version != KB_HOST_CODE_UNPACKED)
-        put_u32(&at, t->stored_size);
-    put(&at, t->object, t->stored_size < ROOM ? t->stored_size : 0);
+        sealed_put_u32(&at, t->stored_size);
+    sealed_put(&at, t->object, t->stored_size < ROOM ? t->stored_size : 0);
     *size = (size_t)(at - room);
-    host_code_sign(room, *size, digest);
+    sealed_sign(room, *size, digest, KB_DIGEST_SIZE);
     uint8_t *bytes = malloc(*size);
     if (!bytes)
         abort();

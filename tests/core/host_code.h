@@ -30,7 +30,4 @@ void host_code_init(host_code_text *t);
 uint8_t *host_code_write(const host_code_text *t, const uint8_t digest[KB_DIGEST_SIZE],
                          size_t *size);
 
-/* Puts the right digest into bytes that were changed behind it. */
-void host_code_sign(uint8_t *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE]);
-
 #endif

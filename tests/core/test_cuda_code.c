@@ -3,6 +3,7 @@
 #include "cuda_code.h"
 #include "kb_test.h"
 #include "object/kb_cpu.h"
+#include "sealed.h"
 
 #include <stdlib.h>
 
@@ -56,7 +57,7 @@ static void test_a_part_is_refused(void)
                 abort();
             memcpy(part, bytes, n);
             if (sign)
-                cuda_code_sign(part, n, digest);
+                sealed_sign(part, n, digest, KB_HOSTCUDA_DIGEST);
             CHECK_INT(kb_cuda_code_load(digest, part, n, "op", &err), KB_INVALID_ARGUMENT);
             CHECK_HAS(err.message, "op: the machine code");
             CHECK_HAS(err.message, "is damaged");

@@ -9,6 +9,7 @@
 #include "kb_test.h"
 #include "object/kb_cpu.h"
 #include "sample.h"
+#include "sealed.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -117,7 +118,7 @@ static void test_a_part_is_refused(void)
                 abort();
             memcpy(part, bytes, n);
             if (sign)
-                host_code_sign(part, n, digest);
+                sealed_sign(part, n, digest, KB_DIGEST_SIZE);
             CHECK_INT(kb_host_code_read(part, n, digest, &k, &err), KB_INVALID_ARGUMENT);
             CHECK_HAS(err.message, "is damaged, or belongs to another kernel");
             free(part);

@@ -3,14 +3,14 @@
 #include "core/kb_batch.h"
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
-#include "core/kb_sha256.h"
 #include "kb_test.h"
 #include "module/kb_library.h"
 #include "sample.h"
+#include "sealed.h"
 
 #include <stdlib.h>
 
-enum { ROOM = 1 << 20, DIGEST_AT = 8, BODY_AT = DIGEST_AT + KB_SHA256_SIZE };
+enum { ROOM = 1 << 20 };
 
 static uint8_t library[ROOM];
 static uint32_t library_size;
@@ -31,62 +31,33 @@ static const uint8_t *new_digest(void)
     return digest;
 }
 
-static void put(uint8_t **at, const void *bytes, size_t size)
-{
-    memcpy(*at, bytes, size);
-    *at += size;
-}
-
-static void put_u32(uint8_t **at, uint32_t value)
-{
-    put(at, &value, sizeof value);
-}
-
-static void put_text(uint8_t **at, const char *words)
-{
-    put_u32(at, (uint32_t)strlen(words));
-    put(at, words, strlen(words));
-}
-
-static void sign(uint8_t *bytes, size_t size, const uint8_t *digest)
-{
-    kb_sha256 h;
-    if (size < BODY_AT)
-        return;
-    kb_sha256_begin(&h);
-    kb_sha256_add(&h, digest, KB_DIGEST_SIZE);
-    kb_sha256_add(&h, bytes + BODY_AT, size - BODY_AT);
-    kb_sha256_end(&h, bytes + DIGEST_AT);
-}
-
 /* Bytes in a block of exactly their size, which the caller frees. */
 static uint8_t *write_bytes(const text *t, const uint8_t *digest, size_t *size)
 {
     static uint8_t room[2 * ROOM];
-    uint8_t *at = room + BODY_AT;
+    uint8_t *at = room + SEALED_BODY;
     const double factor = 2.5;
-    memcpy(room, KB_LIBRARY_MAGIC, 4);
-    memcpy(room + 4, &t->version, sizeof t->version);
-    put_text(&at, "load_c 'op'");
-    put_text(&at, "");
-    put_u32(&at, 1);
-    put_u32(&at, 1);
-    put_u32(&at, t->n_hidden);
+    sealed_begin(room, KB_LIBRARY_MAGIC, t->version);
+    sealed_put_text(&at, "load_c 'op'");
+    sealed_put_text(&at, "");
+    sealed_put_u32(&at, 1);
+    sealed_put_u32(&at, 1);
+    sealed_put_u32(&at, t->n_hidden);
     for (int i = 0; i < 2; i++) {
-        put_u32(&at, KB_DTYPE_F64);
-        put_u32(&at, 1);
-        put_text(&at, i ? "y" : "x");
+        sealed_put_u32(&at, KB_DTYPE_F64);
+        sealed_put_u32(&at, 1);
+        sealed_put_text(&at, i ? "y" : "x");
     }
-    put_text(&at, t->function);
-    put_u32(&at, t->zeroed);
-    put_u32(&at, 1);
-    put_u32(&at, t->value_size);
-    put(&at, &factor, sizeof factor);
-    put_u32(&at, library_size);
-    put_u32(&at, library_size);
-    put(&at, library, t->library_size ? t->library_size : library_size);
+    sealed_put_text(&at, t->function);
+    sealed_put_u32(&at, t->zeroed);
+    sealed_put_u32(&at, 1);
+    sealed_put_u32(&at, t->value_size);
+    sealed_put(&at, &factor, sizeof factor);
+    sealed_put_u32(&at, library_size);
+    sealed_put_u32(&at, library_size);
+    sealed_put(&at, library, t->library_size ? t->library_size : library_size);
     *size = (size_t)(at - room);
-    sign(room, *size, digest);
+    sealed_sign(room, *size, digest, KB_DIGEST_SIZE);
     uint8_t *bytes = malloc(*size);
     if (!bytes)
         abort();
@@ -152,7 +123,7 @@ static void test_a_part_is_refused(void)
                 abort();
             memcpy(part, bytes, n);
             if (signs)
-                sign(part, n, digest);
+                sealed_sign(part, n, digest, KB_DIGEST_SIZE);
             CHECK_INT(kb_library_register(part, n, digest, &inserted, &err), KB_INVALID_ARGUMENT);
             CHECK_HAS(err.message, "the library of a kernel is damaged, or belongs to another");
             free(part);

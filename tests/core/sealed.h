@@ -1,0 +1,23 @@
+/* Writes machine code behind its head (core/kb_seal.h), for tests and fuzzers. One thread. */
+#ifndef SEALED_H
+#define SEALED_H
+
+#include "core/kb_sha256.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SEALED_SHA = 8, SEALED_BODY = SEALED_SHA + KB_SHA256_SIZE };
+
+/* Writes what a format and its version are named by. */
+void sealed_begin(uint8_t *bytes, const char *magic, uint32_t version);
+
+/* Each writes at `*at`, and moves it behind. */
+void sealed_put(uint8_t **at, const void *bytes, size_t size);
+void sealed_put_u32(uint8_t **at, uint32_t value);
+void sealed_put_text(uint8_t **at, const char *text);
+
+/* Puts the right digest into bytes of which the body is written, or was changed. */
+void sealed_sign(uint8_t *bytes, size_t size, const void *owner, size_t owner_size);
+
+#endif
