@@ -35,13 +35,24 @@ class _OwnBackend(CompilerBackend):
     def __init__(self, toolchain: object = None) -> None:
         del toolchain  # kernbridge looks for the compiler when it is needed
 
-    def _build(self, source: str, output_path: str, options: dict[str, Any]) -> str:
+    def _build(
+        self,
+        source: str,
+        output_path: str,
+        cflags: Sequence[str] | None,
+        ldflags: Sequence[str] | None,
+        include_paths: Sequence[str] | None,
+        **options: Any,
+    ) -> str:
         target = Path(os.path.abspath(output_path))
         request = Request(
             name=target.stem,
             language=self._language,
             source=source,
             spec="",
+            cflags=tuple(cflags or ()),
+            ldflags=tuple(ldflags or ()),
+            include_paths=tuple(include_paths or ()),
             own_include_paths=assemble.include_paths(),
             **options,
         )
@@ -103,13 +114,11 @@ class CPPBackend(_OwnBackend):
         return self._build(
             source,
             output_path,
-            {
-                "cflags": tuple(extra_cflags or ()),
-                "ldflags": tuple(extra_ldflags or ()),
-                "include_paths": tuple(extra_include_paths or ()),
-                "optimization_level": None,
-                "verbose": verbose,
-            },
+            extra_cflags,
+            extra_ldflags,
+            extra_include_paths,
+            optimization_level=None,
+            verbose=verbose,
         )
 
 
@@ -175,15 +184,13 @@ class CUDABackend(_OwnBackend):
         return self._build(
             source,
             output_path,
-            {
-                "cflags": tuple(extra_cuda_cflags or ()),
-                "ldflags": tuple(extra_ldflags or ()),
-                "include_paths": tuple(extra_include_paths or ()),
-                "architectures": architectures.cuda_architectures(gpu_arch),
-                "optimization_level": optimization_level,
-                "fast_math": use_fast_math,
-                "verbose": verbose,
-            },
+            extra_cuda_cflags,
+            extra_ldflags,
+            extra_include_paths,
+            architectures=architectures.cuda_architectures(gpu_arch),
+            optimization_level=optimization_level,
+            fast_math=use_fast_math,
+            verbose=verbose,
         )
 
 

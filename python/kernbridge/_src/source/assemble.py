@@ -244,7 +244,8 @@ def _scan(
     try:
         found = _found(text, named)
     except ValueError as e:
-        made = _made_by_macros(text, named, language, cflags) if "a macro" in str(e) else None
+        by_macro = compiled_types.WRITTEN_OUT in str(e)
+        made = _made_by_macros(text, named, language, cflags) if by_macro else None
         if made is None:
             raise KernelError(f"{label}: {_in_own_lines(str(e), sources)}") from None
         found = made

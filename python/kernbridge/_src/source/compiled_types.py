@@ -22,7 +22,7 @@ _DTYPES = (
 )
 _NUMBERS = dict(zip(string.ascii_uppercase, _DTYPES, strict=False))
 _OTHERS = {"t": "a tensor", "p": "a pointer", "r": "a reference", "v": "void"}
-_WRITTEN_OUT = "a function whose name or parameters a macro makes must be written out"
+WRITTEN_OUT = "a function whose name or parameters a macro makes must be written out"
 _EXPECTED = {
     "arg": "a tensor",
     "ret": "a tensor that is not const",
@@ -71,7 +71,7 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
         listed = ", ".join(_kind(letter) for letter, _ in letters)
         raise KernelError(
             f"{where}its annotation describes {len(parameters)} parameters ({shown}), and the "
-            f"compiler counts {len(letters)} ({listed}); {_WRITTEN_OUT}"
+            f"compiler counts {len(letters)} ({listed}); {WRITTEN_OUT}"
         )
     refusals = [
         f"parameter {i} {p.name!r} is {_got(p, letter)}{_needed(p, letter)}"
@@ -84,7 +84,7 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
         raise KernelError(
             f"{where}it does not return void, or an int that is 0 for success, or the compiler "
             f"knows it with other parameters than ({function.tokens}): there may be several "
-            f"definitions, behind #if; {_WRITTEN_OUT}"
+            f"definitions, behind #if; {WRITTEN_OUT}"
         )
     if result != "v" and _NUMBERS.get(result) != "int32":
         raise KernelError(
@@ -140,7 +140,7 @@ def explain(
         f"{label}: {function.place}: {function.name}: compilation failed: the compiler knows no "
         f"single function {name} at the end of the source ({found[2]}). It must be declared there, "
         "not behind a false #if, nor in a class, and be neither overloaded nor a template; "
-        f"{_WRITTEN_OUT}",
+        f"{WRITTEN_OUT}",
         compiler_output=error.compiler_output,
         command=error.command,
         stage=error.stage,
