@@ -27,6 +27,7 @@ class KernelTable(RuleTable):
         self._choices: dict[str | None, Choice] = {}
         self._choices_version = -1
         self._told: set[tuple[str, str]] = set()
+        self._checked: set[tuple[int, tuple[str, ...]]] = set()  # calls that rules can take
 
     def choice(self, backend: str | None) -> Choice:
         """Return the kernels that a call uses; the same object while nothing changes."""
@@ -49,6 +50,7 @@ class KernelTable(RuleTable):
 
     def _change(self) -> None:
         self._choices.clear()
+        self._checked.clear()
         if self._at_first_use is not None:
             state = self._state()
             selection.changed(self._serial, None if state == self._at_first_use else state)
@@ -69,6 +71,9 @@ class KernelTable(RuleTable):
 
     def check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
         """Check what can be said of rules and generators once inputs and keywords are known."""
+        call = n_inputs, tuple(keywords)
+        if call in self._checked:
+            return
         given = [k for k in keywords if k != "backend"]
         expected = f"({', '.join(f'{k}=...' for k in given)})"
         for by in self._kernels.values():
@@ -76,6 +81,7 @@ class KernelTable(RuleTable):
                 what = f"the generator of backend {entry.backend!r}"
                 check_rule(repr(self.name), what, entry.kernel_generator, expected, 0, given)
         self.check_rules_take(n_inputs, keywords)
+        self._checked.add(call)
 
     def def_kernel(
         self, backend: str, platform: str, kg: Callable[..., Any], asdefault: bool = False

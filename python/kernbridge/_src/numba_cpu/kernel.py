@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dis
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 from kernbridge._src.base import debug, versions
@@ -159,7 +161,7 @@ class NumbaCpu(PythonFrontend):
         self.parameters = self.compiler.parameters
         self._home = numba_cpu_origin.remember(kernel)
         self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
-        self._seems_to_return = _seems_to_return(kernel.py_func)
+        self._seems_to_return = _seems_to_return(kernel.py_func.__code__)
 
     @classmethod
     def of(cls, kernel: Any, half_as_bits: bool, options: CompileOptions) -> NumbaCpu:
@@ -222,13 +224,14 @@ def _check_dispatcher(kernel: Any) -> None:
     )
 
 
-def _seems_to_return(function: Callable[..., Any]) -> bool:
+@functools.lru_cache(maxsize=256)
+def _seems_to_return(code: CodeType) -> bool:
     """Whether the bytecode has a `return` of anything but the constant None.
 
     It may still be None, as in ``return helper(x, out)``; only Numba's type inference knows.
     """
     before = None
-    for instruction in dis.get_instructions(function):
+    for instruction in dis.get_instructions(code):
         if instruction.opname == "RETURN_CONST" and instruction.argval is not None:
             return True
         if instruction.opname == "RETURN_VALUE" and (

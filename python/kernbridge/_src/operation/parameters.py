@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from kernbridge._src.base.errors import KernbridgeWarning
@@ -54,8 +56,9 @@ class KernelParameters:
         parameters = list(inspect.signature(function).parameters.values())
         self.variadic = next((p.name for p in parameters if p.kind is _VARIADIC), None)
         self.names = tuple(p.name for p in parameters if p.kind is not _VARIADIC)
-        self._rebound = _rebound(function)
-        self._file = getattr(getattr(function, "__code__", None), "co_filename", "")
+        code = getattr(function, "__code__", None)
+        self._rebound = {} if code is None else dict(_rebound(code))  # what was said is dropped
+        self._file = getattr(code, "co_filename", "")
         self._optional = frozenset(p.name for p in parameters if p.default is not p.empty)
 
     def __str__(self) -> str:
@@ -213,12 +216,13 @@ def warn_of_copies(label: str, copied: Sequence[int], names: Sequence[str], reme
 _ACCESS = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|DEREF|CLOSURE)")
 
 
-def _rebound(function: Callable[..., Any]) -> dict[str, int]:
+@functools.lru_cache(maxsize=256)
+def _rebound(code: CodeType) -> Mapping[str, int]:
     """Parameters that are assigned to before they are used, and the line where."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return {}
-    left = set(inspect.signature(function).parameters)
+    n_starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(
+        code.co_flags & inspect.CO_VARKEYWORDS
+    )
+    left = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + n_starred])
     found = {}
     line = code.co_firstlineno
     for instruction in dis.get_instructions(code):
