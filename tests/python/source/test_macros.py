@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
+from kernbridge._src.source import expand
 
 pytestmark = pytest.mark.once
 
@@ -65,3 +66,18 @@ def test_without_a_preprocessor_the_first_error_stands(monkeypatch):
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(kernbridge.errors.KernelError, match="must be written out"):
         kernbridge.load_cpp_inline("nothing", SCALES, extra_cflags=FLAGS)
+
+
+def test_a_second_process_starts_no_preprocessor(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path))
+    first = expand.expand("c++", SCALES, FLAGS)
+    assert "scale_twice(const BE::Tensor x, BE::Tensor out, int k)" in first
+
+    def run(command, **_):
+        raise AssertionError(command)
+
+    monkeypatch.setattr(expand.subprocess, "run", run)
+    assert expand.expand("c++", SCALES, FLAGS) == first
+    for other in (("cuda", SCALES, FLAGS), ("c++", SCALES, [*FLAGS, "-DMORE"])):
+        with pytest.raises(AssertionError, match="-E"):
+            expand.expand(*other)

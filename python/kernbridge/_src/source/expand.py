@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import subprocess
 from collections.abc import Sequence
 
 from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import compilers
+
+CACHE_KIND = "expanded"
 
 _INCLUDE = re.compile(
     r"^([ \t]*#[ \t]*(?:include|include_next|import)\b)(?:\\\n|.)*$", re.MULTILINE
@@ -24,7 +29,8 @@ def expand(language: str, source: str, cflags: Sequence[str]) -> str | None:
     """Return a source with its own macros expanded, or None where the preprocessor fails.
 
     Comments stay, since annotations are comments. What the source includes is left out: that takes
-    milliseconds, and what headers define seldom makes a function.
+    milliseconds, and what headers define seldom makes a function. The result is cached on disk, by
+    the text, the flags and the compiler.
 
     Parameters
     ----------
@@ -40,18 +46,28 @@ def expand(language: str, source: str, cflags: Sequence[str]) -> str | None:
     except KernelToolchainError:
         return None
     command = [*host.command, "-E", "-P", "-C", "-w", *_LANGUAGES[language], *_defines(cflags), "-"]
-    alone = _INCLUDE.sub(lambda m: "\n" * m[0].count("\n"), source)
+    alone = _INCLUDE.sub(lambda m: "\n" * m[0].count("\n"), source).encode(errors="surrogatepass")
     try:
+        key = _key(command, host.tools, alone)
+        found = artefacts.load(CACHE_KIND, key)
+        if found is not None:
+            return found.blobs[0].decode()
         done = subprocess.run(
-            command,
-            input=alone.encode(errors="surrogatepass"),
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
+            command, input=alone, capture_output=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return None if done.returncode else done.stdout.decode(errors="replace")
+    if done.returncode:
+        return None
+    expanded = done.stdout.decode(errors="replace")
+    artefacts.store(CACHE_KIND, key, artefacts.Artefact({}, (expanded.encode(),)))
+    return expanded
+
+
+def _key(command: Sequence[str], tools: Sequence[str], source: bytes) -> bytes:
+    """Return the digest of all that decides what the preprocessor writes."""
+    about = [(tool, (found := os.stat(tool)).st_size, found.st_ctime_ns) for tool in tools]
+    return hashlib.sha256(repr((command, about)).encode() + b"\0" + source).digest()
 
 
 def _defines(cflags: Sequence[str]) -> list[str]:
