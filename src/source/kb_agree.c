@@ -140,6 +140,28 @@ static kb_status agree_count(const kb_agreement *g, kb_error *err)
                     lone ? ": " : "", KB_TEXT_ARG(name), lone ? " not found in signature" : "");
 }
 
+/* Whether an attribute has the name of its parameter. Numbers are passed by position: under the
+ * name of another parameter, the function would get the wrong one. */
+static kb_status agree_name(const kb_agreement *g, uint32_t i, const kb_parameter *p, kb_error *err)
+{
+    const kb_spec *spec = &g->annotation->specs[i];
+    if (!p || !p->name.size || kb_text_same(spec->name, p->name))
+        return KB_OK;
+    for (uint32_t k = 0; k < g->parameters.n; k++)
+        if (kb_text_same(spec->name, g->parameters.at[k].name))
+            return disagree(g, i, p, err,
+                            "is `%.*s` in the annotation, and '%.*s' is parameter %u: write the "
+                            "tokens in the order of the parameters",
+                            KB_TEXT_ARG(spec->text), KB_TEXT_ARG(spec->name), (unsigned)k + 1);
+    if (spec->type || g->kernel)
+        return KB_OK; /* another name, on purpose */
+    return disagree(g, i, p, err,
+                    "is `%.*s` in the annotation: %.*s not found in signature; write attr.%.*s, or "
+                    "attr.%.*s:TYPE to give it another name, TYPE one of %s",
+                    KB_TEXT_ARG(spec->text), KB_TEXT_ARG(spec->text), KB_TEXT_ARG(p->name),
+                    KB_TEXT_ARG(spec->name), kb_attr_type_names());
+}
+
 /* One token with its parameter, which is NULL if it was not found. */
 static kb_status take_token(kb_agreement *g, uint32_t i, const kb_parameter *p, kb_error *err)
 {
@@ -161,8 +183,10 @@ static kb_status take_token(kb_agreement *g, uint32_t i, const kb_parameter *p, 
         return disagree(g, i, p, err,
                         "is `%.*s`, and the annotation says `%.*s`: a result must not be const",
                         KB_TEXT_ARG(p->ctype), KB_TEXT_ARG(spec->text));
-    describe(g, spec->role, spec->name, spec->type, p);
-    return KB_OK;
+    kb_status s = spec->role == KB_ROLE_ATTR ? agree_name(g, i, p, err) : KB_OK;
+    if (s == KB_OK)
+        describe(g, spec->role, spec->name, spec->type, p);
+    return s;
 }
 
 static kb_status take_tokens(kb_agreement *g, kb_error *err)

@@ -12,8 +12,8 @@ static void test_tokens(void)
     CHECK_SCAN("//@BE\tf\targs  rets ctx.stream\r\n", "f arg ret stream");
     CHECK_SCAN("// @BE f ret \\\n arg \\ \r\n arg", "f ret arg arg");
     CHECK_SCAN("// @BE f ret\n// @BE g arg ret", "f ret; g arg ret");
-    CHECK_SCAN("// @BE f attr.k ret arg stream\nvoid f(float x, Tensor o, Tensor a, int64_t s);",
-               "::f attr:k ret:o arg:a stream:s");
+    CHECK_SCAN("// @BE f attr.x ret arg stream\nvoid f(float x, Tensor o, Tensor a, int64_t s);",
+               "::f attr:x ret:o arg:a stream:s");
     CHECK_SCAN("// @BE f arg ret attr.h:float16 attr.b:bfloat16\nvoid f(" T
                ", uint16_t h, __nv_bfloat16 "
                "b);",

@@ -38,6 +38,15 @@ static void test_agreement(void)
     CHECK_REFUSED("// @BE f ret arg\nvoid f(" T ");",
                   "a.cu:1:10: f: parameter 1 'a' is `const BE::Tensor`, and the annotation says "
                   "`ret`: a result must not be const");
+    CHECK_REFUSED("// @BE f arg ret attr.l attr.k\nvoid f(" T ", int k, int l);",
+                  "a.cu:1:18: f: parameter 3 'k' is `attr.l` in the annotation, and 'l' is "
+                  "parameter 4: write the tokens in the order of the parameters");
+    CHECK_REFUSED("// @BE f arg ret attr.l:int32 attr.k:int32\nvoid f(" T ", int k, int l);",
+                  "parameter 3 'k' is `attr.l:int32` in the annotation, and 'l' is parameter 4");
+    CHECK_REFUSED("// @BE f arg ret attr.n\nvoid f(" T ", int k);",
+                  "a.cu:1:18: f: parameter 3 'k' is `attr.n` in the annotation: attr.n not found "
+                  "in signature; write attr.k, or attr.n:TYPE to give it another name, TYPE one "
+                  "of bool");
     CHECK_REFUSED("// @BE f ret attr.k\nint f(const kb_call *);",
                   "f takes a kb_call, so the type of");
 }

@@ -169,8 +169,9 @@ def test_unnamed():
     assert short(one(f"// @BE f arg ret attr.k\nvoid f({T}, float);"))[2] == "attr:k"
 
 
-def test_name_of_the_token_counts():
-    assert short(one(f"// @BE f arg ret attr.k\nvoid f({T}, float alpha) {{}}"))[2] == ("attr:k")
+def test_name_of_a_token_with_a_type_counts():
+    found = short(one(f"// @BE f arg ret attr.k:float32\nvoid f({T}, float alpha) {{}}"))
+    assert found[2] == "attr:k:float32"
 
 
 # The whole call ----------------------------------------------------------------------------------
