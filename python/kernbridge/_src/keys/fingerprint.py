@@ -105,6 +105,18 @@ def key_of(digest: bytes) -> int:
     return int.from_bytes(digest[:8], "little", signed=True)
 
 
+@functools.lru_cache(maxsize=256)
+def _steps(code: types.CodeType) -> tuple[str, tuple[Any, ...]]:
+    """Return the instructions of a code object, and the constants that they load.
+
+    Constants are known by value, not by index: a docstring shifts the indices. Programs that make
+    a kernel for every size make it of equal code objects.
+    """
+    steps = list(dis.get_instructions(code))
+    text = "\n".join(f"{s.opname} {'' if s.opcode in encode.HAS_CONST else s.arg}" for s in steps)
+    return text, tuple(s.argval for s in steps if s.opcode in encode.HAS_CONST)
+
+
 class _Walk:
     """The walk from one dispatcher. Objects met again are written as the number of their visit."""
 
@@ -269,14 +281,10 @@ class _Walk:
         self.lines.update(where.encode("utf-8", "backslashreplace"))
         counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
         names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
-        steps = list(dis.get_instructions(code))
-        # Constants by value, not by index: a docstring shifts the indices.
-        text = "\n".join(
-            f"{s.opname} {'' if s.opcode in encode.HAS_CONST else s.arg}" for s in steps
-        )
+        text, constants = _steps(code)
         flags = code.co_flags & _CODE_FLAGS
         encode.put_parts(self.h, ("code", counts, flags, code.co_exceptiontable, names, text))
-        for constant in (s.argval for s in steps if s.opcode in encode.HAS_CONST):
+        for constant in constants:
             if isinstance(constant, types.CodeType):
                 self.code(constant)
             else:
