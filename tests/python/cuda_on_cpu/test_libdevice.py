@@ -5,7 +5,7 @@ result is not exact, the error is at most what CUDA's documentation states, in u
 place.
 """
 
-import ctypes
+import platform
 import re
 import sys
 from pathlib import Path
@@ -18,14 +18,20 @@ pytestmark = pytest.mark.once
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import kernbridge._core as _core  # noqa: E402
+import libdevice_engine  # noqa: E402
 import llvmlite.binding as llvm  # noqa: E402
+from cuda_corpus import agreement  # noqa: E402
 from cuda_corpus.libdevice_inputs import FUNCTIONS, inputs  # noqa: E402
 from kernbridge._src.cuda_on_cpu import library  # noqa: E402
+from libdevice_engine import loop, optimised, run  # noqa: E402
 from libdevice_exact import INTEGERS, ROUNDED  # noqa: E402
 from libdevice_values import VALUES, L  # noqa: E402
 
-LLVM = {"float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "int16": "i16"}
+
+def fast_quotient(x, y):
+    """A divisor above 2**126 gives zero, or NaN of what is infinite."""
+    return [np.where(abs(y) > 2.0**126, x * np.copysign(np.float32(0), y), x / y)]
+
 
 OTHERS = {
     "double_as_longlong": (lambda x: [x.view(np.int64)], 0),
@@ -46,7 +52,8 @@ OTHERS = {
         0,
     ),
     "saturatef": (lambda x: [np.where(np.isnan(x) | (x <= 0), 0, np.minimum(x, 1))], 0),
-    "fast_fdividef": (ROUNDED["fdiv_rn"], 0),
+    "fast_fdividef": (fast_quotient, 0),
+    "fast_powf": (lambda x, y: [np.exp2(y * np.log2(x))], 128),
     "finitef": (lambda x: [np.isfinite(x)], 0),
     "isnanf": (lambda x: [np.isnan(x)], 0),
     "isinff": (lambda x: [np.isinf(x)], 0),
@@ -56,9 +63,10 @@ OTHERS = {
 
 def reference(name):
     """What a function is to give, its error, and what is allowed near zeros besides."""
-    name = name.removeprefix("__nv_").removeprefix("fast_" if name != "__nv_fast_fdividef" else "-")
+    name = name.removeprefix("__nv_")
     if name in OTHERS:
         return (*OTHERS[name], 0)
+    name = name.removeprefix("fast_")
     if name in INTEGERS or name in ROUNDED:
         return INTEGERS.get(name) or ROUNDED[name], 0, 0
     if name in VALUES:
@@ -68,82 +76,9 @@ def reference(name):
     return function, error, *(besides or [0])
 
 
-def loop(name):
-    """A function that calls one of libdevice's on each row of arrays."""
-    result, arguments = FUNCTIONS[name]
-    result = None if str(result) == "none" else LLVM[str(result)]
-    parameters, lines, given = [], [], []
-    for i, a in enumerate(arguments):
-        t = LLVM[str(a.ty)]
-        parameters.append(f"ptr noalias %a{i}")
-        lines.append(f"%p{i} = getelementptr {t}, ptr %a{i}, i64 %i")
-        if not a.is_ptr:
-            lines.append(f"%x{i} = load {t}, ptr %p{i}")
-        given.append(f"ptr %p{i}" if a.is_ptr else f"{t} %x{i}")
-    call = f"call {result or 'void'} @{name}({', '.join(given)})"
-    if result:
-        parameters.append("ptr noalias %out")
-        lines.append(f"%to = getelementptr {result}, ptr %out, i64 %i")
-        lines += [f"%r = {call}", f"store {result} %r, ptr %to"]
-    else:
-        lines.append(call)
-    types = ", ".join("ptr" if a.is_ptr else LLVM[str(a.ty)] for a in arguments)
-    return (
-        f"declare {result or 'void'} @{name}({types})\n"
-        f"define void @run{name}({', '.join(parameters)}, i64 %n) {{\nentry:\n  br label %loop\n"
-        "loop:\n  %i = phi i64 [ 0, %entry ], [ %next, %loop ]\n  "
-        + "\n  ".join(lines)
-        + "\n  %next = add nuw nsw i64 %i, 1\n  %more = icmp ult i64 %next, %n\n"
-        "  br i1 %more, label %loop, label %end\nend:\n  ret void\n}\n"
-    )
-
-
-def optimised(text):
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
-    )
-    module = llvm.parse_assembly(text)
-    library.link(module)
-    module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = True
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    return module, machine
-
-
 @pytest.fixture(scope="module")
 def engine():
-    symbols = _core.host_symbols()
-    for name, address in symbols.items():
-        llvm.add_symbol(name, address)
-    module, machine = optimised("".join(map(loop, FUNCTIONS)))
-    called = {f.name for f in module.functions if f.name.startswith("kb_nv_")}
-    assert called
-    assert called <= symbols.keys()
-    assert not [f.name for f in module.functions if f.name.startswith("__nv_")]
-    made = llvm.create_mcjit_compiler(module, machine)
-    made.finalize_object()
-    return made
-
-
-def run(engine, name, rows):
-    result, arguments = FUNCTIONS[name]
-    inputs, given, out = iter(rows), [], []
-    if str(result) != "none":
-        out.append(np.zeros(len(rows[0]), str(result)))
-    for a in arguments:
-        given.append(np.zeros(len(rows[0]), str(a.ty)) if a.is_ptr else next(inputs))
-        out += given[-1:] if a.is_ptr else []
-    if str(result) != "none":
-        given.append(out[0])
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(given), ctypes.c_int64)(
-        engine.get_function_address(f"run{name}")
-    )
-    function(*(g.ctypes.data for g in given), len(rows[0]))
-    return out
+    return libdevice_engine.make()
 
 
 def wrong(got, want, error, besides):
@@ -241,3 +176,28 @@ def test_functions_have_the_types_that_numba_declares():
         types = ["ptr" if a.is_ptr else spelled[str(a.ty)] for a in arguments]
         assert defined[name] == (spelled[str(returned)], types), name
     assert len(FUNCTIONS) > 300
+
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "cuda-agreement.md"
+
+
+def test_agreement_with_a_gpu_is_what_the_document_states(engine):
+    text = DOCUMENT.read_text()
+    glibc = re.search(r"\((\d\.\d+) here", text)
+    same = platform.libc_ver() == ("glibc", glibc[1]) and platform.machine() == "x86_64"
+    found = agreement.distances(lambda name, rows: run(engine, name, rows))
+    assert not agreement.exceeding(found, text, slack=0 if same else 2)
+    assert f"the {len(found)} functions" in text
+
+
+def test_a_distance_is_in_units_of_the_last_place():
+    x = np.array([1.0, -1.0, 0.0, np.nan, np.inf], np.float32)
+    assert agreement.distance(x, x, scaled=False) == 0
+    assert agreement.distance(np.nextafter(x, -np.inf), x, scaled=False) == 1
+    assert agreement.distance(-x[:1], x[:1], scaled=False) > 2**30
+    assert agreement.distance(x[3:4], x[4:], scaled=False) == np.inf
+    assert agreement.distance(np.array([4.5]), np.array([4.0]), scaled=True) == 0.125
+    stated = "give the GPU's bits:\n\n`abs`\n\n| f | d | s |\n|---|---|---|\n| `sin` | 1 | equal |"
+    assert agreement.stated(stated) == {"abs": 0, "sin": 1, "sinf": 0}
+    assert agreement.exceeding({"sin": 1, "sinf": 0, "abs": 0}, stated) == []
+    assert len(agreement.exceeding({"sin": 2, "sinf": 1, "abs": 1, "cos": 0}, stated)) == 4

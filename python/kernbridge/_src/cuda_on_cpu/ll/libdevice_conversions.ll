@@ -345,8 +345,14 @@ define linkonce_odr float @__nv_frcp_rn(float %x) alwaysinline {
   ret float %r
 }
 
+; A divisor above 2^126 gives a zero, or NaN of what is infinite, as on GPUs.
 define linkonce_odr float @__nv_fast_fdividef(float %x, float %y) alwaysinline {
-  %r = fdiv float %x, %y
+  %size = call float @llvm.fabs.f32(float %y)
+  %large = fcmp ogt float %size, 0x47D0000000000000
+  %zero = call float @llvm.copysign.f32(float 0.0, float %y)
+  %p = fmul float %x, %zero
+  %q = fdiv float %x, %y
+  %r = select i1 %large, float %p, float %q
   ret float %r
 }
 

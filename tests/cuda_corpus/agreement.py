@@ -1,0 +1,141 @@
+"""How far the CPU's values of libdevice's functions lie from those that a GPU gave.
+
+In tests/: `python -m cuda_corpus.agreement` prints the lists and tables of docs/cuda-agreement.md.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from .keep_functions import kept, rows
+
+VALUES = Path(__file__).with_name("functions.npz")
+BITS = {4: np.int32, 8: np.int64}
+SCALED = re.compile(r"[jy][01n]f?$|lgammaf?$")  # between their zeros, the last place says nothing
+
+
+def ordered(values: np.ndarray) -> np.ndarray:
+    """Return whole numbers that count the floats from zero: neighbours differ by one."""
+    bits = values.view(BITS[values.itemsize])
+    return np.where(bits < 0, np.iinfo(bits.dtype).min - bits, bits).astype(np.longdouble)
+
+
+def distance(got: np.ndarray, want: np.ndarray, scaled: bool) -> float:
+    """Return the greatest distance in units of the last place; NaN equals NaN, and nothing else.
+
+    `scaled`: the greatest difference, relative to the value where that is greater than 1.
+    """
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    got, want = got[~same], want[~same]
+    if not got.size:
+        return 0
+    lost = np.isnan if not scaled else lambda values: ~np.isfinite(values)
+    if np.any(lost(got) | lost(want)):
+        return float("inf")
+    if scaled:
+        return float(np.max(np.abs(got - want) / np.maximum(1, np.abs(want))))
+    return float(np.max(np.abs(ordered(got) - ordered(want))))
+
+
+def distances(run: Callable[[str, list[np.ndarray]], list[np.ndarray]]) -> dict[str, float]:
+    """Return the greatest distance of each function; `run` computes one on the CPU."""
+    found = {}
+    for name, wanted in kept(VALUES).items():
+        results = run(name, rows(name))
+        short = name.removeprefix("__nv_")
+        if short.startswith("remquo"):  # three bits of the quotient are defined
+            results[1], wanted[1] = np.abs(results[1]) % 8, np.abs(wanted[1]) % 8
+        found[short] = max(
+            float(np.max(got != want))
+            if got.dtype.kind == "i"
+            else distance(got, want, SCALED.match(short) is not None)
+            for got, want in zip(results, wanted, strict=True)
+        )
+    return found
+
+
+def shown(value: float, scaled: bool) -> str:
+    """Return a distance as the tables have it."""
+    if value == 0:
+        return "equal"
+    if value == float("inf"):
+        return "differs"
+    if not scaled:
+        return f"{value:,.0f}"
+    digits, exponent = f"{value:.0e}".split("e")
+    rounded_up = int(digits) + (float(f"{digits}e{exponent}") < value)
+    return f"{rounded_up}e{int(exponent)}"
+
+
+def lines(found: dict[str, float]) -> Iterator[str]:
+    """Return the list of functions that are equal, then the tables of the others, as Markdown."""
+    exact = [n for n in found if not found[n] and not n.startswith("fast_")]
+    tabled = {_base(n, found) for n in found if n not in exact and not n.startswith("fast_")}
+    equal = sorted(n for n in exact if _base(n, found) not in tabled)
+    yield from _wrapped(", ".join(f"`{n}`" for n in equal))
+    for title, wanted in (("units of the last place", False), ("difference / max(1, value)", True)):
+        yield ""
+        yield f"| function, {title} | float64 | float32 |"
+        yield "|---|---|---|"
+        for name in sorted(tabled):
+            scaled = SCALED.match(name) is not None
+            if scaled != wanted:
+                continue
+            both = (shown(found[n], scaled) if n in found else "" for n in (name, name + "f"))
+            yield f"| `{name}` | {' | '.join(both)} |"
+
+
+def _base(name: str, found: dict[str, float]) -> str:
+    """Return the name of the function of doubles."""
+    return name[:-1] if name.endswith("f") and name[:-1] in found else name
+
+
+def stated(text: str) -> dict[str, float]:
+    """Return what a document with such lists and tables says of each function."""
+    found = {}
+    values = {"equal": 0.0, "differs": float("inf")}
+    for row in re.findall(r"^\| `(\w+)` \| (\S*) \| (\S*) \|$", text, re.MULTILINE):
+        name, *cells = row
+        for short, cell in zip((name, name + "f"), cells, strict=True):
+            if cell:
+                found[short] = values[cell] if cell in values else float(cell.replace(",", ""))
+    names = text.partition("give the GPU's bits:")[2].partition("\n\n|")[0]
+    return found | dict.fromkeys(re.findall(r"`(\w+)`", names), 0.0)
+
+
+def exceeding(found: dict[str, float], text: str, slack: float = 0) -> list[str]:
+    """Return the functions that a document does not name, or that are farther off than it says.
+
+    `slack` is added, in units of the last place, where another C library computes them.
+    """
+    said = stated(text)
+    wrong = [f"{name}: not named" for name in found if name not in said and "fast_" not in name]
+    for name, value in found.items():
+        limit = said.get(name, float("inf"))
+        more = slack if limit >= 1 else slack * 1e-6 if limit else 0
+        if value > limit + more:
+            wrong.append(f"{name}: {value} where {limit} is stated")
+    return wrong
+
+
+def _wrapped(text: str, width: int = 120) -> Iterator[str]:
+    line = ""
+    for word in text.split(" "):
+        if len(line) + len(word) + 1 > width:
+            yield line
+            line = ""
+        line = f"{line} {word}".strip()
+    yield line
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
+    import libdevice_engine
+
+    engine = libdevice_engine.make()
+    print("\n".join(lines(distances(lambda name, rows: libdevice_engine.run(engine, name, rows)))))
