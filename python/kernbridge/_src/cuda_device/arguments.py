@@ -7,6 +7,7 @@ launch overlap, where `cuda.In` protects it, or where its elements are not align
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -129,7 +130,7 @@ def _packer(kernel: Any, kind: Any) -> Callable[[Words, Any, _Hosts], None]:
         return _pack_array
     if isinstance(kind, types.Integer):
         mask = (1 << kind.bitwidth) - 1
-        return lambda words, value, hosts: words.append(int(value) & mask)
+        return lambda words, value, hosts: words.append(operator.index(value) & mask)
     if kind == types.float64:
         return lambda words, value, hosts: words.append(_bits_of_double(value))
     if kind == types.float32:

@@ -152,7 +152,7 @@ class HostFunction:
 
     def __init__(self, image: bytes, library: Any) -> None:
         self.digest = image[:_DIGITS]
-        self.kernel_name = library.name  # of the Python function
+        self.kernel_name = library.name.rpartition(".")[2]  # of the Python function
         self.module = Module(self.digest)
         self.handle = self.module.handle
         self.name = library._entry_name

@@ -18,7 +18,11 @@ _CONTEXT = 0x10  # the handle of the only context
 
 
 class HostMemory(driver.HostOnlyCUDAMemoryManager):
-    """Memory of the process in the place of a GPU's. It is freed as soon as nobody has it."""
+    """Memory of the process in the place of a GPU's, which Numba frees in batches as it does there."""
+
+    def __init__(self, context: Any) -> None:
+        super().__init__(context=context)
+        self.deallocations.memory_capacity = host.cuMemGetInfo()[1]
 
     def initialize(self) -> None:
         """Nothing is to be done."""
@@ -27,7 +31,7 @@ class HostMemory(driver.HostOnlyCUDAMemoryManager):
         def free() -> None:
             self.allocations.pop(int(address), None)
             if owner is None:
-                host.cuMemFree(address)
+                self.deallocations.add_item(host.cuMemFree, address, size)
 
         context = weakref.proxy(self.context)
         return kind(context, address, size, owner=owner, finalizer=free)
@@ -72,10 +76,7 @@ class HostMemory(driver.HostOnlyCUDAMemoryManager):
 
 
 class HostStream(driver.Stream):
-    """A stream, on which all has ended when it returns."""
-
-    def synchronize(self) -> None:
-        """There is nothing to wait for."""
+    """A stream, on which all has ended when a call returns."""
 
     def add_callback(self, callback: Any, arg: Any = None) -> None:
         callback(self, 0, arg)
@@ -108,8 +109,8 @@ class HostContext(driver.Context):
         self.device = device
         self.handle = binding.CUcontext(_CONTEXT)
         self.allocations: dict[Any, Any] = {}
-        self.deallocations = driver._PendingDeallocs(capacity=0)
         self.memory_manager = HostMemory(context=self)
+        self.deallocations = driver._PendingDeallocs()  # of streams and events, which need none
         self.modules: dict[Any, Any] = {}
         self.extras: dict[Any, Any] = {}
 

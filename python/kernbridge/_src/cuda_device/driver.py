@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.cuda_device import mode
 from kernbridge._src.numba_common.numba_cuda_device_inside import driver
 
 binding = driver.binding
@@ -229,11 +230,15 @@ host = HostDriver()
 
 
 class ChoosingDriver(driver.Driver):
-    """The class of Numba's driver: `host` answers a thread that is on the CPU."""
+    """The class of Numba's driver: `host` stands for it while a thread is on the CPU."""
 
     def __getattribute__(self, name: str) -> Any:
-        from kernbridge._src.cuda_device.mode import current
-
-        if current() is None:
+        if mode.current() is None:
             return object.__getattribute__(self, name)
         return getattr(host, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self if mode.current() is None else host, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self if mode.current() is None else host, name)

@@ -18,6 +18,8 @@ Three = tuple[int, int, int]
 
 launches: Counter[str] = Counter()
 """How often kernels were launched, by their names."""
+faults: Counter[str] = Counter()
+"""How often launches found a fault, by the names of kernels."""
 _lock = threading.Lock()
 
 
@@ -43,6 +45,8 @@ def _run(function: Any, grid: Three, block: Three, shared: int, words: list[int]
     try:
         _core.launch_host_code(function.digest, grid, block, int(shared), packed)
     except RuntimeError as e:
+        with _lock:
+            faults[function.kernel_name] += 1
         raise KernelFaultError(
             f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e}"
         ) from None

@@ -7,7 +7,7 @@ from contextlib import ContextDecorator
 from typing import Any
 
 from kernbridge._src.base import debug, settings
-from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.base.errors import KernelNotAvailableError, KernelToolchainError
 from kernbridge._src.cuda_device import mode
 
 VARIABLE = "KERNBRIDGE_CUDA_ON_CPU"
@@ -93,6 +93,11 @@ def _prepare() -> None:
     if settings.cuda_on_cpu == "error":
         raise KernelNotAvailableError(
             "cuda_on_cpu: kernbridge.config.set_cuda_on_cpu('error') refuses CUDA kernels on the CPU"
+        )
+    if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
+        raise KernelToolchainError(
+            "CUDA kernels cannot run on the CPU by kernbridge and in Numba's simulator at once: "
+            "unset NUMBA_ENABLE_CUDASIM"
         )
     from kernbridge._src.cuda_device import hooks
 

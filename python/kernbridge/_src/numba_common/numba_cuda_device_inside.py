@@ -6,7 +6,6 @@ Imported only when CUDA kernels are to be launched on the CPU, since Numba-CUDA 
 from __future__ import annotations
 
 from kernbridge._src.base import versions
-from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.numba_common.numba_cuda_inside import (
     codegen,
     cuda,
@@ -49,18 +48,7 @@ NAMES = (
     "numba.cuda.memory_management.nrt._Runtime",
 )
 
-
-def check() -> None:
-    """Raise an error where the simulator is on, or where names are missing."""
-    if cuda.config.ENABLE_CUDASIM:
-        raise KernelToolchainError(
-            "CUDA kernels cannot run on the CPU by kernbridge and in Numba's simulator at once: "
-            "unset NUMBA_ENABLE_CUDASIM"
-        )
-    versions.look_up("Numba-CUDA", NAMES)
-
-
-check()
+versions.look_up("Numba-CUDA", NAMES)
 
 from numba.cuda.args import ArgHint, In, InOut, Out
 from numba.cuda.core import config

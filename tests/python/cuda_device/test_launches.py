@@ -1,0 +1,421 @@
+"""Launches as Numba-CUDA writes them, on the CPU: its host API on the memory of the process."""
+
+import threading
+
+import kernbridge
+import numpy as np
+import pytest
+
+pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+from numba import cuda, float32, int32, vectorize  # noqa: E402
+from numba.cuda.cudadrv.driver import CudaAPIError  # noqa: E402
+from numba.cuda.cudadrv.error import CudaSupportError  # noqa: E402
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.filterwarnings("ignore::numba.cuda.core.errors.NumbaPerformanceWarning"),
+]
+N = 100
+
+
+@cuda.jit  # before any thread is on the CPU
+def add_one(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + 1
+
+
+@cuda.jit
+def shifted(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i + 1] = x[i]
+
+
+@cuda.jit(device=True)
+def twice(x):
+    return 2 * x
+
+
+@cuda.jit
+def doubled(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = twice(x[i])
+
+
+@pytest.fixture
+def on_cpu():
+    with kernbridge.cuda_on_cpu():
+        yield
+
+
+@pytest.fixture
+def x():
+    return np.arange(N, dtype=np.float32)
+
+
+def without_gpu():
+    try:
+        cuda.get_current_device()
+    except CudaSupportError:
+        return True
+    return False
+
+
+def test_a_kernel_writes_into_device_arrays_and_into_numpy_arrays(on_cpu, x):
+    out = np.zeros_like(x)
+    add_one[1, 128](x, out)
+    np.testing.assert_array_equal(out, x + 1)
+    given, made = cuda.to_device(x), cuda.device_array_like(x)
+    add_one[(N + 31) // 32, 32](given, made)
+    np.testing.assert_array_equal(made.copy_to_host(), x + 1)
+    x[:] = 0  # which the device has a copy of
+    np.testing.assert_array_equal(given.copy_to_host(), np.arange(N))
+
+
+def test_the_thread_uses_the_cpu_inside_alone(x):
+    assert without_gpu() or "by kernbridge" not in str(cuda.get_current_device())
+    with kernbridge.cuda_on_cpu():
+        assert cuda.is_available()
+        assert "by kernbridge" in str(cuda.get_current_device())
+        with kernbridge.cuda_on_cpu(check=True):
+            assert cuda.is_available()
+        assert cuda.is_available()
+        elsewhere = []
+        other = threading.Thread(target=lambda: elsewhere.append(without_gpu()))
+        other.start()
+        other.join()
+    if without_gpu():
+        assert elsewhere == [True]
+        assert not cuda.is_available()
+        with pytest.raises(CudaSupportError, match="driver"):
+            add_one[1, 128](x, x)
+
+
+def test_a_decorated_function_and_threads_of_its_own(x):
+    @kernbridge.cuda_on_cpu()
+    def run(out):
+        add_one[1, 128](x, out)
+
+    outs = [np.zeros_like(x) for _ in range(4)]
+    threads = [threading.Thread(target=run, args=(out,)) for out in outs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for out in outs:
+        np.testing.assert_array_equal(out, x + 1)
+
+
+def test_a_dispatcher_made_inside_is_no_gpu_s_outside(on_cpu, x):
+    @cuda.jit
+    def inside(x):
+        x[cuda.grid(1)] *= 3
+
+    inside[1, N](x)
+    assert len(inside.overloads) == 1
+    with kernbridge.cuda_on_cpu(check=True):
+        assert len(inside.overloads) == 0
+        inside[1, N](x)
+        assert len(inside.overloads) == 1
+    np.testing.assert_array_equal(x, 9 * np.arange(N))
+
+
+def test_a_kernel_compiled_for_the_cpu_leaves_no_trace_in_the_dispatcher():
+    with kernbridge.cuda_on_cpu():
+        x = np.ones(3)
+        doubled[1, 32](x)
+        assert len(doubled.overloads) == 1
+    assert len(doubled.overloads) == 0
+    assert len(twice.overloads) == 0
+    assert x.tolist() == [2, 2, 2]
+
+
+def test_streams_events_contexts_and_memory(on_cpu, x):
+    stream = cuda.stream()
+    begin, end = cuda.event(), cuda.event()
+    begin.record(stream)
+    with stream.auto_synchronize():
+        given = cuda.to_device(x, stream=stream)
+        made = cuda.device_array(N, np.float32, stream=stream)
+        add_one[4, 32, stream, 16](given, made)
+        got = made.copy_to_host(stream=stream)
+    end.record(stream)
+    end.synchronize()
+    cuda.synchronize()
+    assert begin.elapsed_time(end) >= 0
+    assert end.query()
+    np.testing.assert_array_equal(got, x + 1)
+    called = []
+    stream.add_callback(lambda *given: called.append(given[1:]), "argument")
+    assert called == [(0, "argument")]
+    with cuda.gpus[0], cuda.defer_cleanup():
+        assert cuda.current_context().device.id == 0
+        assert cuda.current_context().get_memory_info().total > 0
+    assert [d.id for d in cuda.list_devices()] == [0]
+    assert cuda.select_device(0).compute_capability == (9, 0)
+
+
+@pytest.mark.parametrize("kind", ["pinned_array", "mapped_array", "managed_array"])
+def test_arrays_that_host_and_device_share(on_cpu, x, kind):
+    given = getattr(cuda, kind)(N, np.float32)
+    given[:] = x
+    out = getattr(cuda, kind)(N, np.float32)
+    add_one[1, 128](given, out)
+    np.testing.assert_array_equal(np.asarray(out), x + 1)
+
+
+def test_arrays_pinned_or_mapped_for_a_while(on_cpu, x):
+    out = np.zeros_like(x)
+    with cuda.pinned(x), cuda.mapped(x, out) as (given, mapped):
+        add_one[1, 128](given, mapped)
+    np.testing.assert_array_equal(out, x + 1)
+
+
+def test_hints_of_arguments(on_cpu, x):
+    y = x.copy()
+    doubled[1, 128](cuda.In(y))
+    np.testing.assert_array_equal(y, x)
+    doubled[1, 128](cuda.InOut(y))
+    np.testing.assert_array_equal(y, 2 * x)
+    out = np.zeros_like(x)
+    add_one[1, 128](cuda.In(x), cuda.Out(out))
+    np.testing.assert_array_equal(out, x + 1)
+
+
+def test_arrays_that_overlap_are_copies_as_on_a_gpu(on_cpu):
+    @cuda.jit
+    def last_first(a, b):
+        for i in range(b.size):
+            b[i] = 10 * a[i]
+
+    both = np.arange(6.0)
+    last_first[1, 1](both[:-1], both[1:])
+    np.testing.assert_array_equal(both, [0, 0, 10, 20, 30, 40])
+
+
+def test_strided_reversed_and_unaligned_arrays(on_cpu):
+    for given in (np.arange(12.0)[::3], np.arange(6.0)[::-1], np.arange(12.0).reshape(3, 4).T):
+        wanted = 2 * given
+        if given.ndim == 1:
+            doubled[1, 32](given)
+        else:
+            for row in given:
+                doubled[1, 32](row)
+        np.testing.assert_array_equal(given, wanted)
+    unaligned = np.zeros(8 * 4 + 1, np.uint8)[1:].view(np.float64)
+    unaligned[:] = range(4)
+    doubled[1, 32](unaligned)
+    np.testing.assert_array_equal(unaligned, [0, 2, 4, 6])
+
+
+def test_scalars_of_every_kind(on_cpu):
+    @cuda.jit
+    def kernel(out, i, f, c, b, h):
+        out[0], out[1], out[2], out[3], out[4], out[5] = i, f, c.real, c.imag, b, h
+
+    out = np.zeros(6)
+    kernel[1, 1](out, -5, 0.25, 1 + 2j, True, np.float16(1.5))
+    assert out.tolist() == [-5, 0.25, 1, 2, 1, 1.5]
+    kernel[1, 1](out, np.uint8(200), np.float32(0.5), np.complex64(3j), False, np.float16(2))
+    assert out.tolist() == [200, 0.5, 0, 3, 0, 2]
+
+
+def test_forall_and_specialize(on_cpu, x):
+    out = np.zeros_like(x)
+    add_one.forall(N)(x, out)
+    np.testing.assert_array_equal(out, x + 1)
+    add_one.specialize(x, out)[1, 128](out, x)
+    np.testing.assert_array_equal(x, out + 1)
+
+
+def test_declared_signatures(on_cpu, x):
+    @cuda.jit("float32(float32)", device=True)
+    def half(v):
+        return v / 2
+
+    @cuda.jit("void(float32[::1])")
+    def halved(v):
+        i = cuda.grid(1)
+        if i < v.size:
+            v[i] = half(v[i])
+
+    halved[1, 128](x)
+    np.testing.assert_array_equal(x, np.arange(N) / 2)
+    with kernbridge.cuda_on_cpu(check=True):
+        halved[1, 128](x)
+    np.testing.assert_array_equal(x, np.arange(N) / 4)
+
+
+def test_reductions_and_ufuncs(on_cpu, x):
+    total = cuda.reduce(lambda a, b: a + b)
+    assert total(x) == x.sum()
+
+    @vectorize([float32(float32, float32)], target="cuda")
+    def hypotenuse(a, b):
+        return (a * a + b * b) ** 0.5
+
+    np.testing.assert_allclose(hypotenuse(x, x), np.hypot(x, x), rtol=1e-6)
+
+    @cuda.guvectorize([(int32[:], int32[:])], "(n)->(n)")
+    def backwards(a, out):
+        for i in range(a.size):
+            out[i] = a[a.size - 1 - i]
+
+    rows = np.arange(12, dtype=np.int32).reshape(3, 4)
+    np.testing.assert_array_equal(backwards(rows), rows[:, ::-1])
+
+
+def test_a_write_out_of_bounds_is_an_error_that_names_the_kernel_and_the_array(on_cpu, x):
+    with pytest.raises(kernbridge.errors.KernelFaultError) as caught:
+        shifted[1, 128](x, np.zeros_like(x))
+    said = str(caught.value)
+    assert said.startswith("kernel 'shifted': launch with grid (1, 1, 1), block (128, 1, 1): ")
+    assert "a thread writes to 'out' (float32[1d]) out of bounds" in said
+    assert "check=True" in said
+    add_one[1, 128](x, x)  # the process goes on
+
+
+def test_the_checked_mode_names_thread_index_and_line(x):
+    with (
+        kernbridge.cuda_on_cpu(check=True),
+        pytest.raises(kernbridge.errors.KernelFaultError) as caught,
+    ):
+        shifted[1, 128](x, np.zeros_like(x))
+    said = str(caught.value)
+    assert "kernel 'shifted'" in said
+    assert "block (0, 0, 0), thread (99, 0, 0): writes 'out' (float32[1d]) out of bounds" in said
+    assert "index 100 of axis 0, whose extent is 100 (at test_launches.py:" in said
+
+
+def test_the_checked_mode_sees_each_argument(x):
+    """Of several kinds, at their places among the words of a launch."""
+
+    @cuda.jit
+    def kernel(a, s, pair, m, out):
+        out[0] = a[0] + s + pair[0][0] + pair[1] + m[1, 2]
+        if s > 1:
+            out[0] += m[2, 0]
+
+    m, out = np.arange(6, dtype=np.int32).reshape(2, 3), np.zeros(1)
+    with kernbridge.cuda_on_cpu(check=True):
+        kernel[1, 1](x, 1.0, (x[3:4], 2j.imag), m, out)
+        assert out[0] == 0 + 1 + 3 + 2 + 5
+        with pytest.raises(kernbridge.errors.KernelFaultError, match="reads 'm'.*extent is 2"):
+            kernel[1, 1](x, 2.0, (x[3:4], 2j.imag), m, out)
+
+
+def test_a_launch_that_no_gpu_takes(on_cpu, x):
+    with pytest.raises(CudaAPIError, match="CUDA_ERROR_INVALID_VALUE") as caught:
+        add_one[1, 2048](x, x)
+    assert "kernel 'add_one'" in caught.value.__notes__[0]
+    assert "1 to 1024 threads" in caught.value.__notes__[0]
+
+
+def test_what_does_not_run_is_refused_by_name(on_cpu, x):
+    missing = cuda.declare_device("missing", "float32(float32)")
+
+    @cuda.jit
+    def kernel(v):
+        v[0] = missing(v[0])
+
+    said = r"kernel 'kernel': the kernel uses .*\(missing\), which kernbridge does not run on CPUs"
+    with pytest.raises(kernbridge.KernelCompilationError, match=said):
+        kernel[1, 1](x)
+    add_one[1, 128](x, x)
+    with pytest.raises(kernbridge.KernelNotAvailableError, match="PTX of a kernel"):
+        add_one.inspect_asm()
+    with pytest.raises(kernbridge.KernelNotAvailableError, match="cuIpcGetMemHandle"):
+        cuda.to_device(x).get_ipc_handle()
+
+
+def test_exceptions_of_debug_kernels(on_cpu):
+    @cuda.jit(debug=True, opt=False)
+    def kernel(v):
+        if v[0] > 1:
+            raise ValueError("too large")
+
+    kernel[1, 1](np.zeros(1))
+    with pytest.raises(ValueError, match=r"tid=\[0, 0, 0\] ctaid=\[0, 0, 0\]: too large"):
+        kernel[1, 1](np.full(1, 2.0))
+
+
+def test_memory_is_freed_and_what_is_too_much_is_an_error(on_cpu):
+    from kernbridge._src.cuda_device.driver import host
+
+    context = cuda.current_context()
+    context.memory_manager.deallocations.clear()
+    before = len(host._sizes)
+    array = cuda.device_array(1000)
+    assert len(host._sizes) == before + 1
+    del array
+    context.memory_manager.deallocations.clear()
+    assert len(host._sizes) == before
+    with pytest.raises(CudaAPIError, match="OUT_OF_MEMORY"):
+        cuda.device_array(1 << 50, np.uint8)
+
+
+def test_the_setting_that_refuses_cuda_on_cpu_refuses_this_too(monkeypatch):
+    kernbridge.config.set_cuda_on_cpu("error")
+    try:
+        with pytest.raises(kernbridge.KernelNotAvailableError, match="set_cuda_on_cpu"):
+            kernbridge.cuda_on_cpu().__enter__()
+    finally:
+        kernbridge.config.set_cuda_on_cpu("compile")
+    with pytest.raises(TypeError, match="check is 'yes'"):
+        kernbridge.cuda_on_cpu(check="yes")
+
+
+MODULE = """
+from numba import cuda
+
+@cuda.jit("void(float64[::1])", cache=True)
+def kernel(x):
+    x[cuda.grid(1)] += 1
+"""
+PROGRAM = """
+import sys, threading, warnings, kernbridge, numpy as np
+sys.path.append({folder!r})
+from kept import kernel
+warnings.simplefilter("ignore")
+x = np.zeros(4)
+kernel[1, 4](x)
+thread = threading.Thread(target=lambda: kernel[1, 4](x))
+thread.start()
+thread.join()
+asks = "__getattribute__" in vars(type(kernel))
+print(x.tolist(), sum(kernel.stats.cache_hits.values()), asks)
+try:
+    kernel[1, 5](x)
+except kernbridge.errors.KernelFaultError as e:
+    print("thread (4, 0, 0)" in str(e))
+"""
+
+
+def test_the_variable_switches_all_threads_of_the_process(run_python, tmp_path):
+    (tmp_path / "kept.py").write_text(MODULE)
+    program = PROGRAM.format(folder=str(tmp_path))
+    told = run_python(program, KERNBRIDGE_CUDA_ON_CPU="check").splitlines()
+    assert told == ["[2.0, 2.0, 2.0, 2.0] 0 False", "True"]
+
+
+@pytest.mark.exhaustive
+def test_numba_s_cache_on_disk_keeps_the_modes_apart(run_python, tmp_path):
+    (tmp_path / "kept.py").write_text(MODULE)
+    program = PROGRAM.format(folder=str(tmp_path))
+    told = [
+        run_python(program, KERNBRIDGE_CUDA_ON_CPU=how).splitlines() for how in ("1", "1", "check")
+    ]
+    assert told == [
+        ["[2.0, 2.0, 2.0, 2.0] 0 False", "False"],
+        ["[2.0, 2.0, 2.0, 2.0] 1 False", "False"],
+        ["[2.0, 2.0, 2.0, 2.0] 0 False", "True"],
+    ]
+
+
+def test_a_wrong_variable_and_numba_s_simulator_are_errors(run_python):
+    said = run_python("import kernbridge", check=False, KERNBRIDGE_CUDA_ON_CPU="yes")
+    assert "KERNBRIDGE_CUDA_ON_CPU is 'yes', expected 1, check or 0" in said
+    both = {"KERNBRIDGE_CUDA_ON_CPU": "1", "NUMBA_ENABLE_CUDASIM": "1"}
+    assert "unset NUMBA_ENABLE_CUDASIM" in run_python("import kernbridge", check=False, **both)
