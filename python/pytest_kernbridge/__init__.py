@@ -1,7 +1,7 @@
 """The pytest plugin of kernbridge: `pytest --cuda-on-cpu` runs a suite of CUDA tests without a GPU.
 
-Nothing is imported here unless the option is given, or KERNBRIDGE_CUDA_ON_CPU is set: every pytest of
-an environment in which kernbridge is installed imports this module.
+Nothing is imported here unless the option is given, or KERNBRIDGE_CUDA_ON_CPU is set: every pytest
+of an environment in which kernbridge is installed imports this module.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
-from numba import cuda, float32, int32, vectorize  # noqa: E402
-from numba.cuda.cudadrv.driver import CudaAPIError  # noqa: E402
-from numba.cuda.cudadrv.error import CudaSupportError  # noqa: E402
+from numba import cuda, float32, int32, vectorize
+from numba.cuda.cudadrv.driver import CudaAPIError
+from numba.cuda.cudadrv.error import CudaSupportError
 
 pytestmark = [
     pytest.mark.once,
@@ -302,7 +302,7 @@ def test_the_checked_mode_sees_each_argument(x):
     with kernbridge.cuda_on_cpu(check=True):
         kernel[1, 1](x, 1.0, (x[3:4], 2j.imag), m, out)
         assert out[0] == 0 + 1 + 3 + 2 + 5
-        with pytest.raises(kernbridge.errors.KernelFaultError, match="reads 'm'.*extent is 2"):
+        with pytest.raises(kernbridge.errors.KernelFaultError, match=r"reads 'm'.*extent is 2"):
             kernel[1, 1](x, 2.0, (x[3:4], 2j.imag), m, out)
 
 
@@ -419,3 +419,19 @@ def test_a_wrong_variable_and_numba_s_simulator_are_errors(run_python):
     assert "KERNBRIDGE_CUDA_ON_CPU is 'yes', expected 1, check or 0" in said
     both = {"KERNBRIDGE_CUDA_ON_CPU": "1", "NUMBA_ENABLE_CUDASIM": "1"}
     assert "unset NUMBA_ENABLE_CUDASIM" in run_python("import kernbridge", check=False, **both)
+
+
+def test_the_command_runs_a_script_that_does_not_know_of_kernbridge(tmp_path, run_python):
+    (tmp_path / "beside.py").write_text(MODULE)
+    (tmp_path / "script.py").write_text(
+        "import sys, warnings, beside, numpy as np\n"
+        "warnings.simplefilter('ignore')\n"
+        "x = np.zeros(3)\n"
+        "beside.kernel[1, 3](x)\n"
+        "print(__name__, sys.argv[1:], x.tolist())\n"
+    )
+    program = (
+        "from kernbridge.cli import main\n"
+        f"main(['cuda-on-cpu', '--check', {str(tmp_path / 'script.py')!r}, '--of', 'script'])"
+    )
+    assert run_python(program) == "__main__ ['--of', 'script'] [1.0, 1.0, 1.0]\n"

@@ -92,7 +92,7 @@ def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
         "index 8 of axis 0, whose extent is 8 (at test_suite.py:24)" in said
     )
     assert "2 ran (checked, 2 launches), 1 with a fault, 1 refused" in said
-    assert "  fault: behind (1 launches)" in said
+    assert "  fault: test_suite.behind (1 launches)" in said
     assert "  refused: kernel 'refused': the kernel uses" in said
 
 

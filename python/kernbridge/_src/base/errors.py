@@ -61,7 +61,7 @@ class KernelFallbackExhaustedError(KernelError):
 
 
 class KernelFaultError(KernelError, RuntimeError):
-    """A CUDA kernel that was launched on the CPU did what is wrong, such as a write out of bounds."""
+    """A CUDA kernel that was launched on the CPU made a fault, such as a write out of bounds."""
 
 
 class KernelLoadError(KernelError):

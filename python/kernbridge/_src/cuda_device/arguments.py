@@ -1,7 +1,8 @@
-"""The arguments of a launch, as words of eight bytes in the order in which Numba's entry takes them.
+"""The arguments of a launch, as words of eight bytes in the order in which Numba's entry takes
+them.
 
-A NumPy array is not copied: the kernel works on its memory. It is, as for a GPU, where two arrays of a
-launch overlap, where `cuda.In` protects it, or where its elements are not aligned.
+A NumPy array is not copied: the kernel works on its memory. It is, as for a GPU, where two arrays
+of a launch overlap, where `cuda.In` protects it, or where its elements are not aligned.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ def _through_numba(kernel: Any, kind: Any) -> Callable[[Words, Any, _Hosts], Non
 def bits(value: Any) -> int:
     """A value as cuda.core's launch takes it."""
     if isinstance(value, ctypes._SimpleCData):
-        return int.from_bytes(bytes(value), "little")  # type: ignore[arg-type]
+        return int.from_bytes(bytes(value), "little")
     if isinstance(value, float):
         return _bits_of_double(value)
     return int(value)
@@ -191,7 +192,7 @@ def _bits_of_double(value: Any) -> int:
 
 
 def _bits_of_float(value: Any) -> int:
-    return int.from_bytes(bytes(ctypes.c_float(value)), "little")  # type: ignore[arg-type]
+    return int.from_bytes(bytes(ctypes.c_float(value)), "little")
 
 
 def _address(array: Any) -> int:

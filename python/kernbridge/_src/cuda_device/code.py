@@ -1,7 +1,8 @@
 """Kernels that Numba-CUDA's dispatchers compile, for the CPU.
 
-Numba types a kernel, makes its LLVM IR and keeps what it compiled, all as for a GPU. Its code library
-then holds kernbridge's image of the kernel, in the place of a cubin, under a key of its own.
+Numba types a kernel, makes its LLVM IR and keeps what it compiled, all as for a GPU. Its code
+library then holds kernbridge's image of the kernel, in the place of a cubin, under a key of its
+own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kernbridge._src.cuda_device import extents, mode
 from kernbridge._src.cuda_on_cpu import bounds, checked
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.cuda_on_cpu.checks import Argument, Checks
+from kernbridge._src.cuda_on_cpu.copies import refused
 from kernbridge._src.numba_common.numba_cuda_device_inside import (
     devices,
     dispatcher,
@@ -81,13 +83,14 @@ def add_image(kernel: Any) -> None:
                 extents.relate(function, word, layout, a.n_dims, a.item_size)
     try:
         if checks and kernel.cooperative:
-            raise cuda_on_cpu_compile.refused(label, "cuda.cg.this_grid in checked mode")
+            raise refused(label, "cuda.cg.this_grid in checked mode")
         with global_compiler_lock:
             image, _ = cuda_on_cpu_compile.image_of(label, library, library._entry_name, checks)
     except (KernelCompilationError, KernelNotAvailableError) as e:
         refusals.append((kernel.py_func.__name__, str(e)))
         raise
     library._cubin_cache[_IMAGE] = image
+    function_of(library).counted_as = f"{kernel.py_func.__module__}.{library.name}"
 
 
 _Found = list[tuple[str, int, Argument]]  # with the layout and the first word of an array
@@ -153,6 +156,7 @@ class HostFunction:
     def __init__(self, image: bytes, library: Any) -> None:
         self.digest = image[:_DIGITS]
         self.kernel_name = library.name.rpartition(".")[2]  # of the Python function
+        self.counted_as = library.name
         self.module = Module(self.digest)
         self.handle = self.module.handle
         self.name = library._entry_name

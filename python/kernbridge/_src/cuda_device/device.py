@@ -1,7 +1,7 @@
 """The processor as a device, with its context, memory, streams and events.
 
-They are Numba's own classes where these ask the driver; what lives on after the thread has gone back
-to a GPU (memory, streams, events) does not ask it.
+They are Numba's own classes where these ask the driver; what lives on after the thread has gone
+back to a GPU (memory, streams, events) does not ask it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CONTEXT = 0x10  # the handle of the only context
 
 
 class HostMemory(driver.HostOnlyCUDAMemoryManager):
-    """Memory of the process in the place of a GPU's, which Numba frees in batches as it does there."""
+    """Memory of the process in the place of a GPU's. Numba frees it in batches, as there."""
 
     def __init__(self, context: Any) -> None:
         super().__init__(context=context)

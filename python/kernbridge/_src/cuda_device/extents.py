@@ -1,8 +1,8 @@
 """What follows from the extents of an array, computed where LLVM sees it.
 
 Numba passes an array with its number of elements, their size and the strides, each in a word of its
-own. LLVM cannot know that they agree with the extents: it would not see that a kernel which compares
-an index with the number of elements makes the comparison of `cuda_on_cpu.bounds` needless.
+own. LLVM cannot know that they agree with the extents: it would not see that a kernel which
+compares an index with the number of elements makes the comparison of `cuda_on_cpu.bounds` needless.
 """
 
 from __future__ import annotations

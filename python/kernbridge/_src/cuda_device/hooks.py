@@ -1,7 +1,7 @@
 """What is different in Numba-CUDA from the first time on that a thread launches on the CPU.
 
-Each function that is replaced asks for the mode of the thread, so threads that launch on a GPU see no
-difference. It stays in place for the life of the process.
+Each function that is replaced asks for the mode of the thread, so threads that launch on a GPU see
+no difference. It stays in place for the life of the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Launches of Numba-CUDA's kernels on the CPU: from its call to the core, and the errors of both."""
+"""Launches of Numba-CUDA's kernels on the CPU: from its call to the core, and their errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelFaultError
-from kernbridge._src.cuda_device import arguments, code
+from kernbridge._src.cuda_device import arguments
 from kernbridge._src.cuda_device.driver import failure
 from kernbridge._src.numba_common.numba_cuda_device_inside import dispatcher
 
@@ -41,12 +41,12 @@ def launch(
 def _run(function: Any, grid: Three, block: Three, shared: int, words: list[int]) -> None:
     packed = (ctypes.c_uint64 * len(words))(*words)
     with _lock:
-        launches[function.kernel_name] += 1
+        launches[function.counted_as] += 1
     try:
         _core.launch_host_code(function.digest, grid, block, int(shared), packed)
     except RuntimeError as e:
         with _lock:
-            faults[function.kernel_name] += 1
+            faults[function.counted_as] += 1
         raise KernelFaultError(
             f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e}"
         ) from None

@@ -13,7 +13,7 @@ from kernbridge._src.cuda_device import mode
 VARIABLE = "KERNBRIDGE_CUDA_ON_CPU"
 
 
-class cuda_on_cpu(ContextDecorator):  # noqa: N801  # users call it as a function
+class cuda_on_cpu(ContextDecorator):  # users call it as a function
     """Run CUDA kernels that Numba launches on the CPU: a context manager, and a decorator.
 
     Inside, `numba.cuda` sees one device, the processor, whose memory is that of the process:
@@ -33,8 +33,10 @@ class cuda_on_cpu(ContextDecorator):  # noqa: N801  # users call it as a functio
     Raises
     ------
     KernelNotAvailableError
-        When it is entered, if `kernbridge.config.set_cuda_on_cpu("error")` refuses it; when a kernel
-        is compiled that does not run on CPUs.
+        When it is entered, if `kernbridge.config.set_cuda_on_cpu("error")` refuses it; inside,
+        where the program asks for what GPUs alone have.
+    KernelCompilationError
+        When a kernel is compiled that does not run on CPUs.
     KernelFaultError
         When a launch finds a fault, such as a write out of bounds.
 
@@ -92,7 +94,7 @@ class cuda_on_cpu(ContextDecorator):  # noqa: N801  # users call it as a functio
 def _prepare() -> None:
     if settings.cuda_on_cpu == "error":
         raise KernelNotAvailableError(
-            "cuda_on_cpu: kernbridge.config.set_cuda_on_cpu('error') refuses CUDA kernels on the CPU"
+            "cuda_on_cpu: kernbridge.config.set_cuda_on_cpu('error') refuses kernels on the CPU"
         )
     if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
         raise KernelToolchainError(

@@ -1,6 +1,7 @@
 """The names of Numba-CUDA's host API that the package `cuda_device` replaces, looked up once.
 
-Imported only when CUDA kernels are to be launched on the CPU, since Numba-CUDA takes time to import.
+Imported only when CUDA kernels are to be launched on the CPU, since Numba-CUDA takes time to
+import.
 """
 
 from __future__ import annotations
