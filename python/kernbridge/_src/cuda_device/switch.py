@@ -91,6 +91,10 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
         mode.set_of_process(self._mode)
 
 
+cuda_on_cpu.__module__ = "kernbridge"
+__test__ = {"cuda_on_cpu": cuda_on_cpu}  # doctest takes it for one of `kernbridge`
+
+
 def _prepare() -> None:
     if settings.cuda_on_cpu == "error":
         raise KernelNotAvailableError(
