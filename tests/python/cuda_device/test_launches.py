@@ -435,3 +435,10 @@ def test_the_command_runs_a_script_that_does_not_know_of_kernbridge(tmp_path, ru
         f"main(['cuda-on-cpu', '--check', {str(tmp_path / 'script.py')!r}, '--of', 'script'])"
     )
     assert run_python(program) == "__main__ ['--of', 'script'] [1.0, 1.0, 1.0]\n"
+
+
+def test_a_device_array_of_a_gpu_is_refused(on_cpu, x, monkeypatch):
+    given = cuda.to_device(x)
+    monkeypatch.setattr(cuda.get_current_device(), "name", "a GPU", raising=True)
+    with pytest.raises(TypeError, match="made outside of kernbridge.cuda_on_cpu, on a GPU"):
+        add_one[1, 128](given, x)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy
 
+from kernbridge._src.cuda_device import device
 from kernbridge._src.numba_common.numba_cuda_device_inside import (
     In,
     NumbaPerformanceWarning,
@@ -148,7 +149,8 @@ def _pack_array(words: Words, value: Any, hosts: _Hosts) -> None:
             return
         view = _written_back(value, True, hosts)
     elif isinstance(value, devicearray.DeviceNDArray):
-        view = value._strided_memory_view_shim
+        words += _words_of_device_array(value)
+        return
     elif isinstance(value, In):
         view, _ = copied(value.value, hosts.stream)
         hosts.after.append(lambda: view)  # which lives until then
@@ -158,6 +160,22 @@ def _pack_array(words: Words, value: Any, hosts: _Hosts) -> None:
         view = _written_back(value, True, hosts)
     words += (0, 0, view.size, view.dtype.itemsize, view.ptr or 0, *view.shape)
     words += view._layout.strides_in_bytes
+
+
+def _words_of_device_array(array: Any) -> Words:
+    """The words of an array that Numba made, which stay the same."""
+    words: Words | None = vars(array).get("_kernbridge_words")
+    if words is None:
+        if array.size and array.gpu_data.context.device.name != device.NAME:
+            raise TypeError(
+                "a kernel on the CPU is given a device array that was made outside of "
+                "kernbridge.cuda_on_cpu, on a GPU: copy it to the host before, by copy_to_host()"
+            )
+        view = array._strided_memory_view_shim
+        words = [0, 0, view.size, view.dtype.itemsize, view.ptr or 0]
+        words += (*view.shape, *view._layout.strides_in_bytes)
+        array._kernbridge_words = words
+    return words
 
 
 def _written_back(value: Any, copy: bool, hosts: _Hosts) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from kernbridge._src.cuda_device.driver import binding, failure, host
 from kernbridge._src.numba_common.numba_cuda_device_inside import driver
 
+NAME = "the CPU, by kernbridge"
 CAPABILITY = 9, 0
 _CONTEXT = 0x10  # the handle of the only context
 
@@ -149,7 +150,7 @@ class HostDevice(driver.Device):
     def __init__(self) -> None:
         self.id = 0
         self.compute_capability = CAPABILITY
-        self.name = "the CPU, by kernbridge"
+        self.name = NAME
         self.uuid = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, 'kernbridge')}"
         self.primary_context = HostContext(self)
 

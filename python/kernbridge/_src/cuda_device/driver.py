@@ -50,9 +50,11 @@ def failure(call: str, code: str) -> Exception:
     return driver.CudaAPIError(getattr(binding.CUresult, code), f"Call to {call} results in {code}")
 
 
-def _real(name: str) -> Any:
-    """A function of the CUDA driver, for what this thread has on a GPU."""
-    return driver.Driver.__getattr__(driver.driver, name)
+def _call_gpu(name: str, *arguments: Any) -> None:
+    """Call the CUDA driver: an object on a GPU comes to its end while its thread is on the CPU."""
+    code, *_ = getattr(binding, name)(*arguments)
+    if code != binding.CUresult.CUDA_SUCCESS:
+        raise failure(name, code.name)
 
 
 class _Stack(threading.local):
@@ -151,13 +153,13 @@ class HostDriver(driver.Driver):
 
     def cuMemFree(self, pointer: Any) -> None:
         if self._sizes.pop(int(pointer), None) is None:
-            _real("cuMemFree")(pointer)
+            _call_gpu("cuMemFree", pointer)
         else:
             _libc.free(int(pointer))
 
     def cuMemFreeHost(self, pointer: Any) -> None:
         if self._sizes.pop(int(pointer), None) is None:
-            _real("cuMemFreeHost")(pointer)
+            _call_gpu("cuMemFreeHost", pointer)
         else:
             _libc.free(int(pointer))
 
@@ -216,8 +218,8 @@ class HostDriver(driver.Driver):
 def _for_gpu(name: str) -> Any:
     """What the end of an object on a GPU calls, which comes at any time."""
 
-    def call(self: HostDriver, *handles: Any) -> Any:
-        return _real(name)(*handles)
+    def call(self: HostDriver, *handles: Any) -> None:
+        _call_gpu(name, *handles)
 
     call.__name__ = name
     return call
