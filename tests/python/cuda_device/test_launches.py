@@ -440,5 +440,20 @@ def test_the_command_runs_a_script_that_does_not_know_of_kernbridge(tmp_path, ru
 def test_a_device_array_of_a_gpu_is_refused(on_cpu, x, monkeypatch):
     given = cuda.to_device(x)
     monkeypatch.setattr(cuda.get_current_device(), "name", "a GPU", raising=True)
-    with pytest.raises(TypeError, match="made outside of kernbridge.cuda_on_cpu, on a GPU"):
+    with pytest.raises(TypeError, match=r"made outside of kernbridge\.cuda_on_cpu, on a GPU"):
         add_one[1, 128](given, x)
+
+
+def test_jax_s_operations_are_the_same_inside(x):
+    import jax
+    import jax.numpy as jnp
+
+    shape = jax.ShapeDtypeStruct(x.shape, jnp.float32)
+    op = kernbridge.numba_cuda_kernel(add_one, shape, launch_dims=N)
+    cpu = jax.devices("cpu")[0]
+    with kernbridge.cuda_on_cpu(check=True), jax.default_device(cpu):
+        np.testing.assert_array_equal(jax.jit(op)(x), x + 1)
+        out = np.zeros_like(x)
+        add_one[1, 128](x, out)
+        np.testing.assert_array_equal(out, x + 1)
+    np.testing.assert_array_equal(op(x), x + 1)

@@ -148,9 +148,15 @@ def _install_dispatchers() -> None:
             return compile_device(self, *args, **kwargs)
 
     @functools.wraps(run)
-    def launched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        runs = launch.launch if code.is_for_cpu(self._codelibrary) else run
-        return runs(self, *args, **kwargs)
+    def launched(
+        self: Any, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
+    ) -> None:
+        if code.is_for_cpu(self._codelibrary):
+            launch.launch(self, args, griddim, blockdim, stream, sharedmem)
+            return
+        if isinstance(stream, device.CoreStream):  # of a launch that was configured on the CPU
+            stream = driver._to_core_stream(stream.handle)
+        run(self, args, griddim, blockdim, stream, sharedmem)
 
     of_kernels.__init__ = made
     kernels.launch = launched
