@@ -39,7 +39,7 @@ static PyObject *register_program(PyObject *self, PyObject *args)
 
 PyDoc_STRVAR(launch_host_code_doc,
              "launch_host_code(digest, grid, block, shared, words)\n--\n\n"
-             "Run a launch of known code on this thread; `words` is a buffer of 64-bit words, one "
+             "Run a launch of known code; `words` is a buffer of 64-bit words, one "
              "for each of the kernel's parameters. RuntimeError says what the kernel did wrong.");
 
 enum { WORDS_ON_STACK = 128 };

@@ -414,11 +414,16 @@ def test_numba_s_cache_on_disk_keeps_the_modes_apart(run_python, tmp_path):
     ]
 
 
-def test_a_wrong_variable_and_numba_s_simulator_are_errors(run_python):
-    said = run_python("import kernbridge", check=False, KERNBRIDGE_CUDA_ON_CPU="yes")
-    assert "KERNBRIDGE_CUDA_ON_CPU is 'yes', expected 1, check or 0" in said
-    both = {"KERNBRIDGE_CUDA_ON_CPU": "1", "NUMBA_ENABLE_CUDASIM": "1"}
-    assert "unset NUMBA_ENABLE_CUDASIM" in run_python("import kernbridge", check=False, **both)
+def test_a_wrong_variable_and_numba_s_simulator_are_errors(monkeypatch):
+    from kernbridge._src.cuda_device import switch
+
+    monkeypatch.setenv("KERNBRIDGE_CUDA_ON_CPU", "yes")
+    with pytest.raises(ValueError, match="KERNBRIDGE_CUDA_ON_CPU is 'yes', expected 1, check or 0"):
+        switch.install_from_environment()
+    monkeypatch.setenv("KERNBRIDGE_CUDA_ON_CPU", "1")
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    with pytest.raises(kernbridge.errors.KernelToolchainError, match="unset NUMBA_ENABLE_CUDASIM"):
+        switch.install_from_environment()
 
 
 def test_the_command_runs_a_script_that_does_not_know_of_kernbridge(tmp_path, run_python):

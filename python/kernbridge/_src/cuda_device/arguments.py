@@ -108,20 +108,28 @@ class _Hosts:
 
     def __init__(self, stream: Any, after: list[Any]) -> None:
         self.stream, self.after = stream, after
-        self._extents: list[tuple[int, int]] = []
+        self._extents: dict[int, tuple[int, int]] = {}  # by the identity of an argument
+        self._all: list[tuple[int, int]] = []
 
     def add(self, value: Any) -> None:
         """Remember where an argument lies, if it is a host array."""
-        array = value.value if isinstance(value, (In, Out)) else value
+        kind = type(value)
+        array = value if kind is numpy.ndarray else getattr(value, "value", None)
         if type(array) is numpy.ndarray and array.nbytes:
-            self._extents.append(driver.host_memory_extents(array))
+            extents = driver.host_memory_extents(array)
+            self._extents[id(value)] = extents
+            self._all.append(extents)
 
-    def overlap(self, array: Any) -> bool:
-        """Whether another argument shares memory with one that was added."""
-        if len(self._extents) < 2:
-            return False
-        begin, end = driver.host_memory_extents(array)
-        return sum(b < end and begin < e for b, e in self._extents) > 1
+    def address(self, array: Any) -> int | None:
+        """Where a host array lies, or None if another argument shares memory with it."""
+        extents = self._extents.get(id(array))
+        if extents is None:
+            return _address(array)
+        begin, end = extents
+        if len(self._all) > 1 and sum(b < end and begin < e for b, e in self._all) > 1:
+            return None
+        contiguous = array.flags.forc
+        return begin if contiguous else _address(array)
 
 
 def _packer(kernel: Any, kind: Any) -> Callable[[Words, Any, _Hosts], None]:
@@ -142,10 +150,10 @@ def _packer(kernel: Any, kind: Any) -> Callable[[Words, Any, _Hosts], None]:
 
 def _pack_array(words: Words, value: Any, hosts: _Hosts) -> None:
     if type(value) is numpy.ndarray:
-        if value.flags.aligned and not hosts.overlap(value):
+        address = hosts.address(value)
+        if address is not None and value.flags.aligned:
             _warn_of_copies()
-            words += (0, 0, value.size, value.itemsize, _address(value), *value.shape)
-            words += value.strides
+            words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
             return
         view = _written_back(value, True, hosts)
     elif isinstance(value, devicearray.DeviceNDArray):
