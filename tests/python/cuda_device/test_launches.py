@@ -195,6 +195,32 @@ def test_arrays_that_overlap_are_copies_as_on_a_gpu(on_cpu):
     np.testing.assert_array_equal(both, [0, 0, 10, 20, 30, 40])
 
 
+def test_arrays_whose_elements_interleave_are_written_each(on_cpu):
+    @cuda.jit
+    def negated(a, b):
+        i = cuda.grid(1)
+        if i < a.size:
+            a[i], b[i] = -a[i], -b[i]
+
+    both = np.arange(8.0)
+    negated[1, 32](both[::2], both[1::2])
+    np.testing.assert_array_equal(both, -np.arange(8.0))
+
+
+def test_tuples_of_arrays(on_cpu):
+    @cuda.jit
+    def negated(pair, more):
+        i = cuda.grid(1)
+        if i < pair[0].size:
+            pair[0][i] = -pair[0][i]
+            more[1][0][i] = more[0] * pair[1]
+
+    x, y = np.arange(8.0), np.zeros((2, 4))
+    negated[1, 32]((x[::2], 7), (2.5, (y[1], np.float32(1))))
+    np.testing.assert_array_equal(x, [0, 1, -2, 3, -4, 5, -6, 7])
+    np.testing.assert_array_equal(y, [[0] * 4, [17.5] * 4])
+
+
 def test_strided_reversed_and_unaligned_arrays(on_cpu):
     for given in (np.arange(12.0)[::3], np.arange(6.0)[::-1], np.arange(12.0).reshape(3, 4).T):
         wanted = 2 * given

@@ -81,12 +81,15 @@ def copied(
     return View(address + _address(array) - begin, array, memory), True
 
 
-def copied_back(device: Any, value: Any) -> None:
-    """Write what a kernel left in the copy of a host array into the array."""
+def _copied_back(copy: View, value: Any) -> None:
+    """Write the elements of the copy of a host array into the array, and nothing between them."""
     array = numpy.asanyarray(value)
-    if array.nbytes:
-        begin, end = driver.host_memory_extents(array)
-        ctypes.memmove(begin, device.ptr - (_address(array) - begin), end - begin)
+    if not array.nbytes or not array.flags.writeable:
+        return
+    begin, end = driver.host_memory_extents(array)
+    offset = _address(array) - begin
+    memory = (ctypes.c_char * (end - begin)).from_address(copy.ptr - offset)
+    array[...] = numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)
 
 
 def words_of(kernel: Any, arguments: Any, stream: Any, after: list[Any]) -> Words:
@@ -114,6 +117,9 @@ class _Hosts:
     def add(self, value: Any) -> None:
         """Remember where an argument lies, if it is a host array."""
         kind = type(value)
+        if isinstance(value, tuple):
+            for element in value:
+                self.add(element)
         array = value if kind is numpy.ndarray else getattr(value, "value", None)
         if type(array) is numpy.ndarray and array.nbytes:
             extents = driver.host_memory_extents(array)
@@ -128,11 +134,13 @@ class _Hosts:
         begin, end = extents
         if len(self._all) > 1 and sum(b < end and begin < e for b, e in self._all) > 1:
             return None
-        contiguous = array.flags.forc
-        return begin if contiguous else _address(array)
+        return begin if array.flags.forc else _address(array)
 
 
-def _packer(kernel: Any, kind: Any) -> Callable[[Words, Any, _Hosts], None]:
+Packer = Callable[[Words, Any, _Hosts], None]
+
+
+def _packer(kernel: Any, kind: Any) -> Packer:
     """What appends the words of an argument of this type."""
     if kernel.extensions:
         return _through_numba(kernel, kind)
@@ -141,11 +149,19 @@ def _packer(kernel: Any, kind: Any) -> Callable[[Words, Any, _Hosts], None]:
     if isinstance(kind, types.Integer):
         mask = (1 << kind.bitwidth) - 1
         return lambda words, value, hosts: words.append(operator.index(value) & mask)
+    if isinstance(kind, types.BaseTuple):
+        packers = [_packer(kernel, element) for element in kind]
+        return lambda words, value, hosts: _pack_tuple(packers, words, value, hosts)
     if kind == types.float64:
         return lambda words, value, hosts: words.append(_bits_of_double(value))
     if kind == types.float32:
         return lambda words, value, hosts: words.append(_bits_of_float(value))
     return _through_numba(kernel, kind)
+
+
+def _pack_tuple(packers: list[Packer], words: Words, value: Any, hosts: _Hosts) -> None:
+    for pack, element in zip(packers, value, strict=True):
+        pack(words, element, hosts)
 
 
 def _pack_array(words: Words, value: Any, hosts: _Hosts) -> None:
@@ -189,12 +205,12 @@ def _words_of_device_array(array: Any) -> Words:
 def _written_back(value: Any, copy: bool, hosts: _Hosts) -> Any:
     view, is_copy = copied(value, hosts.stream, copy)
     if is_copy:
-        hosts.after.append(lambda: copied_back(view, value))
+        hosts.after.append(lambda: _copied_back(view, value))
     return view
 
 
-def _through_numba(kernel: Any, kind: Any) -> Callable[[Words, Any, _Hosts], None]:
-    """For what is rare, Numba's own code: tuples, records, and what extensions convert."""
+def _through_numba(kernel: Any, kind: Any) -> Packer:
+    """For what is rare, Numba's own code: records, enumerations, and what extensions convert."""
 
     def pack(words: Words, value: Any, hosts: _Hosts) -> None:
         parts: list[Any] = []
