@@ -473,6 +473,9 @@ def test_a_device_array_of_a_gpu_is_refused(on_cpu, x, monkeypatch):
     monkeypatch.setattr(cuda.get_current_device(), "name", "a GPU", raising=True)
     with pytest.raises(TypeError, match=r"made outside of kernbridge\.cuda_on_cpu, on a GPU"):
         add_one[1, 128](given, x)
+    for copy in (given.copy_to_host, lambda: given.copy_to_device(x), lambda: given[0]):
+        with pytest.raises(TypeError, match=r"made outside of kernbridge\.cuda_on_cpu"):
+            copy()
 
 
 def test_jax_s_operations_are_the_same_inside(x):

@@ -190,11 +190,7 @@ def _words_of_device_array(array: Any) -> Words:
     """The words of an array that Numba made, which stay the same."""
     words: Words | None = vars(array).get("_kernbridge_words")
     if words is None:
-        if array.size and array.gpu_data.context.device.name != device.NAME:
-            raise TypeError(
-                "a kernel on the CPU is given a device array that was made outside of "
-                "kernbridge.cuda_on_cpu, on a GPU: copy it to the host before, by copy_to_host()"
-            )
+        device.refuse_memory_of_gpus(array)
         view = array._strided_memory_view_shim
         words = [0, 0, view.size, view.dtype.itemsize, view.ptr or 0]
         words += (*view.shape, *view._layout.strides_in_bytes)

@@ -174,6 +174,16 @@ device = HostDevice()
 host.devices[0] = device
 
 
+def refuse_memory_of_gpus(memory: Any) -> None:
+    """Raise TypeError for an array, or its memory, that Numba has made on a GPU."""
+    context = getattr(getattr(memory, "gpu_data", memory), "context", None)
+    if context is not None and context.device.name != NAME:
+        raise TypeError(
+            "a device array that was made outside of kernbridge.cuda_on_cpu, on a GPU, is used "
+            "inside: copy it to the host before, by copy_to_host()"
+        )
+
+
 class CoreStream:
     """A stream of cuda.core: its handle."""
 

@@ -76,6 +76,13 @@ def _install_driver() -> None:
 
 
 def _install_memory() -> None:
+    require = driver.require_device_memory
+
+    def require_of_cpu(memory: Any) -> None:
+        require(memory)
+        device.refuse_memory_of_gpus(memory)
+
+    _choose(driver, "require_device_memory", require_of_cpu)
     _choose(devicearray, "_to_strided_memory_view", arguments.copied)
     _choose(devicearray, "_make_strided_memory_view", arguments.view_of)
     # Numba keeps its statistics of device memory in CUDA C++; here nothing is counted.

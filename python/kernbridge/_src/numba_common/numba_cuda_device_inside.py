@@ -38,6 +38,7 @@ NAMES = (
     "numba.cuda.cudadrv.driver._stream_handle",
     "numba.cuda.cudadrv.driver._to_core_stream",
     "numba.cuda.cudadrv.driver.driver",
+    "numba.cuda.cudadrv.driver.require_device_memory",
     "numba.cuda.cudadrv.nvvm.is_available",
     "numba.cuda.cudadrv.runtime.Runtime.get_version",
     "numba.cuda.dispatcher.CUDACache",
