@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     # isort: off
     from kernbridge import benchmark, cache, config, registry
     from kernbridge._src.bundle.export import export_bundle
+    from kernbridge._src.cuda_device.switch import cuda_on_cpu
     from kernbridge._src.cuda_kernel.kernel import CudaKernel as CudaKernel, cuda_kernel
     from kernbridge._src.custom.choice import KernelEntry as KernelEntry
     from kernbridge._src.custom.kernel import XLACustomKernel
@@ -82,6 +83,7 @@ __all__ = [
     "check_rules",
     "config",
     "cuda_kernel",
+    "cuda_on_cpu",
     "errors",
     "export_bundle",
     "load_binary",
@@ -104,6 +106,7 @@ _MODULES = ("benchmark", "cache", "config", "registry")
 # in __all__ belong to the modules above; they have been here before, or are here in BrainEvent.
 _LATER = {
     "_src.bundle.export": ("export_bundle",),
+    "_src.cuda_device.switch": ("cuda_on_cpu",),
     "_src.cuda_kernel.kernel": ("CudaKernel", "cuda_kernel"),
     "_src.custom.choice": ("KernelEntry",),
     "_src.custom.kernel": ("XLACustomKernel",),

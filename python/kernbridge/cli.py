@@ -32,6 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clear.add_argument("name", nargs="?", help="of one module; without it, everything goes")
     flags = "print the compiler's options for a program that includes kernbridge/host.h"
     commands.add_parser("c-flags", help=flags)
+    on_cpu = commands.add_parser(
+        "cuda-on-cpu", help="run a script, and its CUDA kernels on the CPU"
+    )
+    on_cpu.add_argument("--check", action="store_true", help="in the checked mode")
+    on_cpu.add_argument("script", help="its file")
+    on_cpu.add_argument("arguments", nargs=argparse.REMAINDER, help="those of the script")
     benchmark_command.add(commands)
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
@@ -39,6 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if chosen.command == "benchmark":
         return int(chosen.run(chosen))
+    if chosen.command == "cuda-on-cpu":
+        from kernbridge._src.tools import run_on_cpu
+
+        run_on_cpu.run(chosen.script, chosen.arguments, chosen.check)
+        return 0
     if chosen.command == "c-flags":
         from kernbridge._src.tools import c_flags
 

@@ -1,5 +1,8 @@
-/* Owns the loop that is shared with XLA's threads: its parts, and its life, which lasts until the
- * last scheduled task has seen that nothing is left. */
+/* Owns the loop that is shared among threads, XLA's or some that are started for it: its parts, and
+ * its life, which lasts until the last scheduled task has seen that nothing is left. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
 #include "core/kb_pool.h"
 
 #include "core/kb_error.h"
@@ -7,10 +10,16 @@
 #include "core/kb_memory.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <time.h>
 
-enum { PARTS_PER_THREAD = 4 };
+enum {
+    PARTS_PER_THREAD = 4,
+    PARTS_STARTED = 64,      /* of a loop that may get threads of its own */
+    START_AFTER_NS = 200000, /* a thread takes about a tenth of this to start */
+};
 
 typedef struct loop {
     kb_pool_function *function;
@@ -33,20 +42,26 @@ static void drop(loop *l)
     kb_free(l);
 }
 
+/* False if none is left. */
+static bool run_part(loop *l)
+{
+    int64_t begin = atomic_fetch_add(&l->next, l->part);
+    if (begin >= l->count)
+        return false;
+    int64_t size = l->count - begin < l->part ? l->count - begin : l->part;
+    l->function(l->data, begin, begin + size);
+    if (atomic_fetch_add(&l->done, size) + size < l->count)
+        return true;
+    pthread_mutex_lock(&l->lock);
+    pthread_cond_broadcast(&l->all_done);
+    pthread_mutex_unlock(&l->lock);
+    return true;
+}
+
 static void run_parts(loop *l)
 {
-    for (;;) {
-        int64_t begin = atomic_fetch_add(&l->next, l->part);
-        if (begin >= l->count)
-            return;
-        int64_t size = l->count - begin < l->part ? l->count - begin : l->part;
-        l->function(l->data, begin, begin + size);
-        if (atomic_fetch_add(&l->done, size) + size < l->count)
-            continue;
-        pthread_mutex_lock(&l->lock);
-        pthread_cond_broadcast(&l->all_done);
-        pthread_mutex_unlock(&l->lock);
-    }
+    while (run_part(l))
+        ;
 }
 
 static void run_task(void *data)
@@ -80,8 +95,32 @@ static int64_t num_threads(const kb_xla_frame *xla)
     return took_no_error(xla, xla->api->thread_pool_num_threads(&args)) ? n : 1;
 }
 
+static void *run_started(void *data)
+{
+    run_task(data);
+    return NULL;
+}
+
+static bool start(loop *l)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, run_started, l) != 0)
+        return false;
+    (void)pthread_detach(thread);
+    return true;
+}
+
+static int64_t num_processors(void)
+{
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+/* Without XLA, a thread is started. */
 static bool schedule(const kb_xla_frame *xla, loop *l)
 {
+    if (!xla)
+        return start(l);
     kb_xla_schedule args = {
         .struct_size = KB_XLA_SIZE(kb_xla_schedule, data), // NOLINT: of a pointer
         .context = xla->context,
@@ -92,7 +131,7 @@ static bool schedule(const kb_xla_frame *xla, loop *l)
 }
 
 /* NULL without memory. */
-static loop *loop_new(int64_t count, int64_t n_threads, kb_pool_function *function, void *data)
+static loop *loop_new(int64_t count, int64_t n_parts, kb_pool_function *function, void *data)
 {
     loop *l = kb_calloc(1, sizeof *l);
     if (!l)
@@ -100,7 +139,7 @@ static loop *loop_new(int64_t count, int64_t n_threads, kb_pool_function *functi
     l->function = function;
     l->data = data;
     l->count = count;
-    l->part = count / (n_threads * PARTS_PER_THREAD);
+    l->part = count / n_parts;
     l->part += l->part == 0;
     atomic_store(&l->users, 1);
     pthread_mutex_init(&l->lock, NULL);
@@ -108,17 +147,9 @@ static loop *loop_new(int64_t count, int64_t n_threads, kb_pool_function *functi
     return l;
 }
 
-void kb_pool_for(const kb_xla_frame *xla, int64_t count, kb_pool_function *function, void *data)
+/* What is left of a loop, with other threads; the end of it. */
+static void share(const kb_xla_frame *xla, loop *l, int64_t n_tasks)
 {
-    if (count <= 0)
-        return;
-    int64_t n_threads = count > 1 ? num_threads(xla) : 1;
-    loop *l = n_threads > 1 ? loop_new(count, n_threads, function, data) : NULL;
-    if (!l) {
-        function(data, 0, count);
-        return;
-    }
-    int64_t n_tasks = (n_threads < count ? n_threads : count) - 1;
     for (int64_t i = 0; i < n_tasks; i++) {
         atomic_fetch_add(&l->users, 1);
         if (schedule(xla, l))
@@ -128,8 +159,45 @@ void kb_pool_for(const kb_xla_frame *xla, int64_t count, kb_pool_function *funct
     }
     run_parts(l);
     pthread_mutex_lock(&l->lock);
-    while (atomic_load(&l->done) < count)
+    while (atomic_load(&l->done) < l->count)
         pthread_cond_wait(&l->all_done, &l->lock);
     pthread_mutex_unlock(&l->lock);
     drop(l);
+}
+
+void kb_pool_for(const kb_xla_frame *xla, int64_t count, kb_pool_function *function, void *data)
+{
+    if (count <= 0)
+        return;
+    int64_t n_threads = count > 1 ? num_threads(xla) : 1;
+    loop *l = n_threads > 1 ? loop_new(count, n_threads * PARTS_PER_THREAD, function, data) : NULL;
+    if (l)
+        share(xla, l, (n_threads < count ? n_threads : count) - 1);
+    else
+        function(data, 0, count);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void kb_pool_for_started(int64_t count, kb_pool_function *function, void *data)
+{
+    if (count <= 0)
+        return;
+    loop *l = count > 1 ? loop_new(count, PARTS_STARTED, function, data) : NULL;
+    if (!l) {
+        function(data, 0, count);
+        return;
+    }
+    int64_t begun = now_ns();
+    bool more = true;
+    while (more && now_ns() - begun < START_AFTER_NS)
+        more = run_part(l);
+    int64_t left = more ? (count - atomic_load(&l->next)) / l->part : 0;
+    int64_t n_threads = left > 1 ? num_processors() : 1;
+    share(NULL, l, (n_threads < left ? n_threads : left) - 1);
 }

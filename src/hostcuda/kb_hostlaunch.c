@@ -13,6 +13,7 @@
 enum {
     ALONE_MAX = 16 * 1024, /* threads of a launch that is not worth sharing */
     ALONE_FIBRES_MAX = 1024,
+    STARTED_FACTOR = 8,          /* times as many threads of a launch are worth starting a thread */
     COOPERATIVE_MAX = 64 * 1024, /* threads of a grid */
 };
 
@@ -177,10 +178,12 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
         run_cooperative(&l, n_blocks, n_threads);
     else if (code->threads.checked)
         run_checked(&l, n_blocks);
-    else if (n_blocks <= alone_max / n_threads || !xla)
+    else if (n_blocks <= alone_max / n_threads)
         run_blocks(&l, 0, n_blocks);
-    else
+    else if (xla)
         kb_pool_for(xla, n_blocks, run_blocks, &l);
+    else
+        kb_pool_for_started(n_blocks, run_blocks, &l);
     kb_float_mode_restore(mode);
     if (!atomic_load(&l.faulted))
         return KB_CU_SUCCESS;

@@ -38,9 +38,36 @@ static PyObject *register_program(PyObject *self, PyObject *args)
 }
 
 PyDoc_STRVAR(launch_host_code_doc,
-             "launch_host_code(digest, grid, block, shared, parameters)\n--\n\n"
-             "Run a launch of known code on this thread; `parameters` is the address of an array "
-             "of pointers, as cuLaunchKernel takes it.");
+             "launch_host_code(digest, grid, block, shared, words)\n--\n\n"
+             "Run a launch of known code; `words` is a buffer of 64-bit words, one "
+             "for each of the kernel's parameters. RuntimeError says what the kernel did wrong.");
+
+enum { WORDS_ON_STACK = 128 };
+
+static PyObject *launched(const char *digest, const uint32_t sizes[6], unsigned shared,
+                          const Py_buffer *words)
+{
+    size_t n_words = (size_t)words->len / sizeof(uint64_t);
+    void *few[WORDS_ON_STACK];
+    void **parameters = n_words <= WORDS_ON_STACK ? few : PyMem_New(void *, n_words);
+    if (!parameters)
+        return PyErr_NoMemory();
+    for (size_t i = 0; i < n_words; i++)
+        parameters[i] = (uint64_t *)words->buf + i;
+    kb_error err;
+    kb_status s;
+    Py_BEGIN_ALLOW_THREADS;
+    s = kb_hostcuda_launch(digest, sizes, shared, parameters, NULL, &err);
+    Py_END_ALLOW_THREADS;
+    if (parameters != few)
+        PyMem_Free((void *)parameters);
+    if (s == KB_OK)
+        Py_RETURN_NONE;
+    if (s != KB_INTERNAL)
+        return kb_python_raise(&err);
+    PyErr_SetString(PyExc_RuntimeError, kb_error_text(&err));
+    return NULL;
+}
 
 static PyObject *launch_host_code(PyObject *self, PyObject *args)
 {
@@ -49,19 +76,15 @@ static PyObject *launch_host_code(PyObject *self, PyObject *args)
     Py_ssize_t size;
     uint32_t n[6];
     unsigned shared;
-    unsigned long long parameters;
-    if (!PyArg_ParseTuple(args, "y#(III)(III)IK:launch_host_code", &digest, &size, &n[0], &n[1],
-                          &n[2], &n[3], &n[4], &n[5], &shared, &parameters) ||
-        !kb_python_check_size("launch_host_code", size, KB_HOSTCUDA_DIGEST))
+    Py_buffer words;
+    if (!PyArg_ParseTuple(args, "y#(III)(III)Iy*:launch_host_code", &digest, &size, &n[0], &n[1],
+                          &n[2], &n[3], &n[4], &n[5], &shared, &words))
         return NULL;
-    kb_error err;
-    kb_status s;
-    Py_BEGIN_ALLOW_THREADS;
-    s = kb_hostcuda_launch(digest, n, shared, (void *const *)(uintptr_t)parameters, NULL, &err);
-    Py_END_ALLOW_THREADS;
-    if (s != KB_OK)
-        return kb_python_raise(&err);
-    Py_RETURN_NONE;
+    PyObject *result = NULL;
+    if (kb_python_check_size("launch_host_code", size, KB_HOSTCUDA_DIGEST))
+        result = launched(digest, n, shared, &words);
+    PyBuffer_Release(&words);
+    return result;
 }
 
 PyDoc_STRVAR(host_symbols_doc, "host_symbols()\n--\n\n"

@@ -1,11 +1,15 @@
 /* Proves that a shared loop does every index once, with threads or without, whoever comes, and when
  * tasks begin late, which may be after the loop is over. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
 #include "core/kb_memory.h"
 #include "core/kb_pool.h"
 #include "fake_xla.h"
 #include "kb_test.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -88,10 +92,36 @@ static void test_refused(void)
     fake_pool_set(4, false);
 }
 
+static void run_started(int64_t count, long pause_ns)
+{
+    memset(&record, 0, sizeof record);
+    record.caller = pthread_self();
+    record.pause_ns = pause_ns;
+    kb_pool_for_started(count, look, &record);
+    for (int64_t i = 0; i < N_MAX; i++)
+        if (atomic_load(&record.times[i]) != (i < count))
+            CHECK_INT(atomic_load(&record.times[i]), i < count);
+}
+
+/* A loop that takes long gets threads, one that does not is the caller's. */
+static void test_started_threads_help(void)
+{
+    const int64_t counts[] = {0, 1, 2, 63, 64, 65, 1000, N_MAX};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        run_started(counts[i], 0);
+    cpu_set_t allowed;
+    CHECK(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+    run_started(64, 2000000);
+    CHECK((atomic_load(&record.others) > 0) == (CPU_COUNT(&allowed) > 1));
+}
+
 static void test_no_memory(void)
 {
     kb_memory_fail_nth(1);
     run(100, 0);
+    CHECK_INT(atomic_load(&record.parts), 1);
+    kb_memory_fail_nth(1);
+    run_started(100, 0);
     CHECK_INT(atomic_load(&record.parts), 1);
     kb_memory_fail_nth(0);
 }
@@ -132,6 +162,7 @@ int main(void)
     test_one_thread_takes_all_at_once();
     test_others_help();
     test_refused();
+    test_started_threads_help();
     test_no_memory();
     test_many_at_once();
     return kb_test_end("test_pool");

@@ -50,26 +50,26 @@ class Result(unittest.TestResult):
         super().startTest(test)
         self._write({"begin": test.id()})
         self._outcome = {"outcome": "passed", "message": ""}
-        self._launches, self._begun = on_cpu.launches, time.perf_counter()
-        on_cpu.refusals.clear()
+        self._launches, self._begun = on_cpu.launches(), time.perf_counter()
+        on_cpu.refusals()
         faulthandler.dump_traceback_later(self._seconds, exit=True)
 
     def stopTest(self, test: unittest.TestCase) -> None:
         super().stopTest(test)
         faulthandler.cancel_dump_traceback_later()
-        launches = on_cpu.launches - self._launches
+        launches, refusals = on_cpu.launches() - self._launches, on_cpu.refusals()
         for line in self._children.read_text().splitlines() if self._children.exists() else ():
-            launched, refusals = json.loads(line)
+            launched, refused = json.loads(line)
             launches += launched
-            on_cpu.refusals.extend(refusals)
-            self._outcome["message"] += "".join(f"\na child process: {r}" for r in refusals)
+            refusals += refused
+            self._outcome["message"] += "".join(f"\na child process: {r}" for r in refused)
         self._children.unlink(missing_ok=True)
         self._write(
             {
                 "end": test.id(),
                 **self._outcome,
                 "launches": launches,
-                "refusals": list(on_cpu.refusals),
+                "refusals": refusals,
                 "seconds": round(time.perf_counter() - self._begun, 2),
             }
         )

@@ -16,6 +16,7 @@ import jax
 
 from kernbridge import _core
 from kernbridge._src.base import debug, jax_inside, settings
+from kernbridge._src.cuda_device import switch
 from kernbridge._src.operation import absent, carrier, origin
 from kernbridge._src.operation.sharding import SPLIT
 from kernbridge._src.toolchain.cuda import has_fake_driver
@@ -100,3 +101,4 @@ _core.set_host_compiler(_compile_for_host)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
 settings.install()
 debug.install(has_fake_driver())
+switch.install_from_environment()

@@ -20,4 +20,4 @@ stand_ins.install()
 def tell() -> None:
     """Write what a test has to know of this process."""
     with open(os.environ["NUMBA_CUDA_TESTS_CHILDREN"], "a") as file:
-        file.write(json.dumps([on_cpu.launches, on_cpu.refusals]) + "\n")
+        file.write(json.dumps([on_cpu.launches(), on_cpu.refusals()]) + "\n")

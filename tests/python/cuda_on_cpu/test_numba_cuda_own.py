@@ -13,7 +13,7 @@ import suite  # noqa: E402
 
 pytestmark = pytest.mark.once
 
-LEAST_SHARE = 0.8
+LEAST_SHARE = 0.98
 
 
 @pytest.fixture(scope="module")

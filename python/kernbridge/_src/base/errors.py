@@ -14,6 +14,7 @@ __all__ = [
     "KernelCompilationError",
     "KernelError",
     "KernelFallbackExhaustedError",
+    "KernelFaultError",
     "KernelLoadError",
     "KernelNotAvailableError",
     "KernelRegistrationError",
@@ -57,6 +58,10 @@ class KernelNotAvailableError(KernelError, NotImplementedError):
 
 class KernelFallbackExhaustedError(KernelError):
     """Every kernel that could have served an operation failed."""
+
+
+class KernelFaultError(KernelError, RuntimeError):
+    """A CUDA kernel that was launched on the CPU made a fault, such as a write out of bounds."""
 
 
 class KernelLoadError(KernelError):

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common.numba_cuda_inside import dispatcher
+from kernbridge._src.numba_common.numba_cuda_inside import dispatcher, typeinfer
 
 _Kept = weakref.WeakKeyDictionary[Any, dict[Any, Any]]
 
@@ -34,11 +34,15 @@ def compiled_apart(purpose: str, **options: Any) -> Iterator[None]:
     def template_apart(self: Any, *args: Any, **kwargs: Any) -> Any:
         if id(self) not in found:
             found.add(id(self))
+            declared = () if self._can_compile else tuple(self.overloads.items())
             own = patched(
                 (self, "overloads", overloads.setdefault(self, {})),
                 (self, "targetoptions", {**self.targetoptions, **options}),
             )
             apart.enter_context(own)
+            for types, compiled in declared:  # by the decorator: nobody compiles them later
+                with typeinfer.register_dispatcher(self):
+                    self.compile_device(types, compiled.signature.return_type)
         return template_of(self, *args, **kwargs)
 
     with (

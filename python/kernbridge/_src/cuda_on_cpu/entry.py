@@ -92,7 +92,7 @@ def _add_fibre(module: Any, words: Any, checks: Checks | None) -> None:
         parameters.add_attribute("noalias")
         loaded = _words(builder, words, parameters)
         for i, argument in enumerate(checks.arguments if checks else ()):
-            at = _member(builder, loaded, argument.word)
+            at = builder.bitcast(_member(builder, loaded, argument.word), _I64.as_pointer())
             given = [thread, builder.load(at), ir.Constant(_I32, i)]
             builder.store(called(builder, "kb_check_argument", given, _I64), at)
         called(builder, "kb.fibre", [loaded, thread])

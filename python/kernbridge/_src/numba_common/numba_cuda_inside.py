@@ -32,6 +32,7 @@ NAMES = (
     "numba.cuda.core.compiler_lock.global_compiler_lock"
     " or numba.core.compiler_lock.global_compiler_lock",
     "numba.cuda.core.errors.NumbaDebugInfoWarning",
+    "numba.cuda.core.typeinfer.register_dispatcher",
     "numba.cuda.cudadrv.devicearray.DeviceNDArrayBase._default_stream",
     "numba.cuda.cudadrv.driver.device_memset",
     "numba.cuda.cudadrv.driver.device_to_device",
@@ -120,6 +121,7 @@ from numba.cuda import (
     lowering,
     target,
 )
+from numba.cuda.core import typeinfer
 from numba.cuda.core.errors import NumbaDebugInfoWarning
 from numba.cuda.cudadrv import driver, nvrtc, nvvm
 from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase

@@ -1,0 +1,243 @@
+"""The arguments of a launch, as words of eight bytes in the order in which Numba's entry takes
+them.
+
+A NumPy array is not copied: the kernel works on its memory. It is, as for a GPU, where two arrays
+of a launch overlap, where `cuda.In` protects it, or where its elements are not aligned.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from kernbridge._src.cuda_device import device
+from kernbridge._src.numba_common.numba_cuda_device_inside import (
+    In,
+    NumbaPerformanceWarning,
+    Out,
+    config,
+    devicearray,
+    devices,
+    driver,
+    types,
+)
+
+Words = list[int]
+_COPIES = "Host array used in CUDA kernel will incur copy overhead to/from device."  # Numba's words
+
+
+class View:
+    """What Numba's launcher reads of a strided memory view of cuda.core."""
+
+    __slots__ = ("_layout", "dtype", "owner", "ptr", "shape", "size")
+
+    def __init__(self, address: int, array: Any, owner: Any = None) -> None:
+        flags = array.flags
+        self.ptr = address
+        self.shape = tuple(array.shape)
+        self.dtype = array.dtype
+        self.size = array.size
+        self._layout = devicearray._StridedLayoutShim(
+            strides_in_bytes=tuple(array.strides),
+            is_contiguous_c=flags.c_contiguous,
+            is_contiguous_f=flags.f_contiguous,
+            is_contiguous_any=flags.c_contiguous or flags.f_contiguous,
+        )
+        self.owner = owner
+
+
+def view_of(array: Any, *, stream_ptr: Any = 0) -> View:
+    """`_make_strided_memory_view` of Numba: the array's own memory."""
+    array = numpy.asanyarray(array)
+    return View(_address(array), array, array)
+
+
+def copied(
+    value: Any, stream: Any = 0, copy: bool = True, user_explicit: bool = False
+) -> tuple[Any, bool]:
+    """`_to_strided_memory_view` of Numba: the device's memory, and whether it is a copy."""
+    if driver.is_device_memory(value):
+        return value._strided_memory_view_shim, False
+    if hasattr(value, "__cuda_array_interface__"):
+        from numba.cuda.api import from_cuda_array_interface
+
+        array = from_cuda_array_interface(value.__cuda_array_interface__, owner=value)
+        return array._strided_memory_view_shim, False
+    array = numpy.asanyarray(value)
+    if not array.nbytes:
+        return View(0, array), True
+    begin, end = driver.host_memory_extents(array)  # more than nbytes where strides leave gaps
+    memory = devices.get_context().memalloc(end - begin)
+    address = memory.device_ctypes_pointer.value
+    if copy:
+        if not user_explicit and isinstance(value, numpy.ndarray):
+            _warn_of_copies()
+        ctypes.memmove(address, begin, end - begin)
+    return View(address + _address(array) - begin, array, memory), True
+
+
+def _copied_back(copy: View, value: Any) -> None:
+    """Write the elements of the copy of a host array into the array, and nothing between them."""
+    array = numpy.asanyarray(value)
+    if not array.nbytes or not array.flags.writeable:
+        return
+    begin, end = driver.host_memory_extents(array)
+    offset = _address(array) - begin
+    memory = (ctypes.c_char * (end - begin)).from_address(copy.ptr - offset)
+    array[...] = numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)
+
+
+def words_of(kernel: Any, arguments: Any, stream: Any, after: list[Any]) -> Words:
+    """Return the words of a launch; what `after` gets is to be called when it has ended."""
+    packers = kernel.__dict__.get("_kernbridge_packers")
+    if packers is None:
+        packers = kernel._kernbridge_packers = [_packer(kernel, t) for t in kernel.argument_types]
+    words: Words = []
+    hosts = _Hosts(stream, after)
+    for argument in arguments:
+        hosts.add(argument)
+    for pack, argument in zip(packers, arguments, strict=True):
+        pack(words, argument, hosts)
+    return words
+
+
+class _Hosts:
+    """The host arrays of a launch."""
+
+    def __init__(self, stream: Any, after: list[Any]) -> None:
+        self.stream, self.after = stream, after
+        self._extents: dict[int, tuple[int, int]] = {}  # by the identity of an argument
+        self._all: list[tuple[int, int]] = []
+
+    def add(self, value: Any) -> None:
+        """Remember where an argument lies, if it is a host array."""
+        kind = type(value)
+        if isinstance(value, tuple):
+            for element in value:
+                self.add(element)
+        array = value if kind is numpy.ndarray else getattr(value, "value", None)
+        if type(array) is numpy.ndarray and array.nbytes:
+            extents = driver.host_memory_extents(array)
+            self._extents[id(value)] = extents
+            self._all.append(extents)
+
+    def address(self, array: Any) -> int | None:
+        """Where a host array lies, or None if another argument shares memory with it."""
+        extents = self._extents.get(id(array))
+        if extents is None:
+            return _address(array)
+        begin, end = extents
+        if len(self._all) > 1 and sum(b < end and begin < e for b, e in self._all) > 1:
+            return None
+        return begin if array.flags.forc else _address(array)
+
+
+Packer = Callable[[Words, Any, _Hosts], None]
+
+
+def _packer(kernel: Any, kind: Any) -> Packer:
+    """What appends the words of an argument of this type."""
+    if kernel.extensions:
+        return _through_numba(kernel, kind)
+    if isinstance(kind, types.Array):
+        return _pack_array
+    if isinstance(kind, types.Integer):
+        mask = (1 << kind.bitwidth) - 1
+        return lambda words, value, hosts: words.append(operator.index(value) & mask)
+    if isinstance(kind, types.BaseTuple):
+        packers = [_packer(kernel, element) for element in kind]
+        return lambda words, value, hosts: _pack_tuple(packers, words, value, hosts)
+    if kind == types.float64:
+        return lambda words, value, hosts: words.append(_bits_of_double(value))
+    if kind == types.float32:
+        return lambda words, value, hosts: words.append(_bits_of_float(value))
+    return _through_numba(kernel, kind)
+
+
+def _pack_tuple(packers: list[Packer], words: Words, value: Any, hosts: _Hosts) -> None:
+    for pack, element in zip(packers, value, strict=True):
+        pack(words, element, hosts)
+
+
+def _pack_array(words: Words, value: Any, hosts: _Hosts) -> None:
+    if type(value) is numpy.ndarray:
+        address = hosts.address(value)
+        if address is not None and value.flags.aligned:
+            _warn_of_copies()
+            words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+            return
+        view = _written_back(value, True, hosts)
+    elif isinstance(value, devicearray.DeviceNDArray):
+        words += _words_of_device_array(value)
+        return
+    elif isinstance(value, In):
+        view, _ = copied(value.value, hosts.stream)
+        hosts.after.append(lambda: view)  # which lives until then
+    elif isinstance(value, Out):
+        view = _written_back(value.value, value.copy_input, hosts)
+    else:
+        view = _written_back(value, True, hosts)
+    words += (0, 0, view.size, view.dtype.itemsize, view.ptr or 0, *view.shape)
+    words += view._layout.strides_in_bytes
+
+
+def _words_of_device_array(array: Any) -> Words:
+    """The words of an array that Numba made, which stay the same."""
+    words: Words | None = vars(array).get("_kernbridge_words")
+    if words is None:
+        device.refuse_memory_of_gpus(array)
+        view = array._strided_memory_view_shim
+        words = [0, 0, view.size, view.dtype.itemsize, view.ptr or 0]
+        words += (*view.shape, *view._layout.strides_in_bytes)
+        array._kernbridge_words = words
+    return words
+
+
+def _written_back(value: Any, copy: bool, hosts: _Hosts) -> Any:
+    view, is_copy = copied(value, hosts.stream, copy)
+    if is_copy:
+        hosts.after.append(lambda: _copied_back(view, value))
+    return view
+
+
+def _through_numba(kernel: Any, kind: Any) -> Packer:
+    """For what is rare, Numba's own code: records, enumerations, and what extensions convert."""
+
+    def pack(words: Words, value: Any, hosts: _Hosts) -> None:
+        parts: list[Any] = []
+        kernel._prepare_args(kind, value, hosts.stream, hosts.after, parts)
+        words += map(bits, parts)
+
+    return pack
+
+
+def bits(value: Any) -> int:
+    """A value as cuda.core's launch takes it."""
+    if isinstance(value, ctypes._SimpleCData):
+        return int.from_bytes(bytes(value), "little")
+    if isinstance(value, float):
+        return _bits_of_double(value)
+    return int(value)
+
+
+def _bits_of_double(value: Any) -> int:
+    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+
+
+def _bits_of_float(value: Any) -> int:
+    return int.from_bytes(bytes(ctypes.c_float(value)), "little")
+
+
+def _address(array: Any) -> int:
+    return int(array.ctypes.data)
+
+
+def _warn_of_copies() -> None:
+    """As Numba does where a kernel is given an array of the host: on a GPU it is copied."""
+    if config.CUDA_WARN_ON_IMPLICIT_COPY and not config.DISABLE_PERFORMANCE_WARNINGS:
+        devicearray.warn(NumbaPerformanceWarning(_COPIES))

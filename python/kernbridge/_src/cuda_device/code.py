@@ -1,0 +1,222 @@
+"""Kernels that Numba-CUDA's dispatchers compile, for the CPU.
+
+Numba types a kernel, makes its LLVM IR and keeps what it compiled, all as for a GPU. Its code
+library then holds kernbridge's image of the kernel, in the place of a cubin, under a key of its
+own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
+from kernbridge._src.base.patched import patched
+from kernbridge._src.cuda_device import extents, mode
+from kernbridge._src.cuda_on_cpu import bounds, checked
+from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+from kernbridge._src.cuda_on_cpu.checks import Argument, Checks
+from kernbridge._src.cuda_on_cpu.copies import refused
+from kernbridge._src.numba_common.numba_cuda_device_inside import (
+    devices,
+    dispatcher,
+    driver,
+    global_compiler_lock,
+    types,
+)
+from kernbridge._src.numba_cuda import patches
+
+MAX_THREADS = 1024
+_IMAGE = "kernbridge"  # the key among cubins, and of the loaded kernel among those of GPUs
+_MODULES = itertools.count(0x100000, 16)
+_DIGITS = 64  # of the digest that an image begins with
+
+refusals: list[tuple[str, str]] = []
+"""Names of kernels that kernbridge refused, each with the message."""
+
+
+def is_for_cpu(library: Any) -> bool:
+    """Return whether a code library of Numba holds code for the CPU."""
+    return _IMAGE in library._cubin_cache
+
+
+def label_of(function: Any) -> str:
+    """Return what messages call a kernel, or a device function."""
+    return f"kernel {function.__name__!r}"
+
+
+@contextmanager
+def compiling(compiled: Any) -> Iterator[None]:
+    """Let a dispatcher compile a kernel for the CPU, in the mode of this thread."""
+    is_checked = mode.current() == mode.CHECK
+    own: Any = nullcontext()
+    if is_checked and not compiled.targetoptions.get("debug"):
+        own = patched((compiled, "targetoptions", {**compiled.targetoptions, "lineinfo": True}))
+    asking = checked.compiling_checked if is_checked else bounds.compiling_bounded
+    with global_compiler_lock, patches.without_nvvm(), asking(), own:
+        yield
+
+
+@contextmanager
+def compiling_device() -> Iterator[None]:
+    """Let a dispatcher compile a device function; no CUDA library is needed."""
+    with global_compiler_lock, patches.without_nvvm():
+        yield
+
+
+def add_image(kernel: Any) -> None:
+    """Make the image of a kernel that Numba has compiled."""
+    library, label = kernel._codelibrary, label_of(kernel.py_func)
+    arguments = _arguments_of(kernel)
+    checks = None
+    if mode.current() == mode.CHECK:
+        checks = Checks(label, [a for _, _, a in arguments])
+    else:
+        function = library.get_function(library._entry_name)
+        for layout, word, a in arguments:
+            if layout:
+                extents.relate(function, word, layout, a.n_dims, a.item_size)
+    try:
+        if checks and kernel.cooperative:
+            raise refused(label, "cuda.cg.this_grid in checked mode")
+        with global_compiler_lock:
+            image, _ = cuda_on_cpu_compile.image_of(label, library, library._entry_name, checks)
+    except (KernelCompilationError, KernelNotAvailableError) as e:
+        refusals.append((kernel.py_func.__name__, str(e)))
+        raise
+    library._cubin_cache[_IMAGE] = image
+    function_of(library).counted_as = f"{kernel.py_func.__module__}.{library.name}"
+
+
+_Found = list[tuple[str, int, Argument]]  # with the layout and the first word of an array
+
+
+def _arguments_of(kernel: Any) -> _Found:
+    """The arrays and records among the arguments of a kernel, as Numba takes them apart."""
+    names = list(inspect.signature(kernel.py_func).parameters)
+    found: _Found = []
+    word = 0
+    for i, kind in enumerate(kernel.argtypes):
+        word = _add_arguments(found, names[i] if i < len(names) else f"parameter {i}", kind, word)
+    return found
+
+
+def _add_arguments(found: _Found, name: str, kind: Any, word: int) -> int:
+    """Add what an argument consists of; returns the word behind it."""
+    if isinstance(kind, types.BaseTuple):
+        for i, element in enumerate(kind):
+            word = _add_arguments(found, f"{name}[{i}]", element, word)
+        return word
+    if isinstance(kind, types.Record):
+        found.append(("", word, Argument(repr(name), word, kind.size, 0, False, False, False)))
+        return word + 1
+    if not isinstance(kind, types.Array):
+        return word + _n_words(kind)
+    described = f"{name!r} ({kind.dtype}[{kind.ndim}d])"
+    size = _item_size(kind.dtype)
+    at = word + 4  # behind meminfo, parent, the number of elements, and their size
+    array = Argument(described, at, size, kind.ndim, False, True, not kind.mutable)
+    found.append((kind.layout, word, array))
+    return word + 5 + 2 * kind.ndim
+
+
+def _n_words(kind: Any) -> int:
+    """The words that an argument of another type takes."""
+    context = dispatcher.cuda_target.target_context
+    return _leaves(context.data_model_manager[kind].get_argument_type())
+
+
+def _leaves(nested: Any) -> int:
+    return sum(map(_leaves, nested)) if isinstance(nested, (list, tuple)) else 1
+
+
+def _item_size(kind: Any) -> int:
+    context = dispatcher.cuda_target.target_context
+    return int(context.get_abi_sizeof(context.get_data_type(kind)))
+
+
+def function_of(library: Any) -> HostFunction:
+    """Return the machine code of a library, which is made when it is first asked for."""
+    found = library._cufunc_cache.get(_IMAGE)
+    if found is None:
+        image = library._cubin_cache[_IMAGE]
+        cuda_on_cpu_compile.compile_image(image)
+        found = library._cufunc_cache[_IMAGE] = HostFunction(image, library)
+    return found
+
+
+class HostFunction:
+    """A kernel's machine code, with what Numba reads of a CUfunction."""
+
+    def __init__(self, image: bytes, library: Any) -> None:
+        self.digest = image[:_DIGITS]
+        self.kernel_name = library.name.rpartition(".")[2]  # of the Python function
+        self.counted_as = library.name
+        self.module = Module(self.digest)
+        self.handle = self.module.handle
+        self.name = library._entry_name
+        self.attrs = Attributes(self.module)
+        self.kernel = self
+        self.attributes = SimpleNamespace(max_threads_per_block=MAX_THREADS)
+
+    def set_shared_memory_carveout(self, carveout: int) -> None:
+        """Blocks do not share a cache with others."""
+
+
+class Module:
+    """The globals of an image."""
+
+    def __init__(self, digest: bytes) -> None:
+        self.handle = next(_MODULES)
+        self.initialized = False
+        self.defined = cuda_on_cpu_compile._registered[digest.decode()]
+
+    def setup(self) -> None:
+        """Nothing is to be done."""
+        self.initialized = True
+
+    def get_global_symbol(self, name: str) -> tuple[Any, int]:
+        """The address of a global of four bytes, and its size."""
+        address = self.defined.get(name)
+        if address is None:
+            raise KeyError(f"the image has no global {name!r}")
+        pointer = driver.binding.CUdeviceptr(address)
+        return driver.MemoryPointer(devices.get_context(), pointer, 4), 4
+
+
+class Attributes:
+    """What Numba reports of a kernel's machine code."""
+
+    maxthreads = MAX_THREADS
+
+    def __init__(self, module: Module) -> None:
+        self.shared = _number(module.defined["kb_shared_size"])
+        self.local = _number(module.defined["kb_stack_size"])
+
+    @property
+    def regs(self) -> int:
+        """GPUs alone have this number."""
+        raise not_there("the number of registers of a kernel")
+
+    @property
+    def const(self) -> int:
+        """GPUs alone have this number."""
+        raise not_there("the constant memory of a kernel")
+
+
+def not_there(what: str) -> KernelNotAvailableError:
+    """The error for what machine code of GPUs has, and that of the CPU does not."""
+    return KernelNotAvailableError(
+        f"the program asks for {what}, which does not exist where kernels run on the CPU; ask on a "
+        "GPU"
+    )
+
+
+def _number(address: int) -> int:
+    """What a function of the image returns."""
+    return int(ctypes.CFUNCTYPE(ctypes.c_int64)(address)())

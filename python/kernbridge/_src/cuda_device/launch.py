@@ -1,0 +1,78 @@
+"""Launches of Numba-CUDA's kernels on the CPU: from its call to the core, and their errors."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import Counter
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+from kernbridge import _core
+from kernbridge._src.base.errors import KernelFaultError
+from kernbridge._src.cuda_device import arguments
+from kernbridge._src.cuda_device.driver import failure
+from kernbridge._src.numba_common.numba_cuda_device_inside import dispatcher
+
+Three = tuple[int, int, int]
+
+launches: Counter[str] = Counter()
+"""How often kernels were launched, by their names."""
+faults: Counter[str] = Counter()
+"""How often launches found a fault, by the names of kernels."""
+_lock = threading.Lock()
+
+
+def launch(
+    kernel: Any, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0
+) -> None:
+    """`_Kernel.launch` of Numba-CUDA."""
+    if kernel.debug:
+        _launch_with_exceptions(kernel, args, griddim, blockdim, stream, sharedmem)
+        return
+    function = kernel._codelibrary.get_cufunc()
+    after: list[Any] = []
+    words = arguments.words_of(kernel, args, stream, after)
+    _run(function, three(griddim), three(blockdim), sharedmem, words)
+    for write_back in after:
+        write_back()
+
+
+def _run(function: Any, grid: Three, block: Three, shared: int, words: list[int]) -> None:
+    packed = (ctypes.c_uint64 * len(words))(*words)
+    with _lock:
+        launches[function.counted_as] += 1
+    try:
+        _core.launch_host_code(function.digest, grid, block, int(shared), packed)
+    except RuntimeError as e:
+        with _lock:
+            faults[function.counted_as] += 1
+        raise KernelFaultError(
+            f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e}"
+        ) from None
+    except (ValueError, OverflowError) as e:
+        error = failure("cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE")
+        error.add_note(f"kernel {function.kernel_name!r}, grid {grid}, block {block}: {e}")
+        raise error from None
+
+
+def three(sizes: Any) -> Three:
+    """Return the extents of a grid or block along x, y and z."""
+    given = sizes if isinstance(sizes, tuple) else (sizes,)
+    x, y, z = (*map(int, given), 1, 1)[:3]
+    return x, y, z
+
+
+def _core_launch(stream: Any, config: Any, function: Any, *values: Any) -> None:
+    """`cuda.core.launch`."""
+    words = [arguments.bits(value) for value in values]
+    _run(function, three(config.grid), three(config.block), config.shmem_size, words)
+
+
+# Numba's launcher reads the exceptions of kernels with `debug=True`: it is run with another launch.
+_launch_with_exceptions = FunctionType(
+    dispatcher._Kernel.launch.__code__,
+    {**vars(dispatcher), "launch": _core_launch, "LaunchConfig": SimpleNamespace},
+    "launch",
+    dispatcher._Kernel.launch.__defaults__,
+)

@@ -1,0 +1,34 @@
+"""Whether CUDA kernels that this thread launches run on the CPU, and whether they are checked."""
+
+from __future__ import annotations
+
+import threading
+
+RUN, CHECK = "run", "check"
+
+
+class _Thread(threading.local):
+    """What holds for one thread; None leaves it to the process."""
+
+    mode: str | None = None
+
+
+_thread = _Thread()
+_process: str | None = None
+
+
+def current() -> str | None:
+    """Return RUN or CHECK where launches run on the CPU, None where they go to a GPU."""
+    return _thread.mode or _process
+
+
+def set_of_thread(mode: str | None) -> str | None:
+    """Choose for this thread; returns what was chosen before."""
+    before, _thread.mode = _thread.mode, mode
+    return before
+
+
+def set_of_process(mode: str) -> None:
+    """Choose for all threads, for as long as the process lives."""
+    global _process
+    _process = mode

@@ -1,0 +1,120 @@
+"""Switches launches of CUDA kernels to the CPU: for a block of code, or for the process."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ContextDecorator
+from typing import Any
+
+from kernbridge._src.base import debug, settings
+from kernbridge._src.base.errors import KernelNotAvailableError, KernelToolchainError
+from kernbridge._src.cuda_device import mode
+
+VARIABLE = "KERNBRIDGE_CUDA_ON_CPU"
+
+
+class cuda_on_cpu(ContextDecorator):  # users call it as a function
+    """Run CUDA kernels that Numba launches on the CPU: a context manager, and a decorator.
+
+    Inside, `numba.cuda` sees one device, the processor, whose memory is that of the process:
+    `kernel[grid, block](...)`, `cuda.to_device`, streams, events and all else of Numba's host API
+    work without a GPU, a driver or a CUDA library. It holds for the thread that enters it; other
+    threads, and this one afterwards, use the GPU if there is one. A kernel may have been decorated
+    before; what is compiled for a GPU and for the CPU is kept apart.
+
+    Arrays, streams and events that are made inside are to be used inside.
+
+    Parameters
+    ----------
+    check : bool
+        Whether kernels run in the checked mode, which finds accesses out of bounds, data races and
+        more (`docs/checks.md`). KERNBRIDGE_DEBUG=check asks for that everywhere.
+
+    Raises
+    ------
+    KernelNotAvailableError
+        When it is entered, if `kernbridge.config.set_cuda_on_cpu("error")` refuses it; inside,
+        where the program asks for what GPUs alone have.
+    KernelCompilationError
+        When a kernel is compiled that does not run on CPUs.
+    KernelFaultError
+        When a launch finds a fault, such as a write out of bounds.
+
+    Examples
+    --------
+    >>> import kernbridge, numpy as np
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def double(x):
+    ...     i = cuda.grid(1)
+    ...     if i < x.size:
+    ...         x[i] *= 2
+    >>> x = np.arange(3.0)
+    >>> with kernbridge.cuda_on_cpu():
+    ...     double[1, 32](cuda.to_device(x))
+    ...     double[1, 32](x)
+    >>> x
+    array([0., 2., 4.])
+    """
+
+    def __init__(self, check: bool = False) -> None:
+        if not isinstance(check, bool):
+            raise TypeError(f"cuda_on_cpu: check is {check!r}, expected True or False")
+        self._mode = mode.CHECK if check or debug.checks() else mode.RUN
+        self._before: list[str | None] = []
+
+    def __enter__(self) -> cuda_on_cpu:
+        _prepare()
+        from kernbridge._src.cuda_device import dispatchers
+
+        dispatchers.choose()
+        self._before.append(mode.set_of_thread(self._mode))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        mode.set_of_thread(self._before.pop())
+
+    def _recreate_cm(self) -> cuda_on_cpu:
+        """Another one for each call of a decorated function, which threads may call."""
+        return cuda_on_cpu(check=self._mode == mode.CHECK)
+
+    def install(self) -> None:
+        """Switch all threads to the CPU, for as long as the process lives.
+
+        Call it before kernels are decorated. KERNBRIDGE_CUDA_ON_CPU=1, or =check, does so when
+        kernbridge is imported.
+        """
+        _prepare()
+        from kernbridge._src.cuda_device import dispatchers
+
+        dispatchers.adopt(self._mode)
+        mode.set_of_process(self._mode)
+
+
+cuda_on_cpu.__module__ = "kernbridge"
+__test__ = {"cuda_on_cpu": cuda_on_cpu}  # doctest takes it for one of `kernbridge`
+
+
+def _prepare() -> None:
+    if settings.cuda_on_cpu == "error":
+        raise KernelNotAvailableError(
+            "cuda_on_cpu: kernbridge.config.set_cuda_on_cpu('error') refuses kernels on the CPU"
+        )
+    if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
+        raise KernelToolchainError(
+            "CUDA kernels cannot run on the CPU by kernbridge and in Numba's simulator at once: "
+            "unset NUMBA_ENABLE_CUDASIM"
+        )
+    from kernbridge._src.cuda_device import hooks
+
+    hooks.install()
+
+
+def install_from_environment() -> None:
+    """Do what KERNBRIDGE_CUDA_ON_CPU asks for."""
+    chosen = os.environ.get(VARIABLE, "")
+    if chosen in ("", "0"):
+        return
+    if chosen not in ("1", "check"):
+        raise ValueError(f"{VARIABLE} is {chosen!r}, expected 1, check or 0")
+    cuda_on_cpu(check=chosen == "check").install()

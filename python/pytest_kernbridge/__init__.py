@@ -1,0 +1,97 @@
+"""The pytest plugin of kernbridge: `pytest --cuda-on-cpu` runs a suite of CUDA tests without a GPU.
+
+Nothing is imported here unless the option is given, or KERNBRIDGE_CUDA_ON_CPU is set: every pytest
+of an environment in which kernbridge is installed imports this module.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+_VARIABLE = "KERNBRIDGE_CUDA_ON_CPU"
+_MOST = 20  # lines of refusals in the summary
+
+
+def pytest_addoption(parser: Any) -> None:
+    """Add the option; with a value that is optional, it would take the name of a file for it."""
+    group = parser.getgroup("kernbridge")
+    for option, mode, how in (
+        ("--cuda-on-cpu", "run", "run the CUDA kernels that Numba launches on the CPU"),
+        ("--cuda-on-cpu=check", "check", "find accesses out of bounds, data races and more, too"),
+    ):
+        group.addoption(option, dest="cuda_on_cpu", action="store_const", const=mode, help=how)
+
+
+def pytest_load_initial_conftests(early_config: Any) -> None:
+    """Switch before any conftest or test module imports numba.cuda."""
+    chosen = early_config.known_args_namespace.cuda_on_cpu
+    if chosen is None and os.environ.get(_VARIABLE, "0") in ("", "0"):
+        return
+    if chosen is not None:  # also for processes that tests start
+        os.environ[_VARIABLE] = "check" if chosen == "check" else "1"
+    import pytest
+    from kernbridge._src.base.errors import KernbridgeError
+    from kernbridge._src.cuda_device.switch import install_from_environment
+
+    try:
+        install_from_environment()
+    except (ImportError, ValueError, KernbridgeError) as e:
+        raise pytest.UsageError(f"--cuda-on-cpu: {e}") from e
+    early_config.pluginmanager.register(_Summary(), "kernbridge-cuda-on-cpu")
+
+
+class _Summary:
+    """Reports which kernels ran at the end, those of pytest-xdist's workers included."""
+
+    def __init__(self) -> None:
+        self._of_workers: list[dict[str, Any]] = []
+
+    def pytest_sessionfinish(self, session: Any) -> None:
+        """Hand what a worker of pytest-xdist has seen to its controller."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["kernbridge"] = _seen()
+
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
+        """Take what a worker has seen."""
+        found = getattr(node, "workeroutput", {}).get("kernbridge")
+        if found:
+            self._of_workers.append(found)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Write the summary."""
+        seen = [_seen(), *self._of_workers]
+        for line in _lines(seen):
+            terminalreporter.write_line(line)
+
+
+def _seen() -> dict[str, Any]:
+    from kernbridge._src.cuda_device import code, launch, mode
+
+    return {
+        "launched": dict(launch.launches),
+        "faults": dict(launch.faults),
+        "refused": dict(code.refusals),
+        "checked": mode.current() == mode.CHECK,
+    }
+
+
+def _lines(seen: list[dict[str, Any]]) -> list[str]:
+    launched = _added([s["launched"] for s in seen])
+    faults = _added([s["faults"] for s in seen])
+    refused = {name: message for s in seen for name, message in s["refused"].items()}
+    how = "checked, " if seen[0]["checked"] else ""
+    lines = [
+        f"CUDA kernels on the CPU: {len(launched)} ran ({how}{sum(launched.values())} launches), "
+        f"{len(faults)} with a fault, {len(refused)} refused"
+    ]
+    lines += [f"  fault: {name} ({count} launches)" for name, count in sorted(faults.items())]
+    lines += [f"  refused: {message}" for _, message in sorted(refused.items())]
+    more = len(lines) - 1 - _MOST
+    return lines if more <= 0 else [*lines[: 1 + _MOST], f"  ... and {more} more"]
+
+
+def _added(counts: list[dict[str, int]]) -> dict[str, int]:
+    names = {name for count in counts for name in count}
+    return {name: sum(count.get(name, 0) for count in counts) for name in names}

@@ -1,0 +1,162 @@
+"""Launches of Numba-CUDA on the CPU that fail: faults, refusals, and what the driver would say."""
+
+import kernbridge
+import numpy as np
+import pytest
+
+pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+from numba import cuda
+from numba.cuda.cudadrv.driver import CudaAPIError
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.filterwarnings("ignore::numba.cuda.core.errors.NumbaPerformanceWarning"),
+]
+N = 100
+
+
+@cuda.jit
+def add_one(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + 1
+
+
+@cuda.jit
+def shifted(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i + 1] = x[i]
+
+
+@pytest.fixture
+def on_cpu():
+    with kernbridge.cuda_on_cpu():
+        yield
+
+
+@pytest.fixture
+def x():
+    return np.arange(N, dtype=np.float32)
+
+
+def test_a_write_out_of_bounds_is_an_error_that_names_the_kernel_and_the_array(on_cpu, x):
+    with pytest.raises(kernbridge.errors.KernelFaultError) as caught:
+        shifted[1, 128](x, np.zeros_like(x))
+    said = str(caught.value)
+    assert said.startswith("kernel 'shifted': launch with grid (1, 1, 1), block (128, 1, 1): ")
+    assert "a thread writes to 'out' (float32[1d]) out of bounds" in said
+    assert "check=True" in said
+    add_one[1, 128](x, x)  # the process goes on
+
+
+def test_the_checked_mode_names_thread_index_and_line(x):
+    with (
+        kernbridge.cuda_on_cpu(check=True),
+        pytest.raises(kernbridge.errors.KernelFaultError) as caught,
+    ):
+        shifted[1, 128](x, np.zeros_like(x))
+    said = str(caught.value)
+    assert "kernel 'shifted'" in said
+    assert "block (0, 0, 0), thread (99, 0, 0): writes 'out' (float32[1d]) out of bounds" in said
+    assert "index 100 of axis 0, whose extent is 100 (at test_launch_errors.py:" in said
+
+
+def test_the_checked_mode_sees_each_argument(x):
+    """Of several kinds, at their places among the words of a launch."""
+
+    @cuda.jit
+    def kernel(a, s, pair, m, out):
+        out[0] = a[0] + s + pair[0][0] + pair[1] + m[1, 2]
+        if s > 1:
+            out[0] += m[2, 0]
+
+    m, out = np.arange(6, dtype=np.int32).reshape(2, 3), np.zeros(1)
+    with kernbridge.cuda_on_cpu(check=True):
+        kernel[1, 1](x, 1.0, (x[3:4], 2j.imag), m, out)
+        assert out[0] == 0 + 1 + 3 + 2 + 5
+        with pytest.raises(kernbridge.errors.KernelFaultError, match=r"reads 'm'.*extent is 2"):
+            kernel[1, 1](x, 2.0, (x[3:4], 2j.imag), m, out)
+
+
+def test_a_launch_that_no_gpu_takes(on_cpu, x):
+    with pytest.raises(CudaAPIError, match="CUDA_ERROR_INVALID_VALUE") as caught:
+        add_one[1, 2048](x, x)
+    assert "kernel 'add_one'" in caught.value.__notes__[0]
+    assert "1 to 1024 threads" in caught.value.__notes__[0]
+
+
+def test_what_does_not_run_is_refused_by_name(on_cpu, x):
+    missing = cuda.declare_device("missing", "float32(float32)")
+
+    @cuda.jit
+    def kernel(v):
+        v[0] = missing(v[0])
+
+    said = r"kernel 'kernel': the kernel uses .*\(missing\), which kernbridge does not run on CPUs"
+    with pytest.raises(kernbridge.KernelCompilationError, match=said):
+        kernel[1, 1](x)
+    add_one[1, 128](x, x)
+    with pytest.raises(kernbridge.KernelNotAvailableError, match="PTX of a kernel"):
+        add_one.inspect_asm()
+    with pytest.raises(kernbridge.KernelNotAvailableError, match="cuIpcGetMemHandle"):
+        cuda.to_device(x).get_ipc_handle()
+
+
+def test_exceptions_of_debug_kernels(on_cpu):
+    @cuda.jit(debug=True, opt=False)
+    def kernel(v):
+        if v[0] > 1:
+            raise ValueError("too large")
+
+    kernel[1, 1](np.zeros(1))
+    with pytest.raises(ValueError, match=r"tid=\[0, 0, 0\] ctaid=\[0, 0, 0\]: too large"):
+        kernel[1, 1](np.full(1, 2.0))
+
+
+def test_memory_is_freed_and_what_is_too_much_is_an_error(on_cpu):
+    from kernbridge._src.cuda_device.driver import host
+
+    context = cuda.current_context()
+    context.memory_manager.deallocations.clear()
+    before = len(host._sizes)
+    array = cuda.device_array(1000)
+    assert len(host._sizes) == before + 1
+    del array
+    context.memory_manager.deallocations.clear()
+    assert len(host._sizes) == before
+    with pytest.raises(CudaAPIError, match="OUT_OF_MEMORY"):
+        cuda.device_array(1 << 50, np.uint8)
+
+
+def test_the_setting_that_refuses_cuda_on_cpu_refuses_this_too(monkeypatch):
+    kernbridge.config.set_cuda_on_cpu("error")
+    try:
+        with pytest.raises(kernbridge.KernelNotAvailableError, match="set_cuda_on_cpu"):
+            kernbridge.cuda_on_cpu().__enter__()
+    finally:
+        kernbridge.config.set_cuda_on_cpu("compile")
+    with pytest.raises(TypeError, match="check is 'yes'"):
+        kernbridge.cuda_on_cpu(check="yes")
+
+
+def test_a_wrong_variable_and_numba_s_simulator_are_errors(monkeypatch):
+    from kernbridge._src.cuda_device import switch
+
+    monkeypatch.setenv("KERNBRIDGE_CUDA_ON_CPU", "yes")
+    with pytest.raises(ValueError, match="KERNBRIDGE_CUDA_ON_CPU is 'yes', expected 1, check or 0"):
+        switch.install_from_environment()
+    monkeypatch.setenv("KERNBRIDGE_CUDA_ON_CPU", "1")
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    with pytest.raises(kernbridge.errors.KernelToolchainError, match="unset NUMBA_ENABLE_CUDASIM"):
+        switch.install_from_environment()
+
+
+def test_a_device_array_of_a_gpu_is_refused(on_cpu, x, monkeypatch):
+    given = cuda.to_device(x)
+    monkeypatch.setattr(cuda.get_current_device(), "name", "a GPU", raising=True)
+    with pytest.raises(TypeError, match=r"made outside of kernbridge\.cuda_on_cpu, on a GPU"):
+        add_one[1, 128](given, x)
+    for copy in (given.copy_to_host, lambda: given.copy_to_device(x), lambda: given[0]):
+        with pytest.raises(TypeError, match=r"made outside of kernbridge\.cuda_on_cpu"):
+            copy()

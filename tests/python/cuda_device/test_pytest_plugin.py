@@ -1,0 +1,120 @@
+"""`pytest --cuda-on-cpu`: a suite of GPU tests runs unchanged, and a fault fails its test."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+pytestmark = pytest.mark.once
+
+CONFTEST = """
+import numpy
+if not hasattr(numpy, "row_stack"):
+    numpy.row_stack = numpy.vstack  # numba-cuda 0.30 reads it; numpy 2.5 removed it
+from numba import cuda
+
+GPU = cuda.is_available()
+"""
+SUITE = """
+import numpy as np
+import pytest
+from conftest import GPU
+from numba import cuda
+
+if not GPU:
+    pytest.skip("there is no GPU", allow_module_level=True)
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@cuda.jit("void(float32[:], float32[:])")
+def copied(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i]
+
+
+@cuda.jit
+def behind(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i + 1]
+
+
+@cuda.jit
+def refused(x):
+    x[0] = missing(x[0])
+
+
+missing = cuda.declare_device("missing", "float32(float32)")
+x = np.arange(8, dtype=np.float32)
+
+
+def test_right():
+    out = cuda.device_array_like(x)
+    copied[1, 8](cuda.to_device(x), out)
+    np.testing.assert_array_equal(out.copy_to_host(), x)
+
+
+def test_fault():
+    behind[1, 8](x, np.zeros_like(x))
+
+
+def test_refused():
+    refused[1, 1](x)
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+
+    def run(*options):
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *options]
+        left_out = ("KERNBRIDGE_LIBCUDA", "KERNBRIDGE_TEST_CUDA", "PYTEST_ADDOPTS")
+        kept = {k: v for k, v in os.environ.items() if k not in left_out}
+        done = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
+    said = suite("--cuda-on-cpu=check", "test_suite.py")
+    assert "2 failed, 1 passed" in said
+    assert (
+        "kernel 'behind': launch with grid (1, 1, 1), block (8, 1, 1): "
+        "block (0, 0, 0), thread (7, 0, 0): reads 'x' (float32[1d]) out of bounds: "
+        "index 8 of axis 0, whose extent is 8 (at test_suite.py:24)" in said
+    )
+    assert "2 ran (checked, 2 launches), 1 with a fault, 1 refused" in said
+    assert "  fault: test_suite.behind (1 launches)" in said
+    assert "  refused: kernel 'refused': the kernel uses" in said
+
+
+@pytest.mark.exhaustive
+def test_workers_of_xdist_are_counted(suite):
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    said = suite("--cuda-on-cpu", "test_suite.py", "-n", "1", "-k", "right or refused")
+    assert "1 failed, 1 passed" in said
+    assert "1 ran (1 launches), 0 with a fault, 1 refused" in said
+
+
+WITHOUT = """
+import sys, pytest
+status = pytest.main(["-q", "-p", "no:cacheprovider", "--collect-only", "test_nothing.py"])
+print(status, [n for n in ("kernbridge", "jax", "numba") if n in sys.modules])
+print("pytest_kernbridge" in sys.modules)
+"""
+
+
+def test_without_the_option_nothing_is_imported(tmp_path):
+    (tmp_path / "test_nothing.py").write_text("def test_nothing(): pass\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-c", WITHOUT]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-2:] == ["0 []", "True"], done.stdout + done.stderr
