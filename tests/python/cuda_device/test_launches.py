@@ -361,3 +361,36 @@ def test_jax_s_operations_are_the_same_inside(x):
         add_one[1, 128](x, out)
         np.testing.assert_array_equal(out, x + 1)
     np.testing.assert_array_equal(op(x), x + 1)
+
+
+WITHOUT_LIBRARIES = """
+import cuda.pathfinder as pathfinder
+
+load, asked = pathfinder.load_nvidia_dynamic_lib, set()
+def refuse(name):
+    if name == "cudart":  # which `import numba.cuda` loads
+        return load(name)
+    asked.add(name)
+    raise pathfinder.DynamicLibNotFoundError(name)
+pathfinder.load_nvidia_dynamic_lib = refuse
+
+import math, warnings, kernbridge, numpy as np
+from numba import cuda
+
+warnings.simplefilter("ignore")
+kernbridge.cuda_on_cpu().install()
+
+@cuda.jit("void(float32[:])")
+def kernel(x):
+    i = cuda.grid(1)
+    x[i] = math.exp(x[i]) + cuda.libdevice.fast_sinf(x[i])
+
+x = np.zeros(3, np.float32)
+kernel[1, 3](x)
+print(x.tolist(), cuda.reduce(lambda a, b: a + b)(x), "nvvm" in asked)
+"""
+
+
+@pytest.mark.exhaustive
+def test_no_library_of_cuda_is_needed_but_its_runtime(run_python):
+    assert run_python(WITHOUT_LIBRARIES) == "[1.0, 1.0, 1.0] 3.0 False\n"
