@@ -57,6 +57,7 @@ NAMES = (
     "numba.cuda.np.numpy_support.from_dtype",
     "numba.cuda.dispatcher.types.Omitted",
     "numba.cuda.target.CUDATargetContext.enable_boundscheck",
+    "numba.cuda.typing.typeof.typeof",
 )
 OF_DISPATCHERS = ("overloads", "py_func", "targetoptions")
 OF_KERNELS = ("_codelibrary._entry_name", "_codelibrary._llvm_strs")
@@ -125,6 +126,7 @@ from numba.cuda.cudadrv import driver, nvrtc, nvvm
 from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
 from numba.cuda.extending import intrinsic
 from numba.cuda.np import arrayobj, numpy_support
+from numba.cuda.typing.typeof import typeof
 
 try:
     from numba.cuda.core.compiler_lock import global_compiler_lock

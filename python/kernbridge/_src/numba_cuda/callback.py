@@ -162,7 +162,10 @@ def lower_kernel(
     operands: Sequence[ArrayType],
     call: Call,
 ) -> Lowered:
-    """A kernel that only Numba's own launcher can launch; `has_more` if it has views or zeros."""
+    """A kernel that only Numba's own launcher can launch.
+
+    `has_more` says that the operation has views, zeros or static arguments.
+    """
     label, assignment = frontend.label, frontend.assign(call)
     if kernel not in _warned:
         _warned.add(kernel)
@@ -176,8 +179,8 @@ def lower_kernel(
     if has_more or any(extras):
         raise ValueError(
             f"{label}: a kernel with {why} is launched by Numba, which has no "
-            'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, zero_outputs= or '
-            "parameters left to their defaults"
+            'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, static=, '
+            "zero_outputs= or parameters left to their defaults"
         )
     if any(v.kind != "constant" for v in shape.grid):
         raise ValueError(

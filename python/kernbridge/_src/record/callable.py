@@ -60,10 +60,11 @@ def numba_cuda_callable(
     func : callable
         ``func(input_1, ..., output_1, ..., stream)``. May launch any number of
         ``@cuda.jit`` kernels (``kernel[grid, block, stream, shared](...)`` or ``kernel.forall``)
-        with arrays and numbers; allocate ``cuda.device_array`` temporaries; slice, reshape, ravel,
-        transpose and view device arrays; fill and copy them (``a[:] = 0``,
-        ``a.copy_to_device(b)``); loop and branch on shapes; call helper functions. It runs twice
-        per lowering, not per call. Every element of the outputs must be written.
+        with arrays, numbers, members of enumerations, elements of arrays of records, and tuples of
+        these; allocate ``cuda.device_array`` temporaries; slice, reshape, ravel, transpose and view
+        device arrays; fill and copy them (``a[:] = 0``, ``a.copy_to_device(b)``); loop and branch
+        on shapes; call helper functions. It runs twice per lowering, not per call. Every element of
+        the outputs must be written.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         As for `numba_cuda_kernel`.
     vmap_method : str, optional
