@@ -253,6 +253,7 @@ static void set_up_thread(kb_block *b, kb_thread *t, const uint32_t index[3])
     size_t top = b->stack - (size_t)KB_LINE * (1 + t->index % KB_COLOURS);
     memcpy(t->ctaid, index, sizeof t->ctaid);
     t->state = KB_THREAD_RUNS;
+    t->place = NULL;
     b->warps[t->index / KB_WARP].live |= UINT32_C(1) << t->lane;
     kb_fibre_init(&t->fibre, b->stacks + (size_t)t->index * b->stack, top, run_thread, t);
     memcpy(end_of_stack(b, t), &canary, sizeof canary);
@@ -261,6 +262,18 @@ static void set_up_thread(kb_block *b, kb_thread *t, const uint32_t index[3])
 void kb_write_outside(kb_thread *t, const char *what)
 {
     kb_block_fail(t, "writes to %s out of bounds%s", what, kb_hostcuda_left_out);
+}
+
+void kb_place(kb_thread *t, const char *place)
+{
+    t->place = place;
+}
+
+void kb_raise(kb_thread *t, const char *what)
+{
+    if (t->place)
+        kb_block_fail(t, "%s, raised at %s", what, t->place);
+    kb_block_fail(t, "%s", what);
 }
 
 void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3])

@@ -59,6 +59,8 @@ CALLED_AS(kb_print, int (*)(const char *, const void *));
 CALLED_AS(kb_reshape, int (*)(int64_t, const int64_t *, const int64_t *, int64_t, const int64_t *,
                               int64_t *, int64_t, int));
 CALLED_AS(kb_write_outside, void (*)(kb_thread *, const char *));
+CALLED_AS(kb_place, void (*)(kb_thread *, const char *));
+CALLED_AS(kb_raise, void (*)(kb_thread *, const char *));
 
 /* Checked mode: rows of arrays, the table, and the questions. */
 AT(kb_check_array, name, 0);

@@ -16,5 +16,6 @@ const kb_hostcuda_symbol kb_hostcuda_symbols[] = {
     SYMBOL(kb_print),           SYMBOL(kb_check_argument), SYMBOL(kb_check_shared),
     SYMBOL(kb_check_local),     SYMBOL(kb_check_index),    SYMBOL(kb_check_access),
     SYMBOL(kb_check_fence),     SYMBOL(kb_check_pointer),  SYMBOL(kb_reshape),
-    SYMBOL(kb_hostcuda_launch), SYMBOL(kb_write_outside),  {NULL, NULL},
+    SYMBOL(kb_hostcuda_launch), SYMBOL(kb_write_outside),  SYMBOL(kb_place),
+    SYMBOL(kb_raise),           {NULL, NULL},
 };

@@ -217,6 +217,16 @@ static void leaver(void *const *parameters, kb_thread *t)
         kb_write_outside(t, "'out' (float32[1d])");
 }
 
+static void raiser(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    kb_barrier(t, 1);
+    if (t->index == 7)
+        kb_place(t, "f.py:12 in 'f'");
+    if (t->index == out[0][0])
+        kb_raise(t, "ValueError: bad");
+}
+
 static void test_faults(void)
 {
     char fault[KB_FAULT_SIZE] = "";
@@ -230,6 +240,12 @@ static void test_faults(void)
     CHECK(!run(leaver, one_block, 0, fault));
     CHECK_HAS(fault, "thread (7, 0, 0): writes to 'out' (float32[1d]) out of bounds; the write was "
                      "left out");
+    out[0][0] = 7;
+    CHECK(!run(raiser, one_block, 0, fault));
+    CHECK_TEXT(fault, "block (0, 0, 0), thread (7, 0, 0): ValueError: bad, raised at f.py:12 in 'f'");
+    out[0][0] = 8; /* a thread that is nowhere, also when its memory was that of thread 7 */
+    CHECK(!run(raiser, one_block, 0, fault));
+    CHECK_TEXT(fault, "block (0, 0, 0), thread (8, 0, 0): ValueError: bad");
     CHECK(run(sum, one_block, 128 * 4, NULL)); /* and the next block runs */
 }
 

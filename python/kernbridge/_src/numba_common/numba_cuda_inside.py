@@ -29,6 +29,7 @@ NAMES = (
     "numba.cuda.codegen.CUDACodeLibrary.get_cubin",
     "numba.cuda.codegen.CUDACodeLibrary.get_llvm_str",
     "numba.cuda.codegen.CUDACodeLibrary.modules",
+    "numba.cuda.core.callconv.MinimalCallConv.return_user_exc",
     "numba.cuda.core.compiler_lock.global_compiler_lock"
     " or numba.core.compiler_lock.global_compiler_lock",
     "numba.cuda.core.errors.NumbaDebugInfoWarning",
@@ -57,6 +58,7 @@ NAMES = (
     "numba.cuda.np.numpy_support.from_dtype",
     "numba.cuda.dispatcher.types.Omitted",
     "numba.cuda.target.CUDATargetContext.enable_boundscheck",
+    "numba.cuda.target.CUDATargetContext.insert_string_const_addrspace",
     "numba.cuda.typing.typeof.typeof",
 )
 OF_DISPATCHERS = ("overloads", "py_func", "targetoptions")
@@ -121,6 +123,7 @@ from numba.cuda import (
     lowering,
     target,
 )
+from numba.cuda.core.callconv import MinimalCallConv
 from numba.cuda.core.errors import NumbaDebugInfoWarning
 from numba.cuda.cudadrv import driver, nvrtc, nvvm
 from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase

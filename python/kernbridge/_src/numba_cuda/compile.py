@@ -105,10 +105,10 @@ _functions: weakref.WeakValueDictionary[_Key, NumbaCudaFunction] = weakref.WeakV
 _lock = threading.RLock()
 
 
-def why_not_native(kernel: Any) -> str:
+def why_not_native(kernel: Any, host: bool = False) -> str:
     """Empty, or the option of `cuda.jit` that only Numba's own launcher serves."""
     options = kernel.targetoptions
-    if options.get("debug"):
+    if options.get("debug") and not host:
         return "debug=True"
     if options.get("extensions"):
         return "extensions="
@@ -303,6 +303,9 @@ def _compile_once(job: Job) -> Any:
     device_options = {k: v for k, v in options.items() if k in ("fastmath", "lineinfo", "opt")}
     if "forceinline" in options:
         device_options["forceinline"] = True
+    raises = bool(options.pop("debug", False))  # the entry itself raises nothing
+    if raises:
+        device_options["debug"] = True
     device = cuda.jit(device=True, **device_options)(function)
     entry, words = numba_cuda_entry.build_entry(device, job.parameters, job.batched)
     entry.__name__ = entry.__qualname__ = job.symbol
@@ -321,7 +324,12 @@ def _compile_once(job: Job) -> Any:
             from kernbridge._src.cuda_on_cpu import bounds
 
             asking = bounds.compiling_bounded()
-    with patches.compiling_for(architecture), without_nvvm, asking:
+    raising: Any = nullcontext()
+    if raises:
+        from kernbridge._src.cuda_on_cpu.raising import compiling_raising
+
+        raising = compiling_raising()
+    with patches.compiling_for(architecture), without_nvvm, asking, raising:
         compiled = dispatcher._Kernel(entry, words, **options)
         versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)
         (overload,) = device.overloads.values()

@@ -287,7 +287,7 @@ class NumbaCuda(CallingFrontend):
         from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
         rule, label = self.rule, self.label
-        why = numba_cuda_compile.why_not_native(self.kernel)
+        why = numba_cuda_compile.why_not_native(self.kernel, host)
         if why:
             cuda.refuse_on_cpu(label, why, host)
             has_more = bool(self.views or self.static) or self.zero_outputs

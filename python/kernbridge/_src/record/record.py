@@ -79,7 +79,7 @@ class Recording:
     ) -> None:
         """Add a launch; compiles the kernel for these arguments."""
         name = kernel.py_func.__name__
-        why = numba_cuda_compile.why_not_native(kernel)
+        why = numba_cuda_compile.why_not_native(kernel, self.host)
         if why:
             refuse(f"a launch of {name}, which has {why}")
         auto = block == "auto"
