@@ -276,6 +276,18 @@ void kb_raise(kb_thread *t, const char *what)
     kb_block_fail(t, "%s", what);
 }
 
+void kb_recurse(kb_thread *t, uint64_t size)
+{
+    const kb_block *b = t->block;
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t begin = (uintptr_t)(b->stacks + (size_t)t->index * b->stack);
+    if (size > b->stack || here - begin < KB_STACK_LEFT + size)
+        kb_block_fail(t,
+                      "a device function calls itself too often: the stack of a thread has %zu "
+                      "bytes here",
+                      b->stack);
+}
+
 void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3])
 {
     b->parameters = parameters;

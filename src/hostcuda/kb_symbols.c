@@ -17,5 +17,5 @@ const kb_hostcuda_symbol kb_hostcuda_symbols[] = {
     SYMBOL(kb_check_local),     SYMBOL(kb_check_index),    SYMBOL(kb_check_access),
     SYMBOL(kb_check_fence),     SYMBOL(kb_check_pointer),  SYMBOL(kb_reshape),
     SYMBOL(kb_hostcuda_launch), SYMBOL(kb_write_outside),  SYMBOL(kb_place),
-    SYMBOL(kb_raise),           {NULL, NULL},
+    SYMBOL(kb_raise),           SYMBOL(kb_recurse),        {NULL, NULL},
 };

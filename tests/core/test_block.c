@@ -227,6 +227,21 @@ static void raiser(void *const *parameters, kb_thread *t)
         kb_raise(t, "ValueError: bad");
 }
 
+static uint32_t descend(kb_thread *t, uint32_t levels)
+{
+    volatile unsigned char variables[200];
+    kb_recurse(t, sizeof variables);
+    variables[0] = (unsigned char)levels;
+    return levels ? descend(t, levels - 1) + variables[0] % 2 : 0;
+}
+
+static void descender(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    kb_barrier(t, 1);
+    out[1][t->index] = descend(t, t->index == 9 ? out[0][0] : 10);
+}
+
 static void test_faults(void)
 {
     char fault[KB_FAULT_SIZE] = "";
@@ -246,6 +261,14 @@ static void test_faults(void)
     out[0][0] = 8; /* a thread that is nowhere, also when its memory was that of thread 7 */
     CHECK(!run(raiser, one_block, 0, fault));
     CHECK_TEXT(fault, "block (0, 0, 0), thread (8, 0, 0): ValueError: bad");
+    out[0][0] = 20;
+    CHECK(run(descender, one_block, 0, NULL));
+    CHECK_INT(out[1][8], 5);
+    CHECK_INT(out[1][9], 10);
+    out[0][0] = UINT32_MAX;
+    CHECK(!run(descender, one_block, 0, fault));
+    CHECK_HAS(fault, "block (0, 0, 0), thread (9, 0, 0): a device function calls itself too often: "
+                     "the stack of a thread has ");
     CHECK(run(sum, one_block, 128 * 4, NULL)); /* and the next block runs */
 }
 

@@ -81,29 +81,32 @@ BOTH = """
 def wrap(kernel, outs=shape, **options):
     return numba_cuda_kernel(kernel, outs, grid=2, block=4, **options)
 
-place = lambda function, text: f"{__file__}:{line_of(function.py_func, text)} in {function.__name__!r}"
+def place(function, text):
+    return f"{__file__}:{line_of(function.py_func, text)} in {function.__name__!r}"
+
 for options in ({}, {"check": True}):
     good = wrap(roots, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kernbridge.KernbridgeWarning)
         np.testing.assert_allclose(good(x + 8), np.sqrt(np.arange(8, 16)), rtol=1e-6)
-    said = fails(good, "numba_cuda_kernel 'roots': launch of roots, grid (2, 1, 1), block (4, 1, 1)",
-                 "block (1, 0, 0), thread (2, 0, 0): AssertionError: six is not allowed, raised at "
-                 + place(roots, "assert"))
-    said = fails(good, "block (0, 0, 0), thread (1, 0, 0): Negative: ('no root of a negative number', 7)"
-                 ", raised at " + place(root, "raise"), given=(-x,))
-    fails(wrap(divided, **options), "ZeroDivisionError: division by zero, raised at "
-          + place(divided, "out[i] ="), "thread (3, 0, 0)", given=(x, 3 - x))
+    launch = "numba_cuda_kernel 'roots': launch of roots, grid (2, 1, 1), block (4, 1, 1)"
+    six = "block (1, 0, 0), thread (2, 0, 0): AssertionError: six is not allowed, raised at "
+    fails(good, launch, six + place(roots, "assert"))
+    negative = "thread (1, 0, 0): Negative: ('no root of a negative number', 7), raised at "
+    fails(good, negative + place(root, "raise"), given=(-x,))
+    zero = "thread (3, 0, 0): ZeroDivisionError: division by zero, raised at "
+    fails(wrap(divided, **options), zero + place(divided, "out[i] ="), given=(x, 3 - x))
     # A statement of several lines has the number of its first.
-    fails(wrap(shapes, **options), "block (0, 0, 0), thread (0, 0, 0): IndexError: tuple index out of "
-          "range, raised at " + place(shapes, "x.shape["))
+    outside = "thread (0, 0, 0): IndexError: tuple index out of range, raised at "
+    fails(wrap(shapes, **options), outside + place(shapes, "x.shape["))
 
 # Without debug=True a thread that raises ends, as on a GPU.
 found = wrap(unsafe)(3 - x)
 np.testing.assert_array_equal(found[4:], 0)
 assert np.isinf(wrap(unsafe)(x)[3])
 
-fails(jax.vmap(wrap(divided)), "ZeroDivisionError", "block (", given=(jnp.stack([x, x]), jnp.stack([x + 1, x])))
+batch = jnp.stack([x, x]), jnp.stack([x + 1, x])
+fails(jax.vmap(wrap(divided)), "block (0, 0, 1), thread (0, 0, 0): ZeroDivisionError", given=batch)
 
 def launches(x, out, stream):
     divided[2, 4, stream](x, x, out)
@@ -112,7 +115,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("error")
     recorded = numba_cuda_callable(launches, shape, record="always")
     np.testing.assert_array_equal(recorded(x + 1), 1)
-fails(recorded, "numba_cuda_callable 'launches': launch of divided", "ZeroDivisionError: division by zero")
+fails(recorded, "numba_cuda_callable 'launches': launch of divided", "ZeroDivisionError: division")
 fails(jax.jit(lambda x: recorded(x) + 1), "ZeroDivisionError")
 print("held")
 """
