@@ -212,9 +212,9 @@ def reads(x, out, stream):
         square[1, 64, stream](x, out)
 
 try:
-    numba_cuda_callable(reads, S(x.shape, x.dtype))(x)
+    numba_cuda_callable(reads, S(x.shape, x.dtype), record="always")(x)
 except kernbridge.KernelError as e:
-    assert "cannot run on the CPU, since it cannot be recorded" in str(e), e
+    assert "cannot be recorded: reading element [0] on the host" in str(e), e
 else:
     raise SystemExit("not refused")
 """)

@@ -185,6 +185,12 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
 def provide(program: Any) -> None:
     """Let this process run all kernels of a program for the CPU."""
     for function in program.functions:
-        images = dict(function.images)
-        if CC in images:
-            register(images[CC], images[CODE_CC])
+        if CC in dict(function.images):
+            provide_function(function)
+
+
+def provide_function(function: Any) -> bytes:
+    """Let this process run a function for the CPU, and return the digest that names its code."""
+    images = dict(function.images)
+    register(images[CC], images[CODE_CC])
+    return bytes(images[CC][:_DIGITS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -80,8 +81,8 @@ def numba_cuda_callable(
         array to another library, or does not do the same each time that it runs (it draws random
         numbers, counts, or reads a clock). "auto": it runs as Python at each call, with the GIL, on
         real Numba arrays, and a warning names the line; "always": a KernelError names the line;
-        "never": it always runs so, and then its inputs are copied, which may not be written. On a
-        CPU it is always an error.
+        "never": it always runs so, and then its inputs are copied, which may not be written. On the
+        CPU the arrays are NumPy's, with the methods of Numba's.
     has_side_effect : bool, default False
         Run the function even if nothing reads its outputs. Implied by `outs` without any output.
     jvp, vjp : function, optional
@@ -211,8 +212,8 @@ class NumbaCudaCallable(CallingFrontend):
         from kernbridge._src.record.arrays import NotRecordable
 
         assignment = self.assign(call)
-        if self.record == "never" and not host:
-            return self._as_python(assignment, operands, call)
+        if self.record == "never":
+            return self._as_python(assignment, operands, call, host)
         for t, name in zip((*operands, *call.outs), assignment.names, strict=False):
             if not all(isinstance(n, (int, np.integer)) for n in t.shape):
                 raise ValueError(
@@ -222,12 +223,8 @@ class NumbaCudaCallable(CallingFrontend):
         try:
             return self._recorded(assignment, operands, call, host)
         except NotRecordable as e:
-            if host:
-                raise KernelError(
-                    f"{self.label} cannot run on the CPU, since it cannot be recorded: {e}"
-                ) from e
             self._refuse_or_warn(str(e))
-            return self._as_python(assignment, operands, call)
+            return self._as_python(assignment, operands, call, host)
 
     def _recorded(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
@@ -269,10 +266,16 @@ class NumbaCudaCallable(CallingFrontend):
             )
 
     def _as_python(
-        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call
+        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
     ) -> Lowered:
-        source, order = beginning_of(self.function), _order(assignment)
-        return self.lower_as_python(assignment, source, self.function, order, operands, call)
+        source, order, on_host = beginning_of(self.function), _order(assignment), None
+        if host:
+            from kernbridge._src.record import running
+
+            on_host = functools.partial(running.run, self.label)
+        return self.lower_as_python(
+            assignment, source, self.function, order, operands, call, on_host
+        )
 
 
 def _order(assignment: Assignment) -> Order:

@@ -202,33 +202,33 @@ def _transpose_kernel() -> Any:
     return transpose
 
 
-def _configure(
-    _: Recording,
+def configured(
+    _: Any,
     kernel: Any,
     griddim: Any,
     blockdim: Any,
     stream: Any = 0,
     sharedmem: Any = 0,
 ) -> Callable[..., None]:
-    """Return what launches the kernel: `kernel[grid, block, stream, shared]` while recording."""
+    """Return what launches the kernel: `kernel[grid, block, stream, shared]` on a target."""
 
     def launch(*arguments: Any) -> None:
-        recording = intercept.recording()
-        if recording is None:
+        target = intercept.target()
+        if target is None:
             refuse("a launch after the recording ended")
-        recording.launch(kernel, griddim, blockdim, sharedmem, arguments)
+        target.launch(kernel, griddim, blockdim, sharedmem, arguments)
 
     return launch
 
 
-def _forall(
-    recording: Recording, kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: Any = 0
+def forall(
+    target: Any, kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: Any = 0
 ) -> Callable[..., None]:
     """Configure as `kernel.forall` does: by default with the block size of the best occupancy."""
     grid, block = (-(-n // tpb), tpb) if tpb else (n, "auto")
     if n == 0:
         grid, block = 0, 1
-    return _configure(recording, kernel, grid, block, stream, sharedmem)
+    return configured(target, kernel, grid, block, stream, sharedmem)
 
 
 def _device_array_like(recording: Recording, ary: Any, stream: Any = 0) -> DeviceArray:
@@ -279,9 +279,9 @@ def _refuse_name(name: str, *_: Any, **__: Any) -> None:
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
-    "__getitem__": lambda r, kernel, args: _configure(r, kernel, *args),
-    "configure": _configure,
-    "forall": _forall,
+    "__getitem__": lambda r, kernel, args: configured(r, kernel, *args),
+    "configure": configured,
+    "forall": forall,
     "__call__": lambda r, *a, **k: refuse("a call without [grid, block]"),
     "launch": _launch_configured,
     "device_array": Recording.temporary,
@@ -294,7 +294,7 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
 for _name in (
     "to_device", "pinned_array", "pinned_array_like", "mapped_array", "mapped_array_like",
     "managed_array", "pinned", "stream", "event", "external_stream", "as_cuda_array",
-    "from_cuda_array_interface", "current_context", "open_ipc_array",
+    "from_cuda_array_interface", "current_context", "open_ipc_array", "event_elapsed_time",
 ):  # fmt: skip
     _HANDLERS[_name] = functools.partial(_refuse_name, _name)
 
@@ -328,7 +328,7 @@ def record(
         ]
         positional, named = order(given, Stream())
         try:
-            with intercept.recording_into(recording):
+            with intercept.acting_on(recording, _HANDLERS):
                 function(*positional, **named)
         except NotRecordable as e:
             raise NotRecordable(f"{e} at {line_of(e)}") from None
