@@ -35,6 +35,7 @@ _UNSUPPORTED = (  # what a call means, by the beginning of its name
 )
 _OF_FIBRES = {"kb.thread", "kb.shared", "kb.dynamic_shared"}
 _KEPT = {"kb_blocks", "kb_fibre", "kb_shared_size", "kb_thread"}
+_OF_C = {"NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_new_varsize"}
 _LATER = {"kb.frame", "kb.site", "kb.check.at"}  # see _PLACEHOLDER
 
 _PLACEHOLDER = re.compile(
@@ -67,6 +68,8 @@ def host_ir(
     text = _placed(str(module), checks)
     if checks and recursion.has_checked_array(text, recursive):
         raise refused(label, "a local array in a recursive device function in checked mode")
+    if recursion.is_value(text, recursive):
+        raise refused(label, "a device function as a value")
     if recursive:
         text = recursion.bounded(text, recursive)
     text += _stack_size(text, recursion.STACK if recursive else 0)
@@ -166,14 +169,9 @@ def is_recursive(function: Any) -> bool:
 
 def _check(label: str, module: Any, unknown: set[str]) -> None:
     """Refuse what a kernel calls and nothing defines."""
-    for function in module.functions:
-        name = function.name
-        if (
-            function.is_declaration
-            and name in unknown
-            and name not in _LATER
-            and not name.startswith("llvm.")
-        ):
+    unknown = unknown - _LATER - _OF_C
+    for name in (function.name for function in module.functions if function.is_declaration):
+        if name in unknown and not name.startswith("llvm."):
             construct = next(c for beginning, c in _UNSUPPORTED if name.startswith(beginning))
             raise refused(label, f"{construct} ({name})")
 

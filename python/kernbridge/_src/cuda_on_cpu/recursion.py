@@ -25,6 +25,11 @@ def has_checked_array(text: str, names: Sequence[str]) -> bool:
     return any("call ptr @kb_check_local(" in _body(text, name) for name in names)
 
 
+def is_value(text: str, names: Sequence[str]) -> bool:
+    """Whether one of these functions is used otherwise than in calls."""
+    return any(re.search(_token(name) + r"(?![-\w$.(])", text) for name in names)
+
+
 def _body(text: str, name: str) -> str:
     begin = _definition(text, name)
     return text[begin : text.index("\n}", begin)]
