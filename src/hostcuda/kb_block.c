@@ -276,6 +276,11 @@ void kb_raise(kb_thread *t, const char *what)
     kb_block_fail(t, "%s", what);
 }
 
+void kb_assert(kb_thread *t, const char *what, const char *file, uint32_t line)
+{
+    kb_block_fail(t, "the assertion (%s) at %s:%u does not hold", what, file, line);
+}
+
 void kb_recurse(kb_thread *t, uint64_t size)
 {
     const kb_block *b = t->block;

@@ -88,6 +88,9 @@ void kb_place(kb_thread *thread, const char *place);
 /* The thread raises an exception, which `what` describes: the block ends with a fault. */
 _Noreturn void kb_raise(kb_thread *thread, const char *what);
 
+/* An assertion of CUDA C++ does not hold for the thread: the block ends with a fault. */
+_Noreturn void kb_assert(kb_thread *thread, const char *what, const char *file, uint32_t line);
+
 /* A device function that calls itself begins, whose variables take so many bytes: the block ends
  * with a fault if the thread's stack does not have them. */
 void kb_recurse(kb_thread *thread, uint64_t size);

@@ -225,6 +225,8 @@ static void raiser(void *const *parameters, kb_thread *t)
         kb_place(t, "f.py:12 in 'f'");
     if (t->index == out[0][0])
         kb_raise(t, "ValueError: bad");
+    if (out[0][0] == UINT32_MAX)
+        kb_assert(t, "i < n", "f.cu", 12);
 }
 
 static uint32_t descend(kb_thread *t, uint32_t levels)
@@ -257,10 +259,15 @@ static void test_faults(void)
                      "left out");
     out[0][0] = 7;
     CHECK(!run(raiser, one_block, 0, fault));
-    CHECK_TEXT(fault, "block (0, 0, 0), thread (7, 0, 0): ValueError: bad, raised at f.py:12 in 'f'");
+    CHECK_TEXT(fault,
+               "block (0, 0, 0), thread (7, 0, 0): ValueError: bad, raised at f.py:12 in 'f'");
     out[0][0] = 8; /* a thread that is nowhere, also when its memory was that of thread 7 */
     CHECK(!run(raiser, one_block, 0, fault));
     CHECK_TEXT(fault, "block (0, 0, 0), thread (8, 0, 0): ValueError: bad");
+    out[0][0] = UINT32_MAX;
+    CHECK(!run(raiser, one_block, 0, fault));
+    CHECK_TEXT(fault, "block (0, 0, 0), thread (0, 0, 0): the assertion (i < n) at f.cu:12 does "
+                      "not hold");
     out[0][0] = 20;
     CHECK(run(descender, one_block, 0, NULL));
     CHECK_INT(out[1][8], 5);

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from kernbridge import _core
 from kernbridge._src.cuda_on_cpu import entry as around
-from kernbridge._src.cuda_on_cpu import library, recursion, variables
+from kernbridge._src.cuda_on_cpu import library, linked, recursion, variables
 from kernbridge._src.cuda_on_cpu.copies import Copies, refused
 from kernbridge._src.numba_common import llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
@@ -36,6 +37,7 @@ _UNSUPPORTED = (  # what a call means, by the beginning of its name
 _OF_FIBRES = {"kb.thread", "kb.shared", "kb.dynamic_shared"}
 _KEPT = {"kb_blocks", "kb_fibre", "kb_shared_size", "kb_thread"}
 _OF_C = {"NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_new_varsize"}
+_NOT_OF_C = ("llvm.", "kb.", "__nv_", "cudaCG")
 _LATER = {"kb.frame", "kb.site", "kb.check.at"}  # see _PLACEHOLDER
 
 _PLACEHOLDER = re.compile(
@@ -57,6 +59,15 @@ def host_ir(
         copies = Copies(label, compiled.modules, checks)
         texts = [str(copied) for copied in copies.modules]
     module, called = _linked(texts)
+    external = called.intersection(copies.declared)
+    foreign = {name for name in external if not name.startswith(_NOT_OF_C)} - _OF_C
+    if foreign and (sources := linked.sources(compiled)):
+        if checks:
+            raise refused(label, f"functions in CUDA C++ ({', '.join(foreign)}) in checked mode")
+        more = linked.compiled(label, sources, foreign)
+        texts += linked.fitted(label, module, more, foreign)
+        module, called = _linked(texts)
+        copies.declared |= {name for name in called if not _core.cuda_code_provides(name)}
     by_threads = bool(checks) or not called.isdisjoint(_OF_FIBRES)
     _complete(module, entry, copies, checks, by_threads)
     recursive = _recursive(module)

@@ -34,11 +34,14 @@ NAMES = (
     " or numba.core.compiler_lock.global_compiler_lock",
     "numba.cuda.core.errors.NumbaDebugInfoWarning",
     "numba.cuda.cudadrv.devicearray.DeviceNDArrayBase._default_stream",
+    "numba.cuda.cudadrv.driver.LinkableCode.from_path_or_obj",
     "numba.cuda.cudadrv.driver.device_memset",
     "numba.cuda.cudadrv.driver.device_to_device",
+    "numba.cuda.cudadrv.nvrtc.config.CUDA_NVRTC_EXTRA_SEARCH_PATHS",
     "numba.cuda.cudadrv.nvrtc.get_arch_option",
     "numba.cuda.cudadrv.nvvm.NVVM",
     "numba.cuda.cudadrv.nvvm._datalayout",
+    "numba.cuda.cuda_paths.get_cuda_paths",
     "numba.cuda.cudaimpl._generic_array",
     "numba.cuda.cudaimpl.cgutils",
     "numba.cuda.dispatcher.CUDADispatcher.__getitem__",
@@ -125,6 +128,7 @@ from numba.cuda import (
 )
 from numba.cuda.core.callconv import MinimalCallConv
 from numba.cuda.core.errors import NumbaDebugInfoWarning
+from numba.cuda.cuda_paths import get_cuda_paths
 from numba.cuda.cudadrv import driver, nvrtc, nvvm
 from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
 from numba.cuda.extending import intrinsic
@@ -136,4 +140,5 @@ try:
 except ImportError:
     from numba.core.compiler_lock import global_compiler_lock
 
+LinkableCode = driver.LinkableCode
 Omitted = dispatcher.types.Omitted
