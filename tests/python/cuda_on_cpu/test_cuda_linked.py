@@ -44,7 +44,10 @@ times = '''
 static __constant__ float factors[] = {2.0f, 3.0f};
 template <class T> __device__ __forceinline__ T scaled(T v, int i) { return v * factors[i]; }
 extern "C" __device__ int times(float *out, float v) {
-    *out = scaled(v, blockIdx.x) + max(threadIdx.x, 1u) * rsqrtf(4.0f) + cosf(0.0f);
+    float sum = scaled(v, blockIdx.x);
+    atomicAdd(&sum, max(threadIdx.x, 1) * rsqrtf(4.0f));
+    atomicMax(&sum, -1.0);
+    *out = sum + cosf(0.0f) * (atomicCAS(&sum, 1e9, 0) == sum);
     return 0;
 }
 __global__ void unused(float *x) { x[threadIdx.x] = 0; }

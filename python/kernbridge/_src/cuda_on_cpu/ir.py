@@ -63,7 +63,9 @@ def host_ir(
     foreign = {name for name in external if not name.startswith(_NOT_OF_C)} - _OF_C
     if foreign and (sources := linked.sources(compiled)):
         if checks:
-            raise refused(label, f"functions in CUDA C++ ({', '.join(foreign)}) in checked mode")
+            raise refused(
+                label, f"functions in CUDA C++ ({', '.join(sorted(foreign))}) in checked mode"
+            )
         more = linked.compiled(label, sources, foreign)
         texts += linked.fitted(label, module, more, foreign)
         module, called = _linked(texts)

@@ -24,15 +24,8 @@ _HEADER = "kernbridge_cuda_on_cpu.h"
 _FLAGS = (
     *("-x", "c++", "-std=c++17", "-c", "-emit-llvm", "-O1", "-Xclang", "-disable-llvm-passes"),
     *("-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-fno-math-errno"),
-    *(
-        "-ffp-contract=off",
-        "-fno-stack-protector",
-        "-fdeclspec",
-        "-w",
-        "-include",
-        _HEADER,
-        f"-I{_INCLUDE}",
-    ),
+    *("-ffp-contract=off", "-fno-stack-protector", "-fdeclspec", "-w"),
+    *("-include", _HEADER, f"-I{_INCLUDE}"),
 )
 _SECONDS = 120
 _MOST_LINES = 20  # of what clang writes

@@ -137,7 +137,7 @@ def compile_kernel(
         architectures = CHECKED if checked or debug.checks() else HOST
     job = Job(label, kernel, tuple(parameters), batched, architectures)
     with _lock:
-        fingerprint = _fingerprint_of(kernel, (job.parameters, batched))
+        fingerprint = _fingerprint_of(kernel, (_identities(job), batched))
         job = replace(job, identity=_identity(fingerprint, job))
         key = (job.identity, architectures)
         function = _functions.get(key)
@@ -203,15 +203,19 @@ def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
     return taken[signature]
 
 
+def _identities(job: Job) -> tuple[Any, ...]:
+    """What the machine code depends on of each parameter, without the classes that users made."""
+    return tuple(parameter.identity() for parameter in job.parameters)
+
+
 def _identity(fingerprint: Fingerprint, job: Job) -> bytes:
     from kernbridge._src.keys import fingerprint as keys_fingerprint
 
-    kinds = tuple(p.identity() for p in job.parameters)
     where = "numba.cuda"
     if job.for_host:
         where += ".host" if job.architectures == HOST else ".checked"
         where += f".{_core.HOST_ABI}"  # a program of another one must not be taken for this
-    return keys_fingerprint.combine(fingerprint, where, kinds, job.batched)
+    return keys_fingerprint.combine(fingerprint, where, _identities(job), job.batched)
 
 
 def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:

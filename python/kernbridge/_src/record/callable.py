@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import types
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -20,7 +19,14 @@ from kernbridge._src.base.places import beginning_of
 from kernbridge._src.gpu.frontend import Lowered, plan
 from kernbridge._src.gpu.program import Copy, Fill, Launch
 from kernbridge._src.keys import host_state
-from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend, Order
+from kernbridge._src.numba_cuda.callback import (
+    DTYPES,
+    LACKING,
+    REMEDY,
+    CallingFrontend,
+    OnHost,
+    Order,
+)
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
@@ -268,11 +274,12 @@ class NumbaCudaCallable(CallingFrontend):
     def _as_python(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
     ) -> Lowered:
-        source, order, on_host = beginning_of(self.function), _order(assignment), None
+        source, order = beginning_of(self.function), _order(assignment)
+        on_host: OnHost | None = None
         if host:
             from kernbridge._src.record import running
 
-            on_host = functools.partial(running.run, self.label)
+            on_host = running.run
         return self.lower_as_python(
             assignment, source, self.function, order, operands, call, on_host
         )

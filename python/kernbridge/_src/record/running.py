@@ -38,16 +38,13 @@ _BEST_BLOCK = 256  # threads, where Numba asks the driver for the best occupancy
 
 
 class Running:
-    """One call of a function: what its launches are made with."""
-
-    def __init__(self, label: str) -> None:
-        self.label = label
+    """One call of a function, whose launches are made at once."""
 
     def launch(
         self, kernel: Any, grid: Any, block: Any, shared: Any, arguments: Sequence[Any]
     ) -> None:
         """Launch a kernel, which is compiled for these arguments, and wait for it."""
-        label = f"{self.label}: launch of {kernel.py_func.__name__!r}"
+        label = f"launch of {kernel.py_func.__name__!r}"
         why = numba_cuda_compile.why_not_native(kernel, host=True)
         if why:
             raise KernelError(f"{label}: the kernel has {why}, which does not run on CPUs")
@@ -165,11 +162,11 @@ for _name in ("from_cuda_array_interface", "open_ipc_array"):
     _HANDLERS[_name] = functools.partial(lambda name, *_, **__: _refuse(name), _name)
 
 
-def run(label: str, function: Callable[..., Any], order: Order, arrays: Sequence[Any]) -> None:
+def run(function: Callable[..., Any], order: Order, arrays: Sequence[Any]) -> None:
     """Call a function of arrays of NumPy and of scalars, as `order` puts them."""
     given = [a.view(HostArray) if isinstance(a, np.ndarray) else a for a in arrays]
     positional, named = order(given, HostStream())
     intercept.install(_HANDLERS)
     intercept.replace_aliases(function)
-    with intercept.acting_on(Running(label), _HANDLERS):
+    with intercept.acting_on(Running(), _HANDLERS):
         function(*positional, **named)

@@ -104,8 +104,14 @@ KB_PLACE(gridDim, dim3, nctaid)
 #undef KB_PLACE
 static const int warpSize = 32;
 
-template <class T> static inline T min(T a, T b) { return b < a ? b : a; }
-template <class T> static inline T max(T a, T b) { return a < b ? b : a; }
+template <class T, class U> static inline auto min(T a, U b) -> decltype(a + b) {
+  decltype(a + b) v = a, w = b;
+  return w < v ? w : v;
+}
+template <class T, class U> static inline auto max(T a, U b) -> decltype(a + b) {
+  decltype(a + b) v = a, w = b;
+  return v < w ? w : v;
+}
 static inline float min(float a, float b) { return fminf(a, b); }
 static inline float max(float a, float b) { return fmaxf(a, b); }
 static inline double min(double a, double b) { return fmin(a, b); }
@@ -128,6 +134,9 @@ static inline int __popcll(unsigned long long v) { return __builtin_popcountll(v
 static inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
 static inline int __ffs(int v) { return __builtin_ffs(v); }
 
+/* The type of an argument that does not say what T is. */
+template <class T> struct kb_same { typedef T type; };
+
 /* Other threads of the grid may run at the same time. */
 template <class T, class F> static inline T kb_atomic(T *at, F change) {
   T old, wanted;
@@ -139,18 +148,20 @@ template <class T, class F> static inline T kb_atomic(T *at, F change) {
 }
 
 #define KB_ATOMIC(name, expression)                                                                \
-  template <class T> static inline T name(T *at, T v) {                                            \
+  template <class T> static inline T name(T *at, typename kb_same<T>::type v) {                    \
     return kb_atomic(at, [v](T old) -> T { return expression; });                                  \
   }
 KB_ATOMIC(atomicAdd, old + v)
 KB_ATOMIC(atomicSub, old - v)
 KB_ATOMIC(atomicExch, v)
-KB_ATOMIC(atomicMin, min(old, v))
-KB_ATOMIC(atomicMax, max(old, v))
+KB_ATOMIC(atomicMin, v < old ? v : old)
+KB_ATOMIC(atomicMax, old < v ? v : old)
 KB_ATOMIC(atomicAnd, old & v)
 KB_ATOMIC(atomicOr, old | v)
 KB_ATOMIC(atomicXor, old ^ v)
 #undef KB_ATOMIC
-template <class T> static inline T atomicCAS(T *at, T expected, T v) {
+template <class T>
+static inline T atomicCAS(T *at, typename kb_same<T>::type expected,
+                          typename kb_same<T>::type v) {
   return kb_atomic(at, [=](T old) -> T { return old == expected ? v : old; });
 }
