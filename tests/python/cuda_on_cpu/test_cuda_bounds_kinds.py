@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.exhaustive]
 
 PROGRAM = """
 import jax, jax.numpy as jnp, numpy as np

@@ -1,5 +1,7 @@
 """Kernels with debug=True on the CPU: what they raise is an error of the call.
 
+The ordinary run has tests/gpu/test_cuda_constructs.py on the CPU.
+
 Each test is a program of its own, since this process has a fake driver that takes GPU calls.
 """
 
@@ -7,7 +9,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.exhaustive]
 
 HEAD = """
 import warnings

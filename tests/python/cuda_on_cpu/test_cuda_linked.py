@@ -1,5 +1,7 @@
 """Functions in CUDA C++ that kernels link, on the CPU: clang compiles them.
 
+The ordinary run has tests/gpu/test_cuda_constructs.py on the CPU.
+
 Each test is a program of its own, since this process has a fake driver that takes GPU calls.
 """
 
@@ -9,7 +11,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.exhaustive]
 
 HEAD = """
 import jax, jax.numpy as jnp, numpy as np

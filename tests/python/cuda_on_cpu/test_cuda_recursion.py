@@ -1,5 +1,7 @@
 """Recursive device functions on the CPU.
 
+The ordinary run has tests/gpu/test_cuda_constructs.py on the CPU.
+
 Each test is a program of its own, since this process has a fake driver that takes GPU calls.
 """
 
@@ -7,7 +9,7 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.exhaustive]
 
 PROGRAM = """
 import jax, jax.numpy as jnp, numpy as np
