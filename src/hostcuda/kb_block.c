@@ -253,6 +253,7 @@ static void set_up_thread(kb_block *b, kb_thread *t, const uint32_t index[3])
     size_t top = b->stack - (size_t)KB_LINE * (1 + t->index % KB_COLOURS);
     memcpy(t->ctaid, index, sizeof t->ctaid);
     t->state = KB_THREAD_RUNS;
+    t->place = NULL;
     b->warps[t->index / KB_WARP].live |= UINT32_C(1) << t->lane;
     kb_fibre_init(&t->fibre, b->stacks + (size_t)t->index * b->stack, top, run_thread, t);
     memcpy(end_of_stack(b, t), &canary, sizeof canary);
@@ -261,6 +262,35 @@ static void set_up_thread(kb_block *b, kb_thread *t, const uint32_t index[3])
 void kb_write_outside(kb_thread *t, const char *what)
 {
     kb_block_fail(t, "writes to %s out of bounds%s", what, kb_hostcuda_left_out);
+}
+
+void kb_place(kb_thread *t, const char *place)
+{
+    t->place = place;
+}
+
+void kb_raise(kb_thread *t, const char *what)
+{
+    if (t->place)
+        kb_block_fail(t, "%s, raised at %s", what, t->place);
+    kb_block_fail(t, "%s", what);
+}
+
+void kb_assert(kb_thread *t, const char *what, const char *file, uint32_t line)
+{
+    kb_block_fail(t, "the assertion (%s) at %s:%u does not hold", what, file, line);
+}
+
+void kb_recurse(kb_thread *t, uint64_t size)
+{
+    const kb_block *b = t->block;
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t begin = (uintptr_t)(b->stacks + (size_t)t->index * b->stack);
+    if (size > b->stack || here - begin < KB_STACK_LEFT + size)
+        kb_block_fail(t,
+                      "a device function calls itself too often: the stack of a thread has %zu "
+                      "bytes here",
+                      b->stack);
 }
 
 void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3])

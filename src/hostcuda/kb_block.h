@@ -23,6 +23,7 @@ typedef struct kb_block_code {
 enum {
     KB_FAULT_SIZE = 512,
     KB_LINE = 64,
+    KB_STACK_LEFT = 16 * 1024, /* that functions of C may need: what a recursion must leave */
     KB_COLOURS = 32, /* stacks begin at different lines of a page, for the sake of the caches */
 };
 

@@ -55,10 +55,14 @@ CALLED_AS(kb_match, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint64_t, uint
 CALLED_AS(kb_active_mask, uint32_t (*)(kb_thread *, uint32_t));
 CALLED_AS(kb_grid_barrier, void (*)(kb_thread *, uint32_t));
 CALLED_AS(kb_yield, void (*)(kb_thread *));
+CALLED_AS(kb_assert, void (*)(kb_thread *, const char *, const char *, uint32_t));
+CALLED_AS(kb_recurse, void (*)(kb_thread *, uint64_t));
 CALLED_AS(kb_print, int (*)(const char *, const void *));
 CALLED_AS(kb_reshape, int (*)(int64_t, const int64_t *, const int64_t *, int64_t, const int64_t *,
                               int64_t *, int64_t, int));
 CALLED_AS(kb_write_outside, void (*)(kb_thread *, const char *));
+CALLED_AS(kb_place, void (*)(kb_thread *, const char *));
+CALLED_AS(kb_raise, void (*)(kb_thread *, const char *));
 
 /* Checked mode: rows of arrays, the table, and the questions. */
 AT(kb_check_array, name, 0);

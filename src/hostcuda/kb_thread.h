@@ -51,6 +51,7 @@ typedef struct kb_thread {
     kb_fibre fibre;
     uint64_t result; /* of what it waited for */
     kb_warp_call call;
+    const char *place; /* of kernels with debug=True: where in the source it is; or NULL */
 } kb_thread;
 
 /* cuda.syncthreads, and its forms: with the number of threads whose predicate is not 0, whether it
@@ -80,6 +81,19 @@ void kb_yield(kb_thread *thread);
 
 /* The thread would write out of an array, which `what` describes: the block ends with a fault. */
 _Noreturn void kb_write_outside(kb_thread *thread, const char *what);
+
+/* For kernels with debug=True. The thread comes to a place of the source. */
+void kb_place(kb_thread *thread, const char *place);
+
+/* The thread raises an exception, which `what` describes: the block ends with a fault. */
+_Noreturn void kb_raise(kb_thread *thread, const char *what);
+
+/* An assertion of CUDA C++ does not hold for the thread: the block ends with a fault. */
+_Noreturn void kb_assert(kb_thread *thread, const char *what, const char *file, uint32_t line);
+
+/* A device function that calls itself begins, whose variables take so many bytes: the block ends
+ * with a fault if the thread's stack does not have them. */
+void kb_recurse(kb_thread *thread, uint64_t size);
 
 /* print: as CUDA's vprintf, with its arguments one behind the other. */
 int kb_print(const char *format, const void *arguments);

@@ -217,6 +217,33 @@ static void leaver(void *const *parameters, kb_thread *t)
         kb_write_outside(t, "'out' (float32[1d])");
 }
 
+static void raiser(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    kb_barrier(t, 1);
+    if (t->index == 7)
+        kb_place(t, "f.py:12 in 'f'");
+    if (t->index == out[0][0])
+        kb_raise(t, "ValueError: bad");
+    if (out[0][0] == UINT32_MAX)
+        kb_assert(t, "i < n", "f.cu", 12);
+}
+
+static uint32_t descend(kb_thread *t, uint32_t levels)
+{
+    volatile unsigned char variables[200];
+    kb_recurse(t, sizeof variables);
+    variables[0] = (unsigned char)levels;
+    return levels ? descend(t, levels - 1) + variables[0] % 2 : 0;
+}
+
+static void descender(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    kb_barrier(t, 1);
+    out[1][t->index] = descend(t, t->index == 9 ? out[0][0] : 10);
+}
+
 static void test_faults(void)
 {
     char fault[KB_FAULT_SIZE] = "";
@@ -230,6 +257,24 @@ static void test_faults(void)
     CHECK(!run(leaver, one_block, 0, fault));
     CHECK_HAS(fault, "thread (7, 0, 0): writes to 'out' (float32[1d]) out of bounds; the write was "
                      "left out");
+    out[0][0] = 7;
+    CHECK(!run(raiser, one_block, 0, fault));
+    CHECK_TEXT(fault,
+               "block (0, 0, 0), thread (7, 0, 0): ValueError: bad, raised at f.py:12 in 'f'");
+    out[0][0] = 8; /* a thread that is nowhere, also when its memory was that of thread 7 */
+    CHECK(!run(raiser, one_block, 0, fault));
+    CHECK_TEXT(fault, "block (0, 0, 0), thread (8, 0, 0): ValueError: bad");
+    out[0][0] = UINT32_MAX;
+    CHECK(!run(raiser, one_block, 0, fault));
+    CHECK_HAS(fault, ", 0, 0): the assertion (i < n) at f.cu:12 does not hold");
+    out[0][0] = 20;
+    CHECK(run(descender, one_block, 0, NULL));
+    CHECK_INT(out[1][8], 5);
+    CHECK_INT(out[1][9], 10);
+    out[0][0] = UINT32_MAX;
+    CHECK(!run(descender, one_block, 0, fault));
+    CHECK_HAS(fault, "block (0, 0, 0), thread (9, 0, 0): a device function calls itself too often: "
+                     "the stack of a thread has ");
     CHECK(run(sum, one_block, 128 * 4, NULL)); /* and the next block runs */
 }
 

@@ -108,14 +108,17 @@ static void test_wrong_fields(void)
     CHECK_INT(load(&t, digest), KB_OK);
 }
 
-/* The tables of hostcuda and the C library's mathematics, and not all that the process has. */
+/* The tables of hostcuda, Numba's runtime and the C library's mathematics, and not all that the
+ * process has. */
 static void test_names(void)
 {
     CHECK(kb_cuda_code_find("kb_barrier", NULL) != NULL);
     CHECK(kb_cuda_code_find("kb_nv_erfinv", NULL) != NULL);
     CHECK(kb_cuda_code_find("remquof", NULL) != NULL);
     CHECK(kb_cuda_code_find("memset", NULL) != NULL);
-    CHECK(kb_cuda_code_find("NRT_Allocate", NULL) == NULL);
+    CHECK(kb_cuda_code_find("NRT_MemInfo_alloc_aligned", NULL) != NULL);
+    CHECK(kb_cuda_code_find("NRT_unknown", NULL) == NULL);
+    CHECK(kb_cuda_code_find("kb_PyBool_FromLong", NULL) == NULL);
     CHECK(kb_cuda_code_find("system", NULL) == NULL);
 }
 

@@ -212,9 +212,9 @@ def reads(x, out, stream):
         square[1, 64, stream](x, out)
 
 try:
-    numba_cuda_callable(reads, S(x.shape, x.dtype))(x)
+    numba_cuda_callable(reads, S(x.shape, x.dtype), record="always")(x)
 except kernbridge.KernelError as e:
-    assert "cannot run on the CPU, since it cannot be recorded" in str(e), e
+    assert "cannot be recorded: reading element [0] on the host" in str(e), e
 else:
     raise SystemExit("not refused")
 """)
@@ -250,14 +250,18 @@ def plain(x, out):
     out[cuda.threadIdx.x] = cuda.laneid
 
 refused(exotic, "inline PTX (mov.u32 $0, %clock;)")
-@cuda.jit(debug=True, opt=False)
-def debugged(x, out):
+class Extension:
+    def prepare_args(self, kind, value, **_):
+        return kind, value
+
+@cuda.jit(extensions=[Extension()])
+def extended(x, out):
     out[cuda.threadIdx.x] = x[cuda.threadIdx.x]
 
 try:
-    numba_cuda_kernel(debugged, S((32,), jnp.float32), grid=1, block=32)(jnp.ones(32))
+    numba_cuda_kernel(extended, S((32,), jnp.float32), grid=1, block=32)(jnp.ones(32))
 except kernbridge.KernelNotAvailableError as e:
-    assert "debugged" in str(e) and "debug=True" in str(e) and "check=True" in str(e), e
+    assert "extended" in str(e) and "extensions=" in str(e) and "check=True" in str(e), e
 else:
     raise SystemExit("not refused")
 try:

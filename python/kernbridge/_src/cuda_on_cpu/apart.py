@@ -19,15 +19,32 @@ _Kept = weakref.WeakKeyDictionary[Any, dict[Any, Any]]
 
 _overloads: dict[str, _Kept] = {}  # of each purpose
 _internal: dict[str, _Kept] = {}
+_around: list[tuple[str, dict[str, Any], Any]] = []  # purposes for which something is compiled now
 
 
 @contextmanager
 def compiled_apart(purpose: str, **options: Any) -> Iterator[None]:
-    """Compile device functions for `purpose`, with more target options. Under Numba's lock."""
-    overloads = _overloads.setdefault(purpose, weakref.WeakKeyDictionary())
-    internal = _internal.setdefault(purpose, weakref.WeakKeyDictionary())
+    """Compile device functions for `purpose`, with more target options. Under Numba's lock.
+
+    Within another one, what is compiled serves both purposes together.
+    """
     dispatcher_class = dispatcher.CUDADispatcher
     template_of = dispatcher_class.get_call_template
+    if _around:
+        other, others, template_of = _around[-1]
+        purpose, options = f"{other} {purpose}", {**others, **options}
+    _around.append((purpose, options, template_of))
+    try:
+        with _compiled_apart(purpose, options, template_of):
+            yield
+    finally:
+        _around.pop()
+
+
+@contextmanager
+def _compiled_apart(purpose: str, options: dict[str, Any], template_of: Any) -> Iterator[None]:
+    overloads = _overloads.setdefault(purpose, weakref.WeakKeyDictionary())
+    internal = _internal.setdefault(purpose, weakref.WeakKeyDictionary())
     context = dispatcher.cuda_target.target_context
     found: set[int] = set()  # the identities of dispatchers, which `apart` keeps alive
 
@@ -48,7 +65,7 @@ def compiled_apart(purpose: str, **options: Any) -> Iterator[None]:
     with (
         ExitStack() as apart,
         patched(
-            (dispatcher_class, "get_call_template", template_apart),
+            (dispatcher.CUDADispatcher, "get_call_template", template_apart),
             (context, "cached_internal_func", internal.setdefault(context, {})),
         ),
     ):

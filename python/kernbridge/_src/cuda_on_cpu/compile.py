@@ -170,12 +170,13 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
     _, features = ir.processor()
     if not ("+fma" in features.split(",") or machine.triple.startswith("aarch64")):
         return module
-    thread = module.get_function("kb_thread")
-    if not re.search(r" fmul |@llvm\.fpto", str(thread)):
+    own = [f for f in module.functions if f.name == "kb_thread" or ir.is_recursive(f)]
+    if not any(re.search(r" fmul |@llvm\.fpto", str(function)) for function in own):
         return module
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(machine, options)
-    builder.getFunctionPassManager().run(thread, builder)
+    for function in own:
+        builder.getFunctionPassManager().run(function, builder)
     fused = llvm.parse_assembly(fma.fused(str(module)))
     fused.verify()
     return fused
@@ -184,6 +185,12 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
 def provide(program: Any) -> None:
     """Let this process run all kernels of a program for the CPU."""
     for function in program.functions:
-        images = dict(function.images)
-        if CC in images:
-            register(images[CC], images[CODE_CC])
+        if CC in dict(function.images):
+            provide_function(function)
+
+
+def provide_function(function: Any) -> bytes:
+    """Let this process run a function for the CPU, and return the digest that names its code."""
+    images = dict(function.images)
+    register(images[CC], images[CODE_CC])
+    return bytes(images[CC][:_DIGITS])

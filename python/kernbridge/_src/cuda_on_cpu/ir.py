@@ -2,7 +2,8 @@
 
 Copies of the kernel's modules, which `copies` makes, are linked with the `.ll` files of this
 package. Then it is known whether its threads may wait for each other: `entry` and either
-ll/loops.ll or ll/fibres.ll define what runs them. All functions are inlined into `kb_thread`.
+ll/loops.ll or ll/fibres.ll define what runs them. All functions are inlined into `kb_thread`, but
+those that call themselves.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from kernbridge import _core
 from kernbridge._src.cuda_on_cpu import entry as around
-from kernbridge._src.cuda_on_cpu import library
+from kernbridge._src.cuda_on_cpu import library, linked, recursion, variables
 from kernbridge._src.cuda_on_cpu.copies import Copies, refused
 from kernbridge._src.numba_common import llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
@@ -34,6 +36,8 @@ _UNSUPPORTED = (  # what a call means, by the beginning of its name
 )
 _OF_FIBRES = {"kb.thread", "kb.shared", "kb.dynamic_shared"}
 _KEPT = {"kb_blocks", "kb_fibre", "kb_shared_size", "kb_thread"}
+_OF_C = {"NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_new_varsize"}
+_NOT_OF_C = ("llvm.", "kb.", "__nv_", "cudaCG")
 _LATER = {"kb.frame", "kb.site", "kb.check.at"}  # see _PLACEHOLDER
 
 _PLACEHOLDER = re.compile(
@@ -42,7 +46,6 @@ _PLACEHOLDER = re.compile(
     re.M,
 )
 _THREAD = re.compile(r"^(define internal void @kb_thread\(.*\)) \{$", re.M)
-_ALLOCA = re.compile(r"= alloca (.*?)(?:, i(?:32|64) (\d+))?(?:, align \d+)?$", re.M)
 
 
 def host_ir(
@@ -55,23 +58,57 @@ def host_ir(
     with opaque_pointers():
         copies = Copies(label, compiled.modules, checks)
         texts = [str(copied) for copied in copies.modules]
+    module, called = _linked(texts)
+    external = called.intersection(copies.declared)
+    foreign = {name for name in external if not name.startswith(_NOT_OF_C)} - _OF_C
+    if foreign and (sources := linked.sources(compiled)):
+        if checks:
+            raise refused(
+                label, f"functions in CUDA C++ ({', '.join(sorted(foreign))}) in checked mode"
+            )
+        more = linked.compiled(label, sources, foreign)
+        texts += linked.fitted(label, module, more, foreign)
+        module, called = _linked(texts)
+        copies.declared |= {name for name in called if not _core.cuda_code_provides(name)}
+    by_threads = bool(checks) or not called.isdisjoint(_OF_FIBRES)
+    _complete(module, entry, copies, checks, by_threads)
+    recursive = _recursive(module)
+    if recursive and not by_threads:  # only a fibre knows how much of its stack is left
+        module, called = _linked(texts)
+        _complete(module, entry, copies, checks, by_threads=True)
+        recursive = _recursive(module)
+    _check(label, module, called.intersection(copies.declared))
+    text = _placed(str(module), checks)
+    if checks and recursion.has_checked_array(text, recursive):
+        raise refused(label, "a local array in a recursive device function in checked mode")
+    if recursion.is_value(text, recursive):
+        raise refused(label, "a device function as a value")
+    if recursive:
+        text = recursion.bounded(text, recursive)
+    text += _stack_size(text, recursion.STACK if recursive else 0)
+    if checks:
+        with opaque_pointers():
+            text += checks.table()  # with the places where threads wait
+    return text, not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
+
+
+def _linked(texts: Sequence[str]) -> tuple[Any, set[str]]:
+    """The kernel's modules as one, and the functions that it still declares."""
     module, *others = map(llvm.parse_assembly, texts)
     for other in others:
         module.link_in(other)
-    called = library.link(module)
-    by_threads = bool(checks) or not called.isdisjoint(_OF_FIBRES)
+    return module, library.link(module)
+
+
+def _complete(
+    module: Any, entry: str, copies: Copies, checks: Checks | None, by_threads: bool
+) -> None:
+    """Link in what runs the threads, and inline it all."""
     with opaque_pointers():
         text = str(around.module(entry, copies, checks, by_threads))
     module.link_in(llvm.parse_assembly(text))
     library.link_files(module, "frame", "fibres" if by_threads else "loops")
     _inline(module)
-    _check(label, module, called.intersection(copies.declared))
-    text = _placed(str(module), checks)
-    text += _stack_size(text)
-    if checks:
-        with opaque_pointers():
-            text += checks.table()  # with the places where threads wait
-    return text, not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
 
 
 @contextmanager
@@ -134,14 +171,20 @@ def _inline(module: Any) -> None:
     module.get_function("kb_thread").linkage = "internal"
 
 
+def _recursive(module: Any) -> list[str]:
+    return [function.name for function in module.functions if is_recursive(function)]
+
+
+def is_recursive(function: Any) -> bool:
+    """Whether this is a function of a kernel that is left, since it calls itself."""
+    return not function.is_declaration and function.name not in (*_KEPT, "kb_stack_size")
+
+
 def _check(label: str, module: Any, unknown: set[str]) -> None:
     """Refuse what a kernel calls and nothing defines."""
-    for function in module.functions:
-        name = function.name
-        if not function.is_declaration:
-            if name not in _KEPT:
-                raise refused(label, "a recursive device function")
-        elif name in unknown and name not in _LATER and not name.startswith("llvm."):
+    unknown = unknown - _LATER - _OF_C
+    for name in (function.name for function in module.functions if function.is_declaration):
+        if name in unknown and not name.startswith("llvm."):
             construct = next(c for beginning, c in _UNSUPPORTED if name.startswith(beginning))
             raise refused(label, f"{construct} ({name})")
 
@@ -169,18 +212,7 @@ def _placed(text: str, checks: Checks | None) -> str:
     return _THREAD.sub(r"\1 alwaysinline {", text)  # by compile.py, with other passes
 
 
-def _stack_size(text: str) -> str:
-    """A function that returns what the variables of a thread take at most.
-
-    The types come from text, since llvmlite does not return that of a variable of a parsed module.
-    """
-    lines = ["define i64 @kb_stack_size() {"]
-    total = "0"
-    begin = text.index("define internal void @kb_thread(")
-    variables = _ALLOCA.findall(text, begin, text.index("\n}", begin))
-    for i, (kind, count) in enumerate(variables):
-        lines.append(f"  %p{i} = getelementptr {kind}, ptr null, i64 {count or 1}")
-        lines.append(f"  %n{i} = ptrtoint ptr %p{i} to i64")
-        lines.append(f"  %s{i} = add i64 {total}, %n{i}")
-        total = f"%s{i}"
-    return "\n".join([*lines, f"  ret i64 {total}", "}\n"])
+def _stack_size(text: str, more: int) -> str:
+    """A function that returns what the variables of a thread take at most, and `more`."""
+    lines, total = variables.size(text, text.index("define internal void @kb_thread("), more)
+    return "\n".join(["define i64 @kb_stack_size() {", *lines, f"  ret i64 {total}", "}\n"])

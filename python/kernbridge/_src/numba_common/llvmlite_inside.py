@@ -45,6 +45,7 @@ CUDA_ON_CPU_NAMES = (  # since llvmlite 0.44
     "llvmlite.binding.newpassmanagers.ModulePassManager.run",
     "llvmlite.binding.newpassmanagers.PassBuilder.getModulePassManager",
     "llvmlite.binding.parse_assembly",
+    "llvmlite.binding.parse_bitcode",
     "llvmlite.binding.targets.TargetMachine.emit_object",
     "llvmlite.binding.targets.TargetMachine.target_data",
     "llvmlite.binding.targets.TargetMachine.triple",

@@ -29,16 +29,20 @@ NAMES = (
     "numba.cuda.codegen.CUDACodeLibrary.get_cubin",
     "numba.cuda.codegen.CUDACodeLibrary.get_llvm_str",
     "numba.cuda.codegen.CUDACodeLibrary.modules",
+    "numba.cuda.core.callconv.MinimalCallConv.return_user_exc",
     "numba.cuda.core.compiler_lock.global_compiler_lock"
     " or numba.core.compiler_lock.global_compiler_lock",
     "numba.cuda.core.errors.NumbaDebugInfoWarning",
     "numba.cuda.core.typeinfer.register_dispatcher",
     "numba.cuda.cudadrv.devicearray.DeviceNDArrayBase._default_stream",
+    "numba.cuda.cudadrv.driver.LinkableCode.from_path_or_obj",
     "numba.cuda.cudadrv.driver.device_memset",
     "numba.cuda.cudadrv.driver.device_to_device",
+    "numba.cuda.cudadrv.nvrtc.config.CUDA_NVRTC_EXTRA_SEARCH_PATHS",
     "numba.cuda.cudadrv.nvrtc.get_arch_option",
     "numba.cuda.cudadrv.nvvm.NVVM",
     "numba.cuda.cudadrv.nvvm._datalayout",
+    "numba.cuda.cuda_paths.get_cuda_paths",
     "numba.cuda.cudaimpl._generic_array",
     "numba.cuda.cudaimpl.cgutils",
     "numba.cuda.dispatcher.CUDADispatcher.__getitem__",
@@ -58,6 +62,8 @@ NAMES = (
     "numba.cuda.np.numpy_support.from_dtype",
     "numba.cuda.dispatcher.types.Omitted",
     "numba.cuda.target.CUDATargetContext.enable_boundscheck",
+    "numba.cuda.target.CUDATargetContext.insert_string_const_addrspace",
+    "numba.cuda.typing.typeof.typeof",
 )
 OF_DISPATCHERS = ("overloads", "py_func", "targetoptions")
 OF_KERNELS = ("_codelibrary._entry_name", "_codelibrary._llvm_strs")
@@ -122,15 +128,19 @@ from numba.cuda import (
     target,
 )
 from numba.cuda.core import typeinfer
+from numba.cuda.core.callconv import MinimalCallConv
 from numba.cuda.core.errors import NumbaDebugInfoWarning
+from numba.cuda.cuda_paths import get_cuda_paths
 from numba.cuda.cudadrv import driver, nvrtc, nvvm
 from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
 from numba.cuda.extending import intrinsic
 from numba.cuda.np import arrayobj, numpy_support
+from numba.cuda.typing.typeof import typeof
 
 try:
     from numba.cuda.core.compiler_lock import global_compiler_lock
 except ImportError:
     from numba.core.compiler_lock import global_compiler_lock
 
+LinkableCode = driver.LinkableCode
 Omitted = dispatcher.types.Omitted

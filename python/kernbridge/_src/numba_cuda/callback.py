@@ -1,12 +1,14 @@
-"""GPU functions and kernels that only Python can run: the slow path.
+"""Functions and kernels of GPUs that only Python can run: the slow path.
 
-The core calls `_call` on XLA's thread, with the GIL, and hands over the addresses of one slice.
+The core calls `call` on XLA's thread, with the GIL, and hands over the addresses of one slice.
 What the function raises becomes an XLA error. Such a call is in no CUDA graph, and is not exported.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import math
 import secrets
 import warnings
 import weakref
@@ -37,6 +39,9 @@ _NAMES = {code: name for name, code in DTYPE_CODES.items()}
 # How a function takes its arguments: from operands and a stream to positional and named ones.
 Order = Callable[[Sequence[Any], Any], tuple[Sequence[Any], dict[str, Any]]]
 
+# Runs a function on the CPU: the function, the order, and arrays of NumPy and scalars.
+OnHost = Callable[[Callable[..., Any], Order, Sequence[Any]], None]
+
 
 @dataclass(frozen=True, eq=False)
 class Callee:
@@ -45,6 +50,7 @@ class Callee:
     function: Callable[..., Any]
     order: Order
     scalars: range  # buffers whose value the function gets
+    on_host: OnHost | None = None  # what runs it on the CPU; None if it is lowered for a GPU
     handle: int = field(default_factory=lambda: secrets.randbits(63))
 
 
@@ -72,21 +78,24 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         order: Order,
         operands: Sequence[ArrayType],
         call: Call,
+        on_host: OnHost | None = None,
     ) -> Lowered:
         """Lower a call of a Python function, which is made once for each key.
 
-        Inputs that are not aliased are copied, since Numba would let them be written.
+        Inputs that are not aliased are copied, since Numba would let them be written. With
+        `on_host` the call is for the CPU.
         """
+        host = on_host is not None
         names = self.assign(call).names
         for t, name in zip((*operands, *call.outs), names, strict=False):
-            if t.dtype.name in HALF_DTYPES:
+            if t.dtype.name in HALF_DTYPES and not host:
                 raise ValueError(
                     f"{self.label}: {name!r} is {t.dtype.name}, which Numba-CUDA's own arrays "
                     "cannot hold; functions that cannot be recorded take float32 instead"
                 )
         scalars = range(call.n_inputs, call.n_operands)
         callee = self._own_callees.find_or_make(
-            (key, scalars), lambda: Callee(function, order, scalars)
+            (key, scalars, host), lambda: Callee(function, order, scalars, on_host)
         )
         _callees[callee.handle] = callee
         _used_last.put(callee.handle, callee)
@@ -99,6 +108,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
             [Callback(callee.handle)],
             copied=call.read_only,
             why_not_portable="it runs as Python, which no program can carry",
+            host=host,
         )
         return native._replace(keep=callee), program
 
@@ -110,27 +120,47 @@ def call(
     device: int,
 ) -> None:
     """Run the function of a handle on XLA's stream; the core calls it at every call of one."""
-    from numba import cuda
-
     callee = _callees.get(handle)
     if callee is None:
         raise RuntimeError(
             "the Python function of this call is gone: the operation and the compiled program that "
             "calls it were released while it ran; keep the program until its results are there"
         )
+    try:
+        if callee.on_host is None:
+            _call_on_gpu(callee, buffers, stream, device)
+        else:
+            arrays = [_host_array(*b) for b in buffers]
+            for i in callee.scalars:
+                arrays[i] = arrays[i][()]
+            callee.on_host(callee.function, callee.order, arrays)
+    except Exception as e:
+        where = line_of(e)
+        raise RuntimeError(f"{type(e).__name__}: {e} at {where}") from None
+
+
+def _call_on_gpu(callee: Callee, buffers: Sequence[Any], stream: int, device: int) -> None:
+    from numba import cuda
+
     with cuda.gpus[device]:
         on = cuda.external_stream(stream)
         arrays = [_array(*b).bind(on) for b in buffers]
         for i in callee.scalars:
             arrays[i] = _value(arrays[i], on)
         positional, named = callee.order(arrays, on)
-        try:
-            with intercept.on_stream(on):
-                intercept.replace_aliases(callee.function)
-                callee.function(*positional, **named)
-        except Exception as e:
-            where = line_of(e)
-            raise RuntimeError(f"{type(e).__name__}: {e} at {where}") from None
+        with intercept.on_stream(on):
+            intercept.replace_aliases(callee.function)
+            callee.function(*positional, **named)
+
+
+def _host_array(address: int, shape: tuple[int, ...], code: int) -> Any:
+    """XLA's memory, as NumPy takes it."""
+    dtype = np.dtype(_NAMES[code])
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    size = math.prod(shape) * dtype.itemsize
+    memory: Any = (ctypes.c_char * size).from_address(address)
+    return np.frombuffer(memory, dtype).reshape(shape)
 
 
 def _array(address: int, shape: tuple[int, ...], code: int) -> Any:
@@ -162,7 +192,10 @@ def lower_kernel(
     operands: Sequence[ArrayType],
     call: Call,
 ) -> Lowered:
-    """A kernel that only Numba's own launcher can launch; `has_more` if it has views or zeros."""
+    """A kernel that only Numba's own launcher can launch.
+
+    `has_more` says that the operation has views, zeros or static arguments.
+    """
     label, assignment = frontend.label, frontend.assign(call)
     if kernel not in _warned:
         _warned.add(kernel)
@@ -176,8 +209,8 @@ def lower_kernel(
     if has_more or any(extras):
         raise ValueError(
             f"{label}: a kernel with {why} is launched by Numba, which has no "
-            'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, zero_outputs= or '
-            "parameters left to their defaults"
+            'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, static=, '
+            "zero_outputs= or parameters left to their defaults"
         )
     if any(v.kind != "constant" for v in shape.grid):
         raise ValueError(

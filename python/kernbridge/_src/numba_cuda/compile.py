@@ -22,13 +22,13 @@ from kernbridge._src.gpu.cubin import check_words
 from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
+from kernbridge._src.numba_cuda.parameters import Parameter, leaves, with_open
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
     from kernbridge._src.keys.fingerprint import Fingerprint
-    from kernbridge._src.numba_cuda.entry import DeviceParameter
 
 CACHE_KIND = "numba_cuda"
 HOST = ((100, 0),)  # the architecture that stands for the CPU
@@ -44,7 +44,7 @@ class Job:
 
     label: str
     kernel: Any
-    parameters: tuple[DeviceParameter, ...]
+    parameters: tuple[Parameter, ...]
     batched: bool
     architectures: Architectures
     identity: bytes = b""
@@ -59,25 +59,23 @@ class Job:
         return f"{self.kernel.py_func.__name__}_{self.identity[:6].hex()}"
 
     def with_open(self, opened: Iterable[int]) -> Job:
-        """This job with parameters that the kernel may write to."""
-        parameters = list(self.parameters)
-        for i in opened:
-            parameters[i] = replace(parameters[i], read_only=False)
-        return replace(self, parameters=tuple(parameters))
+        """This job, where the kernel may write to the leaves of its parameters of these numbers."""
+        return replace(self, parameters=with_open(self.parameters, set(opened)))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NumbaCudaFunction(DeviceFunction):
     """Machine code of one kernel for one list of parameters: one object for each identity.
 
-    `opened` are the parameters that the kernel may write to though they were to be read-only.
+    `opened` are the leaves of the parameters that the kernel may write to though they were to be
+    read-only.
     """
 
     opened: tuple[int, ...]
     uses_z: bool
     cooperative: bool
     why_not_portable: str
-    parameters: tuple[DeviceParameter, ...]
+    parameters: tuple[Parameter, ...]
     batched: bool
     kernel: Any  # a weak reference to the dispatcher
 
@@ -107,10 +105,10 @@ _functions: weakref.WeakValueDictionary[_Key, NumbaCudaFunction] = weakref.WeakV
 _lock = threading.RLock()
 
 
-def why_not_native(kernel: Any) -> str:
+def why_not_native(kernel: Any, host: bool = False) -> str:
     """Empty, or the option of `cuda.jit` that only Numba's own launcher serves."""
     options = kernel.targetoptions
-    if options.get("debug"):
+    if options.get("debug") and not host:
         return "debug=True"
     if options.get("extensions"):
         return "extensions="
@@ -123,7 +121,7 @@ def why_not_native(kernel: Any) -> str:
 def compile_kernel(
     label: str,
     kernel: Any,
-    parameters: Sequence[DeviceParameter],
+    parameters: Sequence[Parameter],
     batched: bool = False,
     host: bool = False,
     checked: bool = False,
@@ -139,7 +137,7 @@ def compile_kernel(
         architectures = CHECKED if checked or debug.checks() else HOST
     job = Job(label, kernel, tuple(parameters), batched, architectures)
     with _lock:
-        fingerprint = _fingerprint_of(kernel, (job.parameters, batched))
+        fingerprint = _fingerprint_of(kernel, (_identities(job), batched))
         job = replace(job, identity=_identity(fingerprint, job))
         key = (job.identity, architectures)
         function = _functions.get(key)
@@ -155,7 +153,7 @@ def compile_kernel(
 def compile_for_launch(
     label: str,
     kernel: Any,
-    parameters: Sequence[DeviceParameter],
+    parameters: Sequence[Parameter],
     has_batch: bool,
     host: bool = False,
     checked: bool = False,
@@ -172,7 +170,7 @@ def compile_for_launch(
     return function, wide
 
 
-def _check_declared(label: str, kernel: Any, parameters: Sequence[DeviceParameter]) -> None:
+def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> None:
     """Refuse arrays that no signature takes which `cuda.jit` was given."""
     from kernbridge._src.numba_cuda.entry import parameter_type
 
@@ -205,17 +203,19 @@ def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
     return taken[signature]
 
 
+def _identities(job: Job) -> tuple[Any, ...]:
+    """What the machine code depends on of each parameter, without the classes that users made."""
+    return tuple(parameter.identity() for parameter in job.parameters)
+
+
 def _identity(fingerprint: Fingerprint, job: Job) -> bytes:
     from kernbridge._src.keys import fingerprint as keys_fingerprint
 
-    kinds = tuple(
-        (p.kind, p.dtype, p.ndim, p.layout, p.read_only, p.keyword) for p in job.parameters
-    )
     where = "numba.cuda"
     if job.for_host:
         where += ".host" if job.architectures == HOST else ".checked"
         where += f".{_core.HOST_ABI}"  # a program of another one must not be taken for this
-    return keys_fingerprint.combine(fingerprint, where, kinds, job.batched)
+    return keys_fingerprint.combine(fingerprint, where, _identities(job), job.batched)
 
 
 def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
@@ -288,7 +288,7 @@ def _compile(job: Job) -> artefacts.Artefact:
 def _compile_protected(job: Job) -> tuple[Any, tuple[int, ...]]:
     """Compile with inputs as protected as the kernel allows; which ones had to be opened."""
     return compile_protected(
-        (i for i, p in enumerate(job.parameters) if p.read_only),
+        (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
         lambda opened: _compile_once(job.with_open(opened)),
         lambda error: _refusal(job, error),
     )
@@ -307,6 +307,9 @@ def _compile_once(job: Job) -> Any:
     device_options = {k: v for k, v in options.items() if k in ("fastmath", "lineinfo", "opt")}
     if "forceinline" in options:
         device_options["forceinline"] = True
+    raises = bool(options.pop("debug", False))  # the entry itself raises nothing
+    if raises:
+        device_options["debug"] = True
     device = cuda.jit(device=True, **device_options)(function)
     entry, words = numba_cuda_entry.build_entry(device, job.parameters, job.batched)
     entry.__name__ = entry.__qualname__ = job.symbol
@@ -325,7 +328,12 @@ def _compile_once(job: Job) -> Any:
             from kernbridge._src.cuda_on_cpu import bounds
 
             asking = bounds.compiling_bounded()
-    with patches.compiling_for(architecture), without_nvvm, asking:
+    raising: Any = nullcontext()
+    if raises:
+        from kernbridge._src.cuda_on_cpu.raising import compiling_raising
+
+        raising = compiling_raising()
+    with patches.compiling_for(architecture), without_nvvm, asking, raising:
         compiled = dispatcher._Kernel(entry, words, **options)
         versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)
         (overload,) = device.overloads.values()
@@ -346,20 +354,21 @@ def _checks_of(job: Job) -> Checks:
     arguments = []
     word = 0
     for i, parameter in enumerate(job.parameters):
-        if parameter.kind != "scalar":
-            name = parameter.keyword or (names[i] if i < len(names) else f"parameter {i}")
-            arguments.append(
-                Argument(
-                    name=f"{name!r} ({parameter.describe()})",
-                    word=word,
-                    item_size=parameter.dtype.itemsize,
-                    n_dims=parameter.ndim,
-                    batched=job.batched,
-                    strided=parameter.layout != "C",
-                    constant=parameter.read_only,
+        name = parameter.keyword or (names[i] if i < len(names) else f"parameter {i}")
+        for leaf in leaves([parameter]):
+            if leaf.kind != "scalar":
+                arguments.append(
+                    Argument(
+                        name=f"{name!r} ({leaf.describe()})",
+                        word=word,
+                        item_size=leaf.dtype.itemsize,
+                        n_dims=leaf.ndim,
+                        batched=job.batched,
+                        strided=leaf.layout != "C",
+                        constant=leaf.read_only,
+                    )
                 )
-            )
-        word += parameter.n_words(job.batched)
+            word += leaf.n_words(job.batched)
     return Checks(job.label, arguments)
 
 

@@ -11,42 +11,22 @@ Imported only when a kernel is compiled, since it imports Numba.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from kernbridge._src.numba_common.llvmlite_inside import ir
-from kernbridge._src.numba_common.numba_cuda_inside import cgutils, cuda, intrinsic, numpy_support
+from kernbridge._src.numba_common.numba_cuda_inside import (
+    cgutils,
+    cuda,
+    intrinsic,
+    numpy_support,
+    typeof,
+)
 from kernbridge._src.numba_common.numba_inside import types
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceParameter:
-    """One parameter of the kernel.
-
-    `kind` is "array"; "loaded", a scalar that lies in a buffer of one element; or "scalar", whose
-    value the words hold. `dtype` is a NumPy or ml_dtypes dtype.
-    """
-
-    kind: str
-    dtype: np.dtype[Any]
-    ndim: int = 0
-    layout: str = "C"
-    read_only: bool = False
-    keyword: str = ""  # passed by name, behind a parameter that was left to its default
-
-    def n_words(self, batched: bool) -> int:
-        """Words that it takes."""
-        if self.kind == "scalar":
-            return 2 if self.dtype.itemsize > 8 else 1
-        strides = 0 if self.layout == "C" else self.ndim
-        return 1 + batched + self.ndim + strides
-
-    def describe(self) -> str:
-        """Its type, as messages name it."""
-        return f"{self.dtype.name}[{self.ndim}d]" if self.kind == "array" else self.dtype.name
+from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter, TupleParameter
 
 
 def numba_type(dtype: np.dtype[Any]) -> Any:
@@ -64,9 +44,14 @@ def numba_type(dtype: np.dtype[Any]) -> Any:
         raise ValueError(f"Numba-CUDA has no type for {dtype.name}") from e
 
 
-def parameter_type(parameter: DeviceParameter) -> Any:
+def parameter_type(parameter: Parameter) -> Any:
     """What the kernel sees."""
+    if isinstance(parameter, TupleParameter):
+        members = list(map(parameter_type, parameter.members))
+        return types.BaseTuple.from_types(members, parameter.made_by or tuple)
     item = numba_type(parameter.dtype)
+    if parameter.enumeration is not None:
+        return typeof(next(iter(parameter.enumeration)))
     if parameter.kind != "array":
         return item
     return types.Array(item, parameter.ndim, parameter.layout, readonly=parameter.read_only)
@@ -108,21 +93,24 @@ def _array_builder(parameter: DeviceParameter) -> Any:
 
 
 @functools.cache
-def _scalar_builder(dtype: np.dtype[Any], loaded: bool) -> Any:
-    """An intrinsic: the address of a scalar, or words with its bits -> the scalar."""
-    item = numba_type(dtype)
+def _scalar_builder(parameter: DeviceParameter) -> Any:
+    """An intrinsic: the address of a scalar or a record, or words with bits -> its value."""
+    item, kind = parameter_type(parameter), parameter.kind
     words = types.int64
-    if not loaded:
-        words = types.UniTuple(types.int64, 2 if dtype.itemsize > 8 else 1)
+    if kind == "scalar":
+        words = types.UniTuple(types.int64, parameter.n_words(False))
 
     @intrinsic
     def build(typing_context: Any, words_given: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind = context.get_data_type(item).as_pointer()
-            if loaded:
-                pointer = builder.inttoptr(args[0], kind)
+            if kind == "record":
+                return builder.inttoptr(args[0], context.get_value_type(item))
+            pointer_type = context.get_data_type(item).as_pointer()
+            if kind == "loaded":
+                pointer = builder.inttoptr(args[0], pointer_type)
             else:
-                pointer = builder.bitcast(cgutils.alloca_once_value(builder, args[0]), kind)
+                words_at = cgutils.alloca_once_value(builder, args[0])
+                pointer = builder.bitcast(words_at, pointer_type)
             return context.unpack_value(builder, item, pointer)
 
         return item(words), codegen
@@ -130,26 +118,60 @@ def _scalar_builder(dtype: np.dtype[Any], loaded: bool) -> Any:
     return build
 
 
+@functools.cache
+def _named_tuple_builder(made_by: Any) -> Any:
+    """An intrinsic: tuple -> named tuple of this class."""
+
+    @intrinsic
+    def build(typing_context: Any, members: Any) -> Any:
+        named = types.BaseTuple.from_types(list(members), made_by)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return context.make_tuple(builder, named, cgutils.unpack_tuple(builder, args[0]))
+
+        return named(members), codegen
+
+    return build
+
+
 def build_entry(
-    device: Any, parameters: Sequence[DeviceParameter], batched: bool
+    device: Any, parameters: Sequence[Parameter], batched: bool
 ) -> tuple[Callable[..., None], tuple[Any, ...]]:
     """A function to be compiled as a kernel, and the types of its parameters."""
     space: dict[str, Any] = {"device": device, "cuda": cuda}
     names: list[str] = []
-    arguments: list[str] = []
-    for i, parameter in enumerate(parameters):
-        own = [f"p{i}_{k}" for k in range(parameter.n_words(batched))]
-        names += own
-        loaded, is_array = parameter.kind == "loaded", parameter.kind == "array"
-        space[f"build{i}"] = (
-            _array_builder(parameter) if is_array else _scalar_builder(parameter.dtype, loaded)
-        )
-        given = own
-        if parameter.kind != "scalar" and batched:
-            given = [f"{own[0]} + cuda.blockIdx.z * {own[1]}", *own[2:]]
-        words = given[0] if loaded else f"({', '.join(given)},)"
+    numbers = itertools.count()
+    arguments = []
+    for parameter in parameters:
         keyword = f"{parameter.keyword}=" if parameter.keyword else ""
-        arguments.append(f"{keyword}build{i}({words})")
+        arguments.append(keyword + _argument(parameter, batched, numbers, names, space))
     source = f"def entry({', '.join(names)}):\n    device({', '.join(arguments)})\n"
     exec(source, space)
     return space["entry"], (types.int64,) * len(names)
+
+
+def _argument(
+    parameter: Parameter,
+    batched: bool,
+    numbers: Iterator[int],
+    names: list[str],
+    space: dict[str, Any],
+) -> str:
+    """The expression that makes an argument; adds the names of its words, and what it calls."""
+    i = next(numbers)
+    if isinstance(parameter, TupleParameter):
+        members = [_argument(m, batched, numbers, names, space) for m in parameter.members]
+        expression = f"({', '.join(members)}{',' * (len(members) == 1)})"
+        if parameter.made_by is None:
+            return expression
+        space[f"build{i}"] = _named_tuple_builder(parameter.made_by)
+        return f"build{i}({expression})"
+    own = [f"p{i}_{k}" for k in range(parameter.n_words(batched))]
+    names += own
+    is_array = parameter.kind == "array"
+    space[f"build{i}"] = _array_builder(parameter) if is_array else _scalar_builder(parameter)
+    given = own
+    if parameter.kind != "scalar" and batched:
+        given = [f"{own[0]} + cuda.blockIdx.z * {own[1]}", *own[2:]]
+    by_address = parameter.kind in ("loaded", "record")
+    return f"build{i}({given[0] if by_address else '(' + ', '.join(given) + ',)'})"

@@ -1,8 +1,9 @@
 """Stands between `numba.cuda` and functions that are recorded, or called by XLA.
 
-While a thread records, the names of `numba.cuda` that act on a device act on the recording. While
-XLA calls a function, what names no stream goes on XLA's, in whose order the arrays are: Numba's
-default stream would race with it. Other threads see no difference.
+While a thread records, the names of `numba.cuda` that act on a device act on the recording; while
+XLA calls a function on the CPU, on memory of the process. While XLA calls one on a GPU, what names
+no stream goes on XLA's, in whose order the arrays are: Numba's default stream would race with it.
+Other threads see no difference.
 """
 
 from __future__ import annotations
@@ -22,39 +23,36 @@ from kernbridge._src.keys.host_state import STANDS_FOR
 class _Thread(threading.local):
     """What a thread does now."""
 
-    recording: Any = None
+    target: Any = None
+    handlers: Mapping[str, Callable[..., Any]] = {}
     stream: Any = None
 
 
 _thread = _Thread()
-_handlers: dict[str, Callable[..., Any]] = {}  # of threads that record
 _installed: set[str] = set()
 _replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda, what stands for it
 
 
-def recording() -> Any:
-    """What this thread records into, or None."""
-    return _thread.recording
+def target() -> Any:
+    """What this thread's calls act on in place of a device, or None."""
+    return _thread.target
 
 
-def recording_into(target: Any) -> AbstractContextManager[None]:
-    """Record what this thread does."""
-    return patched((_thread, "recording", target))
+def acting_on(
+    target: Any, handlers: Mapping[str, Callable[..., Any]]
+) -> AbstractContextManager[None]:
+    """Let `handlers`, which are installed, take this thread's calls; each gets `target` first."""
+    return patched((_thread, "target", target), (_thread, "handlers", handlers))
 
 
 def on_stream(stream: Any) -> AbstractContextManager[None]:
     """Put what this thread launches, fills and copies on a stream, unless it names another."""
-    _install(_ON_STREAM)
+    install(_ON_STREAM)
     return patched((_thread, "stream", stream))
 
 
-def install(handlers: Mapping[str, Callable[..., Any]]) -> None:
-    """Let `handlers` take the calls of threads that record; each gets the recording first."""
-    _handlers.update(handlers)
-    _install(handlers)
-
-
-def _install(names: Iterable[str]) -> None:
+def install(names: Iterable[str]) -> None:
+    """Let threads have other functions than `numba.cuda` under these names, see `acting_on`."""
     from kernbridge._src.numba_common.numba_cuda_inside import (
         DeviceNDArrayBase,
         cuda,
@@ -88,8 +86,8 @@ def _install(names: Iterable[str]) -> None:
 def _dispatcher(name: str, original: Any) -> Any:
     @functools.wraps(original)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        if _thread.recording is not None:
-            return _handlers[name](_thread.recording, *args, **kwargs)
+        if _thread.target is not None and name in _thread.handlers:
+            return _thread.handlers[name](_thread.target, *args, **kwargs)
         if _thread.stream is not None and name in _ON_STREAM:
             return _ON_STREAM[name](_thread.stream, original, *args, **kwargs)
         return original(*args, **kwargs)
@@ -101,7 +99,7 @@ def _dispatcher(name: str, original: Any) -> Any:
 def replace_aliases(function: Any) -> None:
     """Replace functions of `numba.cuda` that Python functions know by names of their own.
 
-    `from numba.cuda import device_array` binds the function itself, which `_install` cannot reach.
+    `from numba.cuda import device_array` binds the function itself, which `install` cannot reach.
     The globals, closures and defaults of `function` are searched, and those of the functions that
     it names. What is put there acts as before where nothing is recorded.
     """

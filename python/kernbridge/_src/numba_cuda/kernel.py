@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kernbridge._src.base import versions
+from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
 from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.keys import host_state
+from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
     LACKING,
@@ -22,6 +25,7 @@ from kernbridge._src.numba_cuda.callback import (
     CallingFrontend,
     lower_kernel,
 )
+from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
     Assignment,
@@ -32,9 +36,6 @@ from kernbridge._src.operation.parameters import (
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.toolchain import cuda
-
-if TYPE_CHECKING:
-    from kernbridge._src.numba_cuda.entry import DeviceParameter
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 CALLS_KEPT = 256  # lowered calls remembered for one operation
@@ -57,6 +58,7 @@ def numba_cuda_kernel(
     zero_outputs: bool = False,
     has_side_effect: bool = False,
     view: Mapping[str | int, Any] | None = None,
+    static: Mapping[str, Any] | None = None,
     check: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
@@ -121,6 +123,10 @@ def numba_cuda_kernel(
         dtype. The array's last axis holds the words of one record, for states of
         `numba.cuda.random` ``view={"states": xoroshiro128p_dtype}`` and an input of
         ``uint64[n, xoroshiro128p_dtype.itemsize // 8]``.
+    static : dict of str to number, enum member or tuple, optional
+        For parameters by name: arguments that are the same at every call and are no inputs.
+        Numbers, members of enumerations whose values are numbers, and tuples and named tuples of
+        them. Another value of the same type needs no new compile.
     check : bool, default False
         On the CPU, check every access: bounds, data races, shared memory that nobody wrote, and
         barriers that not all threads reach are errors. Also by ``KERNBRIDGE_DEBUG=check``.
@@ -139,11 +145,12 @@ def numba_cuda_kernel(
     Raises
     ------
     ValueError
-        If launch arguments, `vmap_method` or an alias do not fit; when called, if Numba-CUDA has no
-        type for a dtype.
+        If launch arguments, `vmap_method`, an alias or a name in `static` do not fit; when called,
+        if Numba-CUDA has no type for a dtype.
     TypeError
-        If `kernel` is not a numba.cuda.jit kernel; when called, if the number of inputs and outputs
-        is not the kernel's, or an argument is neither array nor scalar.
+        If `kernel` is not a numba.cuda.jit kernel, or `static` holds something else; when called,
+        if the number of inputs and outputs is not the kernel's, or an argument is neither array nor
+        scalar.
     ImportError
         If Numba-CUDA is missing.
     KernelCompilationError
@@ -192,7 +199,8 @@ def numba_cuda_kernel(
     views = _read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
     _check_dispatcher(kernel)
-    frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, bool(check))
+    fixed = read_static(label, kernel.py_func, static or {})
+    frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, fixed, bool(check))
     kept: Kept[Operation]
     kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
     return frontend.operation(spec, kept)
@@ -240,13 +248,14 @@ class NumbaCuda(CallingFrontend):
     rule: LaunchRule
     zero_outputs: bool
     views: tuple[tuple[str | int, Any], ...]
+    static: dict[str, StaticArgument]
     checked: bool
 
     platforms = ("cuda", "cpu")
 
     def __post_init__(self) -> None:
         self.name = self.kernel.py_func.__name__
-        self.parameters = KernelParameters(self.label, self.kernel.py_func)
+        self.parameters = KernelParameters(self.label, self.kernel.py_func, self.static)
         self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
 
     def state(self) -> Hashable | None:
@@ -255,7 +264,8 @@ class NumbaCuda(CallingFrontend):
         if not isinstance(dims, Hashable):
             return None
         read = host_state.take([("launch_dims", dims)]) if callable(dims) else None
-        return self.rule, read, self.zero_outputs, self.views, self.checked
+        static = exact_items({name: given.value for name, given in self.static.items()})
+        return self.rule, read, self.zero_outputs, self.views, static, self.checked
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel or its launch cannot take; compiles nothing."""
@@ -277,26 +287,24 @@ class NumbaCuda(CallingFrontend):
         from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
         rule, label = self.rule, self.label
-        why = numba_cuda_compile.why_not_native(self.kernel)
+        why = numba_cuda_compile.why_not_native(self.kernel, host)
         if why:
             cuda.refuse_on_cpu(label, why, host)
-            has_more = bool(self.views) or self.zero_outputs
+            has_more = bool(self.views or self.static) or self.zero_outputs
             return lower_kernel(self, self.kernel, why, rule, shape, has_more, operands, call)
 
         assignment, arrays = self.assign(call), (*operands, *call.outs)
-        buffers = [b for b in assignment.given if b is not None]
-        parameters = self._parameters(assignment, arrays, call)
+        arguments = self._arguments(assignment, arrays, call)
+        parameters = [parameter for parameter, _, _ in arguments]
+        buffers = [b for _, words, b in arguments for _ in words]  # of each leaf
         z_is_free = shape.grid[2] == Value(constant=1) and not rule.cooperative
         has_batch = bool(call.levels) and z_is_free
         function, wide = numba_cuda_compile.compile_for_launch(
             label, self.kernel, parameters, has_batch, host, self.checked
         )
-        copied = sorted({buffers[i] for i in function.opened})
+        copied = sorted({b for i in function.opened if (b := buffers[i]) is not None})
         warn_of_copies(label, copied, assignment.names, REMEDY)
-        words = [
-            [Word("address", buffer=b), *(Word("extent", buffer=b, dim=d) for d in range(p.ndim))]
-            for p, b in zip(parameters, buffers, strict=True)
-        ]
+        words = [leaf for _, leaves, _ in arguments for leaf in leaves]
         if shape.auto_block:
             function = replace(function, auto_shared=rule.shared_mem)
         fills = zeros(arrays, call.fresh if self.zero_outputs else ())
@@ -315,25 +323,28 @@ class NumbaCuda(CallingFrontend):
             host=host,
         )
 
-    def _parameters(
+    def _arguments(
         self, assignment: Assignment, arrays: Sequence[ArrayType], call: Call
-    ) -> list[DeviceParameter]:
-        """The kernel's parameters in its order."""
-        from kernbridge._src.numba_cuda.entry import DeviceParameter
+    ) -> list[tuple[Parameter, Sequence[Sequence[Word]], int | None]]:
+        """For each parameter of the kernel the words of its leaves, and its buffer if it has one.
 
-        views, keywords = self._views_of(assignment, arrays), {b: n for n, b in assignment.named}
-        parameters = []
-        for b in assignment.given:
-            if b is None:
-                continue
-            keyword, t = keywords.get(b, ""), arrays[b]
-            if call.n_inputs <= b < call.n_operands:
-                parameters.append(DeviceParameter("loaded", t.dtype, keyword=keyword))
-                continue
-            rank, dtype = len(t.shape) - (b in views), views.get(b, t.dtype)
-            read_only = b in call.read_only
-            parameters.append(DeviceParameter("array", dtype, rank, "C", read_only, keyword))
-        return parameters
+        Those that are left to their defaults are missing.
+        """
+        views = self._views_of(assignment, arrays)
+        given, by_name = iter(assignment.given), False
+        names = inspect.signature(self.kernel.py_func).parameters
+        arguments: list[tuple[Parameter, Sequence[Sequence[Word]], int | None]] = []
+        for name in (n for n in names if n != self.parameters.variadic):
+            keyword = name if by_name else ""
+            if name in self.static:
+                fixed = self.static[name]
+                arguments.append((replace(fixed.parameter, keyword=keyword), fixed.words, None))
+            elif (b := next(given)) is None:
+                by_name = True
+            else:
+                arguments.append(_passed(b, arrays[b], views.get(b), call, keyword))
+        arguments += [_passed(b, arrays[b], views.get(b), call, "") for b in given if b is not None]
+        return arguments
 
     def _views_of(
         self, assignment: Assignment, arrays: Sequence[ArrayType]
@@ -357,3 +368,18 @@ class NumbaCuda(CallingFrontend):
                 )
             found[b] = dtype
         return found
+
+
+def _passed(
+    buffer: int, array: ArrayType, view: np.dtype[Any] | None, call: Call, keyword: str
+) -> tuple[DeviceParameter, list[list[Word]], int]:
+    """The parameter that a buffer of a call is passed to, and its words."""
+    address = Word("address", buffer=buffer)
+    if call.n_inputs <= buffer < call.n_operands:
+        return DeviceParameter("loaded", array.dtype, keyword=keyword), [[address]], buffer
+    rank = len(array.shape) - (view is not None)
+    extents = (Word("extent", buffer=buffer, dim=d) for d in range(rank))
+    read_only = buffer in call.read_only
+    dtype = array.dtype if view is None else view
+    parameter = DeviceParameter("array", dtype, rank, "C", read_only, keyword)
+    return parameter, [[address, *extents]], buffer

@@ -7,7 +7,7 @@ import functools
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -49,11 +49,14 @@ class Assignment:
 
 
 class KernelParameters:
-    """The signature of a kernel's Python function."""
+    """The signature of a kernel's Python function, without parameters that are always the same."""
 
-    def __init__(self, label: str, function: Callable[..., Any]) -> None:
+    def __init__(
+        self, label: str, function: Callable[..., Any], static: Collection[str] = ()
+    ) -> None:
         self.label = label
-        parameters = list(inspect.signature(function).parameters.values())
+        every = inspect.signature(function).parameters.values()
+        parameters = [p for p in every if p.name not in static]
         self.variadic = next((p.name for p in parameters if p.kind is _VARIADIC), None)
         self.names = tuple(p.name for p in parameters if p.kind is not _VARIADIC)
         code = getattr(function, "__code__", None)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
+from kernbridge._src.numba_cuda.arguments import typed_scalar
+
 if TYPE_CHECKING:
     from kernbridge._src.gpu.program import Step
     from kernbridge._src.operation.spec import ArrayType
@@ -46,16 +48,6 @@ class NotRecordable(BaseException):
 def refuse(what: str) -> NoReturn:
     """End the recording."""
     raise NotRecordable(what)
-
-
-def typed_scalar(value: Any) -> Any:
-    """Return a NumPy scalar of the type that an argument has for Numba; None if it is none."""
-    if isinstance(value, np.generic):
-        return value if value.dtype.kind in "biufc" else None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return np.int64(value) if -(2**63) <= value < 2**63 else np.uint64(value)
-    kinds: Any = ((bool, np.bool_), (float, np.float64), (complex, np.complex128))
-    return next((made(value) for kind, made in kinds if isinstance(value, kind)), None)
 
 
 def host_like(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -137,9 +129,11 @@ class DeviceArray:
         moved = host.__array_interface__["data"][0] - self.host.__array_interface__["data"][0]
         return DeviceArray(self.recording, self.buffer, self.offset + moved, host)
 
-    def __getitem__(self, key: Any) -> DeviceArray:
+    def __getitem__(self, key: Any) -> Any:
         keys = _keys_of(key)
         if sum(isinstance(k, (int, np.integer)) for k in keys) == self.ndim:
+            if self.dtype.names:
+                return Record(self[tuple(slice(k, k + 1 or None) for k in keys)])
             refuse(f"reading element [{key}] on the host")
         return self._view(self.host[key])
 
@@ -208,6 +202,26 @@ class DeviceArray:
         refuse("reading a device array on the host")
 
     __array__ = __float__ = __int__ = __bool__ = __index__ = __complex__ = _read
+
+
+class Record:
+    """Stands for an element of a device array of records; kernels get it by its address."""
+
+    def __init__(self, array: DeviceArray) -> None:
+        self.array = array  # with this element alone
+
+    dtype = property(lambda self: self.array.dtype)
+
+    def __repr__(self) -> str:
+        return f"<a record at byte {self.array.offset} of buffer {self.array.buffer}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        refuse(f"the attribute {name!r} of a record of a device array")
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        refuse(f"reading the field {key!r} of a record on the host")
 
 
 def _keys_of(key: Any) -> tuple[Any, ...]:

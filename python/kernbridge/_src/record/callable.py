@@ -19,7 +19,14 @@ from kernbridge._src.base.places import beginning_of
 from kernbridge._src.gpu.frontend import Lowered, plan
 from kernbridge._src.gpu.program import Copy, Fill, Launch
 from kernbridge._src.keys import host_state
-from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend, Order
+from kernbridge._src.numba_cuda.callback import (
+    DTYPES,
+    LACKING,
+    REMEDY,
+    CallingFrontend,
+    OnHost,
+    Order,
+)
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
@@ -60,10 +67,11 @@ def numba_cuda_callable(
     func : callable
         ``func(input_1, ..., output_1, ..., stream)``. May launch any number of
         ``@cuda.jit`` kernels (``kernel[grid, block, stream, shared](...)`` or ``kernel.forall``)
-        with arrays and numbers; allocate ``cuda.device_array`` temporaries; slice, reshape, ravel,
-        transpose and view device arrays; fill and copy them (``a[:] = 0``,
-        ``a.copy_to_device(b)``); loop and branch on shapes; call helper functions. It runs twice
-        per lowering, not per call. Every element of the outputs must be written.
+        with arrays, numbers, members of enumerations, elements of arrays of records, and tuples of
+        these; allocate ``cuda.device_array`` temporaries; slice, reshape, ravel, transpose and view
+        device arrays; fill and copy them (``a[:] = 0``, ``a.copy_to_device(b)``); loop and branch
+        on shapes; call helper functions. It runs twice per lowering, not per call. Every element of
+        the outputs must be written.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         As for `numba_cuda_kernel`.
     vmap_method : str, optional
@@ -79,8 +87,8 @@ def numba_cuda_callable(
         array to another library, or does not do the same each time that it runs (it draws random
         numbers, counts, or reads a clock). "auto": it runs as Python at each call, with the GIL, on
         real Numba arrays, and a warning names the line; "always": a KernelError names the line;
-        "never": it always runs so, and then its inputs are copied, which may not be written. On a
-        CPU it is always an error.
+        "never": it always runs so, and then its inputs are copied, which may not be written. On the
+        CPU the arrays are NumPy's, with the methods of Numba's.
     has_side_effect : bool, default False
         Run the function even if nothing reads its outputs. Implied by `outs` without any output.
     jvp, vjp : function, optional
@@ -210,8 +218,8 @@ class NumbaCudaCallable(CallingFrontend):
         from kernbridge._src.record.arrays import NotRecordable
 
         assignment = self.assign(call)
-        if self.record == "never" and not host:
-            return self._as_python(assignment, operands, call)
+        if self.record == "never":
+            return self._as_python(assignment, operands, call, host)
         for t, name in zip((*operands, *call.outs), assignment.names, strict=False):
             if not all(isinstance(n, (int, np.integer)) for n in t.shape):
                 raise ValueError(
@@ -221,12 +229,8 @@ class NumbaCudaCallable(CallingFrontend):
         try:
             return self._recorded(assignment, operands, call, host)
         except NotRecordable as e:
-            if host:
-                raise KernelError(
-                    f"{self.label} cannot run on the CPU, since it cannot be recorded: {e}"
-                ) from e
             self._refuse_or_warn(str(e))
-            return self._as_python(assignment, operands, call)
+            return self._as_python(assignment, operands, call, host)
 
     def _recorded(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
@@ -268,10 +272,17 @@ class NumbaCudaCallable(CallingFrontend):
             )
 
     def _as_python(
-        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call
+        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
     ) -> Lowered:
         source, order = beginning_of(self.function), _order(assignment)
-        return self.lower_as_python(assignment, source, self.function, order, operands, call)
+        on_host: OnHost | None = None
+        if host:
+            from kernbridge._src.record import running
+
+            on_host = running.run
+        return self.lower_as_python(
+            assignment, source, self.function, order, operands, call, on_host
+        )
 
 
 def _order(assignment: Assignment) -> Order:

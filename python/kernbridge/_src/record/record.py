@@ -16,20 +16,22 @@ import numpy as np
 
 from kernbridge._src.base.places import current_line, line_of
 from kernbridge._src.gpu import launch as gpu_launch
-from kernbridge._src.gpu.program import Copy, Fill, Launch, Step, Value, Word
+from kernbridge._src.gpu.program import DTYPE_CODES, Copy, Fill, Launch, Step, Value, Word
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
+from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
+from kernbridge._src.numba_cuda.parameters import DeviceParameter
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.record.arrays import (
     DeviceArray,
     NotRecordable,
+    Record,
     Scalar,
     Stream,
     host_like,
     reach_of,
     refuse,
-    typed_scalar,
 )
 from kernbridge._src.record.twice import record_twice
 
@@ -62,11 +64,14 @@ class Recording:
         if strides is not None:
             refuse("cuda.device_array with strides")
         shape = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list)) else (int(shape),)
-        found = ArrayType(shape, np.dtype(dtype))
-        self.temporaries.append(found)
-        buffer = self.n_buffers + len(self.temporaries) - 1
+        dtype = np.dtype(dtype)
         fortran = order == "F"
-        host = host_like(shape[::-1], found.dtype).T if fortran else host_like(shape, found.dtype)
+        host = host_like(shape[::-1], dtype).T if fortran else host_like(shape, dtype)
+        held = ArrayType(shape, dtype)
+        if dtype.name not in DTYPE_CODES:  # records, of which JAX has the bytes
+            held = ArrayType((int(host.nbytes),), np.dtype(np.uint8))
+        self.temporaries.append(held)
+        buffer = self.n_buffers + len(self.temporaries) - 1
         return DeviceArray(self, buffer, 0, host)
 
     def launch(
@@ -74,7 +79,7 @@ class Recording:
     ) -> None:
         """Add a launch; compiles the kernel for these arguments."""
         name = kernel.py_func.__name__
-        why = numba_cuda_compile.why_not_native(kernel)
+        why = numba_cuda_compile.why_not_native(kernel, self.host)
         if why:
             refuse(f"a launch of {name}, which has {why}")
         auto = block == "auto"
@@ -82,9 +87,12 @@ class Recording:
         blocks = gpu_launch.read_grid(label, grid)
         threads = (1, 1, 1) if auto else gpu_launch.read_block(label, block)
         size = gpu_launch.read_int(label, "sharedmem", shared, 0, gpu_launch.SHARED_MAX)
-        parameters, words = (
-            zip(*map(self._argument, arguments), strict=True) if arguments else ((), ())
-        )
+        try:
+            found = [read_argument(value, self._read_leaf) for value in arguments]
+        except NotAnArgument as e:
+            refuse(str(e))
+        parameters = [parameter for parameter, _ in found]
+        words = [leaf for _, leaves in found for leaf in leaves]
         x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
         has_batch = self.batched and z.constant == 1
         function, wide = numba_cuda_compile.compile_for_launch(
@@ -114,9 +122,8 @@ class Recording:
         self.places.append(current_line())
         self.details.append({what: repr(value) for what, value in details.items()})
 
-    def _argument(self, value: Any) -> tuple[Any, list[Word]]:
-        from kernbridge._src.numba_cuda.entry import DeviceParameter
-
+    def _read_leaf(self, value: Any) -> Leaf | None:
+        """A device array, an element of one, or a keyword scalar; None for anything else."""
         if isinstance(value, DeviceArray):
             self.check_own(value)
             host = value.host
@@ -124,17 +131,13 @@ class Recording:
             read_only = value.buffer in self.read_only
             parameter = DeviceParameter("array", host.dtype, host.ndim, layout, read_only)
             numbers = host.shape if layout == "C" else (*host.shape, *host.strides)
-            reach = reach_of(value)
-            address = Word("address", value.offset if reach else 0, value.buffer, reach=reach)
-            return parameter, [address, *(Word("constant", int(n)) for n in numbers)]
+            return parameter, [_address(value), *(Word("constant", int(n)) for n in numbers)]
+        if isinstance(value, Record):
+            self.written(value.array)  # a record has no form that kernels cannot write to
+            return DeviceParameter("record", value.dtype), [_address(value.array)]
         if isinstance(value, Scalar):
             return DeviceParameter("loaded", value.dtype), [Word("address", 0, value.buffer)]
-        scalar = typed_scalar(value)
-        if scalar is None:
-            refuse(f"a kernel argument of type {type(value).__name__}")
-        data = scalar.tobytes().ljust(16 if scalar.itemsize > 8 else 8, b"\0")
-        bits = np.frombuffer(data, np.int64)
-        return DeviceParameter("scalar", scalar.dtype), [Word("constant", int(n)) for n in bits]
+        return None
 
     def fill(self, array: DeviceArray, value: Any) -> None:
         """Add a fill of a contiguous array."""
@@ -180,6 +183,12 @@ class Recording:
             self.opened.add(array.buffer)
 
 
+def _address(array: DeviceArray) -> Word:
+    """The word by which a kernel gets an array."""
+    reach = reach_of(array)
+    return Word("address", array.offset if reach else 0, array.buffer, reach=reach)
+
+
 @functools.cache
 def _transpose_kernel() -> Any:
     from numba import cuda
@@ -193,33 +202,33 @@ def _transpose_kernel() -> Any:
     return transpose
 
 
-def _configure(
-    _: Recording,
+def configured(
+    _: Any,
     kernel: Any,
     griddim: Any,
     blockdim: Any,
     stream: Any = 0,
     sharedmem: Any = 0,
 ) -> Callable[..., None]:
-    """Return what launches the kernel: `kernel[grid, block, stream, shared]` while recording."""
+    """Return what launches the kernel: `kernel[grid, block, stream, shared]` on a target."""
 
     def launch(*arguments: Any) -> None:
-        recording = intercept.recording()
-        if recording is None:
+        target = intercept.target()
+        if target is None:
             refuse("a launch after the recording ended")
-        recording.launch(kernel, griddim, blockdim, sharedmem, arguments)
+        target.launch(kernel, griddim, blockdim, sharedmem, arguments)
 
     return launch
 
 
-def _forall(
-    recording: Recording, kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: Any = 0
+def forall(
+    target: Any, kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: Any = 0
 ) -> Callable[..., None]:
     """Configure as `kernel.forall` does: by default with the block size of the best occupancy."""
     grid, block = (-(-n // tpb), tpb) if tpb else (n, "auto")
     if n == 0:
         grid, block = 0, 1
-    return _configure(recording, kernel, grid, block, stream, sharedmem)
+    return configured(target, kernel, grid, block, stream, sharedmem)
 
 
 def _device_array_like(recording: Recording, ary: Any, stream: Any = 0) -> DeviceArray:
@@ -270,9 +279,9 @@ def _refuse_name(name: str, *_: Any, **__: Any) -> None:
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
-    "__getitem__": lambda r, kernel, args: _configure(r, kernel, *args),
-    "configure": _configure,
-    "forall": _forall,
+    "__getitem__": lambda r, kernel, args: configured(r, kernel, *args),
+    "configure": configured,
+    "forall": forall,
     "__call__": lambda r, *a, **k: refuse("a call without [grid, block]"),
     "launch": _launch_configured,
     "device_array": Recording.temporary,
@@ -285,7 +294,7 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
 for _name in (
     "to_device", "pinned_array", "pinned_array_like", "mapped_array", "mapped_array_like",
     "managed_array", "pinned", "stream", "event", "external_stream", "as_cuda_array",
-    "from_cuda_array_interface", "current_context", "open_ipc_array",
+    "from_cuda_array_interface", "current_context", "open_ipc_array", "event_elapsed_time",
 ):  # fmt: skip
     _HANDLERS[_name] = functools.partial(_refuse_name, _name)
 
@@ -319,7 +328,7 @@ def record(
         ]
         positional, named = order(given, Stream())
         try:
-            with intercept.recording_into(recording):
+            with intercept.acting_on(recording, _HANDLERS):
                 function(*positional, **named)
         except NotRecordable as e:
             raise NotRecordable(f"{e} at {line_of(e)}") from None

@@ -68,6 +68,12 @@ def find_cxx() -> HostCompiler:
     return _find_host("C++", "CXX", names, env("CXX"), env("CONDA_PREFIX"), _path())
 
 
+def find_clang() -> HostCompiler:
+    """Find clang, or raise HostCompilerNotFoundError with all that was tried."""
+    env, names = os.environ.get, ("clang++", "clang")
+    return _find_host("C++", "CLANG", names, env("CLANG"), env("CONDA_PREFIX"), _path())
+
+
 def find_nvcc() -> Nvcc:
     """Find the CUDA compiler, or raise NvccNotFoundError with all that was tried."""
     named = tuple((name, os.environ.get(name, "")) for name in _NVCC_VARIABLES)

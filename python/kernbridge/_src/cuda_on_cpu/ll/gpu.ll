@@ -14,6 +14,9 @@ declare i32 @kb_active_mask(ptr, i32)
 declare void @kb_grid_barrier(ptr, i32)
 declare void @kb_yield(ptr)
 declare i32 @kb_print(ptr, ptr)
+declare void @kb_assert(ptr, ptr, ptr, i32) noreturn cold
+declare void @kb_place(ptr, ptr)
+declare void @kb_raise(ptr, ptr) noreturn cold
 declare i32 @kb_reshape(i64, ptr, ptr, i64, ptr, ptr, i64, i32)
 
 ; These are defined by loops.ll or fibres.ll, when the kernel is known not to wait or to wait.
@@ -210,6 +213,29 @@ define linkonce_odr i32 @numba_attempt_nocopy_reshape(
   %done = call i32 @kb_reshape(
     i64 %n, ptr %d, ptr %s, i64 %n1, ptr %d1, ptr %s1, i64 %size, i32 %fortran)
   ret i32 %done
+}
+
+
+; Kernels with debug=True: the thread comes to a place of the source, or raises an exception.
+
+define linkonce_odr void @kb.place(ptr %place) alwaysinline {
+  %thread = call ptr @kb.thread()
+  call void @kb_place(ptr %thread, ptr %place)
+  ret void
+}
+
+define linkonce_odr void @kb.raise(ptr %what) alwaysinline {
+  %thread = call ptr @kb.thread()
+  call void @kb_raise(ptr %thread, ptr %what)
+  ret void
+}
+
+; What `assert` of CUDA C++ calls, as the C library names it.
+define linkonce_odr void @__assert_fail(
+    ptr %what, ptr %file, i32 %line, ptr %function) alwaysinline {
+  %thread = call ptr @kb.thread()
+  call void @kb_assert(ptr %thread, ptr %what, ptr %file, i32 %line)
+  ret void
 }
 
 

@@ -1,0 +1,148 @@
+"""CUDA C++ that a kernel links, for the CPU: clang compiles its device functions.
+
+They become LLVM IR like the kernel's own, and are inlined with it. Needs clang, and is refused
+where there is none. Sources alone are compiled: PTX and machine code that are linked are for GPUs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernbridge._src.base.errors import HostCompilerNotFoundError, KernelCompilationError
+from kernbridge._src.cuda_on_cpu.copies import refused
+from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
+from kernbridge._src.toolchain import compilers
+
+_INCLUDE = Path(__file__).parent / "include"
+_HEADER = "kernbridge_cuda_on_cpu.h"
+_FLAGS = (
+    *("-x", "c++", "-std=c++17", "-c", "-emit-llvm", "-O1", "-Xclang", "-disable-llvm-passes"),
+    *("-fno-exceptions", "-fno-rtti", "-fno-strict-aliasing", "-fno-math-errno"),
+    *("-ffp-contract=off", "-fno-stack-protector", "-fdeclspec", "-w"),
+    *("-include", _HEADER, f"-I{_INCLUDE}"),
+)
+_SECONDS = 120
+_MOST_LINES = 20  # of what clang writes
+
+_DROPPED = re.compile(r"^(?:source_filename|target |!llvm\.|\$|attributes #).*\n", re.M)
+_COMDAT = re.compile(r" comdat(?:\(\$[^)]*\))?(?=[ ,{\n])")
+_DEFINED = re.compile(r"^(define .*?)(?: #\d+)?[^#{}]*\{$", re.M)
+_CALLED = re.compile(r"^((?:declare | .*\bcall ).*?) #\d+$", re.M)
+
+
+def sources(library: Any) -> list[Any]:
+    """The CUDA C++ that a code library of Numba-CUDA links."""
+    from kernbridge._src.numba_common.numba_cuda_inside import LinkableCode
+
+    found = map(LinkableCode.from_path_or_obj, library._linking_files)
+    return sorted((s for s in found if s.kind == "cu"), key=lambda s: (s.name, _text(s)))
+
+
+def compiled(label: str, linked: Sequence[Any], called: Iterable[str]) -> list[str]:
+    """The LLVM IR of sources, of which a kernel calls the functions of these names."""
+    names = ", ".join(sorted(called))
+    try:
+        clang = compilers.find_clang()
+    except HostCompilerNotFoundError as e:
+        raise refused(
+            label, f"functions in CUDA C++ ({names}), for which clang was not found"
+        ) from e
+    return [_compiled(label, source, names, clang.command) for source in linked]
+
+
+def _compiled(label: str, source: Any, names: str, clang: Sequence[str]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        name = os.path.basename(str(source.name)).removesuffix(".cu") or "linked"
+        path, made = Path(folder) / f"{name}.cu", Path(folder) / "made.bc"
+        path.write_text(_text(source))
+        command = [*clang, *_FLAGS, *_folders(), path.name, "-o", made.name]
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as e:
+            raise _failure(label, names, f"it took longer than {_SECONDS} seconds") from e
+        if done.returncode != 0:
+            raise _failure(label, names, done.stderr)
+        try:
+            text = str(llvm.parse_bitcode(made.read_bytes()))
+        except RuntimeError as e:  # of a newer LLVM
+            raise _failure(label, names, f"llvmlite cannot read what {clang[-1]} wrote: {e}") from e
+    if "@llvm.global_ctors" in text:
+        raise refused(label, f"functions in CUDA C++ ({names}) with globals that have constructors")
+    return _of_any_machine(text)
+
+
+def _folders() -> list[str]:
+    """Where Numba-CUDA looks for headers: the folders that the user names, and CUDA's own."""
+    from kernbridge._src.numba_common.numba_cuda_inside import get_cuda_paths, nvrtc
+
+    named = [f"-I{p}" for p in nvrtc.config.CUDA_NVRTC_EXTRA_SEARCH_PATHS.split(":") if p]
+    own = get_cuda_paths()["include_dir"].info
+    return [*named, f"-idirafter{own}"] if own else named
+
+
+def _of_any_machine(text: str) -> str:
+    """A module without what says for which machine, and how, clang compiled it."""
+    text = _COMDAT.sub("", _DROPPED.sub("", text))
+    text = _CALLED.sub(r"\1", text)
+    return _DEFINED.sub(r"\1 alwaysinline {", text)
+
+
+def _text(source: Any) -> str:
+    data = source.data
+    return data.decode() if isinstance(data, bytes) else str(data)
+
+
+def _failure(label: str, names: str, why: str) -> KernelCompilationError:
+    lines = why.strip().splitlines()
+    shown = "\n".join(lines[:_MOST_LINES])
+    more = f"\n... and {len(lines) - _MOST_LINES} more lines" if len(lines) > _MOST_LINES else ""
+    return KernelCompilationError(
+        f"{label}: the kernel uses functions in CUDA C++ ({names}), which kernbridge does not run "
+        f"on CPUs, since clang does not compile them; run it on a GPU\n{shown}{more}"
+    )
+
+
+def fitted(label: str, kernel: Any, texts: Sequence[str], names: Iterable[str]) -> list[str]:
+    """The modules, with functions of these names as Numba-CUDA declares them.
+
+    It has it that a function without a result returns a pointer. Functions whose parameters C++
+    passes otherwise than Numba-CUDA does are refused.
+    """
+    texts = list(texts)
+    for name in names:
+        wanted = str(kernel.get_function(name).global_value_type)
+        for i, text in enumerate(texts):
+            found = _type(text, name)
+            if found and wanted.startswith("ptr ") and found == f"void{wanted[3:]}":
+                texts[i] = _returning_null(text, name)
+            elif found and found != wanted:
+                raise refused(
+                    label,
+                    f"a function in CUDA C++ ({name}) that is {found} in C++ and {wanted} as "
+                    "Numba-CUDA declares it",
+                )
+    return texts
+
+
+def _type(text: str, name: str) -> str:
+    """The type of a function that a module defines; or ""."""
+    functions = llvm.parse_assembly(text).functions
+    defined = (f for f in functions if f.name == name and not f.is_declaration)
+    return next((str(f.global_value_type) for f in defined), "")
+
+
+def _returning_null(text: str, name: str) -> str:
+    head = re.search(rf"^define [^\n]*?\bvoid (?=@{re.escape(name)}\()", text, re.M)
+    assert head is not None
+    end = text.index("\n}", head.end())
+    begin = head[0].removesuffix("void ") + "ptr "
+    body = re.sub(r"^  ret void$", "  ret ptr null", text[head.end() : end], flags=re.M)
+    return text[: head.start()] + begin + body + text[end:]

@@ -1,0 +1,172 @@
+"""Functions that launch Numba-CUDA kernels and cannot be recorded, run as Python on the CPU.
+
+Names of `numba.cuda` act here on memory of the process, see `host_arrays`, and a launch is made at
+once, on the thread of XLA that calls the function.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kernbridge import _core
+from kernbridge._src.base.errors import KernelError
+from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+from kernbridge._src.gpu import launch as gpu_launch
+from kernbridge._src.gpu.program import Word
+from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+from kernbridge._src.numba_cuda import intercept
+from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
+from kernbridge._src.numba_cuda.callback import Order
+from kernbridge._src.numba_cuda.parameters import DeviceParameter
+from kernbridge._src.record.host_arrays import (
+    HostArray,
+    HostEvent,
+    HostStream,
+    host_array,
+    host_array_like,
+    to_device,
+)
+from kernbridge._src.record.record import configured, forall
+
+_BEST_BLOCK = 256  # threads, where Numba asks the driver for the best occupancy
+
+
+class Running:
+    """One call of a function, whose launches are made at once."""
+
+    def launch(
+        self, kernel: Any, grid: Any, block: Any, shared: Any, arguments: Sequence[Any]
+    ) -> None:
+        """Launch a kernel, which is compiled for these arguments, and wait for it."""
+        label = f"launch of {kernel.py_func.__name__!r}"
+        why = numba_cuda_compile.why_not_native(kernel, host=True)
+        if why:
+            raise KernelError(f"{label}: the kernel has {why}, which does not run on CPUs")
+        if block == "auto":
+            grid, block = -(-grid // _BEST_BLOCK), _BEST_BLOCK
+        blocks = _three(gpu_launch.read_grid(label, grid))
+        threads = gpu_launch.read_block(label, block)
+        size = gpu_launch.read_int(label, "sharedmem", shared, 0, gpu_launch.SHARED_MAX)
+        try:
+            found = [read_argument(value, _read_leaf) for value in arguments]
+        except NotAnArgument as e:
+            raise TypeError(f"{label}: {e}") from None
+        parameters = [parameter for parameter, _ in found]
+        words = [word.value for _, leaves in found for leaf in leaves for word in leaf]
+        function, _ = numba_cuda_compile.compile_for_launch(
+            label, kernel, parameters, has_batch=False, host=True
+        )
+        if 0 in blocks or 0 in threads:
+            return
+        digest = cuda_on_cpu_compile.provide_function(function)
+        held = (ctypes.c_int64 * (len(words) + 1))(*words)
+        at = ctypes.addressof(held)
+        pointers = (ctypes.c_void_p * (len(words) + 1))(*(at + 8 * i for i in range(len(words))))
+        try:
+            _core.launch_host_code(digest, blocks, threads, size, ctypes.addressof(pointers))
+        except (RuntimeError, ValueError) as e:
+            raise KernelError(f"{label}, grid {blocks}, block {threads}: {e}") from None
+
+
+def _three(values: Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = (*values, 1, 1, 1)[:3]
+    return x, y, z
+
+
+def _read_leaf(value: Any) -> Leaf | None:
+    """An array, or a record of one; None for anything else."""
+    if isinstance(value, np.void):
+        address = Word("constant", value.__array_interface__["data"][0])
+        return DeviceParameter("record", value.dtype), [address]
+    if not isinstance(value, np.ndarray):
+        return None
+    layout = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else "A"
+    numbers = (value.ctypes.data, *value.shape, *(value.strides if layout != "C" else ()))
+    parameter = DeviceParameter("array", value.dtype, value.ndim, layout)
+    return parameter, [Word("constant", int(n)) for n in numbers]
+
+
+@contextmanager
+def _pinned(_: Any, *__: Any) -> Iterator[None]:
+    yield
+
+
+def _as_cuda_array(_: Any, obj: Any, sync: bool = True) -> Any:
+    if not isinstance(obj, HostArray):
+        raise TypeError(f"cuda.as_cuda_array of a {type(obj).__name__} on the CPU")
+    return obj
+
+
+def _copy(_: Any, dst: Any, src: Any, size: int, stream: Any = 0) -> None:
+    _bytes(dst)[:size] = _bytes(src)[:size]
+
+
+def _set(_: Any, dst: Any, val: Any, size: int, stream: Any = 0) -> None:
+    _bytes(dst)[:size] = int(val) & 0xFF
+
+
+def _bytes(array: Any) -> Any:
+    return array.reshape(-1, order="A").view(np.uint8)
+
+
+def _refuse(name: str, *_: Any, **__: Any) -> None:
+    raise KernelError(f"cuda.{name} does not run on CPUs")
+
+
+def _refuse_call(*_: Any, **__: Any) -> None:
+    raise ValueError("a kernel is called without [grid, block]")
+
+
+def _new(_: Any, shape: Any, dtype: Any = np.float64, strides: Any = None, order: Any = "C",
+         *__: Any, **___: Any) -> Any:  # fmt: skip
+    return host_array(shape, dtype, strides, order)
+
+
+def _like(_: Any, ary: Any, *__: Any, **___: Any) -> Any:
+    return host_array_like(ary)
+
+
+_HANDLERS: dict[str, Callable[..., Any]] = {
+    "__getitem__": lambda r, kernel, args: configured(r, kernel, *args),
+    "configure": configured,
+    "forall": forall,
+    "__call__": _refuse_call,
+    "launch": lambda r, c, *args: r.launch(c.dispatcher, c.griddim, c.blockdim, c.sharedmem, args),
+    "device_array": _new,
+    "pinned_array": _new,
+    "mapped_array": _new,
+    "managed_array": _new,
+    "device_array_like": _like,
+    "pinned_array_like": _like,
+    "mapped_array_like": _like,
+    "to_device": lambda r, *args, **kwargs: to_device(*args, **kwargs),
+    "as_cuda_array": _as_cuda_array,
+    "pinned": _pinned,
+    "synchronize": lambda r: None,
+    "stream": lambda r: HostStream(),
+    "default_stream": lambda r: HostStream(),
+    "external_stream": lambda r, ptr: HostStream(),
+    "current_context": lambda r, devnum=None: HostStream(),
+    "event": lambda r, timing=True: HostEvent(),
+    "event_elapsed_time": lambda r, begin, end: begin.elapsed_time(end),
+    "device_memset": _set,
+    "device_to_device": _copy,
+}
+for _name in ("from_cuda_array_interface", "open_ipc_array"):
+    _HANDLERS[_name] = functools.partial(lambda name, *_, **__: _refuse(name), _name)
+
+
+def run(function: Callable[..., Any], order: Order, arrays: Sequence[Any]) -> None:
+    """Call a function of arrays of NumPy and of scalars, as `order` puts them."""
+    given = [a.view(HostArray) if isinstance(a, np.ndarray) else a for a in arrays]
+    positional, named = order(given, HostStream())
+    intercept.install(_HANDLERS)
+    intercept.replace_aliases(function)
+    with intercept.acting_on(Running(), _HANDLERS):
+        function(*positional, **named)
