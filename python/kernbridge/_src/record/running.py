@@ -65,11 +65,9 @@ class Running:
         if 0 in blocks or 0 in threads:
             return
         digest = cuda_on_cpu_compile.provide_function(function)
-        held = (ctypes.c_int64 * (len(words) + 1))(*words)
-        at = ctypes.addressof(held)
-        pointers = (ctypes.c_void_p * (len(words) + 1))(*(at + 8 * i for i in range(len(words))))
+        packed = (ctypes.c_int64 * len(words))(*words)
         try:
-            _core.launch_host_code(digest, blocks, threads, size, ctypes.addressof(pointers))
+            _core.launch_host_code(digest, blocks, threads, size, packed)
         except (RuntimeError, ValueError) as e:
             raise KernelError(f"{label}, grid {blocks}, block {threads}: {e}") from None
 
