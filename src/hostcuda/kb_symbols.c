@@ -13,8 +13,8 @@ const kb_hostcuda_symbol kb_hostcuda_symbols[] = {
     SYMBOL(kb_barrier),         SYMBOL(kb_barrier_reduce), SYMBOL(kb_warp_barrier),
     SYMBOL(kb_shuffle),         SYMBOL(kb_vote),           SYMBOL(kb_match),
     SYMBOL(kb_active_mask),     SYMBOL(kb_grid_barrier),   SYMBOL(kb_yield),
-    SYMBOL(kb_print),           SYMBOL(kb_check_argument), SYMBOL(kb_check_shared),
-    SYMBOL(kb_check_local),     SYMBOL(kb_check_index),    SYMBOL(kb_check_access),
-    SYMBOL(kb_check_fence),     SYMBOL(kb_check_pointer),  SYMBOL(kb_reshape),
+    SYMBOL(kb_print),           SYMBOL(kb_check_rows_of),  SYMBOL(kb_check_shared_array),
+    SYMBOL(kb_check_wrong),     SYMBOL(kb_check_touch),    SYMBOL(kb_check_local_array),
+    SYMBOL(kb_check_ask),       SYMBOL(kb_check_fenced),   SYMBOL(kb_reshape),
     SYMBOL(kb_hostcuda_launch), SYMBOL(kb_write_outside),  {NULL, NULL},
 };

@@ -85,8 +85,8 @@ class Case:
             digest = zlib.crc32(np.ascontiguousarray(x).tobytes(), digest)
         return digest
 
-    def run(self) -> list[np.ndarray]:
-        """The outputs, under `jax.jit`, on JAX's default device."""
+    def run(self, check: bool = False) -> list[np.ndarray]:
+        """The outputs, under `jax.jit`, on JAX's default device, with checks or without."""
         import jax
         from kernbridge import numba_cuda_kernel
 
@@ -100,6 +100,7 @@ class Case:
             input_output_aliases=self.aliases,
             zero_outputs=self.zero_outputs,
             view=self.view,
+            check=check,
         )
 
         def call(*inputs):  # a new function: jax.jit would not lower a known one again

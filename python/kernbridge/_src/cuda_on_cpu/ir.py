@@ -32,7 +32,7 @@ _UNSUPPORTED = (  # what a call means, by the beginning of its name
     ("____", "a function in CUDA C++"),
     ("", "a function that is not there on CPUs"),
 )
-_OF_FIBRES = {"kb.thread", "kb.shared", "kb.dynamic_shared"}
+_OF_FIBRES = {"kb.thread", "kb.shared", "kb.dynamic_shared", "kb.check.shared"}
 _KEPT = {"kb_blocks", "kb_fibre", "kb_shared_size", "kb_thread"}
 _LATER = {"kb.frame", "kb.site", "kb.check.at"}  # see _PLACEHOLDER
 
@@ -59,7 +59,10 @@ def host_ir(
     for other in others:
         module.link_in(other)
     called = library.link(module)
-    by_threads = bool(checks) or not called.isdisjoint(_OF_FIBRES)
+    waits = not called.isdisjoint(_OF_FIBRES)
+    by_threads = waits or checks is not None
+    if checks:
+        checks.waits = waits
     with opaque_pointers():
         text = str(around.module(entry, copies, checks, by_threads))
     module.link_in(llvm.parse_assembly(text))

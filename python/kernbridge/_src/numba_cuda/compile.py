@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base import debug, versions
@@ -353,6 +356,7 @@ def _checks_of(job: Job) -> Checks:
                     name=f"{name!r} ({parameter.describe()})",
                     word=word,
                     item_size=parameter.dtype.itemsize,
+                    cell=_written_together(parameter.dtype),
                     n_dims=parameter.ndim,
                     batched=job.batched,
                     strided=parameter.layout != "C",
@@ -361,6 +365,16 @@ def _checks_of(job: Job) -> Checks:
             )
         word += parameter.n_words(job.batched)
     return Checks(job.label, arguments)
+
+
+def _written_together(dtype: np.dtype[Any]) -> int:
+    """Bytes of an element that no thread writes a part of."""
+    if dtype.fields is None:
+        return dtype.base.itemsize
+    fields = dtype.fields.values()
+    return math.gcd(
+        dtype.itemsize, *(math.gcd(_written_together(kind), at) for kind, at, *_ in fields)
+    )
 
 
 def _refusal(job: Job, error: Exception) -> Exception:
