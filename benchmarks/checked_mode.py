@@ -36,7 +36,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from cuda_corpus.case import GROUPS, Case, cases
 
 LIMIT = 5
-THREADS = 256  # of a block, where a launch says how many threads it wants
 
 
 class Launch:
@@ -77,7 +76,7 @@ class Launch:
             places += [at + 8 * i for i in range(len(word) // 8)]
             at += len(word)
         self.places = (ctypes.c_void_p * len(places))(*places)
-        self.grid, self.block = _sizes(case)
+        self.grid, self.block = case.sizes()
         self.shared = case.shared_mem
 
     def restore(self) -> None:
@@ -89,24 +88,6 @@ class Launch:
         _core.launch_host_code(
             self.digest, self.grid, self.block, self.shared, ctypes.addressof(self.places)
         )
-
-
-def _sizes(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The extents of the grid and of a block."""
-
-    def of_three(n: Any) -> tuple[int, ...]:
-        n = (n,) if isinstance(n, int) else tuple(n)
-        return (*n, 1, 1)[:3]
-
-    if case.grid is not None:
-        return of_three(case.grid), of_three(case.block)
-    dims = case.launch_dims
-    if callable(dims):
-        dims = dims(*case.arguments(), **case.scalars)
-    dims = (dims,) if isinstance(dims, int) else tuple(dims)
-    block = {1: (min(THREADS, dims[0]),), 2: (16, 16), 3: (8, 8, 4)}[len(dims)]
-    grid = tuple(-(-n // b) for n, b in zip(dims, block, strict=True))
-    return of_three(grid), of_three(block)
 
 
 def functions(case: Case) -> list[Any]:

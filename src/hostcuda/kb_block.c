@@ -77,6 +77,8 @@ const char *kb_block_what(const kb_thread *t)
 
 static void stuck(kb_block *b)
 {
+    if (b->checks)
+        kb_checks_settle(b->checks);
     const kb_thread *warp = NULL, *other = NULL;
     for (uint32_t i = 0; i < b->n_threads; i++) {
         const kb_thread *t = &b->threads[i];
@@ -222,6 +224,8 @@ void kb_grid_barrier(kb_thread *t, uint32_t site)
         kb_block_wait(t);
         return;
     }
+    if (b->checks)
+        kb_checks_settle(b->checks);
     kb_fibre_switch(&t->fibre, &b->caller);
     t->state = KB_THREAD_RUNS;
 }

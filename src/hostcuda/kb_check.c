@@ -192,6 +192,7 @@ void kb_checks_enter(kb_checks *c, const kb_block *b, bool begins)
     c->shared.phase = c->shared.block = c->shared.barrier = now;
     c->begins[c->n_begins++] = (kb_block_start){now, c->block};
     kb_fences_enter(&c->fences, c->block);
+    c->unwritten.thread = NULL;
     if (c->begun && begins)
         c->begun[c->block] = now;
     size_t cell = c->shared_cell + (c->begun ? c->block * c->shared_cells : 0);
@@ -319,8 +320,17 @@ void kb_checks_fail(kb_thread *t, uint32_t site, uint32_t other, const char *for
     va_start(args, format);
     (void)vsnprintf(message, sizeof message, format, args);
     va_end(args);
+    kb_checks_settle(t->block->checks); /* which came before */
     append_line(c, site, lines, sizeof lines);
     if (other != site)
         append_line(c, other, lines, sizeof lines);
     kb_block_fail(t, "%s%s", message, lines);
+}
+
+void kb_checks_settle(kb_checks *c)
+{
+    kb_thread *t = c->unwritten.thread;
+    c->unwritten.thread = NULL;
+    if (t)
+        kb_checks_fail(t, c->unwritten.site, c->unwritten.site, "%s", c->unwritten.text);
 }

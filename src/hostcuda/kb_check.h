@@ -61,8 +61,7 @@ typedef struct kb_checks kb_checks;
 
 /* What a launch keeps of accesses. NULL without memory. */
 kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
-                         uint32_t dynamic_shared, void *const *parameters,
-                         bool is_cooperative);
+                         uint32_t dynamic_shared, void *const *parameters, bool is_cooperative);
 void kb_checks_free(kb_checks *checks);
 
 /* A block begins, or goes on behind a barrier of the grid. */
@@ -70,6 +69,11 @@ void kb_checks_enter(kb_checks *checks, const kb_block *block, bool begins);
 
 /* All blocks have come to a barrier of the grid, or to their ends. */
 void kb_checks_phase(kb_checks *checks);
+
+/* A thread that reads shared memory which none has written may go on: where a barrier is missing, a
+ * race will be found before the next one, and be reported in its place. Now all have come to a
+ * barrier or to their ends, or cannot go on: such a read, if there was one, is a fault. */
+void kb_checks_settle(kb_checks *checks);
 
 /* All threads of the block have come to a barrier; lanes to one of their warp. */
 void kb_checks_barrier(kb_checks *checks);

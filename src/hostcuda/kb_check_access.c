@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_MAX = 160 };
+enum { NAME_MAX = 160, MANY_UNWRITTEN = 4096 /* reads; a thread may wait for a change */ };
 
 typedef struct access {
     uint64_t row, offset, size;
@@ -45,11 +45,11 @@ static _Noreturn void fail_index(kb_thread *t, uint32_t tag, const access *a)
     const kb_checks *c = t->block->checks;
     const kb_wrong_index *w = &c->wrong[tag - KB_CHECK_WRONG_FIRST];
     char place[KB_PLACE_MAX], shape[NAME_MAX];
-    kb_checks_fail(t, a->site, a->site,
-                   "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s%s",
-                   verbs[a->kind], w->which ? c->table->arrays[w->which - 1].name : "a constant array",
-                   (long long)w->index, w->axis, (long long)w->extent,
-                   shape_of(c, w->which, shape), kb_checks_place(t, a->site, place));
+    kb_checks_fail(
+        t, a->site, a->site, "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s%s",
+        verbs[a->kind], w->which ? c->table->arrays[w->which - 1].name : "a constant array",
+        (long long)w->index, w->axis, (long long)w->extent, shape_of(c, w->which, shape),
+        kb_checks_place(t, a->site, place));
 }
 
 static void check_bounds(kb_thread *t, const kb_range *r, int64_t offset, const access *a)
@@ -71,6 +71,7 @@ static _Noreturn void fail_race(kb_thread *t, const access *a, kb_race_party oth
     char place[KB_PLACE_MAX], there[KB_PLACE_MAX], element[NAME_MAX], of_block[NAME_MAX] = "";
     const uint32_t *tid = t->block->threads[kb_race_thread(other)].tid, *grid = c->sizes;
     bool between = block != c->block;
+    t->block->checks->unwritten.thread = NULL; /* what is read too early is often such a race */
     if (between)
         (void)snprintf(of_block, sizeof of_block, " of block (%u, %u, %u)", block % grid[0],
                        block / grid[0] % grid[1], block / grid[0] / grid[1]);
@@ -92,20 +93,22 @@ static void check_races(kb_thread *t, const access *a, uint64_t i)
     kb_race_more *more = &c->shadow->more[cell - c->shadow->cells];
     kb_race_party who = kb_race_party_of(now.time, t->index, a->kind, a->site);
     now.seen = c->seen ? c->seen + (size_t)t->index * KB_WARP : NULL;
-    kb_race_party other = kb_race_conflict(cell, more, &now, who, a->same);
+    /* What nobody wrote is no value. */
+    bool same = a->same && kb_race_time(cell->write) >= c->rows->of[a->row].since;
+    kb_race_party other = kb_race_conflict(cell, more, &now, who, same);
     if (other) {
         uint32_t time = kb_race_time(other);
         uint32_t block = time < now.block ? kb_checks_block_of(c, time) : c->block;
         if (!kb_fences_order(&c->fences, &now, other, block, c->block, t->index))
             fail_race(t, a, other, block);
     }
-    kb_race_note(cell, more, &now, who, a->same);
+    kb_race_note(cell, more, &now, who, same);
 }
 
 /* An access that reads has to find something in it that was written. */
 static void check_written(kb_thread *t, const access *a, uint64_t begin, uint64_t end)
 {
-    const kb_checks *c = t->block->checks;
+    kb_checks *c = t->block->checks;
     const kb_check_row *row = &c->rows->of[a->row];
     char place[KB_PLACE_MAX], element[NAME_MAX];
     if (a->kind == KB_ACCESS_WRITE || row->since == 0)
@@ -118,10 +121,20 @@ static void check_written(kb_thread *t, const access *a, uint64_t begin, uint64_
         return;
     const kb_range *r = &c->ranges[a->row - 1];
     kb_range_element(r, (int64_t)a->offset + r->low, element, sizeof element);
-    kb_checks_fail(t, a->site, a->site, "%s element %s of %s, which %s has written%s",
-                   verbs[a->kind], element, r->about->name,
-                   shared ? "no thread of the block" : "nothing",
-                   kb_checks_place(t, a->site, place));
+    if (!shared)
+        kb_checks_fail(t, a->site, a->site, "%s element %s of %s, which nothing has written%s",
+                       verbs[a->kind], element, r->about->name, kb_checks_place(t, a->site, place));
+    struct kb_unwritten *u = &c->unwritten;
+    if (u->thread && ++u->n == MANY_UNWRITTEN)
+        kb_checks_settle(c);
+    if (u->thread)
+        return;
+    u->thread = t;
+    u->site = a->site;
+    u->n = 0;
+    (void)snprintf(u->text, sizeof u->text,
+                   "%s element %s of %s, which no thread of the block has written%s",
+                   verbs[a->kind], element, r->about->name, kb_checks_place(t, a->site, place));
 }
 
 /* All that a read may find, and what follows from an access. */
@@ -161,10 +174,10 @@ void kb_check_touch(kb_thread *t, uint64_t row, uint64_t offset, uint64_t size, 
     bool reads = kind == KB_ACCESS_READ;
     if (size == unit && !(offset & (unit - 1)) && kind != KB_ACCESS_ATOMIC &&
         (!reads || kb_race_time(cell->write) >= at->since) &&
-        kb_race_passes(cell, now,
-                       kb_race_party_of(now->time, t->index,
-                                        reads ? KB_ACCESS_READ : KB_ACCESS_WRITE, site),
-                       !reads))
+        kb_race_passes(
+            cell, now,
+            kb_race_party_of(now->time, t->index, reads ? KB_ACCESS_READ : KB_ACCESS_WRITE, site),
+            !reads))
         return;
     touch_slowly(t, row, offset, size, how, value);
 }

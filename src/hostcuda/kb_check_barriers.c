@@ -7,6 +7,7 @@
 
 void kb_checks_barrier(kb_checks *c)
 {
+    kb_checks_settle(c);
     c->global.barrier = c->shared.barrier = kb_checks_tick(c);
 }
 
@@ -50,15 +51,14 @@ void kb_checks_arrive(kb_thread *t)
         kb_checks_fail(t, t->site, t->site,
                        "comes to cuda.syncthreads%s, which %u of the block's %u threads never "
                        "reach: they have ended",
-                       kb_checks_place(t, t->site, here), b->n_threads - b->n_live,
-                       b->n_threads);
+                       kb_checks_place(t, t->site, here), b->n_threads - b->n_live, b->n_threads);
     const kb_thread *other = b->n_arrived ? waiting_thread(b) : NULL;
     if (other && other->site != t->site)
         kb_checks_fail(t, t->site, other->site,
                        "comes to cuda.syncthreads%s, and thread (%u, %u, %u) to another%s: all "
                        "threads of a block must come to the same",
-                       kb_checks_place(t, t->site, here), other->tid[0], other->tid[1], other->tid[2],
-                       kb_checks_place(t, other->site, there));
+                       kb_checks_place(t, t->site, here), other->tid[0], other->tid[1],
+                       other->tid[2], kb_checks_place(t, other->site, there));
 }
 
 void kb_checks_end(kb_thread *t)
@@ -70,4 +70,6 @@ void kb_checks_end(kb_thread *t)
                        "ends without cuda.syncthreads%s, in which thread (%u, %u, %u) waits",
                        kb_checks_place(t, other->site, there), other->tid[0], other->tid[1],
                        other->tid[2]);
+    if (t->block->n_live == 1)
+        kb_checks_settle(t->block->checks);
 }

@@ -43,9 +43,14 @@ struct kb_checks {
     bool is_batched, is_cooperative;
     kb_block_start *begins; /* of this phase */
     uint32_t n_begins;
-    uint32_t block;     /* the number of the one that runs */
-    uint32_t *begun;    /* when each block of a cooperative grid began; or NULL */
+    uint32_t block;  /* the number of the one that runs */
+    uint32_t *begun; /* when each block of a cooperative grid began; or NULL */
     kb_fences fences;
+    struct kb_unwritten {
+        kb_thread *thread; /* NULL: there is none */
+        uint32_t site, n;  /* of such reads since then */
+        char text[KB_FAULT_SIZE];
+    } unwritten;      /* a read of shared memory that nobody has written, until the next barrier */
     uint32_t n_wrong; /* addresses made of wrong indices */
     kb_wrong_index wrong[KB_CHECK_WRONG_MAX];
 };

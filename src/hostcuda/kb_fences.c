@@ -57,8 +57,8 @@ bool kb_fences_order(const kb_fences *f, const kb_race_now *now, kb_race_party b
     uint32_t took_part = f->took_part[(size_t)block * f->n_threads + thread];
     if (from == block && time >= now->block)
         return fenced > time && took_part > fenced;
-    bool handed_on = (fenced > time && f->blocks[from].took_part > time) ||
-                     f->blocks[from].handed_on > time;
+    bool handed_on =
+        (fenced > time && f->blocks[from].took_part > time) || f->blocks[from].handed_on > time;
     uint32_t first = f->blocks[block].took_over;
     return handed_on && (took_part >= now->block || (first && first < now->barrier));
 }

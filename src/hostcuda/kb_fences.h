@@ -19,7 +19,7 @@ typedef struct kb_fences {
         uint32_t handed_on;    /* `before_fence` at its last atomic access */
         uint32_t took_part;    /* its last atomic access, and */
         uint32_t took_over;    /* its first one since it began or went on */
-    } *blocks;
+    } * blocks;
     bool is_blind; /* there was no memory: all is in order */
 } kb_fences;
 

@@ -1,4 +1,5 @@
-/* Owns what is known of the unwritten memory of a call, and the driver that sees fills and copies. */
+/* Owns what is known of the unwritten memory of a call, and the driver that sees fills and copies.
+ */
 #include "hostcuda/kb_fresh.h"
 
 #include "core/kb_arena.h"

@@ -3,8 +3,8 @@
 #ifndef KB_FRESH_H
 #define KB_FRESH_H
 
-#include "hostcuda/kb_intact.h"
 #include "cuda/kb_driver.h"
+#include "hostcuda/kb_intact.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -98,8 +98,7 @@ SAME(KB_ACCESS_WRITE_VALUE, 3);
 SAME(KB_CHECK_KINDS, 4);
 CALLED_AS(kb_check_rows_of, const kb_check_rows *(*)(kb_thread *));
 CALLED_AS(kb_check_ask, void *(*)(kb_thread *, const void *, uint64_t, uint32_t, uint64_t));
-CALLED_AS(kb_check_touch,
-          void (*)(kb_thread *, uint64_t, uint64_t, uint64_t, uint32_t, uint64_t));
+CALLED_AS(kb_check_touch, void (*)(kb_thread *, uint64_t, uint64_t, uint64_t, uint32_t, uint64_t));
 CALLED_AS(kb_check_local_array, void *(*)(kb_thread *, void *, uint32_t));
 CALLED_AS(kb_check_shared_array, void *(*)(kb_thread *, uint32_t));
 CALLED_AS(kb_check_wrong, void *(*)(kb_thread *, void *, int64_t, int64_t, uint32_t));

@@ -77,11 +77,21 @@ static void note_read(kb_race_cell *cell, kb_race_more *more, const kb_race_now 
     cell->read = who | flags;
 }
 
+/* Whether an atomic access follows a write of the same thread, with nothing between: the write has
+ * more conflicts. */
+static bool is_covered(const kb_race_now *now, kb_race_party w, kb_race_party who)
+{
+    uint32_t lane = kb_race_thread(who) % KB_WARP;
+    return kb_race_kind(who) == KB_ACCESS_ATOMIC && kb_race_kind(w) == KB_ACCESS_WRITE &&
+           kb_race_thread(w) == kb_race_thread(who) && kb_race_time(w) >= now->barrier &&
+           !(now->seen && kb_race_time(w) < now->seen[lane]);
+}
+
 void kb_race_note(kb_race_cell *cell, kb_race_more *more, const kb_race_now *now, kb_race_party who,
                   bool same)
 {
     if (kb_race_kind(who) == KB_ACCESS_READ)
         note_read(cell, more, now, who);
-    else if (!same || in_order(now, cell->write, who))
+    else if (!is_covered(now, cell->write, who) && (!same || in_order(now, cell->write, who)))
         cell->write = who; /* else whose write was the first remains */
 }

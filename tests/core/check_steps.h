@@ -1,5 +1,5 @@
-/* Kernels of the checked mode for tests: lists of steps, each of which one thread or all threads do,
- * on arrays of every sort. */
+/* Kernels of the checked mode for tests: lists of steps, each of which one thread or all threads
+ * do, on arrays of every sort. */
 #ifndef CHECK_STEPS_H
 #define CHECK_STEPS_H
 
@@ -50,8 +50,11 @@ static const kb_check_array arrays[] = {
     {"the dynamic array", ITEM, 1, 0, KB_CHECK_DYNAMIC, 32, 0, NULL, ITEM},
     {"the local array", ITEM, 1, 0, 0, 0, 20, local_shape, 0},
 };
-static const char *const sites[N_SITES] = {"",       "k.py:1\tx[i] += 1", "k.py:2", "k.py:3", "k.py:4",
-                                           "k.py:5", "k.py:6", "k.py:7", "k.py:8", "k.py:9"};
+static const char *const sites[N_SITES] = {"",       "k.py:1\tx[i] += 1",
+                                           "k.py:2", "k.py:3",
+                                           "k.py:4", "k.py:5",
+                                           "k.py:6", "k.py:7",
+                                           "k.py:8", "k.py:9"};
 static const kb_check_table table = {"kernel", arrays, N_ARGUMENTS, 2, 1, 10, sites, 1};
 
 static int32_t x[10], y[12], z[24], b[8], c[2];

@@ -82,7 +82,8 @@ static void test_indices(void)
     static const row rows[] = {
         {{{INDEX, 0, 0, 3, 4}, {READ, 0, Y, 3, 0}}, NULL},
         {{{INDEX, 0, 0, 4, 4}, {READ, 0, Y, 4, 0}},
-         "reads 'y' (int32[2d]) out of bounds: index 4 of axis 1, whose extent is 4 (of shape (3, 4)) (at k.py:2)"},
+         "reads 'y' (int32[2d]) out of bounds: index 4 of axis 1, whose extent is 4 (of shape (3, "
+         "4)) (at k.py:2)"},
         {{{INDEX, 0, 0, -2, 4}, {WRITE, 0, Y, 4, 0}},
          "writes 'y' (int32[2d]) out of bounds: index -6 of axis 1"},
         {{{INDEX, 0, 0, 9, 4}, {INDEX, 0, 0, 8, 4}, {READ, 0, S, 0, 0}},

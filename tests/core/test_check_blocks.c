@@ -139,8 +139,8 @@ static void test_cooperative_grids(void)
          "no thread of the block has written"},
         {{{WRITE, 0, X, 1, 5}, {GRID, ALL, 0, 0, 0}, {READ, 1, X, 10, 0}}, "element [10]"},
     };
-    const kb_hostcuda_code code = {
-        .threads = {.run = run_script, .shared = 32, .checked = &table}, .cooperative = true};
+    const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &table},
+                                   .cooperative = true};
     check_launches(&code, rows, sizeof rows / sizeof *rows);
 }
 

@@ -148,6 +148,9 @@ static void test_readers(void)
     CHECK_INT(touch(&own, 5, R, false), -1);
     CHECK_INT(touch(&own, 5, W, false), -1);
     CHECK_INT(touch(&own, 5, A, false), -1);
+    CHECK_INT(touch(&own, 6, A, false), 5); /* whose write is not forgotten */
+    warp_barrier(5, 6);
+    CHECK_INT(touch(&own, 6, A, false), -1);
 
     CHECK_INT(touch(&across, 32, R, false), -1);
     for (uint32_t t = 0; t < 4; t++)

@@ -78,6 +78,23 @@ class Case:
         """The inputs; the same ones at every call."""
         return tuple(self.inputs(np.random.default_rng(zlib.crc32(self.name.encode()))))
 
+    def sizes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The extents of the grid and of a block."""
+
+        def of_three(n: Any) -> tuple[int, ...]:
+            n = (n,) if isinstance(n, int) else tuple(n)
+            return (*n, 1, 1)[:3]
+
+        if self.grid is not None:
+            return of_three(self.grid), of_three(self.block)
+        dims = self.launch_dims
+        if callable(dims):
+            dims = dims(*self.arguments(), **self.scalars)
+        dims = (dims,) if isinstance(dims, int) else tuple(dims)
+        block = {1: (min(256, dims[0]),), 2: (16, 16), 3: (8, 8, 4)}[len(dims)]
+        grid = tuple(-(-n // b) for n, b in zip(dims, block, strict=True))
+        return of_three(grid), of_three(block)
+
     def digest(self) -> int:
         """Of the inputs: tells whether kept values belong to them."""
         digest = 0
