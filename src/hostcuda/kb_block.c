@@ -224,8 +224,6 @@ void kb_grid_barrier(kb_thread *t, uint32_t site)
         kb_block_wait(t);
         return;
     }
-    if (b->checks)
-        kb_checks_settle(b->checks);
     kb_fibre_switch(&t->fibre, &b->caller);
     t->state = KB_THREAD_RUNS;
 }
@@ -281,7 +279,6 @@ void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3
     memset(b->warps, 0, (b->n_threads + KB_WARP - 1) / KB_WARP * sizeof *b->warps);
     for (uint32_t i = 0; i < b->n_threads; i++)
         set_up_thread(b, &b->threads[i], index);
-    b->has_begun = false;
 }
 
 bool kb_block_go_on(kb_block *b)
@@ -289,8 +286,7 @@ bool kb_block_go_on(kb_block *b)
     b->n_at_grid = 0;
     b->grid_generation++;
     if (b->checks)
-        kb_checks_enter(b->checks, b, !b->has_begun);
-    b->has_begun = true;
+        kb_checks_enter(b->checks, b);
     kb_fibre_adopt(&b->caller);
     kb_fibre_switch(&b->caller, &next_ready(b, b->n_threads - 1)->fibre);
     return !b->faulted;
@@ -322,7 +318,7 @@ static void run_threads(kb_block *b, const uint32_t index[3])
     for (uint32_t i = 0; i < b->n_threads; i++)
         memcpy(b->threads[i].ctaid, index, sizeof b->threads[i].ctaid);
     if (b->checks)
-        kb_checks_enter(b->checks, b, true);
+        kb_checks_enter(b->checks, b);
     for (uint32_t i = 0; i < b->n_threads; i++)
         b->code->run(b->parameters, &b->threads[i]);
     check_stack(&b->threads[0]);

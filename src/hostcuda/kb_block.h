@@ -42,7 +42,7 @@ struct kb_block {
     uint32_t n_true, reduced; /* predicates so far; the count of the last generation */
     struct kb_checks *checks; /* of the launch, in checked mode; or NULL */
     kb_fibre caller;
-    bool faulted, has_begun;
+    bool faulted;
     char fault[KB_FAULT_SIZE];
     kb_warp *warps;
     unsigned char *stacks, *shared;

@@ -177,7 +177,7 @@ void kb_checks_free(kb_checks *c)
     kb_free(c);
 }
 
-void kb_checks_enter(kb_checks *c, const kb_block *b, bool begins)
+void kb_checks_enter(kb_checks *c, const kb_block *b)
 {
     const uint32_t *at = b->threads[0].ctaid;
     bool is_other = c->is_batched && c->slice != at[2];
@@ -193,7 +193,7 @@ void kb_checks_enter(kb_checks *c, const kb_block *b, bool begins)
     c->begins[c->n_begins++] = (kb_block_start){now, c->block};
     kb_fences_enter(&c->fences, c->block);
     c->unwritten.thread = NULL;
-    if (c->begun && begins)
+    if (c->begun && c->begun[c->block] == 0)
         c->begun[c->block] = now;
     size_t cell = c->shared_cell + (c->begun ? c->block * c->shared_cells : 0);
     for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {

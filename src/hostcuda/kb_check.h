@@ -65,7 +65,7 @@ kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
 void kb_checks_free(kb_checks *checks);
 
 /* A block begins, or goes on behind a barrier of the grid. */
-void kb_checks_enter(kb_checks *checks, const kb_block *block, bool begins);
+void kb_checks_enter(kb_checks *checks, const kb_block *block);
 
 /* All blocks have come to a barrier of the grid, or to their ends. */
 void kb_checks_phase(kb_checks *checks);
@@ -113,7 +113,8 @@ void kb_check_touch(kb_thread *thread, uint64_t row, uint64_t offset, uint64_t s
 void *kb_check_ask(kb_thread *thread, const void *given, uint64_t size, uint32_t how,
                    uint64_t value);
 
-/* and a fence. */
+/* a fence; and a barrier of the grid, to which the thread will come. */
 void kb_check_fenced(kb_thread *thread);
+void kb_check_grid(kb_thread *thread);
 
 #endif

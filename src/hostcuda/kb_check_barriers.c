@@ -34,6 +34,12 @@ void kb_checks_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
             memcpy(of_lanes + (size_t)l * KB_WARP, seen, sizeof seen);
 }
 
+void kb_check_grid(kb_thread *t)
+{
+    if (t->block->n_at_grid + 1 == t->block->n_live)
+        kb_checks_settle(t->block->checks);
+}
+
 static const kb_thread *waiting_thread(const kb_block *b)
 {
     for (uint32_t i = 0; i < b->n_threads; i++)

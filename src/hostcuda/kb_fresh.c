@@ -21,22 +21,26 @@ typedef struct call {
 
 static _Thread_local const call *current; /* or NULL */
 
-uint8_t *kb_fresh_find(uint64_t first, uint64_t size)
+/* NULL if the bytes lie in no region. */
+static uint8_t *map_of(uint64_t first, uint64_t size)
 {
     for (uint32_t i = 0; current && i < current->n_regions; i++) {
         const region *r = &current->regions[i];
-        if (first >= r->first && first - r->first < r->size &&
-            size <= r->size - (first - r->first)) {
-            uint8_t *written = r->written + (first - r->first);
-            return memchr(written, 0, size) ? written : NULL;
-        }
+        if (first >= r->first && first - r->first < r->size && size <= r->size - (first - r->first))
+            return r->written + (first - r->first);
     }
     return NULL;
 }
 
+uint8_t *kb_fresh_find(uint64_t first, uint64_t size)
+{
+    uint8_t *written = map_of(first, size);
+    return written && memchr(written, 0, size) ? written : NULL;
+}
+
 static void mark(kb_cu_address to, size_t size)
 {
-    uint8_t *written = kb_fresh_find(to, size);
+    uint8_t *written = map_of(to, size);
     if (written)
         memset(written, 1, size);
 }
@@ -72,8 +76,8 @@ static kb_cu_result fill_2d(kb_cu_address to, size_t pitch, unsigned int value, 
 /* What was not written stays so in a copy. */
 static kb_cu_result copy(kb_cu_address to, kb_cu_address from, size_t size, kb_cu_stream stream)
 {
-    const uint8_t *of_source = kb_fresh_find(from, size);
-    uint8_t *written = kb_fresh_find(to, size);
+    const uint8_t *of_source = map_of(from, size);
+    uint8_t *written = map_of(to, size);
     if (written && of_source)
         memmove(written, of_source, size);
     else if (written)
@@ -130,8 +134,10 @@ kb_status kb_fresh_run(kb_frame *frame, kb_run *run, kb_error *err)
     call c = {0};
     const call *before = current;
     kb_arena *arena = kb_arena_new();
-    if (!arena || !find_regions(frame, arena, &c)) {
-        kb_arena_free(arena);
+    bool found = arena && find_regions(frame, arena, &c);
+    if (!found) {
+        if (arena)
+            kb_arena_free(arena);
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
                             "%s: no memory to look for reads of what nothing has written",
                             frame->kernel->name);

@@ -103,3 +103,4 @@ CALLED_AS(kb_check_local_array, void *(*)(kb_thread *, void *, uint32_t));
 CALLED_AS(kb_check_shared_array, void *(*)(kb_thread *, uint32_t));
 CALLED_AS(kb_check_wrong, void *(*)(kb_thread *, void *, int64_t, int64_t, uint32_t));
 CALLED_AS(kb_check_fenced, void (*)(kb_thread *));
+CALLED_AS(kb_check_grid, void (*)(kb_thread *));

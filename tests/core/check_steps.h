@@ -163,6 +163,7 @@ static inline void run_script(void *const *unused, kb_thread *t)
         case STOP:
             return;
         case GRID:
+            kb_check_grid(t);
             kb_grid_barrier(t, site);
             break;
         default:

@@ -138,6 +138,8 @@ static void test_cooperative_grids(void)
         {{{WRITE, 0, S, 1, 1}, {GRID, ALL, 0, 0, 0}, {READ, SECOND, S, 1, 0}},
          "no thread of the block has written"},
         {{{WRITE, 0, X, 1, 5}, {GRID, ALL, 0, 0, 0}, {READ, 1, X, 10, 0}}, "element [10]"},
+        {{{READ, 0, S, 1, 5}, {GRID, ALL, 0, 0, 0}, {WRITE, 0, S, 1, 5}},
+         "block (0, 0, 0), thread (0, 0, 0): reads element [0, 1] of the shared array, which no"},
     };
     const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &table},
                                    .cooperative = true};

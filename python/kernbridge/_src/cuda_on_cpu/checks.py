@@ -26,7 +26,7 @@ _BATCHED, _STRIDED, _CONSTANT, _DYNAMIC = 1, 2, 4, 8
 _TEXT = "\t"
 _TEXT_MAX = 100  # characters of a line of the source
 
-_WAITS = re.compile(r"kb\.(?:barrier0|bar\.warp|shfl|vote|match|active_mask)")
+_WAITS = re.compile(r"kb\.(?:barrier0|bar\.warp|shfl|vote|match|active_mask)|cudaCGSynchronize")
 _ATOMICS = ("kb.atomic", "___numba_atomic")
 _COPIES = ("llvm.memcpy", "llvm.memmove")
 
@@ -147,6 +147,8 @@ class Checks:
         elif _WAITS.match(name):
             at = ir.Constant(_I32, self._site(place))
             self._put_question("kb.check.at", _VOID, [at])
+            if name.startswith("cudaCG"):
+                self._put_question("kb.check.grid", _VOID, [])
             self._copies.put(call)
         else:
             if name == "kb.check.shared":

@@ -101,6 +101,7 @@ declare ptr @kb_check_wrong(ptr, ptr, i64, i64, i32) cold
 declare ptr @kb_check_local_array(ptr, ptr, i32)
 declare ptr @kb_check_shared_array(ptr, i32)
 declare void @kb_check_fenced(ptr)
+declare void @kb_check_grid(ptr)
 
 define linkonce_odr void @kb.fibre.checked(ptr %words, ptr %thread) alwaysinline {
   %frame = alloca [72 x i8], align 8
@@ -203,5 +204,11 @@ define linkonce_odr ptr @kb.check.shared(i32 %which) alwaysinline {
 define linkonce_odr void @kb.check.fence() alwaysinline {
   %thread = call ptr @kb.thread()
   call void @kb_check_fenced(ptr %thread)
+  ret void
+}
+
+define linkonce_odr void @kb.check.grid() alwaysinline {
+  %thread = call ptr @kb.thread()
+  call void @kb_check_grid(ptr %thread)
   ret void
 }
