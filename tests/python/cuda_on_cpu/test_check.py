@@ -324,7 +324,7 @@ def flipped(barrier):
 want = x.reshape(3, 32)[:, ::-1].ravel()
 np.testing.assert_array_equal(flipped(True)(x)[0], want)
 refused(lambda: flipped(False)(x), "of a shared array of 3x32 int32 from program.py:",
-        "which no thread of the block has written")
+        "a data race: it writes", "with no barrier between")
 """)
 
 
