@@ -193,7 +193,10 @@ void kb_checks_enter(kb_checks *c, const kb_block *b)
     c->begins[c->n_begins++] = (kb_block_start){now, c->block};
     kb_fences_enter(&c->fences, c->block);
     c->unwritten.thread = NULL;
-    if (c->begun && c->begun[c->block] == 0)
+    bool begins = !c->begun || c->begun[c->block] == 0;
+    if (begins && c->shared_cells) /* what is read of it too early is the same in each run */
+        memset(b->shared, 0, (size_t)b->code->shared + b->threads[0].dynamic_shared);
+    if (c->begun && begins)
         c->begun[c->block] = now;
     size_t cell = c->shared_cell + (c->begun ? c->block * c->shared_cells : 0);
     for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {

@@ -46,7 +46,7 @@ typedef struct kb_race_now {
     uint32_t block;       /* when this block began or, in this phase, went on */
     uint32_t barrier;     /* of its last barrier, or `block` */
     const uint32_t *seen; /* for each lane of the warp: before when its accesses lie before us; or
-                             NULL, if the warp has had no barrier */
+                             NULL, if no warp has had a barrier */
 } kb_race_now;
 
 static inline uint32_t kb_race_time(kb_race_party p)
@@ -110,7 +110,11 @@ static inline bool kb_race_passes(kb_race_cell *cell, const kb_race_now *now, kb
             cell->read = who;
         return true;
     }
-    return !writes && kb_race_time(r) >= now->barrier && r & KB_RACE_WARPS;
+    if (writes || kb_race_time(r) < now->barrier)
+        return false;
+    /* Whoever writes conflicts with one of the two reads that are remembered. */
+    bool one_warp = !((r ^ who) & threads & ~((UINT64_C(0x20) << KB_RACE_THREAD_SHIFT) - 1));
+    return r & KB_RACE_WARPS || (r & KB_RACE_SEVERAL && one_warp && !now->seen);
 }
 
 #endif
