@@ -3,7 +3,6 @@
 #ifndef KB_FRESH_H
 #define KB_FRESH_H
 
-#include "cuda/kb_driver.h"
 #include "hostcuda/kb_intact.h"
 
 #include <stddef.h>

@@ -4,6 +4,7 @@
 
 #include "allocation.h"
 #include "core/kb_dtype.h"
+#include "cuda/kb_driver.h"
 #include "fake_xla.h"
 
 enum { N = 8, ITEM = 4 };
