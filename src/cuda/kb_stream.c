@@ -8,7 +8,13 @@ static _Atomic(unsigned) debug;
 
 void kb_stream_set_debug(unsigned flags)
 {
-    atomic_store(&debug, flags);
+    atomic_fetch_and(&debug, KB_DEBUG_CHECKED);
+    atomic_fetch_or(&debug, flags);
+}
+
+void kb_stream_set_checked(void)
+{
+    atomic_fetch_or(&debug, KB_DEBUG_CHECKED);
 }
 
 unsigned kb_stream_debug(void)

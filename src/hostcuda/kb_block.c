@@ -77,6 +77,8 @@ const char *kb_block_what(const kb_thread *t)
 
 static void stuck(kb_block *b)
 {
+    if (b->checks)
+        kb_checks_settle(b->checks);
     const kb_thread *warp = NULL, *other = NULL;
     for (uint32_t i = 0; i < b->n_threads; i++) {
         const kb_thread *t = &b->threads[i];
@@ -248,15 +250,20 @@ static void run_thread(void *data)
     kb_fibre_switch(&t->fibre, &find_next(b, t->index)->fibre);
 }
 
-static void set_up_thread(kb_block *b, kb_thread *t, const uint32_t index[3])
+static void set_up_fibre(kb_block *b, kb_thread *t, kb_fibre_entry *entry, void *data)
 {
     size_t top = b->stack - (size_t)KB_LINE * (1 + t->index % KB_COLOURS);
+    kb_fibre_init(&t->fibre, b->stacks + (size_t)t->index * b->stack, top, entry, data);
+    memcpy(end_of_stack(b, t), &canary, sizeof canary);
+}
+
+static void set_up_thread(kb_block *b, kb_thread *t, const uint32_t index[3])
+{
     memcpy(t->ctaid, index, sizeof t->ctaid);
     t->state = KB_THREAD_RUNS;
     t->place = NULL;
     b->warps[t->index / KB_WARP].live |= UINT32_C(1) << t->lane;
-    kb_fibre_init(&t->fibre, b->stacks + (size_t)t->index * b->stack, top, run_thread, t);
-    memcpy(end_of_stack(b, t), &canary, sizeof canary);
+    set_up_fibre(b, t, run_thread, t);
 }
 
 void kb_write_outside(kb_thread *t, const char *what)
@@ -302,14 +309,14 @@ void kb_block_begin(kb_block *b, void *const *parameters, const uint32_t index[3
     memset(b->warps, 0, (b->n_threads + KB_WARP - 1) / KB_WARP * sizeof *b->warps);
     for (uint32_t i = 0; i < b->n_threads; i++)
         set_up_thread(b, &b->threads[i], index);
-    if (b->checks)
-        kb_checks_begin(b->checks);
 }
 
 bool kb_block_go_on(kb_block *b)
 {
     b->n_at_grid = 0;
     b->grid_generation++;
+    if (b->checks)
+        kb_checks_enter(b->checks, b);
     kb_fibre_adopt(&b->caller);
     kb_fibre_switch(&b->caller, &next_ready(b, b->n_threads - 1)->fibre);
     return !b->faulted;
@@ -329,4 +336,46 @@ bool kb_block_run(kb_block *b, void *const *parameters, const uint32_t index[3])
         well = kb_block_go_on(b);
     kb_block_end(b);
     return well;
+}
+
+typedef struct alone {
+    kb_block *block;
+    const uint32_t *grid;
+} alone;
+
+static void run_threads(kb_block *b, const uint32_t index[3])
+{
+    for (uint32_t i = 0; i < b->n_threads; i++)
+        memcpy(b->threads[i].ctaid, index, sizeof b->threads[i].ctaid);
+    if (b->checks)
+        kb_checks_enter(b->checks, b);
+    for (uint32_t i = 0; i < b->n_threads; i++)
+        b->code->run(b->parameters, &b->threads[i]);
+    check_stack(&b->threads[0]);
+}
+
+static void run_grid(void *data)
+{
+    const alone *a = data;
+    kb_block *b = a->block;
+    uint32_t at[3];
+    kb_fibre_begun(&b->threads[0].fibre);
+    for (at[2] = 0; at[2] < a->grid[2]; at[2]++)
+        for (at[1] = 0; at[1] < a->grid[1]; at[1]++)
+            for (at[0] = 0; at[0] < a->grid[0]; at[0]++)
+                run_threads(b, at);
+    kb_fibre_switch(&b->threads[0].fibre, &b->caller);
+}
+
+bool kb_block_run_alone(kb_block *b, void *const *parameters, const uint32_t grid[3])
+{
+    alone a = {b, grid};
+    b->parameters = parameters;
+    b->faulted = false;
+    b->n_arrived = 0;
+    set_up_fibre(b, &b->threads[0], run_grid, &a);
+    kb_fibre_adopt(&b->caller);
+    kb_fibre_switch(&b->caller, &b->threads[0].fibre);
+    kb_fibre_drop(&b->threads[0].fibre);
+    return !b->faulted;
 }

@@ -21,7 +21,7 @@ typedef struct kb_block_code {
 } kb_block_code;
 
 enum {
-    KB_FAULT_SIZE = 512,
+    KB_FAULT_SIZE = 1024,
     KB_LINE = 64,
     KB_STACK_LEFT = 16 * 1024, /* that functions of C may need: what a recursion must leave */
     KB_COLOURS = 32, /* stacks begin at different lines of a page, for the sake of the caches */
@@ -63,6 +63,10 @@ uint32_t kb_block_kept(void);
 
 /* Runs the block with these indices to its end; false with block->fault after a fault. */
 bool kb_block_run(kb_block *block, void *const *parameters, const uint32_t index[3]);
+
+/* Runs the blocks of a grid of these extents, one after the other, whose threads do not wait: one
+ * thread begins when another has ended. False with block->fault after a fault. */
+bool kb_block_run_alone(kb_block *block, void *const *parameters, const uint32_t grid[3]);
 
 /* The same in parts, for cooperative grids: until all of its threads wait for the grid. */
 void kb_block_begin(kb_block *block, void *const *parameters, const uint32_t index[3]);

@@ -6,6 +6,7 @@
 #include "hostcuda/kb_block.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -122,11 +123,18 @@ kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint
     return b;
 }
 
-/* Threads whose stacks are kept: a full block for each processor. */
+/* Threads whose stacks are kept: a full block for each processor. The number of these is read from
+ * a file, which takes as long as a small launch. */
 static uint32_t kept_max(void)
 {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return KEPT_THREADS * (n > 1 ? (uint32_t)n : 1);
+    static _Atomic(uint32_t) known;
+    uint32_t max = atomic_load_explicit(&known, memory_order_relaxed);
+    if (max == 0) {
+        long n = sysconf(_SC_NPROCESSORS_ONLN);
+        max = KEPT_THREADS * (n > 1 ? (uint32_t)n : 1);
+        atomic_store_explicit(&known, max, memory_order_relaxed);
+    }
+    return max;
 }
 
 void kb_block_give_back(kb_block *b)

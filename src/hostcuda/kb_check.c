@@ -1,76 +1,160 @@
-/* Owns what a launch in checked mode knows of its arrays, and the verdict on each access. */
+/* Owns what a launch in checked mode knows of its arrays, blocks and time. */
 #include "hostcuda/kb_check.h"
 
 #include "core/kb_memory.h"
-#include "hostcuda/kb_race.h"
-#include "hostcuda/kb_range.h"
+#include "hostcuda/kb_checks.h"
+#include "hostcuda/kb_fresh.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { TAG_SHIFT = 48, TAG_MAX = 0x7FFF, PLACE_MAX = 256, NAME_MAX = 160, WRONG_MAX = 8 };
+uint32_t kb_checks_tick(kb_checks *c)
+{
+    c->global.time = c->shared.time = ++c->shadow->time;
+    return c->shadow->time;
+}
 
-/* The numbers of addresses that were made of wrong indices: the last ones. */
-enum { WRONG_FIRST = TAG_MAX - WRONG_MAX + 1 };
+/* Where an argument lies for the present slice of a batch. */
+static uint64_t first_of(const kb_checks *c, const kb_range *r)
+{
+    return r->base + (uint64_t)r->low + (uint64_t)(r->slice * c->slice);
+}
 
-static const uint64_t address_mask = (UINT64_C(1) << TAG_SHIFT) - 1;
+/* Keeps for later launches of the call what the phase has written. */
+static void keep_written(const kb_checks *c)
+{
+    for (uint32_t i = 0; i < c->table->n_arguments; i++) {
+        const kb_check_row *row = &c->rows->of[i + 1];
+        uint64_t n = row->cells && c->written[i] ? row->size / row->unit : 0;
+        for (uint64_t k = 0; k < n; k++)
+            if (kb_race_time(row->cells[k].write) >= c->global.phase)
+                memset(c->written[i] + k * row->unit, 1, row->unit);
+    }
+}
 
-/* An index that lies outside its axis, and the array that it was used on. */
-typedef struct wrong_index {
-    int64_t index, extent;
-    uint32_t axis;
-    uint32_t which; /* as addresses have it: 0 for none */
-} wrong_index;
+static void begin_phase(kb_checks *c)
+{
+    if (kb_shadow_renew(c->shadow) && c->seen)
+        memset(c->seen, 0, (size_t)c->n_threads * KB_WARP * sizeof *c->seen);
+    c->n_begins = 0;
+    c->global.phase = kb_checks_tick(c);
+    for (uint32_t i = 0; i < c->table->n_arguments; i++) {
+        const kb_range *r = &c->ranges[i];
+        kb_check_row *row = &c->rows->of[i + 1];
+        uint64_t first = first_of(c, r);
+        row->first = first & kb_check_address_mask;
+        c->written[i] = kb_fresh_find(first, row->size);
+        row->since = c->written[i] ? c->global.phase : 0;
+    }
+}
 
-typedef struct thread_record {
-    bool index_is_wrong; /* `last`, of which no address was made yet */
-    uint32_t n_wrong;    /* addresses made of wrong indices */
-    wrong_index last, of_addresses[WRONG_MAX];
-    uint32_t fenced, took_part; /* times: of its last fence, of its last atomic access */
-    uint32_t seen[KB_WARP]; /* barriers of each lane of its warp that lie before, own ones too */
-} thread_record;
+void kb_checks_phase(kb_checks *c)
+{
+    keep_written(c);
+    begin_phase(c);
+}
 
-struct kb_checks {
-    const kb_check_table *table;
-    kb_range *ranges; /* arguments, then shared arrays */
-    thread_record *threads;
-    uint32_t n_threads;
-    void **locals; /* of thread i from i * n_local on */
-    kb_race_cell *shared_cells;
-    size_t shared_size;
-    uint32_t epoch, begun, time; /* of barriers; when the block began; of fences and atomics */
-};
+/* Measures arguments and shared arrays. */
+static void measure(kb_checks *c, uint32_t dynamic_shared, void *const *parameters)
+{
+    for (uint32_t i = 0; i < c->n_ranges; i++) {
+        kb_range *r = &c->ranges[i];
+        r->about = &c->table->arrays[i];
+        if (i >= c->table->n_arguments) {
+            bool is_dynamic = r->about->flags & KB_CHECK_DYNAMIC;
+            kb_range_fixed(r, 0, is_dynamic ? dynamic_shared : r->about->size);
+            continue;
+        }
+        kb_range_measure(r, parameters);
+        uint64_t size = (uint64_t)(r->high - r->low);
+        r->is_watched = kb_fresh_find(first_of(c, r), size) != NULL;
+        c->is_batched = c->is_batched || r->slice;
+    }
+}
+
+/* Cells for shared memory. All dynamic arrays are the same memory. */
+static void count_shared(kb_checks *c)
+{
+    uint64_t of_dynamic = 0, size_of_dynamic = 0;
+    for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++)
+        if (c->ranges[i].about->flags & KB_CHECK_DYNAMIC) {
+            of_dynamic = kb_range_unit(&c->ranges[i], of_dynamic);
+            size_of_dynamic = (uint64_t)c->ranges[i].high;
+        }
+    if (of_dynamic)
+        c->shared_cells = (size_of_dynamic + of_dynamic - 1) / of_dynamic;
+    for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {
+        kb_range *r = &c->ranges[i];
+        r->cell = 0;
+        r->unit = of_dynamic;
+        if (r->about->flags & KB_CHECK_DYNAMIC)
+            continue;
+        r->unit = kb_range_unit(r, 0);
+        r->cell = c->shared_cells;
+        c->shared_cells += ((uint64_t)r->high + r->unit - 1) / r->unit;
+    }
+}
+
+static bool make_room(kb_checks *c)
+{
+    const kb_check_table *t = c->table;
+    size_t n_rows = (size_t)c->n_ranges + t->n_local + 1;
+    c->ranges = kb_calloc((size_t)c->n_ranges + 1, sizeof *c->ranges);
+    c->rows = kb_calloc(1, sizeof *c->rows + n_rows * sizeof *c->rows->of);
+    c->written = (uint8_t **)kb_calloc((size_t)t->n_arguments + 1, sizeof *c->written);
+    c->locals = (void **)kb_calloc((size_t)c->n_threads * t->n_local + 1, sizeof *c->locals);
+    c->begins = kb_calloc(c->n_blocks, sizeof *c->begins);
+    if (c->is_cooperative)
+        c->begun = kb_calloc(c->n_blocks, sizeof *c->begun);
+    if (!c->ranges || !c->rows || !c->written || !c->locals || !c->begins ||
+        (c->is_cooperative && !c->begun))
+        return false;
+    c->rows->n = n_rows;
+    c->rows->of[0].size = kb_check_address_mask;
+    return true;
+}
+
+static bool take_cells(kb_checks *c)
+{
+    size_t n = kb_ranges_count(c->ranges, c->table->n_arguments);
+    count_shared(c);
+    c->shared_cell = n;
+    c->shadow = kb_shadow_take(n + c->shared_cells * (c->is_cooperative ? c->n_blocks : 1));
+    if (!c->shadow)
+        return false;
+    for (uint32_t i = 0; i < c->n_ranges; i++) {
+        const kb_range *r = &c->ranges[i];
+        kb_check_row *row = &c->rows->of[i + 1];
+        row->size = (uint64_t)(r->high - r->low);
+        row->unit = (uint32_t)r->unit;
+        if (r->unit && i < c->table->n_arguments)
+            row->cells = c->shadow->cells + r->cell;
+    }
+    return true;
+}
 
 kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
-                         uint32_t dynamic_shared, void *const *parameters)
+                         uint32_t dynamic_shared, void *const *parameters, bool is_cooperative)
 {
-    uint32_t n_threads = sizes[3] * sizes[4] * sizes[5];
-    uint32_t n_ranges = table->n_arguments + table->n_shared;
     kb_checks *c = kb_calloc(1, sizeof *c);
     if (!c)
         return NULL;
     c->table = table;
-    c->n_threads = n_threads;
-    c->ranges = kb_calloc((size_t)n_ranges + 1, sizeof *c->ranges);
-    c->threads = kb_calloc(n_threads, sizeof *c->threads);
-    c->locals = kb_calloc((size_t)n_threads * table->n_local + 1, sizeof *c->locals);
-    bool made = c->ranges && c->threads && c->locals;
-    for (uint32_t i = 0; made && i < n_ranges; i++) {
-        kb_range *r = &c->ranges[i];
-        r->about = &table->arrays[i];
-        if (i < table->n_arguments) {
-            kb_range_measure(r, parameters);
-            continue;
-        }
-        kb_range_fixed(r, 0, r->about->flags & KB_CHECK_DYNAMIC ? dynamic_shared : r->about->size);
-        size_t end = r->about->offset + (size_t)r->high;
-        c->shared_size = end > c->shared_size ? end : c->shared_size;
-    }
-    made = made && kb_ranges_watch(c->ranges, table->n_arguments);
-    if (made && c->shared_size)
-        c->shared_cells = kb_calloc(c->shared_size, sizeof *c->shared_cells);
-    if (made && (c->shared_cells || !c->shared_size))
+    memcpy(c->sizes, sizes, sizeof c->sizes);
+    c->n_blocks = sizes[0] * sizes[1] * sizes[2];
+    c->n_threads = sizes[3] * sizes[4] * sizes[5];
+    c->n_ranges = table->n_arguments + table->n_shared;
+    c->is_cooperative = is_cooperative;
+    c->fences.n_threads = c->n_threads;
+    c->fences.n_blocks = c->n_blocks;
+    bool made = make_room(c);
+    if (made)
+        measure(c, dynamic_shared, parameters);
+    if (made && take_cells(c)) {
+        begin_phase(c);
         return c;
+    }
     kb_checks_free(c);
     return NULL;
 }
@@ -79,95 +163,72 @@ void kb_checks_free(kb_checks *c)
 {
     if (!c)
         return;
-    if (c->ranges)
-        kb_ranges_free(c->ranges, c->table->n_arguments);
-    kb_free(c->shared_cells);
+    if (c->shadow)
+        keep_written(c);
+    kb_shadow_give_back(c->shadow);
+    kb_fences_end(&c->fences);
     kb_free(c->ranges);
-    kb_free(c->threads);
-    kb_free(c->locals);
+    kb_free(c->rows);
+    kb_free((void *)c->written);
+    kb_free((void *)c->locals);
+    kb_free(c->begins);
+    kb_free(c->begun);
+    kb_free(c->seen);
     kb_free(c);
 }
 
-void kb_checks_begin(kb_checks *c)
+void kb_checks_enter(kb_checks *c, const kb_block *b)
 {
-    c->begun = ++c->epoch;
-    for (uint32_t i = 0; i < c->n_threads; i++) {
-        c->threads[i].index_is_wrong = false;
-        c->threads[i].n_wrong = 0;
+    const uint32_t *at = b->threads[0].ctaid;
+    bool is_other = c->is_batched && c->slice != at[2];
+    if (is_other || (!c->is_cooperative && kb_shadow_is_late(c->shadow))) {
+        keep_written(c);
+        c->slice = at[2];
+        begin_phase(c);
+    }
+    c->block = at[0] + c->sizes[0] * (at[1] + c->sizes[1] * at[2]);
+    uint32_t now = kb_checks_tick(c);
+    c->global.block = c->global.barrier = now;
+    c->shared.phase = c->shared.block = c->shared.barrier = now;
+    c->begins[c->n_begins++] = (kb_block_start){now, c->block};
+    kb_fences_enter(&c->fences, c->block);
+    c->unwritten.thread = NULL;
+    bool begins = !c->begun || c->begun[c->block] == 0;
+    if (begins && c->shared_cells) /* what is read of it too early is the same in each run */
+        memset(b->shared, 0, (size_t)b->code->shared + b->threads[0].dynamic_shared);
+    if (c->begun && begins)
+        c->begun[c->block] = now;
+    size_t cell = c->shared_cell + (c->begun ? c->block * c->shared_cells : 0);
+    for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {
+        kb_check_row *row = &c->rows->of[i + 1];
+        uint64_t first = (uintptr_t)b->shared + c->ranges[i].about->offset;
+        row->first = first & kb_check_address_mask;
+        row->cells = c->shadow->cells + cell + c->ranges[i].cell;
+        row->since = c->begun ? c->begun[c->block] : now;
     }
 }
 
-void kb_checks_barrier(kb_checks *c)
+uint32_t kb_checks_block_of(const kb_checks *c, uint32_t time)
 {
-    c->epoch++;
-}
-
-void kb_checks_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
-{
-    thread_record *of_lanes = c->threads + (size_t)warp * KB_WARP;
-    uint32_t seen[KB_WARP] = {0};
-    for (uint32_t l = 0; l < KB_WARP; l++) {
-        if (!(lanes >> l & 1))
-            continue;
-        of_lanes[l].seen[l]++;
-        for (uint32_t k = 0; k < KB_WARP; k++)
-            seen[k] = of_lanes[l].seen[k] > seen[k] ? of_lanes[l].seen[k] : seen[k];
+    uint32_t low = 0, high = c->n_begins;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (c->begins[middle].time <= time)
+            low = middle;
+        else
+            high = middle;
     }
-    for (uint32_t l = 0; l < KB_WARP; l++)
-        if (lanes >> l & 1)
-            memcpy(of_lanes[l].seen, seen, sizeof seen);
+    return c->begins[low].block;
 }
 
-const char *kb_checks_place(const kb_thread *t, uint32_t site, char text[], size_t size)
+const kb_check_rows *kb_check_rows_of(kb_thread *t)
 {
-    const kb_check_table *table = t->block->checks ? t->block->checks->table : NULL;
-    text[0] = '\0';
-    if (table && site < table->n_sites && *table->sites[site])
-        (void)snprintf(text, size, " (at %s)", table->sites[site]);
-    return text;
+    return t->block->checks->rows;
 }
 
-static const kb_thread *waiting_thread(const kb_block *b)
+static uint64_t tagged(uint64_t address, uint64_t row)
 {
-    for (uint32_t i = 0; i < b->n_threads; i++)
-        if (b->threads[i].state == KB_THREAD_AT_BARRIER &&
-            b->threads[i].generation == b->generation)
-            return &b->threads[i];
-    return NULL;
-}
-
-void kb_checks_arrive(kb_thread *t)
-{
-    kb_block *b = t->block;
-    char here[PLACE_MAX], there[PLACE_MAX];
-    kb_checks_place(t, t->site, here, sizeof here);
-    if (b->n_live < b->n_threads)
-        kb_block_fail(t,
-                      "comes to cuda.syncthreads%s, which %u of the block's %u threads never reach:"
-                      " they have ended",
-                      here, b->n_threads - b->n_live, b->n_threads);
-    const kb_thread *other = b->n_arrived ? waiting_thread(b) : NULL;
-    if (other && other->site != t->site)
-        kb_block_fail(t,
-                      "comes to cuda.syncthreads%s, and thread (%u, %u, %u) to another%s: all "
-                      "threads of a block must come to the same",
-                      here, other->tid[0], other->tid[1], other->tid[2],
-                      kb_checks_place(t, other->site, there, sizeof there));
-}
-
-void kb_checks_end(kb_thread *t)
-{
-    const kb_thread *other = t->block->n_arrived ? waiting_thread(t->block) : NULL;
-    char there[PLACE_MAX];
-    if (other)
-        kb_block_fail(t, "ends without cuda.syncthreads%s, in which thread (%u, %u, %u) waits",
-                      kb_checks_place(t, other->site, there, sizeof there), other->tid[0],
-                      other->tid[1], other->tid[2]);
-}
-
-static uint64_t tagged(uint64_t address, uint32_t which)
-{
-    return (address & address_mask) | (uint64_t)(which + 1) << TAG_SHIFT;
+    return (address & kb_check_address_mask) | row << KB_CHECK_TAG_SHIFT;
 }
 
 static void *pointer(uint64_t address)
@@ -175,200 +236,104 @@ static void *pointer(uint64_t address)
     return (void *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr): with a tag, or without
 }
 
-uint64_t kb_check_argument(kb_thread *t, uint64_t address, uint32_t which)
-{
-    (void)t;
-    return tagged(address, which);
-}
-
-void *kb_check_shared(kb_thread *t, uint32_t which)
+void *kb_check_shared_array(kb_thread *t, uint32_t which)
 {
     const kb_check_table *table = t->block->checks->table;
     uint32_t i = table->n_arguments + which;
-    return pointer(tagged((uintptr_t)(t->shared + table->arrays[i].offset), i));
+    return pointer(tagged((uintptr_t)(t->shared + table->arrays[i].offset), i + 1));
 }
 
-void *kb_check_local(kb_thread *t, void *memory, uint32_t which)
+void *kb_check_local_array(kb_thread *t, void *memory, uint32_t which)
 {
     const kb_checks *c = t->block->checks;
+    uint32_t i = c->n_ranges + which;
     c->locals[t->index * c->table->n_local + which] = memory;
-    return pointer(tagged((uintptr_t)memory, c->table->n_arguments + c->table->n_shared + which));
+    if (!c->table->waits) { /* threads run one after the other: it lies there for all */
+        kb_check_row *row = &c->rows->of[i + 1];
+        row->first = (uintptr_t)memory & kb_check_address_mask;
+        row->size = c->table->arrays[i].size;
+    }
+    return pointer(tagged((uintptr_t)memory, i + 1));
 }
 
-void kb_check_index(kb_thread *t, int64_t index, int64_t extent, uint32_t axis)
+/* The place of an index that was wrong before in the same way, or a new one. */
+static uint32_t place_of_wrong(kb_checks *c, const kb_wrong_index *new)
 {
-    thread_record *record = &t->block->checks->threads[t->index];
-    if (index >= 0 && index < extent)
-        return;
-    if (record->index_is_wrong)
-        return; /* the first one is told */
-    record->index_is_wrong = true;
-    record->last = (wrong_index){
+    enum { LOOK_BACK = 8 };
+    for (uint32_t i = 1; i <= LOOK_BACK && i <= c->n_wrong; i++) {
+        uint32_t place = (c->n_wrong - i) % KB_CHECK_WRONG_MAX;
+        const kb_wrong_index *w = &c->wrong[place];
+        if (w->index == new->index && w->extent == new->extent && w->axis == new->axis &&
+            w->which == new->which)
+            return place;
+    }
+    uint32_t place = c->n_wrong++ % KB_CHECK_WRONG_MAX;
+    c->wrong[place] = *new;
+    return place;
+}
+
+void *kb_check_wrong(kb_thread *t, void *made, int64_t index, int64_t extent, uint32_t axis)
+{
+    uint64_t word = (uintptr_t)made;
+    uint32_t which = (uint32_t)(word >> KB_CHECK_TAG_SHIFT & KB_CHECK_TAG_MAX);
+    if (which >= KB_CHECK_WRONG_FIRST)
+        return made; /* part of a view that is wrong already; the first one is told */
+    const kb_wrong_index wrong = {
         .index = index < 0 ? index - extent : index,
         .extent = extent,
         .axis = axis,
+        .which = which,
     };
+    uint32_t place = place_of_wrong(t->block->checks, &wrong);
+    return pointer(tagged(word, KB_CHECK_WRONG_FIRST + place));
 }
 
-/* The place of what `last` says, of its own or of the same before. */
-static uint32_t place_of_wrong(thread_record *record, uint32_t which)
+/* A place in the source: where its text begins, if it has one. */
+static const char *site_of(const kb_checks *c, uint32_t site, const char **text)
 {
-    wrong_index *last = &record->last;
-    last->which = which;
-    for (uint32_t i = 0; i < record->n_wrong && i < WRONG_MAX; i++) {
-        const wrong_index *w = &record->of_addresses[i];
-        if (w->index == last->index && w->extent == last->extent && w->axis == last->axis &&
-            w->which == which)
-            return i;
-    }
-    uint32_t i = record->n_wrong++ % WRONG_MAX;
-    record->of_addresses[i] = *last;
-    return i;
+    const char *place = c && site < c->table->n_sites ? c->table->sites[site] : "";
+    *text = strchr(place, KB_CHECK_TEXT);
+    return place;
 }
 
-void *kb_check_pointer(kb_thread *t, void *made)
+const char *kb_checks_place(const kb_thread *t, uint32_t site, char text[KB_PLACE_MAX])
 {
-    thread_record *record = &t->block->checks->threads[t->index];
-    uint64_t word = (uintptr_t)made;
-    uint32_t which = (uint32_t)(word >> TAG_SHIFT & TAG_MAX);
-    if (!record->index_is_wrong)
-        return made;
-    record->index_is_wrong = false;
-    if (which >= WRONG_FIRST)
-        return made; /* part of a view that is wrong already */
-    return pointer(tagged(word, WRONG_FIRST + place_of_wrong(record, which) - 1));
+    const char *end, *place = site_of(t->block->checks, site, &end);
+    text[0] = '\0';
+    if (*place)
+        (void)snprintf(text, KB_PLACE_MAX, " (at %.*s)",
+                       (int)(end ? end - place : (ptrdiff_t)strlen(place)), place);
+    return text;
 }
 
-void kb_check_fence(kb_thread *t)
+static void append_line(const kb_checks *c, uint32_t site, char lines[], size_t size)
 {
-    kb_checks *c = t->block->checks;
-    c->threads[t->index].fenced = ++c->time;
+    const char *text, *place = site_of(c, site, &text);
+    size_t there = strlen(lines);
+    if (text)
+        (void)snprintf(lines + there, size - there, "\n    %.*s: %s", (int)(text - place), place,
+                       text + 1);
 }
 
-static const char *const verbs[] = {"reads", "writes", "updates"};
-
-static const char *name_of(const kb_checks *c, uint32_t which)
+void kb_checks_fail(kb_thread *t, uint32_t site, uint32_t other, const char *format, ...)
 {
-    return which ? c->table->arrays[which - 1].name : "a constant array";
-}
-
-/* An access by an address that a wrong index made. */
-static void fail_index(kb_thread *t, uint32_t which, kb_access kind, uint32_t site)
-{
+    char message[KB_FAULT_SIZE], lines[2 * KB_PLACE_MAX] = "";
     const kb_checks *c = t->block->checks;
-    const wrong_index *w = &c->threads[t->index].of_addresses[which - WRONG_FIRST];
-    char place[PLACE_MAX];
-    kb_block_fail(t, "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s",
-                  verbs[kind], name_of(c, w->which), (long long)w->index, w->axis,
-                  (long long)w->extent, kb_checks_place(t, site, place, sizeof place));
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    kb_checks_settle(t->block->checks); /* which came before */
+    append_line(c, site, lines, sizeof lines);
+    if (other != site)
+        append_line(c, other, lines, sizeof lines);
+    kb_block_fail(t, "%s%s", message, lines);
 }
 
-static void check_bounds(kb_thread *t, const kb_range *r, int64_t offset, uint64_t size,
-                         kb_access kind, uint32_t site)
+void kb_checks_settle(kb_checks *c)
 {
-    char place[PLACE_MAX], element[NAME_MAX];
-    if (offset >= r->low && offset + (int64_t)size <= r->high)
-        return;
-    kb_range_element(r, offset, element, sizeof element);
-    kb_block_fail(t, "%s %s out of bounds: element %s, and it has %lld%s", verbs[kind],
-                  r->about->name, element, (long long)((r->high - r->low) / r->about->item_size),
-                  kb_checks_place(t, site, place, sizeof place));
-}
-
-/* Fences: the other thread made one after its access, and this one took part in an atomic access
- * after that, as where a lock or a flag is handed on. */
-static bool has_synchronized(const kb_thread *now, const kb_race_party *before)
-{
-    const thread_record *threads = now->block->checks->threads;
-    const thread_record *other = &threads[before->thread];
-    return other->fenced > before->time && threads[now->index].took_part > other->fenced;
-}
-
-static void check_races(kb_thread *t, const kb_range *r, kb_race_cell *cell, int64_t offset,
-                        kb_access kind, uint32_t site, bool same)
-{
-    kb_checks *c = t->block->checks;
-    const thread_record *record = &c->threads[t->index];
-    char place[PLACE_MAX], there[PLACE_MAX], element[NAME_MAX];
-    kb_race_event event = {
-        .who = {record->seen[t->lane], c->time, site, (uint16_t)t->index, (uint8_t)kind},
-        .epoch = c->epoch,
-        .same = same,
-        .seen = record->seen,
-    };
-    const kb_race_party *other = kb_race_conflict(cell, &event);
-    if (!other || has_synchronized(t, other)) {
-        kb_race_note(cell, &event);
-        return;
-    }
-    const kb_thread *before = &t->block->threads[other->thread];
-    kb_range_element(r, offset, element, sizeof element);
-    kb_block_fail(t,
-                  "a data race: it %s element %s of %s%s, which thread (%u, %u, %u) %s%s, with no "
-                  "barrier between",
-                  verbs[kind], element, r->about->name,
-                  kb_checks_place(t, site, place, sizeof place), before->tid[0], before->tid[1],
-                  before->tid[2], verbs[other->kind],
-                  kb_checks_place(t, other->site, there, sizeof there));
-}
-
-static void check_written(kb_thread *t, const kb_range *r, const kb_race_cell *cell, int64_t offset,
-                          kb_access kind, uint32_t site)
-{
-    char place[PLACE_MAX], element[NAME_MAX];
-    if (kind == KB_ACCESS_WRITE || kb_race_was_written(cell, t->block->checks->begun))
-        return;
-    kb_range_element(r, offset, element, sizeof element);
-    kb_block_fail(t, "%s element %s of %s, which no thread of the block has written%s", verbs[kind],
-                  element, r->about->name, kb_checks_place(t, site, place, sizeof place));
-}
-
-/* A thread's own array: where it lies, and its bounds. */
-static void *access_local(kb_thread *t, uint32_t which, uint64_t address, uint64_t size,
-                          kb_access kind, uint32_t site)
-{
-    const kb_checks *c = t->block->checks;
-    const kb_check_table *table = c->table;
-    kb_range r = {.about = &table->arrays[table->n_arguments + table->n_shared + which]};
-    kb_range_fixed(&r, (uintptr_t)c->locals[t->index * table->n_local + which], r.about->size);
-    check_bounds(t, &r, (int64_t)(address - r.base), size, kind, site);
-    return pointer(address);
-}
-
-void *kb_check_access(kb_thread *t, const void *given, uint64_t size, uint32_t how, uint32_t site,
-                      const void *value)
-{
-    kb_checks *c = t->block->checks;
-    kb_access kind = (kb_access)how;
-    uint64_t word = (uintptr_t)given, address = word & address_mask;
-    uint32_t which = (uint32_t)(word >> TAG_SHIFT & TAG_MAX);
-    uint32_t n_ranges = c->table->n_arguments + c->table->n_shared;
-    char place[PLACE_MAX];
-    if (which == 0)
-        return pointer(word);
-    if (which >= WRONG_FIRST)
-        fail_index(t, which, kind, site);
-    if (which-- > n_ranges + c->table->n_local)
-        kb_block_fail(t, "%s at an address that belongs to no array%s", verbs[kind],
-                      kb_checks_place(t, site, place, sizeof place));
-    if (which >= n_ranges)
-        return access_local(t, which - n_ranges, address, size, kind, site);
-    const kb_range *r = &c->ranges[which];
-    bool is_shared = which >= c->table->n_arguments;
-    uint64_t base = is_shared ? (uintptr_t)(t->shared + r->about->offset)
-                              : r->base + (uint64_t)(r->slice * t->ctaid[2]);
-    int64_t offset = (int64_t)(address - (base & address_mask));
-    check_bounds(t, r, offset, size, kind, site);
-    bool same = value && memcmp(pointer(address), value, size) == 0;
-    if (kind == KB_ACCESS_ATOMIC)
-        c->threads[t->index].took_part = ++c->time;
-    uint64_t step = is_shared ? 1 : r->unit;
-    for (uint64_t i = 0; i < size && step; i += step) {
-        kb_race_cell *cell = is_shared ? &c->shared_cells[r->about->offset + (uint64_t)offset + i]
-                                       : &r->cells[(uint64_t)(offset - r->low + (int64_t)i) / step];
-        if (is_shared)
-            check_written(t, r, cell, offset, kind, site);
-        check_races(t, r, cell, offset, kind, site, same);
-    }
-    return pointer(address);
+    kb_thread *t = c->unwritten.thread;
+    c->unwritten.thread = NULL;
+    if (t)
+        kb_checks_fail(t, c->unwritten.site, c->unwritten.site, "%s", c->unwritten.text);
 }

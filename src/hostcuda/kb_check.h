@@ -8,8 +8,9 @@
 #define KB_CHECK_H
 
 #include "hostcuda/kb_block.h"
+#include "hostcuda/kb_race.h"
 
-enum { KB_CHECK_DIMS = 32 };
+enum { KB_CHECK_DIMS = 32, KB_CHECK_TAG_SHIFT = 48 };
 
 /* What is to be known of a kernel. The generated code has these tables, laid out as C does. */
 typedef struct kb_check_array {
@@ -20,6 +21,7 @@ typedef struct kb_check_array {
     uint32_t flags;
     uint64_t offset, size; /* shared arrays: bytes; local ones have a size alone */
     const int64_t *shape;  /* of shared and local arrays; or NULL */
+    uint64_t cell;         /* bytes of an item that are written together */
 } kb_check_array;
 
 enum {
@@ -34,18 +36,46 @@ typedef struct kb_check_table {
     const kb_check_array *arrays; /* arguments, shared arrays, local arrays */
     uint32_t n_arguments, n_shared, n_local;
     uint32_t n_sites;
-    const char *const *sites; /* "file:line" of each place, or "" */
+    const char *const *sites; /* "file:line" of each place, or ""; behind KB_CHECK_TEXT its text */
+    uint64_t waits;           /* whether threads may wait for each other */
 } kb_check_table;
+
+enum { KB_CHECK_TEXT = '\t' };
+
+/* What generated code reads of an array at each access: where it lies at present, and whether
+ * accesses inside of it are to be reported. An address without a number has row 0. */
+typedef struct kb_check_row {
+    uint64_t first, size; /* bytes of memory; where size is 0, kb_check_ask knows more */
+    kb_race_cell *cells;  /* or NULL: nothing is remembered of it */
+    uint32_t unit;        /* bytes of a cell, a power of 2 */
+    uint32_t since;       /* a read of what was not written since then is looked at closer */
+} kb_check_row;
+
+typedef struct kb_check_rows {
+    uint64_t n;
+    uint64_t unused[3];
+    kb_check_row of[];
+} kb_check_rows;
 
 typedef struct kb_checks kb_checks;
 
 /* What a launch keeps of accesses. NULL without memory. */
 kb_checks *kb_checks_new(const kb_check_table *table, const uint32_t sizes[6],
-                         uint32_t dynamic_shared, void *const *parameters);
+                         uint32_t dynamic_shared, void *const *parameters, bool is_cooperative);
 void kb_checks_free(kb_checks *checks);
 
-/* Of the block: it begins; all have come to a barrier; lanes to one of their warp. */
-void kb_checks_begin(kb_checks *checks);
+/* A block begins, or goes on behind a barrier of the grid. */
+void kb_checks_enter(kb_checks *checks, const kb_block *block);
+
+/* All blocks have come to a barrier of the grid, or to their ends. */
+void kb_checks_phase(kb_checks *checks);
+
+/* A thread that reads shared memory which none has written may go on: where a barrier is missing, a
+ * race will be found before the next one, and be reported in its place. Now all have come to a
+ * barrier or to their ends, or cannot go on: such a read, if there was one, is a fault. */
+void kb_checks_settle(kb_checks *checks);
+
+/* All threads of the block have come to a barrier; lanes to one of their warp. */
 void kb_checks_barrier(kb_checks *checks);
 void kb_checks_warp_barrier(kb_checks *checks, uint32_t warp, uint32_t lanes);
 
@@ -53,29 +83,38 @@ void kb_checks_warp_barrier(kb_checks *checks, uint32_t warp, uint32_t lanes);
 void kb_checks_arrive(kb_thread *thread);
 void kb_checks_end(kb_thread *thread);
 
-/* " (at file:line)", or "". */
-const char *kb_checks_place(const kb_thread *thread, uint32_t site, char text[], size_t size);
+typedef enum kb_access {
+    KB_ACCESS_READ,
+    KB_ACCESS_WRITE,
+    KB_ACCESS_ATOMIC,
+    KB_ACCESS_WRITE_VALUE, /* a write that comes with what will be there */
+} kb_access;
 
-typedef enum kb_access { KB_ACCESS_READ, KB_ACCESS_WRITE, KB_ACCESS_ATOMIC } kb_access;
+/* An access and its place in one number. */
+enum { KB_CHECK_KINDS = 4 };
+#define KB_CHECK_HOW(kind, site) ((uint32_t)(kind) | (uint32_t)(site)*KB_CHECK_KINDS)
 
-/* What compiled kernels call. Addresses with an array's number for the argument, shared or local
- * array `which`; */
-uint64_t kb_check_argument(kb_thread *thread, uint64_t address, uint32_t which);
-void *kb_check_shared(kb_thread *thread, uint32_t which);
-void *kb_check_local(kb_thread *thread, void *memory, uint32_t which);
+/* What compiled kernels call. The arrays, for the time of the launch; addresses with an array's
+ * number for the shared or local array `which`; */
+const kb_check_rows *kb_check_rows_of(kb_thread *thread);
+void *kb_check_shared_array(kb_thread *thread, uint32_t which);
+void *kb_check_local_array(kb_thread *thread, void *memory, uint32_t which);
 
-/* an index before it is used, and the address that it makes: after a wrong one, an address that
- * carries a number of its own, through all arithmetic on it, so that accesses by it are faults,
- * and nothing else is; */
-void kb_check_index(kb_thread *thread, int64_t index, int64_t extent, uint32_t axis);
-void *kb_check_pointer(kb_thread *thread, void *made);
+/* what an address becomes that a wrong index made: one that carries a number of its own, through
+ * all arithmetic on it, so that accesses by it are faults, and nothing else is; */
+void *kb_check_wrong(kb_thread *thread, void *made, int64_t index, int64_t extent, uint32_t axis);
 
-/* memory for an access of `size` bytes; `how` is a kb_access. `value` is what will be written
- * there, or NULL; */
-void *kb_check_access(kb_thread *thread, const void *given, uint64_t size, uint32_t how,
-                      uint32_t site, const void *value);
+/* an access inside of an array whose row has cells, `offset` bytes from its beginning. `value` has
+ * the bytes that will be written, of at most 8; */
+void kb_check_touch(kb_thread *thread, uint64_t row, uint64_t offset, uint64_t size, uint32_t how,
+                    uint64_t value);
 
-/* and a fence. */
-void kb_check_fence(kb_thread *thread);
+/* memory for any other access; */
+void *kb_check_ask(kb_thread *thread, const void *given, uint64_t size, uint32_t how,
+                   uint64_t value);
+
+/* a fence; and a barrier of the grid, to which the thread will come. */
+void kb_check_fenced(kb_thread *thread);
+void kb_check_grid(kb_thread *thread);
 
 #endif

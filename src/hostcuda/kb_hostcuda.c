@@ -3,6 +3,7 @@
 
 #include "core/kb_memory.h"
 #include "core/kb_table.h"
+#include "cuda/kb_stream.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -62,6 +63,8 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
     pthread_mutex_lock(&lock);
     bool added = kb_table_add(&codes, &c->link);
     pthread_mutex_unlock(&lock);
+    if (added && code->threads.checked)
+        kb_stream_set_checked();
     if (added)
         return KB_OK;
     kb_free(c);
@@ -97,6 +100,13 @@ static const kb_image *find_image(const kb_function *function, uint32_t cc)
         if (function->images[i].cc == cc)
             return &function->images[i];
     return NULL;
+}
+
+bool kb_hostcuda_is_checked(const kb_function *function)
+{
+    const kb_image *image = find_image(function, KB_HOSTCUDA_CC);
+    const kb_hostcuda_code *code = image ? kb_hostcuda_find(image->bytes) : NULL;
+    return code && code->threads.checked;
 }
 
 /* KB_NOT_FOUND if the function has no machine code. */

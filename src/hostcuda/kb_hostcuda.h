@@ -99,4 +99,7 @@ void kb_hostcuda_set_loader(kb_hostcuda_loader *given);
  * none that runs here. To be called without any lock: it may wait for Python. */
 kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_error *err);
 
+/* Whether the function's code, which is known, is that of the checked mode. */
+bool kb_hostcuda_is_checked(const kb_function *function);
+
 #endif

@@ -67,11 +67,26 @@ static void run_fibres(launch *l, int64_t begin, int64_t end)
     kb_block_give_back(block);
 }
 
+/* True in unchecked mode, too. */
+static bool begin_checks(launch *l)
+{
+    static const char no_table[KB_FAULT_SIZE] = "no memory to check the kernel's accesses with";
+    const kb_check_table *table = l->code->threads.checked;
+    if (!table)
+        return true;
+    l->checks = kb_checks_new(table, l->sizes, l->shared, l->parameters, l->code->cooperative);
+    if (!l->checks)
+        fail(l, no_table);
+    return l->checks != NULL;
+}
+
 /* All blocks at once, each going on until its threads wait for the grid. */
 static bool run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
 {
     int64_t n_ended = 0;
-    while (n_ended < n_blocks) {
+    for (bool is_first = true; n_ended < n_blocks; is_first = false) {
+        if (l->checks && !is_first)
+            kb_checks_phase(l->checks);
         n_ended = 0;
         for (int64_t i = 0; i < n_blocks; i++) {
             if (blocks[i]->n_live && !kb_block_go_on(blocks[i])) {
@@ -92,6 +107,8 @@ static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
         fail(l, too_large);
         return;
     }
+    if (!begin_checks(l))
+        return;
     int64_t n_taken = 0;
     kb_block **blocks = (kb_block **)kb_calloc((size_t)n_blocks, sizeof(kb_block *));
     for (; blocks && n_taken < n_blocks; n_taken++) {
@@ -100,6 +117,7 @@ static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
         blocks[n_taken] = kb_block_take(&l->code->threads, l->sizes, l->shared);
         if (!blocks[n_taken])
             break;
+        blocks[n_taken]->checks = l->checks;
         kb_block_begin(blocks[n_taken], l->parameters, index);
     }
     if (n_taken == n_blocks)
@@ -111,17 +129,32 @@ static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
         kb_block_give_back(blocks[i]);
     }
     kb_free((void *)blocks);
+    kb_checks_free(l->checks);
+}
+
+/* Blocks whose threads do not wait, on one fibre. */
+static void run_alone(launch *l)
+{
+    kb_block *block = kb_block_take(&l->code->threads, l->sizes, l->shared);
+    if (!block) {
+        fail(l, no_memory);
+        return;
+    }
+    block->checks = l->checks;
+    if (!kb_block_run_alone(block, l->parameters, l->sizes))
+        fail(l, block->fault);
+    kb_block_give_back(block);
 }
 
 /* Blocks one after the other, which share what is known of accesses. */
 static void run_checked(launch *l, int64_t n_blocks)
 {
-    static const char no_table[KB_FAULT_SIZE] = "no memory to check the kernel's accesses with";
-    l->checks = kb_checks_new(l->code->threads.checked, l->sizes, l->shared, l->parameters);
-    if (l->checks)
+    if (!begin_checks(l))
+        return;
+    if (l->code->threads.checked->waits)
         run_fibres(l, 0, n_blocks);
     else
-        fail(l, no_table);
+        run_alone(l);
     kb_checks_free(l->checks);
 }
 

@@ -8,6 +8,7 @@
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
+#include "hostcuda/kb_fresh.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "hostcuda/kb_intact.h"
 
@@ -42,6 +43,32 @@ static kb_status run(const kb_frame *frame, kb_error *err)
                                                : kb_batch_run(frame, err);
 }
 
+static kb_status run_intact(const kb_frame *frame, kb_error *err)
+{
+    return kb_stream_debug() & KB_DEBUG_INPUTS ? kb_intact_run(frame, run, err) : run(frame, err);
+}
+
+/* Whether all of its launches are checked, so that we see every write. */
+static bool is_checked(const kb_kernel *kernel)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < kernel->plan.n_steps; i++) {
+        const kb_launch_step *launch = kernel->plan.steps[i].other;
+        if (kernel->plan.steps[i].kind != KB_STEP_LAUNCH)
+            continue;
+        if (!kb_hostcuda_is_checked(launch->function))
+            return false;
+        found = true;
+    }
+    return found;
+}
+
+static KB_COLD kb_status run_watched(kb_frame *frame, kb_error *err)
+{
+    return is_checked(frame->kernel) ? kb_fresh_run(frame, run_intact, err)
+                                     : run_intact(frame, err);
+}
+
 static kb_status execute(const kb_xla_frame *xla, kb_error *err)
 {
     const kb_kernel *kernel;
@@ -53,7 +80,8 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
     if (s != KB_OK)
         return s;
     kb_hostcuda_enter(&frame);
-    return kb_stream_debug() & KB_DEBUG_INPUTS ? kb_intact_run(&frame, run, err) : run(&frame, err);
+    return kb_stream_debug() & (KB_DEBUG_INPUTS | KB_DEBUG_CHECKED) ? run_watched(&frame, err)
+                                                                    : run(&frame, err);
 }
 
 kb_xla_error *kb_hosttarget_instantiate(kb_xla_frame *frame)

@@ -1,12 +1,8 @@
 /* Owns the measures of arrays, and which arguments share memory. */
 #include "hostcuda/kb_range.h"
 
-#include "core/kb_memory.h"
-
 #include <stdio.h>
 #include <string.h>
-
-enum { CELL_MAX = 8, CELL_OF_RECORDS = 4 }; /* bytes */
 
 static int64_t word_of(void *const *parameters, uint32_t i)
 {
@@ -88,56 +84,62 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Bytes that are written together. */
-static uint64_t cell_of(const kb_range *r)
+uint64_t kb_range_unit(const kb_range *r, uint64_t unit)
 {
-    uint64_t item = r->about->item_size;
-    return item <= CELL_MAX ? item : common_divisor(item, CELL_OF_RECORDS);
+    uint64_t both = common_divisor(unit, r->about->cell);
+    return both & -both;
 }
 
-static bool watch_group(kb_range ranges[], uint32_t n, uint32_t group)
+/* Gives the group cells from number `cell` on; returns how many, 0 where none are needed. */
+static size_t count_group(kb_range ranges[], uint32_t n, uint32_t group, size_t cell)
 {
     uint64_t first = first_byte(&ranges[group]), end = end_byte(&ranges[group]), unit = 0;
-    bool written = false;
+    bool needed = false;
     for (uint32_t i = group; i < n; i++) {
         const kb_range *r = &ranges[i];
         if (r->group != group)
             continue;
         first = first_byte(r) < first ? first_byte(r) : first;
         end = end_byte(r) > end ? end_byte(r) : end;
-        written = written || !(r->about->flags & KB_CHECK_CONSTANT);
-        unit = common_divisor(unit, cell_of(r));
+        needed = needed || r->is_watched || !(r->about->flags & KB_CHECK_CONSTANT);
+        unit = kb_range_unit(r, unit);
     }
-    if (!written || first == end)
-        return true;
+    if (!needed || first == end)
+        return 0;
     for (uint32_t i = group; i < n; i++)
         if (ranges[i].group == group)
             unit = common_divisor(unit, first_byte(&ranges[i]) - first);
     unit = unit ? unit : 1;
-    kb_race_cell *cells = kb_calloc((end - first + unit - 1) / unit, sizeof *cells);
-    ranges[group].owned = cells;
-    for (uint32_t i = group; cells && i < n; i++) {
+    for (uint32_t i = group; i < n; i++) {
         if (ranges[i].group != group)
             continue;
-        ranges[i].cells = cells + (first_byte(&ranges[i]) - first) / unit;
+        ranges[i].cell = cell + (first_byte(&ranges[i]) - first) / unit;
         ranges[i].unit = unit;
     }
-    return cells != NULL;
+    return (end - first + unit - 1) / unit;
 }
 
-bool kb_ranges_watch(kb_range ranges[], uint32_t n)
+size_t kb_ranges_count(kb_range ranges[], uint32_t n)
 {
+    size_t count = 0;
     find_groups(ranges, n);
     for (uint32_t i = 0; i < n; i++)
-        if (ranges[i].group == i && !watch_group(ranges, n, i))
-            return false;
-    return true;
+        if (ranges[i].group == i)
+            count += count_group(ranges, n, i, count);
+    return count;
 }
 
-void kb_ranges_free(kb_range ranges[], uint32_t n)
+void kb_range_shape(const kb_range *r, char text[], size_t size)
 {
-    for (uint32_t i = 0; i < n; i++)
-        kb_free(ranges[i].owned);
+    int written = 0;
+    uint32_t n = r->about->n_dims;
+    text[0] = '\0';
+    for (uint32_t d = 0; d < n && (size_t)written < size; d++)
+        written += snprintf(text + written, size - (size_t)written, "%s%lld%s", d ? ", " : "(",
+                            (long long)r->extents[d],
+                            d + 1 < n ? ""
+                            : n == 1  ? ",)"
+                                      : ")");
 }
 
 void kb_range_element(const kb_range *r, int64_t offset, char text[], size_t size)

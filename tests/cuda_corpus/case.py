@@ -78,6 +78,23 @@ class Case:
         """The inputs; the same ones at every call."""
         return tuple(self.inputs(np.random.default_rng(zlib.crc32(self.name.encode()))))
 
+    def sizes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The extents of the grid and of a block."""
+
+        def of_three(n: Any) -> tuple[int, ...]:
+            n = (n,) if isinstance(n, int) else tuple(n)
+            return (*n, 1, 1)[:3]
+
+        if self.grid is not None:
+            return of_three(self.grid), of_three(self.block)
+        dims = self.launch_dims
+        if callable(dims):
+            dims = dims(*self.arguments(), **self.scalars)
+        dims = (dims,) if isinstance(dims, int) else tuple(dims)
+        block = {1: (min(256, dims[0]),), 2: (16, 16), 3: (8, 8, 4)}[len(dims)]
+        grid = tuple(-(-n // b) for n, b in zip(dims, block, strict=True))
+        return of_three(grid), of_three(block)
+
     def digest(self) -> int:
         """Of the inputs: tells whether kept values belong to them."""
         digest = 0
@@ -85,8 +102,8 @@ class Case:
             digest = zlib.crc32(np.ascontiguousarray(x).tobytes(), digest)
         return digest
 
-    def run(self) -> list[np.ndarray]:
-        """The outputs, under `jax.jit`, on JAX's default device."""
+    def run(self, check: bool = False) -> list[np.ndarray]:
+        """The outputs, under `jax.jit`, on JAX's default device, with checks or without."""
         import jax
         from kernbridge import numba_cuda_kernel
 
@@ -100,6 +117,7 @@ class Case:
             input_output_aliases=self.aliases,
             zero_outputs=self.zero_outputs,
             view=self.view,
+            check=check,
         )
 
         def call(*inputs):  # a new function: jax.jit would not lower a known one again

@@ -20,8 +20,7 @@ from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import extents, mode
 from kernbridge._src.cuda_on_cpu import bounds, checked
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
-from kernbridge._src.cuda_on_cpu.checks import Argument, Checks
-from kernbridge._src.cuda_on_cpu.copies import refused
+from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
 from kernbridge._src.numba_common.numba_cuda_device_inside import (
     devices,
     dispatcher,
@@ -82,8 +81,6 @@ def add_image(kernel: Any) -> None:
             if layout:
                 extents.relate(function, word, layout, a.n_dims, a.item_size)
     try:
-        if checks and kernel.cooperative:
-            raise refused(label, "cuda.cg.this_grid in checked mode")
         with global_compiler_lock:
             image, _ = cuda_on_cpu_compile.image_of(label, library, library._entry_name, checks)
     except (KernelCompilationError, KernelNotAvailableError) as e:
@@ -113,16 +110,23 @@ def _add_arguments(found: _Found, name: str, kind: Any, word: int) -> int:
             word = _add_arguments(found, f"{name}[{i}]", element, word)
         return word
     if isinstance(kind, types.Record):
-        found.append(("", word, Argument(repr(name), word, kind.size, 0, False, False, False)))
+        record = Argument(repr(name), word, kind.size, _cell(kind), 0, False, False, False)
+        found.append(("", word, record))
         return word + 1
     if not isinstance(kind, types.Array):
         return word + _n_words(kind)
     described = f"{name!r} ({kind.dtype}[{kind.ndim}d])"
     size = _item_size(kind.dtype)
     at = word + 4  # behind meminfo, parent, the number of elements, and their size
-    array = Argument(described, at, size, kind.ndim, False, True, not kind.mutable)
+    cell = _cell(kind.dtype) or size
+    array = Argument(described, at, size, cell, kind.ndim, False, True, not kind.mutable)
     found.append((kind.layout, word, array))
     return word + 5 + 2 * kind.ndim
+
+
+def _cell(kind: Any) -> int:
+    """Bytes of an element that are written together; 0 where that is all of it."""
+    return written_together(kind.dtype) if isinstance(kind, types.Record) else 0
 
 
 def _n_words(kind: Any) -> int:

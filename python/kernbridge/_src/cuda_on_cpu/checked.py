@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,10 +18,13 @@ from kernbridge._src.cuda_on_cpu.objects import called
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
     NumbaDebugInfoWarning,
+    arrayobj,
     cgutils,
     cudaimpl,
     target,
 )
+
+_Axis = tuple[Any, Any, int]  # an index, the extent of its axis, and the axis
 
 
 @contextmanager
@@ -29,6 +32,8 @@ def compiling_checked() -> Iterator[None]:
     """Let Numba-CUDA ask about indices and keep lines. Under Numba's lock."""
     make_array, item_pointer = cudaimpl._generic_array, cgutils.get_item_pointer
     address = cgutils.get_item_pointer2  # which the former calls
+    view = arrayobj.basic_indexing
+    axes: list[_Axis] = []  # of the address in the making
 
     def named_array(context: Any, builder: Any, *, symbol_name: str, **how: Any) -> Any:
         name = f"{symbol_name}.{_name_of(how['dtype'])}.{'x'.join(map(str, how['shape']))}"
@@ -38,13 +43,24 @@ def compiling_checked() -> Iterator[None]:
         return item_pointer(*args, boundscheck=boundscheck, **how)
 
     def known_address(context: Any, builder: Any, *args: Any, **how: Any) -> Any:
-        return _ask_about_address(builder, address(context, builder, *args, **how))
+        made = address(context, builder, *args, **how)
+        made = _known(builder, made, axes)
+        axes.clear()
+        return made
+
+    def known_view(*args: Any, **how: Any) -> Any:
+        axes.clear()
+        return view(*args, **how)
+
+    def known_axis(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
+        axes.append((index, extent, axis if isinstance(axis, int) else 0))
 
     asking = patched(
         (cudaimpl, "_generic_array", named_array),
         (cgutils, "get_item_pointer", checked_pointer),
         (cgutils, "get_item_pointer2", known_address),
-        (cgutils, "do_boundscheck", _ask_about_index),
+        (cgutils, "do_boundscheck", known_axis),
+        (arrayobj, "basic_indexing", known_view),
         (target.CUDATargetContext, "enable_boundscheck", property(lambda self: True)),
     )
     with asking, compiled_apart("check", lineinfo=True), warnings.catch_warnings():
@@ -58,13 +74,11 @@ def _name_of(dtype: Any) -> str:
     return str(dtype) if re.fullmatch(r"\w+", str(dtype)) else "records"
 
 
-def _ask_about_index(context: Any, builder: Any, index: Any, extent: Any, axis: Any = None) -> None:
-    number = ir.Constant(ir.IntType(32), axis if isinstance(axis, int) else 0)
-    called(builder, "kb.check.index", [index, extent, number])
-
-
-def _ask_about_address(builder: Any, address: Any) -> Any:
-    """The address in its place, which knows of the wrong index that made it."""
+def _known(builder: Any, address: Any, axes: Sequence[_Axis]) -> Any:
+    """The address in its place, which knows of a wrong index that made it."""
     pointer = ir.IntType(8).as_pointer()
-    made = called(builder, "kb.check.pointer", [builder.bitcast(address, pointer)], pointer)
-    return builder.bitcast(made, address.type)
+    made = builder.bitcast(address, pointer)
+    for index, extent, axis in axes:
+        number = ir.Constant(ir.IntType(32), axis)
+        made = called(builder, "kb.check.axis", [made, index, extent, number], pointer)
+    return builder.bitcast(made, address.type) if axes else address

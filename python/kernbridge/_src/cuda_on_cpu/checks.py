@@ -9,22 +9,31 @@ which goes no further. What the C side is to know of the arrays becomes constant
 from __future__ import annotations
 
 import copy
+import linecache
+import math
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from kernbridge._src.cuda_on_cpu.objects import constant, replaced, text
 from kernbridge._src.numba_common.llvmlite_inside import ir
 
-_READ, _WRITE, _ATOMIC = range(3)
-_SPILL = 32  # bytes of a value that is compared with what is there
-_BATCHED, _STRIDED, _CONSTANT, _DYNAMIC = 1, 2, 4, 8  # as kb_check.h has them
+_READ, _WRITE, _ATOMIC, _WRITE_VALUE = range(4)  # as kb_check.h has them, and so on
+_KINDS = 4
+_VALUE_MAX = 64  # bits of a value that is compared with what is there
+_BATCHED, _STRIDED, _CONSTANT, _DYNAMIC = 1, 2, 4, 8
+_TEXT = "\t"
+_TEXT_MAX = 100  # characters of a line of the source
 
-_WAITS = re.compile(r"kb\.(?:barrier0|bar\.warp|shfl|vote|match|active_mask)")
+_WAITS = re.compile(r"kb\.(?:barrier0|bar\.warp|shfl|vote|match|active_mask)|cudaCGSynchronize")
 _ATOMICS = ("kb.atomic", "___numba_atomic")
 _COPIES = ("llvm.memcpy", "llvm.memmove")
+
+_REALS = {ir.HalfType: 16, ir.FloatType: 32, ir.DoubleType: 64}  # and their bits
 
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _POINTER = _I8.as_pointer()
@@ -38,6 +47,7 @@ class Argument:
     name: str  # with its type
     word: int
     item_size: int
+    cell: int  # bytes of an item that are written together
     n_dims: int
     batched: bool
     strided: bool
@@ -47,6 +57,16 @@ class Argument:
     def flags(self) -> int:
         """The flags as kb_check.h defines them."""
         return _BATCHED * self.batched + _STRIDED * self.strided + _CONSTANT * self.constant
+
+
+def written_together(dtype: np.dtype[Any]) -> int:
+    """Bytes of an element that no thread writes a part of."""
+    if dtype.fields is None:
+        return dtype.base.itemsize
+    fields = dtype.fields.values()
+    return math.gcd(
+        dtype.itemsize, *(math.gcd(written_together(kind), at) for kind, at, *_ in fields)
+    )
 
 
 class Copies(Protocol):
@@ -84,7 +104,7 @@ class Checks:
     _local: list[_Array] = field(default_factory=list)
     _own: set[str] = field(default_factory=set)  # addresses of the function's variables
     _instead: list[tuple[Any, Any, _Array]] = field(default_factory=list)  # of local arrays
-    _spill: Any = None
+    waits: bool = False  # threads may wait for each other
     _copies: Any = None
 
     def add_shared(self, name: str, item: str, size: int, item_size: int, offset: int) -> None:
@@ -97,18 +117,11 @@ class Checks:
 
     def begin_function(self, copies: Copies) -> None:
         """Begin with a function whose instructions are appended to `copies`."""
-        self._copies, self._own, self._instead, self._spill = copies, set(), [], None
+        self._copies, self._own, self._instead = copies, set(), []
 
     def put(self, instruction: Any, location: Any) -> None:
         """Append an instruction to the copy of its function, with what is asked about it."""
         place = _place(location)
-        if self._spill is None:
-            self._spill = ir.AllocaInstr(
-                self._copies.block, ir.ArrayType(_I8, _SPILL), None, "kb.spill"
-            )
-            self._spill.align = 16
-            self._copies.put(self._spill)
-            self._own.add(self._spill.get_reference())
         for array, known, described in self._instead:
             if any(o is array for o in _read_by(instruction)):
                 described.place = described.place or place
@@ -123,14 +136,8 @@ class Checks:
         elif operation in ("load", "load atomic"):
             self._put_access(instruction, 0, _READ, instruction.type, place)
         elif operation in ("store", "store atomic"):
-            value, address = instruction.operands
-            small = not isinstance(value.type, (ir.PointerType, ir.Aggregate, ir.VectorType))
-            if small and address.get_reference() not in self._own:
-                spill = ir.StoreInstr(self._copies.block, value, self._spill)
-                spill.align = None
-                self._copies.put(spill)
-            spilt = self._spill if small else None
-            self._put_access(instruction, 1, _WRITE, value.type, place, spilt)
+            value = instruction.operands[0]
+            self._put_access(instruction, 1, _WRITE, value.type, place, value)
         elif operation in ("atomicrmw", "cmpxchg"):
             kind = instruction.operands[1].type
             self._put_access(instruction, 0, _ATOMIC, kind, place, even_own=True)
@@ -153,6 +160,8 @@ class Checks:
         elif _WAITS.match(name):
             at = ir.Constant(_I32, self._site(place))
             self._put_question("kb.check.at", _VOID, [at])
+            if name.startswith("cudaCG"):
+                self._put_question("kb.check.grid", _VOID, [])
             self._copies.put(call)
         else:
             if name == "kb.check.shared":
@@ -187,16 +196,32 @@ class Checks:
         """Append an instruction whose operand number `at` is the address that it goes to."""
         address = instruction.operands[at]
         if even_own or address.get_reference() not in self._own:
+            if value is not None and (value := self._bits(value)) is not None:
+                kind = _WRITE_VALUE
             asked = self._asked(address, _size_of(type_), kind, place, value)
             instruction = replaced(instruction, at, asked)
         self._copies.put(instruction)
 
     def _asked(self, address: Any, size: Any, kind: int, place: str, value: Any = None) -> Any:
         """The memory to use in place of an address."""
-        numbers = (ir.Constant(_I32, n) for n in (kind, self._site(place)))
-        value = value or ir.Constant(_POINTER, None)
-        arguments = [address, size, *numbers, value]
+        how = ir.Constant(_I32, kind + _KINDS * self._site(place))
+        arguments = [address, size, how, value or ir.Constant(_I64, 0)]
         return self._put_question("kb.check.access", address.type, arguments, "kb.memory")
+
+    def _bits(self, value: Any) -> Any:
+        """The bits of a number as one of 64 bits; None if it has more."""
+        kind = value.type
+        width = next((n for t, n in _REALS.items() if isinstance(kind, t)), 0)
+        if width:
+            kind = ir.IntType(width)
+            value = self._put_cast("bitcast", value, kind)
+        if not isinstance(kind, ir.IntType) or kind.width > _VALUE_MAX:
+            return None
+        return value if kind.width == _VALUE_MAX else self._put_cast("zext", value, _I64)
+
+    def _put_cast(self, operation: str, value: Any, kind: Any) -> Any:
+        block = self._copies.block
+        return self._copies.put(ir.CastInstr(block, operation, value, kind, "kb.bits"))
 
     def _site(self, place: str) -> int:
         if place not in self.sites:
@@ -211,24 +236,29 @@ class Checks:
     def table(self) -> str:
         """The constants for the C side, which src/hostcuda/kb_check.h describes."""
         module = ir.Module("kb.table")
-        row_of = ir.LiteralStructType([_POINTER, *[_I32] * 4, _I64, _I64, _POINTER])
+        row_of = ir.LiteralStructType([_POINTER, *[_I32] * 4, _I64, _I64, _POINTER, _I64])
 
-        def row(name: str, *numbers: Any, shape: Sequence[int] = ()) -> Any:
+        def row(name: str, *numbers: Any, cell: Any, shape: Sequence[int] = ()) -> Any:
             """Numbers are item size, dimensions, word, flags, offset and size."""
             extents: Any = ir.Constant(_POINTER, None)
             if shape:
                 extents = constant(module, ir.ArrayType(_I64, len(shape)), list(shape))
             values = zip(row_of.elements[1:7], numbers, strict=True)
             typed = [v if isinstance(v, ir.Constant) else ir.Constant(t, v) for t, v in values]
-            return ir.Constant(row_of, [text(module, name), *typed, extents])
+            cell = cell if isinstance(cell, ir.Constant) else ir.Constant(_I64, cell)
+            return ir.Constant(row_of, [text(module, name), *typed, extents, cell])
 
-        rows = [row(a.name, a.item_size, a.n_dims, a.word, a.flags, 0, 0) for a in self.arguments]
+        rows = [
+            row(a.name, a.item_size, a.n_dims, a.word, a.flags, 0, 0, cell=a.cell)
+            for a in self.arguments
+        ]
         for where, made in (("shared", self._shared.values()), ("local", self._local)):
             for array in made:
                 name, shape = _described(where, array.symbol, str(array.item), array.place)
                 flags = 0 if array.size else _DYNAMIC
                 numbers = (array.item_size, max(len(shape), 1), 0, flags, array.offset, array.size)
-                rows.append(row(name, *numbers, shape=shape))
+                cell = _cell_of(array, name) if where == "shared" else 0
+                rows.append(row(name, *numbers, cell=cell, shape=shape))
         arrays = constant(module, ir.ArrayType(row_of, len(rows)), rows)
         sites = [text(module, site) for site in self.sites]
         counts = (len(self.arguments), len(self._shared), len(self._local), len(sites))
@@ -237,8 +267,9 @@ class Checks:
             arrays,
             *(ir.Constant(_I32, n) for n in counts),
             constant(module, ir.ArrayType(_POINTER, len(sites)), sites),
+            ir.Constant(_I64, int(self.waits)),
         ]
-        table_of = ir.LiteralStructType([_POINTER, _POINTER, *[_I32] * 4, _POINTER])
+        table_of = ir.LiteralStructType([_POINTER, _POINTER, *[_I32] * 4, _POINTER, _I64])
         constant(module, table_of, table, "kb_check_table")
         return "\n".join(map(str, module.globals.values()))
 
@@ -265,18 +296,27 @@ def _described(where: str, symbol: str, item: str, place: str) -> tuple[str, tup
     if 0 in shape:
         where, shape = f"dynamic {where}", ()
     count = "x".join(map(str, shape))
-    made = f" from {place}" if place else ""
+    made = f" from {place.split(_TEXT)[0]}" if place else ""
     return " ".join(filter(None, ("a", where, "array of", count, item))) + made, shape
 
 
+def _cell_of(array: _Array, described: str) -> Any:
+    """The bytes of an item of a shared array that are written together."""
+    return 1 if "records" in described else array.item_size
+
+
 def _place(location: Any) -> str:
-    """ "file:line" of debug information, or ""."""
+    """ "file:line" of debug information, with the text of the line if it can be read; or ""."""
     node = dict(location.operands) if location else {}
     line = node.get("line")
     for _ in range(32):
         if "filename" in node:
-            file = os.path.basename(node["filename"])
-            return f"{file}:{line}" if line and not file.startswith("<") else ""
+            path = os.path.join(node.get("directory") or "", node["filename"])
+            file = os.path.basename(path)
+            if not line or file.startswith("<"):
+                return ""
+            read = linecache.getline(path, line).strip()[:_TEXT_MAX]
+            return f"{file}:{line}{_TEXT}{read}" if read else f"{file}:{line}"
         parent = node.get("file") or node.get("scope")
         node = dict(parent.operands) if parent else {}
     return ""

@@ -16,7 +16,6 @@ from kernbridge import _core
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.cuda_on_cpu import fma, ir
-from kernbridge._src.cuda_on_cpu.copies import refused
 from kernbridge._src.keys import generators
 from kernbridge._src.numba_common import cpu_features, elf, llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
@@ -41,8 +40,6 @@ def artefact(
     label: str, compiled: Any, opened: tuple[int, ...], checks: Checks | None = None
 ) -> Artefact:
     """What is kept of a kernel that Numba-CUDA compiled, for the CPU; with `checks`, checked."""
-    if compiled.cooperative and checks:
-        raise refused(label, "cuda.cg.this_grid in checked mode")
     library = compiled._codelibrary
     image, uses_z = image_of(label, library, library._entry_name, checks)
     return Artefact(

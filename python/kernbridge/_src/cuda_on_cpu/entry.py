@@ -93,9 +93,9 @@ def _add_fibre(module: Any, words: Any, checks: Checks | None) -> None:
         loaded = _words(builder, words, parameters)
         for i, argument in enumerate(checks.arguments if checks else ()):
             at = builder.bitcast(_member(builder, loaded, argument.word), _I64.as_pointer())
-            given = [thread, builder.load(at), ir.Constant(_I32, i)]
-            builder.store(called(builder, "kb_check_argument", given, _I64), at)
-        called(builder, "kb.fibre", [loaded, thread])
+            given = [builder.load(at), ir.Constant(_I64, i + 1)]
+            builder.store(called(builder, "kb.check.argument", given, _I64), at)
+        called(builder, "kb.fibre.checked" if checks else "kb.fibre", [loaded, thread])
 
 
 def _words(builder: Any, kind: Any, parameters: Any) -> Any:

@@ -34,7 +34,7 @@ _UNSUPPORTED = (  # what a call means, by the beginning of its name
     ("____", "a function in CUDA C++"),
     ("", "a function that is not there on CPUs"),
 )
-_OF_FIBRES = {"kb.thread", "kb.shared", "kb.dynamic_shared"}
+_OF_FIBRES = {"kb.thread", "kb.shared", "kb.dynamic_shared", "kb.check.shared"}
 _KEPT = {"kb_blocks", "kb_fibre", "kb_shared_size", "kb_thread"}
 _OF_C = {"NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_new_varsize"}
 _NOT_OF_C = ("llvm.", "kb.", "__nv_", "cudaCG")
@@ -70,12 +70,12 @@ def host_ir(
         texts += linked.fitted(label, module, more, foreign)
         module, called = _linked(texts)
         copies.declared |= {name for name in called if not _core.cuda_code_provides(name)}
-    by_threads = bool(checks) or not called.isdisjoint(_OF_FIBRES)
-    _complete(module, entry, copies, checks, by_threads)
+    waits = not called.isdisjoint(_OF_FIBRES)
+    _complete(module, entry, copies, checks, waits)
     recursive = _recursive(module)
-    if recursive and not by_threads:  # only a fibre knows how much of its stack is left
+    if recursive and not waits:  # only a fibre knows how much of its stack is left
         module, called = _linked(texts)
-        _complete(module, entry, copies, checks, by_threads=True)
+        _complete(module, entry, copies, checks, waits=True)
         recursive = _recursive(module)
     _check(label, module, called.intersection(copies.declared))
     text = _placed(str(module), checks)
@@ -100,10 +100,11 @@ def _linked(texts: Sequence[str]) -> tuple[Any, set[str]]:
     return module, library.link(module)
 
 
-def _complete(
-    module: Any, entry: str, copies: Copies, checks: Checks | None, by_threads: bool
-) -> None:
-    """Link in what runs the threads, and inline it all."""
+def _complete(module: Any, entry: str, copies: Copies, checks: Checks | None, waits: bool) -> None:
+    """Link in what runs the threads, and inline it all; `waits`: each thread has a stack."""
+    by_threads = waits or checks is not None
+    if checks:
+        checks.waits = waits
     with opaque_pointers():
         text = str(around.module(entry, copies, checks, by_threads))
     module.link_in(llvm.parse_assembly(text))

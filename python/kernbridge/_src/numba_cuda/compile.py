@@ -348,7 +348,7 @@ def _compile_once(job: Job) -> Any:
 
 def _checks_of(job: Job) -> Checks:
     """What the checked mode asks about the arguments of a kernel."""
-    from kernbridge._src.cuda_on_cpu.checks import Argument, Checks
+    from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
 
     names = list(inspect.signature(job.kernel.py_func).parameters)
     arguments = []
@@ -362,6 +362,7 @@ def _checks_of(job: Job) -> Checks:
                         name=f"{name!r} ({leaf.describe()})",
                         word=word,
                         item_size=leaf.dtype.itemsize,
+                        cell=written_together(leaf.dtype),
                         n_dims=leaf.ndim,
                         batched=job.batched,
                         strided=leaf.layout != "C",

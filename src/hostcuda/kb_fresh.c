@@ -1,0 +1,151 @@
+/* Owns what is known of the unwritten memory of a call, and the driver that sees fills and copies.
+ */
+#include "hostcuda/kb_fresh.h"
+
+#include "core/kb_arena.h"
+#include "core/kb_frame.h"
+#include "hostcuda/kb_hostcuda.h"
+
+#include <pthread.h>
+#include <string.h>
+
+typedef struct region {
+    uint64_t first, size;
+    uint8_t *written; /* for each byte */
+} region;
+
+typedef struct call {
+    uint32_t n_regions;
+    region *regions;
+} call;
+
+static _Thread_local const call *current; /* or NULL */
+
+/* NULL if the bytes lie in no region. */
+static uint8_t *map_of(uint64_t first, uint64_t size)
+{
+    for (uint32_t i = 0; current && i < current->n_regions; i++) {
+        const region *r = &current->regions[i];
+        if (first >= r->first && first - r->first < r->size && size <= r->size - (first - r->first))
+            return r->written + (first - r->first);
+    }
+    return NULL;
+}
+
+uint8_t *kb_fresh_find(uint64_t first, uint64_t size)
+{
+    uint8_t *written = map_of(first, size);
+    return written && memchr(written, 0, size) ? written : NULL;
+}
+
+static void mark(kb_cu_address to, size_t size)
+{
+    uint8_t *written = map_of(to, size);
+    if (written)
+        memset(written, 1, size);
+}
+
+static kb_driver watched; /* the driver of the CPU, with these in place of its own */
+
+static kb_cu_result fill_8(kb_cu_address to, unsigned char value, size_t n, kb_cu_stream stream)
+{
+    mark(to, n);
+    return kb_hostcuda_driver()->cuMemsetD8Async(to, value, n, stream);
+}
+
+static kb_cu_result fill_16(kb_cu_address to, unsigned short value, size_t n, kb_cu_stream stream)
+{
+    mark(to, n * sizeof value);
+    return kb_hostcuda_driver()->cuMemsetD16Async(to, value, n, stream);
+}
+
+static kb_cu_result fill_32(kb_cu_address to, unsigned int value, size_t n, kb_cu_stream stream)
+{
+    mark(to, n * sizeof value);
+    return kb_hostcuda_driver()->cuMemsetD32Async(to, value, n, stream);
+}
+
+static kb_cu_result fill_2d(kb_cu_address to, size_t pitch, unsigned int value, size_t width,
+                            size_t height, kb_cu_stream stream)
+{
+    for (size_t row = 0; row < height; row++)
+        mark(to + row * pitch, width * sizeof value);
+    return kb_hostcuda_driver()->cuMemsetD2D32Async(to, pitch, value, width, height, stream);
+}
+
+/* What was not written stays so in a copy. */
+static kb_cu_result copy(kb_cu_address to, kb_cu_address from, size_t size, kb_cu_stream stream)
+{
+    const uint8_t *of_source = map_of(from, size);
+    uint8_t *written = map_of(to, size);
+    if (written && of_source)
+        memmove(written, of_source, size);
+    else if (written)
+        memset(written, 1, size);
+    return kb_hostcuda_driver()->cuMemcpyDtoDAsync(to, from, size, stream);
+}
+
+static kb_cu_result copy_in(kb_cu_address to, const void *from, size_t size, kb_cu_stream stream)
+{
+    mark(to, size);
+    return kb_hostcuda_driver()->cuMemcpyHtoDAsync(to, from, size, stream);
+}
+
+static void make_driver(void)
+{
+    watched = *kb_hostcuda_driver();
+    watched.cuMemsetD8Async = fill_8;
+    watched.cuMemsetD16Async = fill_16;
+    watched.cuMemsetD32Async = fill_32;
+    watched.cuMemsetD2D32Async = fill_2d;
+    watched.cuMemcpyDtoDAsync = copy;
+    watched.cuMemcpyHtoDAsync = copy_in;
+}
+
+static bool is_input(const kb_frame *frame, const void *data)
+{
+    for (uint32_t i = 0; i < frame->kernel->n_inputs; i++)
+        if (kb_frame_raw(frame, i)->data == data)
+            return true;
+    return false;
+}
+
+static bool find_regions(const kb_frame *frame, kb_arena *arena, call *c)
+{
+    uint32_t n = frame->kernel->n_outputs + frame->kernel->n_hidden;
+    c->regions = kb_arena_take(arena, n + 1, sizeof *c->regions);
+    for (uint32_t i = 0; c->regions && i < n; i++) {
+        const kb_xla_buffer *buffer = kb_frame_raw(frame, frame->kernel->n_inputs + i);
+        size_t size = kb_buffer_bytes(buffer);
+        if (size == 0 || is_input(frame, buffer->data))
+            continue;
+        region *r = &c->regions[c->n_regions++];
+        *r = (region){(uintptr_t)buffer->data, size, kb_arena_take(arena, size, 1)};
+        if (!r->written)
+            return false;
+    }
+    return c->regions != NULL;
+}
+
+kb_status kb_fresh_run(kb_frame *frame, kb_run *run, kb_error *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, make_driver);
+    call c = {0};
+    const call *before = current;
+    kb_arena *arena = kb_arena_new();
+    bool found = arena && find_regions(frame, arena, &c);
+    if (!found) {
+        if (arena)
+            kb_arena_free(arena);
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
+                            "%s: no memory to look for reads of what nothing has written",
+                            frame->kernel->name);
+    }
+    frame->driver = &watched;
+    current = &c;
+    kb_status s = run(frame, err);
+    current = before;
+    kb_arena_free(arena);
+    return s;
+}

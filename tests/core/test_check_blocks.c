@@ -1,0 +1,157 @@
+/* Proves what the checked mode reports of threads of several blocks, of cooperative grids and of
+ * threads that do not wait, and what it lets pass. */
+#include "check_steps.h"
+
+enum { SECOND = N_THREADS, THIRD = 2 * N_THREADS }; /* the first threads of blocks */
+
+static const uint32_t three[6] = {3, 1, 1, N_THREADS, 1, 1};
+
+static const char *launched(const kb_hostcuda_code *code, const step steps[],
+                            const uint32_t sizes[6])
+{
+    static char fault[KB_FAULT_SIZE];
+    fault[0] = '\0';
+    script = steps;
+    kb_cu_result result = kb_hostcuda_run(code, sizes, 16, parameters, NULL, fault);
+    CHECK_INT(result, fault[0] ? KB_HOSTCUDA_FAULT : KB_CU_SUCCESS);
+    for (int i = 0; i < 3; i++) { /* those that wait for use */
+        kb_block *block = kb_block_take(&code->threads, sizes, 0);
+        if (CHECK(block))
+            forget_frames(block);
+        kb_block_give_back(block);
+    }
+    return fault;
+}
+
+static void check_launches(const kb_hostcuda_code *code, const row rows[], size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *got = launched(code, rows[i].steps, three);
+        if (!(rows[i].fault ? CHECK_HAS(got, rows[i].fault) : CHECK_TEXT(got, "")))
+            fprintf(stderr, "in row %zu\n", i);
+    }
+}
+
+static void test_threads_that_do_not_wait(void)
+{
+    kb_check_table alone = table;
+    alone.waits = 0;
+    const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &alone}};
+    static const row rows[] = {
+        {{{WRITE, 3, LOCAL, 4, 1}, {WRITE, 4, X, 4, 1}}, NULL},
+        {{{WRITE, 66, LOCAL, 5, 1}}, "thread (66, 0, 0): writes the local array out of bounds"},
+        {{{WRITE, 3, X, 4, 7}, {WRITE, 4, X, 4, 8}}, "thread (4, 0, 0): a data race: it writes"},
+        {{{WRITE, 3, X, 4, 7}, {WRITE, SECOND, X, 4, 9}}, "a data race between blocks: it writes"},
+    };
+    check_launches(&code, rows, sizeof rows / sizeof *rows);
+}
+
+static void test_races(void)
+{
+    static const row rows[] = {
+        {{{WRITE, 0, X, 1, 1}, {WRITE, SECOND, X, 2, 1}, {READ, SECOND, X, 2, 1}}, NULL},
+        {{{WRITE, 5, X, 1, 1}, {READ, SECOND, X, 1, 0}},
+         "block (1, 0, 0), thread (0, 0, 0): a data race between blocks: it reads element [1] of "
+         "'x' (int32[1d]) (at k.py:2), which thread (5, 0, 0) of block (0, 0, 0) writes (at "
+         "k.py:1), with no barrier of the grid between\n    k.py:1: x[i] += 1"},
+        {{{READ, 0, X, 1, 1}, {WRITE, THIRD, X, 1, 2}}, "of block (0, 0, 0) reads"},
+        {{{READ, 0, X, 1, 1}, {READ, THIRD, X, 1, 0}, {WRITE, THIRD, X, 1, 3}},
+         "of block (0, 0, 0) reads"},
+        {{{READ, 0, X, 1, 1},
+          {READ, THIRD, X, 1, 0},
+          {BARRIER, ALL, 0, 0, 0},
+          {READ, THIRD + 1, X, 1, 0},
+          {BARRIER, ALL, 0, 0, 0},
+          {WRITE, THIRD, X, 1, 4}},
+         "of block (0, 0, 0) reads"},
+        {{{WRITE, 0, X, 1, 5}, {WRITE, SECOND, X, 1, 5}}, NULL},
+        {{{WRITE, 0, X, 1, 6}, {WRITE, SECOND, X, 1, 7}}, "a data race between blocks: it writes"},
+        {{{ATOMIC, 0, X, 1, 6}, {ATOMIC, SECOND, X, 1, 7}, {ATOMIC, THIRD, X, 1, 8}}, NULL},
+        {{{ATOMIC, 0, X, 1, 6}, {WRITE, SECOND, X, 1, 9}}, "which thread (0, 0, 0) of block"},
+        {{{WRITE, 0, S, 1, 6}, {WRITE, SECOND, S, 1, 9}, {READ, SECOND, S, 1, 9}}, NULL},
+        {{{WRITE, 0, S, 1, 6}, {READ, SECOND, S, 1, 9}}, "no thread of the block has written"},
+    };
+    const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &table}};
+    check_launches(&code, rows, sizeof rows / sizeof *rows);
+}
+
+/* The last block reads what the others left, and what it needs for that. */
+static void test_fences(void)
+{
+    static const row rows[] = {
+        {{{WRITE, 3, X, 1, 1},
+          {FENCE, 3, 0, 0, 0},
+          {BARRIER, ALL, 0, 0, 0},
+          {ATOMIC, 0, X, 0, 1},
+          {ATOMIC, SECOND, X, 0, 2},
+          {BARRIER, ALL, 0, 0, 0},
+          {READ, SECOND + 9, X, 1, 0}},
+         NULL},
+        {{{WRITE, 3, X, 1, 2},
+          {BARRIER, ALL, 0, 0, 0},
+          {FENCE, 0, 0, 0, 0},
+          {ATOMIC, 0, X, 0, 3},
+          {ATOMIC, SECOND, X, 0, 4},
+          {READ, SECOND, X, 1, 0}},
+         NULL},
+        {{{WRITE, 3, X, 1, 3}, /* no barrier before the fence of another thread */
+          {FENCE, 0, 0, 0, 0},
+          {ATOMIC, 0, X, 0, 5},
+          {ATOMIC, SECOND, X, 0, 6},
+          {READ, SECOND, X, 1, 0}},
+         "a data race between blocks"},
+        {{{WRITE, 0, X, 1, 4}, /* no fence */
+          {ATOMIC, 0, X, 0, 7},
+          {ATOMIC, SECOND, X, 0, 8},
+          {READ, SECOND, X, 1, 0}},
+         "a data race between blocks"},
+        {{{WRITE, 0, X, 1, 5}, /* nothing is taken over */
+          {FENCE, 0, 0, 0, 0},
+          {ATOMIC, 0, X, 0, 9},
+          {READ, SECOND, X, 1, 0}},
+         "a data race between blocks"},
+        {{{WRITE, 0, X, 1, 6}, /* by another thread, without a barrier */
+          {FENCE, 0, 0, 0, 0},
+          {ATOMIC, 0, X, 0, 10},
+          {ATOMIC, SECOND, X, 0, 11},
+          {READ, SECOND + 1, X, 1, 0}},
+         "a data race between blocks"},
+    };
+    const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &table}};
+    check_launches(&code, rows, sizeof rows / sizeof *rows);
+}
+
+static void test_cooperative_grids(void)
+{
+    static const row rows[] = {
+        {{{WRITE, 0, X, 1, 1}, {GRID, ALL, 0, 0, 0}, {READ, SECOND, X, 1, 0}}, NULL},
+        {{{WRITE, SECOND, X, 1, 2}, {GRID, ALL, 0, 0, 0}, {READ, 0, X, 1, 0}}, NULL},
+        {{{WRITE, SECOND, X, 1, 3}, {READ, 0, X, 1, 0}}, "of block (0, 0, 0) reads"},
+        {{{GRID, ALL, 0, 0, 0}, {WRITE, 0, X, 1, 4}, {READ, SECOND + 1, X, 1, 0}},
+         "block (1, 0, 0), thread (1, 0, 0): a data race between blocks"},
+        {{{WRITE, 0, S, 1, 1},
+          {WRITE, SECOND, S, 2, 1},
+          {GRID, ALL, 0, 0, 0},
+          {READ, 0, S, 1, 0},
+          {READ, SECOND, S, 2, 0}},
+         NULL},
+        {{{WRITE, 0, S, 1, 1}, {GRID, ALL, 0, 0, 0}, {READ, SECOND, S, 1, 0}},
+         "no thread of the block has written"},
+        {{{WRITE, 0, X, 1, 5}, {GRID, ALL, 0, 0, 0}, {READ, 1, X, 10, 0}}, "element [10]"},
+        {{{READ, 0, S, 1, 5}, {GRID, ALL, 0, 0, 0}, {WRITE, 0, S, 1, 5}},
+         "block (0, 0, 0), thread (0, 0, 0): reads element [0, 1] of the shared array, which no"},
+    };
+    const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &table},
+                                   .cooperative = true};
+    check_launches(&code, rows, sizeof rows / sizeof *rows);
+}
+
+int main(void)
+{
+    set_up();
+    test_threads_that_do_not_wait();
+    test_races();
+    test_fences();
+    test_cooperative_grids();
+    return kb_test_end("test_check_blocks");
+}
