@@ -16,13 +16,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kernbridge._src.cuda_on_cpu import entry as around
-from kernbridge._src.cuda_on_cpu import library
+from kernbridge._src.cuda_on_cpu import library, mlir_text
 from kernbridge._src.cuda_on_cpu.copies import Copies, refused
 from kernbridge._src.numba_common import llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
+    from kernbridge._src.cuda_on_cpu.mlir_text import HostText
 
 _UNSUPPORTED = (  # what a call means, by the beginning of its name
     ("cudaCG", "cuda.cg.this_grid"),
@@ -58,6 +59,19 @@ def host_ir(
     module, *others = map(llvm.parse_assembly, texts)
     for other in others:
         module.link_in(other)
+    return _whole(label, module, entry, copies, checks)
+
+
+def host_ir_of_text(label: str, text: str, entry: str) -> tuple[str, bool]:
+    """What `host_ir` returns, of LLVM IR that numba-cuda-mlir made, as text."""
+    made = mlir_text.HostText(label, text)
+    return _whole(label, llvm.parse_assembly(made.text), entry, made, None)
+
+
+def _whole(
+    label: str, module: Any, entry: str, copies: Copies | HostText, checks: Checks | None
+) -> tuple[str, bool]:
+    """The kernel with all that runs it, and whether it reads z indices."""
     called = library.link(module)
     by_threads = bool(checks) or not called.isdisjoint(_OF_FIBRES)
     with opaque_pointers():

@@ -22,6 +22,7 @@ from kernbridge._src.gpu.cubin import check_words
 from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
+from kernbridge._src.numba_cuda import mlir
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
@@ -95,6 +96,8 @@ class NumbaCudaFunction(DeviceFunction):
             raise KernelCompilationError(f"the kernel {self.name!r} is gone")
         architecture = divmod(self.images[0][0], 10)
         job = Job(self.name, kernel, self.parameters, self.batched, (architecture,), self.identity)
+        if mlir.is_mlir(kernel):
+            return mlir.code(_mlir_job(job), self.opened)
         library = _compile_once(job.with_open(self.opened))._codelibrary
         return library.get_llvm_str(), library.get_asm_str(cc=compiler_cc(*architecture))
 
@@ -174,8 +177,9 @@ def compile_for_launch(
 
 def _check_declared(label: str, kernel: Any, parameters: Sequence[DeviceParameter]) -> None:
     """Refuse arrays that no signature takes which `cuda.jit` was given."""
-    from kernbridge._src.numba_cuda.entry import parameter_type
+    from kernbridge._src.numba_cuda import entry as numba_cuda_entry
 
+    parameter_type = (mlir if mlir.is_mlir(kernel) else numba_cuda_entry).parameter_type
     if getattr(kernel, "_can_compile", True):
         return
 
@@ -256,6 +260,8 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
 def _compile(job: Job) -> artefacts.Artefact:
     from kernbridge._src.numba_cuda.patches import compiler_cc
 
+    if mlir.is_mlir(job.kernel):
+        return mlir.artefact(_mlir_job(job))
     compiled, opened = _compile_protected(job)
     library = compiled._codelibrary
     if job.for_host:
@@ -282,6 +288,15 @@ def _compile(job: Job) -> artefacts.Artefact:
             "cooperative": bool(compiled.cooperative),
         },
         blobs=tuple(bytes(cubin) for cubin in cubins),
+    )
+
+
+def _mlir_job(job: Job) -> mlir.MlirJob:
+    if job.architectures == CHECKED:
+        mlir.refuse_checked(job.label)
+    architectures = () if job.for_host else job.architectures
+    return mlir.MlirJob(
+        job.label, job.kernel, job.parameters, job.batched, architectures, job.symbol
     )
 
 

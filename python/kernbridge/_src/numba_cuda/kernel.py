@@ -15,6 +15,7 @@ from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.keys import host_state
+from kernbridge._src.numba_cuda import mlir
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
     LACKING,
@@ -191,15 +192,18 @@ def numba_cuda_kernel(
     )
     views = _read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
-    _check_dispatcher(kernel)
+    _check_dispatcher(label, kernel)
     frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, bool(check))
     kept: Kept[Operation]
     kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
     return frontend.operation(spec, kept)
 
 
-def _check_dispatcher(kernel: Any) -> None:
-    """Refuse what is not a kernel of `numba.cuda.jit`."""
+def _check_dispatcher(label: str, kernel: Any) -> None:
+    """Refuse what is not a kernel of `cuda.jit`, Numba-CUDA's or its successor's."""
+    if mlir.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
+        mlir.check_kernel(label, kernel)
+        return
     from kernbridge._src.numba_common import numba_cuda_inside
 
     hint = "decorate it with @numba.cuda.jit"
