@@ -223,6 +223,14 @@ def test_records_are_refused(gpu):
         op(jnp.zeros((3, 2)))
 
 
+def test_a_function_that_launches_such_kernels_is_refused():
+    def launches(x, out, stream):
+        mlir_kernels.of_one[1, 1, stream](x, out)
+
+    with pytest.raises(TypeError, match=r"uses 'of_one', a kernel of numba-cuda-mlir"):
+        kernbridge.numba_cuda_callable(launches, S((), F32))
+
+
 CHECKED = """
 import jax, jax.numpy as jnp, mlir_kernels
 from kernbridge import KernelCompilationError, numba_cuda_kernel
@@ -289,6 +297,32 @@ def test_memory_of_a_loop_is_taken_once():
     assert "phi i64 [ 0, %v2 ], [ %v7, %v3 ]" in made.text
     assert "addrspace" not in made.text
     mlir_text.llvm.parse_assembly(made.text).verify()
+
+
+PLACE = """
+define ptx_kernel void @k(ptr %0) {
+  %2 = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %3 = sext i32 %2 to i64
+  %4 = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
+  %5 = sext i32 %4 to i64
+  %6 = mul i64 %3, %5
+  %7 = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %8 = sext i32 %7 to i64
+  %9 = add i64 %6, %8
+  %10 = trunc i64 %9 to i32
+  %11 = sext i32 %10 to i64
+  %12 = mul i64 %9, %9
+  %13 = trunc i64 %12 to i32
+  %14 = sext i32 %13 to i64
+  ret void
+}
+"""
+
+
+def test_a_place_in_the_grid_stays_wide_and_other_numbers_do_not():
+    text = mlir_text.HostText("label", PLACE).text
+    assert "%v11 = add i64 %v9, 0" in text
+    assert "%v14 = sext i32 %v13 to i64" in text
 
 
 def test_every_name_that_is_used_is_there():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from kernbridge._src.cuda_on_cpu.copies import ASSEMBLY, refused
@@ -35,6 +36,15 @@ _INTEGER = re.compile(
     r"= (shl|lshr|ashr|sdiv|udiv|srem|urem)(?: nuw| nsw| exact)* (i8|i16|i32|i64) (\S+), (%\S+)$"
 )
 _CONVERSION = re.compile(r"= (fptosi|fptoui) (half|float|double) (\S+) to (i8|i16|i32|i64)$")
+_INDEX = re.compile(r"(%\S+) = call i32 @kb\.(n?(?:tid|ctaid))\.[xyz]\(\)")
+_EXTENDED = re.compile(r"(%\S+) = sext i32 (%\S+) to i64$")
+_COMPUTED = re.compile(r"(%\S+) = (add|mul)(?: nuw)?(?: nsw)? i64 (%\S+), (%\S+)$")
+_PLACES = {  # the first thread of a block or the size of the grid, and a thread's place in it
+    ("mul", frozenset({"ctaid", "ntid"})): "first",
+    ("mul", frozenset({"nctaid", "ntid"})): "first",
+    ("add", frozenset({"first", "tid"})): "place",
+}
+_TRUNCATED = re.compile(r"(%\S+) = trunc i64 (%\S+) to i32$")
 _ASSEMBLED = re.compile(
     r'call (?P<type>\S+) asm (?:\w+ )*"(?P<assembly>[^"]*)", "[^"]*"\((?P<arguments>.*)\).*$'
 )
@@ -145,7 +155,8 @@ class HostText:
             )
             self._called["kb.shared"] = "declare ptr @kb.shared(i64)"
         made: list[str] = []
-        for line in rest:
+        rest = [re.sub(r"@(llvm\.nvvm\.[\w.]+)", lambda m: f"@{_host_name(m[1])}", r) for r in rest]
+        for line in _with_wide_places(rest):
             line = self._hoist(_of_one_space(line), used, begin)
             if _ALLOCA.match(line):
                 begin.append(line)  # in a loop, each passage would take new memory
@@ -177,7 +188,6 @@ class HostText:
             self._called[name] = f"declare {found['type']} @{name}()"
             return line[: found.start()] + f"call {found['type']} @{name}()"
         if re.search(r"\b(?:call|invoke)\b", line):
-            line = re.sub(r"@(llvm\.nvvm\.[\w.]+)", lambda m: f"@{_host_name(m[1])}", line)
             return re.sub(r" #\d+$", "", line)
         if found := _INTEGER.search(line):
             name, kind = f"kb.{found[1]}.{found[2]}", found[2]
@@ -224,6 +234,31 @@ def _host_name(name: str) -> str:
     if not name.startswith("llvm.nvvm."):
         return name
     return "kb." + name.removeprefix("llvm.nvvm.").removeprefix("read.ptx.sreg.")
+
+
+def _with_wide_places(lines: list[str]) -> Iterator[str]:
+    """The lines in which a thread's place in the grid does not go through 32 bits.
+
+    It is computed with 64 bits, made one of 32 and extended again. Without that LLVM can see that
+    it is not negative, and that neighbouring threads touch neighbouring elements. It makes a
+    difference where an axis has more than 2**31 threads.
+    """
+    kinds: dict[str, str] = {}  # of values with 64 bits, and of indices
+    narrow: dict[str, str] = {}
+    for line in lines:
+        if found := _INDEX.search(line):
+            kinds[found[1]] = found[2]
+        elif (found := _EXTENDED.search(line)) and found[2] in kinds:
+            kinds[found[1]] = kinds[found[2]]
+        elif (found := _EXTENDED.search(line)) and found[2] in narrow:
+            line = f"  {found[1]} = add i64 {narrow[found[2]]}, 0"
+        elif found := _COMPUTED.search(line):
+            operands = frozenset(kinds.get(found[i], "") for i in (3, 4))
+            if kind := _PLACES.get((found[2], operands)):
+                kinds[found[1]] = kind
+        elif (found := _TRUNCATED.search(line)) and kinds.get(found[2]) in ("first", "place"):
+            narrow[found[1]] = found[2]
+        yield line
 
 
 def _of_one_space(line: str) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -72,6 +73,35 @@ def check_kernel(label: str, kernel: Any) -> None:
         raise ValueError(
             f"{label}: a kernel of {PACKAGE} with {why} is not supported by kernbridge; {remedy}"
         )
+
+
+def refuse_in_callable(label: str, function: Any) -> None:
+    """Refuse a function whose variables from outside are kernels of this package."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    spaces = {
+        "global": function.__globals__,
+        "cell": {name: cell.cell_contents for name, cell in cells if _is_set(cell)},
+    }
+    for space, *names in encode.reads(code)[0]:
+        value = spaces[space].get(names[0])
+        for name in names[1:]:
+            value = getattr(value, name, None) if isinstance(value, ModuleType) else value
+        if is_mlir(value):
+            raise TypeError(
+                f"{label}: the function uses {value.py_func.__name__!r}, a kernel of {PACKAGE}, "
+                "which recorded functions cannot launch; make an operation of it with numba_cuda_kernel, or "
+                "decorate it with numba.cuda.jit"
+            )
+
+
+def _is_set(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
 
 
 def refuse_checked(label: str) -> NoReturn:
