@@ -74,7 +74,7 @@ def numba_cuda_kernel(
     Parameters
     ----------
     kernel : numba.cuda.jit dispatcher
-        Takes the inputs in order, then the outputs. Must write every element of its outputs,
+        Or one of `numba_cuda_mlir.cuda.jit`. Takes the inputs in order, then the outputs. Must write every element of its outputs,
         unless `zero_outputs` is set. Inputs are read-only to it, unless they are aliased: a kernel
         that may write to one anyway, by `cuda.atomic` for example, gets a copy of it, and a
         warning says so once.

@@ -92,8 +92,8 @@ def refuse_in_callable(label: str, function: Any) -> None:
         if is_mlir(value):
             raise TypeError(
                 f"{label}: the function uses {value.py_func.__name__!r}, a kernel of {PACKAGE}, "
-                "which recorded functions cannot launch; make an operation of it with numba_cuda_kernel, or "
-                "decorate it with numba.cuda.jit"
+                "which recorded functions cannot launch; make an operation of it with "
+                "numba_cuda_kernel, or decorate it with numba.cuda.jit"
             )
 
 
