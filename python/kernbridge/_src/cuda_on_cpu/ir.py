@@ -65,7 +65,7 @@ def host_ir(
 def host_ir_of_text(label: str, text: str, entry: str) -> tuple[str, bool]:
     """What `host_ir` returns, of LLVM IR that numba-cuda-mlir made, as text."""
     made = mlir_text.HostText(label, text)
-    return _whole(label, llvm.parse_assembly(made.text), entry, made, None)
+    return _whole(label, mlir_text.parsed(label, made.text), entry, made, None)
 
 
 def _whole(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.cuda_on_cpu.copies import ASSEMBLY, refused
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 from kernbridge._src.numba_common.llvmlite_inside import ir
@@ -179,7 +180,7 @@ class HostText:
     def _instruction(self, line: str) -> str:
         line = re.sub(r' syncscope\("[^"]*"\)', "", line)
         # A view may have negative strides, of which numba-cuda-mlir makes unsigned products.
-        line = re.sub(r"= (add|sub|mul|shl|trunc|getelementptr)( inbounds)? nuw ", r"= \1\2 ", line)
+        line = re.sub(r"\b(add|sub|mul|shl|trunc|getelementptr)( inbounds)? nuw ", r"\1\2 ", line)
         if found := _ASSEMBLED.search(line):
             name = ASSEMBLY.get(found["assembly"])
             if name is None or found["arguments"]:
@@ -208,13 +209,24 @@ class HostText:
         return line
 
 
-def written(text: str, function: str) -> set[int]:
+def parsed(label: str, text: str) -> Any:
+    """The module of a text; KernelCompilationError where this LLVM is too old for it."""
+    try:
+        return llvm.parse_assembly(text)
+    except RuntimeError as e:
+        number = ".".join(map(str, llvm.llvm_version_info))
+        raise KernelCompilationError(
+            f"{label}: LLVM {number} of the installed llvmlite does not read what numba-cuda-mlir "
+            f"made of the kernel; install a newer llvmlite\n{e}"
+        ) from e
+
+
+def written(label: str, text: str, function: str) -> set[int]:
     """The pointers among a function's parameters, by number, through which it may write.
 
     LLVM is asked, in the text of MLIR: what it cannot see to be read only counts as written.
     """
-    made = HostText("", text, to_run=False).text
-    module = llvm.parse_assembly(made)
+    module = parsed(label, HostText(label, text, to_run=False).text)
     llvm.initialize_native_target()
     machine = llvm.Target.from_default_triple().create_target_machine()
     options = llvm.create_pipeline_tuning_options(speed_level=2)

@@ -74,10 +74,10 @@ def numba_cuda_kernel(
     Parameters
     ----------
     kernel : numba.cuda.jit dispatcher
-        Or one of `numba_cuda_mlir.cuda.jit`. Takes the inputs in order, then the outputs. Must write every element of its outputs,
-        unless `zero_outputs` is set. Inputs are read-only to it, unless they are aliased: a kernel
-        that may write to one anyway, by `cuda.atomic` for example, gets a copy of it, and a
-        warning says so once.
+        Or one of `numba_cuda_mlir.cuda.jit`. Takes the inputs in order, then the outputs. Must
+        write every element of its outputs, unless `zero_outputs` is set. Inputs are read-only to
+        it, unless they are aliased: a kernel that may write to one anyway, by `cuda.atomic` for
+        example, gets a copy of it, and a warning says so once.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         Shape and dtype of each output; the operation returns the same pytree of arrays. A function
         is called at trace time with one ShapeDtypeStruct per input, and one by name per keyword

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -172,7 +172,7 @@ def artefact(job: MlirJob) -> Artefact:
     return Artefact(meta=meta, blobs=tuple(cubins))
 
 
-def code(job: MlirJob, opened: Sequence[int]) -> tuple[str, str]:
+def code(job: MlirJob, opened: Iterable[int]) -> tuple[str, str]:
     """LLVM IR and PTX."""
     compiled = _compile(job, frozenset(opened), (job.architectures or (_LIKE_HOST,))[0])
     return compiled.llvm_ir(), compiled.ptx().decode()
@@ -229,9 +229,7 @@ class _Compiled:
             module = inside.ir.Module.parse(str(self.module))
             if optimization._needs_llvm70_path(capability):
                 return bytes(optimization._call_llvm70_capi(module, options))
-            text = optimization._prepare_llvm_ir(
-                module, preserve_debug_info=options.get("lineinfo", False)
-            )
+            text = optimization._prepare_llvm_ir(module)
             nvvm_options = optimization._nvvm_options(capability, options)
             library = inside.LibDevice()
             return bytes(optimization._compile_to_ptx(text, capability, library, nvvm_options))
@@ -250,9 +248,7 @@ def _compile(job: MlirJob, opened: frozenset[int], architecture: tuple[int, int]
 
     options = dict(job.kernel.targetoptions)
     options["chip"] = "sm_{}{}".format(*architecture)
-    options["lto"] = False
-    if not job.architectures:
-        options["lineinfo"] = False
+    options["lto"] = options["lineinfo"] = False  # the entry has no lines
     with _compiling_for(architecture):
         types = _argument_types(job, opened)
         made = inside.mlir_compiler.compile_mlir(job.kernel.py_func, None, types, options)
@@ -284,7 +280,7 @@ def _check_read_only(job: MlirJob, opened: frozenset[int], module: Any) -> None:
     if not any(protected):
         return
     name = str(_kernel_of(module).attributes["sym_name"]).strip('"')
-    written = mlir_text.written(_llvm_ir(module), name)
+    written = mlir_text.written(job.label, _llvm_ir(module), name)
     at = 0
     for parameter, is_protected in zip(job.parameters, protected, strict=True):
         size = 3 + 2 * parameter.ndim if parameter.kind == "array" else 1
@@ -314,7 +310,7 @@ def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
 
 def _check_made(metadata: dict[str, Any], library: Any) -> None:
     """Refuse a kernel that needs more than its machine code."""
-    if metadata.get("needs_nrt") and not metadata.get("nrt_inline"):
+    if metadata.get("needs_nrt"):
         raise ValueError(
             "the kernel counts references at run time; kernbridge runs no kernel that does: use "
             "cuda.local.array in place of arrays that the kernel makes"
