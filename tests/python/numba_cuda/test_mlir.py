@@ -225,6 +225,7 @@ def test_records_are_refused(gpu):
 
 def test_a_function_that_launches_such_kernels_is_refused():
     def launches(x, out, stream):
+        assert cuda.threadIdx
         mlir_kernels.of_one[1, 1, stream](x, out)
 
     with pytest.raises(TypeError, match=r"uses 'of_one', a kernel of numba-cuda-mlir"):
@@ -263,7 +264,21 @@ def test_inline_ptx_is_refused_by_name():
         mlir_text.HostText("label", ASSEMBLED)
 
 
+VARYING = """
+define ptx_kernel void @k(i64 %0) {
+  %2 = alloca i64, i64 %0, align 8
+  ret void
+}
+"""
+
+
+def test_a_local_array_of_varying_size_is_refused_by_name():
+    with pytest.raises(KernelCompilationError, match="a local array whose size is no constant"):
+        mlir_text.HostText("label", VARYING)
+
+
 IN_A_LOOP = """
+declare void @taking({ i32, i64 } %pair, ptr noalias writeonly, ...) #0
 @shared = private addrspace(3) global [4 x [8 x double]] undef, align 8
 @other = internal addrspace(3) global [0 x i8] undef, align 16
 
@@ -272,13 +287,13 @@ define ptx_kernel void @k(ptr %0, i64 %1) {
 
 3:                                                ; preds = %3, %2
   %4 = phi i64 [ 0, %2 ], [ %7, %3 ]
-  %5 = alloca i64, i64 2, align 8
+  %5 = alloca { i64, double }, i64 2, align 8
   store i64 %4, ptr %5, align 8
   %6 = load i8, ptr addrspace(3) getelementptr inbounds nuw (i8, ptr addrspace(3) @shared, i64 8)
   store i8 %6, ptr addrspace(3) @other
   %7 = add nuw nsw i64 %4, 1
   %8 = icmp slt i64 %7, %1
-  br i1 %8, label %3, label %9
+  br i1 %8, label %3, label %9, !llvm.loop !1
 
 9:                                                ; preds = %3
   ret void
@@ -289,13 +304,14 @@ define ptx_kernel void @k(ptr %0, i64 %1) {
 def test_memory_of_a_loop_is_taken_once():
     made = mlir_text.HostText("label", IN_A_LOOP)
     lines = [line.strip() for line in made.text.splitlines()]
-    assert lines.index("%v5 = alloca i64, i64 2, align 8") < lines.index("v3:")
+    assert lines.index("%v5 = alloca { i64, double }, i64 2, align 8") < lines.index("v3:")
     assert made.shared_size == 256
     assert "%kb.of.shared = call ptr @kb.shared(i64 0)" in lines
     assert "%kb.of.other = call ptr @kb.shared(i64 256)" in lines
     assert "%kb.at.0 = getelementptr inbounds i8, ptr %kb.of.shared, i64 8" in lines
     assert "phi i64 [ 0, %v2 ], [ %v7, %v3 ]" in made.text
     assert "addrspace" not in made.text
+    assert "declare void @taking({ i32, i64 }, ptr, ...)" in lines
     mlir_text.llvm.parse_assembly(made.text).verify()
 
 

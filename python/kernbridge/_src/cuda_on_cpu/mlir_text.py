@@ -32,7 +32,8 @@ _DEFINE = re.compile(r"^define (?P<head>.*) @(?P<name>[\w.$]+)\((?P<args>.*?)\).
 _DECLARE = re.compile(r"^declare (?P<head>.*?)@(?P<name>[\w.$]+)\((?P<args>.*)\)")
 _RESULT = re.compile(r"(void|ptr|half|bfloat|float|double|i\d+|\{[^}]*\}|<[^>]*>|\[[^]]*\])\s*$")
 _LABEL = re.compile(r"^(?:v?\d+|[\w.$-]+):")
-_ALLOCA = re.compile(r"^\s*%\S+ = alloca [^,]+(?:, i\d+ \d+)?(?:, align \d+)?$")
+_ALLOCA = re.compile(r"^\s*%\S+ = alloca (?P<varies>.*, i\d+ %)?")
+_TYPE = re.compile(r"\{[^}]*\}|\[[^]]*\]|<[^>]*>|\S+")
 _INTEGER = re.compile(
     r"= (shl|lshr|ashr|sdiv|udiv|srem|urem)(?: nuw| nsw| exact)* (i8|i16|i32|i64) (\S+), (%\S+)$"
 )
@@ -100,7 +101,7 @@ class HostText:
         made: list[str] = []
         body: list[str] | None = None
         for line in text.splitlines():
-            line = re.sub(r"(?:,? ?!(?:dbg|tbaa|range|noundef|prof|nvvm\.\w+) !\d+)+$", "", line)
+            line = re.sub(r"(?:,? ?![\w.]+ !\d+)+$", "", line)
             if body is not None:
                 body.append(line)
                 if line == "}":
@@ -121,7 +122,7 @@ class HostText:
         return "\n".join([*made, ""])
 
     def _declaration(self, line: str) -> str:
-        found, head = _DECLARE.match(line), ""
+        found = _DECLARE.match(line)
         assert found is not None, line
         name = _host_name(found["name"])
         if name.startswith("llvm.dbg."):
@@ -130,18 +131,18 @@ class HostText:
         result = _RESULT.search(_of_one_space(found["head"]))
         head = result[1] if result else "void"
         arguments = ", ".join(
-            a if a == "..." else a.split(" ")[0] for a in _split(_of_one_space(found["args"]))
+            _TYPE.findall(argument)[0] for argument in _split(_of_one_space(found["args"]))
         )
         return f"declare {head} @{name}({arguments})"
 
     def _function(self, lines: list[str]) -> list[str]:
-        found = _DEFINE.match(lines[0])
-        assert found is not None, lines[0]
-        arguments = _split(found["args"])
-        self._parameters[found["name"]] = len(arguments)
+        defined = _DEFINE.match(lines[0])
+        assert defined is not None, lines[0]
+        arguments = _split(defined["args"])
+        self._parameters[defined["name"]] = len(arguments)
         # Values have numbers in the order of the text, which changes here: they become names.
-        head = f"define {found['head'].replace('ptx_kernel ', '')} @{found['name']}"
-        head += f"({_named(_of_one_space(found['args']))}) alwaysinline {{"
+        head = f"define {defined['head'].replace('ptx_kernel ', '')} @{defined['name']}"
+        head += f"({_named(_of_one_space(defined['args']))}) alwaysinline {{"
         body = [_named(line) for line in lines[1:-1]]
         body = [re.sub(r"^(\d+):.*", r"v\1:", line) for line in body]
         if not (body and _LABEL.match(body[0])):
@@ -159,8 +160,11 @@ class HostText:
         rest = [re.sub(r"@(llvm\.nvvm\.[\w.]+)", lambda m: f"@{_host_name(m[1])}", r) for r in rest]
         for line in _with_wide_places(rest):
             line = self._hoist(_of_one_space(line), used, begin)
-            if _ALLOCA.match(line):
+            if (found := _ALLOCA.match(line)) and not found["varies"]:
                 begin.append(line)  # in a loop, each passage would take new memory
+            elif found:
+                self._refuse("a local array whose size is no constant")
+                made.append(line)
             elif not _RAISED.search(line):
                 made.append(self._instruction(line))
         return [head, first, *begin, *made, "}"]

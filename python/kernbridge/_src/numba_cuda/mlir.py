@@ -89,7 +89,7 @@ def refuse_in_callable(label: str, function: Any) -> None:
         value = spaces[space].get(names[0])
         for name in names[1:]:
             value = getattr(value, name, None) if isinstance(value, ModuleType) else value
-        if is_mlir(value):
+        if is_mlir(value) and encode.is_dispatcher(value):
             raise TypeError(
                 f"{label}: the function uses {value.py_func.__name__!r}, a kernel of {PACKAGE}, "
                 "which recorded functions cannot launch; make an operation of it with "
