@@ -76,7 +76,7 @@ test-mlir: $(VENV)/test.stamp $(MLIR)/mlir.stamp
 	PYTHONPATH="$(CURDIR)/$(MLIR)" $(VENV)/bin/python $(PYTEST) $(PYTEST_ARGS) tests/python/numba_cuda/test_mlir.py
 
 $(MLIR)/mlir.stamp: $(VENV)/test.stamp
-	$(VENV)/bin/python -m pip install --quiet --no-deps --upgrade --target $(MLIR) 'numba-cuda-mlir>=0.6,<0.7'
+	$(VENV)/bin/python -m pip install --quiet --no-deps --upgrade --target $(MLIR) 'numba-cuda-mlir>=0.6,<0.7' typing-extensions
 	touch $@
 
 # Another processor, emulated; passed over where its compiler or the emulator is missing.

@@ -43,6 +43,23 @@ def scaled_by(constant):
     return scaled
 
 
+@cuda.jit(device=True, inline="never")
+def total(row, n):
+    found = row[0]
+    for j in range(1, n):
+        if row[j] > 1.9:
+            break
+        found += row[j]
+    return found
+
+
+@cuda.jit
+def totals(x, n, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = total(x[i], n)
+
+
 @cuda.jit
 def added(x, y, out):
     i, j = cuda.grid(2)
@@ -211,6 +228,15 @@ def two_dimensions():
     op = numba_cuda_kernel(added, S((33, 20), F32), launch_dims=(33, 20))
     x, y = numbers(660).reshape(33, 20), numbers(660).reshape(20, 33)
     return op(x, y), x + 2 * y.T
+
+
+@case
+def calls_of_functions():
+    x = numbers(63).reshape(9, 7)
+    ends = [next((j for j in range(1, 6) if row[j] > 1.9), 6) for row in x]
+    op = numba_cuda_kernel(totals, S((9,), F32), launch_dims=9)
+    sums = np.array([row[:end].sum() for row, end in zip(x, ends, strict=True)])
+    return op(x, n=np.int32(6)), sums
 
 
 @case
