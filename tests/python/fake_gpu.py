@@ -16,6 +16,7 @@ import subprocess
 import sysconfig
 import tempfile
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,11 @@ def _find(job, fingerprint):
     _compiled.clear()
     function = _real["find"](job, fingerprint)
     if function.images[0][0] == cuda_on_cpu_compile.CC:
+        return function
+    if numba_cuda_compile.mlir.is_mlir(job.kernel):
+        on_cpu = replace(job.with_open(function.opened), architectures=numba_cuda_compile.HOST)
+        (image,) = numba_cuda_compile._compile(on_cpu).blobs
+        _give_code(function, image)
         return function
     if not _compiled:  # its cubin was in the cache, which keeps nothing else of a compilation
         with numba_cuda_patches.without_nvvm():

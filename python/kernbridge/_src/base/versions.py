@@ -1,10 +1,10 @@
 """The versions of other packages that kernbridge is tested with, and what it needs of them.
 
-kernbridge uses names of JAX, Numba, Numba-CUDA and llvmlite that these packages do not promise to
-keep. Each package has one module that looks them all up (`base/jax_inside.py`, and
-`numba_inside.py`, `numba_cuda_inside.py` and `llvmlite_inside.py` in `numba_common`), with the
-functions of this one. A name that is missing is an `UnknownVersionError`, which names the package
-and the version, and does not blame the kernel.
+kernbridge uses names of JAX, Numba, Numba-CUDA, its successor numba-cuda-mlir and llvmlite that
+these packages do not promise to keep. Each package has one module that looks them all up
+(`base/jax_inside.py`, and `numba_inside.py`, `numba_cuda_inside.py`, `mlir_inside.py` and
+`llvmlite_inside.py` in `numba_common`), with the functions of this one. A name that is missing is
+an `UnknownVersionError`, which names the package and the version, and does not blame the kernel.
 """
 
 from __future__ import annotations
@@ -23,8 +23,15 @@ TESTED = {  # the first and the last minor version; pyproject.toml repeats them 
     "Numba": ((0, 60), (0, 68)),
     "Numba-CUDA": ((0, 30), (0, 30)),
     "llvmlite": ((0, 43), (0, 50)),
+    "numba-cuda-mlir": ((0, 6), (0, 6)),
 }
-_MODULES = {"JAX": "jax", "Numba": "numba", "Numba-CUDA": "numba_cuda", "llvmlite": "llvmlite"}
+_MODULES = {
+    "JAX": "jax",
+    "Numba": "numba",
+    "Numba-CUDA": "numba_cuda",
+    "llvmlite": "llvmlite",
+    "numba-cuda-mlir": "numba_cuda_mlir",
+}
 _MOST_NAMED = 8
 
 

@@ -62,9 +62,19 @@ def image_of(
     It holds a digest and LLVM IR, which begins with the number of what the IR takes for granted.
     """
     body, uses_z = ir.host_ir(label, library, entry, checks)
+    return _image(body), uses_z
+
+
+def image_of_text(label: str, text: str, entry: str) -> tuple[bytes, bool]:
+    """The image of a kernel whose LLVM IR numba-cuda-mlir made, and whether it reads z indices."""
+    body, uses_z = ir.host_ir_of_text(label, text, entry)
+    return _image(body), uses_z
+
+
+def _image(body: str) -> bytes:
     text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{body}"
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return f"{digest}\n{text}\0".encode(), uses_z
+    return f"{digest}\n{text}\0".encode()
 
 
 def compile_image(image: bytes) -> None:

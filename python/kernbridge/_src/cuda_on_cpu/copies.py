@@ -29,7 +29,7 @@ _SHARED = 3  # the address space
 _ALIGNMENT = 16  # of shared arrays, at least
 _LAYOUT = "e-m:e-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 
-_ASSEMBLY = {
+ASSEMBLY = {
     "mov.u32 $0, %dynamic_smem_size;": "kb.dynamic_shared",
     "activemask.b32 $0;": "kb.active_mask",
     "mov.u32 $0, %lanemask_lt;": "kb.lanemask_lt",
@@ -222,8 +222,8 @@ class Copies:
     def _assembled(self, call: Any) -> Any:
         """What stands for inline PTX."""
         assembly, arguments = call.callee.asm, call.args
-        name = _ASSEMBLY.get(assembly) or "kb." + assembly.removesuffix(" $0, $1;")
-        if assembly in _ASSEMBLY or library.defines(name):
+        name = ASSEMBLY.get(assembly) or "kb." + assembly.removesuffix(" $0, $1;")
+        if assembly in ASSEMBLY or library.defines(name):
             return self.call(name, call.type, arguments, call.name)
         if re.fullmatch(r"ld\.global\.\w+\.b\d+ \$0, \[\$1\];", assembly):
             return ir.LoadInstr(self.block, arguments[0], call.name, typ=call.type)

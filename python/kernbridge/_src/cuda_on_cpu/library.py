@@ -15,7 +15,7 @@ from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 
 _FOLDER = Path(__file__).parent / "ll"
 _FILES = (
-    *("gpu", "arithmetic", "atomics", "nrt"),
+    *("gpu", "nvvm", "arithmetic", "atomics", "nrt"),
     *("halves", "f16", "f16_integers", "bf16", "bf16_integers"),
     *("libdevice", "libdevice_conversions", "libdevice_integers"),
 )

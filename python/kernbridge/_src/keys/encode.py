@@ -23,13 +23,14 @@ import numpy as np
 # Functions of these are known by name; their Python source is not walked.
 _LIBRARY = re.compile(
     r"(builtins|c?math|_?operator|random|time|heapq|bisect|functools|itertools|collections"
-    r"|numpy|numba|numba_cuda|llvmlite|scipy)(\.|$)"
+    r"|numpy|numba|numba_cuda|numba_cuda_mlir|llvmlite|scipy)(\.|$)"
 )
 # Where a library object is looked for that does not know its own name, such as `random.random`.
 _NAMESPACES = (
     *("numpy", "random", "numpy.random", "scipy.special"),
     *("numba", "numba.cuda", "numba.extending"),
 )
+_MLIR = "numba_cuda_mlir"  # the successor of Numba-CUDA
 HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
 
 
@@ -105,9 +106,28 @@ def is_library(name: object) -> bool:
 
 def is_dispatcher(value: Any) -> bool:
     made_by = {c.__module__.partition(".")[0] for c in type(value).__mro__}
-    return not made_by.isdisjoint(("numba", "numba_cuda")) and (
+    return not made_by.isdisjoint(("numba", "numba_cuda", _MLIR)) and (
         hasattr(value, "py_func") and hasattr(value, "targetoptions")
     )
+
+
+def is_mlir(dispatcher: Any) -> bool:
+    """Whether numba-cuda-mlir made a dispatcher."""
+    return any(c.__module__.partition(".")[0] == _MLIR for c in type(dispatcher).__mro__)
+
+
+def mlir_environment() -> tuple[str, ...]:
+    """The variables that numba-cuda-mlir reads as it compiles."""
+    return tuple(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith("NUMBA_CUDA_"))
+
+
+def mlir_rewriters(dispatcher: Any) -> list[Any]:
+    """What rewrites a kernel of numba-cuda-mlir as it is compiled, by rules that are not known."""
+    planners = getattr(sys.modules.get(f"{_MLIR}._whole_function_planners"), "_planner_registry", 0)
+    found = list(getattr(planners, "_planners", ()))
+    if dispatcher.targetoptions.get("experimental_ast_transforms"):
+        found.append(dispatcher.py_func)
+    return found
 
 
 def name_of(value: Any, owner: types.ModuleType | None) -> str | None:

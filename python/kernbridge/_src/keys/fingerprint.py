@@ -124,6 +124,7 @@ class _Walk:
         self.h = hashlib.sha256()
         self.lines = hashlib.sha256()
         self.root = getattr(dispatcher.py_func, "__name__", "kernel")
+        self.of_mlir = encode.is_mlir(dispatcher)
         self.visited: dict[int, tuple[int, object]] = {}
         self.dispatchers: list[tuple[str, Any]] = []
         self.unnamed: set[str] = set()
@@ -192,6 +193,8 @@ class _Walk:
         elif kind is types.FunctionType:
             self.function(value, path)
             self.items("overloads", encode.overloads(value), f"{path}.overload")
+            if self.of_mlir:  # whose overloads are in registries that are not looked up
+                self.opaque(value, path)
         elif kind is types.MethodType:
             self.items("method", (value.__func__, value.__self__), path)
         elif kind is functools.partial:
@@ -234,12 +237,20 @@ class _Walk:
             options["boundscheck"] = overriding
         if "link" in options:
             options["link"] = [encode.link(item) for item in options["link"] or ()]
+        if encode.is_mlir(value):
+            for option in ("chip", "lto"):  # of the last compilation
+                options.pop(option, None)
         encode.put_parts(self.h, ("dispatcher", type(value).__name__))
         self.function(value.py_func, path)
         self.feed(options, f"{path}.targetoptions")
         self.feed(getattr(value, "locals", None), f"{path}.locals")
-        pipeline = getattr(getattr(value, "_compiler", None), "pipeline_class", None)
-        self.feed(pipeline, f"{path}.pipeline_class")
+        if encode.is_mlir(value):
+            encode.put_parts(self.h, encode.mlir_environment())
+            for rewriter in encode.mlir_rewriters(value):
+                self.opaque(rewriter, path)
+        else:
+            pipeline = getattr(getattr(value, "_compiler", None), "pipeline_class", None)
+            self.feed(pipeline, f"{path}.pipeline_class")
         if not getattr(value, "_can_compile", True):
             for arguments, compiled in value.overloads.items():
                 returned = getattr(getattr(compiled, "signature", None), "return_type", None)

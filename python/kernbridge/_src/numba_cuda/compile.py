@@ -6,7 +6,6 @@ No GPU is needed. What was compiled before, by content, is found in the process 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
@@ -22,12 +21,12 @@ from kernbridge._src.gpu.cubin import check_words
 from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
+from kernbridge._src.numba_cuda import mlir
 from kernbridge._src.numba_cuda.parameters import Parameter, leaves, with_open
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
 if TYPE_CHECKING:
-    from kernbridge._src.cuda_on_cpu.checks import Checks
     from kernbridge._src.keys.fingerprint import Fingerprint
 
 CACHE_KIND = "numba_cuda"
@@ -93,6 +92,8 @@ class NumbaCudaFunction(DeviceFunction):
             raise KernelCompilationError(f"the kernel {self.name!r} is gone")
         architecture = divmod(self.images[0][0], 10)
         job = Job(self.name, kernel, self.parameters, self.batched, (architecture,), self.identity)
+        if mlir.is_mlir(kernel):
+            return mlir.code(_mlir_job(job), self.opened)
         library = _compile_once(job.with_open(self.opened))._codelibrary
         return library.get_llvm_str(), library.get_asm_str(cc=compiler_cc(*architecture))
 
@@ -172,8 +173,9 @@ def compile_for_launch(
 
 def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> None:
     """Refuse arrays that no signature takes which `cuda.jit` was given."""
-    from kernbridge._src.numba_cuda.entry import parameter_type
+    from kernbridge._src.numba_cuda import entry as numba_cuda_entry
 
+    parameter_type = (mlir if mlir.is_mlir(kernel) else numba_cuda_entry).parameter_type
     if getattr(kernel, "_can_compile", True):
         return
 
@@ -256,12 +258,19 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
 def _compile(job: Job) -> artefacts.Artefact:
     from kernbridge._src.numba_cuda.patches import compiler_cc
 
+    if mlir.is_mlir(job.kernel):
+        return mlir.artefact(_mlir_job(job))
     compiled, opened = _compile_protected(job)
     library = compiled._codelibrary
     if job.for_host:
         from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 
-        checks = _checks_of(job.with_open(opened)) if job.architectures == CHECKED else None
+        checks = None
+        if job.architectures == CHECKED:
+            from kernbridge._src.numba_cuda.checked_arguments import checks_of
+
+            parameters = job.with_open(opened).parameters
+            checks = checks_of(job.label, job.kernel, parameters, job.batched)
         return cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks)
     cubins = []
     for architecture in job.architectures:
@@ -283,6 +292,14 @@ def _compile(job: Job) -> artefacts.Artefact:
         },
         blobs=tuple(bytes(cubin) for cubin in cubins),
     )
+
+
+def _mlir_job(job: Job) -> mlir.MlirJob:
+    if job.architectures == CHECKED:
+        mlir.refuse_checked(job.label)
+    architectures = () if job.for_host else job.architectures
+    parameters = tuple(leaves(job.parameters))  # there are no tuples among them
+    return mlir.MlirJob(job.label, job.kernel, parameters, job.batched, architectures, job.symbol)
 
 
 def _compile_protected(job: Job) -> tuple[Any, tuple[int, ...]]:
@@ -344,33 +361,6 @@ def _compile_once(job: Job) -> Any:
     if may_write:
         raise TypeError("the kernel may write to a read-only input")
     return compiled
-
-
-def _checks_of(job: Job) -> Checks:
-    """What the checked mode asks about the arguments of a kernel."""
-    from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
-
-    names = list(inspect.signature(job.kernel.py_func).parameters)
-    arguments = []
-    word = 0
-    for i, parameter in enumerate(job.parameters):
-        name = parameter.keyword or (names[i] if i < len(names) else f"parameter {i}")
-        for leaf in leaves([parameter]):
-            if leaf.kind != "scalar":
-                arguments.append(
-                    Argument(
-                        name=f"{name!r} ({leaf.describe()})",
-                        word=word,
-                        item_size=leaf.dtype.itemsize,
-                        cell=written_together(leaf.dtype),
-                        n_dims=leaf.ndim,
-                        batched=job.batched,
-                        strided=leaf.layout != "C",
-                        constant=leaf.read_only,
-                    )
-                )
-            word += leaf.n_words(job.batched)
-    return Checks(job.label, arguments)
 
 
 def _refusal(job: Job, error: Exception) -> Exception:

@@ -17,6 +17,7 @@ from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.keys import host_state
+from kernbridge._src.numba_cuda import mlir
 from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
@@ -75,10 +76,10 @@ def numba_cuda_kernel(
     Parameters
     ----------
     kernel : numba.cuda.jit dispatcher
-        Takes the inputs in order, then the outputs. Must write every element of its outputs,
-        unless `zero_outputs` is set. Inputs are read-only to it, unless they are aliased: a kernel
-        that may write to one anyway, by `cuda.atomic` for example, gets a copy of it, and a
-        warning says so once.
+        Or one of `numba_cuda_mlir.cuda.jit`. Takes the inputs in order, then the outputs. Must
+        write every element of its outputs, unless `zero_outputs` is set. Inputs are read-only to
+        it, unless they are aliased: a kernel that may write to one anyway, by `cuda.atomic` for
+        example, gets a copy of it, and a warning says so once.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         Shape and dtype of each output; the operation returns the same pytree of arrays. A function
         is called at trace time with one ShapeDtypeStruct per input, and one by name per keyword
@@ -198,7 +199,7 @@ def numba_cuda_kernel(
     )
     views = _read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
-    _check_dispatcher(kernel)
+    _check_dispatcher(label, kernel, has_static=bool(static))
     fixed = read_static(label, kernel.py_func, static or {})
     frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, fixed, bool(check))
     kept: Kept[Operation]
@@ -206,8 +207,11 @@ def numba_cuda_kernel(
     return frontend.operation(spec, kept)
 
 
-def _check_dispatcher(kernel: Any) -> None:
-    """Refuse what is not a kernel of `numba.cuda.jit`."""
+def _check_dispatcher(label: str, kernel: Any, has_static: bool = False) -> None:
+    """Refuse what is not a kernel of `cuda.jit`, Numba-CUDA's or its successor's."""
+    if mlir.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
+        mlir.check_kernel(label, kernel, has_static)
+        return
     from kernbridge._src.numba_common import numba_cuda_inside
 
     hint = "decorate it with @numba.cuda.jit"

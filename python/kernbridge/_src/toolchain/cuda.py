@@ -59,7 +59,7 @@ def versions() -> tuple[str, ...]:
 
     found = [f"python {sys.version_info[0]}.{sys.version_info[1]}"]
     names = ("numba", "numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
-    for name in names:
+    for name in (*names, "numba-cuda-mlir"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found.append(f"{name} {metadata.version(name)}")
     for variable in ("CUDA_HOME", "CUDA_PATH", "NUMBA_OPT"):

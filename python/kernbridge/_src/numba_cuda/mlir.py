@@ -1,0 +1,377 @@
+"""Kernels of numba-cuda-mlir, the successor of Numba-CUDA, to machine code.
+
+numba-cuda-mlir makes MLIR of the kernel; `mlir_entry` adds an entry that takes the words of
+kernbridge's launches. libNVVM and nvJitLink make cubins of that, and `cuda_on_cpu` makes code for
+the CPU of its LLVM IR.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
+from kernbridge._src.base.patched import patched
+from kernbridge._src.gpu.cubin import check_words
+from kernbridge._src.keys import encode
+from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
+from kernbridge._src.numba_cuda import mlir_entry
+from kernbridge._src.store.artefacts import Artefact
+
+if TYPE_CHECKING:
+    from kernbridge._src.numba_cuda.parameters import DeviceParameter
+
+PACKAGE = "numba-cuda-mlir"
+_LIKE_HOST = (9, 0)  # the architecture whose MLIR becomes code for the CPU
+_Z = re.compile(r"%(?:tid|ntid|ctaid|nctaid)\.z\b")
+
+is_mlir = encode.is_mlir
+
+
+@dataclass(frozen=True, slots=True)
+class MlirJob:
+    """A kernel, and what is made of it; without architectures, code for the CPU."""
+
+    label: str
+    kernel: Any
+    parameters: tuple[DeviceParameter, ...]
+    batched: bool
+    architectures: tuple[tuple[int, int], ...]
+    name: str
+
+    @property
+    def symbol(self) -> str:
+        """The name of the entry, as PTX takes it."""
+        return re.sub(r"\W", "_", self.name, flags=re.ASCII)
+
+
+def check_kernel(label: str, kernel: Any, has_static: bool = False) -> None:
+    """Refuse what kernbridge does not take of this package, by its name."""
+    options = kernel.targetoptions
+    why = remedy = ""
+    if options.get("device"):
+        raise TypeError(
+            f"{label}: `kernel` is a device function of {PACKAGE}, which kernels call; decorate it "
+            "without device=True"
+        )
+    if options.get("debug"):
+        why, remedy = "debug=True", "leave it away; only Numba's launcher serves it"
+    elif options.get("extensions"):
+        why, remedy = "extensions=", "pass arrays and scalars to the kernel"
+    elif has_static:
+        why, remedy = "static=", "let the kernel read a variable of a closure"
+    elif options.get("link"):
+        why, remedy = "link=", "write the function in Python, or the kernel as a cuda_kernel"
+    elif any(p.kind is p.VAR_POSITIONAL for p in _formals(kernel)):
+        why, remedy = "a *parameter", "name the parameters"
+    if why:
+        raise ValueError(
+            f"{label}: a kernel of {PACKAGE} with {why} is not supported by kernbridge; {remedy}"
+        )
+
+
+def refuse_in_callable(label: str, function: Any) -> None:
+    """Refuse a function whose variables from outside are kernels of this package."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    spaces = {
+        "global": function.__globals__,
+        "cell": {name: cell.cell_contents for name, cell in cells if _is_set(cell)},
+    }
+    for space, *names in encode.reads(code)[0]:
+        value = spaces[space].get(names[0])
+        for name in names[1:]:
+            value = getattr(value, name, None) if isinstance(value, ModuleType) else value
+        if is_mlir(value) and encode.is_dispatcher(value):
+            raise TypeError(
+                f"{label}: the function uses {value.py_func.__name__!r}, a kernel of {PACKAGE}, "
+                "which recorded functions cannot launch; make an operation of it with "
+                "numba_cuda_kernel, or decorate it with numba.cuda.jit"
+            )
+
+
+def _is_set(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def refuse_checked(label: str) -> NoReturn:
+    """Refuse the checked mode."""
+    raise KernelCompilationError(
+        f"{label}: kernels of {PACKAGE} have no checked mode; leave check=True (or "
+        "KERNBRIDGE_DEBUG=check) away, or check the kernel as one of numba.cuda"
+    )
+
+
+def element_type(dtype: np.dtype[Any]) -> Any:
+    """The package's type of an element; ValueError if it has none."""
+    from kernbridge._src.numba_common.mlir_inside import numpy_support
+
+    try:
+        return numpy_support.from_dtype(np.dtype(dtype))
+    except Exception as e:
+        raise ValueError(
+            f"{PACKAGE} has no type for {dtype.name}; convert the array to another dtype"
+        ) from e
+
+
+def parameter_type(parameter: DeviceParameter) -> Any:
+    """What the kernel sees."""
+    from kernbridge._src.numba_common.mlir_inside import types
+
+    if parameter.dtype.names is not None:
+        raise ValueError(
+            f"kernbridge passes no records to kernels of {PACKAGE}; leave `view` away and take the "
+            "words of a record as an array"
+        )
+    item = element_type(parameter.dtype)
+    if parameter.kind != "array":
+        return item
+    return types.Array(item, parameter.ndim, "C", readonly=parameter.read_only)
+
+
+def artefact(job: MlirJob) -> Artefact:
+    """What is kept of a kernel: a cubin for each architecture, or code for the CPU."""
+    compiled, opened = compile_protected(
+        (i for i, p in enumerate(job.parameters) if p.read_only),
+        lambda opened: _compile(job, opened, (job.architectures or (_LIKE_HOST,))[0]),
+        lambda error: _refusal(job, error),
+    )
+    meta: dict[str, Any] = {
+        "entry": job.symbol,
+        "opened": list(opened),
+        "cooperative": compiled.cooperative,
+    }
+    if not job.architectures:
+        from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+
+        image, uses_z = cuda_on_cpu_compile.image_of_text(job.label, compiled.llvm_ir(), job.symbol)
+        meta |= {"architectures": [cuda_on_cpu_compile.CC], "uses_z": uses_z}
+        return Artefact(meta=meta, blobs=(image,))
+    cubins, assembly = [], ""
+    try:
+        for i, architecture in enumerate(job.architectures):
+            made = compiled if i == 0 else _compile(job, frozenset(opened), architecture)
+            ptx = made.ptx()
+            assembly = assembly or ptx.decode()
+            cubins.append(made.cubin(ptx))
+    except Exception as e:
+        raise _refusal(job, e) from e
+    check_words(job.label, cubins, job.symbol, _n_words(job))
+    meta["architectures"] = [10 * major + minor for major, minor in job.architectures]
+    meta["uses_z"] = _Z.search(assembly) is not None
+    return Artefact(meta=meta, blobs=tuple(cubins))
+
+
+def code(job: MlirJob, opened: Iterable[int]) -> tuple[str, str]:
+    """LLVM IR and PTX."""
+    compiled = _compile(job, frozenset(opened), (job.architectures or (_LIKE_HOST,))[0])
+    return compiled.llvm_ir(), compiled.ptx().decode()
+
+
+def _n_words(job: MlirJob) -> int:
+    return sum(p.n_words(job.batched) for p in job.parameters)
+
+
+def _formals(kernel: Any) -> list[inspect.Parameter]:
+    return list(inspect.signature(kernel.py_func).parameters.values())
+
+
+def _argument_types(job: MlirJob, opened: frozenset[int]) -> tuple[Any, ...]:
+    """The types of all parameters of the kernel, those left to their defaults among them."""
+    from kernbridge._src.numba_common.mlir_inside import Omitted
+
+    given = [
+        parameter_type(replace(p, read_only=p.read_only and i not in opened))
+        for i, p in enumerate(job.parameters)
+    ]
+    named = {p.keyword: t for p, t in zip(job.parameters, given, strict=True) if p.keyword}
+    positional = [t for p, t in zip(job.parameters, given, strict=True) if not p.keyword]
+    rest = [
+        named[f.name] if f.name in named else Omitted(f.default)
+        for f in _formals(job.kernel)[len(positional) :]
+    ]
+    return (*positional, *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A kernel with its entry, in MLIR, for one architecture."""
+
+    module: Any
+    architecture: tuple[int, int]
+    options: dict[str, Any]
+    linker: Any
+    cooperative: bool
+
+    def llvm_ir(self) -> str:
+        """LLVM IR of the device functions, as text."""
+        with _compiling_for(self.architecture):
+            return _llvm_ir(self.module)
+
+    def ptx(self) -> bytes:
+        """PTX, by libNVVM, in the way of numba-cuda-mlir for the architecture."""
+        from kernbridge._src.numba_common import mlir_inside as inside
+
+        optimization, options = inside.mlir_optimization, self.options
+        capability = options["chip"].removeprefix("sm_")
+        with _compiling_for(self.architecture), inside.get_context():
+            # What makes PTX may change the module.
+            module = inside.ir.Module.parse(str(self.module))
+            if optimization._needs_llvm70_path(capability):
+                return bytes(optimization._call_llvm70_capi(module, options))
+            text = optimization._prepare_llvm_ir(module)
+            nvvm_options = optimization._nvvm_options(capability, options)
+            library = inside.LibDevice()
+            return bytes(optimization._compile_to_ptx(text, capability, library, nvvm_options))
+
+    def cubin(self, ptx: bytes) -> bytes:
+        """Machine code."""
+        with _compiling_for(self.architecture):
+            linker = self.linker.recreate_with_lto()
+            linker.add_ptx(ptx)
+            return bytes(linker.complete().code)
+
+
+def _compile(job: MlirJob, opened: frozenset[int], architecture: tuple[int, int]) -> _Compiled:
+    """Compile the kernel to MLIR with an entry; inputs but those of `opened` are read-only."""
+    from kernbridge._src.numba_common import mlir_inside as inside
+
+    options = dict(job.kernel.targetoptions)
+    options["chip"] = "sm_{}{}".format(*architecture)
+    options["lto"] = options["lineinfo"] = False  # the entry has no lines
+    with _compiling_for(architecture):
+        types = _argument_types(job, opened)
+        made = inside.mlir_compiler.compile_mlir(job.kernel.py_func, None, types, options)
+        returned = made.signature.return_type
+        if returned != inside.types.none:
+            raise ReturnsValue(job.label, returned)
+        metadata = made.metadata
+        _check_made(metadata, made.library)
+        with inside.get_context():
+            module = metadata["mlir_module"]
+            inside.PassManager.parse(inside.mlir_optimization.get_base_pipeline()).run(
+                module.operation
+            )
+            inside.optimization.run_pre_codegen_patterns(module)
+            _check_read_only(job, opened, module)
+            module = _with_entry(job, module)
+        cooperative = bool(metadata.get("use_cooperative"))
+        return _Compiled(module, architecture, options, metadata["linker"], cooperative)
+
+
+def _check_read_only(job: MlirJob, opened: frozenset[int], module: Any) -> None:
+    """Refuse a kernel that may write to a read-only input, as by atomic operations.
+
+    numba-cuda-mlir refuses other writes to them.
+    """
+    from kernbridge._src.cuda_on_cpu import mlir_text
+
+    protected = [p.read_only and i not in opened for i, p in enumerate(job.parameters)]
+    if not any(protected):
+        return
+    name = str(_kernel_of(module).attributes["sym_name"]).strip('"')
+    written = mlir_text.written(job.label, _llvm_ir(module), name)
+    at = 0
+    for parameter, is_protected in zip(job.parameters, protected, strict=True):
+        size = 3 + 2 * parameter.ndim if parameter.kind == "array" else 1
+        if is_protected and not written.isdisjoint(range(at, at + size)):
+            raise TypeError("the kernel may write to a read-only input")
+        at += size
+
+
+@contextmanager
+def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
+    """Let numba-cuda-mlir compile for this architecture, whatever GPU there is, or none.
+
+    The options of a device function stay as they are; without this, they would get the name of the
+    architecture.
+    """
+    from kernbridge._src.numba_common import mlir_inside as inside
+    from kernbridge._src.numba_common.defaults import exact_defaults
+
+    with inside.global_compiler_lock, exact_defaults(inside.Omitted):
+        inside.descriptor.mlir_target.ensure_initialized()
+        with patched(
+            (inside.tools, "_cached_cc", architecture),
+            (inside.descriptor.MLIRDispatcher, "_resolve_target_options", lambda self: None),
+        ):
+            yield
+
+
+def _check_made(metadata: dict[str, Any], library: Any) -> None:
+    """Refuse a kernel that needs more than its machine code."""
+    if metadata.get("needs_nrt"):
+        raise ValueError(
+            "the kernel counts references at run time; kernbridge runs no kernel that does: use "
+            "cuda.local.array in place of arrays that the kernel makes"
+        )
+    if metadata.get("setup_callbacks") or metadata.get("teardown_callbacks"):
+        raise ValueError("what the kernel links has callbacks, which kernbridge does not call")
+    if library.referenced_objects:
+        raise ValueError(
+            "the kernel reads an array on a GPU that is a global variable; pass it as an input"
+        )
+    plan = metadata.get("link_plan")
+    if plan is not None and plan.compile_new_inputs_as_ltoir:
+        raise ValueError(
+            "the kernel calls a function in CUDA C++ or LTO-IR, which kernbridge does not link "
+            "for this package; write it in Python"
+        )
+
+
+def _llvm_ir(module: Any) -> str:
+    from kernbridge._src.numba_common.mlir_inside import get_context, llvm
+
+    with get_context():
+        return str(llvm.translate_module_to_llvmir(_gpu_module(module).operation))
+
+
+def _gpu_module(module: Any) -> Any:
+    (found,) = (op for op in module.body.operations if op.operation.name == "gpu.module")
+    return found
+
+
+def _kernel_of(module: Any) -> Any:
+    """The one function of a module that is a kernel."""
+    (kernel,) = (
+        op.operation
+        for op in _gpu_module(module).operation.regions[0].blocks[0].operations
+        if op.operation.name == "llvm.func" and "nvvm.kernel" in op.operation.attributes
+    )
+    return kernel
+
+
+def _with_entry(job: MlirJob, module: Any) -> Any:
+    """The module in which the kernel has become an entry."""
+    from kernbridge._src.numba_common import mlir_inside as inside
+
+    attributes = _kernel_of(module).attributes
+    kept = [
+        name if str(attributes[name]) == "unit" else f"{name} = {attributes[name]}"
+        for name in attributes
+        if name == "gpu.kernel" or name.startswith("nvvm.")
+    ]
+    text = mlir_entry.with_entry(str(module), job.symbol, kept, job.parameters, job.batched)
+    return inside.ir.Module.parse(text)
+
+
+def _refusal(job: MlirJob, error: Exception) -> Exception:
+    if isinstance(error, (KernelCompilationError, UnknownVersionError)):
+        return error
+    what = ", ".join(p.describe() for p in job.parameters)
+    lines = [line for line in str(error).splitlines() if line.strip()][:20]
+    return KernelCompilationError(
+        f"{job.label}: {PACKAGE} cannot compile the kernel for ({what})\n" + "\n".join(lines)
+    )

@@ -1,0 +1,353 @@
+"""Kernels of numba-cuda-mlir, the successor of Numba-CUDA, as operations."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import numpy as np
+import pytest
+
+pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
+
+import mlir_kernels
+from kernbridge import KernelCompilationError, numba_cuda_kernel
+from kernbridge._src.base import versions
+from kernbridge._src.cuda_on_cpu import mlir_text
+from kernbridge._src.keys import fingerprint
+from numba_cuda_mlir import cuda, types
+
+S = jax.ShapeDtypeStruct
+F32 = jnp.float32
+CODE = 2  # a launch of the fake driver executed the kernel's code
+
+ON_CPU = """
+import mlir_kernels
+for name in mlir_kernels.CASES:
+    mlir_kernels.check(name)
+    print(name)
+"""
+
+
+@pytest.mark.parametrize("name", mlir_kernels.CASES)
+def test_values_of_a_gpu_operation(name, gpu):
+    mlir_kernels.check(name)
+    assert gpu.launches
+    assert {launch.does for launch in gpu.launches} == {CODE}
+
+
+def test_values_on_the_cpu(run_python):
+    assert run_python(ON_CPU).split() == list(mlir_kernels.CASES)
+
+
+def test_an_input_that_may_be_written_is_copied(gpu):
+    op = numba_cuda_kernel(mlir_kernels.greedy, S((4,), F32), launch_dims=4)
+    x = jnp.arange(4.0)
+    with pytest.warns(kernbridge.KernbridgeWarning, match=r"may write to input 0 \(x\)"):
+        out = op(x)
+    assert out.tolist() == [1, 2, 3, 4]
+    assert x.tolist() == [0, 1, 2, 3]
+
+
+@cuda.jit(device=True)
+def bump(array, i):
+    cuda.atomic.max(array, i, 2)
+
+
+@cuda.jit
+def one_of_two(x, y, out):
+    t = cuda.threadIdx.x
+    bump(y, t)
+    out[t] = x[t] + y[t]
+
+
+@pytest.mark.filterwarnings("ignore::kernbridge.KernbridgeWarning")
+def test_only_the_input_that_may_be_written_is_copied(gpu):
+    op = numba_cuda_kernel(one_of_two, S((2,), F32), grid=1, block=2)
+    x, y = jnp.ones(2), jnp.asarray([1.0, 3.0])
+    assert op(x, y).tolist() == [3, 4]
+    assert y.tolist() == [1, 3]
+    with pytest.warns(kernbridge.KernbridgeWarning) as caught:
+        jax.jit(op).lower(jnp.ones(2, jnp.int32), jnp.ones(2))
+    (message,) = {str(w.message) for w in caught}
+    assert "may write to input 1 (y)" in message
+    assert "input 0" not in message
+
+
+READS = """
+import mlir_kernels
+from kernbridge._src.keys import fingerprint
+kernels = [mlir_kernels.scaled_by(c) for c in (1.0, 1.0, 2.0)]
+kernels += [mlir_kernels.looked_up, mlir_kernels.sums, mlir_kernels.functions, mlir_kernels.lanes]
+for kernel in kernels:
+    taken = fingerprint.take(kernel)
+    assert not taken.opaque, taken.opaque
+    print(taken.digest.hex())
+"""
+
+
+def test_what_a_kernel_reads_is_in_its_fingerprint(run_python):
+    digests = run_python(READS).split()
+    assert digests == run_python(READS).split()
+    assert digests[0] == digests[1]
+    assert len(set(digests[1:])) == len(digests) - 1
+
+
+def test_a_compilation_leaves_the_fingerprint_as_it_was(gpu):
+    kernel = mlir_kernels.scaled_by(7.0)
+    before = fingerprint.take(kernel)
+    options = dict(mlir_kernels.square.targetoptions)
+    numba_cuda_kernel(kernel, S((8,), F32), launch_dims=8)(jnp.ones(8), factor=np.float32(1))
+    assert fingerprint.take(kernel) == before
+    assert mlir_kernels.square.targetoptions.get("chip") == options.get("chip")
+
+
+def plain(value):
+    return value + 1
+
+
+def test_a_python_function_counts_as_opaque():
+    @cuda.jit
+    def calling(x, out):
+        out[0] = plain(x[0])
+
+    assert fingerprint.take(calling).opaque
+
+
+EXPORT = """
+import jax, jax.numpy as jnp, numpy as np
+import mlir_kernels
+from jax import export
+from kernbridge import numba_cuda_kernel
+op = numba_cuda_kernel(mlir_kernels.reversed_blocks, jax.ShapeDtypeStruct((128,), jnp.float32),
+                       grid=2, block=64)
+x = jax.ShapeDtypeStruct((128,), jnp.float32)
+exported = export.export(jax.jit(op), platforms=["cpu"])(x)
+open("program", "wb").write(exported.serialize())
+"""
+LOAD = """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+import kernbridge
+from jax import export
+x = np.arange(128, dtype=np.float32)
+program = export.deserialize(bytearray(open("program", "rb").read()))
+np.testing.assert_array_equal(jax.jit(program.call)(x), x.reshape(2, 64)[:, ::-1].ravel())
+assert "numba_cuda_mlir" not in sys.modules and "numba.cuda" not in sys.modules
+"""
+
+
+def test_an_exported_program_needs_neither_package(run_python, tmp_path):
+    program = str(tmp_path / "exported")
+    run_python(EXPORT.replace('"program"', repr(program)))
+    run_python(LOAD.replace('"program"', repr(program)))
+
+
+def test_the_code_of_an_operation_can_be_inspected(gpu):
+    op = numba_cuda_kernel(mlir_kernels.reversed_blocks, S((128,), F32), grid=2, block=64)
+    (launch,) = op.inspect(jnp.zeros(128))
+    assert ".visible .entry reversed_blocks_" in launch.assembly
+    assert "@kb_global_0 = private addrspace(3) global [64 x float]" in launch.llvm_ir
+
+
+def test_launch_bounds_reach_the_entry(gpu):
+    @cuda.jit(launch_bounds=96)
+    def bounded(x, out):
+        out[cuda.grid(1)] = x[cuda.grid(1)]
+
+    (launch,) = numba_cuda_kernel(bounded, S((4,), F32), launch_dims=4).inspect(jnp.zeros(4))
+    assert re.search(r"\.maxntid 96", launch.assembly)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"debug": True, "opt": False},
+            "with debug=True is not supported by kernbridge; leave it away",
+        ),
+        ({"link": ["f.cu"]}, "with link= is not supported by kernbridge; write the function"),
+        ({"extensions": [object()]}, "with extensions= is not supported"),
+    ],
+)
+def test_options_that_are_refused(options, words):
+    def kernel(x, out):
+        out[0] = x[0]
+
+    with pytest.raises(ValueError, match=re.escape(words)):
+        numba_cuda_kernel(cuda.jit(kernel, **options), S((1,), F32), launch_dims=1)
+
+
+def test_a_variadic_kernel_is_refused():
+    @cuda.jit
+    def kernel(*arrays):
+        arrays[0][0] = 1
+
+    with pytest.raises(ValueError, match=r"with a \*parameter is not supported .*name the"):
+        numba_cuda_kernel(kernel, S((1,), F32), launch_dims=1)
+
+
+def test_a_device_function_is_refused():
+    with pytest.raises(TypeError, match="decorate it without device=True"):
+        numba_cuda_kernel(mlir_kernels.square, S((1,), F32), launch_dims=1)
+
+
+def test_a_kernel_that_returns_is_refused(gpu):
+    @cuda.jit
+    def kernel(x, out):
+        return x[0]
+
+    op = numba_cuda_kernel(kernel, S((1,), F32), launch_dims=1)
+    with pytest.raises((TypeError, KernelCompilationError), match="return"):
+        op(jnp.zeros(1))
+
+
+def test_what_the_package_refuses_is_named(gpu):
+    @cuda.jit
+    def kernel(x, out):
+        out[0] = x.nothing
+
+    op = numba_cuda_kernel(kernel, S((1,), F32), launch_dims=1)
+    with pytest.raises(KernelCompilationError, match="numba-cuda-mlir cannot compile the kernel"):
+        op(jnp.zeros(1))
+
+
+def test_records_are_refused(gpu):
+    @cuda.jit
+    def kernel(x, out):
+        out[0] = 1
+
+    record = np.dtype([("a", np.float32), ("b", np.float32)])
+    op = numba_cuda_kernel(kernel, S((1,), F32), launch_dims=1, view={"x": record})
+    with pytest.raises((ValueError, KernelCompilationError), match="passes no records to kernels"):
+        op(jnp.zeros((3, 2)))
+
+
+def test_static_arguments_are_refused():
+    with pytest.raises(ValueError, match="with static= is not supported by kernbridge; let the"):
+        numba_cuda_kernel(mlir_kernels.of_one, S((), F32), launch_dims=1, static={"x": 1})
+
+
+def test_a_function_that_launches_such_kernels_is_refused():
+    def launches(x, out, stream):
+        assert cuda.threadIdx
+        mlir_kernels.of_one[1, 1, stream](x, out)
+
+    with pytest.raises(TypeError, match=r"uses 'of_one', a kernel of numba-cuda-mlir"):
+        kernbridge.numba_cuda_callable(launches, S((), F32))
+
+
+CHECKED = """
+import jax, jax.numpy as jnp, mlir_kernels
+from kernbridge import KernelCompilationError, numba_cuda_kernel
+op = numba_cuda_kernel(mlir_kernels.of_one, jax.ShapeDtypeStruct((), jnp.float32), grid=1, block=1,
+                       check=True)
+try:
+    op(jnp.zeros(()))
+except KernelCompilationError as e:
+    print(e)
+"""
+
+
+def test_the_checked_mode_is_refused(run_python):
+    assert "kernels of numba-cuda-mlir have no checked mode; leave check=True" in run_python(
+        CHECKED
+    )
+
+
+ASSEMBLED = """
+define ptx_kernel void @k(ptr %0) {
+  %2 = call i32 asm sideeffect "mov.u32 $0, %clock;", "=r"()
+  store i32 %2, ptr %0
+  ret void
+}
+"""
+
+
+def test_inline_ptx_is_refused_by_name():
+    with pytest.raises(KernelCompilationError, match=r"inline PTX \(mov\.u32 \$0, %clock;\)"):
+        mlir_text.HostText("label", ASSEMBLED)
+
+
+VARYING = """
+define ptx_kernel void @k(i64 %0) {
+  %2 = alloca i64, i64 %0, align 8
+  ret void
+}
+"""
+
+
+def test_a_local_array_of_varying_size_is_refused_by_name():
+    with pytest.raises(KernelCompilationError, match="a local array whose size is no constant"):
+        mlir_text.HostText("label", VARYING)
+
+
+IN_A_LOOP = """
+declare void @taking({ i32, i64 } %pair, ptr noalias writeonly, ...) #0
+@shared = private addrspace(3) global [4 x [8 x double]] undef, align 8
+@other = internal addrspace(3) global [0 x i8] undef, align 16
+
+define ptx_kernel void @k(ptr %0, i64 %1) {
+  br label %3
+
+3:                                                ; preds = %3, %2
+  %4 = phi i64 [ 0, %2 ], [ %7, %3 ]
+  %5 = alloca { i64, double }, i64 2, align 8
+  store i64 %4, ptr %5, align 8
+  %6 = load i8, ptr addrspace(3) getelementptr inbounds nuw (i8, ptr addrspace(3) @shared, i64 8)
+  store i8 %6, ptr addrspace(3) @other
+  %7 = add nuw nsw i64 %4, 1
+  %8 = icmp slt i64 %7, %1
+  br i1 %8, label %3, label %9, !llvm.loop !1
+
+9:                                                ; preds = %3
+  ret void
+}
+"""
+
+
+def test_memory_of_a_loop_is_taken_once():
+    made = mlir_text.HostText("label", IN_A_LOOP)
+    lines = [line.strip() for line in made.text.splitlines()]
+    assert lines.index("%v5 = alloca { i64, double }, i64 2, align 8") < lines.index("v3:")
+    assert made.shared_size == 256
+    assert "%kb.of.shared = call ptr @kb.shared(i64 0)" in lines
+    assert "%kb.of.other = call ptr @kb.shared(i64 256)" in lines
+    assert "%kb.at.0 = getelementptr inbounds i8, ptr %kb.of.shared, i64 8" in lines
+    assert "phi i64 [ 0, %v2 ], [ %v7, %v3 ]" in made.text
+    assert "addrspace" not in made.text
+    assert "declare void @taking({ i32, i64 }, ptr, ...)" in lines
+    mlir_text.llvm.parse_assembly(made.text).verify()
+
+
+PLACE = """
+define ptx_kernel void @k(ptr %0) {
+  %2 = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %3 = sext i32 %2 to i64
+  %4 = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
+  %5 = sext i32 %4 to i64
+  %6 = mul i64 %3, %5
+  %7 = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %8 = sext i32 %7 to i64
+  %9 = add i64 %6, %8
+  %10 = trunc i64 %9 to i32
+  %11 = sext i32 %10 to i64
+  %12 = mul i64 %9, %9
+  %13 = trunc i64 %12 to i32
+  %14 = sext i32 %13 to i64
+  ret void
+}
+"""
+
+
+def test_a_place_in_the_grid_stays_wide_and_other_numbers_do_not():
+    text = mlir_text.HostText("label", PLACE).text
+    assert "%v11 = add i64 %v9, 0" in text
+    assert "%v14 = sext i32 %v13 to i64" in text
+
+
+def test_every_name_that_is_used_is_there():
+    from kernbridge._src.numba_common import mlir_inside
+
+    versions.look_up("numba-cuda-mlir", mlir_inside.NAMES)
+    assert types is mlir_inside.types
