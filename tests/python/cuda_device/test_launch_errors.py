@@ -59,7 +59,10 @@ def test_the_checked_mode_names_thread_index_and_line(x):
     said = str(caught.value)
     assert "kernel 'shifted'" in said
     assert "block (0, 0, 0), thread (99, 0, 0): writes 'out' (float32[1d]) out of bounds" in said
-    assert "index 100 of axis 0, whose extent is 100 (at test_launch_errors.py:" in said
+    assert (
+        "index 100 of axis 0, whose extent is 100 (of shape (100,)) (at test_launch_errors.py:"
+        in said
+    )
 
 
 def test_the_checked_mode_sees_each_argument(x):

@@ -89,7 +89,7 @@ def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
     assert (
         "kernel 'behind': launch with grid (1, 1, 1), block (8, 1, 1): "
         "block (0, 0, 0), thread (7, 0, 0): reads 'x' (float32[1d]) out of bounds: "
-        "index 8 of axis 0, whose extent is 8 (at test_suite.py:24)" in said
+        "index 8 of axis 0, whose extent is 8 (of shape (8,)) (at test_suite.py:24)" in said
     )
     assert "2 ran (checked, 2 launches), 1 with a fault, 1 refused" in said
     assert "  fault: test_suite.behind (1 launches)" in said
