@@ -143,6 +143,16 @@ def test_an_exported_program_needs_neither_package(run_python, tmp_path):
     run_python(LOAD.replace('"program"', repr(program)))
 
 
+def test_dynamic_shared_memory_lies_behind_the_static_one(gpu):
+    op = numba_cuda_kernel(
+        mlir_kernels.reversed_dynamic, S((96,), F32), grid=2, block=48, shared_mem=192
+    )
+    (launch,) = op.inspect(jnp.zeros(96))
+    shared = re.findall(r"^.*\.shared .*\.b8 .*;$", launch.assembly, re.MULTILINE)
+    assert len(shared) == 2
+    assert sum(line.strip().startswith(".extern .shared .align 16 ") for line in shared) == 1
+
+
 def test_the_code_of_an_operation_can_be_inspected(gpu):
     op = numba_cuda_kernel(mlir_kernels.reversed_blocks, S((128,), F32), grid=2, block=64)
     (launch,) = op.inspect(jnp.zeros(128))

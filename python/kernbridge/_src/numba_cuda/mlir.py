@@ -363,7 +363,8 @@ def _with_entry(job: MlirJob, module: Any) -> Any:
         for name in attributes
         if name == "gpu.kernel" or name.startswith("nvvm.")
     ]
-    text = mlir_entry.with_entry(str(module), job.symbol, kept, job.parameters, job.batched)
+    on_gpu = bool(job.architectures)
+    text = mlir_entry.with_entry(str(module), job.symbol, kept, job.parameters, job.batched, on_gpu)
     return inside.ir.Module.parse(text)
 
 

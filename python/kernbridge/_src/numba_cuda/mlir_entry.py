@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _POINTER = "!llvm.ptr"
 _KERNEL = re.compile(r"^ *llvm\.func @\S+?\((?P<parameters>.*)\) attributes \{.*nvvm\.kernel.*\{$")
 _GLOBAL = re.compile(r"llvm\.mlir\.global (?:private|internal) [^@\n]*(@[\w.$]+)\(")
+_DYNAMIC = re.compile(
+    r"(llvm\.mlir\.global )(?:private|internal)( [^\n]*addr_space = 3 [^\n]*!llvm\.array<0 x )"
+)
 _PARAMETER = re.compile(r"%arg\d+: ")
 
 
@@ -27,13 +30,19 @@ def with_entry(
     attributes: Sequence[str],
     parameters: Sequence[DeviceParameter],
     batched: bool,
+    on_gpu: bool,
 ) -> str:
     """The text of a module whose kernel has become the entry `symbol`.
 
     `attributes` are those that every kernel has, and what limits its launches. Variables get names
-    that are the same in every process; numba-cuda-mlir counts them.
+    that are the same in every process; numba-cuda-mlir counts them. On a GPU, dynamic shared memory
+    is external, so that it lies behind the static one; numba-cuda-mlir defines an array without
+    elements, which other arrays overlap.
     """
-    lines = _renamed(module).splitlines()
+    module = _renamed(module)
+    if on_gpu:
+        module = _DYNAMIC.sub(r"\1external\2", module)
+    lines = module.splitlines()
     (begin,) = (i for i, line in enumerate(lines) if _KERNEL.match(line))
     end = next(i for i in range(begin, len(lines)) if lines[i] == "    }")
     header = _KERNEL.match(lines[begin])
