@@ -135,6 +135,7 @@ def test_every_dtype_of_xla_is_known():
 
 
 @pytest.mark.once
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler for the floor")
 def test_benchmarks_run_and_save_their_figures(tmp_path):
     for script, arguments in (

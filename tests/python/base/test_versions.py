@@ -15,6 +15,7 @@ from kernbridge._src.base import jax_inside, versions
 numba_cuda = pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 from kernbridge._src.numba_common import (  # noqa: E402
     llvmlite_inside,
+    numba_cuda_device_inside,
     numba_cuda_inside,
     numba_inside,
 )
@@ -27,7 +28,7 @@ PACKAGES = {
         jax_inside.STABLE_TARGETS,
     ),
     "Numba": numba_inside.NAMES,
-    "Numba-CUDA": numba_cuda_inside.NAMES,
+    "Numba-CUDA": (*numba_cuda_inside.NAMES, *numba_cuda_device_inside.NAMES),
     "llvmlite": (
         *llvmlite_inside.NAMES,
         *llvmlite_inside.CUDA_ON_CPU_NAMES,
@@ -124,7 +125,9 @@ def gpu():
 @pytest.mark.parametrize(
     ("owner", "name", "kind", "package"),
     [
-        ("numba.core.compiler", "Flags", "cpu", "Numba"),
+        pytest.param(
+            *("numba.core.compiler", "Flags", "cpu", "Numba"), marks=pytest.mark.exhaustive
+        ),
         pytest.param(
             *("numba.cuda.dispatcher", "_Kernel", "gpu", "Numba-CUDA"),
             marks=pytest.mark.exhaustive,
@@ -328,7 +331,8 @@ def test_what_modules_use_of_numba_is_looked_up():
         )
         for inside, names in [
             (numba_inside, numba_inside.NAMES),
-            (numba_cuda_inside, numba_cuda_inside.NAMES),
+            (numba_cuda_inside, PACKAGES["Numba-CUDA"]),
+            (numba_cuda_device_inside, PACKAGES["Numba-CUDA"]),
             (llvmlite_inside, PACKAGES["llvmlite"]),
             (jax_inside, jax_inside.NAMES),
         ]
@@ -347,6 +351,8 @@ def test_what_modules_use_of_numba_is_looked_up():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 module, names = local.get(node.value.id, (None, ()))
+                if node.attr.startswith("__"):
+                    continue
                 tail = f".{module}.{node.attr}"
                 if module and not any(tail in f".{name}" for name in names):
                     unlisted.append(f"{path.name}: {module}.{node.attr}")
@@ -365,9 +371,11 @@ def test_private_attributes_of_other_packages_are_looked_up():
         numba_inside.OF_OPEN_LIBRARIES,
         numba_inside.OF_UFUNCS,
         numba_cuda_inside.OF_KERNELS,
+        numba_cuda_inside.OF_DISPATCHERS,
+        numba_cuda_device_inside.OF_LIBRARIES,
     ):
         listed |= {part for name in names for part in name.split(".")}
-    listed |= {"_asdict", "_fields", "_getframe", "_replace"}  # of Python, documented
+    listed |= {"_asdict", "_fields", "_getframe", "_replace", "_SimpleCData"}  # of Python
     defined, used = set(), set()
     for path in Path(kernbridge.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -381,6 +389,8 @@ def test_private_attributes_of_other_packages_are_looked_up():
                 own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
                 if own and isinstance(node.ctx, ast.Store):
                     defined.add(node.attr)
+                elif not own and node.attr.startswith("_kernbridge"):
+                    continue
                 elif not own and node.attr.startswith("_") and not node.attr.endswith("__"):
                     used.add((node.attr, path.name))
     assert not {(name, file) for name, file in used if name not in listed | defined}

@@ -340,6 +340,7 @@ def test_files_and_folders(gpu, nvcc, tmp_path):
         kernbridge.load_cuda_dir(tmp_path / "absent")
 
 
+@pytest.mark.exhaustive
 def test_half_types_only_where_named(gpu, nvcc, tmp_path):
     source = r"""
 #include "brainevent/common.h"

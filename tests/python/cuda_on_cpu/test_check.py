@@ -86,7 +86,7 @@ def rarely(part):
 @pytest.mark.parametrize(
     "which",
     [
-        "one_of_each_kind()",
+        pytest.param("one_of_each_kind()", marks=pytest.mark.exhaustive),
         *(
             pytest.param(f"FAULTS[{part}::{PARTS}]", marks=pytest.mark.exhaustive)
             for part in range(PARTS)

@@ -230,6 +230,7 @@ same(got[20], 0)
 
 
 @BOTH
+@pytest.mark.exhaustive
 def test_conversions_of_every_number(run):
     run("""
 from numba.cuda._internal import cuda_KIND as more

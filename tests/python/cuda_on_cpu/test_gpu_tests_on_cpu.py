@@ -64,7 +64,7 @@ LEFT_OUT = {  # of each file: how many pass, and why how many are left out
 }
 
 
-ALWAYS = ("test_seeds_cuda.py", "test_cuda_constructs.py")
+ALWAYS = ("test_cuda_constructs.py",)
 
 
 @pytest.mark.parametrize(

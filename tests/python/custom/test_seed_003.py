@@ -64,6 +64,7 @@ def also_on_the_cpu():
         leaky_op._kernels["cpu"].pop(backend, None)
 
 
+@pytest.mark.once
 def test_leaky_relu_in_pallas(also_on_the_cpu):
     leaky_op.def_kernel("pallas", "cpu", lambda outs, alpha: leaky_pallas(outs, alpha, True))
     check_leaky("pallas")

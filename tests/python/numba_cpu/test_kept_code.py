@@ -104,6 +104,7 @@ def test_a_callee_from_numbas_cache_is_not_kept(run, tmp_path):
         assert run("calls_cached", **environment)[0] == ["calls_cached"]
 
 
+@pytest.mark.exhaustive
 def test_settings_of_numba_are_part_of_the_key(run):
     run("double")
     assert run("double")[0] == []

@@ -140,6 +140,7 @@ def exported(f, *args):
     return jax.export.export(jax.jit(f), disabled_checks=[check])(*args).serialize()
 
 
+@pytest.mark.once
 def test_export_in_one_process_and_run_in_another(tmp_path, run_python):
     import pickle
 

@@ -126,7 +126,10 @@ LAYERS = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
 LIBRARIES = {"LD_LIBRARY_PATH": f"{sys.prefix}/lib:{os.environ.get('LD_LIBRARY_PATH', '')}"}
 
 
-@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize(
+    "layer",
+    [x if x == "workqueue" else pytest.param(x, marks=pytest.mark.exhaustive) for x in LAYERS],
+)
 def test_the_threads_of_numba(layer, run_python):
     problem = run_python(f"from numba.np.ufunc import {LAYERS[layer]}", check=False, **LIBRARIES)
     if problem:

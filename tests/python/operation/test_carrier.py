@@ -67,6 +67,7 @@ def travels(tmp_path, run_python):
     return run
 
 
+@pytest.mark.once
 def test_a_kernel_is_carried_once(travels):
     value, made = travels("def f(x):\n    return double(triple(double(double(x))))")
     assert value == "[ 0. 24. 48. 72.]"

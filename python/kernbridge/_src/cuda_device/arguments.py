@@ -21,6 +21,7 @@ from kernbridge._src.numba_common.numba_cuda_device_inside import (
     NumbaPerformanceWarning,
     Out,
     config,
+    cuda,
     devicearray,
     devices,
     driver,
@@ -64,9 +65,7 @@ def copied(
     if driver.is_device_memory(value):
         return value._strided_memory_view_shim, False
     if hasattr(value, "__cuda_array_interface__"):
-        from numba.cuda.api import from_cuda_array_interface
-
-        array = from_cuda_array_interface(value.__cuda_array_interface__, owner=value)
+        array = cuda.from_cuda_array_interface(value.__cuda_array_interface__, owner=value)
         return array._strided_memory_view_shim, False
     array = numpy.asanyarray(value)
     if not array.nbytes:

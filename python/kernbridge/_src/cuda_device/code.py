@@ -15,6 +15,7 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import extents, mode
@@ -22,6 +23,7 @@ from kernbridge._src.cuda_on_cpu import bounds, checked
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
 from kernbridge._src.numba_common.numba_cuda_device_inside import (
+    OF_LIBRARIES,
     devices,
     dispatcher,
     driver,
@@ -71,6 +73,7 @@ def compiling_device() -> Iterator[None]:
 def add_image(kernel: Any) -> None:
     """Make the image of a kernel that Numba has compiled."""
     library, label = kernel._codelibrary, label_of(kernel.py_func)
+    versions.look_up_attributes("Numba-CUDA", library, OF_LIBRARIES)
     arguments = _arguments_of(kernel)
     checks = None
     if mode.current() == mode.CHECK:

@@ -60,8 +60,7 @@ def _with_globals(function: Any, **names: Any) -> Any:
 
 
 def _install_driver() -> None:
-    if not hasattr(driver, "_logger"):
-        driver._logger = driver.make_logger()
+    vars(driver).setdefault("_logger", driver.make_logger())
     driver.driver.__class__ = ChoosingDriver
     on_host = [devices._DeviceContextManager(device.device)]
     on_gpus = devices._DeviceList.lst

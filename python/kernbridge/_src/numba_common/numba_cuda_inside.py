@@ -65,7 +65,7 @@ NAMES = (
     "numba.cuda.target.CUDATargetContext.insert_string_const_addrspace",
     "numba.cuda.typing.typeof.typeof",
 )
-OF_DISPATCHERS = ("overloads", "py_func", "targetoptions")
+OF_DISPATCHERS = ("_specialized", "overloads", "py_func", "targetoptions")
 OF_KERNELS = ("_codelibrary._entry_name", "_codelibrary._llvm_strs")
 
 
