@@ -24,7 +24,7 @@ ARGUMENTS = {
 
 def rarely(example):
     """What takes long or is shown by a document, too, is run by `make test-all`."""
-    always = example.name in ("coba.py", "backends.py")
+    always = example.name == "coba.py"
     return [] if always else [pytest.mark.exhaustive]
 
 

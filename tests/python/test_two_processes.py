@@ -71,6 +71,7 @@ def test_what_the_first_process_compiled_the_second_does_not(both):
     assert n_builds == 1
 
 
+@pytest.mark.exhaustive
 def test_processes_that_compile_at_once(both):
     made, n_builds = both(in_turn=False)
     assert all(made)

@@ -73,7 +73,13 @@ def take_away(monkeypatch, dotted):
         monkeypatch.delattr(owner, name)
 
 
-@pytest.mark.parametrize(("package", "names"), ALL, ids=[name for _, name in ALL])
+@pytest.mark.parametrize(
+    ("package", "names"),
+    [
+        pytest.param(package, name, id=name, marks=() if package == "JAX" else pytest.mark.once)
+        for package, name in ALL
+    ],
+)
 def test_a_name_that_is_missing_is_named_with_the_version(package, names, monkeypatch):
     versions.look_up(package, [names])
     for name in names.split(" or "):
@@ -136,9 +142,10 @@ def gpu():
             *("numba.cuda.codegen.CUDACodeLibrary", "_ensure_cc", "gpu", "Numba-CUDA"),
             marks=pytest.mark.exhaustive,
         ),
-        (
+        pytest.param(
             *("llvmlite.binding.newpassmanagers.ModulePassManager", "add_always_inliner_pass"),
             *("gpu", "llvmlite"),
+            marks=pytest.mark.exhaustive,
         ),
     ],
 )

@@ -384,6 +384,7 @@ def test_setting_of_architectures(gpu):
         config.set_cuda_architectures(None)
 
 
+@pytest.mark.exhaustive
 def test_another_architecture_rebuilds(gpu, nvcc, monkeypatch):
     from kernbridge._src.build import work
 

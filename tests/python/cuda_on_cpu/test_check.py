@@ -78,11 +78,6 @@ def run_corpus(run_python, tmp_path):
     return run
 
 
-def rarely(part):
-    """A part of what takes long: the first one runs always, the others in `make test-all`."""
-    return part if part == 0 else pytest.param(part, marks=pytest.mark.exhaustive)
-
-
 @pytest.mark.parametrize(
     "which",
     [
@@ -98,7 +93,8 @@ def test_planted_faults_are_found_and_the_process_lives(which, run_corpus, tmp_p
     run_corpus(f"{imports}; check({which}, {str(tmp_path)!r})")
 
 
-@pytest.mark.parametrize("part", [rarely(part) for part in range(PARTS)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", range(PARTS))
 def test_clean_kernels_run_with_the_values_of_a_gpu(part, run_corpus):
     groups = case.GROUPS[part::PARTS]
     run_corpus(f"from cuda_corpus.faults import check_clean; check_clean(*{groups!r})")

@@ -65,6 +65,7 @@ def also_on_the_cpu():
 
 
 @pytest.mark.once
+@pytest.mark.exhaustive
 def test_leaky_relu_in_pallas(also_on_the_cpu):
     leaky_op.def_kernel("pallas", "cpu", lambda outs, alpha: leaky_pallas(outs, alpha, True))
     check_leaky("pallas")

@@ -246,6 +246,7 @@ driver.close()
 
 
 @pytest.mark.once
+@pytest.mark.exhaustive
 def test_a_kernel_from_the_cache_is_executed_too(run_python, tmp_path):
     environment = {n: os.environ[n] for n in ("KERNBRIDGE_LIBCUDA", "KERNBRIDGE_TEST_CUDA")}
     environment["KERNBRIDGE_CACHE_DIR"] = str(tmp_path / "cache")

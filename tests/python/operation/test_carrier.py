@@ -283,7 +283,7 @@ if jax.config.jax_use_shardy_partitioner:  # without Shardy, JAX cannot call suc
 """
 
 
-@pytest.mark.parametrize("shardy", ["1", "0"])
+@pytest.mark.parametrize("shardy", ["1", pytest.param("0", marks=pytest.mark.exhaustive)])
 def test_programs_for_several_devices_and_exported_ones_carry_a_kernel_once(shardy, run_python):
     run_python(
         SEVERAL_DEVICES,

@@ -216,6 +216,7 @@ def test_c_needs_types_of_what_it_does_not_see():
         kernbridge.load_c_inline("k", C + "// @BE f arg ret attr.n\nMAKE(f)")
 
 
+@pytest.mark.exhaustive
 def test_a_cuda_module_is_checked_too():
     source = (
         '#include "brainevent/common.h"\n// @BE f\nvoid f(const BE::Tensor a, BE::Tensor o, '
