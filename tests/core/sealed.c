@@ -1,6 +1,7 @@
 /* Owns the writing of machine code behind its head. */
 #include "sealed.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void sealed_begin(uint8_t *bytes, const char *magic, uint32_t version)
@@ -35,4 +36,30 @@ void sealed_sign(uint8_t *bytes, size_t size, const void *owner, size_t owner_si
     kb_sha256_add(&h, owner, owner_size);
     kb_sha256_add(&h, bytes + SEALED_BODY, size - SEALED_BODY);
     kb_sha256_end(&h, bytes + SEALED_SHA);
+}
+
+void sealed_each_part(const uint8_t *bytes, size_t size, size_t step, const void *owner,
+                      size_t owner_size, sealed_refused refused)
+{
+    for (size_t n = 0; n < size; n += n < 300 ? 1 : step)
+        for (int signs = 0; signs < 2; signs++) {
+            uint8_t *part = malloc(n ? n : 1);
+            if (!part)
+                abort();
+            memcpy(part, bytes, n);
+            if (signs)
+                sealed_sign(part, n, owner, owner_size);
+            refused(part, n, owner);
+            free(part);
+        }
+}
+
+void sealed_each_flip(uint8_t *bytes, size_t size, size_t step, const void *owner,
+                      sealed_refused refused)
+{
+    for (size_t at = SEALED_SHA; at < size; at += at < 200 ? 1 : step) {
+        bytes[at] ^= 4;
+        refused(bytes, size, owner);
+        bytes[at] ^= 4;
+    }
 }

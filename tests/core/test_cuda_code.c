@@ -45,24 +45,25 @@ static void test_runs(void)
         CHECK_INT(out[i], i);
 }
 
+static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *digest)
+{
+    CHECK_INT(kb_cuda_code_load(digest, bytes, size, "op", &err), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "op: the machine code");
+    CHECK_HAS(err.message, "is damaged");
+}
+
+static void changed_is_refused(const uint8_t *bytes, size_t size, const void *digest)
+{
+    damaged_is_refused(bytes, size, digest);
+    CHECK_HAS(err.message, "its digest does not hold");
+}
+
 static void test_a_part_is_refused(void)
 {
     const char *digest = new_digest();
     size_t size;
     uint8_t *bytes = cuda_code_write(&GOOD, digest, &size);
-    for (size_t n = 0; n < size; n += n < 300 ? 1 : 37)
-        for (int sign = 0; sign < 2; sign++) {
-            uint8_t *part = malloc(n ? n : 1);
-            if (!part)
-                abort();
-            memcpy(part, bytes, n);
-            if (sign)
-                sealed_sign(part, n, digest, KB_HOSTCUDA_DIGEST);
-            CHECK_INT(kb_cuda_code_load(digest, part, n, "op", &err), KB_INVALID_ARGUMENT);
-            CHECK_HAS(err.message, "op: the machine code");
-            CHECK_HAS(err.message, "is damaged");
-            free(part);
-        }
+    sealed_each_part(bytes, size, 37, digest, KB_HOSTCUDA_DIGEST, damaged_is_refused);
     CHECK(!kb_hostcuda_has(digest));
     free(bytes);
 }
@@ -72,12 +73,7 @@ static void test_digest(void)
     const char *digest = new_digest();
     size_t size;
     uint8_t *bytes = cuda_code_write(&GOOD, digest, &size);
-    for (size_t at = 8; at < size; at += at < 200 ? 1 : 101) {
-        bytes[at] ^= 4;
-        CHECK_INT(kb_cuda_code_load(digest, bytes, size, "op", &err), KB_INVALID_ARGUMENT);
-        CHECK_HAS(err.message, "its digest does not hold");
-        bytes[at] ^= 4;
-    }
+    sealed_each_flip(bytes, size, 101, digest, changed_is_refused);
     CHECK_INT(kb_cuda_code_load(new_digest(), bytes, size, "op", &err), KB_INVALID_ARGUMENT);
     bytes[0] = 'X';
     CHECK_INT(kb_cuda_code_load(digest, bytes, size, "op", &err), KB_INVALID_ARGUMENT);

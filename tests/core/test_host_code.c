@@ -104,25 +104,26 @@ static void test_calls(void)
     k.free_owner(k.owner);
 }
 
+static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *owner)
+{
+    kb_kernel k;
+    CHECK_INT(kb_host_code_read(bytes, size, owner, &k, &err), KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "is damaged, or belongs to another kernel");
+}
+
+static void changed_is_refused(const uint8_t *bytes, size_t size, const void *owner)
+{
+    damaged_is_refused(bytes, size, owner);
+    CHECK_HAS(err.message, "its digest does not hold");
+}
+
 static void test_a_part_is_refused(void)
 {
     host_code_text t;
-    kb_kernel k;
     size_t size;
     host_code_init(&t);
     uint8_t *bytes = host_code_write(&t, digest, &size);
-    for (size_t n = 0; n < size; n += n < 300 ? 1 : 37)
-        for (int sign = 0; sign < 2; sign++) {
-            uint8_t *part = malloc(n ? n : 1);
-            if (!part)
-                abort();
-            memcpy(part, bytes, n);
-            if (sign)
-                sealed_sign(part, n, digest, KB_DIGEST_SIZE);
-            CHECK_INT(kb_host_code_read(part, n, digest, &k, &err), KB_INVALID_ARGUMENT);
-            CHECK_HAS(err.message, "is damaged, or belongs to another kernel");
-            free(part);
-        }
+    sealed_each_part(bytes, size, 37, digest, KB_DIGEST_SIZE, damaged_is_refused);
     free(bytes);
 }
 
@@ -134,12 +135,7 @@ static void test_digest(void)
     size_t size;
     host_code_init(&t);
     uint8_t *bytes = host_code_write(&t, digest, &size);
-    for (size_t at = 8; at < size; at += at < 200 ? 1 : 101) {
-        bytes[at] ^= 4;
-        CHECK_INT(kb_host_code_read(bytes, size, digest, &k, &err), KB_INVALID_ARGUMENT);
-        CHECK_HAS(err.message, "its digest does not hold");
-        bytes[at] ^= 4;
-    }
+    sealed_each_flip(bytes, size, 101, digest, changed_is_refused);
     uint8_t other[KB_DIGEST_SIZE];
     memcpy(other, digest, sizeof other);
     other[31] ^= 1;

@@ -12,6 +12,7 @@ from kernbridge import _core
 from kernbridge._src.base.errors import KernelFaultError
 from kernbridge._src.cuda_device import arguments
 from kernbridge._src.cuda_device.driver import failure
+from kernbridge._src.gpu.launch import pad
 from kernbridge._src.numba_common.numba_cuda_device_inside import dispatcher
 
 Three = tuple[int, int, int]
@@ -58,9 +59,7 @@ def _run(function: Any, grid: Three, block: Three, shared: int, words: list[int]
 
 def three(sizes: Any) -> Three:
     """Return the extents of a grid or block along x, y and z."""
-    given = sizes if isinstance(sizes, tuple) else (sizes,)
-    x, y, z = (*map(int, given), 1, 1)[:3]
-    return x, y, z
+    return pad([int(n) for n in sizes] if isinstance(sizes, tuple) else [int(sizes)])
 
 
 def _core_launch(stream: Any, config: Any, function: Any, *values: Any) -> None:

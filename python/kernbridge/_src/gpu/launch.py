@@ -85,7 +85,7 @@ class LaunchRule:
             pdl=bool(pdl),
         )
         if rule.grid is not None and rule.cluster is not None:
-            pairs = zip(_pad(rule.grid), rule.cluster, strict=True)
+            pairs = zip(pad(rule.grid), rule.cluster, strict=True)
             if any(_is_int(n) and n % c for n, c in pairs):
                 raise ValueError(
                     f"{label}: cluster {rule.cluster} does not divide grid {rule.grid}"
@@ -106,9 +106,9 @@ class LaunchRule:
         arrays = (*operands, *call.outs)
         if self.grid is not None and self.block is not None:
             if 0 in self.block:  # launches nothing, as a grid of zero
-                block = _pad([max(1, n) for n in self.block])
+                block = pad([max(1, n) for n in self.block])
                 return LaunchShape((Value(), Value(constant=1), Value(constant=1)), block)
-            x, y, z = (self._value("grid", n, 1, arrays) for n in _pad(self.grid))
+            x, y, z = (self._value("grid", n, 1, arrays) for n in pad(self.grid))
             return LaunchShape((x, y, z), self.block)
         dims = self.launch_dims
         if callable(dims):
@@ -119,7 +119,7 @@ class LaunchRule:
         block = self._block_for(dims)
         x, y, z = (
             self._value("launch_dims", n, 1 if auto else b, arrays)
-            for n, b in zip(_pad(dims), block, strict=True)
+            for n, b in zip(pad(dims), block, strict=True)
         )
         return LaunchShape((x, y, z), block, auto)
 
@@ -151,7 +151,7 @@ class LaunchRule:
         """Threads of a block: the rule's, or fewer where there are fewer to launch."""
         threads = 1 if self.threads_per_block == "auto" else int(self.threads_per_block)
         most = _BLOCKS.get(len(dims), (threads,))
-        return _pad(
+        return pad(
             [max(1, min(b, int(n))) if _is_int(n) else b for b, n in zip(most, dims, strict=True)]
         )
 
@@ -202,7 +202,8 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def _pad(values: Sequence[Any]) -> tuple[Any, Any, Any]:
+def pad(values: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Return the extents along x, y and z; those that are not there are 1."""
     x, y, z = (*values, 1, 1, 1)[:3]
     return x, y, z
 
@@ -243,7 +244,7 @@ def read_grid(label: str, grid: Any) -> tuple[Any, ...]:
 def read_block(label: str, block: Any) -> tuple[int, int, int]:
     """Threads along x, y, z; a zero among them is let through."""
     block = _read_dims(label, "block", block)
-    padded = _pad(block)
+    padded = pad(block)
     n = math.prod(padded)
     if n > THREADS_MAX or any(n > m for n, m in zip(padded, BLOCK_MAX, strict=True)):
         raise ValueError(
@@ -257,7 +258,7 @@ def _read_cluster(label: str, cluster: Any) -> tuple[int, int, int]:
     cluster = _as_tuple(cluster)
     if not 1 <= len(cluster) <= 3:
         raise ValueError(f"{label}: cluster must have 1-3 dimensions, got {len(cluster)}")
-    padded = _pad([read_int(label, "cluster", n, 1, CLUSTER_MAX) for n in cluster])
+    padded = pad([read_int(label, "cluster", n, 1, CLUSTER_MAX) for n in cluster])
     n = math.prod(padded)
     if n > CLUSTER_MAX:
         raise ValueError(

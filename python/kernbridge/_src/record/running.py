@@ -50,7 +50,7 @@ class Running:
             raise KernelError(f"{label}: the kernel has {why}, which does not run on CPUs")
         if block == "auto":
             grid, block = -(-grid // _BEST_BLOCK), _BEST_BLOCK
-        blocks = _three(gpu_launch.read_grid(label, grid))
+        blocks = gpu_launch.pad(gpu_launch.read_grid(label, grid))
         threads = gpu_launch.read_block(label, block)
         size = gpu_launch.read_int(label, "sharedmem", shared, 0, gpu_launch.SHARED_MAX)
         try:
@@ -70,11 +70,6 @@ class Running:
             _core.launch_host_code(digest, blocks, threads, size, packed)
         except (RuntimeError, ValueError) as e:
             raise KernelError(f"{label}, grid {blocks}, block {threads}: {e}") from None
-
-
-def _three(values: Sequence[int]) -> tuple[int, int, int]:
-    x, y, z = (*values, 1, 1, 1)[:3]
-    return x, y, z
 
 
 def _read_leaf(value: Any) -> Leaf | None:
