@@ -60,30 +60,8 @@ static PyObject *changed_files(PyObject *self, PyObject *args)
     return changed;
 }
 
-PyDoc_STRVAR(any_exists_doc, "any_exists(paths)\n--\n\n"
-                             "Whether there is anything under one of the paths of a list.");
-
-static PyObject *any_exists(PyObject *self, PyObject *paths)
-{
-    (void)self;
-    if (!PyList_Check(paths)) {
-        PyErr_SetString(PyExc_TypeError, "any_exists: a list is expected");
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; i < PyList_Size(paths); i++) {
-        const char *name = PyUnicode_AsUTF8AndSize(PyList_GetItem(paths, i), NULL);
-        struct stat about;
-        if (!name)
-            return NULL;
-        if (lstat(name, &about) == 0)
-            Py_RETURN_TRUE;
-    }
-    Py_RETURN_FALSE;
-}
-
 static PyMethodDef methods[] = {
     {"changed_files", changed_files, METH_VARARGS, changed_files_doc},
-    {"any_exists", any_exists, METH_O, any_exists_doc},
     {NULL, NULL, 0, NULL},
 };
 

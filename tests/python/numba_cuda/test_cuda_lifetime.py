@@ -107,8 +107,6 @@ print(len(compiles), op.plan(S).digest().hex())
 
 
 def test_a_kernel_compiled_before_is_not_compiled_in_a_new_process(run_python, tmp_path):
-    pytest.importorskip("platformdirs")
-
     def run(factor, more=""):
         compiles, digest = run_python(
             PROGRAM.format(factor=factor, more=more),

@@ -194,12 +194,15 @@ def test_off(monkeypatch, tmp_path, value):
 
 
 def test_where_by_default(monkeypatch, tmp_path):
-    pytest.importorskip("platformdirs")
     monkeypatch.delenv("KERNBRIDGE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert artefacts.get_cache_dir() == tmp_path / "xdg" / "kernbridge"
     artefacts.store("cubin", KEY, ARTEFACT)
     assert artefacts.load("cubin", KEY) == ARTEFACT
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for ignored in ("", "here"):  # the specification has a relative path ignored
+        monkeypatch.setenv("XDG_CACHE_HOME", ignored)
+        assert artefacts.get_cache_dir() == tmp_path / "home" / ".cache" / "kernbridge"
 
 
 def test_chosen_in_the_process(folder, tmp_path, monkeypatch):
@@ -238,7 +241,6 @@ def test_relative_and_home(monkeypatch, tmp_path):
 
 
 def test_no_home(monkeypatch, tmp_path):
-    pytest.importorskip("platformdirs")
     monkeypatch.setattr(artefacts, "_warned", False)
     monkeypatch.chdir(tmp_path)
     for name in ("KERNBRIDGE_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):

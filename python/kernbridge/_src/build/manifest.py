@@ -13,6 +13,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,8 @@ Dependency = tuple[str, int, int, str]
 The time is that of the file's inode: nobody can set it back, as they can the time of modification.
 """
 UNKNOWN = ""
+Absent = tuple[list[str], list[str]]
+"""Folders, and names that none of them has: files that would be read in place of others."""
 
 # A word of a makefile; a backslash or a dollar may stand before a character that means itself.
 _WORD = re.compile(r"(?:\\[ #:]|[^ \t])+")
@@ -46,8 +49,13 @@ class Provenance(NamedTuple):
     digest: str  # of all inputs
     size: int  # of the library
     sha: str
-    read: list[Dependency]  # the files that were read and the programs that were run
-    absent: list[str]  # files that would be read in place of others if they were there
+    # The files that were read and the programs that were run, a `Dependency` an index. Lists of
+    # plain values: a list for each file would start Python's garbage collector.
+    paths: list[str]
+    sizes: list[int]
+    times: list[int]
+    shas: list[str]
+    absent: list[Absent]
 
 
 def find(job: Job) -> Built | None:
@@ -90,21 +98,42 @@ def note(job: Job, known: Provenance) -> None:
 
 def check(known: Provenance, job: Job) -> Provenance | None:
     """Return what is known, with the times of now; None if something changed."""
+    sizes, times, shas = known.sizes, list(known.times), known.shas
     try:
-        names, sizes, times, shas = map(list, zip(*known.read, strict=True))
-        paths = list(map(job.unpack, names))
+        paths = list(map(job.unpack, known.paths))
         changed = _core.changed_files(paths, sizes, times)
         for i in changed:
             about = os.stat(paths[i])
             if about.st_size != sizes[i] or shas[i] == UNKNOWN or digest_of(paths[i]) != shas[i]:
                 return None
             times[i] = about.st_ctime_ns
-        if _core.any_exists(list(map(job.unpack, known.absent))):
+        if any(_has_any(job.unpack(f), names) for folders, names in known.absent for f in folders):
             return None
     except (OSError, ValueError, TypeError, IndexError, AttributeError):
         return None
-    read = list(zip(names, sizes, times, shas, strict=True))
-    return known._replace(read=read) if changed else known
+    return known._replace(times=times) if changed else known
+
+
+def _has_any(folder: str, names: list[str]) -> bool:
+    """Whether a folder has one of these names; it need not exist."""
+    try:
+        return not set(os.listdir(folder)).isdisjoint(names)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except PermissionError:  # what cannot be listed may still be searched
+        return any(os.path.lexists(os.path.join(folder, name)) for name in names)
+
+
+def group(absent: Iterable[str]) -> list[Absent]:
+    """Return files that are absent by their folders; those with the same names stand together."""
+    names: dict[str, dict[str, None]] = {}
+    for path in absent:
+        folder, name = os.path.split(path)
+        names.setdefault(folder, {})[name] = None
+    folders: dict[tuple[str, ...], list[str]] = {}
+    for folder, found in names.items():
+        folders.setdefault(tuple(sorted(found)), []).append(folder)
+    return [(found, list(same)) for same, found in folders.items()]
 
 
 def is_whole(path: Path, known: Provenance) -> bool:

@@ -15,7 +15,7 @@ from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.build import command as build_command
 from kernbridge._src.build import inputs, manifest, run
 from kernbridge._src.build.command import Job
-from kernbridge._src.build.manifest import Dependency, Provenance
+from kernbridge._src.build.manifest import Absent, Dependency, Provenance
 from kernbridge._src.store import artefacts, lock
 
 ATTEMPTS = 3
@@ -49,7 +49,10 @@ def make(job: Job, owned: bool, limit: float) -> tuple[Path, str]:
             digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
         library = workspace / f"{job.stem}.so"
         size, sha = library.stat().st_size, manifest.digest_of(library)
-        provenance = manifest.Provenance(digest, size, sha, read, absent) if kept else None
+        paths, sizes, times, shas = map(list, zip(*read, strict=True))
+        provenance = (
+            Provenance(digest, size, sha, paths, sizes, times, shas, absent) if kept else None
+        )
         return _publish(job, library, digest, provenance), digest
 
 
@@ -136,7 +139,7 @@ def _text(path: str) -> str:
 
 def _absent(
     job: Job, headers: list[Dependency], user: list[str], texts: list[str], begin: int
-) -> tuple[list[str], list[Dependency], bool]:
+) -> tuple[list[Absent], list[Dependency], bool]:
     """Return files that would be read if they were there, those that are and were only asked for,
     and whether one of them came while the compiler ran."""
     known = dict.fromkeys(path for path, *_ in headers)
@@ -167,7 +170,7 @@ def _absent(
             appeared |= path not in known and os.lstat(path).st_ctime_ns >= begin
         except OSError:
             absent.append(job.pack(path))
-    return absent, there, appeared
+    return manifest.group(absent), there, appeared
 
 
 def _publish(job: Job, library: Path, digest: str, provenance: Provenance | None) -> Path:

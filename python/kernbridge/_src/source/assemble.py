@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 import sys
 import warnings
@@ -192,9 +193,9 @@ def _flags_for(
         for name in set(_INCLUDE.findall(found)) - seen:
             seen.add(name)
             for folder in folders:
-                file = Path(folder, name)
-                if len(seen) <= MOST_INCLUDES and file.is_file():
-                    texts.append(file.read_text(encoding="utf-8", errors="replace"))
+                file = os.path.join(folder, name)
+                if len(seen) <= MOST_INCLUDES and os.path.isfile(file):
+                    texts.append(Path(file).read_text(encoding="utf-8", errors="replace"))
                     break
     return [flag for flag in wanted if flag not in left]
 

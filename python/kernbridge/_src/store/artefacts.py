@@ -59,11 +59,11 @@ def get_cache_dir() -> Path | None:
     try:
         if chosen is not None:
             return Path(chosen).expanduser().absolute()
-        import platformdirs
-
-        # Where there is no home, `~` stays in it, and expanduser raises.
-        return platformdirs.user_cache_path("kernbridge").expanduser().absolute()
-    except (OSError, RuntimeError, ImportError) as e:  # no home, no working folder
+        # The XDG Base Directory Specification has a relative path ignored.
+        base = os.environ.get("XDG_CACHE_HOME", "")
+        folder = Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()
+        return folder / "kernbridge"
+    except (OSError, RuntimeError) as e:  # no home, no working folder
         warn("of this user", e)
         return None
 
