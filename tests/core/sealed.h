@@ -23,13 +23,13 @@ void sealed_sign(uint8_t *bytes, size_t size, const void *owner, size_t owner_si
 /* Expects a reader to refuse the bytes. `owner` is what they are signed for. */
 typedef void (*sealed_refused)(const uint8_t *bytes, size_t size, const void *owner);
 
-/* Hands on every beginning of the bytes, as it is and signed again, in memory of its own size, so that a sanitizer
- * sees a read behind it. Of the long tail every `step`th length is taken. */
+/* Hands on every beginning of the bytes, as it is and signed again, in memory of its own size, so
+ * that a sanitizer sees a read behind it. Of the long tail every `step`th length is taken. */
 void sealed_each_part(const uint8_t *bytes, size_t size, size_t step, const void *owner,
                       size_t owner_size, sealed_refused refused);
 
-/* Hands on the bytes with one bit flipped behind the version, at each place of the front and every `step`th of the
- * tail. */
+/* Hands on the bytes with one bit flipped behind the version, at each place of the front and every
+ * `step`th of the tail. */
 void sealed_each_flip(uint8_t *bytes, size_t size, size_t step, const void *owner,
                       sealed_refused refused);
 
