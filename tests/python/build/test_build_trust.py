@@ -68,9 +68,11 @@ def test_a_manifest_of_another_key(request_):
 def test_damaged_manifests(request_, compiler):
     manifest = build(request_).path.parent / "manifest.json"
     data = manifest.read_bytes()
-    lies = [b"", data[:-5], b"[]", b'{"key":1}', data.replace(b'"read":[', b'"read":[[1],')]
-    lies += [data.replace(b'"digest"', b'"dig"')]
-    lies += [data.replace(b'"read":[', b'"read":[["@7/x",1,1,"a"],')]
+    lies = [b"", data[:-5], b"[]", b'{"key":1}', data.replace(b'"digest"', b'"dig"')]
+    for wrong in (b'"paths":["x",', b'"sizes":[1,', b'"times":["1",', b'"absent":[1,'):
+        lies.append(data.replace(wrong[: wrong.index(b"[") + 1], wrong))
+    lies.append(data.replace(b'"paths":["', b'"paths":["@7'))
+    assert all(damaged != data for damaged in lies)
     for n, damaged in enumerate(lies, 2):
         manifest.write_bytes(damaged)
         assert build(request_).built, damaged
