@@ -33,6 +33,7 @@ from kernbridge._src.custom.kernel_table import KernelTable
 from kernbridge._src.operation import absent
 from kernbridge._src.operation import primitive as operation_primitive
 from kernbridge._src.operation.levels import looped, to_front, vmapped
+from kernbridge._src.operation.operation import one_call_each
 from kernbridge._src.operation.sharding import output_shardings
 from kernbridge._src.operation.sharding_rule import Terms
 from kernbridge._src.operation.spec import ArrayType, Outputs, has_type
@@ -109,7 +110,8 @@ def _lower(operation: KernelTable, platform: str, ctx: Any, *operands: Any, **pa
     try:
         kernel = _checked(operation.name, entry.kernel_generator(**visible), params["outs"])
         whole = _batched(kernel, entry, bound, slices, ctx.avals_in)
-        return mlir.lower_fun(whole, multiple_results=True)(ctx, *operands)
+        with one_call_each():
+            return mlir.lower_fun(whole, multiple_results=True)(ctx, *operands)
     except UnknownVersionError:  # not the kernel's fault
         raise
     except Exception as e:

@@ -5,7 +5,9 @@ A call goes straight to one jitted function; whatever is checked, is checked whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -45,7 +47,7 @@ class Operation:
         self.spec = spec
         self._frontend = frontend
         self._keywords = tuple(sorted((attributes or {}).items()))
-        self._jitted = _jitted_call(spec, frontend, self._keywords)
+        self._jitted: Any = None
         state = host_state.take(functions_of(spec))
         self._state = state if state.has_data else None
 
@@ -53,6 +55,8 @@ class Operation:
         if self._state is not None:
             self._look_again(inputs, scalars)
         try:
+            if self._jitted is None:
+                return self._first(*inputs, **scalars)
             return self._jitted(*inputs, **scalars)
         except TypeError:
             refuse_non_arrays(self.spec.label, inputs, scalars)
@@ -65,8 +69,15 @@ class Operation:
             return
         state = host_state.take(functions_of(self.spec))
         if state != self._state:
-            self._jitted = _jitted_call(self.spec, self._frontend, self._keywords)
+            self._jitted = None
             self._state = state
+
+    def _first(self, *inputs: Any, **scalars: Any) -> Any:
+        call = _traceable_call(self.spec, self._frontend, self._keywords)
+        if _lowering.one_call:
+            return call(*inputs, **scalars)
+        self._jitted = jax.jit(call, inline=True)
+        return self._jitted(*inputs, **scalars)
 
     def __repr__(self) -> str:
         return f"<{self.spec.label}>"
@@ -147,9 +158,29 @@ def spec_key(spec: OperationSpec) -> Hashable | None:
     return (spec, host_state.take(functions) if functions else None)
 
 
-def _jitted_call(
+class _Lowering(threading.local):
+    one_call = False
+
+
+_lowering = _Lowering()
+
+
+@contextlib.contextmanager
+def one_call_each() -> Iterator[None]:
+    """While this holds, an operation's first call is traced without a `jax.jit` of its own.
+
+    What makes an operation, calls it once in a trace and drops it would pay for a cache in vain.
+    """
+    before, _lowering.one_call = _lowering.one_call, True
+    try:
+        yield
+    finally:
+        _lowering.one_call = before
+
+
+def _traceable_call(
     spec: OperationSpec, frontend: Frontend, keywords: tuple[tuple[str, Any], ...]
-) -> Any:
+) -> Callable[..., Any]:
     def call(*inputs: Any, **scalars: Any) -> Any:
         names = tuple(sorted(scalars))
         operands = as_operands(spec.label, inputs, {name: scalars[name] for name in names})
@@ -164,7 +195,7 @@ def _jitted_call(
         return tree.unflatten(tangents.bind(frontend, static, rules, operands))
 
     call.__name__ = call.__qualname__ = frontend.name
-    return jax.jit(call, inline=True)
+    return call
 
 
 def _static_call(
