@@ -114,7 +114,7 @@ check: $(VENV)/check.stamp docs
 	tests/core/lint
 
 docs: $(VENV)/docs.stamp
-	$(VENV)/bin/python -m sphinx --quiet --fail-on-warning --keep-going docs $(BUILD)/docs
+	$(VENV)/bin/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs $(BUILD)/docs
 
 bench: $(VENV)/demo.stamp
 	$(VENV)/bin/python benchmarks/per_call.py
