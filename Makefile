@@ -1,7 +1,8 @@
 # make demo    sets up what it needs and runs the main job: a spiking network with its own kernels
 # make test    sets up what it needs and runs the tests: C under sanitizers, Python on three JAX versions
 # make test-all  the same with everything that takes long; prints first how long it takes
-# make check   format, lint, types
+# make check   format, lint, types, documentation
+# make docs    builds the documentation as a site with a search, in build/docs
 # make bench   per-call cost and threads, against a floor and against peers
 # make c-host  runs the network of the demo in a C program without Python (examples/c_host)
 # make dev     an editable install for work on kernbridge, in build/venv-dev
@@ -49,7 +50,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo prepare test test-all test-aarch64 test-core test-newest test-oldest test-oldest-numba test-next test-mlir check bench c-host dev release-check gpu clean
+.PHONY: demo prepare test test-all test-aarch64 test-core test-newest test-oldest test-oldest-numba test-next test-mlir check docs bench c-host dev release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -105,12 +106,15 @@ test-next: $(NEXT)/test.stamp
 	$(NEXT)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
 endif
 
-check: $(VENV)/check.stamp
+check: $(VENV)/check.stamp docs
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	tests/core/lint
+
+docs: $(VENV)/docs.stamp
+	$(VENV)/bin/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs $(BUILD)/docs
 
 bench: $(VENV)/demo.stamp
 	$(VENV)/bin/python benchmarks/per_call.py

@@ -1,23 +1,24 @@
 """The code in the CUDA tutorial and in the docstrings, on a GPU."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
+import documents
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MENDED = 'import numpy\nif not hasattr(numpy, "row_stack"): numpy.row_stack = numpy.vstack\n'
 
 
-def run(source: str, folder: Path) -> None:
+def run(source: str, folder: Path) -> str:
     script = folder / "program.py"  # Numba reads the source of kernels with imports in them
     script.write_text(MENDED + source)
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -28,8 +29,8 @@ def run(source: str, folder: Path) -> None:
     ],
 )
 def test_the_tutorials(tmp_path, name):
-    text = (ROOT / "docs" / name).read_text()
-    run("\n".join(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)), tmp_path)
+    blocks = documents.blocks((ROOT / "docs" / name).read_text())
+    assert not documents.differences(blocks, run(documents.program(blocks), tmp_path))
 
 
 NUMBA = "numba_cuda_kernel", "numba_cuda_callable"

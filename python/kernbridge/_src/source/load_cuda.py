@@ -150,7 +150,7 @@ def load_cuda_dir(
         The folder.
     name : str, optional
         The module's name; by default the folder's.
-    file_patterns : list of str, default ["*.cu"]
+    file_patterns : list of str, default ``["*.cu"]``
         Which files; they are joined in the order of their names, as one translation unit.
 
     Raises

@@ -1,0 +1,102 @@
+"""What the documents state about the code is true: output, environment variables, figures."""
+
+import contextlib
+import io
+import re
+import sys
+from pathlib import Path
+
+import documents
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import figures  # noqa: E402
+
+pytestmark = pytest.mark.once
+SHOWN = """
+```python
+print(1 + 1)  # 2
+```
+```python
+for name in "ab":
+    print(name, 0.25)
+```
+
+```text
+a ...
+b 0.25
+```
+```python
+print("took", TIME)
+```
+<!-- figures vary -->
+```text
+took 12 ms
+```
+"""
+
+
+def differences(text, time="3.5 us"):
+    blocks = documents.blocks(text)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(documents.program(blocks), {"TIME": time})
+    return "".join(documents.differences(blocks, printed.getvalue()))
+
+
+def test_output_that_is_shown_is_the_output():
+    assert len(documents.blocks(SHOWN)) == 3
+    assert differences(SHOWN) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  # 2", "  # 3"),
+        ("  # 2", ""),
+        ("b 0.25", "c 0.25"),
+        ("a ...\n", ""),
+        ("took 12", "in 12"),
+    ],
+)
+def test_other_output_is_found(old, new):
+    assert "the document shows" in differences(SHOWN.replace(old, new))
+
+
+def test_output_without_a_text_block_is_found():
+    assert "the document shows" in differences(SHOWN.replace("```text", "```", 1))
+
+
+def read_variables():
+    """The names of the environment variables in the sources, as strings of Python and C."""
+    files = [f for folder in ("src", "python") for f in (ROOT / folder).rglob("*.[cph]*")]
+    texts = [f.read_text() for f in files if f.suffix in (".c", ".h", ".py")]
+    return {name for t in texts for name in re.findall(r'"((?:KERNBRIDGE|BRAINEVENT)_[A-Z_]+)"', t)}
+
+
+def test_every_environment_variable_is_documented():
+    page = (ROOT / "docs" / "environment.md").read_text()
+    documented = set(re.findall(r"`((?:KERNBRIDGE|BRAINEVENT)_[A-Z_]+)", page))
+    assert len(documented) > 15
+    assert documented == read_variables()
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(w, marks=pytest.mark.exhaustive) if w in figures.SLOW else w
+        for w in figures.FIGURES
+    ],
+)
+def test_there_are_as_many_tests_as_the_page_says(what):
+    pytest.importorskip("numba_cuda", reason="the corpus needs Numba-CUDA")
+    assert figures.stated().keys() == figures.FIGURES.keys()
+    assert figures.FIGURES[what]() >= figures.stated()[what] > 0
+
+
+# Code of other tools, and code that needs a GPU or files of a reader's own, is shown as `py`.
+@pytest.mark.parametrize("document", sorted((ROOT / "docs").glob("*.md")), ids=lambda d: d.name)
+def test_code_that_is_not_run_is_where_it_belongs(document):
+    assert "```py\n" not in document.read_text() or document.name in ("moving.md", "ship.md")
