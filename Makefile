@@ -115,6 +115,7 @@ check: $(VENV)/check.stamp
 bench: $(VENV)/demo.stamp
 	$(VENV)/bin/python benchmarks/per_call.py
 	$(VENV)/bin/python benchmarks/threads.py
+	$(VENV)/bin/python benchmarks/vmap_threads.py
 
 c-host: $(VENV)/demo.stamp $(VENV)/plugin.stamp
 	mkdir -p $(C_HOST)

@@ -41,11 +41,14 @@ class Carried:
         Why it cannot.
     runs_here : bool
         Whether this process runs that machine code too.
+    independent : bool
+        Whether the kernel provably needs nothing but its arguments, so that calls may run at once.
     """
 
     program: bytes = b""
     why_not: str = ""
     runs_here: bool = False
+    independent: bool = False
 
     def summary(self) -> str:
         """Return what an exported program holds."""
@@ -144,10 +147,9 @@ def make(
     try:
         code = object_code.make(entry)
         program = encode(digest, about, code)
+        independent = _core.check_host_code(digest, program)
         if code.lasting:
             _core.register_host_code(digest, program)
-        else:
-            _core.check_host_code(digest, program)
     except exception_texts.NotCarried as e:
         return Carried(why_not=str(e))
     except ValueError as e:
@@ -155,7 +157,17 @@ def make(
     if code.lasting and key is not None:
         kept = artefacts.Artefact(meta={"copied": list(copied)}, blobs=(program,))
         artefacts.store(CACHE_KIND, key, kept)
-    return Carried(program, runs_here=code.lasting)
+    return Carried(program, runs_here=code.lasting, independent=independent)
+
+
+def is_independent(digest: bytes, about: Description, entry: Entry) -> bool:
+    """Whether a kernel that stays in this process provably needs nothing but its arguments."""
+    from kernbridge._src.numba_cpu import exception_texts, object_code
+
+    try:
+        return _core.check_host_code(digest, encode(digest, about, object_code.make(entry)))
+    except (exception_texts.NotCarried, ValueError):
+        return False
 
 
 def load(key: bytes | None, digest: bytes) -> Found | None:

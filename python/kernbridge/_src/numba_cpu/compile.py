@@ -176,9 +176,10 @@ class Compiler:
         if entry.parallel:
             _core.set_threading(*numba_cpu_entry.pool_functions())
         about = self._describe(signature, assignment, copied)
-        code = Carried()
         if self._travels(signature):
             code = carried.make(self._key_on_disk(signature), digest, about, copied, entry)
+        else:
+            code = Carried(independent=carried.is_independent(digest, about, entry))
         if not code.runs_here:
             _core.register_host(
                 digest,
@@ -190,6 +191,7 @@ class Compiler:
                 entry.address(),
                 entry.parallel,
                 numba.get_num_threads() if entry.parallel else 0,
+                code.independent,
             )
         return Native(digest, copied, code, entry)
 

@@ -33,6 +33,7 @@ def numba_kernel(
     outs: Any,
     *,
     vmap_method: str | None = None,
+    vmap_threads: bool | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
     has_side_effect: bool = False,
     half_as_bits: bool = False,
@@ -67,6 +68,12 @@ def numba_kernel(
         "sequential_unrolled" mean the same. "expand_dims", "broadcast_all" and
         "legacy_vectorized" add the batch to the kernel's arrays as a leading axis, as
         `jax.ffi.ffi_call` does.
+    vmap_threads : bool, optional
+        Whether the slices of a batch may run at once. By default they are shared among XLA's
+        threads where that pays, if the kernel provably needs nothing but its arguments; a kernel
+        that draws random numbers, prints, enters Python, calls code that kernbridge does not know,
+        or has `has_side_effect` runs them in order on one thread. False keeps that order for any
+        kernel; True allows threads for any kernel but those with ``parallel=True``.
     input_output_aliases : dict of int to int, optional
         From the index of an input to that of an output of the same shape and dtype, counted in the
         order of the kernel's parameters: both are then the same memory, and the input may be
@@ -144,6 +151,7 @@ def numba_kernel(
         jvp,
         vjp,
         sharding_rule=sharding_rule,
+        vmap_threads=vmap_threads,
     )
     return frontend.operation(spec, frontend._operations)
 
