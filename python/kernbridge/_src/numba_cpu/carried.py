@@ -98,13 +98,13 @@ def _signed(bits: int) -> int:
     return bits - (1 << 64) if bits >> 63 else bits
 
 
-def key(kernel: Any, digest: bytes, lines: bytes) -> bytes | None:
+def key(kernel: Any, digest: bytes, lines: bytes, has_vector_math: bool) -> bytes | None:
     """The key on disk: of the kernel, where it stands, and of all that generates its code.
 
     None if the disk keeps nothing.
     """
     from kernbridge._src.keys import generators
-    from kernbridge._src.numba_common import llvmlite_inside
+    from kernbridge._src.numba_common import llvmlite_inside, vector_math
     from kernbridge._src.numba_common.numba_inside import config, numba
     from kernbridge._src.store import artefacts
 
@@ -120,6 +120,7 @@ def key(kernel: Any, digest: bytes, lines: bytes) -> bytes | None:
         llvmlite_inside.version,
         llvmlite_inside.binding.llvm_version_info,
         _settings(vars(config)),
+        vector_math.provided() if has_vector_math else (),
     )
     return hashlib.sha256(repr(made_of).encode()).digest()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,20 @@ class CompileOptions:
 
     checked: bool = False  # every index is checked
     zero_outputs: bool = False  # outputs that are not aliased are filled before the kernel runs
+    vector_math: bool | None = None  # see vector_math.py; None: as the kernel's `fastmath` says
+
+    @property
+    def names(self) -> Iterator[str]:
+        """What is part of a kernel's identity; nothing by default."""
+        for name, value in asdict(self).items():
+            if value is not None and (value or name == "vector_math"):
+                yield name if value else f"no {name}"
+
+
+def has_fast_functions(kernel: Any) -> bool:
+    """Whether the `fastmath` of a dispatcher lets functions be approximated."""
+    flags = getattr(kernel, "targetoptions", {}).get("fastmath", False)
+    return flags is True or (not isinstance(flags, bool) and bool({"afn", "fast"} & {*flags}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +131,7 @@ class Compiler:
                     signature.scalars,
                     signature.outputs,
                     signature.aliased,
-                    *(name for name, on in asdict(self.options).items() if on),
+                    *self.options.names,
                 )
                 self._identities[signature] = digest, fingerprint
             return self._identities[signature]
@@ -210,7 +224,7 @@ class Compiler:
         exceptions name lines."""
         if signature not in self._keys_on_disk:
             digest, fingerprint = self._identity(signature)
-            key = carried.key(self.kernel, digest, fingerprint.lines)
+            key = carried.key(self.kernel, digest, fingerprint.lines, self._has_vector_math)
             self._keys_on_disk[signature] = key
         return self._keys_on_disk[signature]
 
@@ -228,7 +242,13 @@ class Compiler:
 
         overload, copied = self._find_overload(signature, assignment)
         parameters = self._entry_parameters(signature, assignment)
-        return numba_cpu_entry.build_entry(overload, parameters), copied
+        entry = numba_cpu_entry.build_entry(overload, parameters, self._has_vector_math)
+        return entry, copied
+
+    @property
+    def _has_vector_math(self) -> bool:
+        wanted = self.options.vector_math
+        return has_fast_functions(self.kernel) if wanted is None else wanted
 
     def _warn_of_copies(self, copied: tuple[int, ...], assignment: Assignment) -> None:
         remedy = "write to a local array instead, declare the parameter read-only in an explicit "

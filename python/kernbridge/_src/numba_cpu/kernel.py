@@ -8,10 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
+import numpy as np
+
 from kernbridge._src.base import debug, versions
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
-from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature
+from kernbridge._src.numba_cpu.compile import (
+    CompileOptions,
+    Compiler,
+    Signature,
+    has_fast_functions,
+)
 from kernbridge._src.operation.inspection import Inspection, inspect_host
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
@@ -38,6 +45,7 @@ def numba_kernel(
     has_side_effect: bool = False,
     half_as_bits: bool = False,
     zero_outputs: bool = False,
+    vector_math: bool | None = None,
     check: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
@@ -87,6 +95,11 @@ def numba_kernel(
         refusing them: Numba has neither type on CPUs.
     zero_outputs : bool, default False
         Fill the outputs (not the aliased ones) with zeros before the kernel runs.
+    vector_math : bool, optional
+        Whether `exp`, `sin`, `pow` and their kin in loops are computed for several elements at a
+        time by glibc's libmvec, within 4 ulp of the exact value; see docs/numba-kernels.md. By
+        default that is done where the kernel has ``fastmath=True``. Without libmvec, and on other
+        processors than x86-64, the option changes nothing.
     check : bool, default False
         Compile the kernel, and the functions that it calls, so that an index out of bounds is an
         error which names the array, its shape and the line. Also by ``KERNBRIDGE_DEBUG=check``.
@@ -116,7 +129,8 @@ def numba_kernel(
     ImportError
         If Numba is not installed.
     TypeError
-        If `kernel` is not a numba.njit dispatcher or returns a value; when called, if the number
+        If `kernel` is not a numba.njit dispatcher or returns a value, or if an option is of a wrong
+        type; when called, if the number
         of inputs and outputs is not the kernel's, or an argument is neither array nor scalar.
     ValueError
         If `vmap_method` or an alias is unknown or does not fit; when called, if Numba has no type
@@ -140,7 +154,10 @@ def numba_kernel(
     >>> op(jnp.arange(3.0), jnp.ones(3))
     Array([1., 2., 3.], dtype=float32)
     """
-    options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs))
+    _check_dispatcher(kernel)
+    options = CompileOptions(
+        bool(check) or debug.checks(), bool(zero_outputs), _vector_math(kernel, vector_math)
+    )
     frontend = NumbaCpu.of(kernel, half_as_bits, options)
     spec = OperationSpec.of(
         frontend.label,
@@ -174,7 +191,6 @@ class NumbaCpu(PythonFrontend):
     @classmethod
     def of(cls, kernel: Any, half_as_bits: bool, options: CompileOptions) -> NumbaCpu:
         """The front end of this dispatcher; the same one for the same dispatcher and options."""
-        _check_dispatcher(kernel)
         name = f"numba_kernel, half_as_bits={bool(half_as_bits)}, {options!r}"
         return kept_with(kernel, name, lambda: cls(kernel, half_as_bits, options))
 
@@ -232,6 +248,18 @@ def _check_dispatcher(kernel: Any) -> None:
     )
 
 
+def _vector_math(kernel: Any, given: Any) -> bool | None:
+    """The option as it is compiled: None where it says what holds anyway."""
+    if given is None:
+        return None
+    if not isinstance(given, (bool, np.bool_)):
+        name = kernel.py_func.__name__
+        raise TypeError(
+            f"numba_kernel {name!r}: vector_math is {given!r}, expected True, False or None"
+        )
+    return None if given == has_fast_functions(kernel) else bool(given)
+
+
 @functools.lru_cache(maxsize=256)
 def _seems_to_return(code: CodeType) -> bool:
     """Whether the bytecode has a `return` of anything but the constant None.
@@ -250,7 +278,8 @@ def _seems_to_return(code: CodeType) -> bool:
     return False
 
 
-def _compiler_of(kernel: Any, half_as_bits: bool, options: dict[str, bool]) -> Any:
+def _compiler_of(kernel: Any, half_as_bits: bool, options: dict[str, Any]) -> Any:
+    _check_dispatcher(kernel)
     return NumbaCpu.of(kernel, half_as_bits, CompileOptions(**options)).compiler
 
 
