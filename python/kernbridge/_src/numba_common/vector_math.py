@@ -14,6 +14,7 @@ import functools
 import re
 import struct
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from kernbridge import _core
 
@@ -77,6 +78,12 @@ def provided() -> tuple[str, ...]:
     return tuple(name for each in scalars for _, _, name in _variants(*each))
 
 
+def is_default(kernel: Any) -> bool:
+    """Whether the `fastmath` of a dispatcher lets functions be approximated."""
+    flags = kernel.targetoptions.get("fastmath", False)
+    return flags is True or (not isinstance(flags, bool) and bool({"afn", "fast"} & {*flags}))
+
+
 def with_vectors(text: str, features: str) -> str:
     """A module whose loops LLVM can vectorise with what libmvec has for a processor's features.
 
@@ -85,6 +92,8 @@ def with_vectors(text: str, features: str) -> str:
     """
     present = {part[1:] for part in features.split(",") if part.startswith("+")}
     letters = {letter for letter, _, needed in _WIDTHS if present.issuperset(needed)}
+    if '"min-legal-vector-width"' in text:  # which may halve the vectors of a call
+        letters.discard("e")
     used: dict[str, tuple[str, int, int]] = {}
 
     def marked(call: re.Match[str]) -> str:

@@ -14,6 +14,7 @@ from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.places import beginning_of
+from kernbridge._src.numba_common import vector_math
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cpu import carried
 from kernbridge._src.numba_cpu.carried import Carried
@@ -75,12 +76,6 @@ class CompileOptions:
         for name, value in asdict(self).items():
             if value is not None and (value or name == "vector_math"):
                 yield name if value else f"no {name}"
-
-
-def has_fast_functions(kernel: Any) -> bool:
-    """Whether the `fastmath` of a dispatcher lets functions be approximated."""
-    flags = getattr(kernel, "targetoptions", {}).get("fastmath", False)
-    return flags is True or (not isinstance(flags, bool) and bool({"afn", "fast"} & {*flags}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +243,7 @@ class Compiler:
     @property
     def _has_vector_math(self) -> bool:
         wanted = self.options.vector_math
-        return has_fast_functions(self.kernel) if wanted is None else wanted
+        return vector_math.is_default(self.kernel) if wanted is None else wanted
 
     def _warn_of_copies(self, copied: tuple[int, ...], assignment: Assignment) -> None:
         remedy = "write to a local array instead, declare the parameter read-only in an explicit "

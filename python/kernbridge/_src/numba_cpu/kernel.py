@@ -12,13 +12,9 @@ import numpy as np
 
 from kernbridge._src.base import debug, versions
 from kernbridge._src.base.kept import Kept, kept_with
+from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
-from kernbridge._src.numba_cpu.compile import (
-    CompileOptions,
-    Compiler,
-    Signature,
-    has_fast_functions,
-)
+from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature
 from kernbridge._src.operation.inspection import Inspection, inspect_host
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
@@ -257,7 +253,7 @@ def _vector_math(kernel: Any, given: Any) -> bool | None:
         raise TypeError(
             f"numba_kernel {name!r}: vector_math is {given!r}, expected True, False or None"
         )
-    return None if given == has_fast_functions(kernel) else bool(given)
+    return None if given == libmvec.is_default(kernel) else bool(given)
 
 
 @functools.lru_cache(maxsize=256)
