@@ -15,6 +15,7 @@ enum {
     TICKS_OF_TASK = SHARED_FROM / 2,    /* the least that a thread is woken for */
     TICKS_OF_PART = 10 * KB_TICKS_PER_US,
     PARTS_PER_THREAD = 8,
+    PROBES_GROW = 8,
     SITES = 256,
     SITE_SHIFT = 64 - 8,
     COST_BITS = 32,
@@ -23,15 +24,14 @@ enum {
 /* A step, and what its slices cost: the upper bits of the hash, then ticks of a slice. */
 static _Atomic(uint64_t) sites[SITES];
 
-/* Of a step and the extents of its slices. */
-static uint64_t hash_site(const kb_cursor *cursor, uint32_t n_buffers, const kb_step *step)
+/* Of a step and the sizes of its slices. */
+static uint64_t hash_site(const kb_slices *slices, const kb_step *step)
 {
     static const uint64_t factor = 0x9E3779B97F4A7C15u;
-    uint64_t hash = (uint64_t)(uintptr_t)step * factor;
-    for (uint32_t i = 0; i < n_buffers; i++)
-        for (int64_t d = 0; d < cursor->buffers[i].rank; d++)
-            hash = (hash ^ hash >> COST_BITS ^ (uint64_t)cursor->buffers[i].dims[d]) * factor;
-    return hash;
+    uint64_t hash = (uint64_t)(uintptr_t)step;
+    for (uint32_t i = 0; i < slices->n_buffers; i++)
+        hash = hash * factor + (uint64_t)slices->strides[i];
+    return (hash ^ hash >> COST_BITS) * factor;
 }
 
 /* Ticks of a slice, or 0. */
@@ -171,21 +171,30 @@ static bool is_worth_it(int64_t cost, int64_t count)
     return cost > SHARED_FROM || cost * count > SHARED_FROM;
 }
 
-/* Runs 1, 2, 4... slices here, until what they took says that the rest is to be shared. */
+/* Whether `count` slices are worth it, of which `done` others took so many ticks. */
+static bool is_seen_worth_it(uint64_t ticks, int64_t done, int64_t count)
+{
+    int64_t taken = ticks < UINT32_MAX ? (int64_t)ticks : UINT32_MAX;
+    return taken * count > SHARED_FROM * done;
+}
+
+/* Runs 1, 8, 64... slices here, until what they took says that the rest is to be shared. What is
+ * done when the batch is over helps the next one. */
 static kb_status run_probing(const kb_slices *slices, kb_cursor *cursor, const kb_step *step,
                              uint64_t site, kb_error *err)
 {
     int64_t done = 0, failed, count = slices->count;
     uint64_t begun = kb_ticks();
-    for (int64_t next = 1; done < count; next = 2 * next) {
+    for (int64_t next = 1; done < count; next *= PROBES_GROW) {
         int64_t end = next < count - done ? done + next : count;
         kb_status s = kb_slices_run(slices, cursor, step, done, end, &failed, err);
         if (s != KB_OK)
             return s;
         done = end;
-        int64_t cost = 1 + (int64_t)(kb_ticks() - begun) / done;
-        if (!is_worth_it(cost, count - done) && !(done == count && is_worth_it(cost, count)))
+        uint64_t ticks = kb_ticks() - begun;
+        if (!is_seen_worth_it(ticks, done, done < count ? count - done : count))
             continue;
+        int64_t cost = 1 + (int64_t)ticks / done;
         remember(site, cost);
         int64_t n_threads = count_threads(slices, count - done);
         if (n_threads > 1)
@@ -209,7 +218,7 @@ kb_status kb_share_run(const kb_slices *slices, kb_cursor *cursor, const kb_step
     int64_t failed;
     if (!may_share(slices, step))
         return kb_slices_run(slices, cursor, step, 0, slices->count, &failed, err);
-    uint64_t site = hash_site(cursor, slices->n_buffers, step);
+    uint64_t site = hash_site(slices, step);
     int64_t cost = recall(site);
     if (cost == 0 || !is_worth_it(cost, slices->count))
         return run_probing(slices, cursor, step, site, err);

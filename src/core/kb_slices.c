@@ -27,10 +27,10 @@ kb_status kb_cursor_open(kb_cursor *cursor, const kb_slices *slices, kb_error *e
     if (s != KB_OK)
         return s;
     for (uint32_t i = 0; i < slices->n_buffers; i++) {
-        int batch_rank = __builtin_popcount(kb_frame_mask(slices->frame, i));
         kb_xla_buffer *buffer = &cursor->buffers[i];
         cursor->pointers[i] = buffer;
         *buffer = *kb_frame_raw(slices->frame, i);
+        int64_t batch_rank = buffer->rank - slices->frame->kernel->buffers[i].rank;
         buffer->rank -= batch_rank;
         if (batch_rank)
             buffer->dims += batch_rank;
