@@ -119,6 +119,7 @@ docs: $(VENV)/docs.stamp
 bench: $(VENV)/demo.stamp
 	$(VENV)/bin/python benchmarks/per_call.py
 	$(VENV)/bin/python benchmarks/threads.py
+	$(VENV)/bin/python benchmarks/vmap_threads.py
 
 c-host: $(VENV)/demo.stamp $(VENV)/plugin.stamp
 	mkdir -p $(C_HOST)

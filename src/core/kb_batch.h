@@ -1,10 +1,10 @@
 /* A batch: the same plan over every slice of operands that vmap gave more axes.
  *
  * Behind its key, the attribute `call` holds nothing, or 1 + n_inputs words: the number of levels,
- * then for each operand a mask of the levels that it has. Level 0 is the innermost vmap. A buffer's
- * batch axes come before its own, the outermost level first; results have all of them. An operand
- * without a level is the same in every slice of it. Extents are read from the call, so that one
- * program serves every batch size. */
+ * to which KB_BATCH_ORDER times a kb_slice_order is added, then for each operand a mask of the
+ * levels that it has. Level 0 is the innermost vmap. A buffer's batch axes come before its own, the
+ * outermost level first; results have all of them. An operand without a level is the same in every
+ * slice of it. Extents are read from the call, so that one program serves every batch size. */
 #ifndef KB_BATCH_H
 #define KB_BATCH_H
 
@@ -12,8 +12,9 @@
 #include "core/kb_frame.h"
 
 /* Runs the plan of the frame's kernel once, or for every slice if the frame has batch levels: step
- * by step, each step once per slice, or, if it is wide, once per group of slices, whose number and
- * distances the frame then holds. Stops at the first failure, whose message names the slice. */
+ * by step, each step once per slice, on many threads where kb_share.h allows it, or, if it is wide,
+ * once per group of slices, whose number and distances the frame then holds. Stops at the first
+ * failure, whose message names the slice. */
 kb_status kb_batch_run(const kb_frame *frame, kb_error *err);
 
 #endif

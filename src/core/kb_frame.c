@@ -120,16 +120,18 @@ static __attribute__((noinline)) kb_status read_batch(kb_frame *frame, const int
         return kb_error_set(err, KB_INVALID_ARGUMENT,
                             "%s: the call describes its batch in %zu words, expected %u",
                             kernel->name, n_words, 1 + kernel->n_inputs);
-    if (words[0] < 0 || words[0] > KB_BATCH_LEVELS_MAX)
+    int64_t n_levels = words[0] & (KB_BATCH_ORDER - 1), order = words[0] / KB_BATCH_ORDER;
+    if (words[0] < 0 || n_levels > KB_BATCH_LEVELS_MAX || order >= KB_SLICE_ORDERS)
         return kb_error_set(err, KB_INVALID_ARGUMENT,
                             "%s: a batch of %lld nested levels came, expected 0 to %d",
                             kernel->name, (long long)words[0], KB_BATCH_LEVELS_MAX);
     for (uint32_t i = 0; i < kernel->n_inputs; i++)
-        if (words[1 + i] < 0 || words[1 + i] >> words[0] != 0)
+        if (words[1 + i] < 0 || words[1 + i] >> n_levels != 0)
             return kb_error_set(err, KB_INVALID_ARGUMENT,
                                 "%s: input %u (%s) names batch levels that do not exist",
                                 kernel->name, i, kernel->buffers[i].name);
-    frame->n_levels = (uint32_t)words[0];
+    frame->n_levels = (uint32_t)n_levels;
+    frame->order = (kb_slice_order)order;
     frame->masks = words + 1;
     return KB_OK;
 }

@@ -9,7 +9,18 @@
 
 #include <stdbool.h>
 
-enum { KB_BATCH_LEVELS_MAX = 16 }; /* nested batches */
+enum {
+    KB_BATCH_LEVELS_MAX = 16, /* nested batches */
+    KB_BATCH_ORDER = 256,     /* the number of levels, plus this times a kb_slice_order */
+};
+
+/* What the user says of the slices of a batch. */
+typedef enum kb_slice_order {
+    KB_SLICES_AUTO,     /* they run at once where the kernel is known to allow it */
+    KB_SLICES_IN_ORDER, /* one after the other, on one thread */
+    KB_SLICES_AT_ONCE,  /* they may run at once */
+    KB_SLICE_ORDERS,
+} kb_slice_order;
 
 typedef struct kb_frame {
     const kb_kernel *kernel;
@@ -18,6 +29,7 @@ typedef struct kb_frame {
     void *const *outputs; /* visible results, then hidden ones */
     const int64_t *masks; /* of the operands; unused without a batch */
     uint32_t n_levels;    /* of the batch; 0 without one */
+    kb_slice_order order; /* of its slices; unused without one */
     const void *driver;   /* GPU: what steps call, a kb_driver */
     void *stream;         /* GPU: where steps are enqueued */
     int device;           /* GPU: ordinal */

@@ -6,10 +6,34 @@
 #include <stdatomic.h>
 
 static _Atomic(kb_step_runner *) runners[KB_STEP_KINDS];
+static _Atomic(kb_step_concurrency *) concurrencies[KB_STEP_KINDS];
 
 void kb_plan_set_runner(kb_step_kind kind, kb_step_runner *runner)
 {
     atomic_store(&runners[kind], runner);
+}
+
+void kb_plan_set_concurrency(kb_step_kind kind, kb_step_concurrency *concurrency)
+{
+    atomic_store(&concurrencies[kind], concurrency);
+}
+
+static kb_concurrency concurrency_of_host(const kb_host_step *step)
+{
+    if (step->parallel)
+        return KB_CONCURRENT_NEVER;
+    return step->concurrent ? KB_CONCURRENT : KB_CONCURRENT_IF_TOLD;
+}
+
+kb_concurrency kb_plan_concurrency(const kb_step *step, const struct kb_frame *frame)
+{
+    if (step->kind == KB_STEP_HOST)
+        return concurrency_of_host(&step->host);
+    kb_step_concurrency *of_kind =
+        step->kind < KB_STEP_KINDS
+            ? atomic_load_explicit(&concurrencies[step->kind], memory_order_acquire)
+            : NULL;
+    return of_kind ? of_kind(step->other, frame) : KB_CONCURRENT_NEVER;
 }
 
 kb_status kb_plan_step(const kb_step *step, const struct kb_frame *frame, kb_error *err)

@@ -25,6 +25,7 @@ typedef enum kb_step_kind {
 typedef struct kb_host_step {
     kb_numba_entry *entry;
     bool parallel;   /* enters Numba's own thread pool */
+    bool concurrent; /* needs nothing but its arguments: slices of a batch may run at once */
     int num_threads; /* of that pool for this kernel; 0: as the calling thread has it */
     const struct kb_failures *failures; /* of code that came without its compiler, or NULL */
 } kb_host_step;
@@ -43,11 +44,25 @@ typedef struct kb_plan {
     const kb_step *steps;
 } kb_plan;
 
+/* Whether a step may run for several slices of a batch at once. */
+typedef enum kb_concurrency {
+    KB_CONCURRENT_NEVER,
+    KB_CONCURRENT_IF_TOLD, /* where the user says so */
+    KB_CONCURRENT,
+} kb_concurrency;
+
 /* What runs the steps of one kind other than KB_STEP_HOST; `step` is their `other`. */
 typedef kb_status kb_step_runner(const void *step, const struct kb_frame *frame, kb_error *err);
 
 /* Set before the first plan with such a step is registered. */
 void kb_plan_set_runner(kb_step_kind kind, kb_step_runner *runner);
+
+/* Whether steps of that kind may; unless it is set, they never may. */
+typedef kb_concurrency kb_step_concurrency(const void *step, const struct kb_frame *frame);
+
+void kb_plan_set_concurrency(kb_step_kind kind, kb_step_concurrency *concurrency);
+
+kb_concurrency kb_plan_concurrency(const kb_step *step, const struct kb_frame *frame);
 
 /* Runs one step on the buffers of `frame`. */
 kb_status kb_plan_step(const kb_step *step, const struct kb_frame *frame, kb_error *err);

@@ -8,6 +8,7 @@
 #include "core/kb_error.h"
 #include "core/kb_float_mode.h"
 #include "core/kb_memory.h"
+#include "core/kb_ticks.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -17,18 +18,19 @@
 
 enum {
     PARTS_PER_THREAD = 4,
-    PARTS_STARTED = 64,      /* of a loop that may get threads of its own */
-    START_AFTER_NS = 200000, /* a thread takes about a tenth of this to start */
+    INVITED_AT_ONCE = 2, /* tasks that one thread schedules: it costs it 1 us each or more */
+    SPIN_TICKS = 20 * KB_TICKS_PER_US, /* a thread that sleeps takes longer to come back */
+    PARTS_STARTED = 64,                /* of a loop that may get threads of its own */
+    START_AFTER_NS = 200000,           /* a thread takes about a tenth of this to start */
 };
 
 typedef struct loop {
-    kb_pool_function *function;
-    void *data;
-    int64_t count;
-    int64_t part;
+    kb_pool_loop of;
+    const kb_xla_frame *xla; /* for who has taken a part that is not done; NULL: threads start */
     _Atomic(int64_t) next;
     _Atomic(int64_t) done;
-    _Atomic(int64_t) users; /* the caller, and every scheduled task */
+    _Atomic(int64_t) uninvited; /* tasks that are to be scheduled still */
+    _Atomic(int64_t) users;     /* the caller, and every scheduled task */
     pthread_mutex_t lock;
     pthread_cond_t all_done;
 } loop;
@@ -42,34 +44,27 @@ static void drop(loop *l)
     kb_free(l);
 }
 
-/* False if none is left. */
-static bool run_part(loop *l)
+/* The beginning of a part; the loop's count or more if none is left. */
+static int64_t take_part(loop *l)
 {
-    int64_t begin = atomic_fetch_add(&l->next, l->part);
-    if (begin >= l->count)
-        return false;
-    int64_t size = l->count - begin < l->part ? l->count - begin : l->part;
-    l->function(l->data, begin, begin + size);
-    if (atomic_fetch_add(&l->done, size) + size < l->count)
-        return true;
+    return atomic_fetch_add(&l->next, l->of.part);
+}
+
+static void run_part(loop *l, int64_t begin)
+{
+    int64_t left = l->of.count - begin, size = left < l->of.part ? left : l->of.part;
+    l->of.function(l->of.data, begin, begin + size);
+    if (atomic_fetch_add(&l->done, size) + size < l->of.count)
+        return;
     pthread_mutex_lock(&l->lock);
     pthread_cond_broadcast(&l->all_done);
     pthread_mutex_unlock(&l->lock);
-    return true;
 }
 
 static void run_parts(loop *l)
 {
-    while (run_part(l))
-        ;
-}
-
-static void run_task(void *data)
-{
-    uint64_t mode = kb_float_mode_exact();
-    run_parts(data);
-    kb_float_mode_restore(mode);
-    drop(data);
+    for (int64_t begin; (begin = take_part(l)) < l->of.count;)
+        run_part(l, begin);
 }
 
 static bool took_no_error(const kb_xla_frame *xla, kb_xla_error *error)
@@ -84,7 +79,7 @@ static bool took_no_error(const kb_xla_frame *xla, kb_xla_error *error)
     return false;
 }
 
-static int64_t num_threads(const kb_xla_frame *xla)
+int64_t kb_pool_num_threads(const kb_xla_frame *xla)
 {
     int64_t n = 1;
     kb_xla_num_threads args = {
@@ -94,6 +89,14 @@ static int64_t num_threads(const kb_xla_frame *xla)
     };
     return took_no_error(xla, xla->api->thread_pool_num_threads(&args)) ? n : 1;
 }
+
+static int64_t num_processors(void)
+{
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+static kb_xla_task run_task;
 
 static void *run_started(void *data)
 {
@@ -110,71 +113,112 @@ static bool start(loop *l)
     return true;
 }
 
-static int64_t num_processors(void)
-{
-    cpu_set_t allowed;
-    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-}
-
 /* Without XLA, a thread is started. */
-static bool schedule(const kb_xla_frame *xla, loop *l)
+static bool schedule(loop *l)
 {
-    if (!xla)
+    if (!l->xla)
         return start(l);
     kb_xla_schedule args = {
         .struct_size = KB_XLA_SIZE(kb_xla_schedule, data), // NOLINT: of a pointer
-        .context = xla->context,
+        .context = l->xla->context,
         .task = run_task,
         .data = l,
     };
-    return took_no_error(xla, xla->api->thread_pool_schedule(&args));
+    return took_no_error(l->xla, l->xla->api->thread_pool_schedule(&args));
+}
+
+/* Schedules some of the tasks; those schedule the others. */
+static void invite(loop *l)
+{
+    for (int i = 0; i < INVITED_AT_ONCE && atomic_load(&l->next) < l->of.count; i++) {
+        if (atomic_fetch_sub(&l->uninvited, 1) <= 0)
+            return;
+        atomic_fetch_add(&l->users, 1);
+        if (schedule(l))
+            continue;
+        drop(l);
+        return;
+    }
+}
+
+/* A task that comes late touches nothing but the loop. One that has taken a part keeps the caller,
+ * and with it XLA's frame. */
+static void run_task(void *data)
+{
+    uint64_t mode = kb_float_mode_exact();
+    loop *l = data;
+    int64_t begin = take_part(l);
+    if (begin < l->of.count) {
+        invite(l);
+        run_part(l, begin);
+        run_parts(l);
+    }
+    kb_float_mode_restore(mode);
+    drop(l);
 }
 
 /* NULL without memory. */
-static loop *loop_new(int64_t count, int64_t n_parts, kb_pool_function *function, void *data)
+static loop *loop_new(const kb_xla_frame *xla, const kb_pool_loop *of)
 {
     loop *l = kb_calloc(1, sizeof *l);
     if (!l)
         return NULL;
-    l->function = function;
-    l->data = data;
-    l->count = count;
-    l->part = count / n_parts;
-    l->part += l->part == 0;
+    l->of = *of;
+    l->xla = xla;
     atomic_store(&l->users, 1);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->all_done, NULL);
     return l;
 }
 
-/* What is left of a loop, with other threads; the end of it. */
-static void share(const kb_xla_frame *xla, loop *l, int64_t n_tasks)
+static void wait_for_others(loop *l)
 {
-    for (int64_t i = 0; i < n_tasks; i++) {
-        atomic_fetch_add(&l->users, 1);
-        if (schedule(xla, l))
-            continue;
-        drop(l);
-        break;
-    }
-    run_parts(l);
+    uint64_t begun = kb_ticks();
+    while (atomic_load(&l->done) < l->of.count && kb_ticks() - begun < SPIN_TICKS)
+        kb_ticks_pause();
     pthread_mutex_lock(&l->lock);
-    while (atomic_load(&l->done) < l->count)
+    while (atomic_load(&l->done) < l->of.count)
         pthread_cond_wait(&l->all_done, &l->lock);
     pthread_mutex_unlock(&l->lock);
+}
+
+/* What is left of a loop, with other threads; the end of it. */
+static void share(loop *l, int64_t n_tasks)
+{
+    atomic_store(&l->uninvited, n_tasks);
+    invite(l);
+    run_parts(l);
+    wait_for_others(l);
     drop(l);
+}
+
+void kb_pool_run(const kb_xla_frame *xla, const kb_pool_loop *of)
+{
+    int64_t n_parts = of->count / of->part + (of->count % of->part != 0);
+    int64_t n_threads = of->n_threads < n_parts ? of->n_threads : n_parts;
+    loop *l = n_threads > 1 ? loop_new(xla, of) : NULL;
+    if (l)
+        share(l, n_threads - 1);
+    else if (of->count > 0)
+        of->function(of->data, 0, of->count);
+}
+
+static int64_t part_of(int64_t count, int64_t n_parts)
+{
+    return count > n_parts ? count / n_parts : 1;
 }
 
 void kb_pool_for(const kb_xla_frame *xla, int64_t count, kb_pool_function *function, void *data)
 {
-    if (count <= 0)
-        return;
-    int64_t n_threads = count > 1 ? num_threads(xla) : 1;
-    loop *l = n_threads > 1 ? loop_new(count, n_threads * PARTS_PER_THREAD, function, data) : NULL;
-    if (l)
-        share(xla, l, (n_threads < count ? n_threads : count) - 1);
-    else
-        function(data, 0, count);
+    int64_t n_threads = count > 1 ? kb_pool_num_threads(xla) : 1;
+    const kb_pool_loop of = {
+        .function = function,
+        .data = data,
+        .count = count,
+        .part = part_of(count, n_threads * PARTS_PER_THREAD),
+        .n_threads = n_threads,
+    };
+    kb_pool_run(xla, &of);
 }
 
 static int64_t now_ns(void)
@@ -188,16 +232,17 @@ void kb_pool_for_started(int64_t count, kb_pool_function *function, void *data)
 {
     if (count <= 0)
         return;
-    loop *l = count > 1 ? loop_new(count, PARTS_STARTED, function, data) : NULL;
+    const kb_pool_loop of = {function, data, count, part_of(count, PARTS_STARTED), 1};
+    loop *l = count > 1 ? loop_new(NULL, &of) : NULL;
     if (!l) {
         function(data, 0, count);
         return;
     }
-    int64_t begun = now_ns();
-    bool more = true;
-    while (more && now_ns() - begun < START_AFTER_NS)
-        more = run_part(l);
-    int64_t left = more ? (count - atomic_load(&l->next)) / l->part : 0;
+    int64_t begun = now_ns(), begin = 0;
+    while (begin < count && now_ns() - begun < START_AFTER_NS)
+        if ((begin = take_part(l)) < count)
+            run_part(l, begin);
+    int64_t next = atomic_load(&l->next), left = next < count ? (count - next) / of.part : 0;
     int64_t n_threads = left > 1 ? num_processors() : 1;
-    share(NULL, l, (n_threads < left ? n_threads : left) - 1);
+    share(l, (n_threads < left ? n_threads : left) - 1);
 }

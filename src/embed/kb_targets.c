@@ -3,6 +3,7 @@
 
 #include "core/kb_absent.h"
 #include "core/kb_handler.h"
+#include "core/kb_plan.h"
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "hostcuda/kb_hosttarget.h"
@@ -33,4 +34,5 @@ void kb_targets_begin(void)
     kb_handler_set_loader(kb_host_code_load);
     kb_handler_set_library_loader(kb_library_load);
     kb_hostcuda_set_loader(kb_cuda_code_load);
+    kb_plan_set_concurrency(KB_STEP_LAUNCH, kb_hostcuda_concurrency);
 }

@@ -39,6 +39,7 @@ typedef struct kb_hostcuda_code {
     kb_hostcuda_blocks *blocks; /* without barriers; or NULL, and */
     kb_block_code threads;      /* one thread of a block */
     bool cooperative;           /* threads wait for all of the grid */
+    bool concurrent;            /* launches need and leave nothing but their arguments */
     void *owner;                /* of the memory of the code; kept, or NULL */
 } kb_hostcuda_code;
 
@@ -98,6 +99,10 @@ void kb_hostcuda_set_loader(kb_hostcuda_loader *given);
 /* Sees to it that the function's machine code is known: loads it, or compiles the IR where there is
  * none that runs here. To be called without any lock: it may wait for Python. */
 kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_error *err);
+
+/* A kb_step_concurrency of launches: those of the CPU alone may run at once, and neither checked
+ * nor cooperative ones. */
+kb_concurrency kb_hostcuda_concurrency(const void *step, const kb_frame *frame);
 
 /* Whether the function's code, which is known, is that of the checked mode. */
 bool kb_hostcuda_is_checked(const kb_function *function);

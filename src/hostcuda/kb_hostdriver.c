@@ -1,4 +1,5 @@
 /* Owns the driver of the CPU: the functions of its table. */
+#include "cuda/kb_step.h"
 #include "hostcuda/kb_hostcuda.h"
 
 #include <string.h>
@@ -221,6 +222,18 @@ static const kb_driver driver = {
 const kb_driver *kb_hostcuda_driver(void)
 {
     return &driver;
+}
+
+kb_concurrency kb_hostcuda_concurrency(const void *step, const kb_frame *frame)
+{
+    const kb_launch_step *launch = step;
+    if (frame->driver != &driver)
+        return KB_CONCURRENT_NEVER;
+    const kb_hostcuda_code *code = (const kb_hostcuda_code *)(const void *)kb_function_ready(
+        launch->function, frame->device, launch->shared);
+    if (!code || code->cooperative || code->threads.checked)
+        return KB_CONCURRENT_NEVER;
+    return code->concurrent ? KB_CONCURRENT : KB_CONCURRENT_IF_TOLD;
 }
 
 void kb_hostcuda_enter(kb_frame *frame)

@@ -193,6 +193,13 @@ kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err)
     return s;
 }
 
+/* What the function keeps between calls cannot be seen. */
+static kb_concurrency concurrency(const void *step, const kb_frame *frame)
+{
+    (void)frame;
+    return ((const kb_source_step *)step)->cuda ? KB_CONCURRENT_NEVER : KB_CONCURRENT_IF_TOLD;
+}
+
 typedef struct owned {
     kb_source_step step;
     const void *pointers[];
@@ -202,6 +209,7 @@ kb_status kb_source_plan(const kb_source_step *step, const size_t *sizes, kb_ker
                          kb_step *plan_step, kb_error *err)
 {
     kb_plan_set_runner(KB_STEP_SOURCE, kb_source_run);
+    kb_plan_set_concurrency(KB_STEP_SOURCE, concurrency);
     size_t slots = (size_t)step->n_attributes * KB_ATTRIBUTE_SIZE_MAX;
     size_t head = sizeof(owned) + step->n_attributes * sizeof(void *);
     head = (head + KB_ATTRIBUTE_SIZE_MAX - 1) / KB_ATTRIBUTE_SIZE_MAX * KB_ATTRIBUTE_SIZE_MAX;

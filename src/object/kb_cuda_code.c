@@ -78,6 +78,7 @@ static bool find_code(kb_object *object, const head *h, kb_hostcuda_code *code)
                     .stack = h->stack,
                     .checked = kb_object_find(object, "kb_check_table")},
         .cooperative = h->form == COOPERATIVE,
+        .concurrent = !kb_object_has_variables(object) && !kb_object_uses(object, "kb_print"),
         .owner = object,
     };
     return h->form == BLOCKS ? blocks && !fibre : fibre && !blocks;

@@ -109,7 +109,9 @@ static kb_status place_code(host_code *c, kb_error *err)
         return refuse_damaged("its entry", err);
     own->step = (kb_step){
         .kind = KB_STEP_HOST,
-        .host = {.entry = (kb_numba_entry *)(uintptr_t)entry, .failures = &own->failures},
+        .host = {.entry = (kb_numba_entry *)(uintptr_t)entry,
+                 .concurrent = !kb_object_has_variables(own->object),
+                 .failures = &own->failures},
     };
     c->kernel->plan = (kb_plan){.n_steps = 1, .steps = &own->step};
     c->kernel->bytes = kb_arena_bytes(own->arena) + kb_object_size(own->object);

@@ -26,6 +26,7 @@ enum { OBJECT_SIZE_MAX = 1 << 30 }; /* so that 32-bit distances within the mappi
 struct kb_object {
     uint8_t *memory;
     size_t size;
+    size_t size_of_variables;
     Elf64_Sym *symbols; /* st_value is the address of those that are defined */
     size_t n_symbols;
     char *names;
@@ -267,6 +268,7 @@ static kb_status finish(placing *p, kb_error *err)
     *p->object = (kb_object){
         .memory = p->memory,
         .size = p->begin[PARTS],
+        .size_of_variables = p->begin[PARTS] - p->begin[VARIABLES],
         .symbols = p->elf.symbols,
         .n_symbols = p->elf.n_symbols,
         .names = p->elf.names,
@@ -333,6 +335,21 @@ void *kb_object_find(const kb_object *object, const char *name)
         if (strcmp(found, name) == 0)
             return address;
     return NULL;
+}
+
+bool kb_object_has_variables(const kb_object *object)
+{
+    return object->size_of_variables > 0;
+}
+
+bool kb_object_uses(const kb_object *object, const char *name)
+{
+    for (size_t i = 1; i < object->n_symbols; i++) {
+        const Elf64_Sym *s = &object->symbols[i];
+        if (s->st_shndx == SHN_UNDEF && strcmp(object->names + s->st_name, name) == 0)
+            return true;
+    }
+    return false;
 }
 
 size_t kb_object_size(const kb_object *object)

@@ -42,6 +42,12 @@ void *kb_object_find(const kb_object *object, const char *name);
  * returned behind the last. */
 bool kb_object_next(const kb_object *object, size_t *at, const char **name, void **address);
 
+/* Whether it has memory that its code may change, so that calls of it are not independent. */
+bool kb_object_has_variables(const kb_object *object);
+
+/* Whether it uses a function or a variable of this name without defining it. */
+bool kb_object_uses(const kb_object *object, const char *name);
+
 /* The memory that it takes. */
 size_t kb_object_size(const kb_object *object);
 

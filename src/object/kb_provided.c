@@ -87,16 +87,37 @@ static int is_memory(const char *name)
     return 0;
 }
 
-void *kb_provided_of_c(const char *name, void *context)
+/* Of libmvec, by the rules of the vector function ABI: one of MATH for vectors without a mask. */
+static int is_vector_math(const char *name)
 {
-    (void)context;
-    if (!is_math(name) && !is_memory(name))
-        return NULL;
+    static const char prefix[] = "_ZGV";
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0)
+        return 0;
+    name += sizeof prefix - 1;
+    if (!*name || !strchr("bcde", *name) || name[1] != 'N')
+        return 0;
+    name += 2;
+    size_t n_digits = strspn(name, "0123456789"), n_operands = strspn(name + n_digits, "v");
+    name += n_digits + n_operands;
+    return n_digits && n_operands && *name == '_' && is_math(name + 1);
+}
+
+/* The process may have a library for some parts alone, or not at all. */
+static void *find_in(const char *library, const char *name)
+{
     void *found = dlsym(RTLD_DEFAULT, name);
     if (found)
         return found;
-    void *libm = dlopen("libm.so.6", RTLD_LAZY); /* the process may have it for some parts alone */
-    return libm ? dlsym(libm, name) : NULL;
+    void *opened = dlopen(library, RTLD_LAZY);
+    return opened ? dlsym(opened, name) : NULL;
+}
+
+void *kb_provided_of_c(const char *name, void *context)
+{
+    (void)context;
+    if (is_math(name) || is_memory(name))
+        return find_in("libm.so.6", name);
+    return is_vector_math(name) ? find_in("libmvec.so.1", name) : NULL;
 }
 
 void *kb_provided_find(const char *name, void *context)

@@ -7,7 +7,8 @@
  * in every process; other names may be functions of a library that happens to be loaded. */
 void *kb_provided_find(const char *name, void *context);
 
-/* The same, of the C library's functions alone. */
+/* The same, of the C library's functions alone: of libm, for memory, and of libmvec, which glibc
+ * has for some processors. */
 void *kb_provided_of_c(const char *name, void *context);
 
 #endif

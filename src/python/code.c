@@ -44,7 +44,8 @@ static PyObject *register_host_code(PyObject *self, PyObject *args)
 
 PyDoc_STRVAR(check_host_code_doc,
              "check_host_code(digest, code)\n--\n\n"
-             "ValueError is raised if register_host_code would raise it; nothing is registered.");
+             "Whether the code has no variables. ValueError is raised if register_host_code would "
+             "raise it;\nnothing is registered.");
 
 static PyObject *check_host_code(PyObject *self, PyObject *args)
 {
@@ -58,8 +59,9 @@ static PyObject *check_host_code(PyObject *self, PyObject *args)
     kb_error err;
     if (kb_host_code_read(code, (size_t)size, digest, &kernel, &err) != KB_OK)
         return kb_python_raise(&err);
+    bool concurrent = kernel.plan.steps->host.concurrent;
     kernel.free_owner(kernel.owner);
-    Py_RETURN_NONE;
+    return PyBool_FromLong(concurrent);
 }
 
 PyDoc_STRVAR(host_code_provides_doc,

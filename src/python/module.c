@@ -28,7 +28,7 @@ static kb_registry *get_registry(void)
 
 PyDoc_STRVAR(register_host_doc,
              "register_host(digest, name, source, n_inputs, n_outputs, buffers, entry, parallel, "
-             "num_threads)\n"
+             "num_threads, concurrent)\n"
              "--\n\n"
              "Register native code; True if it is new, False if this digest was there already.\n"
              "`buffers` is a tuple of (dtype code, rank, name): inputs, outputs, hidden results.");
@@ -41,10 +41,10 @@ static PyObject *register_host(PyObject *self, PyObject *args)
     unsigned int n_inputs, n_outputs;
     PyObject *sequence;
     unsigned long long entry;
-    int parallel, num_threads;
-    if (!PyArg_ParseTuple(args, "y#ssIIO!Kpi:register_host", &digest, &digest_size, &name, &source,
+    int parallel, num_threads, concurrent;
+    if (!PyArg_ParseTuple(args, "y#ssIIO!Kpip:register_host", &digest, &digest_size, &name, &source,
                           &n_inputs, &n_outputs, &PyTuple_Type, &sequence, &entry, &parallel,
-                          &num_threads))
+                          &num_threads, &concurrent))
         return NULL;
     Py_ssize_t n_buffers = PyTuple_Size(sequence);
     if (digest_size != KB_DIGEST_SIZE || entry == 0 ||
@@ -63,6 +63,7 @@ static PyObject *register_host(PyObject *self, PyObject *args)
         .kind = KB_STEP_HOST,
         .host = {.entry = (kb_numba_entry *)(uintptr_t)entry,
                  .parallel = parallel != 0,
+                 .concurrent = concurrent != 0,
                  .num_threads = num_threads},
     };
     kb_kernel kernel = {

@@ -13,11 +13,14 @@ static atomic_long errors_alive;
 
 static struct {
     pthread_mutex_t lock;
+    pthread_cond_t released;
     int64_t num_threads;
     bool refuse;
+    bool hold;
     int n_tasks;
     pthread_t tasks[TASKS_MAX];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .num_threads = 4};
+} pool = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .released = PTHREAD_COND_INITIALIZER, .num_threads = 4};
 
 /* The C library's, which must not fail here: a test that has no memory proves nothing. */
 static void *checked(void *memory)
@@ -74,6 +77,10 @@ static void *run_task(void *memory)
 {
     task t = *(task *)memory;
     free(memory);
+    pthread_mutex_lock(&pool.lock);
+    while (pool.hold)
+        pthread_cond_wait(&pool.released, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
     t.run(t.data);
     return NULL;
 }
@@ -119,14 +126,24 @@ void fake_pool_set(int64_t n, bool refuse)
     pthread_mutex_unlock(&pool.lock);
 }
 
+void fake_pool_hold(bool hold)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.hold = hold;
+    pthread_cond_broadcast(&pool.released);
+    pthread_mutex_unlock(&pool.lock);
+}
+
 void fake_pool_join(void)
 {
     pthread_mutex_lock(&pool.lock);
-    int n = pool.n_tasks;
-    pool.n_tasks = 0;
+    while (pool.n_tasks > 0) {
+        pthread_t last = pool.tasks[--pool.n_tasks];
+        pthread_mutex_unlock(&pool.lock);
+        pthread_join(last, NULL);
+        pthread_mutex_lock(&pool.lock);
+    }
     pthread_mutex_unlock(&pool.lock);
-    for (int i = 0; i < n; i++)
-        pthread_join(pool.tasks[i], NULL);
 }
 
 static _Thread_local struct {

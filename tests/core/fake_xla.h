@@ -27,7 +27,8 @@ long fake_errors_alive(void);
 
 /* Scheduled tasks run on threads of their own. `refuse`: scheduling gives an error instead. */
 void fake_pool_set(int64_t num_threads, bool refuse);
-void fake_pool_join(void); /* waits for every scheduled task */
+void fake_pool_hold(bool hold); /* tasks that are scheduled while it holds begin when it ends */
+void fake_pool_join(void);      /* waits for every scheduled task, and those that they schedule */
 
 /* The stream that calls on this thread get; `refuse`: they get an error instead. */
 void fake_stream_set(void *stream, bool refuse);

@@ -39,6 +39,7 @@ static void test_runs(void)
     const kb_hostcuda_code *code = kb_hostcuda_find(digest);
     CHECK_INT(code->threads.shared, 48);
     CHECK_INT(code->threads.stack, 96);
+    CHECK(code->concurrent);
     CHECK(!code->cooperative && !code->threads.run && !code->threads.checked);
     CHECK_INT(kb_hostcuda_launch(digest, sizes, 0, parameters, NULL, &err), KB_OK);
     for (int i = 0; i < 6; i++)

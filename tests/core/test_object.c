@@ -49,6 +49,9 @@ static void test_code_runs(void)
     CHECK(!kb_object_find(one, "square") && !kb_object_find(one, "outside"));
     CHECK(!kb_object_find(one, "no_such_symbol"));
     CHECK(kb_object_size(one) > 0);
+    CHECK(kb_object_has_variables(one));
+    CHECK(kb_object_uses(one, "outside") && kb_object_uses(one, "outside_variable"));
+    CHECK(!kb_object_uses(one, "sample_count") && !kb_object_uses(one, "no_such_symbol"));
     kb_object_free(one);
     kb_object_free(other);
     kb_object_free(NULL);

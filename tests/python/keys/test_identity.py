@@ -119,7 +119,7 @@ def native():
 
 
 def register(digest, entry):
-    return _core.register_host(digest, "a test", "here:1", 0, 0, (), entry.address, False, 0)
+    return _core.register_host(digest, "a test", "here:1", 0, 0, (), entry.address, False, 0, False)
 
 
 @pytest.mark.parametrize("top", [0x00, 0x7F, 0x80, 0xFF])

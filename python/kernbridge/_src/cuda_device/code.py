@@ -75,17 +75,19 @@ def add_image(kernel: Any) -> None:
     library, label = kernel._codelibrary, label_of(kernel.py_func)
     versions.look_up_attributes("Numba-CUDA", library, OF_LIBRARIES)
     arguments = _arguments_of(kernel)
-    checks = None
+    checks, is_fast = None, False
     if mode.current() == mode.CHECK:
         checks = Checks(label, [a for _, _, a in arguments])
     else:
+        is_fast = bool(library._nvvm_options.get("fastmath"))
         function = library.get_function(library._entry_name)
         for layout, word, a in arguments:
             if layout:
                 extents.relate(function, word, layout, a.n_dims, a.item_size)
     try:
         with global_compiler_lock:
-            image, _ = cuda_on_cpu_compile.image_of(label, library, library._entry_name, checks)
+            entry = library._entry_name
+            image, _ = cuda_on_cpu_compile.image_of(label, library, entry, checks, is_fast)
     except (KernelCompilationError, KernelNotAvailableError) as e:
         refusals.append((kernel.py_func.__name__, str(e)))
         raise

@@ -17,7 +17,7 @@ from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.cuda_on_cpu import fma, ir
 from kernbridge._src.keys import generators
-from kernbridge._src.numba_common import cpu_features, elf, llvmlite_inside
+from kernbridge._src.numba_common import cpu_features, elf, llvmlite_inside, vector_math
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 from kernbridge._src.store import artefacts
 from kernbridge._src.store.artefacts import Artefact
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CC = _core.HOST_CC  # of images for the CPU: LLVM IR
 CODE_CC = _core.HOST_CODE_CC  # of images beside them: machine code of that IR
 CACHE_KIND = "cuda_host_code"
+_WITH_VECTORS = "; kernbridge vector math\n"
 _DIGITS = 64  # of the digest that an image begins with
 
 # Of each digest, what the machine code defines. Never released: the core has its addresses in plans
@@ -37,11 +38,15 @@ _lock = threading.RLock()
 
 
 def artefact(
-    label: str, compiled: Any, opened: tuple[int, ...], checks: Checks | None = None
+    label: str,
+    compiled: Any,
+    opened: tuple[int, ...],
+    checks: Checks | None = None,
+    is_fast: bool = False,
 ) -> Artefact:
     """What is kept of a kernel that Numba-CUDA compiled, for the CPU; with `checks`, checked."""
     library = compiled._codelibrary
-    image, uses_z = image_of(label, library, library._entry_name, checks)
+    image, uses_z = image_of(label, library, library._entry_name, checks, is_fast)
     return Artefact(
         meta={
             "entry": compiled.entry_name,
@@ -55,24 +60,26 @@ def artefact(
 
 
 def image_of(
-    label: str, library: Any, entry: str, checks: Checks | None = None
+    label: str, library: Any, entry: str, checks: Checks | None = None, is_fast: bool = False
 ) -> tuple[bytes, bool]:
     """The image of a kernel for the CPU, and whether it reads z indices.
 
     It holds a digest and LLVM IR, which begins with the number of what the IR takes for granted.
+    Where the kernel `is_fast`, its loops may call libmvec.
     """
     body, uses_z = ir.host_ir(label, library, entry, checks)
-    return _image(body), uses_z
+    return _image(body, is_fast), uses_z
 
 
-def image_of_text(label: str, text: str, entry: str) -> tuple[bytes, bool]:
+def image_of_text(label: str, text: str, entry: str, is_fast: bool) -> tuple[bytes, bool]:
     """The image of a kernel whose LLVM IR numba-cuda-mlir made, and whether it reads z indices."""
     body, uses_z = ir.host_ir_of_text(label, text, entry)
-    return _image(body), uses_z
+    return _image(body, is_fast), uses_z
 
 
-def _image(body: str) -> bytes:
-    text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{body}"
+def _image(body: str, is_fast: bool) -> bytes:
+    options = _WITH_VECTORS if is_fast else ""
+    text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{options}{body}"
     digest = hashlib.sha256(text.encode()).hexdigest()
     return f"{digest}\n{text}\0".encode()
 
@@ -109,6 +116,7 @@ def machine_code(image: bytes) -> bytes:
         features,
         llvmlite_inside.version,
         llvm.llvm_version_info,
+        vector_math.provided() if _WITH_VECTORS in text else (),
     )
     key = hashlib.sha256(repr(made_of).encode()).digest()
     found = artefacts.load(CACHE_KIND, key)
@@ -121,7 +129,7 @@ def machine_code(image: bytes) -> bytes:
 def _compiled(digest: str, text: str, features: str) -> bytes:
     given, needed = cpu_features.known(features)
     machine = ir.machine(given)
-    module = _optimised(text, machine)
+    module = _optimised(text, machine, given)
     whole = machine.emit_object(module)
     code = elf.stripped(whole, elf.defined(whole))
     _check_symbols(elf.undefined(code))
@@ -154,12 +162,14 @@ def _check_symbols(names: Iterable[str]) -> None:
             )
 
 
-def _optimised(text: str, machine: Any) -> Any:
+def _optimised(text: str, machine: Any, features: str) -> Any:
     module = llvm.parse_assembly(text)
     module.triple = llvm.get_default_triple()
     module.data_layout = str(machine.target_data)
     module.verify()
     module = _with_fused_products(module, machine)
+    if _WITH_VECTORS in text:
+        module = llvm.parse_assembly(vector_math.with_vectors(str(module), features))
     # Where each access is a call, little can be gained.
     options = llvm.create_pipeline_tuning_options(speed_level=1 if _is_checked(text) else 3)
     options.loop_vectorization = options.slp_vectorization = True

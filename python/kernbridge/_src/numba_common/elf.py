@@ -15,7 +15,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 _PROGBITS, _SYMTAB, _STRTAB, _RELA, _NOBITS, _NOTE, _UNWIND = 1, 2, 3, 4, 8, 7, 0x70000001
-_ALLOC = 2
+_WRITE, _ALLOC = 1, 2
 _LOCAL, _RESERVED = 0, 0xFF00  # binding of a symbol; special indices of sections begin there
 
 
@@ -74,6 +74,11 @@ class _Reader:
         unneeded = section.type in (_NOTE, _UNWIND) or name == b".eh_frame"
         return bool(section.flags & _ALLOC and section.size) and not unneeded
 
+    def is_constant(self, section: Section) -> bool:
+        """Whether a section is written only by the loader, which puts addresses there."""
+        name = self.name(self.sections[self.names], section.name)
+        return name == b".data.rel.ro" or name.startswith(b".data.rel.ro.")
+
     def tables(self, placed: set[int]) -> Iterator[tuple[int, Section]]:
         """The relocations of the sections that are in memory."""
         for i, section in enumerate(self.sections):
@@ -123,6 +128,8 @@ def stripped(code: bytes, names: set[str]) -> bytes:
         if section.type == _RELA:
             contents = _renumbered(contents, numbers)
             section = section._replace(link=symbol_table, info=indices[section.info])
+        elif reader.is_constant(section):
+            section = section._replace(flags=section.flags & ~_WRITE)
         add(section, contents)
     packed = b"".join(_SYMBOL.pack(*s) for s in symbols)
     table = Section(0, _SYMTAB, 0, 0, 0, len(packed), symbol_table + 1, n_local, 8, _SYMBOL.size)

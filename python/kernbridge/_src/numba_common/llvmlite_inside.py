@@ -19,6 +19,8 @@ NAMES = (
     "llvmlite.binding.address_of_symbol",
     "llvmlite.binding.get_host_cpu_name",
     "llvmlite.binding.llvm_version_info",
+    "llvmlite.binding.load_library_permanently",
+    "llvmlite.binding.parse_assembly",
     "llvmlite.ir.Constant",
     "llvmlite.ir.Function",
     "llvmlite.ir.FunctionType",

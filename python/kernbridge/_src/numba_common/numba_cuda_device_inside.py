@@ -72,7 +72,7 @@ NAMES = (
     "numba.cuda.memory_management.nrt._nrt_mstats",
     "numba.cuda.memory_management.nrt._Runtime",
 )
-OF_LIBRARIES = ("_cubin_cache", "_cufunc_cache", "_linking_files")
+OF_LIBRARIES = ("_cubin_cache", "_cufunc_cache", "_linking_files", "_nvvm_options")
 
 versions.look_up("Numba-CUDA", NAMES)
 

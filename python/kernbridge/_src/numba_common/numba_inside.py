@@ -130,7 +130,7 @@ OF_DISPATCHERS = (
     "typingctx.resolve_value_type",
 )
 OF_LIBRARIES = ("_linking_libraries",)
-OF_OPEN_LIBRARIES = ("_finalize_final_module",)
+OF_OPEN_LIBRARIES = ("_finalize_final_module", "_final_module", "_optimize_final_module")
 OF_CODEGEN = ("_engine.get_global_value_address",)
 OF_UFUNCS = ("_dispatcher", "_frozen")
 

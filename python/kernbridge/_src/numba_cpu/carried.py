@@ -41,11 +41,14 @@ class Carried:
         Why it cannot.
     runs_here : bool
         Whether this process runs that machine code too.
+    independent : bool
+        Whether the kernel provably needs nothing but its arguments, so that calls may run at once.
     """
 
     program: bytes = b""
     why_not: str = ""
     runs_here: bool = False
+    independent: bool = False
 
     def summary(self) -> str:
         """Return what an exported program holds."""
@@ -95,13 +98,13 @@ def _signed(bits: int) -> int:
     return bits - (1 << 64) if bits >> 63 else bits
 
 
-def key(kernel: Any, digest: bytes, lines: bytes) -> bytes | None:
+def key(kernel: Any, digest: bytes, lines: bytes, has_vector_math: bool) -> bytes | None:
     """The key on disk: of the kernel, where it stands, and of all that generates its code.
 
     None if the disk keeps nothing.
     """
     from kernbridge._src.keys import generators
-    from kernbridge._src.numba_common import llvmlite_inside
+    from kernbridge._src.numba_common import llvmlite_inside, vector_math
     from kernbridge._src.numba_common.numba_inside import config, numba
     from kernbridge._src.store import artefacts
 
@@ -117,6 +120,7 @@ def key(kernel: Any, digest: bytes, lines: bytes) -> bytes | None:
         llvmlite_inside.version,
         llvmlite_inside.binding.llvm_version_info,
         _settings(vars(config)),
+        vector_math.provided() if has_vector_math else (),
     )
     return hashlib.sha256(repr(made_of).encode()).digest()
 
@@ -144,10 +148,9 @@ def make(
     try:
         code = object_code.make(entry)
         program = encode(digest, about, code)
+        independent = _core.check_host_code(digest, program)
         if code.lasting:
             _core.register_host_code(digest, program)
-        else:
-            _core.check_host_code(digest, program)
     except exception_texts.NotCarried as e:
         return Carried(why_not=str(e))
     except ValueError as e:
@@ -155,7 +158,17 @@ def make(
     if code.lasting and key is not None:
         kept = artefacts.Artefact(meta={"copied": list(copied)}, blobs=(program,))
         artefacts.store(CACHE_KIND, key, kept)
-    return Carried(program, runs_here=code.lasting)
+    return Carried(program, runs_here=code.lasting, independent=independent)
+
+
+def is_independent(digest: bytes, about: Description, entry: Entry) -> bool:
+    """Whether a kernel that stays in this process provably needs nothing but its arguments."""
+    from kernbridge._src.numba_cpu import exception_texts, object_code
+
+    try:
+        return _core.check_host_code(digest, encode(digest, about, object_code.make(entry)))
+    except (exception_texts.NotCarried, ValueError):
+        return False
 
 
 def load(key: bytes | None, digest: bytes) -> Found | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.places import beginning_of
+from kernbridge._src.numba_common import vector_math
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cpu import carried
 from kernbridge._src.numba_cpu.carried import Carried
@@ -67,6 +68,14 @@ class CompileOptions:
 
     checked: bool = False  # every index is checked
     zero_outputs: bool = False  # outputs that are not aliased are filled before the kernel runs
+    vector_math: bool | None = None  # see vector_math.py; None: as the kernel's `fastmath` says
+
+    @property
+    def names(self) -> Iterator[str]:
+        """What is part of a kernel's identity; nothing by default."""
+        for name, value in asdict(self).items():
+            if value is not None and (value or name == "vector_math"):
+                yield name if value else f"no {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +126,7 @@ class Compiler:
                     signature.scalars,
                     signature.outputs,
                     signature.aliased,
-                    *(name for name, on in asdict(self.options).items() if on),
+                    *self.options.names,
                 )
                 self._identities[signature] = digest, fingerprint
             return self._identities[signature]
@@ -176,9 +185,10 @@ class Compiler:
         if entry.parallel:
             _core.set_threading(*numba_cpu_entry.pool_functions())
         about = self._describe(signature, assignment, copied)
-        code = Carried()
         if self._travels(signature):
             code = carried.make(self._key_on_disk(signature), digest, about, copied, entry)
+        else:
+            code = Carried(independent=carried.is_independent(digest, about, entry))
         if not code.runs_here:
             _core.register_host(
                 digest,
@@ -190,6 +200,7 @@ class Compiler:
                 entry.address(),
                 entry.parallel,
                 numba.get_num_threads() if entry.parallel else 0,
+                code.independent,
             )
         return Native(digest, copied, code, entry)
 
@@ -208,7 +219,7 @@ class Compiler:
         exceptions name lines."""
         if signature not in self._keys_on_disk:
             digest, fingerprint = self._identity(signature)
-            key = carried.key(self.kernel, digest, fingerprint.lines)
+            key = carried.key(self.kernel, digest, fingerprint.lines, self._has_vector_math)
             self._keys_on_disk[signature] = key
         return self._keys_on_disk[signature]
 
@@ -226,7 +237,13 @@ class Compiler:
 
         overload, copied = self._find_overload(signature, assignment)
         parameters = self._entry_parameters(signature, assignment)
-        return numba_cpu_entry.build_entry(overload, parameters), copied
+        entry = numba_cpu_entry.build_entry(overload, parameters, self._has_vector_math)
+        return entry, copied
+
+    @property
+    def _has_vector_math(self) -> bool:
+        wanted = self.options.vector_math
+        return vector_math.is_default(self.kernel) if wanted is None else wanted
 
     def _warn_of_copies(self, copied: tuple[int, ...], assignment: Assignment) -> None:
         remedy = "write to a local array instead, declare the parameter read-only in an explicit "

@@ -19,6 +19,7 @@ from typing import Any
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import UnknownVersionError
 from kernbridge._src.base.patched import patched
+from kernbridge._src.numba_common import cpu_features, vector_math
 from kernbridge._src.numba_common.defaults import exact_defaults
 from kernbridge._src.numba_common.llvmlite_inside import binding, ir
 from kernbridge._src.numba_common.numba_inside import (
@@ -136,7 +137,11 @@ def compile_anew(kernel: Any, arguments: Sequence[Any]) -> Any:
 
 
 @global_compiler_lock
-def build_entry(overload: Overload, parameters: Sequence[HostParameter | None]) -> Entry:
+def build_entry(
+    overload: Overload,
+    parameters: Sequence[HostParameter | None],
+    has_vector_math: bool,
+) -> Entry:
     """Generate the entry. `parameters` follow the kernel's own; None stands for a default value."""
     compiled, context = overload.compiled, overload.kernel.targetctx
     name = f"kb_entry_{next(_serial)}"
@@ -165,7 +170,7 @@ def build_entry(overload: Overload, parameters: Sequence[HostParameter | None]) 
     builder.ret(builder.call(kernel, [entry.args[0], entry.args[1], *arguments]))
 
     library.add_ir_module(module)
-    finish = _optimise(library)
+    finish = _optimise(library, has_vector_math)
 
     def emit() -> None:
         finish()
@@ -184,10 +189,11 @@ def build_entry(overload: Overload, parameters: Sequence[HostParameter | None]) 
     )
 
 
-def _optimise(library: Any) -> Callable[[], None]:
+def _optimise(library: Any, has_vector_math: bool) -> Callable[[], None]:
     """Link and optimise a library, and return what makes its machine code.
 
-    Numba does all of that in one call. A Numba whose last step has another name does so here, too.
+    Numba does all of that in one call. A Numba whose steps have other names does so here, too, and
+    without vector functions.
     """
     try:
         versions.look_up_attributes("Numba", library, OF_OPEN_LIBRARIES)
@@ -195,9 +201,33 @@ def _optimise(library: Any) -> Callable[[], None]:
         library.finalize()
         return lambda: None
     finish: Callable[[], None] = library._finalize_final_module
-    with patched((library, "_finalize_final_module", lambda: None)):
+    optimise = library._optimize_final_module
+
+    def optimise_vectors() -> None:
+        _use_vectors(library)
+        optimise()
+
+    with patched(
+        (library, "_finalize_final_module", lambda: None),
+        (library, "_optimize_final_module", optimise_vectors if has_vector_math else optimise),
+    ):
         library.finalize()
     return finish
+
+
+def _use_vectors(library: Any) -> None:
+    """Let the loops of a library that is linked, and not optimised yet, call libmvec."""
+    if not vector_math.provided():
+        return
+    _, _, given = library.codegen.magic_tuple()
+    features, _ = cpu_features.known(given)
+    text = str(library._final_module)
+    changed = vector_math.with_vectors(text, features)
+    if changed != text:
+        name = library._final_module.name
+        library._final_module = binding.parse_assembly(changed)
+        library._final_module.name = name
+        binding.load_library_permanently(vector_math.LIBRARY)  # for code that stays here
 
 
 def _arguments(

@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
+import numpy as np
+
 from kernbridge._src.base import debug, versions
 from kernbridge._src.base.kept import Kept, kept_with
+from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature
 from kernbridge._src.operation.inspection import Inspection, inspect_host
@@ -33,10 +36,12 @@ def numba_kernel(
     outs: Any,
     *,
     vmap_method: str | None = None,
+    vmap_threads: bool | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
     has_side_effect: bool = False,
     half_as_bits: bool = False,
     zero_outputs: bool = False,
+    vector_math: bool | None = None,
     check: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
@@ -67,6 +72,12 @@ def numba_kernel(
         "sequential_unrolled" mean the same. "expand_dims", "broadcast_all" and
         "legacy_vectorized" add the batch to the kernel's arrays as a leading axis, as
         `jax.ffi.ffi_call` does.
+    vmap_threads : bool, optional
+        Whether the slices of a batch may run at once. By default they are shared among XLA's
+        threads where that pays, if the kernel provably needs nothing but its arguments; a kernel
+        that draws random numbers, prints, enters Python, calls code that kernbridge does not know,
+        or has `has_side_effect` runs them in order on one thread. False keeps that order for any
+        kernel; True allows threads for any kernel but those with ``parallel=True``.
     input_output_aliases : dict of int to int, optional
         From the index of an input to that of an output of the same shape and dtype, counted in the
         order of the kernel's parameters: both are then the same memory, and the input may be
@@ -80,6 +91,11 @@ def numba_kernel(
         refusing them: Numba has neither type on CPUs.
     zero_outputs : bool, default False
         Fill the outputs (not the aliased ones) with zeros before the kernel runs.
+    vector_math : bool, optional
+        Whether `exp`, `sin`, `pow` and their kin in loops are computed for several elements at a
+        time by glibc's libmvec, within 4 ulp of the exact value; see docs/numba-kernels.md. By
+        default that is done where the kernel has ``fastmath=True``. Without libmvec, and on other
+        processors than x86-64, the option changes nothing.
     check : bool, default False
         Compile the kernel, and the functions that it calls, so that an index out of bounds is an
         error which names the array, its shape and the line. Also by ``KERNBRIDGE_DEBUG=check``.
@@ -109,7 +125,8 @@ def numba_kernel(
     ImportError
         If Numba is not installed.
     TypeError
-        If `kernel` is not a numba.njit dispatcher or returns a value; when called, if the number
+        If `kernel` is not a numba.njit dispatcher or returns a value, or if an option is of a wrong
+        type; when called, if the number
         of inputs and outputs is not the kernel's, or an argument is neither array nor scalar.
     ValueError
         If `vmap_method` or an alias is unknown or does not fit; when called, if Numba has no type
@@ -133,7 +150,10 @@ def numba_kernel(
     >>> op(jnp.arange(3.0), jnp.ones(3))
     Array([1., 2., 3.], dtype=float32)
     """
-    options = CompileOptions(bool(check) or debug.checks(), bool(zero_outputs))
+    _check_dispatcher(kernel)
+    options = CompileOptions(
+        bool(check) or debug.checks(), bool(zero_outputs), _vector_math(kernel, vector_math)
+    )
     frontend = NumbaCpu.of(kernel, half_as_bits, options)
     spec = OperationSpec.of(
         frontend.label,
@@ -144,6 +164,7 @@ def numba_kernel(
         jvp,
         vjp,
         sharding_rule=sharding_rule,
+        vmap_threads=vmap_threads,
     )
     return frontend.operation(spec, frontend._operations)
 
@@ -166,7 +187,6 @@ class NumbaCpu(PythonFrontend):
     @classmethod
     def of(cls, kernel: Any, half_as_bits: bool, options: CompileOptions) -> NumbaCpu:
         """The front end of this dispatcher; the same one for the same dispatcher and options."""
-        _check_dispatcher(kernel)
         name = f"numba_kernel, half_as_bits={bool(half_as_bits)}, {options!r}"
         return kept_with(kernel, name, lambda: cls(kernel, half_as_bits, options))
 
@@ -224,6 +244,18 @@ def _check_dispatcher(kernel: Any) -> None:
     )
 
 
+def _vector_math(kernel: Any, given: Any) -> bool | None:
+    """The option as it is compiled: None where it says what holds anyway."""
+    if given is None:
+        return None
+    if not isinstance(given, (bool, np.bool_)):
+        name = kernel.py_func.__name__
+        raise TypeError(
+            f"numba_kernel {name!r}: vector_math is {given!r}, expected True, False or None"
+        )
+    return None if given == libmvec.is_default(kernel) else bool(given)
+
+
 @functools.lru_cache(maxsize=256)
 def _seems_to_return(code: CodeType) -> bool:
     """Whether the bytecode has a `return` of anything but the constant None.
@@ -242,7 +274,8 @@ def _seems_to_return(code: CodeType) -> bool:
     return False
 
 
-def _compiler_of(kernel: Any, half_as_bits: bool, options: dict[str, bool]) -> Any:
+def _compiler_of(kernel: Any, half_as_bits: bool, options: dict[str, Any]) -> Any:
+    _check_dispatcher(kernel)
     return NumbaCpu.of(kernel, half_as_bits, CompileOptions(**options)).compiler
 
 

@@ -40,7 +40,7 @@ def write(
         module=name[0],
         qualname=name[1],
         half_as_bits=half_as_bits,
-        options=dataclasses.asdict(options),
+        options={k: v for k, v in dataclasses.asdict(options).items() if v is not None},
         **dataclasses.asdict(signature),
         **({"why_by_name": why_by_name} if why_by_name else {}),
     )

@@ -271,7 +271,8 @@ def _compile(job: Job) -> artefacts.Artefact:
 
             parameters = job.with_open(opened).parameters
             checks = checks_of(job.label, job.kernel, parameters, job.batched)
-        return cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks)
+        is_fast = checks is None and bool(job.kernel.targetoptions.get("fastmath"))
+        return cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks, is_fast)
     cubins = []
     for architecture in job.architectures:
         try:

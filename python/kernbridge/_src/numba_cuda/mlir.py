@@ -156,7 +156,12 @@ def artefact(job: MlirJob) -> Artefact:
     if not job.architectures:
         from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 
-        image, uses_z = cuda_on_cpu_compile.image_of_text(job.label, compiled.llvm_ir(), job.symbol)
+        image, uses_z = cuda_on_cpu_compile.image_of_text(
+            job.label,
+            compiled.llvm_ir(),
+            job.symbol,
+            is_fast=bool(job.kernel.targetoptions.get("fastmath")),
+        )
         meta |= {"architectures": [cuda_on_cpu_compile.CC], "uses_z": uses_z}
         return Artefact(meta=meta, blobs=(image,))
     cubins, assembly = [], ""

@@ -219,6 +219,7 @@ def _static_call(
         vmap_method=spec.vmap_method,
         has_side_effect=spec.has_side_effect or not outputs.types,
         terms=spec.terms(inputs, len(names), outputs.types),
+        vmap_threads=spec.vmap_threads,
     )
     frontend.check(operands, call)
     spec.check_aliases(inputs, outputs.types)

@@ -131,7 +131,7 @@ def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:
     hidden = [call.operands[i] for i in native.copied]
     hidden += [ArrayType((*batch, *t.shape), t.dtype) for t in native.temporaries]
     aliases = dict(lowered.call.aliases) | {i: n + k for k, i in enumerate(native.copied)}
-    words = [native.key, *([len(batch), *masks] if batch else [])]
+    words = [native.key, *lowered.call.batch_words, *(masks if batch else [])]
     attributes = {
         "call": f"array<i64: {', '.join(map(str, words))}>",
         "digest": attribute_of_bytes(native.digest),

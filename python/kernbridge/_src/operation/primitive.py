@@ -193,7 +193,7 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
             masks[i] = levels.full_mask
     aliases = dict(call.aliases)
     aliases.update({i: len(call.outs) + j for j, i in enumerate(native.copied)})
-    batch = [len(levels.sizes), *masks] if levels else []
+    batch = [*call.batch_words, *masks] if levels else []
     attributes = {  # see src/core/kb_handler.h
         "call": np.array([native.key, *batch], np.int64),
         "digest": np.frombuffer(native.digest, np.uint8),

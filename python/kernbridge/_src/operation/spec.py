@@ -22,6 +22,9 @@ from kernbridge._src.operation.sharding_rule import ShardingRule, Terms
 RANK_METHODS = ("expand_dims", "broadcast_all", "legacy_vectorized")
 """Those that show the kernel the batch as an axis of its arrays."""
 
+_BATCH_ORDER = 256  # KB_BATCH_ORDER of the core, and its kb_slice_order
+_SLICES_AUTO, _SLICES_IN_ORDER, _SLICES_AT_ONCE = range(3)
+
 VMAP_METHODS = (None, "sequential", "sequential_unrolled", *RANK_METHODS)
 
 
@@ -107,6 +110,7 @@ class OperationSpec:
     jvp: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
     sharding_rule: ShardingRule | None = None
+    vmap_threads: bool | None = None
 
     @staticmethod
     def of(
@@ -119,11 +123,16 @@ class OperationSpec:
         vjp: Callable[..., Any] | None = None,
         attributes: Sequence[str] = (),
         sharding_rule: str | ShardingRule | None = None,
+        vmap_threads: bool | None = None,
     ) -> OperationSpec:
         """Check the arguments as far as they can be without inputs; rules get `attributes` too."""
         if vmap_method not in VMAP_METHODS:
             raise ValueError(
                 f"{label}: vmap_method is {vmap_method!r}, expected one of {VMAP_METHODS}"
+            )
+        if vmap_threads not in (None, True, False):
+            raise TypeError(
+                f"{label}: vmap_threads is {vmap_threads!r}, expected True, False or None"
             )
         outputs = outs if callable(outs) and not has_type(outs) else Outputs.of(label, outs)
         aliases = _read_aliases(label, input_output_aliases or {})
@@ -145,6 +154,7 @@ class OperationSpec:
             jvp,
             vjp,
             ShardingRule.of(label, sharding_rule, aliases),
+            None if vmap_threads is None else bool(vmap_threads),
         )
 
     @property
@@ -288,6 +298,22 @@ class Call:
     has_side_effect: bool
     terms: Terms
     levels: Levels = NONE
+    vmap_threads: bool | None = None
+
+    @property
+    def batch_words(self) -> list[int]:
+        """What the core reads of the batch, before the levels of each operand; empty without one.
+
+        The number of levels, and whether slices run in order, at once, or as the core decides.
+        """
+        if not self.levels:
+            return []
+        order = _SLICES_AUTO
+        if self.vmap_threads:
+            order = _SLICES_AT_ONCE
+        elif self.vmap_threads is False or self.has_side_effect:
+            order = _SLICES_IN_ORDER
+        return [len(self.levels.sizes) + _BATCH_ORDER * order]
 
     @property
     def n_operands(self) -> int:

@@ -98,6 +98,7 @@ class SourceFunction:
         *inputs: Any,
         outs: Any,
         vmap_method: str | None = None,
+        vmap_threads: bool | None = None,
         input_output_aliases: Mapping[int, int] | None = None,
         has_side_effect: bool = False,
         zero_outputs: bool = False,
@@ -110,6 +111,7 @@ class SourceFunction:
         operation = self.operation(
             outs,
             vmap_method=vmap_method,
+            vmap_threads=vmap_threads,
             input_output_aliases=input_output_aliases,
             has_side_effect=has_side_effect,
             zero_outputs=zero_outputs,
@@ -125,6 +127,7 @@ class SourceFunction:
         outs: Any,
         *,
         vmap_method: str | None = None,
+        vmap_threads: bool | None = None,
         input_output_aliases: Mapping[int, int] | None = None,
         has_side_effect: bool = False,
         zero_outputs: bool = False,
@@ -141,6 +144,10 @@ class SourceFunction:
             See `numba_kernel`.
         vmap_method : str, optional
             See `numba_kernel`: by default one call per slice, in a loop in C.
+        vmap_threads : bool, optional
+            Pass True if calls of a C or C++ function may run at once: the slices of a batch are
+            then shared among threads where that pays. By default they run in order, since what a
+            function keeps between calls cannot be seen.
         input_output_aliases : dict of int to int, optional
             From the index of an input to that of an output that takes its memory.
         has_side_effect : bool, default False
@@ -178,6 +185,7 @@ class SourceFunction:
             vjp,
             [a.name for a in known],
             sharding_rule,
+            vmap_threads,
         )
         encoded = scan_attributes.encode_all(export.label, known, attrs)
         plain, key = scan_attributes.plain(attrs), spec_key(spec)

@@ -1,0 +1,146 @@
+"""Slices of a batch on all cores: the speed-up, and what the sharing itself costs.
+
+    python benchmarks/vmap_threads.py [--json FILE] [--rounds N] [--threads N]
+
+- 1,000 slices of a kernel of 50 us: the wall time of a loop over that of the batch. The floor is
+  the same with threads of Python that call the kernel without the GIL and without JAX: what this
+  machine's cores give while it is measured. The results are compared bit by bit.
+- As many slices as threads, of 100 us: the time of the batch less that of one slice alone. All of
+  it is scheduling: the waking of threads, and the waiting for the last.
+- Slices of 1 us that take 60 us together, the least that is shared: the time less that of a loop.
+
+`--threads` is how many cores there are for it; set it where the process has less than the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import measure
+import numba
+import numpy as np
+from rich.console import Console
+
+OUT = jax.ShapeDtypeStruct((1,), jnp.float32)
+CALIBRATION = 1_000_000
+
+
+@numba.njit(nogil=True)
+def spin(x, n, out):
+    s = x[0]
+    for _ in range(n[0]):
+        s = s * np.float32(1.0000001) + np.float32(1e-9)
+    out[0] = s
+
+
+@numba.njit(nogil=True)
+def loop(x, n, out):
+    """The slices of one thread, without JAX."""
+    for i in range(x.shape[0]):
+        spin(x[i], n, out[i])
+
+
+def operation(**options: Any) -> Callable[..., Any]:
+    return jax.jit(jax.vmap(kernbridge.numba_kernel(spin, OUT, **options), in_axes=(0, None)))
+
+
+shared, ordered = operation(), operation(vmap_threads=False)
+
+
+def iterations(seconds: float) -> Any:
+    """How many iterations of `spin` take that long here."""
+    host = np.ones(1, np.float32), np.array([CALIBRATION], np.int32), np.zeros(1, np.float32)
+    spin(*host)
+    taken = min(measure.timed(lambda: spin(*host)) for _ in range(20))
+    return jnp.array([round(CALIBRATION * seconds / taken)], jnp.int32)
+
+
+def wall_of(call: Callable[..., Any], count: int, n: Any) -> Callable[[], float]:
+    """Seconds of a batch: the least of some calls, which leaves out what other processes take."""
+    x = jnp.ones((count, 1), jnp.float32)
+    jax.block_until_ready(call(x, n))
+    return lambda: min(measure.timed(lambda: jax.block_until_ready(call(x, n))) for _ in range(5))
+
+
+def wall_of_threads(n_threads: int, count: int, n: Any) -> Callable[[], float]:
+    """The same for threads of Python that call the kernel themselves."""
+    parts = np.array_split(np.ones((count, 1), np.float32), n_threads)
+    host = np.asarray(n)
+    outs = [np.empty_like(part) for part in parts]
+    loop(parts[0], host, outs[0])
+
+    def once() -> float:
+        team = [
+            threading.Thread(target=loop, args=(part, host, out))
+            for part, out in zip(parts, outs, strict=True)
+        ]
+        start = time.perf_counter()
+        for thread in team:
+            thread.start()
+        for thread in team:
+            thread.join()
+        return time.perf_counter() - start
+
+    return lambda: min(once() for _ in range(5))
+
+
+def speed_up(count: int, n_threads: int) -> dict[str, Callable[[], float]]:
+    n = iterations(50e-6)
+    x = jnp.linspace(0, 1, count, dtype=jnp.float32).reshape(-1, 1)
+    np.testing.assert_array_equal(shared(x, n), ordered(x, n))
+    of_one, of_all = wall_of_threads(1, count, n), wall_of_threads(n_threads, count, n)
+    in_order, on_threads = wall_of(ordered, count, n), wall_of(shared, count, n)
+    return {
+        "njit(nogil=True), threads": lambda: of_one() / of_all(),
+        "vmap": lambda: in_order() / on_threads(),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE", help="write all figures there")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds (default 9)")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="cores")
+    options = parser.parse_args()
+    console, results = Console(), {}
+
+    def report(title: str, unit: str, scale: float, measures: Any) -> None:
+        results[title] = measure.rounds(measures, options.rounds, scale)
+        measure.show(console, title, unit, results[title])
+
+    n_threads = options.threads
+    title = f"1,000 slices of 50 us: speed-up on {n_threads} cores"
+    report(title, "x", 1.0, speed_up(1000, n_threads))
+    n = iterations(100e-6)
+    report(
+        f"{n_threads} slices of 100 us on {n_threads} cores, and one alone",
+        "us",
+        1e-6,
+        {"one slice": wall_of(shared, 1, n), "as many as cores": wall_of(shared, n_threads, n)},
+    )
+    n = iterations(1e-6)
+    report(
+        "60 slices of 1 us",
+        "us",
+        1e-6,
+        {"in order": wall_of(ordered, 60, n), "shared": wall_of(shared, 60, n)},
+    )
+    measure.save(options.json, results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
