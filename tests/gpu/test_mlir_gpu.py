@@ -1,4 +1,4 @@
-"""Kernels of numba-cuda-mlir on a GPU: the values of tests/python/mlir_kernels.py."""
+"""Kernels of numba-cuda-mlir on a GPU: the values of `mlir_kernels` and `mlir_callables`."""
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
 
+import mlir_callables
 import mlir_kernels
 from kernbridge import KernbridgeWarning, numba_cuda_kernel
 
@@ -17,6 +18,17 @@ F32 = jnp.float32
 @pytest.mark.parametrize("name", mlir_kernels.CASES)
 def test_values(name):
     mlir_kernels.check(name)
+
+
+@pytest.mark.parametrize("name", mlir_callables.CASES)
+def test_values_of_recorded_functions(name):
+    mlir_callables.check(name)
+
+
+@pytest.mark.gpu_only("what runs as Python launches on GPUs by its own package")
+@pytest.mark.parametrize("name", [n for n in mlir_callables.CASES if n != "batches"])
+def test_values_of_functions_that_run_as_python(name):
+    mlir_callables.check(name, "never")
 
 
 def test_an_input_that_may_be_written_is_copied():

@@ -108,6 +108,8 @@ _lock = threading.RLock()
 
 def why_not_native(kernel: Any, host: bool = False) -> str:
     """Empty, or the option of `cuda.jit` that only Numba's own launcher serves."""
+    if mlir.is_mlir(kernel):
+        return mlir.why_not_native(kernel)[0]
     options = kernel.targetoptions
     if options.get("debug") and not host:
         return "debug=True"
@@ -298,8 +300,9 @@ def _mlir_job(job: Job) -> mlir.MlirJob:
     if job.architectures == CHECKED:
         mlir.refuse_checked(job.label)
     architectures = () if job.for_host else job.architectures
-    parameters = tuple(leaves(job.parameters))  # there are no tuples among them
-    return mlir.MlirJob(job.label, job.kernel, parameters, job.batched, architectures, job.symbol)
+    return mlir.MlirJob(
+        job.label, job.kernel, job.parameters, job.batched, architectures, job.symbol
+    )
 
 
 def _compile_protected(job: Job) -> tuple[Any, tuple[int, ...]]:
