@@ -22,7 +22,7 @@ NUMBA       := $(BUILD)/venv-numba
 NEXT        := $(BUILD)/venv-next
 DEV         := $(BUILD)/venv-dev
 MLIR        := $(BUILD)/mlir
-MLIR_TESTS  := tests/python/numba_cuda/test_mlir.py tests/python/record/test_mlir_callable.py
+MLIR_TESTS  := $(addprefix tests/python/,numba_cuda/test_mlir.py record/test_mlir_callable.py cuda_device/test_mlir_launches.py)
 DIST        := $(BUILD)/dist
 SITE        := $(BUILD)/site
 # A PJRT plugin for the CPU, with pjrt_c_api.h. There is one for x86-64.

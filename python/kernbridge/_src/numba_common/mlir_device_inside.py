@@ -17,13 +17,14 @@ NAMES = (
     *(
         f"{_DISPATCHER}.{name}"
         for name in (
-            "__call__", "__getitem__", "_can_reuse_overload", "_compile_public",
-            "_resolve_overload", "compile_device", "configure", "forall",
+            "__call__", "__getitem__", "_compile_device_callee", "_compile_public",
+            "_raise_ambiguous", "_resolve_overload", "configure", "disable_compile", "forall",
         )
     ),
     f"{_HOST}.api.device_array",
     f"{_HOST}.core.config.CUDA_WARN_ON_IMPLICIT_COPY",
     f"{_HOST}.core.config.DISABLE_PERFORMANCE_WARNINGS",
+    f"{_HOST}.core.errors.NumbaError",
     f"{_HOST}.core.errors.NumbaPerformanceWarning",
     f"{_HOST}.cudadrv.devicearray._make_strided_memory_view",
     f"{_HOST}.cudadrv.devicearray._StridedLayoutShim",
@@ -55,7 +56,6 @@ NAMES = (
     f"{_HOST}.types.Number",
 )  # fmt: skip
 OF_MARSHALLERS = ("_available_launch_config", "_dispatcher", "_extensions")
-OF_DISPATCHERS = ("_can_compile", "overloads", "py_func", "targetoptions")
 
 versions.look_up("numba-cuda-mlir", NAMES)
 
@@ -66,13 +66,14 @@ from numba_cuda_mlir.numba_cuda import api, types
 from numba_cuda_mlir.numba_cuda.args import ArgHint, In, Out
 from numba_cuda_mlir.numba_cuda.core import config, sigutils
 from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
-from numba_cuda_mlir.numba_cuda.core.errors import NumbaPerformanceWarning
+from numba_cuda_mlir.numba_cuda.core.errors import NumbaError, NumbaPerformanceWarning
 from numba_cuda_mlir.numba_cuda.cudadrv import devicearray, devices, driver, nvvm, runtime
 from numba_cuda_mlir.numba_cuda.np import numpy_support
 
 __all__ = [
     "ArgHint",
     "In",
+    "NumbaError",
     "NumbaPerformanceWarning",
     "Out",
     "api",

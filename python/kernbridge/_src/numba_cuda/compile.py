@@ -187,11 +187,12 @@ def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) ->
         return bool(declared.dtype == given.dtype and declared.ndim == given.ndim)
 
     given = [parameter_type(p) for p in parameters]
-    for declared in kernel.overloads:
+    all_declared = mlir.declared(kernel) if mlir.is_mlir(kernel) else tuple(kernel.overloads)
+    for declared in all_declared:
         if len(declared) == len(given) and all(map(takes, declared, given)):
             return
     raise TypeError(
-        f"{label}: the kernel was declared for {', '.join(map(str, kernel.overloads))}, and the "
+        f"{label}: the kernel was declared for {', '.join(map(str, all_declared))}, and the "
         f"call has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or "
         "decorate the kernel without a signature"
     )

@@ -48,6 +48,12 @@ class HostApi:
             return stream
         return self.cuda.external_stream(int(stream.handle))
 
+    def own_array(self, value: Any) -> Any:
+        """An array as this package takes it, where it may be one of the other package."""
+        if isinstance(value, self.arrays) or not hasattr(value, "__cuda_array_interface__"):
+            return value
+        return self.cuda.as_cuda_array(value, sync=False)
+
 
 def loaded() -> list[HostApi]:
     """Those of Numba-CUDA, and of numba-cuda-mlir where the program has imported it."""

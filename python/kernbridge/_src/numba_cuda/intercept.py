@@ -160,6 +160,13 @@ def _on(api: host_api.HostApi, stream: Any) -> Any:
     return api.own_stream(stream or _thread.stream)
 
 
+def _taking_both(api: host_api.HostApi, launch: Any) -> Any:
+    """A launch that takes arrays of the other package, too, if both are loaded."""
+    if len(host_api.loaded()) == 1:
+        return launch
+    return lambda *arguments: launch(*map(api.own_array, arguments))
+
+
 def _getitem(api: host_api.HostApi, original: Any, kernel: Any, given: Any) -> Any:
     return _configure(api, kernel.configure, None, *given)
 
@@ -177,7 +184,9 @@ def _configure(
     if 0 in (griddim if isinstance(griddim, (tuple, list)) else (griddim,)):
         return _nothing
     owner = () if kernel is None else (kernel,)
-    return original(*owner, griddim, blockdim, _on(api, stream), *rest, **options)
+    return _taking_both(
+        api, original(*owner, griddim, blockdim, _on(api, stream), *rest, **options)
+    )
 
 
 def _forall(
@@ -189,7 +198,7 @@ def _forall(
     stream: Any = 0,
     sharedmem: int = 0,
 ) -> Any:
-    return original(kernel, n, tpb, _on(api, stream), sharedmem)
+    return _taking_both(api, original(kernel, n, tpb, _on(api, stream), sharedmem))
 
 
 def _device_array(

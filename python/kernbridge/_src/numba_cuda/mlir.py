@@ -31,7 +31,8 @@ from kernbridge._src.numba_cuda.parameters import (
 from kernbridge._src.store.artefacts import Artefact
 
 PACKAGE = "numba-cuda-mlir"
-_LIKE_HOST = (9, 0)  # the architecture whose MLIR becomes code for the CPU
+DECLARED = "_kernbridge_declared"  # signatures that a dispatcher was given in the CPU's mode
+LIKE_HOST = (9, 0)  # the architecture whose MLIR becomes code for the CPU
 _Z = re.compile(r"%(?:tid|ntid|ctaid|nctaid)\.z\b")
 
 is_mlir = encode.is_mlir
@@ -82,6 +83,11 @@ def check_kernel(label: str, kernel: Any) -> None:
         )
 
 
+def declared(kernel: Any) -> tuple[Any, ...]:
+    """The signatures that a kernel was declared for, in a GPU's mode or in the CPU's."""
+    return tuple(vars(kernel).get(DECLARED) or kernel.overloads)
+
+
 def refuse_checked(label: str) -> NoReturn:
     """Refuse the checked mode."""
     raise KernelCompilationError(
@@ -128,7 +134,7 @@ def artefact(job: MlirJob) -> Artefact:
     """What is kept of a kernel: a cubin for each architecture, or code for the CPU."""
     compiled, opened = compile_protected(
         (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-        lambda opened: _compile(job, opened, (job.architectures or (_LIKE_HOST,))[0]),
+        lambda opened: _compile(job, opened, (job.architectures or (LIKE_HOST,))[0]),
         lambda error: _refusal(job, error),
     )
     meta: dict[str, Any] = {
@@ -159,7 +165,7 @@ def artefact(job: MlirJob) -> Artefact:
 
 def code(job: MlirJob, opened: Iterable[int]) -> tuple[str, str]:
     """LLVM IR and PTX."""
-    compiled = _compile(job, frozenset(opened), (job.architectures or (_LIKE_HOST,))[0])
+    compiled = _compile(job, frozenset(opened), (job.architectures or (LIKE_HOST,))[0])
     return compiled.llvm_ir(), compiled.ptx().decode()
 
 
@@ -197,7 +203,7 @@ class _Compiled:
 
     def llvm_ir(self) -> str:
         """LLVM IR of the device functions, as text."""
-        with _compiling_for(self.architecture):
+        with compiling_for(self.architecture):
             return _llvm_ir(self.module)
 
     def ptx(self) -> bytes:
@@ -206,7 +212,7 @@ class _Compiled:
 
         optimization, options = inside.mlir_optimization, self.options
         capability = options["chip"].removeprefix("sm_")
-        with _compiling_for(self.architecture), inside.get_context():
+        with compiling_for(self.architecture), inside.get_context():
             # What makes PTX may change the module.
             module = inside.ir.Module.parse(str(self.module))
             if optimization._needs_llvm70_path(capability):
@@ -218,7 +224,7 @@ class _Compiled:
 
     def cubin(self, ptx: bytes) -> bytes:
         """Machine code."""
-        with _compiling_for(self.architecture):
+        with compiling_for(self.architecture):
             linker = self.linker.recreate_with_lto()
             linker.add_ptx(ptx)
             return bytes(linker.complete().code)
@@ -231,7 +237,7 @@ def _compile(job: MlirJob, opened: frozenset[int], architecture: tuple[int, int]
     options = dict(job.kernel.targetoptions)
     options["chip"] = "sm_{}{}".format(*architecture)
     options["lto"] = options["lineinfo"] = False  # the entry has no lines
-    with _compiling_for(architecture):
+    with compiling_for(architecture):
         types = _argument_types(job, opened)
         made = inside.mlir_compiler.compile_mlir(job.kernel.py_func, None, types, options)
         returned = made.signature.return_type
@@ -273,7 +279,7 @@ def _check_read_only(job: MlirJob, opened: frozenset[int], module: Any) -> None:
 
 
 @contextmanager
-def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
+def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     """Let numba-cuda-mlir compile for this architecture, whatever GPU there is, or none.
 
     The options of a device function stay as they are; without this, they would get the name of the
