@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.base import debug, versions
+from kernbridge._src.base import debug, progress, versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.gpu.cubin import check_words
@@ -145,7 +145,9 @@ def compile_kernel(
         key = (job.identity, architectures)
         function = _functions.get(key)
         if function is None:
-            function = _functions[key] = _find(job, fingerprint)
+            package = mlir.PACKAGE if mlir.is_mlir(kernel) else "Numba-CUDA"
+            with progress.compiling(label, package):
+                function = _functions[key] = _find(job, fingerprint)
         elif function.kernel() is None:  # equal kernels share code; keep one that is alive
             function = _functions[key] = replace(function, kernel=weakref.ref(kernel))
         own: dict[_Key, NumbaCudaFunction] = kept_with(kernel, "functions", dict)
