@@ -110,10 +110,10 @@ def test_what_is_short_is_not_shown_and_what_follows_counts_together(stderr, mon
 
 
 PROGRAM = """
-import os
-import sys
-import jax, jax.numpy as jnp, kernbridge
-from numba import cuda, njit
+import os, sys
+if {shown}:
+    sys.stderr = sys.stdout
+import jax, jax.numpy as jnp, kernbridge, numba
 from kernbridge._src.base import progress
 progress.QUIET = 0.0
 new = os.getpid()  # no cache has such a kernel
@@ -123,14 +123,24 @@ def kernel(x, out):
         out[i] = x[i] * new
 
 shape = jax.ShapeDtypeStruct((4,), jnp.float32)
-kernbridge.numba_kernel(njit(kernel), shape)(jnp.ones(4))
-kernbridge.numba_cuda_kernel(cuda.jit(kernel), shape, launch_dims=1)(jnp.ones(4))
+{call}(jnp.ones(4))
+print("done")
 """
+NUMBA = "kernbridge.numba_kernel(numba.njit(kernel), shape)"
+NUMBA_CUDA = (
+    "from numba import cuda\nkernbridge.numba_cuda_kernel(cuda.jit(kernel), shape, launch_dims=1)"
+)
 
 
-def test_each_kind_of_compilation_is_named(run_python):
-    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
-    program = PROGRAM.replace("import sys\n", "import sys; sys.stderr = sys.stdout\n")
-    said = run_python(program, KERNBRIDGE_PROGRESS="1")
+def test_a_compilation_by_numba_is_named(run_python):
+    program = PROGRAM.format(shown=False, call=NUMBA)
+    assert run_python(program, KERNBRIDGE_PROGRESS="") == "done\n"
+    said = run_python(PROGRAM.format(shown=True, call=NUMBA), KERNBRIDGE_PROGRESS="1")
     assert "kernbridge: compiling numba_kernel 'kernel' with Numba ..." in said
+
+
+@pytest.mark.exhaustive
+def test_a_compilation_by_numba_cuda_is_named(run_python):
+    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+    said = run_python(PROGRAM.format(shown=True, call=NUMBA_CUDA), KERNBRIDGE_PROGRESS="1")
     assert "kernbridge: compiling numba_cuda_kernel 'kernel' with Numba-CUDA ..." in said
