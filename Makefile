@@ -23,6 +23,7 @@ NUMBA       := $(BUILD)/venv-numba
 NEXT        := $(BUILD)/venv-next
 DEV         := $(BUILD)/venv-dev
 MLIR        := $(BUILD)/mlir
+MLIR_TESTS  := $(addprefix tests/python/,numba_cuda/test_mlir.py record/test_mlir_callable.py cuda_device/test_mlir_launches.py)
 DIST        := $(BUILD)/dist
 SITE        := $(BUILD)/site
 # A PJRT plugin for the CPU, with pjrt_c_api.h. There is one for x86-64.
@@ -72,9 +73,9 @@ test-all:
 	$(MAKE) test-mlir
 	$(MAKE) test-aarch64
 
-# The successor of Numba-CUDA has 71 MB, and one file of tests needs it. It lies in a folder of its own.
+# The successor of Numba-CUDA has 71 MB, and few files of tests need it. It lies in a folder of its own.
 test-mlir: $(VENV)/test.stamp $(MLIR)/mlir.stamp
-	PYTHONPATH="$(CURDIR)/$(MLIR)" $(VENV)/bin/python $(PYTEST) $(PYTEST_ARGS) tests/python/numba_cuda/test_mlir.py
+	PYTHONPATH="$(CURDIR)/$(MLIR)" $(VENV)/bin/python $(PYTEST) $(PYTEST_ARGS) $(MLIR_TESTS)
 
 $(MLIR)/mlir.stamp: $(VENV)/test.stamp
 	$(VENV)/bin/python -m pip install --quiet --no-deps --upgrade --target $(MLIR) 'numba-cuda-mlir>=0.6,<0.7' typing-extensions

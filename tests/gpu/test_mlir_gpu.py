@@ -1,4 +1,4 @@
-"""Kernels of numba-cuda-mlir on a GPU: the values of tests/python/mlir_kernels.py."""
+"""Kernels of numba-cuda-mlir on a GPU: the values of `mlir_kernels` and `mlir_callables`."""
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
 
+import mlir_callables
 import mlir_kernels
 from kernbridge import KernbridgeWarning, numba_cuda_kernel
 
@@ -17,6 +18,17 @@ F32 = jnp.float32
 @pytest.mark.parametrize("name", mlir_kernels.CASES)
 def test_values(name):
     mlir_kernels.check(name)
+
+
+@pytest.mark.parametrize("name", mlir_callables.CASES)
+def test_values_of_recorded_functions(name):
+    mlir_callables.check(name)
+
+
+@pytest.mark.gpu_only("what runs as Python launches on GPUs by its own package")
+@pytest.mark.parametrize("name", [n for n in mlir_callables.CASES if n != "batches"])
+def test_values_of_functions_that_run_as_python(name):
+    mlir_callables.check(name, "never")
 
 
 def test_an_input_that_may_be_written_is_copied():
@@ -53,6 +65,32 @@ def test_its_own_launches_work_afterwards():
     out = cuda.to_device(np.zeros(64, np.float32))
     kernel[1, 64](cuda.to_device(x), np.float32(2), out, 0.5)
     np.testing.assert_allclose(out.copy_to_host(), expected, rtol=1e-6)
+
+
+@pytest.mark.gpu_only("a CPU has nothing that is to be kept apart")
+def test_launches_on_the_cpu_and_on_the_gpu_are_kept_apart():
+    import kernbridge
+    from numba_cuda_mlir import cuda, types
+
+    kernel = mlir_kernels.scaled_by(13.0)
+    x, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    with kernbridge.cuda_on_cpu():
+        assert "by kernbridge" in str(cuda.get_current_device())
+        kernel[1, 64](x, np.float32(2), out, 0.5)
+        assert not kernel.overloads
+
+        @cuda.jit([types.void(types.float32[::1], types.float32[::1])])
+        def declared(x, out):
+            out[cuda.grid(1)] = x[cuda.grid(1)] + 1
+
+        of_cpu = np.zeros_like(x)
+        declared[1, 64](x, of_cpu)
+    assert "by kernbridge" not in str(cuda.get_current_device())
+    on_gpu = cuda.to_device(np.zeros_like(x))
+    kernel[1, 64](cuda.to_device(x), np.float32(2), on_gpu, 0.5)
+    np.testing.assert_allclose(on_gpu.copy_to_host(), out, rtol=1e-6)
+    declared[1, 64](cuda.to_device(x), on_gpu)
+    np.testing.assert_array_equal(on_gpu.copy_to_host(), of_cpu)
 
 
 @pytest.mark.gpu_only("a CPU has no machine code of GPUs")

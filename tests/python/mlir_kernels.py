@@ -382,19 +382,39 @@ def no_dimension():
     return op(np.float32(2)), np.float32(3)
 
 
+@cuda.jit
+def of_cells(cells, shift, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = cells[i].a * cells[i].b + shift[0] - shift[1]
+
+
+@case
+def views_and_static_arguments():
+    record = np.dtype([("a", np.float32), ("b", np.float32)])
+    options = {"view": {"cells": record}, "static": {"shift": (2.5, np.int32(1))}}
+    op = numba_cuda_kernel(of_cells, S((N,), F32), launch_dims=N, **options)
+    x = numbers(2 * N).reshape(N, 2)
+    return op(x), x[:, 0] * x[:, 1] + 1.5
+
+
 @case
 def aliased():
     op = numba_cuda_kernel(counted, S((N,), F32), launch_dims=N, input_output_aliases={0: 0})
     return op(np.ones(N, np.float32)), 1 + np.arange(N)
 
 
+def close(name, got, expected):
+    """Compare trees of arrays."""
+    got, expected = jax.tree.leaves(got), jax.tree.leaves(expected)
+    assert len(got) == len(expected)
+    for g, e in zip(got, expected, strict=True):
+        g = np.asarray(g)
+        near = {"float32": 1e-5, "complex64": 1e-5}.get(g.dtype.name, 1e-12)
+        np.testing.assert_allclose(g, e, rtol=near, atol=near, err_msg=name)
+
+
 def check(name):
     """Compare the values of a case, in float64 mode."""
     with jax.enable_x64(True):
-        got, expected = CASES[name]()
-        got, expected = jax.tree.leaves(got), jax.tree.leaves(expected)
-        assert len(got) == len(expected)
-        for g, e in zip(got, expected, strict=True):
-            g = np.asarray(g)
-            near = {"float32": 1e-5, "complex64": 1e-5}.get(g.dtype.name, 1e-12)
-            np.testing.assert_allclose(g, e, rtol=near, atol=near, err_msg=name)
+        close(name, *CASES[name]())

@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from kernbridge._src.base import progress
 from kernbridge._src.base.errors import (
     CompilationError,
     HostCompilerIncompatibleError,
@@ -154,7 +156,8 @@ def test_a_long_build_says_so(tmp_path, monkeypatch, capsys):
     slow.write_text(f'#!/bin/sh\n[ "$1" = --version ] || sleep 0.6\nexec {compiler} "$@"\n')
     slow.chmod(0o755)
     monkeypatch.setenv("CC", str(slow))
-    monkeypatch.setattr(run, "QUIET", 0.1)
+    monkeypatch.setattr(progress, "QUIET", 0.1)
+    monkeypatch.setenv(progress.VARIABLE, "1")
     build(Request("my_kernels", "c", ANSWER, ""))
     said = capsys.readouterr().err
     assert said.startswith("kernbridge: building my_kernels with slow ... ")
@@ -350,3 +353,31 @@ def test_a_cached_build_starts_no_process(monkeypatch):
     monkeypatch.setattr("subprocess.Popen", refuse)
     compilers.forget()
     assert not build(request).built
+
+
+MEETING = """#!/bin/sh
+[ "$1" = --version ] || {{
+    touch {folder}/$$
+    for i in $(seq 300); do
+        [ $(ls {folder} | wc -l) -ge 2 ] && break
+        sleep 0.1
+    done
+    [ $(ls {folder} | wc -l) -ge 2 ] || exit 1
+}}
+exec {compiler} "$@"
+"""
+
+
+def test_builds_of_two_threads_run_at_once(tmp_path, monkeypatch):
+    """Each compiler waits until there are two."""
+    (tmp_path / "running").mkdir()
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    meeting = tmp_path / "meeting"
+    meeting.write_text(MEETING.format(folder=tmp_path / "running", compiler=compiler))
+    meeting.chmod(0o755)
+    monkeypatch.setenv("CC", str(meeting))
+    requests = [Request(f"m{i}", "c", ANSWER + f"int n{i};\n", "") for i in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        built = list(pool.map(build, requests))
+    assert all(found.path.is_file() for found in built)
+    assert built[0].path != built[1].path

@@ -118,9 +118,8 @@ def test_exceptions_of_debug_kernels(on_cpu):
 
 
 def test_memory_is_freed_and_what_is_too_much_is_an_error(on_cpu):
-    from kernbridge._src.cuda_device.driver import host
-
     context = cuda.current_context()
+    host = context.processor.host
     context.memory_manager.deallocations.clear()
     before = len(host._sizes)
     array = cuda.device_array(1000)

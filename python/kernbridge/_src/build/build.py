@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from kernbridge._src.base import progress
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.build import command, manifest, run, work
 from kernbridge._src.build.command import Job
@@ -43,12 +44,11 @@ def _build(job: Job) -> Built:
     """Build, or wait for who does."""
     patience = run.timeout()
     limit.limit()  # an error in it is reported before the work
-    waiting = run.Progress(
-        f"kernbridge: waiting for {job.request.name}, which is being built elsewhere"
-    )
-    # The other one may need as long as a compiler may run, after one that it waits for itself.
-    with lock.held(job.root, job.key, 2 * patience + 10, waiting.tick) as mine:
-        waiting.end()
+    with contextlib.ExitStack() as stack:
+        # The other one may need as long as a compiler may run, after one that it waits for itself.
+        held = lock.held(job.root, job.key, 2 * patience + 10)
+        with progress.waiting(job.request.name):
+            mine = stack.enter_context(held)
         found = None if job.request.force_rebuild else manifest.find(job)
         if found is not None:
             return found

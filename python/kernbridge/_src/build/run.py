@@ -1,4 +1,4 @@
-"""Running a compiler: time limit, a word to who waits, and errors in the user's terms."""
+"""Running a compiler: time limit, and errors in the user's terms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
@@ -22,8 +21,6 @@ from kernbridge._src.base.errors import (
 )
 
 TIMEOUT = "KERNBRIDGE_COMPILE_TIMEOUT"
-QUIET = 1.0
-"""Seconds before anything is said."""
 
 _INCOMPATIBLE = re.compile(
     r"host_config\.h\b.*#\s*error\b.*-- unsupported \w+"
@@ -51,42 +48,9 @@ def timeout() -> float:
     return seconds
 
 
-class Progress:
-    """One line on stderr about what takes longer than a second."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._begin = time.monotonic()
-        self._said = False
-
-    def tick(self) -> None:
-        """Say so, if it is time; on a terminal, how long it has taken."""
-        seconds = time.monotonic() - self._begin
-        if seconds < QUIET:
-            return
-        if sys.stderr.isatty():
-            self._write(f"\r{self.text} ... {seconds:.0f} s")
-        elif not self._said:
-            self._write(f"{self.text} ...")
-        self._said = True
-
-    def end(self) -> None:
-        """Finish the line."""
-        if self._said:
-            seconds = time.monotonic() - self._begin
-            start = f"\r{self.text} ..." if sys.stderr.isatty() else ""
-            self._write(f"{start} {seconds:.1f} s\n")
-
-    def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # no stderr, or a closed one
-            sys.stderr.write(text)
-            sys.stderr.flush()
-
-
 def run(
     command: Sequence[str],
     environment: Mapping[str, str],
-    progress: Progress,
     limit: float,
     meanwhile: Callable[[], None] | None = None,
 ) -> tuple[int | None, str]:
@@ -112,7 +76,6 @@ def run(
                 output, _ = process.communicate(timeout=min(0.5, max(end - time.monotonic(), 0)))
                 break
             except subprocess.TimeoutExpired as e:
-                progress.tick()
                 if time.monotonic() >= end:
                     said = e.output or b""
                     return None, said.decode(errors="replace")
@@ -122,7 +85,7 @@ def run(
     text = output.decode(errors="replace")
     if len(wrapped) > len(command) and process.returncode and text.startswith("setpriv:"):
         _die_with_parent().clear()  # util-linux has the option since 2.33
-        return run(command, environment, progress, limit)
+        return run(command, environment, limit)
     return process.returncode, text
 
 

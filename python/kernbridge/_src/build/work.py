@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from kernbridge._src.base import progress
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.build import command as build_command
 from kernbridge._src.build import inputs, manifest, run
@@ -65,21 +66,18 @@ def _compile(job: Job, workspace: Path, limit: float) -> list[Dependency]:
     shown = shlex.join(command).replace(inside, "")
     if request.verbose:
         print(f"kernbridge: {shown}", file=sys.stderr, flush=True)
-    progress = run.Progress(f"kernbridge: building {request.name} with {job.label}")
     tools: list[Dependency] = []
     try:
         before = [os.stat(path) for path in job.tools]
-        status, output = run.run(
-            command,
-            build_command.environment(workspace),
-            progress,
-            limit,
-            lambda: tools.extend(map(manifest.dependency, job.tools, before)),
-        )
+        with progress.compiling(request.name, job.label, "building"):
+            status, output = run.run(
+                command,
+                build_command.environment(workspace),
+                limit,
+                lambda: tools.extend(map(manifest.dependency, job.tools, before)),
+            )
     except OSError as e:
         raise KernelToolchainError(f"{request.name}: {job.tool} cannot be started: {e}") from e
-    finally:
-        progress.end()
     output = output.replace(inside, "")
     if request.verbose and output.strip():
         print(output.rstrip("\n"), file=sys.stderr, flush=True)

@@ -1,1 +1,1 @@
-"""The processor as a device of Numba-CUDA: kernels launched as Numba writes it run on the CPU."""
+"""The processor as a device of Numba-CUDA and numba-cuda-mlir, whose launches run on the CPU."""

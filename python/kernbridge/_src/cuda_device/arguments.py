@@ -75,7 +75,7 @@ def copied(
     address = memory.device_ctypes_pointer.value
     if copy:
         if not user_explicit and isinstance(value, numpy.ndarray):
-            _warn_of_copies()
+            warn_of_copies()
         ctypes.memmove(address, begin, end - begin)
     return View(address + _address(array) - begin, array, memory), True
 
@@ -97,7 +97,7 @@ def words_of(kernel: Any, arguments: Any, stream: Any, after: list[Any]) -> Word
     if packers is None:
         packers = kernel._kernbridge_packers = [_packer(kernel, t) for t in kernel.argument_types]
     words: Words = []
-    hosts = _Hosts(stream, after)
+    hosts = Hosts(stream, after)
     for argument in arguments:
         hosts.add(argument)
     for pack, argument in zip(packers, arguments, strict=True):
@@ -105,7 +105,7 @@ def words_of(kernel: Any, arguments: Any, stream: Any, after: list[Any]) -> Word
     return words
 
 
-class _Hosts:
+class Hosts:
     """The host arrays of a launch."""
 
     def __init__(self, stream: Any, after: list[Any]) -> None:
@@ -136,7 +136,7 @@ class _Hosts:
         return begin if array.flags.forc else _address(array)
 
 
-Packer = Callable[[Words, Any, _Hosts], None]
+Packer = Callable[[Words, Any, Hosts], None]
 
 
 def _packer(kernel: Any, kind: Any) -> Packer:
@@ -158,19 +158,19 @@ def _packer(kernel: Any, kind: Any) -> Packer:
     return _through_numba(kernel, kind)
 
 
-def _pack_tuple(packers: list[Packer], words: Words, value: Any, hosts: _Hosts) -> None:
+def _pack_tuple(packers: list[Packer], words: Words, value: Any, hosts: Hosts) -> None:
     for pack, element in zip(packers, value, strict=True):
         pack(words, element, hosts)
 
 
-def _pack_array(words: Words, value: Any, hosts: _Hosts) -> None:
+def _pack_array(words: Words, value: Any, hosts: Hosts) -> None:
     if type(value) is numpy.ndarray:
         address = hosts.address(value)
         if address is not None and value.flags.aligned:
-            _warn_of_copies()
+            warn_of_copies()
             words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
             return
-        view = _written_back(value, True, hosts)
+        view = written_back(value, True, hosts)
     elif isinstance(value, devicearray.DeviceNDArray):
         words += _words_of_device_array(value)
         return
@@ -178,9 +178,9 @@ def _pack_array(words: Words, value: Any, hosts: _Hosts) -> None:
         view, _ = copied(value.value, hosts.stream)
         hosts.after.append(lambda: view)  # which lives until then
     elif isinstance(value, Out):
-        view = _written_back(value.value, value.copy_input, hosts)
+        view = written_back(value.value, value.copy_input, hosts)
     else:
-        view = _written_back(value, True, hosts)
+        view = written_back(value, True, hosts)
     words += (0, 0, view.size, view.dtype.itemsize, view.ptr or 0, *view.shape)
     words += view._layout.strides_in_bytes
 
@@ -197,7 +197,8 @@ def _words_of_device_array(array: Any) -> Words:
     return words
 
 
-def _written_back(value: Any, copy: bool, hosts: _Hosts) -> Any:
+def written_back(value: Any, copy: bool, hosts: Hosts) -> Any:
+    """Return a view of a copy, which is copied back when the launch has ended."""
     view, is_copy = copied(value, hosts.stream, copy)
     if is_copy:
         hosts.after.append(lambda: _copied_back(view, value))
@@ -207,7 +208,7 @@ def _written_back(value: Any, copy: bool, hosts: _Hosts) -> Any:
 def _through_numba(kernel: Any, kind: Any) -> Packer:
     """For what is rare, Numba's own code: records, enumerations, and what extensions convert."""
 
-    def pack(words: Words, value: Any, hosts: _Hosts) -> None:
+    def pack(words: Words, value: Any, hosts: Hosts) -> None:
         parts: list[Any] = []
         kernel._prepare_args(kind, value, hosts.stream, hosts.after, parts)
         words += map(bits, parts)
@@ -236,7 +237,7 @@ def _address(array: Any) -> int:
     return int(array.ctypes.data)
 
 
-def _warn_of_copies() -> None:
-    """As Numba does where a kernel is given an array of the host: on a GPU it is copied."""
+def warn_of_copies() -> None:
+    """Warn as Numba does where a kernel is given an array of the host: on a GPU it is copied."""
     if config.CUDA_WARN_ON_IMPLICIT_COPY and not config.DISABLE_PERFORMANCE_WARNINGS:
         devicearray.warn(NumbaPerformanceWarning(_COPIES))

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
-from kernbridge._src.base import versions
+from kernbridge._src.base import progress, versions
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import extents, mode
@@ -59,7 +59,8 @@ def compiling(compiled: Any) -> Iterator[None]:
     if is_checked and not compiled.targetoptions.get("debug"):
         own = patched((compiled, "targetoptions", {**compiled.targetoptions, "lineinfo": True}))
     asking = checked.compiling_checked if is_checked else bounds.compiling_bounded
-    with global_compiler_lock, patches.without_nvvm(), asking(), own:
+    said = progress.compiling(label_of(compiled.py_func), "Numba-CUDA")
+    with said, global_compiler_lock, patches.without_nvvm(), asking(), own:
         yield
 
 

@@ -1,7 +1,7 @@
 """The processor as a device, with its context, memory, streams and events.
 
 They are Numba's own classes where these ask the driver; what lives on after the thread has gone
-back to a GPU (memory, streams, events) does not ask it.
+back to a GPU (memory, streams, events) does not ask it. Each package has its own `Processor`.
 """
 
 from __future__ import annotations
@@ -10,20 +10,43 @@ import uuid
 import weakref
 from typing import Any
 
-from kernbridge._src.cuda_device.driver import binding, failure, host
-from kernbridge._src.numba_common.numba_cuda_device_inside import driver
+from kernbridge._src.cuda_device.driver import HostDriver, Mixin, binding, failure
 
 NAME = "the CPU, by kernbridge"
 CAPABILITY = 9, 0
 _CONTEXT = 0x10  # the handle of the only context
 
 
-class HostMemory(driver.HostOnlyCUDAMemoryManager):
+class Processor:
+    """The processor as the only device of a package, whose module `driver` is `api`."""
+
+    def __init__(self, api: Any) -> None:
+        self.api = api
+        self.host = self._made(HostDriver, api.Driver)()
+        self.memory = self._made(HostMemory, api.HostOnlyCUDAMemoryManager)
+        self.stream = self._made(HostStream, api.Stream)
+        self.event = self._made(HostEvent, api.Event)
+        self.context = self._made(HostContext, api.Context)
+        self.device = self.host.devices[0] = self._made(HostDevice, api.Device)()
+
+    def _made(self, ours: Any, base: Any) -> Any:
+        """The class of this package that ours is put before."""
+        return type(ours.__name__, (ours, base), {"api": self.api, "processor": self})
+
+
+class _Owned(Mixin):
+    """What belongs to a processor."""
+
+    api: Any
+    processor: Processor
+
+
+class HostMemory(_Owned):
     """Memory of the process in the place of a GPU's. Numba frees it in batches, as there."""
 
     def __init__(self, context: Any) -> None:
         super().__init__(context=context)
-        self.deallocations.memory_capacity = host.cuMemGetInfo()[1]
+        self.deallocations.memory_capacity = self.processor.host.cuMemGetInfo()[1]
 
     def initialize(self) -> None:
         """Nothing is to be done."""
@@ -32,7 +55,7 @@ class HostMemory(driver.HostOnlyCUDAMemoryManager):
         def free() -> None:
             self.allocations.pop(int(address), None)
             if owner is None:
-                self.deallocations.add_item(host.cuMemFree, address, size)
+                self.deallocations.add_item(self.processor.host.cuMemFree, address, size)
 
         context = weakref.proxy(self.context)
         return kind(context, address, size, owner=owner, finalizer=free)
@@ -44,57 +67,59 @@ class HostMemory(driver.HostOnlyCUDAMemoryManager):
         return made.own()
 
     def memalloc(self, size: int) -> Any:
-        return self._kept(driver.AutoFreePointer, host.cuMemAlloc(size), size)
+        return self._kept(self.api.AutoFreePointer, self.processor.host.cuMemAlloc(size), size)
 
     def memallocmanaged(self, size: int, attach_global: bool) -> Any:
-        return self._kept(driver.ManagedMemory, host.cuMemAlloc(size), size)
+        return self._kept(self.api.ManagedMemory, self.processor.host.cuMemAlloc(size), size)
 
     def memhostalloc(
         self, size: int, mapped: bool = False, portable: bool = False, wc: bool = False
     ) -> Any:
-        address = int(host.cuMemAlloc(size))
+        address = int(self.processor.host.cuMemAlloc(size))
         if mapped:
-            return self._kept(driver.MappedMemory, address, size)
-        return self._own(driver.PinnedMemory, address, size)
+            return self._kept(self.api.MappedMemory, address, size)
+        return self._own(self.api.PinnedMemory, address, size)
 
     def mempin(self, owner: Any, pointer: Any, size: int, mapped: bool = False) -> Any:
         if mapped and int(pointer) in self.allocations:
-            raise failure("cuMemHostRegister", "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED")
+            raise failure(
+                self.api, "cuMemHostRegister", "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"
+            )
         if mapped:
-            return self._kept(driver.MappedMemory, pointer, size, owner)
-        return self._own(driver.PinnedMemory, pointer, size, owner)
+            return self._kept(self.api.MappedMemory, pointer, size, owner)
+        return self._own(self.api.PinnedMemory, pointer, size, owner)
 
     def get_memory_info(self) -> Any:
-        free, total = host.cuMemGetInfo()
-        return driver.MemoryInfo(free=free, total=total)
+        free, total = self.processor.host.cuMemGetInfo()
+        return self.api.MemoryInfo(free=free, total=total)
 
     def get_ipc_handle(self, memory: Any) -> Any:
-        return host.cuIpcGetMemHandle(memory)  # which is refused
+        return self.processor.host.cuIpcGetMemHandle(memory)  # which is refused
 
     @property
     def interface_version(self) -> int:
         return 1
 
 
-class HostStream(driver.Stream):
+class HostStream(_Owned):
     """A stream, on which all has ended when a call returns."""
 
     def add_callback(self, callback: Any, arg: Any = None) -> None:
         callback(self, 0, arg)
 
 
-class HostEvent(driver.Event):
+class HostEvent(_Owned):
     """An event: when it was recorded."""
 
     def __init__(self, handle: Any) -> None:
         super().__init__(handle)
-        weakref.finalize(self, host.forget_event, int(handle))
+        weakref.finalize(self, self.processor.host.forget_event, int(handle))
 
     def query(self) -> bool:
         return True
 
     def record(self, stream: Any = 0) -> None:
-        host.cuEventRecord(self.handle, stream)
+        self.processor.host.cuEventRecord(self.handle, stream)
 
     def synchronize(self) -> None:
         """There is nothing to wait for."""
@@ -103,15 +128,15 @@ class HostEvent(driver.Event):
         """There is nothing to wait for."""
 
 
-class HostContext(driver.Context):
+class HostContext(_Owned):
     """The context of the processor."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
         self.handle = binding.CUcontext(_CONTEXT)
         self.allocations: dict[Any, Any] = {}
-        self.memory_manager = HostMemory(context=self)
-        self.deallocations = driver._PendingDeallocs()  # of streams and events, which need none
+        self.memory_manager = self.processor.memory(context=self)
+        self.deallocations = self.api._PendingDeallocs()  # of streams and events, which need none
         self.modules: dict[Any, Any] = {}
         self.extras: dict[Any, Any] = {}
 
@@ -120,31 +145,31 @@ class HostContext(driver.Context):
         self.modules.clear()
         self.extras.clear()
 
-    def get_default_stream(self) -> HostStream:
-        return HostStream(binding.CUstream(driver.CU_STREAM_DEFAULT))
+    def get_default_stream(self) -> Any:
+        return self.processor.stream(binding.CUstream(self.api.CU_STREAM_DEFAULT))
 
-    def get_legacy_default_stream(self) -> HostStream:
-        return HostStream(binding.CUstream(binding.CU_STREAM_LEGACY))
+    def get_legacy_default_stream(self) -> Any:
+        return self.processor.stream(binding.CUstream(binding.CU_STREAM_LEGACY))
 
-    def get_per_thread_default_stream(self) -> HostStream:
-        return HostStream(binding.CUstream(binding.CU_STREAM_PER_THREAD))
+    def get_per_thread_default_stream(self) -> Any:
+        return self.processor.stream(binding.CUstream(binding.CU_STREAM_PER_THREAD))
 
-    def create_stream(self) -> HostStream:
-        return HostStream(host.cuStreamCreate(0))
+    def create_stream(self) -> Any:
+        return self.processor.stream(self.processor.host.cuStreamCreate(0))
 
-    def create_external_stream(self, ptr: int) -> HostStream:
+    def create_external_stream(self, ptr: int) -> Any:
         if not isinstance(ptr, int):
             raise TypeError("ptr for external stream must be an int")
-        return HostStream(binding.CUstream(ptr), external=True)
+        return self.processor.stream(binding.CUstream(ptr), external=True)
 
-    def create_event(self, timing: bool = True) -> HostEvent:
-        return HostEvent(host.cuEventCreate(0))
+    def create_event(self, timing: bool = True) -> Any:
+        return self.processor.event(self.processor.host.cuEventCreate(0))
 
     def synchronize(self) -> None:
         """There is nothing to wait for."""
 
 
-class HostDevice(driver.Device):
+class HostDevice(_Owned):
     """The processor."""
 
     def __init__(self) -> None:
@@ -152,13 +177,13 @@ class HostDevice(driver.Device):
         self.compute_capability = CAPABILITY
         self.name = NAME
         self.uuid = f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, 'kernbridge')}"
-        self.primary_context = HostContext(self)
+        self.primary_context = self.processor.context(self)
 
     def __getattr__(self, name: str) -> Any:
         code = getattr(binding.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}", None)
         if code is None:
             raise AttributeError(name)
-        return host.cuDeviceGetAttribute(code, 0)
+        return self.processor.host.cuDeviceGetAttribute(code, 0)
 
     def get_primary_context(self) -> Any:
         return self.primary_context
@@ -168,10 +193,6 @@ class HostDevice(driver.Device):
 
     def reset(self) -> None:
         self.primary_context.reset()
-
-
-device = HostDevice()
-host.devices[0] = device
 
 
 def refuse_memory_of_gpus(memory: Any) -> None:

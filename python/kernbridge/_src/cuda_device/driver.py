@@ -1,7 +1,8 @@
 """A CUDA driver in Python whose only device is the processor, beneath Numba-CUDA's own host API.
 
 Numba's arrays, contexts, streams and events stay as they are; what they ask of the driver happens
-in the memory of the process, at once.
+in the memory of the process, at once. numba-cuda-mlir has the same host API, in modules of its own;
+`api` is the module `driver` of one of the packages.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.cuda_device import mode
 from kernbridge._src.numba_common.numba_cuda_device_inside import driver
 
-binding = driver.binding
+binding = driver.binding  # of both packages
+Mixin: Any = object  # what is to be put before a class of a package
 VERSION = 13, 0  # of the driver that Numba sees
 
 _ALIGNMENT = 256  # of memory, as cuMemAlloc has it
@@ -45,16 +47,11 @@ _libc.aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
 _libc.free.argtypes = [ctypes.c_void_p]
 
 
-def failure(call: str, code: str) -> Exception:
-    """The error that Numba raises where a call of the driver fails."""
-    return driver.CudaAPIError(getattr(binding.CUresult, code), f"Call to {call} results in {code}")
-
-
-def _call_gpu(name: str, *arguments: Any) -> None:
-    """Call the CUDA driver: an object on a GPU comes to its end while its thread is on the CPU."""
-    code, *_ = getattr(binding, name)(*arguments)
-    if code != binding.CUresult.CUDA_SUCCESS:
-        raise failure(name, code.name)
+def failure(api: Any, call: str, code: str) -> Exception:
+    """The error that a package raises where a call of the driver fails."""
+    error: Exception
+    error = api.CudaAPIError(getattr(binding.CUresult, code), f"Call to {call} results in {code}")
+    return error
 
 
 class _Stack(threading.local):
@@ -64,8 +61,10 @@ class _Stack(threading.local):
         self.handles: list[int] = []
 
 
-class HostDriver(driver.Driver):
+class HostDriver(Mixin):
     """The functions of the driver that Numba calls, as its `Driver` has them: errors raise."""
+
+    api: Any
 
     def __new__(cls) -> HostDriver:
         return object.__new__(cls)
@@ -86,12 +85,21 @@ class HostDriver(driver.Driver):
             "GPU"
         )
 
+    def _failure(self, call: str, code: str) -> Exception:
+        return failure(self.api, call, code)
+
+    def _call_gpu(self, name: str, *arguments: Any) -> None:
+        """Call the CUDA driver: an object on a GPU ends while its thread is on the CPU."""
+        code, *_ = getattr(binding, name)(*arguments)
+        if code != binding.CUresult.CUDA_SUCCESS:
+            raise self._failure(name, code.name)
+
     def ensure_initialized(self) -> None:
         """Nothing is to be done."""
 
     def get_device(self, devnum: int = 0) -> Any:
         if devnum != 0:
-            raise failure("cuDeviceGet", "CUDA_ERROR_INVALID_DEVICE")
+            raise self._failure("cuDeviceGet", "CUDA_ERROR_INVALID_DEVICE")
         return self.devices[0]
 
     def reset(self) -> None:
@@ -135,13 +143,13 @@ class HostDriver(driver.Driver):
 
     def cuMemAlloc(self, size: int) -> Any:
         if size == 0:
-            raise failure("cuMemAlloc", "CUDA_ERROR_INVALID_VALUE")
+            raise self._failure("cuMemAlloc", "CUDA_ERROR_INVALID_VALUE")
         whole = -(-size // _ALIGNMENT) * _ALIGNMENT
         address = None
         if size <= self.cuMemGetInfo()[1]:
             address = _libc.aligned_alloc(_ALIGNMENT, whole)
         if not address:
-            raise failure("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY")
+            raise self._failure("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY")
         self._sizes[address] = size
         return binding.CUdeviceptr(address)
 
@@ -153,13 +161,13 @@ class HostDriver(driver.Driver):
 
     def cuMemFree(self, pointer: Any) -> None:
         if self._sizes.pop(int(pointer), None) is None:
-            _call_gpu("cuMemFree", pointer)
+            self._call_gpu("cuMemFree", pointer)
         else:
             _libc.free(int(pointer))
 
     def cuMemFreeHost(self, pointer: Any) -> None:
         if self._sizes.pop(int(pointer), None) is None:
-            _call_gpu("cuMemFreeHost", pointer)
+            self._call_gpu("cuMemFreeHost", pointer)
         else:
             _libc.free(int(pointer))
 
@@ -174,7 +182,7 @@ class HostDriver(driver.Driver):
         for begin, size in list(self._sizes.items()):
             if begin <= at < begin + size:
                 return binding.CUdeviceptr(begin), size
-        raise failure("cuMemGetAddressRange", "CUDA_ERROR_NOT_FOUND")
+        raise self._failure("cuMemGetAddressRange", "CUDA_ERROR_NOT_FOUND")
 
     def _copy(self, to: Any, source: Any, size: int, stream: Any = 0) -> None:
         ctypes.memmove(int(to), int(source), size)
@@ -204,7 +212,7 @@ class HostDriver(driver.Driver):
 
     def cuEventElapsedTime(self, begin: Any, end: Any) -> float:
         if int(begin) not in self._recorded or int(end) not in self._recorded:
-            raise failure("cuEventElapsedTime", "CUDA_ERROR_INVALID_HANDLE")
+            raise self._failure("cuEventElapsedTime", "CUDA_ERROR_INVALID_HANDLE")
         return 1e3 * (self._recorded[int(end)] - self._recorded[int(begin)])
 
     def forget_event(self, handle: int) -> None:
@@ -219,7 +227,7 @@ def _for_gpu(name: str) -> Any:
     """What the end of an object on a GPU calls, which comes at any time."""
 
     def call(self: HostDriver, *handles: Any) -> None:
-        _call_gpu(name, *handles)
+        self._call_gpu(name, *handles)
 
     call.__name__ = name
     return call
@@ -228,19 +236,20 @@ def _for_gpu(name: str) -> Any:
 for _name in ("cuEventDestroy", "cuStreamDestroy", "cuLibraryUnload", "cuMemHostUnregister"):
     setattr(HostDriver, _name, _for_gpu(_name))
 
-host = HostDriver()
 
+def choosing(base: Any, host: Any) -> Any:
+    """The class of a package's driver: `host` stands for it while a thread is on the CPU."""
 
-class ChoosingDriver(driver.Driver):
-    """The class of Numba's driver: `host` stands for it while a thread is on the CPU."""
+    class ChoosingDriver(base):
+        def __getattribute__(self, name: str) -> Any:
+            if mode.current() is None:
+                return object.__getattribute__(self, name)
+            return getattr(host, name)
 
-    def __getattribute__(self, name: str) -> Any:
-        if mode.current() is None:
-            return object.__getattribute__(self, name)
-        return getattr(host, name)
+        def __setattr__(self, name: str, value: Any) -> None:
+            object.__setattr__(self if mode.current() is None else host, name, value)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self if mode.current() is None else host, name, value)
+        def __delattr__(self, name: str) -> None:
+            object.__delattr__(self if mode.current() is None else host, name)
 
-    def __delattr__(self, name: str) -> None:
-        object.__delattr__(self if mode.current() is None else host, name)
+    return ChoosingDriver

@@ -1,5 +1,7 @@
 """What is different in Numba-CUDA from the first time on that a thread launches on the CPU.
 
+numba-cuda-mlir, which has the same host API, follows where a program imports it.
+
 Each function that is replaced asks for the mode of the thread, so threads that launch on a GPU see
 no difference. It stays in place for the life of the process.
 """
@@ -7,24 +9,19 @@ no difference. It stays in place for the life of the process.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 from kernbridge import _core
-from kernbridge._src.cuda_device import arguments, code, device, dispatchers, launch, mode
-from kernbridge._src.cuda_device.driver import VERSION, ChoosingDriver
+from kernbridge._src.cuda_device import code, device, dispatchers, imports, launch, mode
+from kernbridge._src.cuda_device.replacing import choose, install_host_api
 from kernbridge._src.keys import generators
+from kernbridge._src.numba_common import numba_cuda_device_inside
 from kernbridge._src.numba_common.numba_cuda_device_inside import (
     codegen,
-    devicearray,
-    devices,
     dispatcher,
     driver,
     global_compiler_lock,
     nrt,
-    nvvm,
-    runtime,
 )
 
 _installed = False
@@ -35,61 +32,27 @@ def install() -> None:
     global _installed
     with global_compiler_lock:
         if not _installed:
-            _install_driver()
+            install_host_api(numba_cuda_device_inside)
             _install_memory()
             _install_code()
             _install_dispatchers()
+            imports.when_imported("numba_cuda_mlir.cuda", _install_mlir)
             _installed = True
 
 
-def _choose(owner: Any, name: str, on_cpu: Callable[..., Any]) -> None:
-    """Let a thread that is on the CPU call `on_cpu`."""
-    original = getattr(owner, name)
+def _install_mlir() -> None:
+    from kernbridge._src.cuda_device import mlir_hooks
 
-    @functools.wraps(original)
-    def chosen(*args: Any, **kwargs: Any) -> Any:
-        return (original if mode.current() is None else on_cpu)(*args, **kwargs)
-
-    setattr(owner, name, chosen)
-
-
-def _with_globals(function: Any, **names: Any) -> Any:
-    """A copy of a function to which some global names mean something else."""
-    space = {**function.__globals__, **names}
-    return FunctionType(function.__code__, space, function.__name__, function.__defaults__)
-
-
-def _install_driver() -> None:
-    vars(driver).setdefault("_logger", driver.make_logger())
-    driver.driver.__class__ = ChoosingDriver
-    on_host = [devices._DeviceContextManager(device.device)]
-    on_gpus = devices._DeviceList.lst
-    devices._DeviceList.lst = property(
-        lambda self: on_gpus.fget(self) if mode.current() is None else on_host
-    )
-    for name in ("_to_core_stream", "_stream_handle"):
-        ours = _with_globals(getattr(driver, name), ExperimentalStream=device.CoreStream)
-        _choose(driver, name, ours)
-    _choose(nvvm, "is_available", lambda: True)  # none is needed
-    _choose(runtime.Runtime, "get_version", lambda self: VERSION)
+    mlir_hooks.install()
 
 
 def _install_memory() -> None:
-    require = driver.require_device_memory
-
-    def require_of_cpu(memory: Any) -> None:
-        require(memory)
-        device.refuse_memory_of_gpus(memory)
-
-    _choose(driver, "require_device_memory", require_of_cpu)
-    _choose(devicearray, "_to_strided_memory_view", arguments.copied)
-    _choose(devicearray, "_make_strided_memory_view", arguments.view_of)
     # Numba keeps its statistics of device memory in CUDA C++; here nothing is counted.
     of_memory = nrt._Runtime
     for name in ("ensure_allocated", "ensure_initialized", "_single_thread_launch"):
-        _choose(of_memory, name, lambda self, *_, **__: None)
-    _choose(of_memory, "set_memsys_to_module", lambda self, *_, **__: None)
-    _choose(of_memory, "get_allocation_stats", lambda self: nrt._nrt_mstats(0, 0, 0, 0))
+        choose(of_memory, name, lambda self, *_, **__: None)
+    choose(of_memory, "set_memsys_to_module", lambda self, *_, **__: None)
+    choose(of_memory, "get_allocation_stats", lambda self: nrt._nrt_mstats(0, 0, 0, 0))
 
 
 def _install_code() -> None:
@@ -111,7 +74,7 @@ def _install_code() -> None:
         ("get_sass_cfg", "the SASS of a kernel"),
     ):
         setattr(library, name, _of_gpus(getattr(library, name), what))
-    _choose(codegen.JITCUDACodegen, "magic_tuple", _magic)
+    choose(codegen.JITCUDACodegen, "magic_tuple", _magic)
 
 
 def _of_gpus(original: Any, what: str) -> Any:
@@ -166,6 +129,6 @@ def _install_dispatchers() -> None:
 
     of_kernels.__init__ = made
     kernels.launch = launched
-    _choose(kernels, "bind", bound)
-    _choose(of_kernels, "compile", compiled)
-    _choose(of_kernels, "compile_device", compiled_device)
+    choose(kernels, "bind", bound)
+    choose(of_kernels, "compile", compiled)
+    choose(of_kernels, "compile_device", compiled_device)

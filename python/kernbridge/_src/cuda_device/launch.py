@@ -13,7 +13,7 @@ from kernbridge._src.base.errors import KernelFaultError
 from kernbridge._src.cuda_device import arguments
 from kernbridge._src.cuda_device.driver import failure
 from kernbridge._src.gpu.launch import pad
-from kernbridge._src.numba_common.numba_cuda_device_inside import dispatcher
+from kernbridge._src.numba_common.numba_cuda_device_inside import dispatcher, driver
 
 Three = tuple[int, int, int]
 
@@ -34,12 +34,13 @@ def launch(
     function = kernel._codelibrary.get_cufunc()
     after: list[Any] = []
     words = arguments.words_of(kernel, args, stream, after)
-    _run(function, three(griddim), three(blockdim), sharedmem, words)
+    run(driver, function, three(griddim), three(blockdim), sharedmem, words)
     for write_back in after:
         write_back()
 
 
-def _run(function: Any, grid: Three, block: Three, shared: int, words: list[int]) -> None:
+def run(api: Any, function: Any, grid: Three, block: Three, shared: int, words: list[int]) -> None:
+    """Launch machine code and wait for it; `api` is the module `driver` of the package."""
     packed = (ctypes.c_uint64 * len(words))(*words)
     with _lock:
         launches[function.counted_as] += 1
@@ -52,7 +53,7 @@ def _run(function: Any, grid: Three, block: Three, shared: int, words: list[int]
             f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e}"
         ) from None
     except (ValueError, OverflowError) as e:
-        error = failure("cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE")
+        error = failure(api, "cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE")
         error.add_note(f"kernel {function.kernel_name!r}, grid {grid}, block {block}: {e}")
         raise error from None
 
@@ -65,7 +66,7 @@ def three(sizes: Any) -> Three:
 def _core_launch(stream: Any, config: Any, function: Any, *values: Any) -> None:
     """`cuda.core.launch`."""
     words = [arguments.bits(value) for value in values]
-    _run(function, three(config.grid), three(config.block), config.shmem_size, words)
+    run(driver, function, three(config.grid), three(config.block), config.shmem_size, words)
 
 
 # Numba's launcher reads the exceptions of kernels with `debug=True`: it is run with another launch.

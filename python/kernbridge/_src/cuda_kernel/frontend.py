@@ -17,6 +17,7 @@ from kernbridge._src.cuda_kernel import nvrtc, signature
 from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, find_dim
 from kernbridge._src.gpu.program import Value, Word
+from kernbridge._src.operation import ahead
 from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.signature import (
@@ -40,6 +41,7 @@ class Description:
     rule: LaunchRule
     zero_outputs: bool
     compile: Callable[[], nvrtc.NvrtcFunction]
+    request: nvrtc.Compilation | None = None  # what `compile` has NVRTC compile
 
 
 def scan(
@@ -68,6 +70,16 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
         self.description = description
         self.values = values
         self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
+        self._is_compiled = False
+
+    compiles_ahead = True
+
+    def compilation(
+        self, platform: str, operands: Sequence[ArrayType], call: Call
+    ) -> ahead.Work | None:
+        """The kernel, by NVRTC, which needs no lock."""
+        request = self.description.request
+        return None if request is None or self._is_compiled else (nvrtc.compile_kernel, request)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what does not fit the kernel's parameters; compiles nothing."""
@@ -123,6 +135,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
         description = self.description
         compiled, rule = description.compile(), description.rule
+        self._is_compiled = True
         # Functions of shapes are called at every lowering: what they read may have changed.
         shape = rule.resolve(operands, call)
         words = self._words(compiled, operands, call.outs)

@@ -163,7 +163,7 @@ def cuda_kernel(
         sharding_rule,
     )
     cuda.require_device("cuda_kernel")
-    description = Description(label, file, function, rule, bool(zero_outputs), compiled)
+    description = Description(label, file, function, rule, bool(zero_outputs), compiled, request)
     return CudaKernel(spec, description, attrs or {})
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernbridge import _core
+from kernbridge._src.base import progress
 from kernbridge._src.base.errors import (
     CompilationError,
     KernelCompilationError,
@@ -100,7 +101,7 @@ def compile_kernel(request: Compilation) -> NvrtcFunction:
         if function is not None:
             return function
         cached = artefacts.load(CACHE_KIND, key) if read.known else None
-        found = cached or _compile(request, architectures, nvrtc)
+        found = cached or _make(request, architectures, nvrtc)
         if cached is None and read.known and look() == read:
             artefacts.store(CACHE_KIND, key, found)
             cached = found
@@ -137,6 +138,13 @@ def _function(
         ptx=found.blobs[-1].decode(),
         types=tuple(signature.Type(*t) for t in found.meta["types"]),
     )
+
+
+def _make(
+    request: Compilation, architectures: tuple[tuple[int, int], ...], nvrtc: str
+) -> artefacts.Artefact:
+    with progress.compiling(request.label, "NVRTC"):
+        return _compile(request, architectures, nvrtc)
 
 
 def _compile(

@@ -195,22 +195,26 @@ class HostText:
         if re.search(r"\b(?:call|invoke)\b", line):
             return re.sub(r" #\d+$", "", line)
         if found := _INTEGER.search(line):
-            name, kind = f"kb.{found[1]}.{found[2]}", found[2]
-            self._called[name] = f"declare {kind} @{name}({kind}, {kind})"
-            return line[: found.start()] + (
-                f"= call {kind} @{name}({kind} {found[3]}, {kind} {found[4]})"
-            )
+            operation, kind, *operands = found.groups()
+            return self._called_in(line[: found.start()], operation, kind, kind, kind, *operands)
         if found := _CONVERSION.search(line):
-            name = f"kb.{found[1]}.{_REALS[found[2]]}.{found[4]}"
-            self._called[name] = f"declare {found[4]} @{name}({found[2]})"
-            return line[: found.start()] + f"= call {found[4]} @{name}({found[2]} {found[3]})"
+            operation, kind, operand, result = found.groups()
+            name = f"{operation}.{_REALS[kind]}"
+            return self._called_in(line[: found.start()], name, result, result, kind, operand)
         if found := _REMAINDER.search(line):
-            name, kind = f"kb.frem.{_REALS[found[1]]}", found[1]
-            self._called[name] = f"declare {kind} @{name}({kind}, {kind})"
-            return line[: found.start()] + (
-                f"= call {kind} @{name}({kind} {found[2]}, {kind} {found[3]})"
-            )
+            kind, *operands = found.groups()
+            name = _REALS[kind]
+            return self._called_in(line[: found.start()], "frem", name, kind, kind, *operands)
         return line
+
+    def _called_in(
+        self, target: str, operation: str, of: str, result: str, kind: str, *operands: str
+    ) -> str:
+        """The line that gives `target` what a function, which stands for an operation, returns."""
+        name = f"kb.{operation}.{of}"
+        self._called[name] = f"declare {result} @{name}({', '.join([kind] * len(operands))})"
+        given = ", ".join(f"{kind} {operand}" for operand in operands)
+        return f"{target}= call {result} @{name}({given})"
 
 
 def parsed(label: str, text: str) -> Any:

@@ -28,7 +28,9 @@ NAMES = (
     "numba_cuda_mlir.numba_cuda.core.compiler_lock.global_compiler_lock",
     "numba_cuda_mlir.numba_cuda.cudadrv.nvvm.LibDevice",
     "numba_cuda_mlir.numba_cuda.np.numpy_support.from_dtype",
+    "numba_cuda_mlir.numba_cuda.types.BaseTuple.from_types",
     "numba_cuda_mlir.numba_cuda.types.Omitted",
+    "numba_cuda_mlir.numba_cuda.typing.typeof.typeof",
     "numba_cuda_mlir.optimization.run_pre_codegen_patterns",
     "numba_cuda_mlir.tools._cached_cc",
     "numba_cuda_mlir.types.Array",
@@ -42,9 +44,12 @@ from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import llvm
 from numba_cuda_mlir._mlir.passmanager import PassManager
 from numba_cuda_mlir.lowering_utilities.context import get_context
+from numba_cuda_mlir.numba_cuda import types as numba_types
 from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
 from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
 from numba_cuda_mlir.numba_cuda.np import numpy_support
-from numba_cuda_mlir.numba_cuda.types import Omitted
+from numba_cuda_mlir.numba_cuda.typing.typeof import typeof
+
+Omitted = numba_types.Omitted
 
 version = numba_cuda_mlir.__version__

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base import debug
+from kernbridge._src.base import debug, progress
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.places import beginning_of
 from kernbridge._src.numba_common import vector_math
@@ -136,9 +136,7 @@ class Compiler:
         with _lock:
             digest = self.digest(signature)
             if digest not in _registered:
-                _registered[digest] = self._load(digest, signature) or self._compile(
-                    digest, signature
-                )
+                _registered[digest] = self._load(digest, signature) or self._make(digest, signature)
             return _registered[digest]
 
     def library(self, signature: Signature) -> Any:
@@ -172,6 +170,10 @@ class Compiler:
         return self.parameters.assign(
             len(signature.inputs), [name for name, _ in signature.scalars], len(signature.outputs)
         )
+
+    def _make(self, digest: bytes, signature: Signature) -> Native:
+        with progress.compiling(self.label, "Numba"):
+            return self._compile(digest, signature)
 
     def _compile(self, digest: bytes, signature: Signature) -> Native:
         from kernbridge._src.numba_common.numba_inside import numba

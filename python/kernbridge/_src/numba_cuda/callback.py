@@ -6,6 +6,7 @@ What the function raises becomes an XLA error. Such a call is in no CUDA graph, 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import math
@@ -25,7 +26,7 @@ from kernbridge._src.base.places import beginning_of, line_of
 from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
 from kernbridge._src.gpu.program import DTYPE_CODES, Callback
-from kernbridge._src.numba_cuda import intercept
+from kernbridge._src.numba_cuda import host_api, intercept
 from kernbridge._src.operation.parameters import HALF_DTYPES, NATIVE_DTYPES, PythonFrontend
 from kernbridge._src.operation.spec import ArrayType, Call
 
@@ -140,11 +141,12 @@ def call(
 
 
 def _call_on_gpu(callee: Callee, buffers: Sequence[Any], stream: int, device: int) -> None:
-    from numba import cuda
-
-    with cuda.gpus[device]:
-        on = cuda.external_stream(stream)
-        arrays = [_array(*b).bind(on) for b in buffers]
+    api = host_api.used_by(callee.function)
+    with contextlib.ExitStack() as devices:
+        for loaded in host_api.loaded():
+            devices.enter_context(loaded.cuda.gpus[device])
+        on = api.cuda.external_stream(stream)
+        arrays = [_array(api.cuda, *b).bind(on) for b in buffers]
         for i in callee.scalars:
             arrays[i] = _value(arrays[i], on)
         positional, named = callee.order(arrays, on)
@@ -163,10 +165,8 @@ def _host_array(address: int, shape: tuple[int, ...], code: int) -> Any:
     return np.frombuffer(memory, dtype).reshape(shape)
 
 
-def _array(address: int, shape: tuple[int, ...], code: int) -> Any:
-    """XLA's memory, as Numba takes it."""
-    from numba import cuda
-
+def _array(cuda: Any, address: int, shape: tuple[int, ...], code: int) -> Any:
+    """XLA's memory, as a package takes it."""
     dtype = np.dtype(_NAMES[code])
     if 0 in shape:
         return cuda.device_array(shape, dtype)

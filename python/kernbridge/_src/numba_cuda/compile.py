@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.base import debug, versions
+from kernbridge._src.base import debug, progress, versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.gpu.cubin import check_words
@@ -108,6 +108,8 @@ _lock = threading.RLock()
 
 def why_not_native(kernel: Any, host: bool = False) -> str:
     """Empty, or the option of `cuda.jit` that only Numba's own launcher serves."""
+    if mlir.is_mlir(kernel):
+        return mlir.why_not_native(kernel)[0]
     options = kernel.targetoptions
     if options.get("debug") and not host:
         return "debug=True"
@@ -143,7 +145,9 @@ def compile_kernel(
         key = (job.identity, architectures)
         function = _functions.get(key)
         if function is None:
-            function = _functions[key] = _find(job, fingerprint)
+            package = mlir.PACKAGE if mlir.is_mlir(kernel) else "Numba-CUDA"
+            with progress.compiling(label, package):
+                function = _functions[key] = _find(job, fingerprint)
         elif function.kernel() is None:  # equal kernels share code; keep one that is alive
             function = _functions[key] = replace(function, kernel=weakref.ref(kernel))
         own: dict[_Key, NumbaCudaFunction] = kept_with(kernel, "functions", dict)
@@ -185,11 +189,12 @@ def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) ->
         return bool(declared.dtype == given.dtype and declared.ndim == given.ndim)
 
     given = [parameter_type(p) for p in parameters]
-    for declared in kernel.overloads:
+    all_declared = mlir.declared(kernel) if mlir.is_mlir(kernel) else tuple(kernel.overloads)
+    for declared in all_declared:
         if len(declared) == len(given) and all(map(takes, declared, given)):
             return
     raise TypeError(
-        f"{label}: the kernel was declared for {', '.join(map(str, kernel.overloads))}, and the "
+        f"{label}: the kernel was declared for {', '.join(map(str, all_declared))}, and the "
         f"call has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or "
         "decorate the kernel without a signature"
     )
@@ -299,8 +304,9 @@ def _mlir_job(job: Job) -> mlir.MlirJob:
     if job.architectures == CHECKED:
         mlir.refuse_checked(job.label)
     architectures = () if job.for_host else job.architectures
-    parameters = tuple(leaves(job.parameters))  # there are no tuples among them
-    return mlir.MlirJob(job.label, job.kernel, parameters, job.batched, architectures, job.symbol)
+    return mlir.MlirJob(
+        job.label, job.kernel, job.parameters, job.batched, architectures, job.symbol
+    )
 
 
 def _compile_protected(job: Job) -> tuple[Any, tuple[int, ...]]:

@@ -3,7 +3,8 @@
 While a thread records, the names of `numba.cuda` that act on a device act on the recording; while
 XLA calls a function on the CPU, on memory of the process. While XLA calls one on a GPU, what names
 no stream goes on XLA's, in whose order the arrays are: Numba's default stream would race with it.
-Other threads see no difference.
+Other threads see no difference. The same holds for the names of numba-cuda-mlir, where a program
+has imported it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from kernbridge._src.base.patched import patched
 from kernbridge._src.keys.host_state import STANDS_FOR
+from kernbridge._src.numba_cuda import host_api
 
 
 class _Thread(threading.local):
@@ -28,8 +30,10 @@ class _Thread(threading.local):
     stream: Any = None
 
 
+_LIBRARIES = ("numba", "numba_cuda_mlir", "kernbridge", "numpy", "jax")
+
 _thread = _Thread()
-_installed: set[str] = set()
+_installed: set[tuple[str, str]] = set()  # packages, and names of functions
 _replaced: dict[int, tuple[Any, Any]] = {}  # by id: a function of numba.cuda, what stands for it
 
 
@@ -53,43 +57,32 @@ def on_stream(stream: Any) -> AbstractContextManager[None]:
 
 def install(names: Iterable[str]) -> None:
     """Let threads have other functions than `numba.cuda` under these names, see `acting_on`."""
-    from kernbridge._src.numba_common.numba_cuda_inside import (
-        DeviceNDArrayBase,
-        cuda,
-        dispatcher,
-        driver,
-    )
+    for api in host_api.loaded():
+        for name in names:
+            if (api.package, name) not in _installed:
+                _installed.add((api.package, name))
+                _install(api, name)
 
-    of_kernels = dispatcher.CUDADispatcher
-    elsewhere = {
-        "__getitem__": of_kernels,
-        "__call__": of_kernels,
-        "configure": of_kernels,
-        "forall": of_kernels,
-        "launch": dispatcher._LaunchConfiguration,
-        "device_memset": driver,
-        "device_to_device": driver,
-        "_default_stream": DeviceNDArrayBase,
-    }
-    for name in names:
-        owner = elsewhere.get(name, cuda)
-        attribute = "__call__" if name == "launch" else name
+
+def _install(api: host_api.HostApi, name: str) -> None:
+    made: dict[int, Any] = {}  # by the function that it stands for, which several modules have
+    for owner, attribute in api.owners(name):
         original = getattr(owner, attribute, None)
-        if original is not None and name not in _installed:
-            _installed.add(name)
-            dispatch = _dispatcher(name, original)
-            setattr(owner, attribute, dispatch)
-            if isinstance(owner, ModuleType):
-                _replaced[id(original)] = original, dispatch
+        if original is None or hasattr(original, STANDS_FOR):
+            continue
+        dispatch = made.setdefault(id(original), _dispatcher(api, name, original))
+        setattr(owner, attribute, dispatch)
+        if isinstance(owner, ModuleType):
+            _replaced[id(original)] = original, dispatch
 
 
-def _dispatcher(name: str, original: Any) -> Any:
+def _dispatcher(api: host_api.HostApi, name: str, original: Any) -> Any:
     @functools.wraps(original)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
         if _thread.target is not None and name in _thread.handlers:
             return _thread.handlers[name](_thread.target, *args, **kwargs)
         if _thread.stream is not None and name in _ON_STREAM:
-            return _ON_STREAM[name](_thread.stream, original, *args, **kwargs)
+            return _ON_STREAM[name](api, original, *args, **kwargs)
         return original(*args, **kwargs)
 
     setattr(dispatch, STANDS_FOR, original)
@@ -114,13 +107,13 @@ def _replace_in(function: Any, seen: set[int]) -> None:
         function = getattr(type(function).__call__, "__func__", type(function).__call__)
     if not isinstance(function, FunctionType) or id(function) in seen:
         return
-    if (function.__module__ or "").split(".")[0] in ("numba", "kernbridge", "numpy", "jax"):
+    if (function.__module__ or "").split(".")[0] in _LIBRARIES:
         return
     seen.add(id(function))
     names = _names(function.__code__)
     for name in names & function.__globals__.keys():
         value = function.__globals__[name]
-        if isinstance(value, ModuleType) and value.__name__.split(".")[0] != "numba":
+        if isinstance(value, ModuleType) and value.__name__.split(".")[0] not in _LIBRARIES:
             for attribute in names & vars(value).keys():
                 _replace_value(vars(value), attribute, seen)
         else:
@@ -162,38 +155,61 @@ def _nothing(*_: Any) -> None:
     """A launch of no blocks."""
 
 
-def _getitem(ours: Any, original: Any, kernel: Any, given: Any) -> Any:
-    return _configure(ours, kernel.configure, None, *given)
+def _on(api: host_api.HostApi, stream: Any) -> Any:
+    """The stream that a call names, or that of this thread, as the package takes it."""
+    return api.own_stream(stream or _thread.stream)
+
+
+def _taking_both(api: host_api.HostApi, launch: Any) -> Any:
+    """A launch that takes arrays of the other package, too, if both are loaded."""
+    if len(host_api.loaded()) == 1:
+        return launch
+    return lambda *arguments: launch(*map(api.own_array, arguments))
+
+
+def _getitem(api: host_api.HostApi, original: Any, kernel: Any, given: Any) -> Any:
+    return _configure(api, kernel.configure, None, *given)
 
 
 def _configure(
-    ours: Any,
+    api: host_api.HostApi,
     original: Any,
     kernel: Any,
     griddim: Any,
     blockdim: Any,
     stream: Any = 0,
-    sharedmem: int = 0,
+    *rest: Any,
+    **options: Any,
 ) -> Any:
     if 0 in (griddim if isinstance(griddim, (tuple, list)) else (griddim,)):
         return _nothing
     owner = () if kernel is None else (kernel,)
-    return original(*owner, griddim, blockdim, stream or ours, sharedmem)
+    return _taking_both(
+        api, original(*owner, griddim, blockdim, _on(api, stream), *rest, **options)
+    )
 
 
 def _forall(
-    ours: Any, original: Any, kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0
+    api: host_api.HostApi,
+    original: Any,
+    kernel: Any,
+    n: int,
+    tpb: int = 0,
+    stream: Any = 0,
+    sharedmem: int = 0,
 ) -> Any:
-    return original(kernel, n, tpb, stream or ours, sharedmem)
+    return _taking_both(api, original(kernel, n, tpb, _on(api, stream), sharedmem))
 
 
-def _device_array(ours: Any, original: Any, *args: Any, stream: Any = 0, **kwargs: Any) -> Any:
-    return original(*args, **kwargs, stream=stream or ours)
+def _device_array(
+    api: host_api.HostApi, original: Any, *args: Any, stream: Any = 0, **kwargs: Any
+) -> Any:
+    return original(*args, **kwargs, stream=_on(api, stream))
 
 
-def _default_stream(ours: Any, original: Any, array: Any, stream: Any) -> Any:
+def _default_stream(api: host_api.HostApi, original: Any, array: Any, stream: Any) -> Any:
     """Return the stream for what an array does: `reshape` loses the one that it is bound to."""
-    return original(array, stream) or ours
+    return original(array, stream) or _on(api, 0)
 
 
 _ON_STREAM: dict[str, Callable[..., Any]] = {

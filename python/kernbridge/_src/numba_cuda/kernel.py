@@ -199,7 +199,7 @@ def numba_cuda_kernel(
     )
     views = _read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
-    _check_dispatcher(label, kernel, has_static=bool(static))
+    _check_dispatcher(label, kernel)
     fixed = read_static(label, kernel.py_func, static or {})
     frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, fixed, bool(check))
     kept: Kept[Operation]
@@ -207,10 +207,10 @@ def numba_cuda_kernel(
     return frontend.operation(spec, kept)
 
 
-def _check_dispatcher(label: str, kernel: Any, has_static: bool = False) -> None:
+def _check_dispatcher(label: str, kernel: Any) -> None:
     """Refuse what is not a kernel of `cuda.jit`, Numba-CUDA's or its successor's."""
     if mlir.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
-        mlir.check_kernel(label, kernel, has_static)
+        mlir.check_kernel(label, kernel)
         return
     from kernbridge._src.numba_common import numba_cuda_inside
 

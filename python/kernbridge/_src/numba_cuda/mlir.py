@@ -11,9 +11,8 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -23,13 +22,17 @@ from kernbridge._src.gpu.cubin import check_words
 from kernbridge._src.keys import encode
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cuda import mlir_entry
+from kernbridge._src.numba_cuda.parameters import (
+    Parameter,
+    TupleParameter,
+    leaves,
+    with_open,
+)
 from kernbridge._src.store.artefacts import Artefact
 
-if TYPE_CHECKING:
-    from kernbridge._src.numba_cuda.parameters import DeviceParameter
-
 PACKAGE = "numba-cuda-mlir"
-_LIKE_HOST = (9, 0)  # the architecture whose MLIR becomes code for the CPU
+DECLARED = "_kernbridge_declared"  # signatures that a dispatcher was given in the CPU's mode
+LIKE_HOST = (9, 0)  # the architecture whose MLIR becomes code for the CPU
 _Z = re.compile(r"%(?:tid|ntid|ctaid|nctaid)\.z\b")
 
 is_mlir = encode.is_mlir
@@ -41,7 +44,7 @@ class MlirJob:
 
     label: str
     kernel: Any
-    parameters: tuple[DeviceParameter, ...]
+    parameters: tuple[Parameter, ...]
     batched: bool
     architectures: tuple[tuple[int, int], ...]
     name: str
@@ -52,58 +55,37 @@ class MlirJob:
         return re.sub(r"\W", "_", self.name, flags=re.ASCII)
 
 
-def check_kernel(label: str, kernel: Any, has_static: bool = False) -> None:
-    """Refuse what kernbridge does not take of this package, by its name."""
+def why_not_native(kernel: Any) -> tuple[str, str]:
+    """Empty, or what of a kernel of this package only its own launcher serves, and a remedy."""
     options = kernel.targetoptions
-    why = remedy = ""
-    if options.get("device"):
+    if options.get("debug"):
+        return "debug=True", "leave it away; only Numba's launcher serves it"
+    if options.get("extensions"):
+        return "extensions=", "pass arrays and scalars to the kernel"
+    if options.get("link"):
+        return "link=", "write the function in Python, or the kernel as a cuda_kernel"
+    if any(p.kind is p.VAR_POSITIONAL for p in _formals(kernel)):
+        return "a *parameter", "name the parameters"
+    return "", ""
+
+
+def check_kernel(label: str, kernel: Any) -> None:
+    """Refuse what kernbridge does not take of this package, by its name."""
+    if kernel.targetoptions.get("device"):
         raise TypeError(
             f"{label}: `kernel` is a device function of {PACKAGE}, which kernels call; decorate it "
             "without device=True"
         )
-    if options.get("debug"):
-        why, remedy = "debug=True", "leave it away; only Numba's launcher serves it"
-    elif options.get("extensions"):
-        why, remedy = "extensions=", "pass arrays and scalars to the kernel"
-    elif has_static:
-        why, remedy = "static=", "let the kernel read a variable of a closure"
-    elif options.get("link"):
-        why, remedy = "link=", "write the function in Python, or the kernel as a cuda_kernel"
-    elif any(p.kind is p.VAR_POSITIONAL for p in _formals(kernel)):
-        why, remedy = "a *parameter", "name the parameters"
+    why, remedy = why_not_native(kernel)
     if why:
         raise ValueError(
             f"{label}: a kernel of {PACKAGE} with {why} is not supported by kernbridge; {remedy}"
         )
 
 
-def refuse_in_callable(label: str, function: Any) -> None:
-    """Refuse a function whose variables from outside are kernels of this package."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return
-    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    spaces = {
-        "global": function.__globals__,
-        "cell": {name: cell.cell_contents for name, cell in cells if _is_set(cell)},
-    }
-    for space, *names in encode.reads(code)[0]:
-        value = spaces[space].get(names[0])
-        for name in names[1:]:
-            value = getattr(value, name, None) if isinstance(value, ModuleType) else value
-        if is_mlir(value) and encode.is_dispatcher(value):
-            raise TypeError(
-                f"{label}: the function uses {value.py_func.__name__!r}, a kernel of {PACKAGE}, "
-                "which recorded functions cannot launch; make an operation of it with "
-                "numba_cuda_kernel, or decorate it with numba.cuda.jit"
-            )
-
-
-def _is_set(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
+def declared(kernel: Any) -> tuple[Any, ...]:
+    """The signatures that a kernel was declared for, in a GPU's mode or in the CPU's."""
+    return tuple(vars(kernel).get(DECLARED) or kernel.overloads)
 
 
 def refuse_checked(label: str) -> NoReturn:
@@ -126,26 +108,33 @@ def element_type(dtype: np.dtype[Any]) -> Any:
         ) from e
 
 
-def parameter_type(parameter: DeviceParameter) -> Any:
+def parameter_type(parameter: Parameter) -> Any:
     """What the kernel sees."""
-    from kernbridge._src.numba_common.mlir_inside import types
+    from kernbridge._src.numba_common.mlir_inside import numba_types, typeof, types
 
-    if parameter.dtype.names is not None:
-        raise ValueError(
-            f"kernbridge passes no records to kernels of {PACKAGE}; leave `view` away and take the "
-            "words of a record as an array"
-        )
+    if isinstance(parameter, TupleParameter):
+        members = list(map(parameter_type, parameter.members))
+        return numba_types.BaseTuple.from_types(members, parameter.made_by or tuple)
     item = element_type(parameter.dtype)
+    if parameter.enumeration is not None:
+        return typeof(next(iter(parameter.enumeration)))
     if parameter.kind != "array":
         return item
-    return types.Array(item, parameter.ndim, "C", readonly=parameter.read_only)
+    if parameter.dtype.names is not None and (parameter.ndim, parameter.layout) != (1, "C"):
+        raise ValueError(
+            f"{PACKAGE} reads arrays of records that have one axis and no gaps; "
+            f"{parameter.describe()} in the layout {parameter.layout} is another one: pass its "
+            "fields as arrays"
+        )
+    layout = parameter.layout
+    return types.Array(item, parameter.ndim, layout, readonly=parameter.read_only)
 
 
 def artefact(job: MlirJob) -> Artefact:
     """What is kept of a kernel: a cubin for each architecture, or code for the CPU."""
     compiled, opened = compile_protected(
-        (i for i, p in enumerate(job.parameters) if p.read_only),
-        lambda opened: _compile(job, opened, (job.architectures or (_LIKE_HOST,))[0]),
+        (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
+        lambda opened: _compile(job, opened, (job.architectures or (LIKE_HOST,))[0]),
         lambda error: _refusal(job, error),
     )
     meta: dict[str, Any] = {
@@ -181,7 +170,7 @@ def artefact(job: MlirJob) -> Artefact:
 
 def code(job: MlirJob, opened: Iterable[int]) -> tuple[str, str]:
     """LLVM IR and PTX."""
-    compiled = _compile(job, frozenset(opened), (job.architectures or (_LIKE_HOST,))[0])
+    compiled = _compile(job, frozenset(opened), (job.architectures or (LIKE_HOST,))[0])
     return compiled.llvm_ir(), compiled.ptx().decode()
 
 
@@ -197,10 +186,7 @@ def _argument_types(job: MlirJob, opened: frozenset[int]) -> tuple[Any, ...]:
     """The types of all parameters of the kernel, those left to their defaults among them."""
     from kernbridge._src.numba_common.mlir_inside import Omitted
 
-    given = [
-        parameter_type(replace(p, read_only=p.read_only and i not in opened))
-        for i, p in enumerate(job.parameters)
-    ]
+    given = list(map(parameter_type, with_open(job.parameters, opened)))
     named = {p.keyword: t for p, t in zip(job.parameters, given, strict=True) if p.keyword}
     positional = [t for p, t in zip(job.parameters, given, strict=True) if not p.keyword]
     rest = [
@@ -222,7 +208,7 @@ class _Compiled:
 
     def llvm_ir(self) -> str:
         """LLVM IR of the device functions, as text."""
-        with _compiling_for(self.architecture):
+        with compiling_for(self.architecture):
             return _llvm_ir(self.module)
 
     def ptx(self) -> bytes:
@@ -231,7 +217,7 @@ class _Compiled:
 
         optimization, options = inside.mlir_optimization, self.options
         capability = options["chip"].removeprefix("sm_")
-        with _compiling_for(self.architecture), inside.get_context():
+        with compiling_for(self.architecture), inside.get_context():
             # What makes PTX may change the module.
             module = inside.ir.Module.parse(str(self.module))
             if optimization._needs_llvm70_path(capability):
@@ -243,7 +229,7 @@ class _Compiled:
 
     def cubin(self, ptx: bytes) -> bytes:
         """Machine code."""
-        with _compiling_for(self.architecture):
+        with compiling_for(self.architecture):
             linker = self.linker.recreate_with_lto()
             linker.add_ptx(ptx)
             return bytes(linker.complete().code)
@@ -256,7 +242,7 @@ def _compile(job: MlirJob, opened: frozenset[int], architecture: tuple[int, int]
     options = dict(job.kernel.targetoptions)
     options["chip"] = "sm_{}{}".format(*architecture)
     options["lto"] = options["lineinfo"] = False  # the entry has no lines
-    with _compiling_for(architecture):
+    with compiling_for(architecture):
         types = _argument_types(job, opened)
         made = inside.mlir_compiler.compile_mlir(job.kernel.py_func, None, types, options)
         returned = made.signature.return_type
@@ -283,13 +269,14 @@ def _check_read_only(job: MlirJob, opened: frozenset[int], module: Any) -> None:
     """
     from kernbridge._src.cuda_on_cpu import mlir_text
 
-    protected = [p.read_only and i not in opened for i, p in enumerate(job.parameters)]
+    taken = list(leaves(job.parameters))
+    protected = [p.read_only and i not in opened for i, p in enumerate(taken)]
     if not any(protected):
         return
     name = str(_kernel_of(module).attributes["sym_name"]).strip('"')
     written = mlir_text.written(job.label, _llvm_ir(module), name)
     at = 0
-    for parameter, is_protected in zip(job.parameters, protected, strict=True):
+    for parameter, is_protected in zip(taken, protected, strict=True):
         size = 3 + 2 * parameter.ndim if parameter.kind == "array" else 1
         if is_protected and not written.isdisjoint(range(at, at + size)):
             raise TypeError("the kernel may write to a read-only input")
@@ -297,7 +284,7 @@ def _check_read_only(job: MlirJob, opened: frozenset[int], module: Any) -> None:
 
 
 @contextmanager
-def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
+def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     """Let numba-cuda-mlir compile for this architecture, whatever GPU there is, or none.
 
     The options of a device function stay as they are; without this, they would get the name of the

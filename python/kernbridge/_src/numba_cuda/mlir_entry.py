@@ -1,19 +1,18 @@
 """The entry of a kernel of numba-cuda-mlir: the kernel itself with other parameters.
 
 MLIR has a kernel as one function, in its LLVM dialect, which takes an array as a memref (the
-address twice, the index of the first element, extents, and strides in elements) and a scalar by
-value. In place of these the entry takes the words of 8 bytes that `entry` describes; its first
+address twice, the index of the first element, extents, and strides in elements, or in bytes where
+the elements are records), a scalar by value, a record by its address, and of a tuple its members.
+In place of these the entry takes the words of 8 bytes that `entry` describes; its first
 instructions compute from them what the kernel took. All of this is text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-if TYPE_CHECKING:
-    from kernbridge._src.numba_cuda.parameters import DeviceParameter
+from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter, leaves
 
 _POINTER = "!llvm.ptr"
 _KERNEL = re.compile(r"^ *llvm\.func @\S+?\((?P<parameters>.*)\) attributes \{.*nvvm\.kernel.*\{$")
@@ -22,13 +21,15 @@ _DYNAMIC = re.compile(
     r"(llvm\.mlir\.global )(?:private|internal)( [^\n]*addr_space = 3 [^\n]*!llvm\.array<0 x )"
 )
 _PARAMETER = re.compile(r"%arg\d+: ")
+_COMPLEX = re.compile(r"!llvm\.struct<\((f32|f64), \1\)>")
+_BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 
 
 def with_entry(
     module: str,
     symbol: str,
     attributes: Sequence[str],
-    parameters: Sequence[DeviceParameter],
+    parameters: Sequence[Parameter],
     batched: bool,
     on_gpu: bool,
 ) -> str:
@@ -51,11 +52,8 @@ def with_entry(
         re.sub(r"(,| \{.*\},?)? *$", "", k) for k in _PARAMETER.split(header["parameters"])[1:]
     ]
     made = _Entry(kinds, batched)
-    for parameter in parameters:
-        if parameter.kind == "array":
-            made.array(parameter.ndim)
-        else:
-            made.scalar()
+    for parameter in leaves(parameters):
+        made.add(parameter)
     if len(made.given) != len(kinds):
         raise ValueError(
             f"the kernel takes {len(kinds)} values ({', '.join(kinds)}), and kernbridge has "
@@ -100,24 +98,73 @@ class _Entry:
             self.lines.append("%kb_z32 = nvvm.read.ptx.sreg.ctaid.z : i32")
             self.lines.append("%kb_z = llvm.zext %kb_z32 : i32 to i64")
 
-    def array(self, ndim: int) -> None:
-        """A C-ordered array."""
+    def add(self, parameter: DeviceParameter) -> None:
+        """Compute what the kernel took for a parameter."""
+        adders: dict[str, Callable[[DeviceParameter], None]] = {
+            "array": self._add_array,
+            "record": lambda _: self.given.append(self._address()),
+            "loaded": self._add_loaded,
+            "scalar": self._add_scalar,
+        }
+        adders[parameter.kind](parameter)
+
+    def _add_array(self, parameter: DeviceParameter) -> None:
+        ndim, item_size = parameter.ndim, parameter.dtype.itemsize
         address = self._address()
         extents = [self._word() for _ in range(ndim)]
-        strides = ["%kb_one"] * ndim
-        for i in reversed(range(ndim - 1)):
-            strides[i] = self._value(f"llvm.mul {strides[i + 1]}, {extents[i + 1]} : i64")
+        if parameter.layout == "C":
+            unit = "%kb_one" if parameter.dtype.names is None else self._constant(item_size)
+            strides = [unit] * ndim
+            for i in reversed(range(ndim - 1)):
+                strides[i] = self._value(f"llvm.mul {strides[i + 1]}, {extents[i + 1]} : i64")
+        else:
+            size = self._constant(item_size)
+            strides = [self._value(f"llvm.sdiv {self._word()}, {size} : i64") for _ in range(ndim)]
         self.given += [address, address, "%kb_zero", *extents, *strides]
 
-    def scalar(self) -> None:
+    def _add_loaded(self, _: DeviceParameter) -> None:
         """A scalar that lies in a buffer."""
-        address = self._address()
-        kind = self._types[len(self.given)] if len(self.given) < len(self._types) else "i64"
+        address, kind = self._address(), self._type()
         in_memory = "i8" if kind == "i1" else kind
         value = self._value(f"llvm.load {address} : {_POINTER} -> {in_memory}")
         if kind == "i1":
             value = self._value(f"llvm.trunc {value} : i8 to i1")
         self.given.append(value)
+
+    def _add_scalar(self, parameter: DeviceParameter) -> None:
+        """A scalar whose bits are in words."""
+        words = [self._word() for _ in range(parameter.n_words(False))]
+        kind = self._type()
+        found = _COMPLEX.fullmatch(kind)
+        if not found:
+            self.given.append(self._of_bits(words[0], kind))
+            return
+        part = found[1]
+        if len(words) == 1:
+            shift = self._constant(_BITS[part])
+            words.append(self._value(f"llvm.lshr {words[0]}, {shift} : i64"))
+        value = self._value(f"llvm.mlir.undef : {kind}")
+        for i, word in enumerate(words):
+            bits = self._of_bits(word, part)
+            value = self._value(f"llvm.insertvalue {bits}, {value}[{i}] : {kind}")
+        self.given.append(value)
+
+    def _of_bits(self, word: str, kind: str) -> str:
+        """The value of this type whose bits a word begins with."""
+        if kind == "i64":
+            return word
+        width = _BITS.get(kind)
+        bits = f"i{width}" if width else kind
+        if bits != "i64":
+            word = self._value(f"llvm.trunc {word} : i64 to {bits}")
+        return self._value(f"llvm.bitcast {word} : {bits} to {kind}") if width else word
+
+    def _type(self) -> str:
+        """The type of what the kernel takes next."""
+        return self._types[len(self.given)] if len(self.given) < len(self._types) else "i64"
+
+    def _constant(self, value: int) -> str:
+        return self._value(f"llvm.mlir.constant({value} : i64) : i64")
 
     def _address(self) -> str:
         address = self._word()

@@ -15,7 +15,7 @@ import numpy as np
 from kernbridge._src.base import jax_inside, settings
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.jax_inside import Primitive, ShapedArray, ad, batching, mlir
-from kernbridge._src.operation import absent, carrier, origin, sharding
+from kernbridge._src.operation import absent, ahead, carrier, origin, sharding
 from kernbridge._src.operation.levels import Dim, Levels, to_front
 from kernbridge._src.operation.spec import ArrayType, Call
 
@@ -47,6 +47,7 @@ class Frontend(ABC):
     label: str
     name: str
     platforms: tuple[str, ...]
+    compiles_ahead = False  # whether `compilation` may return something
 
     @property
     @abstractmethod
@@ -64,6 +65,15 @@ class Frontend(ABC):
     @abstractmethod
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile and register; `operands` are without batch axes."""
+
+    def compilation(
+        self, platform: str, operands: Sequence[ArrayType], call: Call
+    ) -> ahead.Work | None:
+        """What a thread may do before `lower` does it: compile the kernel; None if it need not.
+
+        It neither calls functions of the user nor writes warnings.
+        """
+        return None
 
     @abstractmethod
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
@@ -119,6 +129,7 @@ def match_varying(operands: Sequence[Any]) -> Sequence[Any]:
 
 def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Array]:
     """Apply a kernel to operands (tracers or arrays)."""
+    ahead.note(frontend, call, operands)
     return call_p.bind(*match_varying(operands), frontend=frontend, call=call)
 
 
@@ -169,10 +180,9 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
         error = absent.no_kernel(frontend.label, frontend.platforms, [platform])
         return absent.lower(ctx, operands, platform, error, call.has_side_effect)
     for_export = jax_inside.is_for_export(ctx)
-    types = [
-        ArrayType(call.levels.own_shape(i, aval.shape), np.dtype(aval.dtype))
-        for i, aval in enumerate(ctx.avals_in)
-    ]
+    types = ahead.own_types(call, [(aval.shape, aval.dtype) for aval in ctx.avals_in])
+    ahead.compile_all(platform)
+    ahead.wait(frontend, platform, types, call)
     try:
         native = frontend.lower(platform, types, call)
     except KernelNotAvailableError as e:

@@ -21,6 +21,7 @@ from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
+from kernbridge._src.numba_cuda.host_api import Configured, read_configured
 from kernbridge._src.numba_cuda.parameters import DeviceParameter
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.record.arrays import (
@@ -74,19 +75,20 @@ class Recording:
         buffer = self.n_buffers + len(self.temporaries) - 1
         return DeviceArray(self, buffer, 0, host)
 
-    def launch(
-        self, kernel: Any, grid: Any, block: Any, shared: Any, arguments: Sequence[Any]
-    ) -> None:
+    def launch(self, how: Configured, arguments: Sequence[Any]) -> None:
         """Add a launch; compiles the kernel for these arguments."""
+        kernel, block = how.kernel, how.block
         name = kernel.py_func.__name__
+        if how.cluster is not None:
+            refuse(f"a launch of {name} with a cluster")
         why = numba_cuda_compile.why_not_native(kernel, self.host)
         if why:
             refuse(f"a launch of {name}, which has {why}")
         auto = block == "auto"
         label = f"{self.label}: launch of {name!r}"
-        blocks = gpu_launch.read_grid(label, grid)
+        blocks = gpu_launch.read_grid(label, how.grid)
         threads = (1, 1, 1) if auto else gpu_launch.read_block(label, block)
-        size = gpu_launch.read_int(label, "sharedmem", shared, 0, gpu_launch.SHARED_MAX)
+        size = gpu_launch.read_int(label, "sharedmem", how.shared, 0, gpu_launch.SHARED_MAX)
         try:
             found = [read_argument(value, self._read_leaf) for value in arguments]
         except NotAnArgument as e:
@@ -168,7 +170,7 @@ class Recording:
         rows, columns = array.shape
         to = self.temporary((columns, rows), array.dtype)
         blocks = (-(-rows // 16), -(-columns // 16))
-        self.launch(_transpose_kernel(), blocks, (16, 16), 0, (array, to))
+        self.launch(Configured(_transpose_kernel(), blocks, (16, 16)), (array, to))
         return to
 
     def check_own(self, array: DeviceArray) -> None:
@@ -209,6 +211,7 @@ def configured(
     blockdim: Any,
     stream: Any = 0,
     sharedmem: Any = 0,
+    cluster: Any = None,
 ) -> Callable[..., None]:
     """Return what launches the kernel: `kernel[grid, block, stream, shared]` on a target."""
 
@@ -216,7 +219,8 @@ def configured(
         target = intercept.target()
         if target is None:
             refuse("a launch after the recording ended")
-        target.launch(kernel, griddim, blockdim, sharedmem, arguments)
+        how = Configured(kernel, griddim, blockdim, sharedmem or 0, cluster)
+        target.launch(how, arguments)
 
     return launch
 
@@ -239,15 +243,9 @@ def _device_array_like(recording: Recording, ary: Any, stream: Any = 0) -> Devic
     return recording.temporary(ary.shape, ary.dtype, order=order)
 
 
-def _launch_configured(recording: Recording, configuration: Any, *arguments: Any) -> None:
-    """A `kernel[grid, block]` that was made before the recording began."""
-    recording.launch(
-        configuration.dispatcher,
-        configuration.griddim,
-        configuration.blockdim,
-        configuration.sharedmem,
-        arguments,
-    )
+def launch_configured(target: Any, configuration: Any, *arguments: Any) -> None:
+    """A `kernel[grid, block]` that was made before."""
+    target.launch(read_configured(configuration), arguments)
 
 
 def _check_bytes(name: str, array: Any, size: Any) -> None:
@@ -283,7 +281,7 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "configure": configured,
     "forall": forall,
     "__call__": lambda r, *a, **k: refuse("a call without [grid, block]"),
-    "launch": _launch_configured,
+    "launch": launch_configured,
     "device_array": Recording.temporary,
     "device_array_like": _device_array_like,
     "synchronize": lambda r: None,

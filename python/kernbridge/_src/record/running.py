@@ -23,6 +23,7 @@ from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
+from kernbridge._src.numba_cuda.host_api import Configured
 from kernbridge._src.numba_cuda.parameters import DeviceParameter
 from kernbridge._src.record.host_arrays import (
     HostArray,
@@ -32,7 +33,7 @@ from kernbridge._src.record.host_arrays import (
     host_array_like,
     to_device,
 )
-from kernbridge._src.record.record import configured, forall
+from kernbridge._src.record.record import configured, forall, launch_configured
 
 _BEST_BLOCK = 256  # threads, where Numba asks the driver for the best occupancy
 
@@ -40,19 +41,20 @@ _BEST_BLOCK = 256  # threads, where Numba asks the driver for the best occupancy
 class Running:
     """One call of a function, whose launches are made at once."""
 
-    def launch(
-        self, kernel: Any, grid: Any, block: Any, shared: Any, arguments: Sequence[Any]
-    ) -> None:
+    def launch(self, how: Configured, arguments: Sequence[Any]) -> None:
         """Launch a kernel, which is compiled for these arguments, and wait for it."""
+        kernel, grid, block = how.kernel, how.grid, how.block
         label = f"launch of {kernel.py_func.__name__!r}"
         why = numba_cuda_compile.why_not_native(kernel, host=True)
+        if how.cluster is not None:
+            raise KernelError(f"{label}: a launch with a cluster does not run on CPUs")
         if why:
             raise KernelError(f"{label}: the kernel has {why}, which does not run on CPUs")
         if block == "auto":
             grid, block = -(-grid // _BEST_BLOCK), _BEST_BLOCK
         blocks = gpu_launch.pad(gpu_launch.read_grid(label, grid))
         threads = gpu_launch.read_block(label, block)
-        size = gpu_launch.read_int(label, "sharedmem", shared, 0, gpu_launch.SHARED_MAX)
+        size = gpu_launch.read_int(label, "sharedmem", how.shared, 0, gpu_launch.SHARED_MAX)
         try:
             found = [read_argument(value, _read_leaf) for value in arguments]
         except NotAnArgument as e:
@@ -130,7 +132,7 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "configure": configured,
     "forall": forall,
     "__call__": _refuse_call,
-    "launch": lambda r, c, *args: r.launch(c.dispatcher, c.griddim, c.blockdim, c.sharedmem, args),
+    "launch": launch_configured,
     "device_array": _new,
     "pinned_array": _new,
     "mapped_array": _new,

@@ -11,7 +11,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from kernbridge._src.store import artefacts
@@ -28,13 +28,11 @@ def staging(root: Path) -> Path:
 
 
 @contextlib.contextmanager
-def held(
-    root: Path, key: str, patience: float, tick: Callable[[], None] | None = None
-) -> Iterator[bool]:
+def held(root: Path, key: str, patience: float) -> Iterator[bool]:
     """Hold the lock of a key; returns whether it could be had within `patience` seconds.
 
-    `tick` is called now and then while waiting. Where a file system knows no locks it is not had
-    either: then two may build the same thing, which costs time only.
+    Where a file system knows no locks it is not had either: then two may build the same thing,
+    which costs time only.
     """
     from filelock import Timeout, UnixFileLock
 
@@ -52,8 +50,6 @@ def held(
             except Timeout:
                 if left == 0:
                     break
-                if tick is not None:
-                    tick()
             except (NotImplementedError, OSError):
                 break
         yield mine

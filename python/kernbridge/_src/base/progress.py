@@ -1,0 +1,133 @@
+"""One line on stderr about compilations that take longer than two seconds.
+
+The time begins with the first of compilations that follow each other, so that a program of many
+kernels is seen, too. Any thread may enter; a thread of its own writes, since compilers do not call
+back. Where nothing is to be written, there is no thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+VARIABLE = "KERNBRIDGE_PROGRESS"
+QUIET = 2.0
+"""Seconds before anything is written."""
+PAUSE = 1.0
+"""Seconds between two compilations that count as one stretch of time, at most."""
+_TICK = 0.25
+
+_ERASE = "\r\x1b[K"
+
+
+@contextlib.contextmanager
+def compiling(what: str, tool: str, verb: str = "compiling") -> Iterator[None]:
+    """Write that a tool compiles something, if it takes long and somebody may look."""
+    if not _is_on():
+        yield
+        return
+    text = f"kernbridge: {verb} {what} with {tool}"
+    _line.begin(text)
+    try:
+        yield
+    finally:
+        _line.end(text)
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Write that somebody else builds what is needed here."""
+    with compiling(what, "another process", "waiting for"):
+        yield
+
+
+def _is_on() -> bool:
+    chosen = os.environ.get(VARIABLE, "")
+    return _is_terminal() if chosen == "" else chosen != "0"
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # no stderr, or a closed one
+        return False
+
+
+class _Line:
+    """The line, of which there is one in a process."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._texts: list[str] = []  # of what is being compiled now, the last one is shown
+        self._begin = 0.0  # of the stretch of time
+        self._idle_since = -PAUSE
+        self._shown = ""
+        self._thread: threading.Thread | None = None
+
+    def begin(self, text: str) -> None:
+        """A compilation has begun."""
+        with self._changed:
+            now = time.monotonic()
+            if not self._texts and now - self._idle_since > PAUSE:
+                self._begin = now
+            self._texts.append(text)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def end(self, text: str) -> None:
+        """It has ended."""
+        with self._changed:
+            self._texts.remove(text)
+            self._idle_since = time.monotonic()
+            if self._shown and self._shown == text:
+                self._finish()
+
+    def _watch(self) -> None:
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                if not self._texts and now - self._idle_since > PAUSE:
+                    self._thread = None
+                    return
+                if self._texts and now - self._begin >= QUIET:
+                    self._show(self._texts[-1], now - self._begin)
+                self._changed.wait(_TICK)
+
+    def _show(self, text: str, seconds: float) -> None:
+        if _is_terminal():
+            _write(f"{_ERASE}{text} ... {seconds:.0f} s")
+        elif text != self._shown:
+            if self._shown:
+                _write("\n")
+            _write(f"{text} ...")
+        self._shown = text
+
+    def _finish(self) -> None:
+        """Remove the line from a terminal, or end it elsewhere."""
+        seconds = self._idle_since - self._begin
+        _write(_ERASE if _is_terminal() else f" {seconds:.1f} s\n")
+        self._shown = ""
+
+
+def _write(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # no stderr, or a closed one
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+_line = _Line()
+
+
+def _of_child() -> None:
+    """A process that was forked has no such thread."""
+    global _line
+    _line = _Line()
+
+
+os.register_at_fork(after_in_child=_of_child)

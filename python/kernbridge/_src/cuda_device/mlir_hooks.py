@@ -1,0 +1,53 @@
+"""What is different in numba-cuda-mlir from the first time on that a thread launches on the CPU.
+
+Its compiler makes machine code of GPUs alone. On the CPU, kernels are compiled as operations are,
+when they are launched, and what the package itself compiles is left as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from kernbridge._src.cuda_device import code, mlir_launch, mode
+from kernbridge._src.cuda_device.replacing import choose, install_host_api
+from kernbridge._src.numba_common import mlir_device_inside as inside
+
+_OF_GPUS = {
+    "inspect_asm": "the PTX of a kernel",
+    "inspect_llvm": "the LLVM IR of a kernel",
+    "inspect_lto_ptx": "the LTO-IR of a kernel",
+    "inspect_mlir": "the MLIR of a kernel",
+    "inspect_mlir_optimized": "the MLIR of a kernel",
+    "inspect_ptx": "the PTX of a kernel",
+    "inspect_sass": "the SASS of a kernel",
+    "get_const_mem_size": "the constant memory of a kernel",
+    "get_local_mem_per_thread": "the local memory of a kernel",
+    "get_max_threads_per_block": "the largest block of a kernel",
+    "get_regs_per_thread": "the number of registers of a kernel",
+    "get_shared_mem_per_block": "the shared memory of a kernel",
+}
+
+
+def install() -> None:
+    """Replace the functions of the package, once."""
+    install_host_api(inside)
+    kernels, configured = inside.descriptor.MLIRDispatcher, inside.descriptor._ArgMarshaller
+    run = configured.__call__
+
+    @functools.wraps(run)
+    def launched(self: Any, *args: Any) -> Any:
+        if mode.current() is not None:
+            return mlir_launch.launch_configured(self, args)
+        mlir_launch.compile_declared(self._dispatcher)
+        return run(self, *args)
+
+    configured.__call__ = launched
+    choose(kernels, "_compile_public", mlir_launch.declare)
+    choose(kernels, "disable_compile", mlir_launch.disable_compile)
+    for name, what in _OF_GPUS.items():
+        choose(kernels, name, functools.partial(_refuse, what))
+
+
+def _refuse(what: str, *_: Any, **__: Any) -> None:
+    raise code.not_there(what)

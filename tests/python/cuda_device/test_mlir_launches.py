@@ -1,0 +1,362 @@
+"""Launches as numba-cuda-mlir writes them, on the CPU: its host API on the process's memory."""
+
+import subprocess
+import sys
+import threading
+from typing import NamedTuple
+
+import kernbridge
+import numpy as np
+import pytest
+
+pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
+
+from mlir_kernels import reversed_dynamic
+from numba import cuda as numba_cuda
+from numba_cuda_mlir import cuda, types
+from numba_cuda_mlir.numba_cuda.core.errors import TypingError
+from numba_cuda_mlir.numba_cuda.cudadrv import driver
+from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.filterwarnings("ignore:Host array used"),
+    pytest.mark.filterwarnings("ignore:Grid size"),
+]
+N = 100
+
+
+@cuda.jit  # before any thread is on the CPU
+def add_one(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = x[i] + 1
+
+
+@cuda.jit(device=True)
+def twice(x):
+    return 2 * x
+
+
+@cuda.jit
+def doubled(x):
+    i = cuda.grid(1)
+    if i < x.shape[0]:
+        x[i] = twice(x[i])
+
+
+@numba_cuda.jit
+def tripled(x):
+    i = numba_cuda.grid(1)
+    if i < x.size:
+        x[i] *= 3
+
+
+prepared = add_one[1, 128]
+
+
+@pytest.fixture
+def on_cpu():
+    with kernbridge.cuda_on_cpu():
+        yield
+
+
+@pytest.fixture
+def x():
+    return np.arange(N, dtype=np.float32)
+
+
+def without_gpu():
+    try:
+        cuda.get_current_device()
+    except CudaSupportError:
+        return True
+    return False
+
+
+def test_a_kernel_writes_into_device_arrays_and_into_numpy_arrays(on_cpu, x):
+    out = np.zeros_like(x)
+    add_one[1, 128](x, out)
+    np.testing.assert_array_equal(out, x + 1)
+    given, made = cuda.to_device(x), cuda.device_array_like(x)
+    assert isinstance(made, cuda.DeviceNDArray)
+    add_one[(N + 31) // 32, 32](given, made)
+    np.testing.assert_array_equal(made.copy_to_host(), x + 1)
+    x[:] = 0  # which the device has a copy of
+    np.testing.assert_array_equal(given.copy_to_host(), np.arange(N))
+    prepared(out, x)
+    np.testing.assert_array_equal(x, out + 1)
+
+
+def test_the_thread_uses_the_cpu_inside_alone(x):
+    assert without_gpu() or "by kernbridge" not in str(cuda.get_current_device())
+    with kernbridge.cuda_on_cpu():
+        assert cuda.is_available()
+        assert "by kernbridge" in str(cuda.get_current_device())
+        elsewhere = []
+        other = threading.Thread(target=lambda: elsewhere.append(without_gpu()))
+        other.start()
+        other.join()
+    if without_gpu():
+        assert elsewhere == [True]
+        assert not cuda.is_available()
+        with pytest.raises(CudaSupportError, match="driver"):
+            add_one[1, 128](x, x)
+
+
+def test_both_packages_on_the_same_memory(on_cpu, x):
+    doubled[1, 128](x)
+    tripled[1, 128](x)
+    np.testing.assert_array_equal(x, 6 * np.arange(N))
+    of_one, of_other = numba_cuda.to_device(x), cuda.to_device(x)
+    doubled[1, 128](of_one)
+    np.testing.assert_array_equal(of_one.copy_to_host(), 2 * x)
+    tripled[1, 128](numba_cuda.as_cuda_array(of_other))
+    np.testing.assert_array_equal(of_other.copy_to_host(), 3 * x)
+
+
+def test_streams_events_contexts_and_memory(on_cpu, x):
+    stream = cuda.stream()
+    begin, end = cuda.event(), cuda.event()
+    begin.record(stream)
+    with stream.auto_synchronize():
+        given = cuda.to_device(x, stream=stream)
+        made = cuda.device_array(N, np.float32, stream=stream)
+        add_one[4, 32, stream, 16](given, made)
+        got = made.copy_to_host(stream=stream)
+    end.record(stream)
+    end.synchronize()
+    cuda.synchronize()
+    assert begin.elapsed_time(end) >= 0
+    np.testing.assert_array_equal(got, x + 1)
+    with cuda.gpus[0], cuda.defer_cleanup():
+        assert cuda.current_context().get_memory_info().total > 0
+    assert cuda.select_device(0).compute_capability == (9, 0)
+    host = cuda.current_context().processor.host
+    deallocations = cuda.current_context().memory_manager.deallocations
+    deallocations.clear()
+    before = len(host._sizes)
+    del given, made
+    deallocations.clear()
+    assert len(host._sizes) == before - 2
+    with pytest.raises(driver.CudaAPIError, match="OUT_OF_MEMORY"):
+        cuda.device_array(1 << 50, np.uint8)
+
+
+@pytest.mark.parametrize("kind", ["pinned_array", "mapped_array", "managed_array"])
+def test_arrays_that_host_and_device_share(on_cpu, x, kind):
+    given = getattr(cuda, kind)(N, np.float32)
+    given[:] = x
+    out = getattr(cuda, kind)(N, np.float32)
+    add_one[1, 128](given, out)
+    np.testing.assert_array_equal(np.asarray(out), x + 1)
+
+
+def test_methods_of_device_arrays(on_cpu, x):
+    given = cuda.to_device(x.reshape(20, 5))
+    np.testing.assert_array_equal(given.T.copy_to_host(), x.reshape(20, 5).T)
+    given[3] = 7
+    given[4:6] = cuda.to_device(np.ones((2, 5), np.float32))
+    expected = x.reshape(20, 5).copy()
+    expected[3], expected[4:6] = 7, 1
+    np.testing.assert_array_equal(given.copy_to_host(), expected)
+    assert given[3, 1] == 7
+    np.testing.assert_array_equal(given.ravel()[20:25].copy_to_host(), np.ones(5))
+
+
+def test_hints_of_arguments(on_cpu, x):
+    y = x.copy()
+    doubled[1, 128](cuda.In(y))
+    np.testing.assert_array_equal(y, x)
+    doubled[1, 128](cuda.InOut(y))
+    np.testing.assert_array_equal(y, 2 * x)
+    out = np.zeros_like(x)
+    add_one[1, 128](cuda.In(x), cuda.Out(out))
+    np.testing.assert_array_equal(out, x + 1)
+
+
+def test_arrays_that_overlap_are_copies_as_on_a_gpu(on_cpu):
+    @cuda.jit
+    def last_first(a, b):
+        for i in range(b.size):
+            b[i] = 10 * a[i]
+
+    both = np.arange(6.0)
+    last_first[1, 1](both[:-1], both[1:])
+    np.testing.assert_array_equal(both, [0, 0, 10, 20, 30, 40])
+
+
+def test_strided_reversed_and_unaligned_arrays(on_cpu):
+    for given in (np.arange(12.0)[::3], np.arange(6.0)[::-1]):
+        wanted = 2 * given
+        doubled[1, 32](given)
+        np.testing.assert_array_equal(given, wanted)
+    unaligned = np.zeros(8 * 4 + 1, np.uint8)[1:].view(np.float64)
+    unaligned[:] = range(4)
+    doubled[1, 32](unaligned)
+    np.testing.assert_array_equal(unaligned, [0, 2, 4, 6])
+    kept = np.arange(4.0)
+    kept.flags.writeable = False
+    doubled[1, 32](kept)
+    np.testing.assert_array_equal(kept, range(4))
+
+
+class Pair(NamedTuple):
+    values: object
+    scale: object
+
+
+def test_scalars_tuples_and_records(on_cpu):
+    @cuda.jit
+    def kernel(out, i, c, h, pair, cells, cell):
+        out[0], out[1], out[2], out[3] = i, c.real, c.imag, h
+        out[4] = pair.values[1] * pair.scale
+        out[5] = cells[1].b
+        out[6] = cell.a
+        cells[0].a = 9
+
+    record = np.dtype([("a", np.int32), ("b", np.float64)], align=True)
+    cells = np.array([(1, 2.5), (3, 4.5)], record)
+    out = np.zeros(7)
+    kernel[1, 1](out, -5, 1 + 2j, np.float16(1.5), Pair(np.arange(3.0), 7), cells, cells[1].copy())
+    assert out.tolist() == [-5, 1, 2, 1.5, 7, 4.5, 3]
+    assert cells["a"].tolist() == [9, 3]
+    given = cuda.to_device(cells)
+    kernel[1, 1](out, 0, 0j, np.float16(0), Pair(np.arange(3.0), 7), given, given[1])
+    assert out[5:].tolist() == [4.5, 3]
+
+
+def test_dynamic_shared_memory(on_cpu):
+    x, out = np.arange(96, dtype=np.float32), np.zeros(96, np.float32)
+    reversed_dynamic[2, 48, 0, 192](x, out)
+    np.testing.assert_array_equal(out, x.reshape(2, 48)[:, ::-1].ravel() + 5)
+
+
+def test_forall_and_specialize(on_cpu, x):
+    out = np.zeros_like(x)
+    add_one.forall(N)(x, out)
+    np.testing.assert_array_equal(out, x + 1)
+    add_one.specialize(x, out)[1, 128](out, x)
+    np.testing.assert_array_equal(x, out + 1)
+
+
+def test_declared_signatures(on_cpu, x):
+    @cuda.jit("float32(float32)", device=True)
+    def half(v):
+        return v / 2
+
+    @cuda.jit([types.void(types.float32[::1], types.float32), "void(float64[:], float64)"])
+    def shifted(v, by):
+        i = cuda.grid(1)
+        if i < v.size:
+            v[i] = half(v[i]) + by
+
+    shifted[1, 128](x, 1)
+    np.testing.assert_array_equal(x, np.arange(N) / 2 + 1)
+    y = np.arange(2.0 * N)[::2]
+    shifted[1, 128](y, np.float32(0.5))
+    np.testing.assert_array_equal(y, np.arange(N) + 0.5)
+    with pytest.raises(TypeError, match="No matching definition for argument type"):
+        shifted[1, 128](np.zeros((2, 2), np.float32), 1)
+
+
+@cuda.jit
+def of_rows(cells, out):
+    out[0] = cells[0, 0].a
+
+
+@cuda.jit(debug=True, opt=False)
+def debugged(x):
+    x[0] = 1
+
+
+@cuda.jit
+def reading(x):
+    x[0] = x.nothing
+
+
+def test_what_is_refused_is_named(on_cpu, x):
+    refused = kernbridge.KernelNotAvailableError
+    with pytest.raises(refused, match="'debugged': a kernel of numba-cuda-mlir with debug=True"):
+        debugged[1, 1](x)
+    with pytest.raises(refused, match="with a launch with a cluster does not run on CPUs"):
+        add_one[4, 32, 0, 0, (2, 1, 1)](x, x)
+    with pytest.raises(refused, match="the program asks for the PTX of a kernel"):
+        add_one.inspect_asm()
+    with pytest.raises(refused, match="the number of registers of a kernel"):
+        add_one.get_regs_per_thread()
+    with pytest.raises(TypeError, match="kernel 'doubled': a kernel argument of type str"):
+        doubled[1, 1]("text")
+    with pytest.raises(TypingError, match="nothing"):
+        reading[1, 1](x)
+    with pytest.raises(driver.CudaAPIError, match="INVALID_VALUE"):
+        doubled[1, 2000](x)
+    with pytest.raises((ValueError, kernbridge.KernelCompilationError), match="have one axis"):
+        of_rows[1, 1](np.zeros((2, 2), [("a", np.int32)]), x)
+
+
+def test_the_checked_mode_is_refused(x):
+    with (
+        kernbridge.cuda_on_cpu(check=True),
+        pytest.raises(kernbridge.KernelCompilationError, match="have no checked mode"),
+    ):
+        doubled[1, 128](x)
+
+
+LATE = """
+import threading, warnings
+import kernbridge, numpy as np
+from numba_cuda_mlir import cuda
+
+warnings.simplefilter("ignore")
+
+@cuda.jit("void(float64[::1])")
+def kernel(x):
+    x[cuda.grid(1)] += 1
+
+x = np.zeros(4)
+kernel[1, 4](x)
+thread = threading.Thread(target=lambda: kernel[1, 4](x))
+thread.start()
+thread.join()
+print(x.tolist(), cuda.is_available(), cuda.get_current_device().name)
+"""
+
+
+def test_the_variable_holds_for_a_package_that_is_imported_later(run_python):
+    told = run_python(LATE, KERNBRIDGE_CUDA_ON_CPU="1")
+    assert told == "[2.0, 2.0, 2.0, 2.0] True the CPU, by kernbridge\n"
+
+
+SUITE = """
+import numpy as np
+from numba_cuda_mlir import cuda
+
+def test_of_a_suite():
+    assert cuda.is_available()
+
+    @cuda.jit
+    def kernel(x):
+        x[cuda.grid(1)] += 1
+
+    x = cuda.to_device(np.zeros(4))
+    kernel[1, 4](x)
+    assert x.copy_to_host().tolist() == [1, 1, 1, 1]
+
+def test_refused():
+    @cuda.jit(debug=True, opt=False)
+    def refused(x):
+        x[0] = 1
+
+    refused[1, 1](np.zeros(1))
+"""
+
+
+def test_the_plugin_of_pytest(tmp_path):
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    command = [sys.executable, "-m", "pytest", "-q", "--cuda-on-cpu", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    output = done.stdout
+    assert "1 failed, 1 passed" in output
+    assert "CUDA kernels on the CPU: 1 ran (1 launches), 0 with a fault, 1 refused" in output
+    assert "refused: kernel 'refused': a kernel of numba-cuda-mlir with debug=True" in output
