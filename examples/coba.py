@@ -167,14 +167,24 @@ def cpu_operations(c: Any, n_exc: int, state: State, flags: Any) -> tuple[Any, A
             g_inh[i] *= c.decay_inh
 
     @numba.njit
+    def deliver(i, indptr, indices, g_exc, g_inh):
+        for k in range(indptr[i], indptr[i + 1]):
+            if i < n_exc:
+                g_exc[indices[k]] += c.w_exc
+            else:
+                g_inh[indices[k]] += c.w_inh
+
+    @numba.njit
     def synapses(spiked, indptr, indices, _g_exc, _g_inh, g_exc, g_inh):
-        for i in range(spiked.size):
+        eights = spiked[: spiked.size // 8 * 8].view(np.uint64)  # few neurons spike in a step
+        for k in range(eights.size):
+            if eights[k]:
+                for i in range(8 * k, 8 * k + 8):
+                    if spiked[i]:
+                        deliver(i, indptr, indices, g_exc, g_inh)
+        for i in range(8 * eights.size, spiked.size):
             if spiked[i]:
-                for k in range(indptr[i], indptr[i + 1]):
-                    if i < n_exc:
-                        g_exc[indices[k]] += c.w_exc
-                    else:
-                        g_inh[indices[k]] += c.w_inh
+                deliver(i, indptr, indices, g_exc, g_inh)
 
     aliases = {0: 0, 1: 1, 2: 2, 3: 3}
     update = kb.numba_kernel(neurons, (state, flags), input_output_aliases=aliases)
