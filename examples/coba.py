@@ -1,6 +1,8 @@
 """The COBA benchmark, a spiking network, with two Numba kernels inside one jitted lax.scan.
 
     python examples/coba.py --raster coba_raster.png
+    python examples/coba.py --platform cuda
+    python examples/coba.py --platform cuda --neurons 400000 --synapses 80 --no-compare
 
 The network is benchmark 1 of [1], after [2]: 4,000 leaky integrate-and-fire neurons, of which 80 %
 are excitatory, coupled at random by 2 % of all possible synapses with exponential conductances:
@@ -35,6 +37,7 @@ import jax.numpy as jnp
 import kernbridge as kb
 import numba
 import numpy as np
+from coba_models import in_jax
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import Progress
@@ -42,6 +45,8 @@ from rich.table import Table
 
 CHUNK = 500  # steps of one call of the jitted scan
 SHORT_CHUNK = 25  # the same for the slow ones
+FLAGS_MAX = 20_000_000  # bytes of recorded spikes of one call, in larger networks
+SYNAPSES_MAX = 400_000_000
 
 
 @dataclass(frozen=True)
@@ -124,9 +129,27 @@ def build_network(p: Params, seed: int) -> Network:
     return Network(indptr, post, pre, State(v, g, g.copy(), np.zeros(p.neurons, np.int32)))
 
 
-def kernel_model(p: Params, net: Network) -> Model:
-    """The network as two Numba kernels that work in place."""
-    c, n_exc = constants(p), p.n_exc
+def kernel_model(p: Params, net: Network, cuda: bool = False) -> Model:
+    """The network as two kernels that work in place: of Numba-CUDA, or of Numba for CPUs."""
+    state = State(*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in net.start))
+    flags = jax.ShapeDtypeStruct((p.neurons,), jnp.bool_)
+    if cuda:
+        from coba_models import on_gpu
+
+        update, deliver = on_gpu.operations(constants(p), p.n_exc, state, flags)
+    else:
+        update, deliver = cpu_operations(constants(p), p.n_exc, state, flags)
+
+    def step(state: State, data: Any) -> tuple[State, jax.Array]:
+        state, spiked = update(*state)
+        g_exc, g_inh = deliver(spiked, *data, state.g_exc, state.g_inh)
+        return state._replace(g_exc=g_exc, g_inh=g_inh), spiked
+
+    return Model(step, (net.indptr, net.indices))
+
+
+def cpu_operations(c: Any, n_exc: int, state: State, flags: Any) -> tuple[Any, Any]:
+    """The update of all neurons, and the delivery of their spikes, as Numba kernels."""
 
     # An argument with an underscore is an input in the same memory as the output of that name.
     @numba.njit
@@ -144,88 +167,38 @@ def kernel_model(p: Params, net: Network) -> Model:
             g_inh[i] *= c.decay_inh
 
     @numba.njit
-    def synapses(spiked, indptr, indices, _g_exc, _g_inh, g_exc, g_inh):
-        for i in range(spiked.size):
-            if spiked[i]:
-                for k in range(indptr[i], indptr[i + 1]):
-                    if i < n_exc:
-                        g_exc[indices[k]] += c.w_exc
-                    else:
-                        g_inh[indices[k]] += c.w_inh
+    def deliver(i, indptr, indices, g_exc, g_inh):
+        for k in range(indptr[i], indptr[i + 1]):
+            if i < n_exc:
+                g_exc[indices[k]] += c.w_exc
+            else:
+                g_inh[indices[k]] += c.w_inh
 
-    state = State(*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in net.start))
-    flags = jax.ShapeDtypeStruct((p.neurons,), jnp.bool_)
+    @numba.njit
+    def synapses(spiked, indptr, indices, _g_exc, _g_inh, g_exc, g_inh):
+        eights = spiked[: spiked.size // 8 * 8].view(np.uint64)  # few neurons spike in a step
+        for k in range(eights.size):
+            if eights[k]:
+                for i in range(8 * k, 8 * k + 8):
+                    if spiked[i]:
+                        deliver(i, indptr, indices, g_exc, g_inh)
+        for i in range(8 * eights.size, spiked.size):
+            if spiked[i]:
+                deliver(i, indptr, indices, g_exc, g_inh)
+
     aliases = {0: 0, 1: 1, 2: 2, 3: 3}
     update = kb.numba_kernel(neurons, (state, flags), input_output_aliases=aliases)
-    deliver = kb.numba_kernel(synapses, state[1:3], input_output_aliases={3: 0, 4: 1})
-
-    def step(state: State, data: Any) -> tuple[State, jax.Array]:
-        state, spiked = update(*state)
-        g_exc, g_inh = deliver(spiked, *data, state.g_exc, state.g_inh)
-        return state._replace(g_exc=g_exc, g_inh=g_inh), spiked
-
-    return Model(step, (net.indptr, net.indices))
-
-
-def jax_models(p: Params, net: Network, budget: int) -> dict[str, tuple[Model, int]]:
-    """The network in pure JAX, with three ways to sum what arrives at each neuron; and the chunks.
-
-    The event-driven one has room for `budget` spikes per step, and would lose any beyond it.
-    """
-    c, n, n_exc = constants(p), p.neurons, p.n_exc
-    weights = np.where(np.arange(n) < n_exc, c.w_exc, c.w_inh)
-    dense = np.zeros((n, n), np.float32)
-    dense[net.pre, net.indices] = weights[net.pre]
-
-    def sum_dense(spiked: jax.Array, data: Any) -> tuple[jax.Array, jax.Array]:
-        s = spiked.astype(jnp.float32)
-        return s[:n_exc] @ data[0], s[n_exc:] @ data[1]
-
-    # Sorted by target; the inhibitory targets lie n higher.
-    target = np.where(net.pre < n_exc, net.indices, net.indices + np.int32(n))
-    order = np.argsort(target, kind="stable")
-    edges = (net.pre[order], target[order], weights[net.pre[order]])
-
-    def sum_segments(spiked: jax.Array, data: Any) -> tuple[jax.Array, jax.Array]:
-        pre, target, w = data
-        both = jax.ops.segment_sum(spiked[pre] * w, target, 2 * n, indices_are_sorted=True)
-        return both[:n], both[n:]
-
-    # Rows of equal length, filled up with a target out of range.
-    rows = np.full((n, int(np.diff(net.indptr).max())), 2 * n, np.int32)
-    rows[net.pre, np.arange(net.pre.size) - net.indptr[net.pre]] = target
-
-    def sum_events(spiked: jax.Array, data: Any) -> tuple[jax.Array, jax.Array]:
-        rows, w = data
-        hit, who = jax.lax.top_k(spiked.astype(jnp.float32), budget)  # faster than jnp.nonzero
-        both = jnp.zeros(2 * n, jnp.float32).at[rows[who]].add((hit * w[who])[:, None], mode="drop")
-        return both[:n], both[n:]
-
-    def model(arriving: Callable[[jax.Array, Any], Any], data: Any) -> Model:
-        def step(state: State, data: Any) -> tuple[State, jax.Array]:
-            v, g_exc, g_inh, wait = state
-            synaptic = g_exc * (c.e_exc - v) + g_inh * (c.e_inh - v)
-            risen = v + c.dt_over_c * (c.g_leak * (c.e_leak - v) + synaptic + c.current)
-            spiked = (wait == 0) & (risen > c.v_threshold)
-            v = jnp.where((wait > 0) | spiked, c.v_reset, risen)
-            wait = jnp.where(spiked, c.refractory, jnp.maximum(wait - 1, 0))
-            exc, inh = arriving(spiked, data)
-            return State(v, g_exc * c.decay_exc + exc, g_inh * c.decay_inh + inh, wait), spiked
-
-        return Model(step, data)
-
-    return {
-        "JAX, dense": (model(sum_dense, (dense[:n_exc], dense[n_exc:])), SHORT_CHUNK),
-        "JAX, segment_sum": (model(sum_segments, edges), SHORT_CHUNK),
-        "JAX, event-driven": (model(sum_events, (rows, weights)), CHUNK),
-    }
+    return update, kb.numba_kernel(synapses, state[1:3], input_output_aliases={3: 0, 4: 1})
 
 
 def simulate(model: Model, start: State, steps: int, chunk: int, bar: Progress, name: str) -> Run:
     """Run the model, in one call of a jitted scan per chunk; only these calls are timed."""
 
+    # On a GPU, one turn of ten steps makes one CUDA graph of their kernels (docs/loops.md).
+    unroll = 10 if jax.default_backend() == "gpu" else 1
+
     def scan(state: State, data: Any, length: int) -> Any:
-        return jax.lax.scan(lambda s, _: model.step(s, data), state, length=length)
+        return jax.lax.scan(lambda s, _: model.step(s, data), state, length=length, unroll=unroll)
 
     task = bar.add_task(name, total=steps)
     state, data = jax.device_put((start, model.data))
@@ -287,9 +260,10 @@ def compare(p: Params, net: Network, kernels: Run, bar: Progress) -> dict[str, R
     """Run pure JAX for 20 calls. Its event-driven form is told the most spikes of any step."""
     budget = max(1, int(np.bincount(kernels.spikes // p.neurons, minlength=1).max()))
     runs = {}
-    for name, (model, chunk) in jax_models(p, net, budget).items():
+    for name, (step, data) in in_jax.models(constants(p), p.n_exc, net, budget).items():
+        chunk = CHUNK if name == "JAX, event-driven" else SHORT_CHUNK
         steps = min(kernels.steps, 20 * chunk)
-        runs[name] = simulate(model, net.start, steps, chunk, bar, name)
+        runs[name] = simulate(Model(step, data), net.start, steps, chunk, bar, name)
     return runs
 
 
@@ -360,10 +334,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
     parser.add_argument("--raster", type=Path, default=Path("coba_raster.png"), help="a PNG file")
     parser.add_argument("--no-compare", action="store_true", help="leave out pure JAX")
+    parser.add_argument("--synapses", type=float, help="of a neuron in the mean; default: 2 %%")
+    parser.add_argument("--platform", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
     a = parser.parse_args(argv)
-    if not 50 <= a.neurons <= (40_000 if a.no_compare else 10_000):  # dense weights: n**2 * 4 bytes
-        limits = "50 to 10000, or to 40000 with --no-compare"
+    largest = 1_000_000 if a.no_compare else 10_000  # dense weights take 4 n**2 bytes
+    if not 50 <= a.neurons <= largest:
+        limits = "50 to 10000, or to 1000000 with --no-compare"
         parser.error(f"--neurons is {a.neurons}, expected {limits}")
+    a.synapses = a.neurons * Params.connectivity if a.synapses is None else a.synapses
+    most = min(a.neurons, SYNAPSES_MAX / a.neurons)
+    if not 1 <= a.synapses < most:
+        parser.error(f"--synapses is {a.synapses:g}, expected 1 to {most:g} of each neuron")
     if not 0.001 <= a.seconds <= 100:
         parser.error(f"--seconds is {a.seconds}, expected 0.001 to 100")
     if a.seed < 0:
@@ -375,13 +356,15 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    jax.config.update("jax_platforms", "cpu")
-    p = Params(neurons=args.neurons)
+    jax.config.update("jax_platforms", args.platform)
+    p = Params(neurons=args.neurons, connectivity=args.synapses / args.neurons)
     net = build_network(p, args.seed)
     steps = round(args.seconds * 1000 / p.dt)
     out, err = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False)
     with Progress(console=err) as bar:
-        kernels = simulate(kernel_model(p, net), net.start, steps, CHUNK, bar, "Numba kernels")
+        model = kernel_model(p, net, cuda=args.platform == "cuda")
+        chunk = max(10, min(CHUNK, FLAGS_MAX // p.neurons))
+        kernels = simulate(model, net.start, steps, chunk, bar, "Numba kernels")
         spikes, final = reference(p, net, steps, bar)
         others = {} if args.no_compare else compare(p, net, kernels, bar)
     report(p, net, kernels, others, out)

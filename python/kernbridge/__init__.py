@@ -54,6 +54,8 @@ if TYPE_CHECKING:
         check_rules,
     )
     from kernbridge._src.tools.doctor import print_diagnostics
+    from kernbridge._src.tools.explain import explain
+    from kernbridge._src.tools.explained import Explanation as Explanation
     from kernbridge.benchmark import (
         BenchmarkConfig as BenchmarkConfig,
         BenchmarkRecord as BenchmarkRecord,
@@ -85,6 +87,7 @@ __all__ = [
     "cuda_kernel",
     "cuda_on_cpu",
     "errors",
+    "explain",
     "export_bundle",
     "load_binary",
     "load_c_file",
@@ -120,6 +123,8 @@ _LATER = {
     "_src.source.module": ("CompiledModule", "SourceFunction"),
     "_src.tools.check_rules": ("RuleCheck", "RuleCheckError", "check_rules"),
     "_src.tools.doctor": ("print_diagnostics",),
+    "_src.tools.explain": ("explain",),
+    "_src.tools.explained": ("Explanation",),
     "benchmark": ("BenchmarkConfig", "BenchmarkRecord", "BenchmarkResult", "benchmark_function"),
     "cache": ("cache_stats", "clear_cache", "get_cache_dir", "set_cache_dir"),
     "registry": (

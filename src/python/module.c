@@ -9,6 +9,7 @@
 #include "python/modules.h"
 #include "python/nvrtc.h"
 #include "python/source.h"
+#include "python/tune.h"
 
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
@@ -81,6 +82,25 @@ static PyObject *register_host(PyObject *self, PyObject *args)
     return inserted;
 }
 
+/* Finds the kernel of the digest that a function got; `*kernel` is NULL where there is none. False
+ * with an exception set if that fails. */
+static bool find_kernel(const char *function, const char *digest, Py_ssize_t size,
+                        const kb_kernel **kernel)
+{
+    *kernel = NULL;
+    if (!kb_python_check_size(function, size, KB_DIGEST_SIZE))
+        return false;
+    kb_registry *registry = get_registry();
+    if (!registry)
+        return false;
+    kb_error err;
+    kb_status s = kb_registry_match(registry, (const uint8_t *)digest, kernel, &err);
+    if (s == KB_OK || s == KB_NOT_FOUND)
+        return true;
+    kb_python_raise(&err);
+    return false;
+}
+
 PyDoc_STRVAR(is_registered_doc, "is_registered(digest)\n--\n\n"
                                 "True if a kernel of exactly this digest is registered.");
 
@@ -91,20 +111,28 @@ static PyObject *is_registered(PyObject *self, PyObject *args)
     Py_ssize_t size;
     if (!PyArg_ParseTuple(args, "y#:is_registered", &digest, &size))
         return NULL;
-    if (size != KB_DIGEST_SIZE) {
-        PyErr_Format(PyExc_ValueError, "is_registered: expected %d bytes, got %zd", KB_DIGEST_SIZE,
-                     size);
-        return NULL;
-    }
-    kb_registry *registry = get_registry();
-    if (!registry)
+    const kb_kernel *kernel;
+    return find_kernel("is_registered", digest, size, &kernel) ? PyBool_FromLong(kernel != NULL)
+                                                               : NULL;
+}
+
+PyDoc_STRVAR(kernel_name_doc,
+             "kernel_name(digest)\n--\n\n"
+             "What messages call the registered kernel of this digest; None where there is none.");
+
+static PyObject *kernel_name(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *digest;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "y#:kernel_name", &digest, &size))
         return NULL;
     const kb_kernel *kernel;
-    kb_error err;
-    kb_status s = kb_registry_match(registry, (const uint8_t *)digest, &kernel, &err);
-    if (s == KB_OK || s == KB_NOT_FOUND)
-        return PyBool_FromLong(s == KB_OK);
-    return kb_python_raise(&err);
+    if (!find_kernel("kernel_name", digest, size, &kernel))
+        return NULL;
+    if (!kernel)
+        Py_RETURN_NONE;
+    return kb_python_text(kernel->name);
 }
 
 PyDoc_STRVAR(registry_stats_doc, "registry_stats()\n--\n\n"
@@ -234,6 +262,7 @@ static PyObject *python_entries(PyObject *self, PyObject *unused)
 static PyMethodDef methods[] = {
     {"register_host", register_host, METH_VARARGS, register_host_doc},
     {"is_registered", is_registered, METH_VARARGS, is_registered_doc},
+    {"kernel_name", kernel_name, METH_VARARGS, kernel_name_doc},
     {"registry_stats", registry_stats, METH_NOARGS, registry_stats_doc},
     {"targets", get_targets, METH_VARARGS, targets_doc},
     {"dtypes", dtypes, METH_NOARGS, dtypes_doc},
@@ -257,6 +286,7 @@ static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_modules},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_source},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_nvrtc},
+    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_tune},
     {0, NULL},
 };
 

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 
 enum {
+    OUT_OF_MEMORY = 2,
     NOT_INITIALIZED = 3,
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,

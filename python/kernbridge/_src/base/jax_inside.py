@@ -373,3 +373,11 @@ def has_started() -> bool:
         return bool(xla_bridge.backends_are_initialized())
     except (ImportError, AttributeError):
         return False
+
+
+def compiler_options(lowered: Any) -> dict[str, Any]:
+    """Return the options that jax.jit got for the compiler; none if this JAX does not say."""
+    try:
+        return dict(lowered._lowering.compile_args["compiler_options_kvs"] or ())
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return {}

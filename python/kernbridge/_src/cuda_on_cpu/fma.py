@@ -6,6 +6,7 @@ Both are allowed to by default. What they do, as the machine code of CUDA 13 sho
   five; of two products in a sum, the first is fused.
 - ptxas then fuses a product into all sums and differences that read it, through negations, if
   nothing else does, and no division, root or call lies in between.
+- Functions of libdevice such as `fmul_rn` are never fused. Their instructions have `ROUNDED`.
 
 This reads and writes text: llvmlite cannot change an instruction of a parsed module, and to print
 one, LLVM numbers its whole function anew.
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 
 _FLAGS = r"(?:(?:reassoc|nnan|ninf|nsz|arcp|contract|afn|fast) )*"
 _ARITHMETIC = re.compile(rf"^  (%\S+) = (fmul|fadd|fsub|fneg) ({_FLAGS})(float|double) (.*)$")
+ROUNDED = "!kb.rounded "
 _NAMES = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
 
 
@@ -111,7 +113,7 @@ def _read(lines: list[str], first: int, end: int) -> dict[str, _Line]:
         if _SPLITS.search(text):
             part = n
         match = _ARITHMETIC.match(text)
-        if not match:
+        if not match or ROUNDED in text:
             others.update(_NAMES.findall(text))
             continue
         operands = re.sub(r", [!#].*$", "", match[5]).split(", ")

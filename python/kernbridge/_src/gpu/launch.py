@@ -30,6 +30,7 @@ class LaunchShape:
     grid: tuple[Value, Value, Value]
     block: tuple[int, int, int]
     auto_block: bool = False
+    tune: bool = False  # the block by occupancy, unless another is measured to be faster
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,7 @@ class LaunchRule:
             grid=None if grid is None else read_grid(label, grid),
             block=None if block is None else read_block(label, block),
             launch_dims=launch_dims,
-            threads_per_block="auto"
-            if threads_per_block == "auto"
-            else read_int(label, "threads_per_block", threads_per_block, 1, THREADS_MAX),
+            threads_per_block=_read_threads(label, threads_per_block),
             shared_mem=read_int(label, "shared_mem", shared_mem, 0, SHARED_MAX),
             cooperative=bool(cooperative),
             cluster=None if cluster is None else _read_cluster(label, cluster),
@@ -115,13 +114,13 @@ class LaunchRule:
             given = call.split(operands)
             dims = call_with_shapes(self.label, "launch_dims", dims, *given)
         dims = _read_dims(self.label, "launch_dims", dims)
-        auto = self.threads_per_block == "auto" and len(dims) == 1
+        auto = isinstance(self.threads_per_block, str) and len(dims) == 1
         block = self._block_for(dims)
         x, y, z = (
             self._value("launch_dims", n, 1 if auto else b, arrays)
             for n, b in zip(pad(dims), block, strict=True)
         )
-        return LaunchShape((x, y, z), block, auto)
+        return LaunchShape((x, y, z), block, auto, auto and self.threads_per_block == "tune")
 
     def step(
         self,
@@ -143,13 +142,14 @@ class LaunchRule:
             cooperative=self.cooperative or cooperative,
             pdl=self.pdl,
             auto_block=shape.auto_block,
+            tune=shape.tune,
             zeroed=zeroed,
             wide=wide,
         )
 
     def _block_for(self, dims: Sequence[Any]) -> tuple[int, int, int]:
         """Threads of a block: the rule's, or fewer where there are fewer to launch."""
-        threads = 1 if self.threads_per_block == "auto" else int(self.threads_per_block)
+        threads = 1 if isinstance(self.threads_per_block, str) else self.threads_per_block
         most = _BLOCKS.get(len(dims), (threads,))
         return pad(
             [max(1, min(b, int(n))) if _is_int(n) else b for b, n in zip(most, dims, strict=True)]
@@ -265,6 +265,18 @@ def _read_cluster(label: str, cluster: Any) -> tuple[int, int, int]:
             f"{label}: cluster {cluster} has {n} blocks, at most {CLUSTER_MAX} are possible"
         )
     return padded
+
+
+def _read_threads(label: str, value: Any) -> int | str:
+    """A number of threads, or how it is chosen."""
+    if not isinstance(value, str):
+        return read_int(label, "threads_per_block", value, 1, THREADS_MAX)
+    if value in ("auto", "tune"):
+        return value
+    raise TypeError(
+        f"{label}: threads_per_block is {value!r} of type str, expected a whole number, "
+        '"auto" or "tune"'
+    )
 
 
 def read_int(label: str, what: str, value: Any, least: int, most: int) -> int:

@@ -102,6 +102,8 @@ class Launch:
     auto_block: bool = False
     zeroed: tuple[int, ...] | None = None  # outputs that a grid of zero fills
     wide: bool = False
+    tune: bool = False  # the block is to be measured, see tuning.py
+    tuning: str = ""  # how the block was chosen; no part of the program
 
     def __str__(self) -> str:
         block = "auto" if self.auto_block else _triple(self.block)

@@ -92,9 +92,12 @@ def numba_cuda_kernel(
         ``min(threads_per_block, n)``, 16 x 16 or 8 x 8 x 4 threads, and cover at least as many.
         Axis 0 lies along x: in a kernel that indexes ``a[i, j]`` by ``i, j = cuda.grid(2)``,
         neighbouring threads touch different rows. A function is called as `outs` is.
-    threads_per_block : int or "auto", default 256
+    threads_per_block : int, "auto" or "tune", default 256
         Of one-dimensional `launch_dims`; "auto" takes what the driver finds best for the occupancy
-        of the GPU.
+        of the GPU. "tune" measures other sizes when the call is lowered, and takes one that is
+        faster than "auto" by more than the noise. It launches the kernel on scratch arrays of
+        zeros, on which it has to end; what it writes is lost. The size is kept in the disk cache,
+        and `Operation.inspect` shows it. Without a GPU "tune" is "auto".
     shared_mem : int, default 0
         Dynamic shared memory of a block in bytes; more than 48 KiB where the GPU has it.
     vmap_method : str, optional

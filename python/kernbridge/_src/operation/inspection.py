@@ -46,6 +46,8 @@ class Inspection:
     export : str
         What an exported program holds of a Numba kernel for the CPU: its machine code, or its name,
         with the reason.
+    tuning : str
+        How the block of `threads_per_block="tune"` was chosen; empty for others.
     """
 
     __module__ = "kernbridge"
@@ -62,6 +64,7 @@ class Inspection:
     block: tuple[int, ...] | None = None
     occupancy: float | None = None
     export: str = ""
+    tuning: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.name} on {self.platform} {self.architecture}".rstrip()]
@@ -70,6 +73,8 @@ class Inspection:
             lines.append(f"  {self.shared_memory} B shared, block {self.block}")
         if self.occupancy is not None:
             lines.append(f"  occupancy {self.occupancy:.0%}")
+        if self.tuning:
+            lines.append(f"  {self.tuning}")
         if self.export:
             lines.append(f"  exported {self.export}")
         codes = {"llvm_ir": self.llvm_ir, "assembly": self.assembly, "sass": self.sass}

@@ -122,8 +122,9 @@ def _gpus(advice: list[str]) -> Rows:
     listed = ", ".join(f"{major}.{minor}" for major, minor in capabilities)
     if "xla_gpu_graph_min_graph_size" not in os.environ.get("XLA_FLAGS", ""):
         advice.append(
-            "for loops whose body is one small kernel: XLA_FLAGS=--xla_gpu_graph_min_graph_size=1 "
-            "lets XLA put it into a CUDA graph (about 4 instead of 10 us a step)"
+            "for loops whose body is a few small kernels: unroll=10 in jax.lax.scan and fori_loop "
+            "makes a step cost about 1 instead of 15 us; where that is not possible, "
+            "XLA_FLAGS=--xla_gpu_graph_min_graph_size=1 makes it about 4"
         )
     return [*rows, ("GPUs", f"{count}, compute capability {listed}")]
 

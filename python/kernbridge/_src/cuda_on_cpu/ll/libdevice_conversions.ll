@@ -295,18 +295,19 @@ define linkonce_odr i64 @__nv_llroundf(float %x) alwaysinline {
 
 ; One instruction, rounded to nearest.
 
+; Instructions that are !kb.rounded are not fused, see fma.py.
 define linkonce_odr double @__nv_dadd_rn(double %x, double %y) alwaysinline {
-  %r = fadd double %x, %y
+  %r = fadd double %x, %y, !kb.rounded !{}
   ret double %r
 }
 
 define linkonce_odr double @__nv_dsub_rn(double %x, double %y) alwaysinline {
-  %r = fsub double %x, %y
+  %r = fsub double %x, %y, !kb.rounded !{}
   ret double %r
 }
 
 define linkonce_odr double @__nv_dmul_rn(double %x, double %y) alwaysinline {
-  %r = fmul double %x, %y
+  %r = fmul double %x, %y, !kb.rounded !{}
   ret double %r
 }
 
@@ -321,17 +322,17 @@ define linkonce_odr double @__nv_drcp_rn(double %x) alwaysinline {
 }
 
 define linkonce_odr float @__nv_fadd_rn(float %x, float %y) alwaysinline {
-  %r = fadd float %x, %y
+  %r = fadd float %x, %y, !kb.rounded !{}
   ret float %r
 }
 
 define linkonce_odr float @__nv_fsub_rn(float %x, float %y) alwaysinline {
-  %r = fsub float %x, %y
+  %r = fsub float %x, %y, !kb.rounded !{}
   ret float %r
 }
 
 define linkonce_odr float @__nv_fmul_rn(float %x, float %y) alwaysinline {
-  %r = fmul float %x, %y
+  %r = fmul float %x, %y, !kb.rounded !{}
   ret float %r
 }
 

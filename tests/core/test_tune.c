@@ -1,0 +1,159 @@
+/* Proves the times that come back, block by block, on which launches they were measured, what is
+ * refused, and that nothing is left behind, whichever call of the driver fails. */
+#include "cuda/kb_tune.h"
+#include "gpu.h"
+#include "program.h"
+
+#include <stdlib.h>
+
+enum { N = 1000, ROUNDS = 3 };
+
+static const int64_t extent[] = {N};
+static const int64_t *const dims[] = {extent, extent, extent};
+
+typedef struct tuning {
+    kb_tune_request request;
+    double us[ROUNDS * 4];
+    uint32_t auto_block;
+    kb_error err;
+} tuning;
+
+static kb_status tune(tuning *t, const program_text *p, uint32_t n_blocks, const uint32_t *blocks)
+{
+    size_t size;
+    uint8_t *bytes = program_write(p, &size);
+    t->request = (kb_tune_request){bytes, size, 2, dims, n_blocks, blocks, ROUNDS};
+    kb_status s = kb_tune_run(&t->request, t->us, &t->auto_block, &t->err);
+    free(bytes);
+    CHECK_INT(fake_cuda_n_taken(), 0);
+    CHECK_INT(fake_cuda_n_libraries(), 0);
+    CHECK_INT(fake_cuda_n_contexts(), 1);
+    CHECK_INT(fake_cuda_primary_users(0), 0);
+    CHECK_INT(fake_cuda_capture_mode(), 0);
+    return s;
+}
+
+static void automatic(program_text *p)
+{
+    fake_cuda_reset();
+    program_simple(p, 77, "tuned");
+    p->steps[0].launch.grid[0].divisor = 1;
+    p->steps[0].launch.block[0] = 1;
+    p->steps[0].launch.flags = KB_LAUNCH_AUTO_BLOCK;
+}
+
+static void test_times(void)
+{
+    program_text p;
+    tuning t;
+    automatic(&p);
+    const double scripted[] = {80, 30, 40};
+    for (int i = 0; i < 3; i++) {
+        fake_cuda_set_time(256, 80); /* the one by occupancy */
+        fake_cuda_set_time(64, scripted[1]);
+        fake_cuda_set_time(96, scripted[2]);
+    }
+    const uint32_t blocks[] = {0, 64, 96, 2048};
+    CHECK_INT(tune(&t, &p, 4, blocks), KB_OK);
+    CHECK_INT(t.auto_block, 256);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < 3; i++)
+            CHECK(t.us[round * 4 + i] > scripted[i] - 0.01 &&
+                  t.us[round * 4 + i] < scripted[i] + 0.01);
+        CHECK(t.us[round * 4 + 3] == -1); /* no GPU has such blocks */
+    }
+    /* The first two launches are to load the kernel; then two each, as the first takes 80 of 200
+     * us. */
+    const fake_cuda_launch *l = fake_cuda_get_launch(2);
+    CHECK_INT(l->block[0], 256);
+    CHECK_INT(l->grid[0], 4);
+    l = fake_cuda_get_launch(4);
+    CHECK_INT(l->block[0], 64);
+    CHECK_INT(l->grid[0], 16);
+    CHECK_INT(l->words[2], N);
+    CHECK(l->words[0] % 256 == l->words[1] % 256 && l->words[1] >= l->words[0] + 4 * N);
+    CHECK_INT(fake_cuda_n_launches(), 2 + ROUNDS * 3 * 2);
+}
+
+static void test_a_long_kernel(void)
+{
+    program_text p;
+    tuning t;
+    automatic(&p);
+    fake_cuda_set_time(256, 2e6);
+    const uint32_t blocks[] = {0};
+    CHECK_INT(tune(&t, &p, 1, blocks), KB_OK);
+    CHECK(t.us[0] > 1.9e6 && t.us[2] > 1.9e6); /* three rounds in any case */
+    CHECK_INT(fake_cuda_n_launches(), 2 + ROUNDS);
+}
+
+static void refused(const program_text *p, const char *why)
+{
+    tuning t;
+    const uint32_t blocks[] = {0};
+    CHECK_INT(tune(&t, p, 1, blocks), KB_INVALID_ARGUMENT);
+    CHECK_HAS(t.err.message, "simple: its blocks cannot be timed: ");
+    CHECK_HAS(t.err.message, why);
+    CHECK_INT(fake_cuda_n_launches(), 0);
+}
+
+static void test_refusals(void)
+{
+    program_text p;
+    automatic(&p);
+    p.steps[0].launch.flags = 0;
+    refused(&p, "no launch whose block is chosen by occupancy");
+    automatic(&p);
+    p.steps[1] = p.steps[0];
+    p.n_steps = 2;
+    refused(&p, "several launches");
+    automatic(&p);
+    p.n_hidden = 1;
+    p.buffers[2] = p.buffers[0];
+    refused(&p, "the number of its arrays is another");
+    automatic(&p);
+    p.magic = "KBCX";
+    tuning t;
+    CHECK_INT(tune(&t, &p, 0, NULL), KB_INVALID_ARGUMENT);
+}
+
+static void test_failures(void)
+{
+    const char *const functions[] = {"cuDevicePrimaryCtxRetain",
+                                     "cuCtxPushCurrent",
+                                     "cuMemAlloc",
+                                     "cuStreamCreate",
+                                     "cuEventCreate",
+                                     "cuMemsetD8Async",
+                                     "cuEventRecord",
+                                     "cuLaunchKernelEx",
+                                     "cuStreamSynchronize",
+                                     "cuEventElapsedTime",
+                                     "cuLibraryLoadData"};
+    const uint32_t blocks[] = {0, 64};
+    program_text p;
+    tuning t;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        for (int nth = 1; nth < 3; nth++) {
+            automatic(&p);
+            fake_cuda_fail(functions[i], nth, 2);
+            kb_status s = tune(&t, &p, 2, blocks);
+            if (s == KB_OK) { /* it is called once */
+                CHECK_INT(nth, 2);
+                continue;
+            }
+            CHECK_INT(s, KB_INTERNAL);
+            CHECK_HAS(t.err.message, functions[i]);
+            CHECK_HAS(t.err.message, "CUDA_ERROR_OUT_OF_MEMORY");
+        }
+}
+
+int main(void)
+{
+    gpu_start();
+    test_times();
+    test_a_long_kernel();
+    test_refusals();
+    test_failures();
+    return kb_test_end("test_tune");
+}

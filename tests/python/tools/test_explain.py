@@ -1,0 +1,198 @@
+"""kernbridge.explain: calls, loops, copies, gathers and donations of compiled programs."""
+
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import numba
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+HERE = Path(__file__).name
+SHAPE = jax.ShapeDtypeStruct((256,), jnp.float32)
+MATRIX = jax.ShapeDtypeStruct((8, 4), jnp.float32)
+
+
+@numba.njit
+def increment(_x, x):
+    for i in range(x.size):
+        x[i] += 1
+
+
+@numba.njit
+def double(x, out):
+    for i in range(x.size):
+        out[i] = 2 * x[i]
+
+
+@numba.njit
+def double_matrix(x, out):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            out[i, j] = 2 * x[i, j]
+
+
+in_place = kernbridge.numba_kernel(increment, SHAPE, input_output_aliases={0: 0})
+apart = kernbridge.numba_kernel(double, SHAPE)
+matrices = kernbridge.numba_kernel(double_matrix, MATRIX)
+
+
+def kinds(explanation):
+    return [finding.kind for finding in explanation.findings]
+
+
+def line_of(text):
+    lines = Path(__file__).read_text().splitlines()
+    return f"{HERE}:{1 + next(i for i, line in enumerate(lines) if text in line)}"
+
+
+def looped(x):
+    return jax.lax.fori_loop(0, 100, lambda i, x: apart(apart(x)) + 1, x)  # the loop
+
+
+def test_calls_are_counted_with_the_turns_of_loops():
+    found = kernbridge.explain(jax.jit(lambda x: looped(apart(x)).sum()), SHAPE)  # the sum
+    (call,) = found.calls
+    assert (call.operation, call.front_end) == ("numba_kernel 'double'", "numba_kernel")
+    assert (call.inputs, call.outputs, call.batch) == (("f32[256]",), ("f32[256]",), ())
+    assert (call.places, call.executions) == (3, 201)
+    (loop,) = found.loops
+    assert (loop.turns, loop.calls, loop.graphs) == (100, 2, ())
+    assert loop.where == line_of("# the loop")
+    lines = {line_of("# the loop"), line_of("# the sum")}
+    assert set(call.where) in (lines, {w for w in call.where if "kernbridge_call" in w})  # JAX 0.8
+    assert (found.platform, found.graphs, found.findings) == ("cpu", (), ())
+
+
+def test_a_loop_of_unknown_length_makes_the_executions_unknown():
+    def until(x):
+        return jax.lax.while_loop(lambda x: x[0] < 5, in_place, x)
+
+    found = kernbridge.explain(jax.jit(until), SHAPE)
+    assert [(call.places, call.executions) for call in found.calls] == [(1, None)]
+    assert found.loops[0].turns is None
+    assert "an unknown number of executions" in str(found)
+
+
+def test_calls_in_branches_are_counted():
+    def either(x):
+        return jax.lax.cond(x[0] > 0, apart, lambda x: apart(apart(x)), x)
+
+    found = kernbridge.explain(jax.jit(either), SHAPE)
+    assert [(call.places, call.executions) for call in found.calls] == [(3, 3)]
+
+
+def test_a_batch_is_reported():
+    found = kernbridge.explain(jax.vmap(apart), jax.ShapeDtypeStruct((3, 256), jnp.float32))
+    assert found.calls[0].batch == (3,)
+    assert found.calls[0].inputs == ("f32[3,256]",)
+    assert "batched over 3: 1 place, 1 execution" in str(found)
+
+
+def test_an_operation_is_explained_as_it_is():
+    found = kernbridge.explain(apart, jnp.ones(256))
+    assert [call.places for call in found.calls] == [1]
+
+
+def test_a_copy_before_a_call_in_place_goes_away_by_donation():
+    found = kernbridge.explain(jax.jit(in_place), SHAPE)
+    (finding,) = found.findings
+    assert (finding.kind, finding.n_bytes, finding.executions) == ("copy", 1024, 1)
+    assert "copies input 0 of numba_kernel 'increment', f32[256] (1,024 bytes)" in finding.text
+    assert "the caller keeps the argument" in finding.text
+    assert "Donate the argument" in finding.remedy
+    assert not kernbridge.explain(jax.jit(in_place, donate_argnums=0), SHAPE).findings
+
+
+def test_a_copy_in_every_turn_of_a_loop_counts_its_turns():
+    def loop(x):
+        return jax.lax.fori_loop(0, 50, lambda i, x: in_place(x) + x, x)
+
+    found = kernbridge.explain(jax.jit(loop, donate_argnums=0), SHAPE)
+    (finding,) = found.findings
+    assert (finding.kind, finding.executions) == ("copy", 50)
+    assert "the state of the loop is used again" in finding.text
+    assert "(50 times)" in str(found)
+
+
+def test_a_constant_is_copied():
+    constant = np.random.default_rng(0).random(256, np.float32)
+    (finding,) = kernbridge.explain(jax.jit(lambda: in_place(constant))).findings
+    assert (finding.kind, finding.n_bytes) == ("copy", 1024)
+    assert "in place on a constant" in finding.text
+
+
+def test_transposes_on_both_sides_are_found():
+    def transposed(x):
+        return matrices(x.T).T
+
+    found = kernbridge.explain(jax.jit(transposed), jax.ShapeDtypeStruct((4, 8), jnp.float32))
+    assert kinds(found) == ["transpose", "transpose"]
+    assert {f.n_bytes for f in found.findings} == {128}
+    text = str(found)
+    text = " ".join(text.split())
+    assert "input 0 of numba_kernel 'double_matrix', f32[8,4] (128 bytes)" in text
+    assert "a result of numba_kernel 'double_matrix'" in text
+
+
+def test_donations_without_effect_are_findings_and_no_warnings():
+    def both(state, y):
+        return apart(state["x"]), y.sum()
+
+    jitted = jax.jit(both, donate_argnums=(0, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = kernbridge.explain(jitted, {"x": SHAPE}, jax.ShapeDtypeStruct((4,), jnp.float32))
+    (finding,) = found.findings
+    assert finding.kind == "donation"
+    assert "The donated argument args[1], float32[4], is not reused" in finding.text
+
+
+def test_donations_of_unused_arguments_are_found():
+    def first(x, unused, y):
+        return apart(x), y.sum()
+
+    jitted = jax.jit(first, donate_argnums=(0, 1))
+    found = kernbridge.explain(jitted, SHAPE, jax.ShapeDtypeStruct((7,), jnp.int32), SHAPE)
+    (finding,) = found.findings
+    assert "args[1], int32[7]" in finding.text
+
+
+def test_gathers_are_findings_and_no_warnings():
+    mesh = jax.make_mesh((4,), ("d",))
+    x = jax.device_put(jnp.ones(256), NamedSharding(mesh, PartitionSpec("d")))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = kernbridge.explain(jax.jit(apart), x)
+    (finding,) = found.findings
+    assert finding.kind == "gather"
+    assert "gathers input 0 of numba_kernel 'double', f32[256]" in finding.text
+    assert "sharding_rule=" in finding.remedy
+    declared = kernbridge.numba_kernel(double, SHAPE, sharding_rule="i -> i")
+    found = kernbridge.explain(jax.jit(declared), x)
+    assert not found.findings
+    assert found.calls[0].inputs == ("f32[64]",)
+
+
+def test_nothing_of_kernbridge_is_nothing_to_report():
+    found = kernbridge.explain(jax.jit(lambda x: x + 1), SHAPE)
+    assert (found.calls, found.loops, found.graphs, found.findings) == ((), (), (), ())
+    assert str(found).splitlines() == ["<lambda> on cpu: 0 calls of kernbridge", "findings: none"]
+
+
+def test_lines_of_a_report_are_short():
+    def program(x):
+        state = matrices(x.T).T.sum() + jnp.ones(256)
+        return jax.lax.fori_loop(0, 50, lambda i, x: in_place(x) + x, state)
+
+    found = kernbridge.explain(jax.jit(program), jax.ShapeDtypeStruct((4, 8), jnp.float32))
+    assert repr(found) == str(found)
+    assert all(len(line) <= 100 for line in str(found).splitlines())
+
+
+def test_what_cannot_be_lowered_raises_its_own_error():
+    with pytest.raises(TypeError, match="numba_kernel 'double'"):
+        kernbridge.explain(jax.jit(apart), SHAPE, SHAPE)
