@@ -160,6 +160,8 @@ def _optimised(text: str, machine: Any) -> Any:
     module.data_layout = str(machine.target_data)
     module.verify()
     module = _with_fused_products(module, machine)
+    if fma.FENCE in text:
+        module = llvm.parse_assembly(fma.unfenced(str(module)))
     # Where each access is a call, little can be gained.
     options = llvm.create_pipeline_tuning_options(speed_level=1 if _is_checked(text) else 3)
     options.loop_vectorization = options.slp_vectorization = True

@@ -33,6 +33,10 @@ _ROUND_TRIP = re.compile(
 _FROM_INTEGER = re.compile(r"^  (%\S+) = ([su])itofp (nneg )?i64 (\S+) to double")
 _USES_MAX = 4  # of a product that NVVM fuses
 _SUFFIX = {"float": "f32", "double": "f64"}
+FENCE = "@llvm.arithmetic.fence."
+_FENCED = re.compile(
+    r" = (?:tail )?call (float|double) @llvm\.arithmetic\.fence\.\w+\((?:float|double) (\S+)\)"
+)
 
 
 @dataclass(eq=False)
@@ -65,6 +69,11 @@ def fused(text: str) -> str:
         f"declare {kind} @llvm.fma.{_SUFFIX[kind]}({', '.join([kind] * 3)})" for kind in kinds
     )
     return "\n".join([*lines, *(d for d in sorted(declared) if d not in text), ""])
+
+
+def unfenced(text: str) -> str:
+    """A module without the fences that keep `__fmul_rn` and its kin from being fused."""
+    return _FENCED.sub(r" = bitcast \1 \2 to \1", text)
 
 
 def _fuse(lines: list[str], first: int, end: int) -> set[str]:
