@@ -168,6 +168,8 @@ def _optimised(text: str, machine: Any, features: str) -> Any:
     module.data_layout = str(machine.target_data)
     module.verify()
     module = _with_fused_products(module, machine)
+    if fma.FENCE in text:
+        module = llvm.parse_assembly(fma.unfenced(str(module)))
     if _WITH_VECTORS in text:
         module = llvm.parse_assembly(vector_math.with_vectors(str(module), features))
     # Where each access is a call, little can be gained.

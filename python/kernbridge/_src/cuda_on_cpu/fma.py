@@ -6,7 +6,7 @@ Both are allowed to by default. What they do, as the machine code of CUDA 13 sho
   five; of two products in a sum, the first is fused.
 - ptxas then fuses a product into all sums and differences that read it, through negations, if
   nothing else does, and no division, root or call lies in between.
-- Functions of libdevice such as `fmul_rn` are never fused. Their instructions have `ROUNDED`.
+- Functions of libdevice such as `fmul_rn` are never fused. Fences keep their instructions apart.
 
 This reads and writes text: llvmlite cannot change an instruction of a parsed module, and to print
 one, LLVM numbers its whole function anew.
@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 
 _FLAGS = r"(?:(?:reassoc|nnan|ninf|nsz|arcp|contract|afn|fast) )*"
 _ARITHMETIC = re.compile(rf"^  (%\S+) = (fmul|fadd|fsub|fneg) ({_FLAGS})(float|double) (.*)$")
-ROUNDED = "!kb.rounded "
 _NAMES = re.compile(r'%(?:[\w.$-]+|"[^"]*")')
 
 
@@ -35,6 +34,10 @@ _ROUND_TRIP = re.compile(
 _FROM_INTEGER = re.compile(r"^  (%\S+) = ([su])itofp (nneg )?i64 (\S+) to double")
 _USES_MAX = 4  # of a product that NVVM fuses
 _SUFFIX = {"float": "f32", "double": "f64"}
+FENCE = "@llvm.arithmetic.fence."
+_FENCED = re.compile(
+    r" = (?:tail )?call (float|double) @llvm\.arithmetic\.fence\.\w+\((?:float|double) (\S+)\)"
+)
 
 
 @dataclass(eq=False)
@@ -67,6 +70,11 @@ def fused(text: str) -> str:
         f"declare {kind} @llvm.fma.{_SUFFIX[kind]}({', '.join([kind] * 3)})" for kind in kinds
     )
     return "\n".join([*lines, *(d for d in sorted(declared) if d not in text), ""])
+
+
+def unfenced(text: str) -> str:
+    """A module without the fences that keep `__fmul_rn` and its kin from being fused."""
+    return _FENCED.sub(r" = bitcast \1 \2 to \1", text)
 
 
 def _fuse(lines: list[str], first: int, end: int) -> set[str]:
@@ -113,7 +121,7 @@ def _read(lines: list[str], first: int, end: int) -> dict[str, _Line]:
         if _SPLITS.search(text):
             part = n
         match = _ARITHMETIC.match(text)
-        if not match or ROUNDED in text:
+        if not match:
             others.update(_NAMES.findall(text))
             continue
         operands = re.sub(r", [!#].*$", "", match[5]).split(", ")

@@ -293,21 +293,26 @@ define linkonce_odr i64 @__nv_llroundf(float %x) alwaysinline {
 }
 
 
-; One instruction, rounded to nearest.
+; One instruction, rounded to nearest. GPUs never fuse these products and sums with others; fma.py, which fuses as NVVM
+; and ptxas do, takes the fences away afterwards.
 
-; Instructions that are !kb.rounded are not fused, see fma.py.
 define linkonce_odr double @__nv_dadd_rn(double %x, double %y) alwaysinline {
-  %r = fadd double %x, %y, !kb.rounded !{}
+  %a = call double @llvm.arithmetic.fence.f64(double %x)
+  %b = call double @llvm.arithmetic.fence.f64(double %y)
+  %r = fadd double %a, %b
   ret double %r
 }
 
 define linkonce_odr double @__nv_dsub_rn(double %x, double %y) alwaysinline {
-  %r = fsub double %x, %y, !kb.rounded !{}
+  %a = call double @llvm.arithmetic.fence.f64(double %x)
+  %b = call double @llvm.arithmetic.fence.f64(double %y)
+  %r = fsub double %a, %b
   ret double %r
 }
 
 define linkonce_odr double @__nv_dmul_rn(double %x, double %y) alwaysinline {
-  %r = fmul double %x, %y, !kb.rounded !{}
+  %m = fmul double %x, %y
+  %r = call double @llvm.arithmetic.fence.f64(double %m)
   ret double %r
 }
 
@@ -322,17 +327,22 @@ define linkonce_odr double @__nv_drcp_rn(double %x) alwaysinline {
 }
 
 define linkonce_odr float @__nv_fadd_rn(float %x, float %y) alwaysinline {
-  %r = fadd float %x, %y, !kb.rounded !{}
+  %a = call float @llvm.arithmetic.fence.f32(float %x)
+  %b = call float @llvm.arithmetic.fence.f32(float %y)
+  %r = fadd float %a, %b
   ret float %r
 }
 
 define linkonce_odr float @__nv_fsub_rn(float %x, float %y) alwaysinline {
-  %r = fsub float %x, %y, !kb.rounded !{}
+  %a = call float @llvm.arithmetic.fence.f32(float %x)
+  %b = call float @llvm.arithmetic.fence.f32(float %y)
+  %r = fsub float %a, %b
   ret float %r
 }
 
 define linkonce_odr float @__nv_fmul_rn(float %x, float %y) alwaysinline {
-  %r = fmul float %x, %y, !kb.rounded !{}
+  %m = fmul float %x, %y
+  %r = call float @llvm.arithmetic.fence.f32(float %m)
   ret float %r
 }
 
@@ -837,6 +847,8 @@ declare float @llvm.ceil.f32(float)
 declare double @llvm.ceil.f64(double)
 declare float @llvm.floor.f32(float)
 declare double @llvm.floor.f64(double)
+declare float @llvm.arithmetic.fence.f32(float)
+declare double @llvm.arithmetic.fence.f64(double)
 declare float @llvm.fma.f32(float, float, float)
 declare double @llvm.fma.f64(double, double, double)
 declare i32 @llvm.fptosi.sat.i32.f32(float)
