@@ -60,11 +60,11 @@ def test_a_file_gets_lines_if_it_is_asked_for(stderr, monkeypatch):
     with progress.compiling("m", "nvcc", "building"):
         assert stderr.seen("kernbridge: building m with nvcc ...")
     with progress.waiting("m"):
-        assert stderr.seen("kernbridge: waiting for m with another process ...")
+        assert stderr.seen("kernbridge: waiting for m, which is being built elsewhere ...")
     lines = stderr.getvalue().splitlines()
     assert [line.split(" ... ")[0] for line in lines] == [
         "kernbridge: building m with nvcc",
-        "kernbridge: waiting for m with another process",
+        "kernbridge: waiting for m, which is being built elsewhere",
     ]
     assert all(line.endswith(" s") for line in lines)
 
@@ -139,7 +139,6 @@ def test_a_compilation_by_numba_is_named(run_python):
     assert "kernbridge: compiling numba_kernel 'kernel' with Numba ..." in said
 
 
-@pytest.mark.exhaustive
 def test_a_compilation_by_numba_cuda_is_named(run_python):
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     said = run_python(PROGRAM.format(shown=True, call=NUMBA_CUDA), KERNBRIDGE_PROGRESS="1")

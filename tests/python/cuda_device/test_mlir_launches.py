@@ -14,7 +14,7 @@ pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed"
 from mlir_kernels import reversed_dynamic
 from numba import cuda as numba_cuda
 from numba_cuda_mlir import cuda, types
-from numba_cuda_mlir.numba_cuda.core.errors import TypingError
+from numba_cuda_mlir.numba_cuda.core.errors import NumbaPerformanceWarning, TypingError
 from numba_cuda_mlir.numba_cuda.cudadrv import driver
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
@@ -113,6 +113,28 @@ def test_both_packages_on_the_same_memory(on_cpu, x):
     np.testing.assert_array_equal(of_one.copy_to_host(), 2 * x)
     tripled[1, 128](numba_cuda.as_cuda_array(of_other))
     np.testing.assert_array_equal(of_other.copy_to_host(), 3 * x)
+
+
+RECORDED = """
+import jax, jax.numpy as jnp, kernbridge
+import test_mlir_launches as launches
+
+def function(x, out, stream):
+    launches.prepared(x, out)
+
+op = kernbridge.numba_cuda_callable(function, jax.ShapeDtypeStruct((4,), jnp.float32))
+print(op(jnp.zeros(4)).tolist())
+with kernbridge.cuda_on_cpu():
+    print(op(jnp.zeros(4)).tolist(), jax.jit(lambda x: op(2 * x))(jnp.ones(4)).tolist())
+    print(jax.vmap(op)(jnp.ones((1, 4))).tolist())
+"""
+
+
+def test_recorded_launches_are_the_same_inside(run_python):
+    one, both, batch = run_python(RECORDED).splitlines()
+    assert one == str([1.0] * 4)
+    assert both == f"{[1.0] * 4} {[3.0] * 4}"
+    assert batch == str([[2.0] * 4])
 
 
 def test_streams_events_contexts_and_memory(on_cpu, x):
@@ -263,6 +285,18 @@ def test_declared_signatures(on_cpu, x):
 @cuda.jit
 def of_rows(cells, out):
     out[0] = cells[0, 0].a
+
+
+def test_a_host_array_is_warned_of_as_on_a_gpu(on_cpu, x):
+    with pytest.warns(NumbaPerformanceWarning, match="Host array used") as caught:
+        doubled[1, 128](x)
+    assert {w.filename for w in caught if "Host array" in str(w.message)} == {__file__}
+
+
+def test_strides_of_parts_of_elements_are_refused(on_cpu):
+    packed = np.zeros(4, [("n", np.int32), ("v", np.float64)])
+    with pytest.raises(ValueError, match=r"float64\[1d\] with strides of \(12,\) bytes"):
+        doubled[1, 32](packed["v"])
 
 
 @cuda.jit(debug=True, opt=False)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import kernbridge
+import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
@@ -101,6 +102,15 @@ def test_records_with_two_axes_are_refused(gpu):
         of_rows[1, 1, stream](cuda.device_array((2, 2), mlir_callables.CELL), out)
 
     with pytest.raises((ValueError, KernelCompilationError), match="that have one axis and no gap"):
+        recorded(function)(jnp.ones(4))
+
+
+def test_strides_of_parts_of_elements_are_refused(gpu):
+    def function(x, out, stream):
+        bytes_ = cuda.device_array((4, 12), np.uint8)
+        mlir_callables.twice_2d[1, (4, 1), stream](bytes_[:, :8].view(np.float64), out)
+
+    with pytest.raises(ValueError, match=r"float64\[2d\] with strides of \(12, 8\) bytes"):
         recorded(function)(jnp.ones(4))
 
 

@@ -27,22 +27,28 @@ _ERASE = "\r\x1b[K"
 @contextlib.contextmanager
 def compiling(what: str, tool: str, verb: str = "compiling") -> Iterator[None]:
     """Write that a tool compiles something, if it takes long and somebody may look."""
-    if not _is_on():
+    with _shown(f"{verb} {what} with {tool}"):
         yield
-        return
-    text = f"kernbridge: {verb} {what} with {tool}"
-    _line.begin(text)
-    try:
-        yield
-    finally:
-        _line.end(text)
 
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Write that somebody else builds what is needed here."""
-    with compiling(what, "another process", "waiting for"):
+    """Write that something is awaited which another thread or process builds."""
+    with _shown(f"waiting for {what}, which is being built elsewhere"):
         yield
+
+
+@contextlib.contextmanager
+def _shown(doing: str) -> Iterator[None]:
+    if not _is_on():
+        yield
+        return
+    text, line = f"kernbridge: {doing}", _line
+    line.begin(text)
+    try:
+        yield
+    finally:
+        line.end(text)
 
 
 def _is_on() -> bool:

@@ -75,7 +75,7 @@ def copied(
     address = memory.device_ctypes_pointer.value
     if copy:
         if not user_explicit and isinstance(value, numpy.ndarray):
-            warn_of_copies()
+            _warn_of_copies()
         ctypes.memmove(address, begin, end - begin)
     return View(address + _address(array) - begin, array, memory), True
 
@@ -167,7 +167,7 @@ def _pack_array(words: Words, value: Any, hosts: Hosts) -> None:
     if type(value) is numpy.ndarray:
         address = hosts.address(value)
         if address is not None and value.flags.aligned:
-            warn_of_copies()
+            _warn_of_copies()
             words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
             return
         view = written_back(value, True, hosts)
@@ -237,7 +237,7 @@ def _address(array: Any) -> int:
     return int(array.ctypes.data)
 
 
-def warn_of_copies() -> None:
-    """Warn as Numba does where a kernel is given an array of the host: on a GPU it is copied."""
+def _warn_of_copies() -> None:
+    """As Numba does where a kernel is given an array of the host: on a GPU it is copied."""
     if config.CUDA_WARN_ON_IMPLICIT_COPY and not config.DISABLE_PERFORMANCE_WARNINGS:
         devicearray.warn(NumbaPerformanceWarning(_COPIES))

@@ -31,12 +31,13 @@ class _Finder(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.loader is None:
             return spec
-        sys.meta_path.remove(self)
         execute = spec.loader.exec_module
 
         def execute_and_do(module: Any) -> None:
             execute(module)
-            self._do()
+            if self in sys.meta_path:  # else another thread was faster
+                sys.meta_path.remove(self)
+                self._do()
 
         spec.loader.exec_module = execute_and_do  # type: ignore[method-assign]
         return spec

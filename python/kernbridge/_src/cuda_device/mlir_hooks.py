@@ -12,6 +12,7 @@ from typing import Any
 from kernbridge._src.cuda_device import code, mlir_launch, mode
 from kernbridge._src.cuda_device.replacing import choose, install_host_api
 from kernbridge._src.numba_common import mlir_device_inside as inside
+from kernbridge._src.numba_cuda import intercept
 
 _OF_GPUS = {
     "inspect_asm": "the PTX of a kernel",
@@ -37,7 +38,7 @@ def install() -> None:
 
     @functools.wraps(run)
     def launched(self: Any, *args: Any) -> Any:
-        if mode.current() is not None:
+        if mode.current() is not None and intercept.target() is None:
             return mlir_launch.launch_configured(self, args)
         mlir_launch.compile_declared(self._dispatcher)
         return run(self, *args)

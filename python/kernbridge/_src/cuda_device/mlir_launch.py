@@ -43,6 +43,8 @@ def launch_configured(configured: Any, args: tuple[Any, ...]) -> None:
         for argument in args:
             hosts.add(argument)
         read = _as_declared(kernel, args, _read(label, args, hosts), label)
+        if _has_host_array(args) and _warns_of_copies():
+            warnings.warn(_COPIES, inside.NumbaPerformanceWarning, stacklevel=3)
         function = _function_of(label, kernel, tuple(parameter for parameter, _ in read))
     except (KernelCompilationError, KernelNotAvailableError) as e:
         if isinstance(e.__cause__, inside.NumbaError):
@@ -54,6 +56,11 @@ def launch_configured(configured: Any, args: tuple[Any, ...]) -> None:
     launch.run(inside.driver, function, grid, block, how.shared, [w % 2**64 for w in words])
     for write_back in after:
         write_back()
+
+
+def _warns_of_copies() -> bool:
+    config = inside.config
+    return config.CUDA_WARN_ON_IMPLICIT_COPY and not config.DISABLE_PERFORMANCE_WARNINGS
 
 
 def _refuse(label: str, why: str, remedy: str) -> None:
@@ -86,17 +93,18 @@ def _function_of(label: str, kernel: Any, parameters: tuple[Parameter, ...]) -> 
 
 def _read(label: str, args: Sequence[Any], hosts: arguments.Hosts) -> Read:
     try:
-        return [read_argument(value, lambda v: _read_leaf(v, hosts)) for value in args]
+        found = [read_argument(value, lambda v: _read_leaf(v, hosts)) for value in args]
     except NotAnArgument as e:
         raise TypeError(f"{label}: {e}") from None
+    mlir.check_strides(label, found)
+    return found
 
 
 def _read_leaf(value: Any, hosts: arguments.Hosts) -> Leaf | None:
     """An array, or a record of one; None for anything else."""
-    if isinstance(value, numpy.ndarray) and not hasattr(value, "__cuda_array_interface__"):
+    if _has_host_array(value) and not isinstance(value, tuple):
         address = hosts.address(value) if type(value) is numpy.ndarray else None
         if address is not None and value.flags.aligned and value.flags.writeable:
-            _warn_of_copies()
             return _array(address, value.dtype, value.shape, value.strides)
         return _view(arguments.written_back(value, True, hosts))
     if isinstance(value, numpy.void):
@@ -144,10 +152,11 @@ def _compact(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _warn_of_copies() -> None:
-    """Warn as the package does where a kernel is given an array of the host."""
-    if inside.config.CUDA_WARN_ON_IMPLICIT_COPY and not inside.config.DISABLE_PERFORMANCE_WARNINGS:
-        warnings.warn(_COPIES, inside.NumbaPerformanceWarning, stacklevel=6)
+def _has_host_array(value: Any) -> bool:
+    """Whether this is an array of the host, or a tuple that has one."""
+    if isinstance(value, tuple):
+        return any(map(_has_host_array, value))
+    return isinstance(value, numpy.ndarray) and not hasattr(value, "__cuda_array_interface__")
 
 
 def declare(kernel: Any, sig: Any, abi_info: Any = None, output: Any = None) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -19,6 +19,7 @@ import numpy as np
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.gpu.cubin import check_words
+from kernbridge._src.gpu.program import Word
 from kernbridge._src.keys import encode
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cuda import mlir_entry
@@ -128,6 +129,23 @@ def parameter_type(parameter: Parameter) -> Any:
         )
     layout = parameter.layout
     return types.Array(item, parameter.ndim, layout, readonly=parameter.read_only)
+
+
+def check_strides(
+    label: str, arguments: Iterable[tuple[Parameter, Sequence[Sequence[Word]]]]
+) -> None:
+    """Refuse arrays whose strides are no whole elements, in which the package counts them."""
+    for parameter, words in arguments:
+        for leaf, numbers in zip(leaves([parameter]), words, strict=True):
+            if leaf.kind != "array" or leaf.layout == "C":
+                continue
+            strides = tuple(word.value for word in numbers[-leaf.ndim :])
+            if any(stride % leaf.dtype.itemsize for stride in strides):
+                raise ValueError(
+                    f"{label}: {leaf.describe()} with strides of {strides} bytes is an argument "
+                    f"which kernels of {PACKAGE} cannot take: they count strides in elements of "
+                    f"{leaf.dtype.itemsize} bytes; copy it into an array without gaps"
+                )
 
 
 def artefact(job: MlirJob) -> Artefact:

@@ -18,7 +18,7 @@ from kernbridge._src.base.places import current_line, line_of
 from kernbridge._src.gpu import launch as gpu_launch
 from kernbridge._src.gpu.program import DTYPE_CODES, Copy, Fill, Launch, Step, Value, Word
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda import intercept
+from kernbridge._src.numba_cuda import intercept, mlir
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.host_api import Configured, read_configured
@@ -93,6 +93,8 @@ class Recording:
             found = [read_argument(value, self._read_leaf) for value in arguments]
         except NotAnArgument as e:
             refuse(str(e))
+        if mlir.is_mlir(kernel):
+            mlir.check_strides(label, found)
         parameters = [parameter for parameter, _ in found]
         words = [leaf for _, leaves in found for leaf in leaves]
         x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
