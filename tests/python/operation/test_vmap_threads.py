@@ -234,6 +234,28 @@ def add_series(x, y, out):
         out[0] += math.sin(y[0] * i) / (i + 1)
 
 
+@numba.njit
+def series_or_refuse(x, out):
+    s = 0.0
+    for i in range(20_000):
+        s += math.sin(x[0] * i) / (i + 1)
+    if x[0] >= 17:
+        raise RefusedError(s)
+    out[0] = s
+
+
+def test_exceptions_that_python_describes():
+    """The threads that run slices enter Python, while the one that called waits."""
+    op = jax.jit(jax.vmap(numba_kernel(series_or_refuse, OUT)))
+    x = jnp.arange(64.0).reshape(-1, 1)
+    for _ in range(5):
+        with pytest.raises(
+            jax.errors.JaxRuntimeError,
+            match=r"RefusedError: refused .*\[slice 17 of a batch of 64\]",
+        ):
+            op(x).block_until_ready()
+
+
 def test_an_input_may_be_the_memory_of_the_output():
     x, y = jnp.zeros((40, 1)), jnp.linspace(0, 3, 40).reshape(-1, 1)
     shared, ordered = (

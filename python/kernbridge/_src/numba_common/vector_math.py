@@ -110,7 +110,7 @@ def with_vectors(text: str, features: str) -> str:
     marked_text = _CALL.sub(marked, text)
     if not used:
         return text
-    pure = _pure(text)
+    pure = _pure()
     marked_text = _DECLARATION.sub(lambda d: _declared(d, pure), marked_text)
     marked_text = _FUNCTION.sub(lambda f: _without_tests_for_zero(f[0]), marked_text)
     return marked_text + "".join(_vector_declarations(text, used))
@@ -124,10 +124,16 @@ def _of_libm(callee: str, kind: str) -> str:
     return name + "f" if kind == "float" else name
 
 
-def _pure(text: str) -> str:
+def _pure() -> str:
     """LLVM's words for a function that may be called for elements that need it not."""
-    no_memory = "memory(none)" if " memory(" in text or re.search(r"\bptr\b", text) else "readnone"
+    no_memory = "memory(none)" if _llvm_version() >= 16 else "readnone"
     return f"nounwind willreturn speculatable {no_memory}"
+
+
+def _llvm_version() -> int:
+    from kernbridge._src.numba_common.llvmlite_inside import binding
+
+    return int(binding.llvm_version_info[0])
 
 
 def _declared(declaration: re.Match[str], pure: str) -> str:
@@ -140,12 +146,15 @@ def _declared(declaration: re.Match[str], pure: str) -> str:
 
 def _vector_declarations(text: str, used: dict[str, tuple[str, int, int]]) -> Iterator[str]:
     """Declarations, and a list that keeps them until loops are vectorised."""
+    has_typed_pointers = _llvm_version() < 17 and not re.search(r"\bptr\b", text)
+    pointer, pointers = "i8*" if has_typed_pointers else "ptr", []
     for name, (kind, size, n_operands) in used.items():
-        vector = f"<{size} x {kind}>"
-        yield f"\ndeclare {vector} @{name}({', '.join([vector] * n_operands)})"
-    pointers = [f"ptr @{name}" for name in used]
+        result, operands = f"<{size} x {kind}>", ", ".join([f"<{size} x {kind}>"] * n_operands)
+        yield f"\ndeclare {result} @{name}({operands})"
+        typed = f"i8* bitcast ({result} ({operands})* @{name} to i8*)"
+        pointers.append(typed if has_typed_pointers else f"ptr @{name}")
     yield (
-        f"\n@llvm.compiler.used = appending global [{len(used)} x ptr] "
+        f"\n@llvm.compiler.used = appending global [{len(used)} x {pointer}] "
         f'[{", ".join(pointers)}], section "llvm.metadata"\n'
     )
 
