@@ -19,8 +19,10 @@ spikes are counted and not recorded, for each seed.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -65,7 +67,7 @@ def write_network(folder: Path, neurons: int, synapses: float) -> Path:
 
 def on_cores(command: Sequence[str], cores: int) -> list[str]:
     """The command on the first cores of those that this process may use, if taskset is there."""
-    if not hasattr(os, "sched_getaffinity"):
+    if not hasattr(os, "sched_getaffinity") or shutil.which("taskset") is None:
         return list(command)
     chosen = sorted(os.sched_getaffinity(0))[:cores]
     return ["taskset", "--cpu-list", ",".join(map(str, chosen)), *command]
@@ -159,8 +161,8 @@ def microcircuit(a: argparse.Namespace, out: Console) -> dict[str, list[Figures]
 
     sys.path.append(str(EXAMPLES))
     try:
-        from pd14 import network, parameters  # type: ignore[import-not-found]
-        from pd14 import run as simulations
+        names = ("network", "parameters", "run")
+        network, parameters, simulations = (importlib.import_module(f"pd14.{n}") for n in names)
     except ImportError as e:
         raise SystemExit(f"examples/pd14, the microcircuit, is not there: {e}") from None
     model, device = parameters.Model(a.scale), jax.devices()[0]
