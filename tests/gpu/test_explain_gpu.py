@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.gpu_only("CPUs have no graphs")
 PROGRAM = """
 import numpy
 if not hasattr(numpy, "row_stack"):

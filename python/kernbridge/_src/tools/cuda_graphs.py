@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +55,7 @@ class Settings:
     def of(options: Mapping[str, Any]) -> Settings:
         """The settings of the process, replaced by those of a program's compiler options."""
         given: dict[str, str] = {}
-        for flag in shlex.split(os.environ.get("XLA_FLAGS", "")):
+        for flag in os.environ.get("XLA_FLAGS", "").split():
             name, _, value = flag.lstrip("-").partition("=")
             given[name] = value
         given.update({name: str(value) for name, value in options.items()})
