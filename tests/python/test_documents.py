@@ -8,6 +8,7 @@ from pathlib import Path
 
 import documents
 import pytest
+from kernbridge import cli
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -94,6 +95,14 @@ def test_there_are_as_many_tests_as_the_page_says(what):
     pytest.importorskip("numba_cuda", reason="the corpus needs Numba-CUDA")
     assert figures.stated().keys() == figures.FIGURES.keys()
     assert figures.FIGURES[what]() >= figures.stated()[what] > 0
+
+
+def test_every_command_is_documented(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    commands = re.search(r"\{([a-z,-]+)\}", capsys.readouterr().out)[1].split(",")
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    assert set(re.findall(r"^\| `kernbridge ([a-z-]+)", page, re.M)) == set(commands)
 
 
 # Code of other tools, and code that needs a GPU or files of a reader's own, is shown as `py`.
