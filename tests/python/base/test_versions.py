@@ -38,12 +38,23 @@ PACKAGES = {
 ALL = [(package, name) for package, names in PACKAGES.items() for name in names]
 
 # numba-cuda-mlir need not be installed: what is handed out, and its names, are read.
-_MLIR = ast.parse(Path(numba_inside.__file__).with_name("mlir_inside.py").read_text())
-MLIR_NAMES = next(
-    ast.literal_eval(node.value)
-    for node in _MLIR.body
-    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "NAMES"
-)
+_BESIDE = Path(numba_inside.__file__)
+_MLIR = ast.parse(_BESIDE.with_name("mlir_inside.py").read_text())
+
+
+def constants(tree):
+    """What a module assigns before it imports the package, which is when it looks names up."""
+    kinds = [type(node) for node in tree.body[1:]]  # behind the docstring
+    nodes = [
+        node for node in tree.body[1 : 1 + kinds.index(ast.Expr)] if isinstance(node, ast.Assign)
+    ]
+    found = {}
+    exec(compile(ast.Module(nodes, []), "constants", "exec"), found)
+    return found
+
+
+MLIR_NAMES = constants(_MLIR)["NAMES"]
+_DEVICE = constants(ast.parse(_BESIDE.with_name("mlir_device_inside.py").read_text()))
 MLIR_HANDED = {
     alias.name: alias.name
     for node in _MLIR.body
@@ -380,6 +391,8 @@ def test_private_attributes_of_other_packages_are_looked_up():
         numba_cuda_inside.OF_KERNELS,
         numba_cuda_inside.OF_DISPATCHERS,
         numba_cuda_device_inside.OF_LIBRARIES,
+        _DEVICE["NAMES"],
+        _DEVICE["OF_MARSHALLERS"],
     ):
         listed |= {part for name in names for part in name.split(".")}
     listed |= {"_asdict", "_fields", "_getframe", "_replace", "_SimpleCData"}  # of Python
