@@ -1,7 +1,7 @@
-"""kernbridge: kernels that you wrote, as JAX operations.
+"""kernbridge turns Numba, CUDA, C and C++ kernels into JAX operations.
 
-The kernel works on XLA's buffers in place. Nothing is copied, and no Python runs when the operation
-runs.
+The operations work under jit, vmap, grad, shard_map and export. A kernel works on XLA's buffers in
+place. Nothing is copied, and no Python runs when the operation runs.
 """
 
 import importlib

@@ -103,8 +103,8 @@ def numba_kernel(
         The derivative, for forward and for reverse mode: ``jvp(inputs, outputs, tangents)`` returns
         the tangents of the outputs, in the form of `outs`; ``vjp(inputs, outputs, cotangents)``
         returns a tuple with the cotangent of each input. `inputs` and `tangents` are tuples,
-        keyword scalars last by name. None stands for zero, and for what has no tangent since it
-        holds integers. Either rule serves both modes where JAX can transpose it; see
+        keyword scalars last, sorted by name. Use None for zero, and for integer arrays, which have
+        no tangents. Either rule serves both modes where JAX can transpose it; see
         docs/derivatives.md.
     sharding_rule : str or ShardingRule, optional
         Along which dimensions a call may be split among the devices of a mesh, as in ``"i j, j ->

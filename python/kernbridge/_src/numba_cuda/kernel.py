@@ -132,8 +132,9 @@ def numba_cuda_kernel(
         Numbers, members of enumerations whose values are numbers, and tuples and named tuples of
         them. Another value of the same type needs no new compile.
     check : bool, default False
-        On the CPU, check every access: bounds, data races, shared memory that nobody wrote, and
-        barriers that not all threads reach are errors. Also by ``KERNBRIDGE_DEBUG=check``.
+        On the CPU, check every access: accesses out of bounds, data races, reads of uninitialised
+        shared memory, and barriers that not all threads reach are errors. Also by
+        ``KERNBRIDGE_DEBUG=check``.
     jvp, vjp : function, optional
         The derivative, as of `numba_kernel`.
     sharding_rule : str or ShardingRule, optional
