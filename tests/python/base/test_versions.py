@@ -38,18 +38,32 @@ PACKAGES = {
 ALL = [(package, name) for package, names in PACKAGES.items() for name in names]
 
 # numba-cuda-mlir need not be installed: what is handed out, and its names, are read.
-_MLIR = ast.parse(Path(numba_inside.__file__).with_name("mlir_inside.py").read_text())
-MLIR_NAMES = next(
-    ast.literal_eval(node.value)
-    for node in _MLIR.body
-    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "NAMES"
+_MLIR, _MLIR_DEVICE = (
+    ast.parse(Path(numba_inside.__file__).with_name(name).read_text())
+    for name in ("mlir_inside.py", "mlir_device_inside.py")
 )
-MLIR_HANDED = {
-    alias.name: alias.name
-    for node in _MLIR.body
-    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("numba_cuda_mlir")
-    for alias in node.names
-}
+
+
+def listed_in(module, variable):
+    """What a variable of a module is."""
+    return next(
+        ast.literal_eval(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == variable
+    )
+
+
+MLIR_NAMES = listed_in(_MLIR, "NAMES")
+MLIR_DEVICE_NAMES = listed_in(_MLIR_DEVICE, "NAMES")
+MLIR_HANDED, MLIR_DEVICE_HANDED = (
+    {
+        alias.asname or alias.name: alias.name
+        for node in module.body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("numba_cuda_mlir")
+        for alias in node.names
+    }
+    for module in (_MLIR, _MLIR_DEVICE)
+)
 
 
 def take_away(monkeypatch, dotted):
@@ -345,6 +359,7 @@ def test_what_modules_use_of_numba_is_looked_up():
         ]
     }
     handed["mlir_inside"] = MLIR_HANDED, MLIR_NAMES
+    handed["mlir_device_inside"] = MLIR_DEVICE_HANDED, MLIR_DEVICE_NAMES
     unlisted = []
     for path in Path(kernbridge.__file__).parent.rglob("*.py"):
         tree = ast.parse(path.read_text())
@@ -370,8 +385,10 @@ def test_what_modules_use_of_numba_is_looked_up():
 def test_private_attributes_of_other_packages_are_looked_up():
     """Every private attribute that kernbridge does not define itself is part of a listed name."""
     listed = {part for _, name in ALL for part in name.split(".")}
-    listed |= {part for name in MLIR_NAMES for part in name.split(".")}
+    for name in (*MLIR_NAMES, *MLIR_DEVICE_NAMES):
+        listed |= set(name.split("."))
     for names in (
+        listed_in(_MLIR_DEVICE, "OF_MARSHALLERS"),
         numba_inside.OF_DISPATCHERS,
         numba_inside.OF_CODEGEN,
         numba_inside.OF_LIBRARIES,
