@@ -38,29 +38,32 @@ PACKAGES = {
 ALL = [(package, name) for package, names in PACKAGES.items() for name in names]
 
 # numba-cuda-mlir need not be installed: what is handed out, and its names, are read.
-_BESIDE = Path(numba_inside.__file__)
-_MLIR = ast.parse(_BESIDE.with_name("mlir_inside.py").read_text())
+_MLIR, _MLIR_DEVICE = (
+    ast.parse(Path(numba_inside.__file__).with_name(name).read_text())
+    for name in ("mlir_inside.py", "mlir_device_inside.py")
+)
 
 
-def constants(tree):
-    """What a module assigns before it imports the package, which is when it looks names up."""
-    kinds = [type(node) for node in tree.body[1:]]  # behind the docstring
-    nodes = [
-        node for node in tree.body[1 : 1 + kinds.index(ast.Expr)] if isinstance(node, ast.Assign)
-    ]
-    found = {}
-    exec(compile(ast.Module(nodes, []), "constants", "exec"), found)
-    return found
+def listed_in(module, variable):
+    """What a variable of a module is."""
+    return next(
+        ast.literal_eval(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == variable
+    )
 
 
-MLIR_NAMES = constants(_MLIR)["NAMES"]
-_DEVICE = constants(ast.parse(_BESIDE.with_name("mlir_device_inside.py").read_text()))
-MLIR_HANDED = {
-    alias.name: alias.name
-    for node in _MLIR.body
-    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("numba_cuda_mlir")
-    for alias in node.names
-}
+MLIR_NAMES = listed_in(_MLIR, "NAMES")
+MLIR_DEVICE_NAMES = listed_in(_MLIR_DEVICE, "NAMES")
+MLIR_HANDED, MLIR_DEVICE_HANDED = (
+    {
+        alias.asname or alias.name: alias.name
+        for node in module.body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("numba_cuda_mlir")
+        for alias in node.names
+    }
+    for module in (_MLIR, _MLIR_DEVICE)
+)
 
 
 def take_away(monkeypatch, dotted):
@@ -356,6 +359,7 @@ def test_what_modules_use_of_numba_is_looked_up():
         ]
     }
     handed["mlir_inside"] = MLIR_HANDED, MLIR_NAMES
+    handed["mlir_device_inside"] = MLIR_DEVICE_HANDED, MLIR_DEVICE_NAMES
     unlisted = []
     for path in Path(kernbridge.__file__).parent.rglob("*.py"):
         tree = ast.parse(path.read_text())
@@ -381,8 +385,10 @@ def test_what_modules_use_of_numba_is_looked_up():
 def test_private_attributes_of_other_packages_are_looked_up():
     """Every private attribute that kernbridge does not define itself is part of a listed name."""
     listed = {part for _, name in ALL for part in name.split(".")}
-    listed |= {part for name in MLIR_NAMES for part in name.split(".")}
+    for name in (*MLIR_NAMES, *MLIR_DEVICE_NAMES):
+        listed |= set(name.split("."))
     for names in (
+        listed_in(_MLIR_DEVICE, "OF_MARSHALLERS"),
         numba_inside.OF_DISPATCHERS,
         numba_inside.OF_CODEGEN,
         numba_inside.OF_LIBRARIES,
@@ -391,8 +397,6 @@ def test_private_attributes_of_other_packages_are_looked_up():
         numba_cuda_inside.OF_KERNELS,
         numba_cuda_inside.OF_DISPATCHERS,
         numba_cuda_device_inside.OF_LIBRARIES,
-        _DEVICE["NAMES"],
-        _DEVICE["OF_MARSHALLERS"],
     ):
         listed |= {part for name in names for part in name.split(".")}
     listed |= {"_asdict", "_fields", "_getframe", "_replace", "_SimpleCData"}  # of Python
