@@ -3,7 +3,7 @@
 # make test-all  the same with everything that takes long; prints first how long it takes
 # make check   format, lint, types, documentation
 # make docs    builds the documentation as a site with a search, in build/docs
-# make bench   per-call cost and threads, against a floor and against peers
+# make bench   per-call cost and threads, against a floor and against peers; batches on all cores; math functions
 # make c-host  runs the network of the demo in a C program without Python (examples/c_host)
 # make dev     an editable install for work on kernbridge, in build/venv-dev
 # make release-check  builds sdist and wheel without network, and checks them (docs/releasing.md)
@@ -121,6 +121,7 @@ bench: $(VENV)/demo.stamp
 	$(VENV)/bin/python benchmarks/per_call.py
 	$(VENV)/bin/python benchmarks/threads.py
 	$(VENV)/bin/python benchmarks/vmap_threads.py
+	$(VENV)/bin/python benchmarks/vector_math.py
 
 c-host: $(VENV)/demo.stamp $(VENV)/plugin.stamp
 	mkdir -p $(C_HOST)

@@ -171,7 +171,7 @@ def test_slices_stay_in_order(kernel, options, address):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("value", ["yes", 2, 1.5])
+@pytest.mark.parametrize("value", ["yes", 1, 0.0])
 def test_unknown_values_are_refused(value):
     with pytest.raises(TypeError, match=r"numba_kernel 'meet': vmap_threads is .*expected True, F"):
         numba_kernel(meet, OUT, vmap_threads=value)

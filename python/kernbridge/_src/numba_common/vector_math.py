@@ -1,9 +1,9 @@
 """Math functions in loops, for several elements at a time, by glibc's libmvec.
 
 LLVM vectorises a loop with a call of `expf` if the call says which function takes a vector. Those
-of libmvec are within 4 ulp of the exact value, where the ones for single numbers are within 1, and
-agree with them on infinities, NaN, zeros, and subnormal arguments and results;
-tests/python/numba_common/test_vector_math.py measures that.
+of libmvec are within 4 ulp of the exact value, and agree with the ones for single numbers on
+infinities, NaN, zeros, and subnormal arguments and results; tests/core/test_vector_math.c measures
+that.
 
 Works on the text of LLVM IR, since llvmlite cannot give a call an attribute.
 """

@@ -125,9 +125,9 @@ def numba_kernel(
     ImportError
         If Numba is not installed.
     TypeError
-        If `kernel` is not a numba.njit dispatcher or returns a value, or if an option is of a wrong
-        type; when called, if the number
-        of inputs and outputs is not the kernel's, or an argument is neither array nor scalar.
+        If `kernel` is not a numba.njit dispatcher or returns a value, or if `vmap_threads` or
+        `vector_math` is no bool; when called, if the number of inputs and outputs is not the
+        kernel's, or an argument is neither array nor scalar.
     ValueError
         If `vmap_method` or an alias is unknown or does not fit; when called, if Numba has no type
         for a dtype.

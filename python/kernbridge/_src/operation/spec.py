@@ -130,7 +130,7 @@ class OperationSpec:
             raise ValueError(
                 f"{label}: vmap_method is {vmap_method!r}, expected one of {VMAP_METHODS}"
             )
-        if vmap_threads not in (None, True, False):
+        if not isinstance(vmap_threads, (bool, np.bool_, type(None))):
             raise TypeError(
                 f"{label}: vmap_threads is {vmap_threads!r}, expected True, False or None"
             )
