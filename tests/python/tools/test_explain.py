@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
+from kernbridge._src.base import jax_inside
 
 HERE = Path(__file__).name
 SHAPE = jax.ShapeDtypeStruct((256,), jnp.float32)
@@ -196,3 +197,19 @@ def test_lines_of_a_report_are_short():
 def test_what_cannot_be_lowered_raises_its_own_error():
     with pytest.raises(TypeError, match="numba_kernel 'double'"):
         kernbridge.explain(jax.jit(apart), SHAPE, SHAPE)
+
+
+def test_the_options_of_the_compiler_are_those_of_the_jitted_function():
+    options = {"xla_backend_optimization_level": "1"}
+    lowered = jax.jit(apart, compiler_options=options).lower(SHAPE)
+    assert jax_inside.compiler_options(lowered) == options
+    assert jax_inside.compiler_options(jax.jit(apart).lower(SHAPE)) == {}
+    assert jax_inside.compiler_options(object()) == {}
+
+
+def test_what_an_operation_of_several_backends_calls_is_seen():
+    several = kernbridge.XLACustomKernel("explained")
+    several.def_numba_kernel(lambda outs: kernbridge.numba_kernel(double, outs))
+    found = kernbridge.explain(jax.jit(lambda x: several(x, outs=SHAPE)), SHAPE)
+    assert [call.operation for call in found.calls] == ["numba_kernel 'double'"]
+    assert found.calls[0].where == (line_of("several(x, outs=SHAPE)"),) or jax.__version__ < "0.9"
