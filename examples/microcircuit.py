@@ -133,7 +133,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def simulate(a: argparse.Namespace, out: Console, bar: Progress) -> list[str]:
     """Build the network, run and check it; returns what is wrong, in words."""
     model = p.Model(a.scale, a.in_degrees, a.drive)
-    devices = jax.devices()[: a.devices]
+    devices = jax.devices("cpu" if a.plan == "cpu" else None)[: a.devices]
     if len(devices) < a.devices:
         raise run.Fault(f"there are {len(devices)} devices, not {a.devices}")
     parts = a.parts or run.default_parts(model, devices[0], a.devices)

@@ -31,6 +31,18 @@ BLOCK = 256  # sources that a task draws
 _philox = numba.njit(inline="always")(philox.philox)
 
 
+@numba.njit(inline="always")
+def _words(k, source, seed):
+    """Draw the words of the k-th synapse of a source: of its target, delay and weight (two)."""
+    zero = np.uint32(0)
+    return _philox(np.uint32(k), np.uint32(source), zero, zero, seed, np.uint32(philox.SYNAPSES))
+
+
+@numba.njit(inline="always")
+def _target(word, start, size):
+    return np.uint32(start) + np.uint32((np.uint64(word) * np.uint64(size)) >> np.uint64(32))
+
+
 class Tables(NamedTuple):
     """What words are turned into; the weights are in units."""
 
@@ -87,12 +99,7 @@ def _count_targets(first, last, degrees, tables, seed, parts, own, counts):
         k = 0
         for t in range(8):
             for _ in range(degrees[i, t]):
-                a, _, _, _ = _philox(
-                    np.uint32(k), np.uint32(i), np.uint32(0), np.uint32(0), seed, np.uint32(0)
-                )
-                target = tables.starts[t] + np.int64(
-                    (np.uint64(a) * np.uint64(tables.sizes[t])) >> np.uint64(32)
-                )
+                target = np.int64(_target(_words(k, i, seed)[0], tables.starts[t], tables.sizes[t]))
                 counts[target % parts // own, i] += 1
                 k += 1
 
@@ -114,13 +121,10 @@ def _draw(first, last, degrees, tables, seed, parts, own, rows, longest, records
         places[:] = 0
         k = 0
         for t in range(8):
-            start, span = np.uint32(tables.starts[t]), np.uint64(tables.sizes[t])
             mean, deviation = tables.means[t, source], tables.deviations[t, source]
             for _ in range(degrees[i, t]):
-                a, b, c, d = _philox(
-                    np.uint32(k), np.uint32(i), np.uint32(0), np.uint32(0), seed, np.uint32(0)
-                )
-                target = np.uint32(start + np.uint32((np.uint64(a) * span) >> np.uint64(32)))
+                a, b, c, d = _words(k, i, seed)
+                target = np.uint32(_target(a, tables.starts[t], tables.sizes[t]))
                 delay = np.int32(b & np.uint32(63))
                 if b >> np.uint32(6) >= delay_below[delay]:
                     delay = delay_alias[delay]

@@ -37,7 +37,7 @@ BACKGROUND_RATE = 8.0  # Hz, of each external input
 REFERENCE_RATES = np.array([0.903, 2.965, 4.414, 5.876, 7.569, 8.633, 1.105, 7.829])
 
 # Hz, of a tenth of the neurons with all their inputs, by NEST: benchmarks/microcircuit_nest.py.
-TENTH_RATES = np.array([1.702, 4.509, 4.199, 6.424, 9.978, 9.771, 1.085, 8.644])
+TENTH_RATES = np.array([1.770, 4.529, 4.176, 6.440, 10.044, 9.829, 1.080, 8.683])
 
 # mV, mean and standard deviation of initial potentials for which the initial transient is short.
 START_MEAN = np.array([-68.28, -63.16, -63.33, -63.45, -63.11, -61.66, -66.72, -61.43])

@@ -24,6 +24,7 @@ WITHOUT_CODE = {
     "how-it-works.md",
     "index.md",
     "limits.md",
+    "microcircuit.md",
     "performance.md",
     "releasing.md",
     "testing.md",

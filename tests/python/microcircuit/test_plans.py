@@ -86,14 +86,9 @@ for plan in ("graph", "persistent"):
 """)
 
 
-@pytest.fixture(scope="module")
-def plain():
-    """The results of 385 neurons."""
-    return results(p.Model(0.005), "cpu", 250)
-
-
 @pytest.mark.exhaustive
-def test_spikes_that_are_only_counted(plain):
+def test_spikes_that_are_only_counted():
+    plain = results(p.Model(0.005), "cpu", 250)
     spikes, values = results(p.Model(0.005), "cpu", 250, records_spikes=False)
     assert spikes.steps.size == 0
     np.testing.assert_array_equal(values["total"], np.bincount(plain[0].neurons, minlength=385))
@@ -106,6 +101,7 @@ def test_what_cannot_run():
         results(p.Model(0.005), "graph", 1, launch=runs.Launch(threads=64))
 
 
+@pytest.mark.exhaustive
 def test_more_spikes_than_the_log_has_room_for(monkeypatch):
     monkeypatch.setattr(runs, "LOG_ROOM", 0)
     monkeypatch.setattr(runs, "MOST_HZ", 1)
@@ -113,18 +109,19 @@ def test_more_spikes_than_the_log_has_room_for(monkeypatch):
         results(p.Model(0.005), "cpu", 250, chunk=250)
 
 
-def test_what_differs_is_named(plain):
-    spikes, values = plain
+def test_what_differs_is_named():
+    steps, neurons = np.array([1, 4, 4, 9]), np.array([5, 2, 3, 0])
+    values = {"v": np.zeros(7, np.float32), "wait": np.zeros(7, np.int32)}
+    plain = runs.Spikes(steps, neurons), values
     assert differences(plain, plain) == []
-    fewer = runs.Spikes(spikes.steps[:-1], spikes.neurons[:-1])
-    named = f"the spikes differ from step {spikes.steps[-1]} on; there are "
-    assert example.compare_spikes(fewer, spikes)[0].startswith(named)
-    other = spikes.neurons.copy()
-    other[3] += 1
-    found = example.compare_spikes(runs.Spikes(spikes.steps, other), spikes)
-    assert f"from step {spikes.steps[3]} on" in found[0]
-    changed = values | {"v": values["v"] + np.float32(1)}
-    assert "the final v differs in 385 places" in example.compare_states(changed, values)
+    fewer = runs.Spikes(steps[:-1], neurons[:-1])
+    named = ["the spikes differ from step 9 on; there are 3 and 4 in all"]
+    assert example.compare_spikes(fewer, plain[0]) == named
+    other = runs.Spikes(steps, neurons + (steps == 4))
+    named = ["the spikes differ from step 4 on; there are 4 and 4 in all"]
+    assert example.compare_spikes(other, plain[0]) == named
+    changed = values | {"v": np.array([0, 0, 1, 0, -0.0, 0, 0], np.float32)}
+    assert example.compare_states(changed, values) == ["the final v differs in 1 places"]
 
 
 def test_rates_out_of_tolerance_are_named():

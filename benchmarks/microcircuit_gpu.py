@@ -1,6 +1,6 @@
 """The microcircuit on one GPU: checked, tuned and timed in one go, for docs/microcircuit.md.
 
-    python benchmarks/microcircuit.py --json microcircuit.json        # 5 minutes on an H200
+    python benchmarks/microcircuit_gpu.py --json microcircuit.json        # 5 minutes on an H200
 
 1. Both plans run 100 ms at full scale with each drive; spikes and states must be those of a plain
    loop on the host's CPU, to the bit.
