@@ -378,6 +378,6 @@ def has_started() -> bool:
 def compiler_options(lowered: Any) -> dict[str, Any]:
     """Return the options that jax.jit got for the compiler; none if this JAX does not say."""
     try:
-        return dict(lowered._lowering._compiler_options_kvs)
+        return dict(operator.attrgetter("_lowering._compiler_options_kvs")(lowered))
     except (AttributeError, TypeError, ValueError):
         return {}
