@@ -23,7 +23,7 @@ from numba import cuda, int32
 
 from . import on_device, state
 from .network import WIDEST
-from .neuron import BIT_WORDS, LISTED, MANY, TAG_AT, TAGS, Constants
+from .neuron import BIT_WORDS, COUNT_AT, LISTED, MANY, TAG_AT, TAGS, Constants
 from .parameters import SLOTS
 
 NUMBERS = len(state.State._fields)
@@ -99,7 +99,7 @@ def make_steps(c: Constants, spins: bool):
                 while np.int32(word >> np.uint64(TAG_AT)) != (t & TAGS):
                     word = cuda.ldcv(mail, before * c.parts + k)
                 bits = bits_at + (before * c.parts + k) * BIT_WORDS
-                if np.int32(word >> np.uint64(40)) & np.int32(7) == MANY:
+                if np.int32(word >> np.uint64(COUNT_AT)) & np.int32(7) == MANY:
                     cuda.threadfence()
                 f.unpack(word, k, mail, bits, sources, parity * LISTED, found, parity)
                 k += c.threads

@@ -17,6 +17,7 @@ from . import graph, network, neuron, persistent, reference, state
 from . import parameters as p
 
 PLANS = ("graph", "persistent", "cpu")
+WIDE = 768  # neurons of a part whose ring fits into the shared memory of an SM, 192 KiB
 MOST_HZ = 60  # the mean rate that the log has room for
 LOG_ROOM = 100_000  # more spikes that it has room for
 
@@ -40,9 +41,9 @@ class Fault(Exception):
 
 
 def default_parts(model: p.Model, device: jax.Device, devices: int) -> int:
-    """Choose a part for each SM of GPUs, or four on CPUs, but none of more than 1,024 neurons."""
+    """Choose a part for each SM of GPUs, or four on CPUs, but none whose ring is too large."""
     wanted = device.core_count * devices if device.platform == "gpu" else 4
-    wanted = max(min(wanted, model.neurons // 32), -(-model.neurons // network.WIDEST), 1)
+    wanted = max(min(wanted, model.neurons // 32), -(-model.neurons // WIDE), 1)
     return -(-wanted // devices) * devices
 
 

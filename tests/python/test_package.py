@@ -34,7 +34,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 ARGUMENTS = {
     "backends.py": ["--size", "10000"],
     "coba.py": ["--neurons", "400", "--seconds", "0.05"],
-    "microcircuit.py": ["--scale", "0.005", "--seconds", "0.05", "--check", "0.05"],
+    "microcircuit.py": ["--scale", "0.005", "--seconds", "0.05", "--plan", "cpu", "--check", "0"],
 }
 
 
