@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import sys
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (
@@ -25,6 +26,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parents[1] / "examples"))  # some of which are tested part by part
 
 
 def pytest_ignore_collect(collection_path, config):

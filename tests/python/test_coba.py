@@ -1,14 +1,8 @@
 """The network of examples/coba.py as Numba-CUDA kernels has the spikes of the NumPy reference."""
 
-import sys
-from pathlib import Path
-
+import coba
 import pytest
 from rich.progress import Progress
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-
-import coba
 
 pytestmark = pytest.mark.once
 
