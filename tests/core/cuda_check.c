@@ -13,9 +13,14 @@
 #undef cuCtxPopCurrent
 #undef cuCtxPushCurrent
 #undef cuDevicePrimaryCtxRelease
+#undef cuEventDestroy
+#undef cuEventElapsedTime
+#undef cuMemAlloc
+#undef cuMemFree
 #undef cuMemcpyDtoDAsync
 #undef cuMemcpyDtoHAsync
 #undef cuMemcpyHtoDAsync
+#undef cuStreamDestroy
 #undef cuStreamGetCaptureInfo
 #undef cuStreamGetCtx
 
@@ -36,6 +41,7 @@
 SIZE(kb_cu_result, CUresult);
 SIZE(kb_cu_context, CUcontext);
 SIZE(kb_cu_stream, CUstream);
+SIZE(kb_cu_event, CUevent);
 SIZE(kb_cu_library, CUlibrary);
 SIZE(kb_cu_kernel, CUkernel);
 SIZE(kb_cu_function, CUfunction);
