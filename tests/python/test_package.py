@@ -92,6 +92,7 @@ def test_numba_is_imported_only_when_it_is_used(run_python):
     assert run_python(program) == "False False\n"
 
 
+@pytest.mark.once
 def test_a_cpu_kernel_does_not_import_numba_cuda(run_python):
     program = """
 import sys, jax, jax.numpy as jnp, kernbridge, numba

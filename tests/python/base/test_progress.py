@@ -132,6 +132,7 @@ NUMBA_CUDA = (
 )
 
 
+@pytest.mark.exhaustive
 def test_a_compilation_by_numba_is_named(run_python):
     program = PROGRAM.format(shown=False, call=NUMBA)
     assert run_python(program, KERNBRIDGE_PROGRESS="") == "done\n"

@@ -24,11 +24,19 @@ GROUPS = {  # how many expressions they have at least
     ("alone",): 60,
     ("drawn",): 300,
 }
-ALL = pytest.param(1, marks=pytest.mark.exhaustive)
+SHORT = (("conversions", "shifts"), ("sums", "functions"))
 
 
-@pytest.mark.parametrize("every", [8, ALL], ids=["an eighth", "all"])
-@pytest.mark.parametrize("groups", GROUPS, ids="-".join)
+def shares():
+    """All of each group, and of two an eighth that always runs."""
+    for groups in GROUPS:
+        for every, share in ((8, "an eighth"), (1, "all")):
+            rare = every == 1 or groups not in SHORT
+            name, marks = f"{'-'.join(groups)}-{share}", [pytest.mark.exhaustive] * rare
+            yield pytest.param(groups, every, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("groups", "every"), list(shares()))
 def test_gives_the_values_of_a_gpu(groups, every, run_python, tmp_path):
     if not HAS_FMA and groups[0] in ("sums", "alone", "drawn"):
         pytest.skip("the processor has no fused multiply-add")

@@ -64,13 +64,8 @@ LEFT_OUT = {  # of each file: how many pass, and why how many are left out
 }
 
 
-ALWAYS = ("test_cuda_constructs.py",)
-
-
-@pytest.mark.parametrize(
-    "file",
-    [f if f in ALWAYS else pytest.param(f, marks=pytest.mark.exhaustive) for f in LEFT_OUT],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("file", LEFT_OUT)
 def test_they_pass_without_a_gpu(file):
     if file == "test_callables.py" and fake_gpu.compiler() is None:
         pytest.skip("no C compiler to build the gate with")

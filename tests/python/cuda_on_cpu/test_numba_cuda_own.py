@@ -72,6 +72,7 @@ def test_they_give_what_was_recorded(part, expected, capsys):
     assert all("does not run on CPUs" in o.why for o in documented)
 
 
+@pytest.mark.exhaustive
 def test_a_process_that_dies_costs_one_test(tmp_path, monkeypatch):
     """`os.abort` in a test: the others of its batch are run all the same."""
     (tmp_path / "dying.py").write_text(

@@ -99,6 +99,7 @@ def run(run_python, tmp_path):
     return run
 
 
+@pytest.mark.once
 def test_programs_run_without_llvm_and_numba(run, tmp_path):
     run(MAKE + EXPORT)
     assert run(BLOCK + LOAD + COMPARE) == ""
@@ -107,6 +108,7 @@ def test_programs_run_without_llvm_and_numba(run, tmp_path):
 
 
 @pytest.mark.once
+@pytest.mark.exhaustive
 def test_code_for_another_processor_is_compiled_anew(run):
     run(MAKE + OTHER_PROCESSOR + EXPORT, KERNBRIDGE_CACHE_DIR="0")
     assert run(LOAD + COMPARE) == ""

@@ -30,6 +30,7 @@ def test_lif_step(backend):
     check_lif(backend)
 
 
+@pytest.mark.once
 def test_rules():
     x = jnp.linspace(-3.0, 3.0, 8)
     checks = check_rules(leaky_op, x, alpha=0.1)

@@ -35,6 +35,7 @@ def test_a_cpu_kernel_runs_while_another_thread_holds_the_gil(gate):
 
 
 @pytest.mark.once
+@pytest.mark.exhaustive
 def test_a_python_callback_cannot(gate):
     """That the gate does hold the GIL: without it the callback would be through."""
     f = gate.compile(lambda x: jax.pure_callback(lambda x: x, S((5,), jnp.float32), x), jnp.ones(5))

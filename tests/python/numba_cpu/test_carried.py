@@ -73,6 +73,7 @@ def elsewhere(tmp_path, run_python):
     reason="machine code needs llvmlite 0.44 to travel",
 )
 @pytest.mark.filterwarnings("ignore:.*may write to input")
+@pytest.mark.exhaustive
 def test_results_are_those_of_the_process_that_compiled(elsewhere):
     square = jnp.arange(6.0, dtype=jnp.float32).reshape(2, 3)
     double, transpose = operation(kernels.double), operation(kernels.matrix, flipped)

@@ -80,10 +80,8 @@ MODULES = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
 LIBRARIES = {"LD_LIBRARY_PATH": f"{sys.prefix}/lib:{os.environ.get('LD_LIBRARY_PATH', '')}"}
 
 
-@pytest.mark.parametrize(
-    "layer",
-    ["workqueue", *(pytest.param(layer, marks=pytest.mark.exhaustive) for layer in ("omp", "tbb"))],
-)
+@pytest.mark.parametrize("layer", MODULES)
+@pytest.mark.exhaustive
 def test_many_threads_enter_parallel_kernels(layer, run_python):
     problem = run_python(PROBE.format(module=MODULES[layer]), check=False, **LIBRARIES)
     if problem:

@@ -141,6 +141,7 @@ def exported(f, *args):
 
 
 @pytest.mark.once
+@pytest.mark.exhaustive
 def test_export_in_one_process_and_run_in_another(tmp_path, run_python):
     import pickle
 

@@ -68,6 +68,7 @@ def travels(tmp_path, run_python):
 
 
 @pytest.mark.once
+@pytest.mark.exhaustive
 def test_a_kernel_is_carried_once(travels):
     value, made = travels("def f(x):\n    return double(triple(double(double(x))))")
     assert value == "[ 0. 24. 48. 72.]"
@@ -283,7 +284,8 @@ if jax.config.jax_use_shardy_partitioner:  # without Shardy, JAX cannot call suc
 """
 
 
-@pytest.mark.parametrize("shardy", ["1", pytest.param("0", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("shardy", ["1", "0"])
+@pytest.mark.exhaustive
 def test_programs_for_several_devices_and_exported_ones_carry_a_kernel_once(shardy, run_python):
     run_python(
         SEVERAL_DEVICES,

@@ -20,6 +20,13 @@ ALL = corpus.all_cases()
 CPU = [c for c in ALL if c.language != "cuda"]
 CUDA = [c for c in ALL if c.language == "cuda"]
 NAMED = {"argnames": "case", "argvalues": CPU, "ids": [c.name for c in CPU]}
+A_THIRD = {  # the others in `make test-all`
+    "argnames": "case",
+    "argvalues": [
+        pytest.param(c, id=c.name, marks=[pytest.mark.exhaustive] * (i % 3 > 0))
+        for i, c in enumerate(CPU)
+    ],
+}
 
 Error = (jax.errors.JaxRuntimeError, ValueError)  # which of them depends on how JAX dispatches
 
@@ -56,7 +63,7 @@ def test_numbers_are_those_of_the_reference(case):
         assert case.wrong(module, seed) == ""
 
 
-@pytest.mark.parametrize(**NAMED)
+@pytest.mark.parametrize(**A_THIRD)
 def test_a_planted_bug_shows(case):
     """One bug of each case, which differs from case to case."""
     show_bugs(case, [zlib.crc32(case.name.encode()) % len(case.bugs)])
@@ -83,7 +90,7 @@ def sliced(call):
     return [np.stack(arrays) for arrays in zip(*each, strict=True)]
 
 
-@pytest.mark.parametrize(**NAMED)
+@pytest.mark.parametrize(**A_THIRD)
 def test_vmap_equals_slices(case):
     module = load(case)
     for call in case.calls:
