@@ -17,6 +17,7 @@ from kernbridge._src.numba_common import vector_math
 X = jnp.linspace(-4, 4, 1003).astype(jnp.float32)
 OUT = jax.ShapeDtypeStruct(X.shape, X.dtype)
 
+pytestmark = pytest.mark.once
 needs_libmvec = pytest.mark.skipif(not vector_math.provided(), reason="there is no libmvec")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 cuda = pytest.importorskip("numba.cuda")
 
-pytestmark = pytest.mark.usefixtures("gpu")
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("gpu")]
 S = jax.ShapeDtypeStruct
 F32 = jnp.float32
 

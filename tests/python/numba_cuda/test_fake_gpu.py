@@ -16,7 +16,7 @@ import numba  # noqa: E402
 from llvmlite import ir  # noqa: E402
 from numba.cuda.extending import intrinsic  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("gpu")
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("gpu")]
 S = jax.ShapeDtypeStruct
 F32, I32 = jnp.float32, jnp.int32
 N = 128

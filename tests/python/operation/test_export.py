@@ -107,6 +107,7 @@ def test_compiling_without_export_warns_of_nothing():
         numba_kernel(local, S((4,), jnp.float32))(X, X)
 
 
+@pytest.mark.once
 def test_a_kernel_of_the_main_program(run_python):
     said = run_python(
         """

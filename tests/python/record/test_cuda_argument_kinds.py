@@ -12,7 +12,7 @@ cuda = pytest.importorskip("numba.cuda")
 
 from argument_kinds import CASES, CELL, F32, THREE, WORDS, Mode, S, of_cells, of_one_cell  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("gpu")
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("gpu")]
 
 
 def wrap(function, outs, **options):

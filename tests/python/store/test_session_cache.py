@@ -21,7 +21,8 @@ def test_this_session_has_a_folder_of_its_own(run_python):
     assert run_python(asked).strip() == str(folder)
 
 
-@pytest.mark.parametrize("conftest", ["python", pytest.param("gpu", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("conftest", ["python", "gpu"])
 def test_a_session_leaves_nothing_in_the_cache_of_the_user(conftest, tmp_path):
     (tmp_path / "conftest.py").write_text(
         f"import sys\nsys.path.insert(0, {str(HERE)!r})\n"
