@@ -10,13 +10,13 @@ not recorded. Needs Brian2 2.10, and neither JAX nor kernbridge.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import brian2 as b2
 import numpy as np
+from coba_report import report
 
 BEFORE = """
 struct timespec kb_wall_0, kb_cpu_0;
@@ -102,14 +102,7 @@ def main() -> None:
     (counts,) = (folder / "results").glob("_array_spikemonitor_count_*")
     spikes = int(np.fromfile(counts, np.int32).sum())
     steps, n = round(ms / 0.1), np.load(file)["v"].size
-    result = {
-        "wall_us": wall / steps * 1e6,
-        "cpu_us": cpu / steps * 1e6,
-        "rate": spikes / n / (ms / 1000),
-        "joules": None,
-        "steps": steps,
-    }
-    print(json.dumps(result))
+    report(wall, cpu, steps, spikes / n / (ms / 1000))
 
 
 if __name__ == "__main__":

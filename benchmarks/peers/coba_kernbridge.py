@@ -8,7 +8,6 @@ that of the 100 ms before.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ sys.path += [str(Path(__file__).parents[2] / "examples"), str(Path(__file__).par
 
 import coba
 import energy
+from coba_report import report
 
 CHUNK, LONG_CHUNK = 500, 5000  # steps of a call
 
@@ -73,14 +73,9 @@ def main() -> None:
         cpu += time.process_time() - begin_cpu
         spikes += count(flags) if records else 0
     steps = calls * chunk
-    result = {
-        "wall_us": wall / steps * 1e6,
-        "cpu_us": cpu / steps * 1e6,
-        "rate": spikes / n / (steps * p.dt / 1000) if records else rate,
-        "joules": energy.between(joules, meter.joules()),
-        "steps": steps,
-    }
-    print(json.dumps(result))
+    if records:
+        rate = spikes / n / (steps * p.dt / 1000)
+    report(wall, cpu, steps, rate, energy.between(joules, meter.joules()))
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ and neither JAX nor kernbridge.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 
 import nest
 import numpy as np
+from coba_report import report
 
 
 def main() -> None:
@@ -52,14 +52,7 @@ def main() -> None:
     wall, cpu = time.perf_counter() - begin, time.process_time() - begin_cpu
     spikes = nest.GetKernelStatus("local_spike_counter")  # of the last call of Simulate
     steps = round(ms / 0.1)
-    result = {
-        "wall_us": wall / steps * 1e6,
-        "cpu_us": cpu / steps * 1e6,
-        "rate": spikes / n / (ms / 1000),
-        "joules": None,
-        "steps": steps,
-    }
-    print(json.dumps(result))
+    report(wall, cpu, steps, spikes / n / (ms / 1000))
 
 
 if __name__ == "__main__":
