@@ -6,8 +6,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda
+from llvmlite import ir
+from numba import cuda, types
+from numba.core import cgutils
 from numba.cuda import libdevice
+from numba.cuda.extending import intrinsic
 
 from . import neuron, philox
 from .network import INLINE, RECORD
@@ -38,8 +41,34 @@ def _add(x, y):
     return libdevice.fadd_rn(x, y)
 
 
-def functions(c: Constants) -> Functions:
-    """Compile the functions for these constants."""
+@intrinsic
+def _load_relaxed(typing, words, index):
+    """Read element `index` of a 1-D array of uint64 anew."""
+
+    def code(context, builder, signature, arguments):
+        array, at = arguments
+        array = context.make_array(signature.args[0])(context, builder, array)
+        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, [at])
+        word = context.get_value_type(types.uint64)
+        read = ir.FunctionType(word, [pointer.type])
+        load = ir.InlineAsm(read, "ld.relaxed.gpu.global.b64 $0, [$1];", "=l,l", side_effect=True)
+        return builder.call(load, [pointer])
+
+    return types.uint64(words, types.intp), code
+
+
+@cuda.jit(device=True)
+def read_word(words, index):
+    """Read a word that another block of the same launch may write.
+
+    `cuda.ldcv` will not do: its instruction is a weak load, and ptxas removes a loop that waits
+    for another value of it.
+    """
+    return _load_relaxed(words, index)
+
+
+def functions(c: Constants, read: Any = cuda.ldcv) -> Functions:
+    """Compile the functions for these constants; `read` reads a word that others write."""
     device = cuda.jit(device=True)
 
     @device
@@ -58,7 +87,7 @@ def functions(c: Constants) -> Functions:
                 append(local * c.parts + part, sources, base, found, which)
         else:
             for w in range(BIT_WORDS):
-                left = cuda.ldcv(bits, first + w)
+                left = read(bits, first + w)
                 for k in range(64):
                     if left >> np.uint64(k) & np.uint64(1):
                         append((64 * w + k) * c.parts + part, sources, base, found, which)

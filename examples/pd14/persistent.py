@@ -46,10 +46,11 @@ def make_steps(c: Constants, spins: bool):
     Blocks wait for each other in a loop if it `spins`, as a GPU's can, which run at the same time;
     on a CPU they wait in the barrier of the cooperative grid.
     """
-    f = on_device.functions(c)
+    read = on_device.read_word if spins else cuda.ldcv
+    f = on_device.functions(c, read)
     bits_at = 2 * c.parts
 
-    @cuda.jit
+    @cuda.jit(launch_bounds=c.threads)  # so that the registers of a block suffice
     def run(
         steps, part, population, records, synapses, rises, poisson, seed, _clock, _v, _current,
         _wait, _ring, _total, _log, _logged, _crowded, _mail, clock, v, current, wait, ring, total,
@@ -95,9 +96,9 @@ def make_steps(c: Constants, spins: bool):
             # The last threads, which own no neurons, are the first that have nothing to do.
             k = c.threads - 1 - thread
             while k < c.parts:
-                word = cuda.ldcv(mail, before * c.parts + k)
+                word = read(mail, before * c.parts + k)
                 while np.int32(word >> np.uint64(TAG_AT)) != (t & TAGS):
-                    word = cuda.ldcv(mail, before * c.parts + k)
+                    word = read(mail, before * c.parts + k)
                 bits = bits_at + (before * c.parts + k) * BIT_WORDS
                 if np.int32(word >> np.uint64(COUNT_AT)) & np.int32(7) == MANY:
                     cuda.threadfence()
