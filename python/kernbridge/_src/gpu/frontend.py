@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
 from kernbridge import _core
-from kernbridge._src.gpu import tuning
+from kernbridge._src.gpu import registers, tuning
 from kernbridge._src.gpu.inspection import inspect_launches
 from kernbridge._src.gpu.program import Buffer, Callback, Fill, Launch, Program, Step, Value
 from kernbridge._src.operation.inspection import Inspection
@@ -90,6 +90,9 @@ def plan(
             for step in steps
         )
     )
+    for step in program.steps:
+        if isinstance(step, Launch):
+            registers.check(label, step)
     if host:
         from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 

@@ -15,7 +15,7 @@ from typing import Any
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.kept import Kept
-from kernbridge._src.gpu import cubin
+from kernbridge._src.gpu import registers
 from kernbridge._src.gpu.program import Launch, Program, Value
 from kernbridge._src.operation.spec import ArrayType
 from kernbridge._src.store import artefacts
@@ -25,7 +25,6 @@ VERSION = 1  # of the measurement; part of every key
 ROUNDS = 7
 LEAST_GAIN = 0.03  # of the time by occupancy: less is noise
 CANDIDATES = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-_REGISTERS, _WARP = 65536, 32  # of a multiprocessor, which hands them out to warps by 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ def _measured(
     step: Launch, program: bytes, dims: tuple[tuple[int, ...], ...], gpu: str
 ) -> tuple[Tuned, bool]:
     """What a measurement says, and whether it holds for later processes, too."""
-    blocks = (0, *(n for n in CANDIDATES if n <= _most_threads(step)))
+    blocks = (0, *(n for n in CANDIDATES if n <= registers.most_threads(step.function)))
     try:
         auto, us = _core.time_blocks(program, dims, blocks, ROUNDS)
     except RuntimeError as e:
@@ -141,18 +140,3 @@ def _spread(times: Sequence[float]) -> float:
         return 0.0
     low, _, high = statistics.quantiles(times, n=4, method="inclusive")
     return high - low
-
-
-def _most_threads(step: Launch) -> int:
-    """The threads of a block that the registers of all images allow."""
-    most = max(CANDIDATES)
-    for cc, image in step.function.images:
-        if cc in (_core.HOST_CC, _core.HOST_CODE_CC):
-            continue
-        try:
-            registers = max(1, cubin.read(image, step.function.entry).registers)
-        except ValueError:  # no cubin that we can read: the driver says what it refuses
-            continue
-        per_warp = -(-registers * _WARP // 256) * 256
-        most = min(most, _REGISTERS // per_warp * _WARP)
-    return most

@@ -1,0 +1,58 @@
+"""A block whose threads need more registers than a multiprocessor has is refused when lowered."""
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import pytest
+from kernbridge._src.cuda_kernel import nvrtc
+from kernbridge._src.gpu import registers
+
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("gpu")]
+OUT = jax.ShapeDtypeStruct((2048,), jnp.float32)
+SOURCE = r"""
+#define KEPT 120
+extern "C" __global__ void %s crowded(const float *x, float *out) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float kept[KEPT], sum = 0;
+    #pragma unroll
+    for (int k = 0; k < KEPT; k++) kept[k] = x[(i + 97 * k) %% 2048];
+    __syncthreads();
+    #pragma unroll
+    for (int k = 0; k < KEPT; k++) sum = kept[k] * (sum + kept[KEPT - 1 - k]);
+    out[i] = sum;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def compiler():
+    try:
+        nvrtc.library()
+    except kernbridge.KernelToolchainError as e:
+        pytest.skip(str(e))
+
+
+def lower(block, bounds=""):
+    op = kernbridge.cuda_kernel(SOURCE % bounds, "crowded", OUT, grid=2048 // block, block=block)
+    jax.jit(op).trace(jax.ShapeDtypeStruct((2048,), jnp.float32)).lower(
+        lowering_platforms=("cuda",)
+    )
+    return op.inspect(OUT)[0].registers
+
+
+def test_more_threads_than_registers():
+    used = lower(256)
+    assert used > 64
+    with pytest.raises(ValueError, match="a block of 1024 threads cannot be launched") as caught:
+        lower(1024)
+    text = str(caught.value)
+    assert f"'crowded' uses {used} registers a thread, and so many threads have 64 each" in text
+    assert f"Expected at most {registers._threads(used)} threads a block" in text
+    assert "__launch_bounds__(1024)" in text
+    assert lower(1024, "__launch_bounds__(1024)") <= 64
+
+
+def test_registers_belong_to_warps():
+    assert registers._threads(32) == 2048
+    assert registers._threads(33) == 1632
+    assert registers._threads(255) == 256
