@@ -76,7 +76,8 @@ def timed(
 def main() -> int:
     parser = argparse.ArgumentParser(description="The microcircuit on one GPU.")
     parser.add_argument("--threads", type=int, nargs="+", default=[640, 768, 1024])
-    parser.add_argument("--group", type=int, nargs="+", default=[4, 8, 16])
+    parser.add_argument("--group", type=int, nargs="+", default=[8, 16, 32])
+    parser.add_argument("--plan", choices=PLANS, nargs="+", default=PLANS)
     parser.add_argument("--parts", type=int, help="blocks (default: the GPU's SMs)")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
@@ -100,7 +101,7 @@ def main() -> int:
     for drive in ("dc", "poisson"):
         faults += check(p.Model(scale, drive=drive), net, a.seeds[0], checked)
     best = {}
-    for plan in PLANS:
+    for plan in a.plan:
         for n in threads:
             for group in a.group:
                 launch = run.Launch(parts, n, group)
@@ -109,12 +110,12 @@ def main() -> int:
                 found["tuned"].append([plan, parts, n, group, us])
                 if plan not in best or us < best[plan][0]:
                     best[plan] = us, launch
-    times: dict[str, list[float]] = {plan: [] for plan in PLANS}
+    times: dict[str, list[float]] = {plan: [] for plan in a.plan}
     events = rates = 0.0
     for seed in a.seeds:
         net = network.build(model, seed, parts)
         targets = network.out_degrees(model, seed).sum(axis=1)
-        for plan in PLANS:
+        for plan in a.plan:
             us, total = timed(model, net, seed, plan, steps, best[plan][1], tuned // 2)
             times[plan].append(us)
             seconds = steps * p.DT / 1000

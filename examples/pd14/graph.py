@@ -48,20 +48,30 @@ def make_step(c: Constants):
         source = thread * c.parts + own
         is_neuron = thread < c.width and source < c.neurons
 
+        # What comes from memory is asked for before the first wait. The last threads, which own no
+        # neurons, take the words.
+        k = c.threads - 1 - thread
+        word = mail[k * ROW] if k < c.parts else np.uint64(0)
+        arrived, row, own_wait = np.int32(0), np.int32(0), np.int32(0)
+        own_v, own_current = np.float32(0), np.float32(0)
+        if thread < c.width:
+            arrived = ring[block, slot + thread]
+            now[thread] = 0
+        if is_neuron:
+            own_v, own_current = v[block, thread], current[block, thread]
+            own_wait, row = wait[block, thread], np.int32(population[block, thread])
         if thread < 2:
             found[thread] = 0
-        arrived = np.int32(0)
-        if thread < c.width:
-            now[thread] = 0
-            arrived = ring[block, slot + thread]
         cuda.syncthreads()
-        k = thread
         while k < c.parts:
-            f.unpack(mail[k * ROW], k, mail, k * ROW + 1, sources, 0, found, 0)
+            f.unpack(word, k, mail, k * ROW + 1, sources, 0, found, 0)
             k += c.threads
+            if k < c.parts:
+                word = mail[k * ROW]
+        rise = rises[row]
         if c.poisson and is_neuron:
             words = f.words(source, t >> 2, seed[0])
-            arrived += f.count_spikes(words, t, poisson, population[block, thread]) * c.external
+            arrived += f.count_spikes(words, t, poisson, row) * c.external
         cuda.syncthreads()
 
         n = min(found[0], LISTED)
@@ -80,11 +90,7 @@ def make_step(c: Constants):
         if is_neuron:
             ring[block, slot + thread] = 0
             v[block, thread], current[block, thread], wait[block, thread], fires = f.advance(
-                v[block, thread],
-                current[block, thread],
-                wait[block, thread],
-                arrived + now[thread],
-                rises[population[block, thread]],
+                own_v, own_current, own_wait, arrived + now[thread], rise
             )
             if fires:
                 fired[cuda.atomic.add(found, 1, 1)] = thread

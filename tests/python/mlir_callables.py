@@ -181,8 +181,10 @@ def numbers_by_value(record):
 @case
 def tuples_and_enumerations(record):
     def function(x, y, out, stream):
+        # numba-cuda-mlir 0.6 itself faults on a GPU if an array was sliced backwards.
+        same = x if record == "never" else x[::-1][::-1]
         for mode in Mode:
-            of_tuples[4, 32, stream](((x, y[::2]), 2.5), Range(x[::-1][::-1], 3.0), mode, out)
+            of_tuples[4, 32, stream](((x, y[::2]), 2.5), Range(same, 3.0), mode, out)
 
     x, y = numbers(100), numbers(200)
     return call(function, S((100,), F32), record, x, y), x * y[::2] + 2.5 + x * 3 + Mode.FAST
