@@ -18,7 +18,7 @@ from .neuron import BIT_WORDS, LISTED, MANY, Constants
 from .parameters import SLOTS
 
 ROW = 1 + BIT_WORDS  # words of a part
-UNROLL = 10  # steps of a turn of the loop: bodies of several launches become CUDA graphs
+UNROLL = 20  # steps of a turn of the loop: bodies of several launches become CUDA graphs
 NUMBERS = len(state.State._fields)
 
 
@@ -32,7 +32,7 @@ def make_step(c: Constants):
     f = on_device.functions(c)
     width = c.width  # sizes of shared arrays are global or captured numbers
 
-    @cuda.jit
+    @cuda.jit(launch_bounds=c.threads)
     def step(
         part, population, records, synapses, rises, poisson, seed, _clock, _v, _current, _wait,
         _ring, _total, _log, _logged, _crowded, mail, clock, v, current, wait, ring, total, log,
@@ -69,22 +69,38 @@ def make_step(c: Constants):
             if k < c.parts:
                 word = mail[k * ROW]
         rise = rises[row]
-        if c.poisson and is_neuron:
-            words = f.words(source, t >> 2, seed[0])
-            arrived += f.count_spikes(words, t, poisson, row) * c.external
         cuda.syncthreads()
 
         n = min(found[0], LISTED)
         lane = thread % c.group
         own_ring = ring[block]
         k = thread // c.group
-        while k < n:
+        at, end = np.int64(0), np.int64(0)
+        if k < n:
             at, end = f.deliver_early(sources[k], block, lane, records, synapses, now, 0)
             at += lane
+        # These loads end while the external spikes are drawn.
+        a, b = np.uint32(0), np.uint32(0)
+        if at < end:
+            a = synapses[at]
+        if at + c.group < end:
+            b = synapses[at + c.group]
+        if c.poisson and is_neuron:
+            words = f.words(source, t >> 2, seed[0])
+            arrived += f.count_spikes(words, t, poisson, row) * c.external
+        if at < end:
+            f.deliver(a, t, own_ring, 0)
+        if at + c.group < end:
+            f.deliver(b, t, own_ring, 0)
+        at += 2 * c.group
+        while k < n:
             while at < end:
                 f.deliver(synapses[at], t, own_ring, 0)
                 at += c.group
             k += c.threads // c.group
+            if k < n:
+                at, end = f.deliver_early(sources[k], block, lane, records, synapses, now, 0)
+                at += lane
         cuda.syncthreads()
 
         if is_neuron:
