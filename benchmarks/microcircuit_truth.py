@@ -73,7 +73,7 @@ def simulate(path: Path, model: p.Model, plan: str, seeds: list[int], seconds: f
     with Progress() as bar:
         task = bar.add_task("Seeds", total=len(seeds) * (steps + DISCARDED))
         for seed in seeds:
-            net = network.build(model, seed, run.default_parts(model, device, 1))
+            net = network.build(model, seed, run.default_parts(model, device, 1, plan))
             simulation = run.Simulation(model, net, seed, plan, [device])
             simulation.advance(DISCARDED, lambda n: bar.advance(task, n))
             spikes, _ = simulation.advance(steps, lambda n: bar.advance(task, n))

@@ -166,7 +166,7 @@ def microcircuit(a: argparse.Namespace, out: Console) -> dict[str, list[Figures]
     except ImportError as e:
         raise SystemExit(f"examples/pd14, the microcircuit, is not there: {e}") from None
     model, device = parameters.Model(a.scale), jax.devices()[0]
-    parts = simulations.default_parts(model, device, 1)
+    parts = simulations.default_parts(model, device, 1, a.plan)
     steps, discarded = round(a.seconds * 1e6 / DT_US), round(a.discard * 1e6 / DT_US)
     meter, found = energy.Meter(), []
     for seed in track(range(1, a.seeds + 1), "seeds", console=Console(stderr=True)):

@@ -109,9 +109,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--check", type=float, default=0.1, help="seconds, by another plan, too")
     parser.add_argument("--figure", type=Path, default=Path("microcircuit.png"))
     parser.add_argument("--benchmark", action="store_true", help="count spikes only, long calls")
-    parser.add_argument("--parts", type=int, help="blocks of the kernels (default: SMs)")
-    parser.add_argument("--threads", type=int, help="of a block (default: 1,024 on GPUs)")
-    parser.add_argument("--group", type=int, default=8, help="threads that deliver a spike")
+    parser.add_argument("--parts", type=int, help="blocks of the kernels (default: by the SMs)")
+    parser.add_argument("--threads", type=int, help="of a block (default: 1,024 or 512 on GPUs)")
+    parser.add_argument("--group", type=int, default=16, help="threads that deliver a spike")
     a = parser.parse_args(argv)
     if not 0.001 <= a.scale <= 1:
         parser.error(f"--scale is {a.scale}, expected 0.001 to 1")
@@ -136,7 +136,7 @@ def simulate(a: argparse.Namespace, out: Console, bar: Progress) -> list[str]:
     devices = jax.devices("cpu" if a.plan == "cpu" else None)[: a.devices]
     if len(devices) < a.devices:
         raise run.Fault(f"there are {len(devices)} devices, not {a.devices}")
-    parts = a.parts or run.default_parts(model, devices[0], a.devices)
+    parts = a.parts or run.default_parts(model, devices[0], a.devices, a.plan)
     task = bar.add_task("Drawing synapses", total=model.neurons)
     begin = time.perf_counter()
     net = network.build(model, a.seed, parts, a.devices, lambda n: bar.advance(task, n))

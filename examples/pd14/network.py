@@ -3,10 +3,11 @@
 Neuron n belongs to part n % parts, as its neuron n // parts, so that every part has its share of
 every population. A synapse is one word: 10 bits for the neuron of the part, 6 for the delay in
 steps, 16 for the weight, an integer in units of a power of two. The synapses of a source lie part
-by part, those with a delay of one step first. A record of eight words for each source and part
-says where they begin (word 0) and how many there are (word 1: of delay 1 in the low half, all in
-the high one), and repeats the first six with a delay of one step, since only these are needed in
-the next step. With 132 parts that is 4 bytes a synapse and 1.1 bytes for the records.
+by part, those with a delay of one step first. A record for each source and part says where they
+begin (word 0) and how many there are (word 1: of delay 1 in the low half, all in the high one), and
+repeats the first ones with a delay of one step, since only these are needed in the next step. It
+has eight words, or fewer where there are many parts, so that records take at most 2 bytes a
+synapse beside the 4 of the synapse itself: 1.1 with 132 parts or 264.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -24,8 +25,8 @@ from . import draws, philox
 from . import parameters as p
 
 WIDEST = 1 << 10  # neurons of a part
-RECORD = 8  # words
-INLINE = 6  # synapses in a record
+RECORDS = (8, 4, 2)  # words, of which all but two are synapses
+MOST_WORDS = 1900  # of all records of a source
 BLOCK = 256  # sources that a task draws
 
 _philox = numba.njit(inline="always")(philox.philox)
@@ -59,9 +60,10 @@ class Tables(NamedTuple):
 class Network(NamedTuple):
     parts: int
     width: int  # neurons of the largest part
+    record: int  # words
     unit: float  # pA, of weights
     external: int  # the weight of an external input, in units
-    records: np.ndarray  # uint32 (devices * neurons, parts of a device * 8)
+    records: np.ndarray  # uint32 (devices * neurons, parts of a device * record)
     synapses: np.ndarray  # uint32 (devices * synapses of the device that has most,)
     count: int  # all synapses
 
@@ -79,6 +81,11 @@ def _tables(model: p.Model) -> Tables:
     deviations = np.abs(means) * p.WEIGHT_DEVIATION
     normal = draws.normal_table()
     return Tables(model.sizes, model.starts, means, deviations, below, alias, *normal)
+
+
+def record_words(parts: int) -> int:
+    """Choose the words of a record."""
+    return next((n for n in RECORDS if n * parts <= MOST_WORDS), RECORDS[-1])
 
 
 def out_degrees(model: p.Model, seed: int) -> np.ndarray:
@@ -105,14 +112,14 @@ def _count_targets(first, last, degrees, tables, seed, parts, own, counts):
 
 
 @numba.njit(nogil=True, cache=True)
-def _draw(first, last, degrees, tables, seed, parts, own, rows, longest, records, synapses):
+def _draw(first, last, degrees, tables, seed, parts, own, rows, longest, size, records, synapses):
     """Draw the synapses of sources, and lay them out."""
     neurons = degrees.shape[0]
     words = np.empty(longest, np.uint32)
     keys = np.empty(longest, np.int32)
     places = np.empty(2 * parts, np.int64)  # of each key: how many, then where the next one goes
     limit, width = draws.NORMAL_LIMIT, 2 * draws.NORMAL_LIMIT / 2**draws.NORMAL_BITS
-    size = synapses.size // rows.shape[0]
+    whole = synapses.size // rows.shape[0]
     for i in range(first, last):
         source = 0
         while i >= tables.starts[source + 1]:
@@ -145,7 +152,7 @@ def _draw(first, last, degrees, tables, seed, parts, own, rows, longest, records
             if local == 0:
                 at = rows[device, i]
             early, late = places[2 * part], places[2 * part + 1]
-            record = records[device * neurons + i, local * RECORD : (local + 1) * RECORD]
+            record = records[device * neurons + i, local * size : (local + 1) * size]
             record[0] = at
             record[1] = early | (early + late) << 16
             places[2 * part], places[2 * part + 1] = at, at + early
@@ -155,10 +162,10 @@ def _draw(first, last, degrees, tables, seed, parts, own, rows, longest, records
             device, local = part // own, part % own
             at = places[keys[j]]
             places[keys[j]] += 1
-            synapses[device * size + at] = words[j]
-            record = records[device * neurons + i, local * RECORD : (local + 1) * RECORD]
+            synapses[device * whole + at] = words[j]
+            record = records[device * neurons + i, local * size : (local + 1) * size]
             n = at - np.int64(record[0])
-            if late == 0 and n < INLINE:
+            if late == 0 and n < size - 2:
                 record[2 + n] = words[j]
 
 
@@ -192,14 +199,16 @@ def build(
         size = int(ends[:, -1].max())
         if size >= 1 << 32:
             raise ValueError(f"{size:,} synapses on a device, expected fewer than 2**32")
-        records = np.zeros((devices * neurons, own * RECORD), np.uint32)
+        record = record_words(parts)
+        records = np.zeros((devices * neurons, own * record), np.uint32)
         synapses = np.zeros(devices * size, np.uint32)
         longest = max(1, int(whole.max()))
-        given = (degrees, tables, key, parts, own, ends - counts, longest, records, synapses)
+        rows = ends - counts
+        given = (degrees, tables, key, parts, own, rows, longest, record, records, synapses)
         tasks = [pool.submit(_draw, *block, *given) for block in blocks]
         for (first, last), task in zip(blocks, tasks, strict=True):
             task.result()
             advance(last - first)
     unit = unit_of(model)
     external = round(model.external_weight / unit)
-    return Network(parts, width, unit, external, records, synapses, int(whole.sum()))
+    return Network(parts, width, record, unit, external, records, synapses, int(whole.sum()))

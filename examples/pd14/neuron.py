@@ -34,6 +34,7 @@ class Constants(NamedTuple):
     parts: int  # of all devices
     own: int  # of one
     width: int
+    record: int  # words
     threads: int
     group: int  # threads that deliver a spike to a part
     poisson: bool
@@ -56,6 +57,7 @@ def constants(model: p.Model, net: Network, own: int, **launch: Any) -> Constant
         parts=net.parts,
         own=own,
         width=net.width,
+        record=net.record,
         poisson=model.drive == "poisson",
         external=net.external,
         unit=np.float32(net.unit),

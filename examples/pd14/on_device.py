@@ -13,7 +13,6 @@ from numba.cuda import libdevice
 from numba.cuda.extending import intrinsic
 
 from . import neuron, philox
-from .network import INLINE, RECORD
 from .neuron import BIT_WORDS, COUNT_AT, ID_BITS, LISTED, MANY, TAG_AT, Constants
 from .parameters import SLOTS
 
@@ -114,12 +113,12 @@ def functions(c: Constants, read: Any = cuda.ldcv) -> Functions:
     @device
     def deliver_early(source, part, lane, records, synapses, now, base):
         """Add what arrives in this step; returns where the rest lies: begin and end."""
-        first = part * RECORD
+        first = part * c.record
         begin, counts = np.int64(records[source, first]), records[source, first + 1]
         early = np.int32(counts & np.uint32(0xFFFF))
         k = lane
         while k < early:
-            word = records[source, first + 2 + k] if k < INLINE else synapses[begin + k]
+            word = records[source, first + 2 + k] if k < c.record - 2 else synapses[begin + k]
             cuda.atomic.add(now, base + np.int32(word & np.uint32(1023)), np.int32(word) >> 16)
             k += c.group
         return begin + early, begin + np.int64(counts >> np.uint32(16))
@@ -127,7 +126,8 @@ def functions(c: Constants, read: Any = cuda.ldcv) -> Functions:
     @device
     def late_of(source, part, records):
         """Find the synapses that `deliver_early` leaves: begin and end."""
-        begin, counts = np.int64(records[source, part * RECORD]), records[source, part * RECORD + 1]
+        first = part * c.record
+        begin, counts = np.int64(records[source, first]), records[source, first + 1]
         late = begin + np.int64(counts & np.uint32(0xFFFF))
         return late, begin + np.int64(counts >> np.uint32(16))
 

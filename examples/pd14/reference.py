@@ -12,7 +12,6 @@ import numpy as np
 from kernbridge import numba_kernel
 
 from . import neuron, philox, state
-from .network import RECORD
 from .neuron import Constants
 from .parameters import SLOTS
 
@@ -53,8 +52,8 @@ def make_run(c: Constants):
                 if mail[source] == 0:
                     continue
                 for k in range(c.parts):
-                    begin = np.int64(records[source, k * RECORD])
-                    end = begin + np.int64(records[source, k * RECORD + 1] >> np.uint32(16))
+                    begin = np.int64(records[source, k * c.record])
+                    end = begin + np.int64(records[source, k * c.record + 1] >> np.uint32(16))
                     for word in synapses[begin:end]:
                         slot = (np.int32(word >> np.uint32(10)) + t - 1) & (SLOTS - 1)
                         local = np.int32(word & np.uint32(1023))

@@ -28,7 +28,7 @@ class Launch:
 
     parts: int | None = None  # blocks
     threads: int | None = None  # of a block
-    group: int = 8  # threads that deliver a spike to a part
+    group: int = 16  # threads that deliver a spike to a part
 
 
 class Spikes(NamedTuple):
@@ -40,9 +40,14 @@ class Fault(Exception):
     """The run cannot go on, or its spikes are not complete."""
 
 
-def default_parts(model: p.Model, device: jax.Device, devices: int) -> int:
-    """Choose a part for each SM of GPUs, or four on CPUs, but none whose ring is too large."""
-    wanted = device.core_count * devices if device.platform == "gpu" else 4
+def default_parts(model: p.Model, device: jax.Device, devices: int, plan: str) -> int:
+    """Choose the parts: one for each SM of GPUs, or four on CPUs, but none whose ring is too large.
+
+    The plan "graph" on one GPU has two for each SM: one waits for memory while the other computes.
+    """
+    wanted = 4
+    if device.platform == "gpu":
+        wanted = device.core_count * (2 if plan == "graph" and devices == 1 else devices)
     wanted = max(min(wanted, model.neurons // 32), -(-model.neurons // WIDE), 1)
     return -(-wanted // devices) * devices
 
@@ -81,7 +86,8 @@ class Simulation:
         self.model, self.chunk = model, chunk
         on_gpu = devices[0].platform == "gpu"
         whole_warps = -(-max(net.width, 32) // 32) * 32
-        threads = launch.threads or (1024 if on_gpu else whole_warps)
+        on_sm = 512 if plan == "graph" else 1024
+        threads = launch.threads or (max(on_sm, whole_warps) if on_gpu else whole_warps)
         if threads < net.width or threads % launch.group:
             raise Fault(
                 f"{threads} threads a block: expected a multiple of {launch.group}, of at least"

@@ -24,7 +24,7 @@ def test_the_bits_of_a_plain_loop(plan, devices, drive):
         pytest.skip("needs two GPUs")
     model, found = p.Model(0.1, drive=drive), []
     for name, on in ((plan, jax.devices()[:devices]), ("cpu", jax.devices("cpu")[:1])):
-        parts = run.default_parts(model, jax.devices()[0], devices)
+        parts = run.default_parts(model, jax.devices()[0], devices, plan)
         net = network.build(model, 1, parts, len(on))
         simulation = run.Simulation(model, net, 1, name, on)
         found.append((simulation.advance(STEPS)[0], simulation.values()))

@@ -14,7 +14,7 @@ SCALE = 0.003
 def decoded(net, model, devices=1):
     """The synapses of a network: source, target, delay and weight, sorted; checks the records."""
     own, n = net.parts // devices, model.neurons
-    records = net.records.reshape(devices, n, own, network.RECORD).astype(np.int64)
+    records = net.records.reshape(devices, n, own, net.record).astype(np.int64)
     rows = net.synapses.reshape(devices, -1)
     found = []
     for d in range(devices):
@@ -26,8 +26,8 @@ def decoded(net, model, devices=1):
         place = np.arange(words.size) - begin.reshape(-1)[segment]
         delay = (words >> 10 & 63).astype(int)
         assert np.array_equal(delay == 1, place < early.reshape(-1)[segment])
-        inline = np.flatnonzero((delay == 1) & (place < network.INLINE))
-        flat = records[d].reshape(-1, network.RECORD)
+        inline = np.flatnonzero((delay == 1) & (place < net.record - 2))
+        flat = records[d].reshape(-1, net.record)
         assert np.array_equal(flat[segment[inline], 2 + place[inline]], words[inline])
         part = d * own + segment % own
         target = (words & 1023).astype(int) * net.parts + part
@@ -117,6 +117,22 @@ def test_synapses_do_not_depend_on_the_layout(model, synapses, parts, devices):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("words", [4, 2])
+def test_synapses_with_shorter_records(model, synapses, words, monkeypatch):
+    monkeypatch.setattr(network, "MOST_WORDS", 4 * words)
+    net = network.build(model, 3, 4)
+    assert net.record == words
+    for ours, theirs in zip(decoded(net, model), synapses, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_records_take_two_bytes_a_synapse_at_most():
+    model = p.Model()
+    for parts, words in ((132, 8), (148, 8), (264, 4), (528, 2)):
+        assert network.record_words(parts) == words
+        assert 4 * words * parts * model.neurons <= 2 * model.synapses.sum()
+
+
 def test_another_seed_has_other_synapses(model, synapses):
     other = decoded(network.build(model, 4, 4), model)
     assert not np.array_equal(other[1], synapses[1])
@@ -129,7 +145,7 @@ def test_parts_that_are_too_wide(model):
 
 @pytest.fixture
 def advance(model):
-    net = network.Network(1, 1, 1 / 32, 2810, np.zeros(0), np.zeros(0), 0)
+    net = network.Network(1, 1, 8, 1 / 32, 2810, np.zeros(0), np.zeros(0), 0)
     launch = {"threads": 32, "group": 8, "records_spikes": False}
     c = neuron.constants(model, net, 1, **launch)
     return neuron.make_advance(c, np.multiply, np.add)

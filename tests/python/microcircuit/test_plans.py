@@ -17,7 +17,7 @@ pytestmark = pytest.mark.once
 HEAD = """
 import numpy as np
 from plans import differences, results
-from pd14 import neuron, run
+from pd14 import network, neuron, run
 from pd14 import parameters as p
 """
 
@@ -38,7 +38,8 @@ plain = results(model, "cpu", 220)
 spikes = plain[0]
 in_words = np.bincount(spikes.steps * 4 + spikes.neurons % 4)
 assert in_words.max() > neuron.MANY and (in_words == 1).sum() > 10, in_words
-for plan in ("graph", "persistent"):
+for plan, words in (("graph", 16), ("persistent", 32)):
+    network.MOST_WORDS = words  # of the records of a source, in four parts
     launch = run.Launch(group=4, threads=128)
     found = differences(results(model, plan, 220, launch=launch), plain)
     assert not found, (plan, found)
