@@ -100,7 +100,7 @@ def test_spikes_that_are_only_counted():
 def test_what_cannot_run():
     with pytest.raises(runs.Fault, match="'persistent' runs on one device, not on 2"):
         results(p.Model(0.005), "persistent", 1, 2)
-    with pytest.raises(runs.Fault, match="64 threads a block: expected a multiple of 8, of at"):
+    with pytest.raises(runs.Fault, match="64 threads a block: expected a multiple of 16, of at"):
         results(p.Model(0.005), "graph", 1, launch=runs.Launch(threads=64))
 
 
