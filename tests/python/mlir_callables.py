@@ -51,6 +51,14 @@ def scale(x, out, factor, n):
 
 
 @cuda.jit
+def scale_by_float32(x, out, factor, n):
+    # numba-cuda-mlir 0.6 itself passes numbers in the types of the first launch of a kernel.
+    i = cuda.grid(1)
+    if i < n:
+        out[i] = x[i] * factor
+
+
+@cuda.jit
 def add(x, y, out):
     for i in range(cuda.grid(1), out.shape[0], cuda.gridsize(1)):
         out[i] = x[i] + y[i]
@@ -204,7 +212,7 @@ def records(record):
 @case
 def keyword_scalars(record):
     def function(x, out, stream, factor):
-        scale[4, 32, stream](x, out, factor, x.shape[0])
+        scale_by_float32[4, 32, stream](x, out, factor, x.shape[0])
 
     x = numbers(100)
     factor = np.float32(1.5)

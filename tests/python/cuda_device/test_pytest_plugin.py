@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
@@ -97,6 +98,10 @@ def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.skipif(
+    np.lib.NumpyVersion(np.__version__) >= "2.5.0",
+    reason="workers of xdist import Numba-CUDA, which needs numpy.row_stack",
+)
 def test_workers_of_xdist_are_counted(suite):
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     said = suite("--cuda-on-cpu", "test_suite.py", "-n", "1", "-k", "right or refused")

@@ -22,7 +22,7 @@ def has_checked_array(text: str, names: Sequence[str]) -> bool:
 
     The checked mode knows one array of each place, and a recursion makes several.
     """
-    return any("call ptr @kb_check_local(" in _body(text, name) for name in names)
+    return any("call ptr @kb_check_local_array(" in _body(text, name) for name in names)
 
 
 def is_value(text: str, names: Sequence[str]) -> bool:
