@@ -11,6 +11,7 @@ import sysconfig
 import tomllib
 from pathlib import Path
 
+import kernbridge
 import pytest
 from kernbridge._src.toolchain import cuda
 
@@ -114,3 +115,29 @@ def test_without_numba_cuda_the_extras_for_gpus_and_for_the_cpu_are_named(monkey
     with pytest.raises(ImportError) as error:
         cuda.require("numba_cuda_kernel")
     assert "'kernbridge[cuda13]' (or [cuda12]); 'kernbridge[cuda]'" in str(error.value)
+
+
+def of_recipe(section):
+    """The list of a section of the requirements in the conda recipe."""
+    text = (ROOT / "recipe" / "recipe.yaml").read_text()
+    listed = re.search(rf"^  {section}:\n((?:    - .+\n)+)", text, re.M)[1]
+    return [line.removeprefix("    - ") for line in listed.splitlines()]
+
+
+def as_conda(requirements):
+    return {re.sub(r"(?<=\w)(?=[<>=])", " ", requirement, count=1) for requirement in requirements}
+
+
+def test_the_conda_recipe_agrees_with_the_project():
+    text = (ROOT / "recipe" / "recipe.yaml").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert f'version: "{kernbridge.__version__}"' in text
+    assert f"summary: {PROJECT['description']}\n" in text
+    assert f"license: {PROJECT['license']}\n" in text
+    assert f'python_min: "{PROJECT["requires-python"].removeprefix(">=")}"' in text
+    assert set(of_recipe("run")) == {"python", *as_conda(PROJECT["dependencies"])}
+    assert set(of_recipe("host")) >= as_conda(project["build-system"]["requires"])
+    cmake = project["tool"]["scikit-build"]["cmake"]["version"]
+    assert f"cmake {cmake}" in of_recipe("build")
+    optional = {*EXTRAS["numba"], *(r for r in EXTRAS["cuda"] if r.startswith("numba-cuda"))}
+    assert set(of_recipe("run_constraints")) == as_conda(optional)

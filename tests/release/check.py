@@ -64,6 +64,18 @@ def check_sdist(sdist: Path, version: str) -> None:
     expect(not set(needed) - names, f"the sdist lacks {sorted(set(needed) - names)}")
 
 
+def check_recipe(version: str) -> None:
+    """Render the conda recipe: what is no recipe is an error."""
+    import rattler_build
+
+    folder = ROOT / "recipe"
+    variants = rattler_build.VariantConfig.from_file(folder / "variants.yaml")
+    (one,) = rattler_build.Stage0Recipe.from_file(folder / "recipe.yaml").render(variants)
+    made = one.recipe.to_dict()
+    found = (made["package"]["version"], made["build"]["python"]["version_independent"])
+    expect(found == (version, True), f"the conda recipe is rendered with {found}")
+
+
 def check_repository(version: str) -> None:
     expect("dev" not in version, f"{version} is a development version", not_ready)
     heading = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
@@ -81,6 +93,7 @@ def main() -> None:
     (version,) = re.findall(r'^__version__ = "(.+)"$', (PACKAGE / "__init__.py").read_text(), re.M)
     check_sdist(sdist, version)
     check_wheel(wheel, version)
+    check_recipe(version)
     check_repository(version)
     for reason in not_ready:
         print(f"not to be released: {reason}")
