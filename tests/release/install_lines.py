@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 import time
@@ -104,6 +105,8 @@ def main() -> None:
         case []:
             for arguments, page in lines().items():
                 print(f"{page}: pip install {arguments}")
+        case ["--resolve", _] if shutil.which(UV) is None:
+            print("skipped: what the documents install is not resolved, because uv is missing")
         case ["--resolve", wheel]:
             try:
                 resolve(Path(wheel).resolve())
