@@ -73,7 +73,7 @@ test:
 prepare: $(VENV)/test.stamp $(VENV)/plugin.stamp $(OLDEST)/test.stamp $(NUMBA)/test.stamp $(if $(NEXT_PYTHON),$(NEXT)/test.stamp)
 
 test-all:
-	@echo "test-all: about 75 minutes on two cores"
+	@echo "test-all: about 90 minutes on two cores"
 	$(MAKE) test OTHERS="" BRIEF="" KB_FUZZ_SECONDS="$${KB_FUZZ_SECONDS:-120}"
 	$(MAKE) test-mlir
 	$(MAKE) test-aarch64

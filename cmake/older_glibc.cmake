@@ -4,7 +4,7 @@
 # glibc 2.34 moved libpthread and libdl into libc.so.6, and gave their functions a new version, which
 # the linker would pick. Here it finds them first in libraries like those of older systems, which
 # exist for the linker alone. glibc 2.33 gave `stat` a symbol; cmake/stat.c calls what `stat` was
-# before. tests/release/check.py fails where a newer symbol is needed.
+# before. auditwheel refuses the wheel if a newer symbol is needed (tests/release/build.py).
 
 # A shared library with functions of the first version that glibc had on x86-64.
 function(kb_add_older_library target name version)

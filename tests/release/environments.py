@@ -33,11 +33,10 @@ class Environment:
         self.bin = folder / "venv" / "bin"
         run([python, "-m", "venv", str(folder / "venv")])
 
-    def install(self, *requirements: str, find_links: Path | None = None) -> None:
+    def install(self, *requirements: str) -> None:
         """Install with uv, and check that what is installed agrees."""
-        options = ["--find-links", str(find_links)] if find_links else []
         python = ["--python", str(self.bin / "python")]
-        self.shell([UV, "pip", "install", "--quiet", *python, *options, *requirements])
+        self.shell([UV, "pip", "install", "--quiet", *python, *requirements])
         self.check()
 
     def check(self) -> None:

@@ -25,7 +25,7 @@ from environments import ROOT, UV, Environment, Failed, clone, run
 
 # In a block, to the end of the line or a comment; in a sentence, to the closing backquote.
 _LINE = re.compile(r"(?:^(?: {4}|[ -]+run: )|`)pip install ([^`\n]+?)(?= *(?:`|$|#|&&))", re.M)
-_EXTRA = re.compile(r"""^\.(\[[\w,-]+\])?$""")
+_CLONE = re.compile(r"^\.(\[[\w,-]+\])?$")
 LARGE = re.compile(r"\[(cuda12|cuda13|cu12|cu13)\]|nvidia-(?!cuda-runtime)")
 
 
@@ -48,7 +48,7 @@ def lines() -> dict[str, str]:
 def of_wheel(arguments: str, wheel: Path) -> list[str]:
     """Return the requirements of a line, with a wheel in the place of a clone."""
     return [
-        f"kernbridge{clone[1] or ''} @ file://{wheel}" if (clone := _EXTRA.match(part)) else part
+        f"kernbridge{found[1] or ''} @ file://{wheel}" if (found := _CLONE.match(part)) else part
         for part in shlex.split(arguments)
     ]
 
