@@ -107,7 +107,8 @@ def _by_position(parameters: dict[str, Any]) -> list[str]:
 def main() -> None:
     """Write or compare."""
     if "--write" in sys.argv:
-        FILE.write_text(json.dumps(face(), indent=1) + "\n")
+        lines = (f"{json.dumps(name)}: {json.dumps(given)}" for name, given in face().items())
+        FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     else:
         sys.exit("\n".join(lost(json.loads(FILE.read_text()), face())) or 0)
 
