@@ -28,6 +28,7 @@ WITHOUT_CODE = {
     "performance.md",
     "releasing.md",
     "testing.md",
+    "versioning.md",
 }
 ON_THE_CPU = {"find-a-fault.md"}  # the checked mode; elsewhere the fake driver plays a GPU
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

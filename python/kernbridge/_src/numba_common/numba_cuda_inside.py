@@ -107,7 +107,7 @@ def check() -> None:
 if importlib.util.find_spec("numba_cuda") is None:
     raise ImportError(
         "kernels of numba.cuda need the package numba-cuda, which is not installed: pip install "
-        "'kernbridge[cuda13]' (or [cuda12])"
+        "'kernbridge[cuda13]' (or [cuda12]); 'kernbridge[cuda]' is enough to run them on the CPU"
     )
 if "numba_cuda" not in (cuda.__file__ or ""):
     raise ImportError(

@@ -32,7 +32,10 @@ def platforms() -> tuple[str, ...]:
 def require(label: str) -> None:
     """Raise ImportError where Numba-CUDA, which the kernel needs, is missing."""
     if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numba_cuda") is None:
-        raise ImportError(f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda13]'")
+        raise ImportError(
+            f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda13]' (or [cuda12]); "
+            "'kernbridge[cuda]' is enough to run kernels on the CPU"
+        )
 
 
 def require_device(label: str) -> None:

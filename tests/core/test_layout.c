@@ -1,0 +1,95 @@
+/* Proves that the structures of the public headers lie in memory as modules and hosts that were
+ * compiled with KB_ABI 1 and KB_HOST_API 1 expect them: fields may be added at the end alone.
+ * docs/versioning.md promises that. */
+#include "kb_test.h"
+#include "kernbridge/host.h"
+#include "kernbridge/kernbridge.h"
+#include "kernbridge/module.h"
+
+#define AT(type, field, offset) CHECK_INT(offsetof(type, field), offset)
+#define SIZE(type, size)        CHECK_INT(sizeof(type), size)
+
+static void test_calls(void)
+{
+    AT(kb_tensor, data, 0);
+    AT(kb_tensor, device, 8);
+    AT(kb_tensor, ndim, 16);
+    AT(kb_tensor, dl_dtype, 20);
+    AT(kb_tensor, shape, 24);
+    AT(kb_tensor, strides, 32);
+    AT(kb_tensor, byte_offset, 40);
+    AT(kb_tensor, type, 48);
+    AT(kb_tensor, size, 56);
+    SIZE(kb_tensor, 64);
+    AT(kb_services, struct_size, 0);
+    AT(kb_services, abi, 4);
+    AT(kb_services, fail, 8);
+    AT(kb_services, scratch, 16);
+    AT(kb_services, parallel_for, 24);
+    AT(kb_call, struct_size, 0);
+    AT(kb_call, abi, 4);
+    AT(kb_call, services, 8);
+    AT(kb_call, context, 16);
+    AT(kb_call, stream, 24);
+    AT(kb_call, device, 32);
+    AT(kb_call, n_inputs, 36);
+    AT(kb_call, n_outputs, 40);
+    AT(kb_call, n_attributes, 44);
+    AT(kb_call, inputs, 48);
+    AT(kb_call, outputs, 56);
+    AT(kb_call, attributes, 64);
+}
+
+static void test_modules(void)
+{
+    AT(kb_slot, handle, 0);
+    AT(kb_slot, target, 8);
+    SIZE(kb_slot, 16);
+    AT(kb_export, name, 0);
+    AT(kb_export, tokens, 8);
+    AT(kb_export, run, 16);
+    AT(kb_export, handler, 24);
+    AT(kb_export, slot, 32);
+    SIZE(kb_export, 40);
+    AT(kb_module, struct_size, 0);
+    AT(kb_module, abi, 4);
+    AT(kb_module, n_exports, 8);
+    AT(kb_module, exports, 16);
+    AT(kb_module, last_error, 24);
+    AT(kb_module, types, 32);
+}
+
+static void test_hosts(void)
+{
+    AT(kb_host_error, status, 0);
+    AT(kb_host_error, message, 4);
+    SIZE(kb_host_error, 2052);
+    AT(kb_host_array, name, 0);
+    AT(kb_host_array, dtype, 8);
+    AT(kb_host_array, type, 16);
+    AT(kb_host_array, donated, 20);
+    AT(kb_host_array, n_dims, 24);
+    AT(kb_host_array, dims, 32);
+    AT(kb_host_array, size, 40);
+    AT(kb_host_array, data, 48);
+    AT(kb_host_program, platform, 0);
+    AT(kb_host_program, format, 8);
+    AT(kb_host_program, code, 16);
+    AT(kb_host_program, code_size, 24);
+    AT(kb_host_program, options, 32);
+    AT(kb_host_program, options_size, 40);
+    AT(kb_host_program, n_inputs, 48);
+    AT(kb_host_program, inputs, 56);
+    AT(kb_host_program, n_outputs, 64);
+    AT(kb_host_program, outputs, 72);
+}
+
+int main(void)
+{
+    CHECK_INT(KB_ABI, 1);
+    CHECK_INT(KB_HOST_API, 1);
+    test_calls();
+    test_modules();
+    test_hosts();
+    return kb_test_end("test_layout");
+}

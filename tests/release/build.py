@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Builds the sdist, and from it the manylinux wheel, without network.
+
+    build.py FOLDER    removes what is in FOLDER, and puts both files there
+
+Runs in an environment that has tests/release/requirements.txt. The wheel is linked for the glibc
+of PLATFORM (cmake/older_glibc.cmake); auditwheel checks that it needs no newer one, and names it.
+Files are dated by the commit, or by SOURCE_DATE_EPOCH: the same commit gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PLATFORM = "manylinux_2_27_x86_64"  # that of jaxlib's wheels, so a lower one would serve nobody
+
+
+def output_of(*command: object, cwd: Path = ROOT) -> str:
+    """Run a command and return what it prints; if it fails, print that and exit."""
+    tools = str(Path(sys.executable).parent)
+    environment = {
+        "SOURCE_DATE_EPOCH": "315532800",  # 1980, the first year that a zip file knows
+        **os.environ,
+        "PATH": os.pathsep.join((tools, os.environ["PATH"])),
+    }
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, cwd=cwd, env=environment
+    )
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def build(kind: str, source: Path, folder: Path, **settings: str) -> Path:
+    """One file, built by the backend itself: no frontend, nothing is downloaded."""
+    call = f"build_{kind}({str(folder)!r}, {settings!r})"
+    output_of(
+        sys.executable, "-c", f"from scikit_build_core import build; build.{call}", cwd=source
+    )
+    (made,) = folder.glob("*.tar.gz" if kind == "sdist" else "*.whl")
+    return made
+
+
+def main() -> None:
+    """Build both files."""
+    folder = Path(sys.argv[1]).resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    if "SOURCE_DATE_EPOCH" not in os.environ and (ROOT / ".git").exists():
+        os.environ["SOURCE_DATE_EPOCH"] = output_of("git", "log", "-1", "--format=%ct").strip()
+    sdist = build("sdist", ROOT, folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        with tarfile.open(sdist) as archive:
+            archive.extractall(temporary, filter="data")
+        source = Path(temporary, sdist.name.removesuffix(".tar.gz"))
+        built = Path(temporary, "built")
+        wheel = build("wheel", source, built, **{"cmake.define.KB_OLDER_GLIBC": "ON"})
+        repair = ("repair", "--only-plat", "--plat", PLATFORM, "--wheel-dir", folder, wheel)
+        output_of(sys.executable, "-m", "auditwheel", *repair)
+    for file in sorted(folder.iterdir()):
+        print(f"{file}: {file.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
