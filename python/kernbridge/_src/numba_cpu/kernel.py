@@ -202,6 +202,10 @@ class NumbaCpu(PythonFrontend):
         if self._seems_to_return:
             self.compiler.check_result(Signature.of(operands, call))
 
+    def make_operation(self, spec: OperationSpec) -> Operation:
+        """A new operation, with the kernel's name and documentation."""
+        return super().make_operation(spec).wraps(self.compiler.kernel)
+
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile the kernel for these operands, or find it compiled."""
         signature = Signature.of(operands, call)

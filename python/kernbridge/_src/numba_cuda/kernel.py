@@ -275,6 +275,10 @@ class NumbaCuda(CallingFrontend):
         static = exact_items({name: given.value for name, given in self.static.items()})
         return self.rule, read, self.zero_outputs, self.views, static, self.checked
 
+    def make_operation(self, spec: OperationSpec) -> Operation:
+        """A new operation, with the kernel's name and documentation."""
+        return super().make_operation(spec).wraps(self.kernel)
+
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel or its launch cannot take; compiles nothing."""
         views = self._views_of(self.assign(call), (*operands, *call.outs))

@@ -6,6 +6,8 @@ A call goes straight to one jitted function; whatever is checked, is checked whi
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,7 +36,7 @@ class Operation:
 
     __module__ = "kernbridge"
 
-    __slots__ = ("__weakref__", "_frontend", "_jitted", "_keywords", "_state", "spec")
+    __slots__ = ("__dict__", "__weakref__", "_frontend", "_jitted", "_keywords", "_state", "spec")
 
     def __init__(
         self,
@@ -139,6 +141,30 @@ class Operation:
     @property
     def __name__(self) -> str:
         return self._frontend.name
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """An operation of a Numba kernel is pickled by the kernel's name, as functions are."""
+        return vars(self).get("__qualname__") or super().__reduce_ex__(protocol)
+
+    def wraps(self, kernel: Any) -> Operation:
+        """Take the module, name and docstring of a kernel's function, and return this operation.
+
+        As with `functools.wraps`, ``__wrapped__`` is the kernel. The signature stays that of the
+        operation, which takes no outputs.
+        """
+        functools.update_wrapper(
+            self, kernel.py_func, ("__module__", "__qualname__", "__doc__"), ()
+        )
+        vars(self).update(__wrapped__=kernel, __signature__=_SIGNATURE)
+        return self
+
+
+_SIGNATURE = inspect.Signature(
+    [
+        inspect.Parameter("inputs", inspect.Parameter.VAR_POSITIONAL),
+        inspect.Parameter("scalars", inspect.Parameter.VAR_KEYWORD),
+    ]
+)
 
 
 def functions_of(spec: OperationSpec) -> list[tuple[str, Callable[..., Any]]]:
