@@ -4,6 +4,7 @@ import copy
 import inspect
 import pickle
 import typing
+from collections.abc import Iterable
 
 import decorated
 import jax
@@ -192,6 +193,41 @@ def test_an_unknown_option_is_refused_where_it_is_written():
 def test_the_decorator_without_outs_is_refused():
     with pytest.raises(TypeError, match=r"`outs` is the kernel 'square'.*kernel\(outs=\.\.\.\)"):
         kernbridge.kernel(square)
+
+
+@pytest.mark.once
+def test_a_kernel_that_calls_an_operation_is_told_how_to_call_its_kernel():
+    @kernbridge.kernel(lambda x: x)
+    @numba.njit
+    def outer(x, out):
+        scale(x, 2.0, out)
+
+    scale = decorated.scale
+    with pytest.raises(kernbridge.KernelCompilationError) as refused:
+        outer(X)
+    assert (
+        "'scale' is an operation of JAX, which kernels cannot call; call its kernel, under another "
+        "name: scale_kernel = scale.__wrapped__" in str(refused.value)
+    )
+
+
+@pytest.mark.once
+def test_a_kernel_calls_the_kernel_of_an_operation():
+    scale_kernel = decorated.scale.__wrapped__
+
+    @kernbridge.kernel(lambda x: x)
+    @numba.njit
+    def outer(x, out):
+        scale_kernel(x, 2.0, out)
+
+    np.testing.assert_array_equal(outer(X), [0, 2, 4])
+
+
+@pytest.mark.once
+def test_an_operation_is_not_launched_by_the_syntax_of_numba():
+    with pytest.raises(TypeError, match=r"scale\(\.\.\.\).*scale\.__wrapped__\[grid, block\]"):
+        decorated.scale[1, 3]
+    assert not isinstance(decorated.scale, Iterable)
 
 
 @pytest.mark.once

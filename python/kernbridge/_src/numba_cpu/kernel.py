@@ -204,6 +204,7 @@ class NumbaCpu(PythonFrontend):
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         """A new operation, with the kernel's name and documentation."""
+        _explain_calls_by_kernels()
         return super().make_operation(spec).wraps(self.compiler.kernel)
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
@@ -246,6 +247,20 @@ def _check_dispatcher(kernel: Any) -> None:
         f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
         f"numba.njit function; {hint}"
     )
+
+
+@functools.cache
+def _explain_calls_by_kernels() -> None:
+    """Let Numba's message say what to do where a kernel calls an operation."""
+    from numba.extending import typeof_impl
+
+    @typeof_impl.register(Operation)
+    def refuse(operation: Operation, context: object) -> None:
+        name = operation.__name__
+        raise ValueError(
+            f"{name!r} is an operation of JAX, which kernels cannot call; call its kernel, under "
+            f"another name: {name}_kernel = {name}.__wrapped__"
+        )
 
 
 def _vector_math(kernel: Any, given: Any) -> bool | None:

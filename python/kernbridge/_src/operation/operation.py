@@ -10,7 +10,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -141,6 +141,16 @@ class Operation:
     @property
     def __name__(self) -> str:
         return self._frontend.name
+
+    def __getitem__(self, launch: Any) -> NoReturn:
+        name = self.__name__
+        raise TypeError(
+            f"{self.spec.label} is an operation, which is called with its inputs, {name}(...), and "
+            f"launched by JAX; Numba's own syntax launches its kernel: {name}.__wrapped__[grid, "
+            "block](...)"
+        )
+
+    __iter__ = None  # as of every class without __getitem__
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """An operation of a Numba kernel is pickled by the kernel's name, as functions are."""
