@@ -4,6 +4,8 @@ their code is, and how a C program is compiled."""
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -16,7 +18,7 @@ from kernbridge._src.tools import (
     inspect_command,
     run_on_cpu,
 )
-from kernbridge._src.tools.printing import CommandError, Output, nothing_else_on_stdout
+from kernbridge._src.tools.printing import CommandError, Output, ReaderLeft, nothing_else_on_stdout
 
 COMMANDS = (
     doctor_command,
@@ -64,9 +66,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif chosen.command is None:
         parser.print_help()
         return 0
+    try:
+        return _run(chosen, output)
+    except ReaderLeft:
+        # What is still buffered must not be written when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(chosen: argparse.Namespace, output: Output) -> int:
+    """Run the chosen command, write its answer, and return the exit status."""
     with nothing_else_on_stdout() if output.as_json else nullcontext():
         try:
-            status = chosen.run(chosen, output)
+            status = int(chosen.run(chosen, output))
         except CommandError as e:
             status = 1
             output.warn(str(e))

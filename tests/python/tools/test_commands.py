@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -104,6 +105,26 @@ def test_nothing_but_json_is_on_stdout(capfd, monkeypatch):
     assert json.loads(printed.out) == {"command": "c-flags", "value": 1}
     for line in ("from Python", "from C", "from another process"):
         assert line in printed.err
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["c-flags", "--json"]])
+def test_a_reader_may_leave(monkeypatch, arguments):
+    """As `head` does; what is still buffered is not written when the process ends."""
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert cli.main(arguments) == 1
+        stdout.write("what is left")
+
+
+def test_a_broken_pipe_of_a_module_is_its_own(monkeypatch):
+    def failing(chosen, output):
+        raise BrokenPipeError("a socket")
+
+    monkeypatch.setattr("kernbridge._src.tools.c_flags._run", failing)
+    with pytest.raises(BrokenPipeError, match="a socket"):
+        cli.main(["c-flags"])
 
 
 @pytest.mark.parametrize("error", [CommandError("it is wrong"), RuntimeError("it is wrong")])

@@ -3,6 +3,7 @@
 import json
 import signal
 
+import jax
 import pytest
 from kernbridge import _core, cli
 from kernbridge._src.tools import doctor_command, front_ends, self_test
@@ -59,12 +60,20 @@ def test_without_a_gpu(monkeypatch):
 
 def test_a_gpu_that_jax_cannot_use(monkeypatch):
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
-    monkeypatch.setenv("KERNBRIDGE_TEST_CUDA", "0")
     monkeypatch.setattr(_core, "device_count", lambda: (1, ""))
-    monkeypatch.setattr(front_ends, "PLUGINS", ("no_such_plugin",))
-    assert "JAX is installed without its CUDA plugin" in verdict("numba_cuda_kernel").why
     monkeypatch.setattr(front_ends, "PLUGINS", ("no_such_plugin", "jax"))
-    assert verdict("numba_cuda_kernel") == Verdict("numba_cuda_kernel", ("cpu", "gpu"))
+    name = "numba_cuda_kernel"
+    assert jax.config.jax_platforms == "cpu"
+    found = verdict(name)
+    assert (found.runs_on, found.why) == (("cpu",), "not on a GPU: JAX_PLATFORMS is 'cpu'")
+    assert verdict("cuda_kernel").remedy.startswith("unset JAX_PLATFORMS, or add cuda to it")
+    try:
+        jax.config.update("jax_platforms", None)
+        assert verdict(name) == Verdict(name, ("cpu", "gpu"))
+        monkeypatch.setattr(front_ends, "PLUGINS", ("no_such_plugin",))
+        assert "JAX is installed without its CUDA plugin" in verdict(name).why
+    finally:
+        jax.config.update("jax_platforms", "cpu")
 
 
 def test_a_switched_off_compiler(monkeypatch):
@@ -135,6 +144,18 @@ def test_a_failed_test_fails_the_command(monkeypatch, capfd, error):
     assert "  numba_kernel  passed on the CPU, in 1.2 s" in printed
     assert ("failed on the GPU: it returned nothing" in printed) == bool(error)
     assert ("1 of 2 kernels failed" in printed) == bool(error)
+
+
+def test_a_long_error_is_cut(monkeypatch, capfd):
+    error = "\n".join(f"line {i}" for i in range(50))
+    monkeypatch.setattr(self_test, "run", lambda ready: [Result("a", "cpu", 1.0, error)])
+    assert cli.main(["doctor"]) == 1
+    shown = capfd.readouterr().out
+    assert "line 9" in shown
+    assert "line 10" not in shown
+    assert "40 more lines; `--json` has all of them" in shown
+    assert cli.main(["doctor", "--json"]) == 1
+    assert json.loads(capfd.readouterr().out)["self_test"][0]["error"] == error
 
 
 def test_no_self_test(monkeypatch, capfd):

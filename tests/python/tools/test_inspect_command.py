@@ -140,6 +140,24 @@ def test_what_cannot_be_inspected(answer, name, arguments, text):
     assert re.search(text, error), error
 
 
+UNRECORDED = """
+import kernbridge
+
+
+def reads(x, out, stream):
+    x.copy_to_host()
+
+
+operation = kernbridge.numba_cuda_callable(reads, lambda x: x, record="never")
+"""
+
+
+def test_a_function_that_runs_as_python_has_no_kernels(answer):
+    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+    error = answer(UNRECORDED, "operation", "--args", "float32[2]", status=1)["error"]
+    assert "operation for float32[2] has no kernels to inspect: it runs as Python" in error
+
+
 def test_an_operation_of_several_backends_is_not_inspected(answer):
     source = 'import kernbridge\nseveral = kernbridge.XLACustomKernel("inspected_several")\n'
     error = answer(source, "several", status=1)["error"]

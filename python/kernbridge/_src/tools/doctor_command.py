@@ -9,6 +9,8 @@ from typing import Any
 from kernbridge._src.tools import doctor, self_test
 from kernbridge._src.tools.printing import Cell, Lines, Output, Pairs
 
+_MOST_LINES = 10  # of the error of one kernel
+
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command to those of `kernbridge`."""
@@ -51,7 +53,11 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
 def _row(result: self_test.Result) -> tuple[str, Cell]:
     place = result.platform.upper()
     if result.error:
-        return result.front_end, (f"failed on the {place}: {result.error}", "red")
+        lines = result.error.splitlines()
+        shown = "\n".join(lines[:_MOST_LINES])
+        if len(lines) > _MOST_LINES:
+            shown += f"\n{len(lines) - _MOST_LINES} more lines; `--json` has all of them"
+        return result.front_end, (f"failed on the {place}: {shown}", "red")
     return result.front_end, (f"passed on the {place}, in {result.seconds:.1f} s", "green")
 
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
+import jax
+
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.base.versions import minor
 from kernbridge._src.cuda_kernel import nvrtc
-from kernbridge._src.toolchain import architectures, compilers, cuda
+from kernbridge._src.toolchain import architectures, compilers
 
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")  # of JAX, for NVIDIA's GPUs
 
@@ -92,7 +94,10 @@ def why_no_gpu() -> tuple[str, str]:
             f"there is no GPU ({why.partition(':')[0]})",
             "run it on a machine with a GPU of NVIDIA",
         )
-    if not (cuda.has_fake_driver() or any(map(importlib.util.find_spec, PLUGINS))):
+    platforms = jax.config.jax_platforms
+    if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
+        return f"JAX_PLATFORMS is {platforms!r}", "unset JAX_PLATFORMS, or add cuda to it"
+    if not any(map(importlib.util.find_spec, PLUGINS)):
         return (
             "JAX is installed without its CUDA plugin",
             "pip install 'jax[cuda13]', or jax[cuda12]",

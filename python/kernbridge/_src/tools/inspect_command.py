@@ -73,13 +73,17 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
     with _compiling_for(chosen_for):
         try:
             calls = inspected.calls(chosen.target, given)
-            kernels = [(text, i) for text, inspections in calls for i in inspections]
         except inspected.NothingThere as e:
             chosen.parser.error(str(e))
         except (KernbridgeError, ValueError, TypeError) as e:
             raise CommandError(str(e)) from e
     output.answer |= {"target": chosen.target, "kernels": []}
-    for arguments, inspection in kernels:
+    for arguments, inspections in calls:
+        if not inspections:
+            raise CommandError(
+                f"{chosen.target} for {arguments} has no kernels to inspect: it runs as Python"
+            )
+    for arguments, inspection in ((text, i) for text, found in calls for i in found):
         code = {option: _text(inspection, option) for option in texts}
         share = _occupancy(inspection)
         output.show(*_blocks(arguments, inspection, share, code))

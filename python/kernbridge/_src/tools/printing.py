@@ -18,6 +18,10 @@ class CommandError(Exception):
     """What a command reports in place of an answer: its message is printed, the status is 1."""
 
 
+class ReaderLeft(Exception):
+    """Nobody reads what is printed any longer, as where `head` has read enough."""
+
+
 @dataclass(frozen=True)
 class Pairs:
     """A titled list of names and values; a value may have several lines."""
@@ -64,7 +68,8 @@ class Output:
     def show(self, *blocks: Block) -> None:
         """Print blocks, unless the answer is JSON."""
         if not self.as_json:
-            show(blocks)
+            with _read():
+                show(blocks)
 
     def warn(self, message: str) -> None:
         """Print a message of the command on stderr."""
@@ -74,7 +79,17 @@ class Output:
         """Print the answer as JSON, if that is asked for."""
         if self.as_json:
             document = {"command": self.command, **self.answer}
-            print(json.dumps(document, indent=2, allow_nan=False))
+            with _read():
+                print(json.dumps(document, indent=2, allow_nan=False))
+
+
+@contextlib.contextmanager
+def _read() -> Iterator[None]:
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise ReaderLeft from None
 
 
 @contextlib.contextmanager
