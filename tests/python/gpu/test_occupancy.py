@@ -26,6 +26,11 @@ int blocks(int major, int minor, int sm_threads, int sm_shared, int reserved, in
         return -1;
     return result.activeBlocksPerMultiprocessor;
 }
+int can_have_shared(int major, int minor, size_t size)
+{
+    cudaOccDeviceProp gpu = {major, minor};
+    return cudaOccAlignUpShmemSizeVoltaPlus(&size, &gpu) == CUDA_OCC_SUCCESS;
+}
 """
 THREADS = (1, 32, 33, 64, 96, 256, 288, 768, 1024)
 REGISTERS = (0, 16, 17, 32, 40, 64, 128, 168, 255)
@@ -42,18 +47,19 @@ def header():
 
 
 @pytest.fixture(scope="module")
-def blocks(tmp_path_factory):
+def calculator(tmp_path_factory):
     if header() is None or fake_gpu.compiler() is None:
         pytest.skip("no cuda_occupancy.h, or no C compiler")
     folder = tmp_path_factory.mktemp("occupancy")
     (folder / "calculator.c").write_text(CALCULATOR)
     command = [fake_gpu.compiler(), "-shared", "-fPIC", "-w", f"-I{header()}", "calculator.c"]
     subprocess.run([*command, "-o", "calculator.so"], cwd=folder, check=True)
-    return ctypes.CDLL(str(folder / "calculator.so")).blocks
+    return ctypes.CDLL(str(folder / "calculator.so"))
 
 
 @pytest.mark.parametrize("architecture", occupancy.LIMITS)
-def test_it_is_what_the_calculator_says(blocks, architecture):
+def test_it_is_what_the_calculator_says(calculator, architecture):
+    blocks = calculator.blocks
     limits, reserved = occupancy.LIMITS[architecture], occupancy.reserved(architecture)
     gpu = (*divmod(architecture, 10), limits.threads, limits.shared, reserved)
     for threads, registers, shared in itertools.product(THREADS, REGISTERS, SHARED):
@@ -63,6 +69,15 @@ def test_it_is_what_the_calculator_says(blocks, architecture):
         warps = -(-threads // 32)
         found = occupancy.occupancy(architecture, threads, registers, shared)
         assert found == expected * warps * 32 / limits.threads, (threads, registers, shared)
+
+
+@pytest.mark.parametrize("architecture", occupancy.LIMITS)
+def test_no_multiprocessor_has_more_shared_memory(calculator, architecture):
+    can_have = calculator.can_have_shared
+    can_have.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_size_t)
+    most = occupancy.LIMITS[architecture].shared
+    assert can_have(*divmod(architecture, 10), most)
+    assert not can_have(*divmod(architecture, 10), most + 1)
 
 
 def test_what_is_not_known_has_no_occupancy():

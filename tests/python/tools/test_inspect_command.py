@@ -5,6 +5,7 @@ import re
 
 import pytest
 from kernbridge import _core, cli
+from kernbridge._src.gpu import inspection
 from kernbridge._src.tools import inspected
 
 pytestmark = pytest.mark.once
@@ -102,6 +103,20 @@ def test_a_cuda_kernel_is_inspected_without_a_gpu(answer):
     assert kernel["occupancy"] == 1.0
 
 
+def test_sass_is_what_the_disassembler_writes(answer, tmp_path, monkeypatch):
+    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+    arguments = ("--args", "float32[4096]", "--arch", "sm_90", "--sass")
+    monkeypatch.setattr(inspection, "_find_nvdisasm", lambda: None)
+    assert "--sass: no nvdisasm was found" in answer(CUDA, "summed", *arguments, status=1)["error"]
+    program = tmp_path / "nvdisasm"
+    program.write_text('#!/bin/sh\necho "EXIT ; /* 0x00000000 */ of $(head -c 4 $2 | tail -c 3)"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(inspection, "_find_nvdisasm", lambda: str(program))
+    (kernel,) = answer(CUDA, "summed", *arguments)["kernels"]
+    assert kernel["code"] == {"sass": "EXIT ; of ELF\n"}
+    assert kernel["lines"]["sass"] == 1
+
+
 def test_source_is_inspected_without_a_gpu(answer, monkeypatch):
     pytest.importorskip("nvidia.cu13", reason="NVRTC is not installed")
     monkeypatch.setenv("KERNBRIDGE_CUDA_ARCHS", "8.0")
@@ -138,6 +153,12 @@ def test_the_text(answer, tmp_path, capfd):
 def test_what_cannot_be_inspected(answer, name, arguments, text):
     error = answer(OPERATIONS, name, *arguments, status=1)["error"]
     assert re.search(text, error), error
+
+
+def test_what_a_module_raises_is_raised(tmp_path):
+    (tmp_path / "raising.py").write_text("raise ValueError('of the module')")
+    with pytest.raises(ValueError, match="of the module"):
+        cli.main(["inspect", f"{tmp_path / 'raising.py'}:op"])
 
 
 UNRECORDED = """

@@ -1,7 +1,7 @@
 """How many threads of a multiprocessor a launch keeps busy, computed without a GPU.
 
-The limits are those of NVIDIA's programming guide and of cuda_occupancy.h, with which a test
-compares them.
+The calculation and the limits are those of cuda_occupancy.h, with which tests compare them. The
+numbers of threads, which the header does not have, are those of NVIDIA's programming guide.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature
 from kernbridge._src.operation.inspection import Inspection, inspect_host
-from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
     CONVERT,
     HALF_DTYPES,
@@ -205,7 +205,7 @@ class NumbaCpu(PythonFrontend):
     def make_operation(self, spec: OperationSpec) -> Operation:
         """A new operation, with the kernel's name and documentation."""
         _explain_calls_by_kernels()
-        return super().make_operation(spec).wraps(self.compiler.kernel)
+        return wrap(super().make_operation(spec), self.compiler.kernel)
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile the kernel for these operands, or find it compiled."""

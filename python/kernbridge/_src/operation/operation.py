@@ -32,6 +32,9 @@ class Operation:
 
     Calling it with the kernel's inputs returns the outputs as the pytree that `outs` is. It works
     under `jax.jit`, `jax.vmap`, `jax.lax.scan` and the other transformations of JAX.
+
+    The operation of a Numba kernel has the kernel's name, module and docstring. Its attribute
+    ``__wrapped__`` is the kernel.
     """
 
     __module__ = "kernbridge"
@@ -144,29 +147,19 @@ class Operation:
 
     def __getitem__(self, launch: Any) -> NoReturn:
         name = self.__name__
-        raise TypeError(
-            f"{self.spec.label} is an operation, which is called with its inputs, {name}(...), and "
-            f"launched by JAX; Numba's own syntax launches its kernel: {name}.__wrapped__[grid, "
-            "block](...)"
-        )
+        message = f"{self.spec.label} is an operation, which is called with its inputs: {name}(...)"
+        if "cuda" in self._frontend.platforms and "__wrapped__" in vars(self):
+            message += (
+                f". JAX launches it; Numba's own syntax launches its kernel: {name}.__wrapped__"
+                "[grid, block](...)"
+            )
+        raise TypeError(message)
 
     __iter__ = None  # as of every class without __getitem__
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """An operation of a Numba kernel is pickled by the kernel's name, as functions are."""
         return vars(self).get("__qualname__") or super().__reduce_ex__(protocol)
-
-    def wraps(self, kernel: Any) -> Operation:
-        """Take the module, name and docstring of a kernel's function, and return this operation.
-
-        As with `functools.wraps`, ``__wrapped__`` is the kernel. The signature stays that of the
-        operation, which takes no outputs.
-        """
-        functools.update_wrapper(
-            self, kernel.py_func, ("__module__", "__qualname__", "__doc__"), ()
-        )
-        vars(self).update(__wrapped__=kernel, __signature__=_SIGNATURE)
-        return self
 
 
 _SIGNATURE = inspect.Signature(
@@ -175,6 +168,18 @@ _SIGNATURE = inspect.Signature(
         inspect.Parameter("scalars", inspect.Parameter.VAR_KEYWORD),
     ]
 )
+
+
+def wrap(operation: Operation, kernel: Any) -> Operation:
+    """Give an operation the module, name and docstring of a kernel's function, and return it.
+
+    As with `functools.wraps`, ``__wrapped__`` is the kernel. The signature stays that of the
+    operation, which takes no outputs.
+    """
+    names = ("__module__", "__qualname__", "__doc__")
+    functools.update_wrapper(operation, kernel.py_func, names, ())
+    vars(operation).update(__wrapped__=kernel, __signature__=_SIGNATURE)
+    return operation
 
 
 def functions_of(spec: OperationSpec) -> list[tuple[str, Callable[..., Any]]]:

@@ -72,9 +72,11 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
     texts = [option for option in _TEXTS if getattr(chosen, option)]
     with _compiling_for(chosen_for):
         try:
-            calls = inspected.calls(chosen.target, given)
+            operation, traced = inspected.find(chosen.target)
         except inspected.NothingThere as e:
             chosen.parser.error(str(e))
+        try:
+            calls = inspected.calls(chosen.target, operation, traced, given)
         except (KernbridgeError, ValueError, TypeError) as e:
             raise CommandError(str(e)) from e
     output.answer |= {"target": chosen.target, "kernels": []}

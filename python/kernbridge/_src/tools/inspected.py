@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from kernbridge._src.cuda_kernel.kernel import CudaKernel
 from kernbridge._src.operation.inspection import Inspection
-from kernbridge._src.operation.operation import Operation, traced_calls
+from kernbridge._src.operation.operation import Operation, TracedCall, traced_calls
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.tools import imports
 from kernbridge._src.tools.printing import CommandError
@@ -68,10 +68,10 @@ def _nonsense(part: str) -> str:
     )
 
 
-def calls(target: str, given: Arguments | None) -> list[tuple[str, tuple[Inspection, ...]]]:
-    """Inspect an operation for these arguments, or for those of its calls in the module.
+def find(target: str) -> tuple[Operation | CudaKernel, list[TracedCall]]:
+    """Import "module:op"; return the operation, and the calls that were traced meanwhile.
 
-    Each call is a text, which describes its arguments, and its kernels.
+    NothingThere is raised if there is no module or no such name; what the module raises is raised.
     """
     module_name, colon, name = target.rpartition(":")
     if not colon or not module_name or not name:
@@ -82,7 +82,19 @@ def calls(target: str, given: Arguments | None) -> list[tuple[str, tuple[Inspect
             found = functools.reduce(getattr, name.split("."), found)
         except AttributeError as e:
             raise NothingThere(f"{module_name} has no operation {name!r}: {e}") from None
-    operation = _operation(target, found)
+    return _operation(target, found), traced
+
+
+def calls(
+    target: str,
+    operation: Operation | CudaKernel,
+    traced: Sequence[TracedCall],
+    given: Arguments | None,
+) -> list[tuple[str, tuple[Inspection, ...]]]:
+    """Inspect an operation for these arguments, or for those of its calls that were traced.
+
+    Each call is a text, which describes its arguments, and its kernels.
+    """
     if given is not None:
         inputs, named = given
         texts = [*map(_described, inputs), *(f"{n}={_described(v)}" for n, v in named.items())]
