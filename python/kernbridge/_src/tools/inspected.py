@@ -122,7 +122,7 @@ def _operation(target: str, value: Any) -> Operation | CudaKernel:
     if "Dispatcher" in kind:
         hint = "decorate it with @kernbridge.kernel(outs=...), or wrap it with numba_kernel"
     elif kind == "SourceFunction":
-        hint = "another compiler made it; objdump shows the code of its library"
+        hint = "another compiler made it; objdump -d shows its library, the `path` of its module"
     elif kind == "XLACustomKernel":
         hint = "it chooses among backends; inspect the operation of one of them"
     raise CommandError(f"{target} is a {kind}, which has no kernel to inspect; {hint}")
