@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         jaxinfo_to_warpinfo as jaxinfo_to_warpinfo,
         jaxtype_to_warptype as jaxtype_to_warptype,
     )
+    from kernbridge._src.decorator import kernel
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
     from kernbridge._src.record.callable import numba_cuda_callable
     from kernbridge._src.source.load_binary import CudaBinary as CudaBinary, load_binary
@@ -89,6 +90,7 @@ __all__ = [
     "errors",
     "explain",
     "export_bundle",
+    "kernel",
     "load_binary",
     "load_c_file",
     "load_c_inline",
@@ -115,6 +117,7 @@ _LATER = {
     "_src.custom.kernel": ("XLACustomKernel",),
     "_src.custom.rule_forms": ("defjvp", "general_batching_rule"),
     "_src.custom.warp": ("jaxinfo_to_warpinfo", "jaxtype_to_warptype"),
+    "_src.decorator": ("kernel",),
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
     "_src.record.callable": ("numba_cuda_callable",),
     "_src.source.load_binary": ("CudaBinary", "load_binary"),

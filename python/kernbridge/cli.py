@@ -1,12 +1,34 @@
-"""The command `kernbridge`: what works here, what the cache holds, how fast operations are, and how
-a C program is compiled."""
+"""The command `kernbridge`: what works here, what the cache holds, how fast operations are, what
+their code is, and how a C program is compiled."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 
-from kernbridge._src.tools import benchmark_command
+from kernbridge._src.tools import (
+    benchmark_command,
+    c_flags,
+    cache_command,
+    doctor_command,
+    inspect_command,
+    run_on_cpu,
+)
+from kernbridge._src.tools.printing import CommandError, Output, ReaderLeft, nothing_else_on_stdout
+
+COMMANDS = (
+    doctor_command,
+    cache_command,
+    benchmark_command,
+    inspect_command,
+    run_on_cpu,
+    c_flags,
+)
+"""Modules of commands. `add` of each adds its parsers, whose default `run` returns the status."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,48 +46,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 removed
     0
     """
-    parser = argparse.ArgumentParser(prog="kernbridge", description=__doc__)
-    commands = parser.add_subparsers(dest="command")
-    commands.add_parser("doctor", help="report what works here, and what to install for the rest")
-    commands.add_parser("cache", help="report where the cache is and what it holds")
-    clear = commands.add_parser("clear", help="remove compiled kernels from the cache")
-    clear.add_argument("name", nargs="?", help="of one module; without it, everything goes")
-    flags = "print the compiler's options for a program that includes kernbridge/host.h"
-    commands.add_parser("c-flags", help=flags)
-    on_cpu = commands.add_parser(
-        "cuda-on-cpu", help="run a script, and its CUDA kernels on the CPU"
+    as_json = argparse.ArgumentParser(add_help=False)
+    as_json.add_argument(
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print one JSON object, and nothing else, on stdout",
     )
-    on_cpu.add_argument("--check", action="store_true", help="in the checked mode")
-    on_cpu.add_argument("script", help="its file")
-    on_cpu.add_argument("arguments", nargs=argparse.REMAINDER, help="those of the script")
-    benchmark_command.add(commands)
+    parser = argparse.ArgumentParser(prog="kernbridge", description=__doc__, parents=[as_json])
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(dest="command")
+    for module in COMMANDS:
+        module.add(commands, as_json)
     chosen = parser.parse_args(arguments)
-    if chosen.command is None:
+    output = Output(chosen.command or "version", getattr(chosen, "json", False))
+    if chosen.version:
+        output.command = "version"
+        chosen.run = doctor_command.show_versions
+    elif chosen.command is None:
         parser.print_help()
         return 0
-    if chosen.command == "benchmark":
-        return int(chosen.run(chosen))
-    if chosen.command == "cuda-on-cpu":
-        from kernbridge._src.tools import run_on_cpu
+    try:
+        return _run(chosen, output)
+    except ReaderLeft:
+        # What is still buffered must not be written when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
-        run_on_cpu.run(chosen.script, chosen.arguments, chosen.check)
-        return 0
-    if chosen.command == "c-flags":
-        from kernbridge._src.tools import c_flags
 
-        print(c_flags.c_flags())
-        return 0
-    if chosen.command == "doctor":
-        from kernbridge._src.tools import doctor
-
-        return 0 if doctor.print_diagnostics() else 1
-    from kernbridge._src.store import artefacts, limit
-
-    if chosen.command == "clear":
-        print(f"{limit.clear_cache(chosen.name)} removed")
-        return 0
-    stats = limit.cache_stats()
-    print(
-        f"{artefacts.get_cache_dir() or 'off'}: {stats.entries} entries, {stats.bytes / 1e6:.1f} MB"
-    )
-    return 0
+def _run(chosen: argparse.Namespace, output: Output) -> int:
+    """Run the chosen command, write its answer, and return the exit status."""
+    with nothing_else_on_stdout() if output.as_json else nullcontext():
+        try:
+            status = int(chosen.run(chosen, output))
+        except CommandError as e:
+            status = 1
+            output.warn(str(e))
+            output.answer = {"error": str(e)}
+        except Exception as e:
+            if not output.as_json:
+                raise
+            status = 1
+            traceback.print_exc()
+            output.answer = {"error": f"{type(e).__name__}: {e}"}
+    output.write_answer()
+    return status

@@ -15,6 +15,7 @@ from kernbridge import KernelCompilationError, numba_cuda_kernel
 from kernbridge._src.base import versions
 from kernbridge._src.cuda_on_cpu import mlir_text
 from kernbridge._src.keys import fingerprint
+from kernbridge._src.tools import front_ends, self_test
 from numba_cuda_mlir import cuda, types
 
 S = jax.ShapeDtypeStruct
@@ -38,6 +39,21 @@ def test_values_of_a_gpu_operation(name, gpu):
 
 def test_values_on_the_cpu(run_python):
     assert run_python(ON_CPU).split() == list(mlir_kernels.CASES)
+
+
+def test_the_decorator_takes_these_kernels(gpu):
+    options = {"launch_dims": 4, "zero_outputs": True}
+    made = kernbridge.kernel(S((4,), F32), **options)(one_of_two)
+    assert made is numba_cuda_kernel(one_of_two, S((4,), F32), **options)
+    assert made.__wrapped__ is one_of_two
+    with pytest.raises(TypeError, match="vector_math is an option of numba_kernel"):
+        kernbridge.kernel(S((4,), F32), launch_dims=4, vector_math=True)(one_of_two)
+
+
+@pytest.mark.once
+def test_the_self_test_of_the_command_line_knows_these_kernels():
+    (name,) = (v.name for v in front_ends.verdicts() if "mlir" in v.name)
+    assert self_test.check(name, "cpu").error == ""
 
 
 def test_an_input_that_may_be_written_is_copied(gpu):

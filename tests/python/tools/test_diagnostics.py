@@ -1,14 +1,17 @@
 """`kernbridge doctor`: what it tells, and when it fails."""
 
+import importlib.util
 import io
 import os
 import sys
 
 import pytest
 from kernbridge import cli
+from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.source import targets
 from kernbridge._src.store import artefacts
-from kernbridge._src.tools import doctor
+from kernbridge._src.tools import doctor, front_ends
 
 pytestmark = pytest.mark.once
 
@@ -39,8 +42,9 @@ def test_what_is_told(root, monkeypatch):
     works, text = told()
     assert works
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert lines[0] == "versions"
-    assert lines[1].startswith(f"Python {sys.version.split()[0]} on ")
+    assert lines[0] == "kernels"
+    python = next(line for line in lines if line.startswith("Python "))
+    assert python.startswith(f"Python {sys.version.split()[0]} on ")
     for expected in (
         *(f"folder {root}", "limit 2000 MB", "targets a.one", "b.two"),
         "KERNBRIDGE_COMPILE_TIMEOUT '60 s'",
@@ -64,22 +68,33 @@ def test_missing_compilers(monkeypatch, tmp_path):
         assert f"[{code}] no " in text
     assert "apt-get install g++" in text
     assert "g++ on PATH: no such program" in text
-    assert works == (doctor.importlib.util.find_spec("numba") is not None)
+    assert works == (importlib.util.find_spec("numba") is not None)
+
+
+def not_found():
+    raise KernelToolchainError("no NVRTC")
 
 
 def test_nothing_works(monkeypatch, tmp_path, capsys):
     without_compilers(monkeypatch, tmp_path)
-    real = doctor.importlib.util.find_spec
-    monkeypatch.setattr(
-        doctor.importlib.util, "find_spec", lambda n: None if n == "numba" else real(n)
-    )
+    real = importlib.util.find_spec
+    without = ("numba", "numba_cuda_mlir")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n in without else real(n))
+    monkeypatch.setattr(nvrtc, "library", not_found)
     assert cli.main(["doctor"]) == 1
-    assert "pip install 'kernbridge[numba]'" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Numba is not installed" in printed
+    assert "pip install 'kernbridge[numba]'" in printed
+    assert printed.count("not ready") == 6
+    assert printed.endswith("self-test\n  no kind of kernel is ready\n")
 
 
 def test_known_trouble(monkeypatch):
     versions = {"numpy": "2.5.0rc1", "numba-cuda": "0.30.4"}
-    monkeypatch.setattr(doctor, "_version", versions.get)
+    real = importlib.util.find_spec
+    there = ("numba", "numba_cuda")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: n in there or real(n))
+    monkeypatch.setattr(front_ends, "version", versions.get)
     assert "pip install 'numpy<2.5'" in told()[1]
     versions["numpy"] = "2.4.6"
     assert "numpy<2.5" not in told()[1]
@@ -111,7 +126,7 @@ def test_gpus(monkeypatch):
 
 def test_the_command(run_python, root, capsys):
     run = """import sys, runpy
-sys.argv[1:] = ["doctor"]
+sys.argv[1:] = ["doctor", "--no-self-test"]
 runpy.run_module("kernbridge", run_name="__main__")"""
     assert "versions" in run_python(run, KERNBRIDGE_CACHE_DIR=str(root))
     artefacts.store("cubin", bytes(32), artefacts.Artefact({}, (bytes(10**6),)))

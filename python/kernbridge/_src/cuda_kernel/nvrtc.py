@@ -103,7 +103,7 @@ def compile_kernel(request: Compilation) -> NvrtcFunction:
         cached = artefacts.load(CACHE_KIND, key) if read.known else None
         found = cached or _make(request, architectures, nvrtc)
         if cached is None and read.known and look() == read:
-            artefacts.store(CACHE_KIND, key, found)
+            artefacts.store(CACHE_KIND, key, found, request.name)
             cached = found
         if cached is not None:
             identity = _digest(("nvrtc", *made_of))

@@ -100,19 +100,19 @@ def register(image: bytes, code: bytes) -> None:
             _registered[digest] = _core.add_host_code(digest.encode(), code)
 
 
-def machine_code(image: bytes) -> bytes:
+def machine_code(image: bytes, name: str = "") -> bytes:
     """The machine code of an image for this processor, as src/object/kb_cuda_code.h describes it.
 
-    It is kept on disk.
+    It is kept on disk, with the kernel's name where that is known.
     """
     llvmlite_inside.check_for_cuda_on_cpu()
     digest, text = image[:-1].decode().split("\n", 1)
-    name, features = ir.processor()
+    processor, features = ir.processor()
     made_of = (
         generators.digest(),
         digest,
         ir.machine().triple,
-        name,
+        processor,
         features,
         llvmlite_inside.version,
         llvm.llvm_version_info,
@@ -122,7 +122,7 @@ def machine_code(image: bytes) -> bytes:
     found = artefacts.load(CACHE_KIND, key)
     if found is None:
         found = Artefact(meta={}, blobs=(_compiled(digest, text, features),))
-        artefacts.store(CACHE_KIND, key, found)
+        artefacts.store(CACHE_KIND, key, found, name)
     return found.blobs[0]
 
 

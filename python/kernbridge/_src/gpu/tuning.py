@@ -86,7 +86,7 @@ def _found(
         found, is_final = _measured(step, program, dims, gpu)
         if is_final:
             meta: dict[str, Any] = {"block": found.block, "text": found.text}
-            artefacts.store(CACHE_KIND, key, artefacts.Artefact(meta, ()))
+            artefacts.store(CACHE_KIND, key, artefacts.Artefact(meta, ()), step.function.name)
         return found
 
     return _known.find_or_make(key, find_or_measure)

@@ -70,6 +70,7 @@ class Description:
     """What the core registers of a kernel besides its code."""
 
     name: str
+    kernel: str  # the name of its function alone
     source: str
     n_inputs: int
     n_outputs: int
@@ -157,7 +158,7 @@ def make(
         return Carried(why_not=f"its machine code cannot be placed anywhere else: {e}")
     if code.lasting and key is not None:
         kept = artefacts.Artefact(meta={"copied": list(copied)}, blobs=(program,))
-        artefacts.store(CACHE_KIND, key, kept)
+        artefacts.store(CACHE_KIND, key, kept, about.kernel)
     return Carried(program, runs_here=code.lasting, independent=independent)
 
 

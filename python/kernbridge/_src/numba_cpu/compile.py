@@ -261,6 +261,7 @@ class Compiler:
         ]
         return carried.Description(
             name=self.label,
+            kernel=self.kernel.py_func.__name__,
             source=place.encode("utf-8", "backslashreplace").decode(),  # files may have any name
             n_inputs=signature.n_operands,
             n_outputs=len(signature.outputs),

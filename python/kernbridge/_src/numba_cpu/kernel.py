@@ -16,7 +16,7 @@ from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature
 from kernbridge._src.operation.inspection import Inspection, inspect_host
-from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
     CONVERT,
     HALF_DTYPES,
@@ -202,6 +202,11 @@ class NumbaCpu(PythonFrontend):
         if self._seems_to_return:
             self.compiler.check_result(Signature.of(operands, call))
 
+    def make_operation(self, spec: OperationSpec) -> Operation:
+        """A new operation, with the kernel's name and documentation."""
+        _explain_calls_by_kernels()
+        return wrap(super().make_operation(spec), self.compiler.kernel)
+
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile the kernel for these operands, or find it compiled."""
         signature = Signature.of(operands, call)
@@ -242,6 +247,20 @@ def _check_dispatcher(kernel: Any) -> None:
         f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
         f"numba.njit function; {hint}"
     )
+
+
+@functools.cache
+def _explain_calls_by_kernels() -> None:
+    """Let Numba's message say what to do where a kernel calls an operation."""
+    from numba.extending import typeof_impl
+
+    @typeof_impl.register(Operation)
+    def refuse(operation: Operation, context: object) -> None:
+        name = operation.__name__
+        raise ValueError(
+            f"{name!r} is an operation of JAX, which kernels cannot call; call its kernel, under "
+            f"another name: {name}_kernel = {name}.__wrapped__"
+        )
 
 
 def _vector_math(kernel: Any, given: Any) -> bool | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import sys
 import threading
 import weakref
@@ -108,6 +109,8 @@ def _candidates(name: tuple[str, str]) -> tuple[list[Any], str]:
             value = getattr(value, part)
     except (ImportError, AttributeError) as e:
         return found, f"{type(e).__name__}: {e}"
+    # The name of a decorated kernel is that of its operation, or of what jax.jit made of that.
+    value = inspect.unwrap(value, stop=lambda f: hasattr(f, "py_func"))
     if hasattr(value, "py_func") and value not in found:
         found.append(value)
     return found, f"{module}.{qualname} is a {type(value).__name__}, expected a numba.njit function"

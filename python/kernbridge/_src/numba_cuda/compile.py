@@ -232,22 +232,22 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
         job.architectures,
     )
     key = hashlib.sha256(repr(made_of).encode()).digest()
-    opaque = fingerprint.opaque
+    opaque, name = fingerprint.opaque, job.kernel.py_func.__name__
     found = None if opaque else artefacts.load(CACHE_KIND, key)
     if found is None:
         found = _compile(job)
         if not opaque:
-            artefacts.store(CACHE_KIND, key, found)
+            artefacts.store(CACHE_KIND, key, found, name)
     meta = found.meta
     images = list(zip(meta["architectures"], found.blobs, strict=True))
     if job.for_host:
         from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 
         (image,) = found.blobs
-        images.append((cuda_on_cpu_compile.CODE_CC, cuda_on_cpu_compile.machine_code(image)))
+        images.append((cuda_on_cpu_compile.CODE_CC, cuda_on_cpu_compile.machine_code(image, name)))
     return NumbaCudaFunction(
         identity=job.identity,
-        name=job.kernel.py_func.__name__,
+        name=name,
         entry=meta["entry"],
         images=tuple(images),
         opened=tuple(meta["opened"]),

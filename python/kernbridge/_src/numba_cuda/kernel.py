@@ -27,7 +27,7 @@ from kernbridge._src.numba_cuda.callback import (
     lower_kernel,
 )
 from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter
-from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
     Assignment,
     KernelParameters,
@@ -274,6 +274,10 @@ class NumbaCuda(CallingFrontend):
         read = host_state.take([("launch_dims", dims)]) if callable(dims) else None
         static = exact_items({name: given.value for name, given in self.static.items()})
         return self.rule, read, self.zero_outputs, self.views, static, self.checked
+
+    def make_operation(self, spec: OperationSpec) -> Operation:
+        """A new operation, with the kernel's name and documentation."""
+        return wrap(super().make_operation(spec), self.kernel)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel or its launch cannot take; compiles nothing."""

@@ -6,9 +6,11 @@ A call goes straight to one jitted function; whatever is checked, is checked whi
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -30,11 +32,14 @@ class Operation:
 
     Calling it with the kernel's inputs returns the outputs as the pytree that `outs` is. It works
     under `jax.jit`, `jax.vmap`, `jax.lax.scan` and the other transformations of JAX.
+
+    The operation of a Numba kernel has the kernel's name, module and docstring. Its attribute
+    ``__wrapped__`` is the kernel.
     """
 
     __module__ = "kernbridge"
 
-    __slots__ = ("__weakref__", "_frontend", "_jitted", "_keywords", "_state", "spec")
+    __slots__ = ("__dict__", "__weakref__", "_frontend", "_jitted", "_keywords", "_state", "spec")
 
     def __init__(
         self,
@@ -140,6 +145,42 @@ class Operation:
     def __name__(self) -> str:
         return self._frontend.name
 
+    def __getitem__(self, launch: Any) -> NoReturn:
+        name = self.__name__
+        message = f"{self.spec.label} is an operation, which is called with its inputs: {name}(...)"
+        if "cuda" in self._frontend.platforms and "__wrapped__" in vars(self):
+            message += (
+                f". JAX launches it; Numba's own syntax launches its kernel: {name}.__wrapped__"
+                "[grid, block](...)"
+            )
+        raise TypeError(message)
+
+    __iter__ = None  # as of every class without __getitem__
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """An operation of a Numba kernel is pickled by the kernel's name, as functions are."""
+        return vars(self).get("__qualname__") or super().__reduce_ex__(protocol)
+
+
+_SIGNATURE = inspect.Signature(
+    [
+        inspect.Parameter("inputs", inspect.Parameter.VAR_POSITIONAL),
+        inspect.Parameter("scalars", inspect.Parameter.VAR_KEYWORD),
+    ]
+)
+
+
+def wrap(operation: Operation, kernel: Any) -> Operation:
+    """Give an operation the module, name and docstring of a kernel's function, and return it.
+
+    As with `functools.wraps`, ``__wrapped__`` is the kernel. The signature stays that of the
+    operation, which takes no outputs.
+    """
+    names = ("__module__", "__qualname__", "__doc__")
+    functools.update_wrapper(operation, kernel.py_func, names, ())
+    vars(operation).update(__wrapped__=kernel, __signature__=_SIGNATURE)
+    return operation
+
 
 def functions_of(spec: OperationSpec) -> list[tuple[str, Callable[..., Any]]]:
     """The functions of the user that run while a call is traced, by the names of arguments."""
@@ -198,6 +239,21 @@ def _traceable_call(
     return call
 
 
+TracedCall = tuple[Frontend, tuple[ArrayType, ...], Call]
+_noted: list[list[TracedCall]] = []
+
+
+@contextlib.contextmanager
+def traced_calls() -> Iterator[list[TracedCall]]:
+    """While this holds, calls that are traced are appended to the list that it returns."""
+    calls: list[TracedCall] = []
+    _noted.append(calls)
+    try:
+        yield calls
+    finally:
+        _noted.remove(calls)
+
+
 def _static_call(
     spec: OperationSpec,
     frontend: Frontend,
@@ -223,6 +279,8 @@ def _static_call(
     )
     frontend.check(operands, call)
     spec.check_aliases(inputs, outputs.types)
+    for noted in _noted:
+        noted.append((frontend, tuple(operands), call))
     if not outputs.types:
         jax_inside.require_insides(f"{spec.label} has no outputs, hence a side effect")
     return call, outputs.tree

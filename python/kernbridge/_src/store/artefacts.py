@@ -120,15 +120,16 @@ def load(kind: str, key: bytes) -> Artefact | None:
     return None if data is None else _decode(kind, key, data)
 
 
-def store(kind: str, key: bytes, artefact: Artefact) -> None:
+def store(kind: str, key: bytes, artefact: Artefact, name: str = "") -> None:
     """Keep an artefact; replaces what is there under the same key.
 
+    The name, of a kernel, is for those who list the cache; it distinguishes nothing.
     TypeError is raised if `artefact.meta` would not come back from JSON as it is.
     """
     folder = usable()
     if folder is None:
         return
-    path, data = _path(folder, kind, key), _encode(kind, key, artefact)
+    path, data = _path(folder, kind, key), _encode(kind, key, artefact, name)
     try:
         make_folders(folder, path.parent)
         publish(path, data)
@@ -143,10 +144,11 @@ def _path(folder: Path, kind: str, key: bytes) -> Path:
     return versioned(folder) / kind / name[:2] / f"{name[2:]}.bin"
 
 
-def _encode(kind: str, key: bytes, artefact: Artefact) -> bytes:
+def _encode(kind: str, key: bytes, artefact: Artefact, name: str) -> bytes:
     """Write a line of JSON, which says what the file is, then the blobs, then a digest of both."""
     sizes = [len(blob) for blob in artefact.blobs]
-    header = {"kind": kind, "key": key.hex(), "sizes": sizes, "meta": artefact.meta}
+    header: dict[str, Any] = {"kind": kind, "key": key.hex(), "sizes": sizes}
+    header |= {"meta": artefact.meta, **({"name": name} if name else {})}
     text = json.dumps(header, separators=(",", ":"))
     if json.loads(text) != header:
         raise TypeError(f"the artefact's meta does not come back from JSON as it is: {text}")

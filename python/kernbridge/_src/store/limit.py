@@ -44,7 +44,9 @@ class Stats(NamedTuple):
     bytes: int
 
 
-class _File(NamedTuple):
+class File(NamedTuple):
+    """One file that kernbridge put into a cache."""
+
     path: str
     bytes: int
     used: float
@@ -71,8 +73,8 @@ def cache_stats() -> Stats:
     True
     """
     folder = artefacts.get_cache_dir()
-    files = list(_files(folder)) if folder is not None else []
-    return Stats(sum(f.is_entry for f in files), sum(f.bytes for f in files))
+    held = list(files(folder)) if folder is not None else []
+    return Stats(sum(f.is_entry for f in held), sum(f.bytes for f in held))
 
 
 def clear_cache(name: str | None = None) -> int:
@@ -100,7 +102,7 @@ def clear_cache(name: str | None = None) -> int:
     if folder is None:
         return 0
     removed = set()
-    for file in list(_files(folder)):
+    for file in list(files(folder)):
         if name in (None, file.module) and _remove(file):
             removed.add(file.path if file.module is None else os.path.dirname(file.path))
     return len(removed)
@@ -115,13 +117,13 @@ def enforce(folder: Path) -> None:
 
 def shrink(folder: Path, most: int) -> int:
     """Remove the least recently used files until `most` bytes are left; return how many are."""
-    files = sorted(_files(folder), key=lambda f: f.used)
-    total = sum(f.bytes for f in files)
+    held = sorted(files(folder), key=lambda f: f.used)
+    total = sum(f.bytes for f in held)
     newest = time.time() - PROTECTED
-    entries: dict[str, list[_File]] = {}
-    for file in files:
+    entries: dict[str, list[File]] = {}
+    for file in held:
         entries.setdefault(os.path.dirname(file.path), []).append(file)
-    for file in files:
+    for file in held:
         if total <= most or file.used > newest:
             break
         if not file.is_entry or not _remove(file):
@@ -142,7 +144,7 @@ def modules(folder: Path) -> Path:
     return artefacts.versioned(folder) / "modules"
 
 
-def _files(folder: Path) -> Iterator[_File]:
+def files(folder: Path) -> Iterator[File]:
     """List all that kernbridge put into a cache, apart from locks and unfinished builds."""
     root = artefacts.versioned(folder)
     for path in glob.iglob("*/*/*", root_dir=root, include_hidden=True):
@@ -154,10 +156,10 @@ def _files(folder: Path) -> Iterator[_File]:
         except OSError:  # another process was faster
             continue
         is_entry = bool(match["library"] or match["artefact"])
-        yield _File(str(root / path), about.st_size, about.st_mtime, match["module"], is_entry)
+        yield File(str(root / path), about.st_size, about.st_mtime, match["module"], is_entry)
 
 
-def _remove(file: _File) -> bool:
+def _remove(file: File) -> bool:
     """Remove a file, and the folder of a module if that is empty then; report success."""
     try:
         os.unlink(file.path)

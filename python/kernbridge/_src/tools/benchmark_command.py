@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import json
 import sys
 from collections import Counter
@@ -12,16 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernbridge._src.benchmark import table
 from kernbridge._src.benchmark.files import encoded
 from kernbridge._src.benchmark.result import BenchmarkResult
 from kernbridge._src.benchmark.run import PLATFORMS
 from kernbridge._src.custom.kernel import get_primitives_by_tags
+from kernbridge._src.tools import imports
+from kernbridge._src.tools.printing import CommandError, Lines, Output
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command to those of `kernbridge`."""
     command = commands.add_parser(
         "benchmark",
+        parents=[common],
         help="time every backend of operations, and compare their results",
         description="Imports modules and files that define operations (XLACustomKernel), and "
         "benchmarks those that have benchmark data. Fails if nothing matches, or a record failed.",
@@ -47,7 +49,7 @@ def _count(least: int) -> Any:
     return count
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace, output: Output) -> int:
     """Benchmark what was asked for, and return the exit status."""
     parser = chosen.parser
     if chosen.output is not None and chosen.output.suffix.lower() != ".json":
@@ -55,19 +57,19 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.plot is not None:
         _check_plot(parser, chosen.plot)
     for name in chosen.module:
-        _import(parser, name)
+        try:
+            imports.load(name)
+        except imports.NothingThere as e:
+            parser.error(str(e))
     tags = {tag.strip() for tag in (chosen.data or "").split(",")} - {""}
     found = get_primitives_by_tags(tags).values()
     operations = [operation for operation in found if operation.benchmark_data is not None]
     if not operations:
         which = f"with the tags {', '.join(sorted(tags))} and" if tags else "with"
         where = ", ".join(chosen.module) or "no module was named"
-        print(
-            f"kernbridge benchmark: no operation {which} benchmark data ({where}): define it with "
-            "op.def_benchmark_data",
-            file=sys.stderr,
+        raise CommandError(
+            f"no operation {which} benchmark data ({where}): define it with op.def_benchmark_data"
         )
-        return 1
     results = []
     for operation in operations:
         try:
@@ -78,16 +80,15 @@ def run(chosen: argparse.Namespace) -> int:
                 n_batch_per_run=chosen.n_batch,
             )
         except (RuntimeError, ValueError) as e:
-            print(f"kernbridge benchmark: {e}", file=sys.stderr)
-            return 1
-        result.print()
+            raise CommandError(str(e)) from e
+        output.show(Lines(table.lines(result.primitive_name, result.records)))
         results.append(result)
+    document = {
+        "platform": chosen.platform,
+        "results": [encoded(result.primitive_name, result.records) for result in results],
+        "optimal_defaults": optimal_defaults(results),
+    }
     if chosen.output is not None:
-        document = {
-            "platform": chosen.platform,
-            "results": [encoded(result.primitive_name, result.records) for result in results],
-            "optimal_defaults": optimal_defaults(results),
-        }
         chosen.output.parent.mkdir(parents=True, exist_ok=True)
         chosen.output.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
     if chosen.plot is not None:
@@ -98,8 +99,9 @@ def run(chosen: argparse.Namespace) -> int:
         for record in result.records
         if not record.success
     ]
+    output.answer = {**document, "failed": failed}
     if failed:
-        print(f"kernbridge benchmark: {len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
+        output.warn("\n  ".join((f"{len(failed)} failed:", *failed)))
     return 1 if failed else 0
 
 
@@ -114,31 +116,6 @@ def _check_plot(parser: argparse.ArgumentParser, path: Path) -> None:
     known = sorted(Figure().canvas.get_supported_filetypes())
     if path.suffix.lstrip(".").lower() not in known:
         parser.error(f"--plot: {str(path)!r} should end in one of .{', .'.join(known)}")
-
-
-def _import(parser: argparse.ArgumentParser, name: str) -> None:
-    """Import a module or a file; what either raises is raised."""
-    path = Path(name)
-    if path.suffix != ".py":
-        sys.path.insert(0, "")
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as e:
-            if e.name is None or not f"{name}.".startswith(f"{e.name}."):
-                raise
-            parser.error(f"there is no module {name!r} (a file's name ends in .py)")
-        finally:
-            sys.path.remove("")
-        return
-    if not path.is_file():
-        parser.error(f"there is no file {name!r}")
-    sys.path.insert(0, str(path.resolve().parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)
-    spec.loader.exec_module(module)
 
 
 def optimal_defaults(results: Sequence[BenchmarkResult]) -> dict[str, str]:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 from kernbridge._src.base.errors import HeaderNotFoundError
+from kernbridge._src.tools.printing import Lines, Output
+
+
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the command to those of `kernbridge`."""
+    what = "print the compiler's options for a program that includes kernbridge/host.h"
+    commands.add_parser("c-flags", parents=[common], help=what).set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace, output: Output) -> int:
+    flags = c_flags()
+    output.answer["flags"] = shlex.split(flags)
+    output.show(Lines([flags]))
+    return 0
 
 
 def c_flags() -> str:

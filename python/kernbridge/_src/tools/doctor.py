@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from importlib import metadata
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TextIO
 
 import jax
@@ -18,16 +17,52 @@ import jax
 from kernbridge import _core
 from kernbridge._src.base import jax_inside
 from kernbridge._src.base.errors import KernelToolchainError
-from kernbridge._src.base.versions import minor
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.source import targets
 from kernbridge._src.store import artefacts, limit, trust
 from kernbridge._src.toolchain import compilers
+from kernbridge._src.tools.front_ends import Verdict, verdicts, version
+from kernbridge._src.tools.printing import Block, Lines, Pairs, plain
 
 _PACKAGES = ("kernbridge", "jax", "jaxlib", "numpy", "numba", "numba-cuda", "llvmlite", "filelock")
+_OPTIONAL = ("numba-cuda-mlir", "flatbuffers", "matplotlib", "rich")
 _VARIABLES = ("XLA_FLAGS", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")
+_NONE_SET = [("KERNBRIDGE_*", "none is set")]
 
 Rows = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What works on a machine.
+
+    Attributes
+    ----------
+    front_ends : list of Verdict
+        One for each kind of kernel.
+    sections : dict of str to list of (str, str)
+        What was found, by title.
+    advice : list of str
+        What to do about what is missing.
+    works : bool
+        Whether any kind of kernel can be compiled.
+    """
+
+    front_ends: list[Verdict]
+    sections: dict[str, Rows]
+    advice: list[str]
+    works: bool
+
+    def blocks(self) -> list[Block]:
+        """Return it as it is printed."""
+        styles = ("red", "green")
+        verdicts = [(v.name, (str(v), styles[v.is_ready])) for v in self.front_ends]
+        blocks: list[Block] = [Pairs("kernels", verdicts)]
+        blocks += [Pairs(title, rows or _NONE_SET) for title, rows in self.sections.items()]
+        advice = ["  - " + text.replace("\n", "\n    ") for text in self.advice]
+        if advice:
+            blocks.append(Lines([("what to do", "bold"), *advice]))
+        return blocks
 
 
 def print_diagnostics(file: TextIO | None = None) -> bool:
@@ -52,51 +87,37 @@ def print_diagnostics(file: TextIO | None = None) -> bool:
     >>> "versions" in text.getvalue()
     True
     """
+    found = diagnose()
+    found.sections["this process"] = [
+        ("kernels", str(_core.registry_stats()[0])),
+        ("targets", "\n".join(targets.list_registered_targets()) or "none"),
+    ]
+    print("\n".join(plain(found.blocks())), file=file or sys.stdout)
+    return found.works
+
+
+def diagnose() -> Diagnosis:
+    """Look at packages, GPUs, compilers, the cache and the environment; nothing is compiled."""
     advice: list[str] = []
-    compiler_rows, works = _compilers(advice)
-    python = f"{platform.python_version()} on {platform.platform()}"
+    compiler_rows = _compilers(advice)
+    front_ends = verdicts()
     variables = [n for n in sorted(os.environ) if n.startswith("KERNBRIDGE_") or n in _VARIABLES]
     sections: dict[str, Rows] = {
-        "versions": [("Python", python), *((p, _version(p) or "not installed") for p in _PACKAGES)],
+        "versions": [(name, found or "not installed") for name, found in versions().items()],
         "JAX": _jax_state(),
         "GPU": _gpus(advice),
         "compilers": compiler_rows,
         "cache": _cache(advice),
-        "this process": [
-            ("kernels", str(_core.registry_stats()[0])),
-            ("targets", "\n".join(targets.list_registered_targets()) or "none"),
-        ],
-        "environment": [(name, shlex.quote(os.environ[name])) for name in variables]
-        or [("KERNBRIDGE_*", "none is set")],
+        "environment": [(name, shlex.quote(os.environ[name])) for name in variables],
     }
-    if importlib.util.find_spec("numba") is not None:
-        works = True
-    else:
-        advice.append("kernels in Numba need it: pip install 'kernbridge[numba]'")
-    advice += _known_trouble()
-    print("\n".join(_lines(sections, advice)), file=file or sys.stdout)
-    return works
+    works = any(v.is_ready for v in front_ends)
+    return Diagnosis(front_ends, sections, advice, works)
 
 
-def _lines(sections: dict[str, Rows], advice: list[str]) -> Iterator[str]:
-    width = max(len(name) for rows in sections.values() for name, _ in rows)
-    for title, rows in sections.items():
-        yield title
-        for name, value in rows:
-            first, *more = value.splitlines() or [""]
-            yield f"  {name:<{width}}  {first}".rstrip()
-            yield from (f"  {'':<{width}}  {line}" for line in more)
-    if advice:
-        yield "what to do"
-    for text in advice:
-        yield "  - " + text.replace("\n", "\n    ")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+def versions() -> dict[str, str | None]:
+    """Return the versions of Python and of all packages that matter; None where one is missing."""
+    python = f"{platform.python_version()} on {platform.platform()}"
+    return {"Python": python, **{name: version(name) for name in (*_PACKAGES, *_OPTIONAL)}}
 
 
 def _jax_state() -> Rows:
@@ -129,10 +150,8 @@ def _gpus(advice: list[str]) -> Rows:
     return [*rows, ("GPUs", f"{count}, compute capability {listed}")]
 
 
-def _compilers(advice: list[str]) -> tuple[Rows, bool]:
-    """Return the rows, and whether C or C++ sources can be compiled."""
+def _compilers(advice: list[str]) -> Rows:
     rows: Rows = []
-    works = False
     finders: dict[str, Callable[[], compilers.HostCompiler | compilers.Nvcc]] = {
         "C": compilers.find_c,
         "C++": compilers.find_cxx,
@@ -148,7 +167,6 @@ def _compilers(advice: list[str]) -> tuple[Rows, bool]:
             continue
         command = compiler.path if isinstance(compiler, compilers.Nvcc) else str(compiler)
         rows.append((label, f"{command} (from {compiler.origin})\n{version}"))
-        works = works or label != "nvcc"
         if isinstance(compiler, compilers.Nvcc):
             rows.append(("libcudart", compiler.cudart or "not found beside nvcc"))
             if not compiler.cudart:
@@ -162,7 +180,7 @@ def _compilers(advice: list[str]) -> tuple[Rows, bool]:
         rows.append(("NVRTC", f"{path}\nversion {number // 1000}.{number % 1000 // 10}"))
     except (KernelToolchainError, OSError):
         rows.append(("NVRTC", "not found"))
-    return rows, works
+    return rows
 
 
 def _version_of(program: str) -> str:
@@ -193,14 +211,3 @@ def _cache(advice: list[str]) -> Rows:
         rows.append(("limit", str(e)))
         advice.append(str(e))
     return rows
-
-
-def _known_trouble() -> Iterator[str]:
-    numpy, numba_cuda = _version("numpy") or "0", _version("numba-cuda")
-    if numba_cuda and minor(numba_cuda) <= (0, 30) and minor(numpy) >= (2, 5):
-        yield (
-            f"numba-cuda {numba_cuda} does not work with NumPy {numpy} (numpy.row_stack has gone): "
-            "pip install 'numpy<2.5', or a newer numba-cuda"
-        )
-    if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
-        yield "NUMBA_ENABLE_CUDASIM is set: Numba only simulates GPUs; unset it"

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from kernbridge._src.cuda_device.switch import VARIABLE, cuda_on_cpu
+from kernbridge._src.tools.printing import Output
+
+
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the command to those of `kernbridge`; stdout belongs to the script, so no JSON."""
+    command = commands.add_parser(
+        "cuda-on-cpu", help="run a script, and its CUDA kernels on the CPU"
+    )
+    command.add_argument("--check", action="store_true", help="in the checked mode")
+    command.add_argument("script", help="its file")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, help="those of the script")
+    command.set_defaults(run=_run, parser=command)
+
+
+def _run(chosen: argparse.Namespace, output: Output) -> int:
+    if output.as_json:
+        chosen.parser.error("--json: what is printed is what the script prints")
+    run(chosen.script, chosen.arguments, chosen.check)
+    return 0
 
 
 def run(script: str, arguments: Sequence[str], check: bool) -> None:

@@ -1,0 +1,175 @@
+"""`kernbridge.kernel`: the decorator form of `numba_kernel` and `numba_cuda_kernel`."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, TypedDict, Unpack
+
+from kernbridge._src.keys.encode import is_mlir
+from kernbridge._src.numba_cpu.kernel import numba_kernel
+from kernbridge._src.operation.operation import Operation
+from kernbridge._src.operation.sharding_rule import ShardingRule
+
+
+class KernelOptions(TypedDict, total=False):
+    """The options of both front ends; each of them has those of its function."""
+
+    grid: int | tuple[int, ...] | None
+    block: int | tuple[int, ...] | None
+    launch_dims: Any
+    threads_per_block: int | str
+    shared_mem: int
+    vmap_method: str | None
+    vmap_threads: bool | None
+    input_output_aliases: Mapping[int, int] | None
+    cooperative: bool
+    cluster: int | tuple[int, ...] | None
+    pdl: bool
+    has_side_effect: bool
+    half_as_bits: bool
+    zero_outputs: bool
+    vector_math: bool | None
+    view: Mapping[str | int, Any] | None
+    static: Mapping[str, Any] | None
+    check: bool
+    jvp: Callable[..., Any] | None
+    vjp: Callable[..., Any] | None
+    sharding_rule: str | ShardingRule | None
+
+
+def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Operation]:
+    """Decorate a kernel of Numba, which becomes a JAX operation.
+
+    Above ``@numba.njit`` this is `numba_kernel`, above ``@numba.cuda.jit`` (of Numba-CUDA or of
+    numba-cuda-mlir) it is `numba_cuda_kernel`: the name of the kernel is then that of the
+    operation.
+
+    Parameters
+    ----------
+    outs : pytree of jax.ShapeDtypeStruct, or a function
+        Shape and dtype of each output; see `numba_kernel`.
+    vmap_method, input_output_aliases, has_side_effect, zero_outputs, check, jvp, vjp, sharding_rule
+        See `numba_kernel`.
+    vmap_threads, half_as_bits, vector_math
+        For kernels of ``@numba.njit`` only; see `numba_kernel`.
+    grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl, view, static
+        For kernels of ``@numba.cuda.jit`` only; see `numba_cuda_kernel`.
+
+    Returns
+    -------
+    function
+        Takes the kernel, and returns the `Operation`. It has the kernel's name, module and
+        docstring, and is pickled by its name. Its attribute ``__wrapped__`` is the kernel, as other
+        kernels call it, and as Numba launches it.
+
+    Raises
+    ------
+    TypeError
+        If an option is unknown, or is one of the other kind of kernel; if what is decorated is no
+        kernel of Numba. A plain Python function is none: the decorator that compiles it, with its
+        own options, decides where it runs.
+    ImportError, ValueError
+        See `numba_kernel` and `numba_cuda_kernel`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numba, kernbridge
+    >>> @kernbridge.kernel(outs=lambda x, y: x)
+    ... @numba.njit
+    ... def add(x, y, out):
+    ...     for i in range(out.size):
+    ...         out[i] = x[i] + y[i]
+    >>> add(jnp.arange(3.0), jnp.ones(3))
+    Array([1., 2., 3.], dtype=float32)
+    """
+    if _front_end(outs) is not None:
+        raise TypeError(
+            f"kernel: `outs` is the kernel {_name(outs)!r}, expected the shapes and dtypes of its "
+            "outputs; write @kernbridge.kernel(outs=...) above the kernel"
+        )
+    for name in options:
+        if name not in KernelOptions.__optional_keys__:
+            known = sorted(KernelOptions.__optional_keys__)
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
+            raise TypeError(f"kernel: unknown option {name!r}; {hint}")
+
+    def decorate(kernel: Any) -> Operation:
+        front_end = _front_end(kernel)
+        if front_end == "numba_kernel":
+            _refuse_others(kernel, options, numba_kernel, front_end)
+            return numba_kernel(kernel, outs, **options)  # type: ignore[misc]
+        if front_end == "numba_cuda_kernel":
+            from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
+
+            _refuse_others(kernel, options, numba_cuda_kernel, front_end)
+            return numba_cuda_kernel(kernel, outs, **options)  # type: ignore[misc]
+        raise TypeError(_why_none(kernel))
+
+    return decorate
+
+
+def _front_end(kernel: Any) -> str | None:
+    """The function for kernels of this type, by its name; None if it is no kernel of Numba.
+
+    Classes are compared by name, so that neither Numba nor Numba-CUDA is imported.
+    """
+    names = {c.__name__ for c in type(kernel).__mro__}
+    if "CPUDispatcher" in names:
+        return "numba_kernel"
+    if is_mlir(kernel) or names & {"CUDADispatcher", "FakeCUDAKernel"}:
+        return "numba_cuda_kernel"
+    return None
+
+
+def _name(kernel: Any) -> str:
+    return getattr(getattr(kernel, "py_func", kernel), "__name__", type(kernel).__name__)
+
+
+_REMEDIES = {
+    "numba_kernel": "a numba.njit function has no launch: leave {them} out, or decorate the "
+    "function with @numba.cuda.jit",
+    "numba_cuda_kernel": "a numba.cuda.jit kernel has none such: leave {them} out, or decorate the "
+    "function with @numba.njit",
+}
+
+
+def _refuse_others(
+    kernel: Any, options: Mapping[str, Any], function: Callable[..., Any], front_end: str
+) -> None:
+    """Refuse options that only the other front end has."""
+    wrong = [name for name in options if name not in inspect.signature(function).parameters]
+    if wrong:
+        (other,) = _REMEDIES.keys() - {front_end}
+        are = "is an option" if len(wrong) == 1 else "are options"
+        remedy = _REMEDIES[front_end].format(them="it" if len(wrong) == 1 else "them")
+        listed = " and ".join(filter(None, (", ".join(wrong[:-1]), wrong[-1])))
+        raise TypeError(f"kernel {_name(kernel)!r}: {listed} {are} of {other}; {remedy}")
+
+
+def _why_none(kernel: Any) -> str:
+    """What is wrong with a value that is no kernel of Numba, and what to do."""
+    if isinstance(kernel, Operation):
+        return f"kernel: {kernel.__name__!r} is an operation already; decorate the kernel once"
+    if isinstance(kernel, FunctionType):
+        numba = sys.modules.get("numba")
+        if numba is not None and numba.config.DISABLE_JIT:
+            hint = "NUMBA_DISABLE_JIT is set, which turns numba.njit off; unset it"
+        else:
+            hint = (
+                "write @numba.njit (for CPUs) or @numba.cuda.jit (for GPUs, and for CPUs where "
+                "there is none) between @kernbridge.kernel and the function. A function that "
+                "launches kernels belongs to numba_cuda_callable"
+            )
+        return (
+            f"kernel: {kernel.__name__!r} is a plain Python function, not compiled by Numba; {hint}"
+        )
+    return (
+        f"kernel: expected a kernel of Numba, got {kernel!r} of type {type(kernel).__name__}; "
+        "write @kernbridge.kernel(outs=...) above a function of @numba.njit or a kernel of "
+        "@numba.cuda.jit"
+    )

@@ -1,0 +1,111 @@
+"""`kernbridge cache` and `kernbridge clear`: what the cache holds, and how it is emptied."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from typing import Any
+
+from kernbridge._src.store import artefacts, limit, listing
+from kernbridge._src.tools.printing import CommandError, Lines, Output, Table, age, size
+
+
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add both commands to those of `kernbridge`."""
+    cache = commands.add_parser(
+        "cache",
+        parents=[common],
+        help="report where the cache is and what it holds; list it, or clear it",
+        description="Without a further word, prints the cache's folder, how many entries it holds "
+        "and their size.",
+    )
+    cache.set_defaults(run=_summary)
+    actions = cache.add_subparsers(dest="action", metavar="{list,size,clear}")
+    listed = actions.add_parser(
+        "list", parents=[common], help="list the entries, the last used first"
+    )
+    listed.set_defaults(run=_list)
+    sized = actions.add_parser("size", parents=[common], help="the same as no word")
+    sized.set_defaults(run=_summary)
+    cleared = actions.add_parser("clear", parents=[common], help="remove entries, after a question")
+    _add_name(cleared)
+    cleared.add_argument("--yes", action="store_true", help="remove without a question")
+    cleared.set_defaults(run=_clear_after_question)
+    clear = commands.add_parser(
+        "clear",
+        parents=[common],
+        help="remove compiled kernels from the cache, without a question",
+    )
+    _add_name(clear)
+    clear.set_defaults(run=_clear)
+
+
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="of one module; without it, everything goes")
+
+
+def _held(output: Output) -> tuple[str, limit.Stats]:
+    """The folder and what it holds, which become part of the answer."""
+    folder, stats = artefacts.get_cache_dir(), limit.cache_stats()
+    output.answer |= {
+        "folder": str(folder) if folder else None,
+        "entries": stats.entries,
+        "bytes": stats.bytes,
+    }
+    return str(folder or "off"), stats
+
+
+def _summary(chosen: argparse.Namespace, output: Output) -> int:
+    folder, stats = _held(output)
+    output.answer["limit_bytes"] = None
+    with contextlib.suppress(ValueError):  # `kernbridge doctor` reports what the variable holds
+        output.answer["limit_bytes"] = limit.limit() or None
+    output.show(Lines([f"{folder}: {stats.entries} entries, {stats.bytes / 1e6:.1f} MB"]))
+    return 0
+
+
+def _list(chosen: argparse.Namespace, output: Output) -> int:
+    found, now = listing.entries(), time.time()
+    folder, stats = _held(output)
+    output.answer["list"] = [
+        {"kind": e.kind, "name": e.name, "bytes": e.bytes, "unused_seconds": round(now - e.used)}
+        for e in found
+    ]
+    rows = [(e.kind, e.name or "-", size(e.bytes), age(now - e.used)) for e in found]
+    if rows:
+        output.show(Table(("kind", "name", "size", "last used"), rows, right=(2, 3)))
+    output.show(Lines([f"{folder}: {stats.entries} entries, {size(stats.bytes)}"]))
+    return 0
+
+
+def _clear_after_question(chosen: argparse.Namespace, output: Output) -> int:
+    modules = sorted({e.name for e in listing.entries() if e.kind == "module"})
+    if chosen.name is not None and chosen.name not in modules:
+        raise CommandError(
+            f"the cache has no module {chosen.name!r}; it has {', '.join(modules) or 'none'}"
+        )
+    if not chosen.yes:
+        if not sys.stdin.isatty():
+            raise CommandError(
+                "there is no terminal to ask whether the entries shall be removed; pass --yes"
+            )
+        what = f"the libraries of the module {chosen.name!r}" if chosen.name else "everything"
+        folder, stats = artefacts.get_cache_dir(), limit.cache_stats()
+        sys.stderr.write(
+            f"{folder or 'off'} holds {stats.entries} entries, {size(stats.bytes)}. "
+            f"Remove {what}? [y/N] "
+        )
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            output.answer["removed"] = 0
+            output.show(Lines(["nothing was removed"]))
+            return 1
+    return _clear(chosen, output)
+
+
+def _clear(chosen: argparse.Namespace, output: Output) -> int:
+    output.answer["removed"] = limit.clear_cache(chosen.name)
+    output.show(Lines([f"{output.answer['removed']} removed"]))
+    return 0

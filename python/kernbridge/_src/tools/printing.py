@@ -1,0 +1,208 @@
+"""What commands print: blocks of text, with rich on a terminal, plain elsewhere, or JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Cell = str | tuple[str, str]  # a text, or a text and its style
+
+
+class CommandError(Exception):
+    """What a command reports in place of an answer: its message is printed, the status is 1."""
+
+
+class ReaderLeft(Exception):
+    """Nobody reads what is printed any longer, as where `head` has read enough."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A titled list of names and values; a value may have several lines."""
+
+    title: str
+    rows: Sequence[tuple[str, Cell]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows below headers. Columns of figures, counted from 0, are aligned at the `right`."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    right: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines as they are, each with its style."""
+
+    lines: Sequence[Cell]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Code in a language that pygments knows."""
+
+    text: str
+    language: str
+
+
+Block = Pairs | Table | Lines | Code
+
+
+@dataclass
+class Output:
+    """Where a command writes to: blocks for readers, or one JSON object for programs."""
+
+    command: str
+    as_json: bool = False
+    answer: dict[str, Any] = field(default_factory=dict)
+
+    def show(self, *blocks: Block) -> None:
+        """Print blocks, unless the answer is JSON."""
+        if not self.as_json:
+            with _read():
+                show(blocks)
+
+    def warn(self, message: str) -> None:
+        """Print a message of the command on stderr."""
+        print(f"kernbridge {self.command}: {message}", file=sys.stderr)
+
+    def write_answer(self) -> None:
+        """Print the answer as JSON, if that is asked for."""
+        if self.as_json:
+            document = {"command": self.command, **self.answer}
+            with _read():
+                print(json.dumps(document, indent=2, allow_nan=False))
+
+
+@contextlib.contextmanager
+def _read() -> Iterator[None]:
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise ReaderLeft from None
+
+
+@contextlib.contextmanager
+def nothing_else_on_stdout() -> Iterator[None]:
+    """Send what Python and C print on stdout meanwhile to stderr: only JSON belongs there."""
+    libc = ctypes.CDLL(None)
+    sys.stdout.flush()
+    libc.fflush(None)
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        libc.fflush(None)  # what C has buffered would be written at the end of the process
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def show(blocks: Sequence[Block]) -> None:
+    """Print blocks: with rich where that is installed and stdout is a terminal, else plainly."""
+    if sys.stdout.isatty():
+        with contextlib.suppress(ImportError):
+            _show_rich(blocks)
+            return
+    print("\n".join(plain(blocks)))
+
+
+def plain(blocks: Sequence[Block]) -> Iterator[str]:
+    """The lines of blocks in plain characters. Lists of pairs have one column for all names."""
+    width = _width(blocks)
+    for block in blocks:
+        if isinstance(block, Pairs):
+            yield block.title
+            for name, value in block.rows:
+                first, *more = _text(value).splitlines() or [""]
+                yield f"  {name:<{width}}  {first}".rstrip()
+                yield from (f"  {'':<{width}}  {line}" for line in more)
+        elif isinstance(block, Table):
+            yield from _aligned(block)
+        elif isinstance(block, Lines):
+            yield from map(_text, block.lines)
+        else:
+            yield block.text.rstrip("\n")
+
+
+def _aligned(table: Table) -> Iterator[str]:
+    rows = [[*map(_text, row)] for row in (table.headers, *table.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            cell.rjust(width) if i in table.right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def _show_rich(blocks: Sequence[Block]) -> None:
+    from rich.console import Console
+    from rich.syntax import Syntax
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    console, width = Console(), _width(blocks)
+    for block in blocks:
+        if isinstance(block, Pairs):
+            console.print(Text(block.title, style="bold"))
+            grid = RichTable.grid(padding=(0, 2, 0, 0))
+            grid.add_column(min_width=width + 2, style="cyan", no_wrap=True)
+            grid.add_column(overflow="fold")
+            for name, value in block.rows:
+                grid.add_row(Text(f"  {name}"), Text(*_styled(value)))
+            console.print(grid)
+        elif isinstance(block, Table):
+            table = RichTable(box=None, pad_edge=False, header_style="bold")
+            for i, header in enumerate(block.headers):
+                is_right = i in block.right
+                table.add_column(header, justify="right" if is_right else "left", overflow="fold")
+            for row in block.rows:
+                table.add_row(*(Text(*_styled(cell)) for cell in row))
+            console.print(table)
+        elif isinstance(block, Lines):
+            for line in block.lines:
+                console.print(Text(*_styled(line)), soft_wrap=True)
+        else:
+            text = Syntax("", block.language, background_color="default").highlight(block.text)
+            console.print(text, soft_wrap=True, end="")
+
+
+def _width(blocks: Sequence[Block]) -> int:
+    names = (name for block in blocks if isinstance(block, Pairs) for name, _ in block.rows)
+    return max(map(len, names), default=0)
+
+
+def _styled(cell: Cell) -> tuple[str, str]:
+    return (cell, "") if isinstance(cell, str) else cell
+
+
+def _text(cell: Cell) -> str:
+    return _styled(cell)[0]
+
+
+def size(n: int) -> str:
+    """Write a number of bytes in the unit that suits it."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n >= factor:
+            return f"{n / factor:.1f} {unit}"
+    return f"{n} B"
+
+
+def age(seconds: float) -> str:
+    """Write how long ago something was, in the unit that suits it."""
+    for unit, factor in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= factor:
+            return f"{seconds / factor:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"

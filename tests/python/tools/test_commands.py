@@ -1,0 +1,346 @@
+"""The commands of `kernbridge`: what they print as text, with rich, and as JSON."""
+
+import contextlib
+import ctypes
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import decorated
+import kernbridge
+import pytest
+from kernbridge import cli
+from kernbridge._src.store import artefacts, limit, listing
+from kernbridge._src.tools import printing, self_test
+from kernbridge._src.tools.printing import CommandError, Lines, Output, Pairs, Table
+from kernbridge._src.tools.self_test import Result
+
+pytestmark = pytest.mark.once
+BLOCKS = [
+    Pairs("kernels", [("numba_kernel", ("ready, on the CPU", "green")), ("b", "two\nlines")]),
+    Table(("kind", "size"), [("numba", "1 kB"), ("nvrtc", ("20 MB", "red"))], right=(1,)),
+    Lines([("no [markup] here", "bold"), ""]),
+    printing.Code("mov eax, 1\n  ret", "gas"),
+]
+PLAIN = """kernels
+  numba_kernel  ready, on the CPU
+  b             two
+                lines
+kind    size
+numba   1 kB
+nvrtc  20 MB
+no [markup] here
+
+mov eax, 1
+  ret
+"""
+
+
+def answer(capfd, *arguments, status=0):
+    """What a command answers with --json: all that is on stdout, not only what Python prints."""
+    assert cli.main([*arguments, "--json"]) == status
+    return json.loads(capfd.readouterr().out)
+
+
+def words(text):
+    return re.sub(r"\x1b\[[\d;]*m", "", text).split()
+
+
+def become_terminal(monkeypatch):
+    """Let the captured stdout be a terminal."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for name, value in (("TERM", "xterm-256color"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def test_blocks_are_plain_text_where_there_is_no_terminal(capsys):
+    printing.show(BLOCKS)
+    assert capsys.readouterr().out == PLAIN
+
+
+def test_blocks_on_a_terminal_have_the_same_words(capsys, monkeypatch):
+    pytest.importorskip("rich")
+    become_terminal(monkeypatch)
+    printing.show(BLOCKS)
+    shown = capsys.readouterr().out
+    assert "\x1b[" in shown
+    assert words(shown) == PLAIN.split()
+
+
+def test_blocks_on_a_terminal_without_rich(capsys, monkeypatch):
+    become_terminal(monkeypatch)
+    for name in [*(n for n in sys.modules if n.startswith("rich.")), "rich", "rich.console"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    printing.show(BLOCKS)
+    assert capsys.readouterr().out == PLAIN
+
+
+def test_the_version(capfd):
+    assert cli.main(["--version"]) == 0
+    assert capfd.readouterr().out == f"kernbridge {kernbridge.__version__}\n"
+    found = answer(capfd, "--version")
+    assert found["command"] == "version"
+    assert found["versions"]["kernbridge"] == metadata.version("kernbridge")
+    assert found["versions"]["jax"] == metadata.version("jax")
+    assert {"Python", "jaxlib", "numba", "numba-cuda"} <= set(found["versions"])
+
+
+def test_nothing_but_json_is_on_stdout(capfd, monkeypatch):
+    def noisy(chosen, output):
+        print("from Python")
+        ctypes.CDLL(None).printf(b"from C\n")
+        subprocess.run(["echo", "from another process"], check=True)
+        output.answer["value"] = 1
+        return 0
+
+    monkeypatch.setattr("kernbridge._src.tools.c_flags._run", noisy)
+    assert cli.main(["c-flags", "--json"]) == 0
+    printed = capfd.readouterr()
+    assert json.loads(printed.out) == {"command": "c-flags", "value": 1}
+    for line in ("from Python", "from C", "from another process"):
+        assert line in printed.err
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["c-flags", "--json"]])
+def test_a_reader_may_leave(monkeypatch, arguments):
+    """As `head` does; what is still buffered is not written when the process ends."""
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert cli.main(arguments) == 1
+        stdout.write("what is left")
+
+
+def test_a_broken_pipe_of_a_module_is_its_own(monkeypatch):
+    def failing(chosen, output):
+        raise BrokenPipeError("a socket")
+
+    monkeypatch.setattr("kernbridge._src.tools.c_flags._run", failing)
+    with pytest.raises(BrokenPipeError, match="a socket"):
+        cli.main(["c-flags"])
+
+
+@pytest.mark.parametrize("error", [CommandError("it is wrong"), RuntimeError("it is wrong")])
+def test_an_error_is_an_answer_too(capfd, monkeypatch, error):
+    def failing(chosen, output):
+        output.answer["half"] = 1
+        raise error
+
+    monkeypatch.setattr("kernbridge._src.tools.c_flags._run", failing)
+    found = answer(capfd, "c-flags", status=1)
+    prefix = "" if isinstance(error, CommandError) else "RuntimeError: "
+    assert found == {"command": "c-flags", "error": f"{prefix}it is wrong"}
+    if isinstance(error, CommandError):
+        assert cli.main(["c-flags"]) == 1
+        assert capfd.readouterr().err == "kernbridge c-flags: it is wrong\n"
+    else:
+        with pytest.raises(RuntimeError):
+            cli.main(["c-flags"])
+
+
+def test_json_may_stand_before_the_command(capfd):
+    assert cli.main(["--json", "c-flags"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert any(flag.startswith("-I") for flag in found["flags"])
+
+
+def test_a_script_keeps_its_stdout(capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--json", "cuda-on-cpu", "script.py"])
+    assert left.value.code == 2
+    assert "--json: what is printed is what the script prints" in capsys.readouterr().err
+
+
+@pytest.fixture
+def filled(root):
+    """A cache with two artefacts and a module."""
+    artefacts.store("nvrtc", bytes(32), artefacts.Artefact({}, (bytes(2000),)), "scale<float>")
+    artefacts.store("expanded", bytes(32), artefacts.Artefact({"a": 1}, ()))
+    folder = limit.modules(root) / f"stencil_{0:016x}"
+    folder.mkdir(parents=True)
+    (folder / f"stencil-{1:016x}.so").write_bytes(bytes(500))
+    return root
+
+
+def test_entries_have_kind_name_size_and_age(filled):
+    found = {e.kind: e for e in listing.entries()}
+    names = {kind: e.name for kind, e in found.items()}
+    assert names == {"nvrtc": "scale<float>", "expanded": "", "module": "stencil"}
+    assert found["module"].bytes == 500
+    assert 2000 < found["nvrtc"].bytes < 2300
+    stats = limit.cache_stats()
+    assert (stats.entries, stats.bytes) == (3, sum(e.bytes for e in found.values()))
+
+
+def test_damaged_entries_are_listed_without_a_name(filled):
+    for path in filled.rglob("nvrtc/*/*.bin"):
+        path.write_bytes(b'{"name": "\\u001b[31mred"}\n')
+    for path in filled.rglob("expanded/*/*.bin"):
+        path.write_bytes(b"[" * 10**6)
+    assert [e.name for e in listing.entries() if e.kind != "module"] == ["", ""]
+
+
+def test_the_cache_is_listed(filled, capfd):
+    assert cli.main(["cache", "list"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split() == ["kind", "name", "size", "last", "used"]
+    assert sorted(line.split()[:2] for line in lines[1:4]) == [
+        ["expanded", "-"],
+        ["module", "stencil"],
+        ["nvrtc", "scale<float>"],
+    ]
+    assert lines[4].startswith(f"{filled}: 3 entries, ")
+    found = answer(capfd, "cache", "list")
+    assert found["folder"] == str(filled)
+    assert {e["kind"]: e["name"] for e in found["list"]}["module"] == "stencil"
+    assert all(0 <= e["unused_seconds"] < 600 and e["bytes"] for e in found["list"])
+
+
+def test_the_size_of_the_cache(filled, capfd, monkeypatch):
+    found = answer(capfd, "cache", "size")
+    assert found == answer(capfd, "cache")
+    assert list(found) == ["command", "folder", "entries", "bytes", "limit_bytes"]
+    assert (found["entries"], found["limit_bytes"]) == (3, 2 * 10**9)
+    monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", "0")
+    monkeypatch.setenv("KERNBRIDGE_CACHE_SIZE", "plenty")
+    assert answer(capfd, "cache") == {
+        "command": "cache",
+        "folder": None,
+        "entries": 0,
+        "bytes": 0,
+        "limit_bytes": None,
+    }
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("reply", "removed"), [("y\n", 3), ("n\n", 0), ("", 0)])
+def test_the_cache_is_cleared_after_a_question(filled, capsys, monkeypatch, reply, removed):
+    monkeypatch.setattr(sys, "stdin", Terminal(reply))
+    assert cli.main(["cache", "clear"]) == (0 if removed else 1)
+    printed = capsys.readouterr()
+    assert f"{filled} holds 3 entries, " in printed.err
+    assert printed.err.endswith("Remove everything? [y/N] ")
+    assert printed.out == (f"{removed} removed\n" if removed else "nothing was removed\n")
+    assert limit.cache_stats().entries == 3 - removed
+
+
+def test_without_a_terminal_nobody_is_asked(filled, capfd, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert cli.main(["cache", "clear"]) == 1
+    assert "there is no terminal to ask" in capfd.readouterr().err
+    assert limit.cache_stats().entries == 3
+    assert answer(capfd, "cache", "clear", "stencil", "--yes")["removed"] == 1
+    assert answer(capfd, "cache", "clear", "--yes")["removed"] == 2
+
+
+def test_an_unknown_module_is_not_cleared(filled, capfd):
+    assert cli.main(["cache", "clear", "stensil", "--yes"]) == 1
+    assert "the cache has no module 'stensil'; it has stencil" in capfd.readouterr().err
+
+
+def test_clear_asks_nothing(filled, capfd):
+    assert answer(capfd, "clear")["removed"] == 3
+
+
+@pytest.mark.parametrize(
+    ("n", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2.5e9, "2.5 GB")]
+)
+def test_sizes(n, text):
+    assert printing.size(int(n)) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (2e5, "2 d")]
+)
+def test_ages(seconds, text):
+    assert printing.age(seconds) == text
+
+
+def test_output_without_json_prints_at_once(capsys):
+    output = Output("c-flags")
+    output.show(Lines(["a"]))
+    output.write_answer()
+    assert capsys.readouterr().out == "a\n"
+
+
+def documented_keys():
+    """Of each command: its keys, and those in the lists that it answers, from the document."""
+    page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
+    found = {}
+    for command, text in re.findall(
+        r"^\| `([a-z -]+)` \| (`.*) \|$", page.partition("\n## JSON")[2], re.M
+    ):
+        keys, inner = set(), {}
+        for part in text.split("; "):
+            outer, _, of_list = part.partition("with the keys ")
+            names = re.findall(r"`(\w+)`", outer)
+            keys |= set(names)
+            if of_list:
+                inner[names[-1]] = set(re.findall(r"`(\w+)`", of_list))
+        found[command] = keys, inner
+    return found
+
+
+BENCHMARKED = """
+import numpy as np
+import kernbridge
+from kernbridge.benchmark import BenchmarkConfig
+
+op = kernbridge.XLACustomKernel("for_json")
+op.def_kernel("jnp", "cpu", lambda outs: lambda x: 2 * x)
+op.def_call(lambda x, backend=None: op(x, outs=x, backend=backend))
+op.def_benchmark_data(lambda platform: [BenchmarkConfig("n8", (np.ones(8, np.float32),))])
+op.def_tags("only for_json")
+"""
+
+
+def test_json_has_the_documented_keys(filled, capfd, monkeypatch, tmp_path):
+    (tmp_path / "benchmarked.py").write_text(BENCHMARKED)
+    operation = str(Path(decorated.__file__)) + ":scale"
+    result = Result("numba_kernel", "cpu", 1.0)
+    monkeypatch.setattr(self_test, "run", lambda ready: [result])
+    options = {
+        "doctor": [],
+        "cache clear": ["stencil", "--yes"],
+        "benchmark": [
+            *(str(tmp_path / "benchmarked.py"), "--platform", "cpu", "--n-runs", "1"),
+            *("--data", "only for_json"),
+        ],
+        "inspect": [operation, "--args", "float32[3], factor=2.0"],
+    }
+    documented = documented_keys()
+    assert {c.split()[0] for c in documented} == {"--version", *commands()} - {"cuda-on-cpu"}
+    for command, (keys, inner) in documented.items():
+        found = answer(capfd, *command.split(), *options.get(command, []))
+        assert set(found) == {"command", *keys}, command
+        for name, of_list in inner.items():
+            assert found[name], (command, name)
+            assert all(set(item) == of_list for item in found[name]), (command, name)
+
+
+def commands():
+    return re.search(r"\{([a-z,-]+)\}", help_text())[1].split(",")
+
+
+def help_text():
+    with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()) as text:
+        cli.main(["--help"])
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_has_an_option_for_json(command, capsys):
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    assert ("--json" in capsys.readouterr().out) == (command != "cuda-on-cpu")
