@@ -53,6 +53,7 @@ def test_examples_run(example, tmp_path):
     assert done.stdout.strip()
     if example.name == "coba.py":
         assert (tmp_path / "coba_raster.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / "coba_raster.pdf").read_bytes().startswith(b"%PDF")
         assert "Exact" in done.stdout
 
 
