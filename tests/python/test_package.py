@@ -20,6 +20,7 @@ WITHOUT_CODE = {
     "cuda-agreement.md",
     "environment.md",
     "examples.md",
+    "gallery.md",
     "glossary.md",
     "how-it-works.md",
     "index.md",
