@@ -41,6 +41,7 @@ def test_roofline(tmp_path):
     run("roofline", tmp_path, "--size", "100", "--rounds", "2")
 
 
+@pytest.mark.exhaustive
 def test_heat_refuses_a_wrong_kernel(monkeypatch, capsys):
     heat = importlib.import_module("heat")
     monkeypatch.setattr(heat, "draw", lambda *_: [])
