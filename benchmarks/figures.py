@@ -132,7 +132,7 @@ def the_demo(demo: Results, coba: Results | None) -> Any:
         alone = {name: each for name, each in runs.items() if not name.endswith("threads")}
         values = {name: [run["cpu_us"] for run in each] for name, each in alone.items()}
         found = [Point.of_values(name, each, 1e-6) for name, each in values.items()]
-        show(right, "B", "CPU time of a step, one thread each", found)
+        show(right, "B", "CPU time, one thread", found)
     return figure
 
 

@@ -58,6 +58,11 @@ def operation(platform: str):
     )
 
 
+def fused(platform: str) -> bool:
+    """Whether a product and a sum may be one operation, so that bits differ from NumPy's."""
+    return platform == "cuda"
+
+
 def in_numpy(t: np.ndarray, steps: int) -> np.ndarray:
     for _ in range(steps):
         inner, after = t[1:-1, 1:-1], t.copy()
@@ -140,8 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     off = np.abs(columns[1] - columns[2]).max()
     print(f"{16 * part:,} steps of {dt:.3g} s: the sine is off by at most {off:.2g} of its start")
     print("Picture:", *draw(plates, columns, a.picture))
-    limit = 0 if a.platform == "cpu" else 1e-3  # GPUs fuse products and sums
-    return int(not (error <= limit and off < 1e-3))
+    return int(not (error <= (1e-3 if fused(a.platform) else 0) and off < 1e-3))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,16 @@ def test_roofline(tmp_path):
 
 
 @pytest.mark.exhaustive
+def test_the_cuda_kernel_of_heat(tmp_path, monkeypatch):
+    pytest.importorskip("numba_cuda")
+    heat = importlib.import_module("heat")
+    of_cuda = heat.operation("cuda")
+    monkeypatch.setattr(heat, "operation", lambda _: of_cuda)
+    monkeypatch.setattr(heat, "fused", lambda _: True)
+    run("heat", tmp_path, "--size", "24", "--seconds", "300")
+
+
+@pytest.mark.exhaustive
 def test_heat_refuses_a_wrong_kernel(monkeypatch, capsys):
     heat = importlib.import_module("heat")
     monkeypatch.setattr(heat, "draw", lambda *_: [])
