@@ -1,9 +1,9 @@
 """Draws the figures of docs/performance.md from the JSON of the last runs, in benchmarks/results.
 
-    python benchmarks/figures.py              # draws, and writes the captions into the pages
-    python benchmarks/figures.py --run cpu    # runs what needs no GPU before, about three minutes
-    python benchmarks/figures.py --run gpu    # the same with a GPU
-    python benchmarks/figures.py --table      # prints the figures as tables, too
+    python benchmarks/plots.py              # draws, and writes the captions into the pages
+    python benchmarks/plots.py --run cpu    # runs what needs no GPU before, about three minutes
+    python benchmarks/plots.py --run gpu    # the same with a GPU
+    python benchmarks/plots.py --table      # prints the figures as tables, too
 
 A figure shows what a run gave, and nothing else: points are medians and bars are the quartiles over
 rounds; where a file has none, there is no bar. Captions name machine, day, command and versions.
@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "examples"))
 
 import drawing  # noqa: E402
-from figure_parts import Point, points, show  # noqa: E402
+from plot_parts import Point, points, show  # noqa: E402
 
 RESULTS, DOCS = HERE / "results", HERE.parent / "docs"
 PAGES = ("performance.md", "microcircuit.md")
@@ -272,6 +272,7 @@ def with_blocks(page: str, folder: Path = RESULTS) -> str:
     return re.sub(r"(<!-- figure ([\w-]+) -->)\n.*?<!-- end of figure -->", anew, page, flags=re.S)
 
 
+@drawing.in_our_look
 def draw(name: str) -> bool:
     """Write a figure as SVG for the page; returns whether it has results."""
     _, files, make = DRAWINGS[name]

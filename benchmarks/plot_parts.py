@@ -1,4 +1,4 @@
-"""Points with bars on an axis of times or ratios: what the figures of figures.py are made of."""
+"""Points with bars on an axis of times or ratios: what the figures of plots.py are made of."""
 
 from __future__ import annotations
 
