@@ -244,10 +244,11 @@ def caption(results: Results) -> str:
     m = results["machine"]
     if "note" in m:
         return str(m["note"])
-    where = m.get("gpu") or f"{m['cores']} cores of {m['processor']}"
-    names = ("jax", "numba", "numba-cuda")
-    versions = ", ".join(f"{name} {m[name]}" for name in names if name in m)
-    return f"`{m['command']}`: {where}, load average {m['load']}, {m['date']}, {versions}"
+    where = m.get("gpu") or m.get("card") or f"{m['cores']} cores of {m['processor']}"
+    load = f"load average {m['load']}" if "load" in m else ""
+    versions = [f"{name} {m[name]}" for name in ("jax", "numba", "numba-cuda") if name in m]
+    parts = [where, load, m.get("date", ""), *versions]
+    return (f"`{m['command']}`: " if "command" in m else "") + ", ".join(filter(None, parts))
 
 
 def block(name: str, folder: Path = RESULTS) -> str:
