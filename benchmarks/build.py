@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import measure
 from rich.console import Console
 from rich.table import Table
 
@@ -185,14 +186,15 @@ def gpu_capability() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", metavar="FILE", help="write all figures there")
     arguments = parser.parse_args()
     has_gpu = shutil.which("nvidia-smi") is not None
     with tempfile.TemporaryDirectory(prefix="kernbridge-bench-") as cache:
         measured = rows(has_gpu, cache)
         times: dict[str, list[float]] = {name: [] for name in measured}
         for i in range(-1, arguments.rounds):  # the first warms disks up
-            for name, (measure, _, _) in measured.items():
-                seconds = measure(f"{os.getpid()} {i}")
+            for name, (seconds_of, _, _) in measured.items():
+                seconds = seconds_of(f"{os.getpid()} {i}")
                 if i >= 0:
                     times[name].append(seconds)
     table = Table(title="Building from source, s", title_justify="left")
@@ -208,6 +210,11 @@ def main() -> None:
             name, f"{statistics.median(values):.4f}", f"{min(values):.4f}", difference, limit
         )
     Console(width=120).print(table)
+    rows_of = [
+        measure.row_of(name, times[name], times[floor or name], "s")
+        for name, (_, floor, _) in measured.items()
+    ]
+    measure.save(arguments.json, {"Building from source, s": rows_of})
 
 
 if __name__ == "__main__":

@@ -12,10 +12,8 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
-import importlib.metadata
 import json
 import os
-import platform
 import random
 import shutil
 import statistics
@@ -39,6 +37,7 @@ if not hasattr(np, "row_stack"):
 import jax
 import jax.numpy as jnp
 import kernbridge
+import measure
 import peers
 from jax import lax
 from measure import timed
@@ -138,7 +137,10 @@ class Row:
     ratio: float = float("nan")  # median over rounds of the ratio to the floor
     least_ratio: float = float("nan")
     above_floor: float = float("nan")  # median over rounds of the difference to the floor
+    quartiles: tuple[float, float] = (float("nan"), float("nan"))
+    ratio_quartiles: tuple[float, float] = (float("nan"), float("nan"))
     rounds: int = 0
+    unit: str = "µs"
     limit: str = ""
     ok: bool | None = None
     failure: str = ""
@@ -196,14 +198,18 @@ def rows_of(
     rows = []
     for name, by_round in times.items():
         values = [v / unit for v in by_round.values()]
+        ratios = [v / floor[i] for i, v in by_round.items()]
         row = Row(
             name=name,
             least=min(values),
             median=statistics.median(values),
-            ratio=statistics.median(v / floor[i] for i, v in by_round.items()),
+            ratio=statistics.median(ratios),
             least_ratio=min(by_round.values()) / min(floor.values()),
             above_floor=statistics.median((v - floor[i]) / unit for i, v in by_round.items()),
+            quartiles=measure.quartiles(values),
+            ratio_quartiles=measure.quartiles(ratios),
             rounds=len(values),
+            unit="s" if unit == 1 else "µs",
         )
         limit = limits.get(name)
         rows.append(Row(**asdict(row) | limit.judge(row)) if limit else row)
@@ -390,12 +396,12 @@ class Bench:
         except Exception as error:
             failures.append(failed("kernbridge", error))
         measures = {name: per_site(site) for name, site in sites.items()}
-        for measure in measures.values():
-            measure()
+        for per_call in measures.values():
+            per_call()
         times: dict[str, dict[int, float]] = {name: {} for name in sites}
         for i in range(5 if self.quick else 15):
-            for name, measure in measures.items():
-                times[name][i] = measure()
+            for name, per_call in measures.items():
+                times[name][i] = per_call()
         limits = dict.fromkeys(list(sites)[1:], Limit(1_000, above=True))
         return rows_of(times, 1e-6, limits) + failures
 
@@ -463,33 +469,6 @@ def first_call_in_new_process(cache: str) -> list[float]:
 # Output.
 
 
-def version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "absent"
-
-
-def machine() -> dict[str, Any]:
-    """The card, the driver, and the versions that a figure depends on."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        told = subprocess.run(query, capture_output=True, text=True, check=True, timeout=20).stdout
-        card, driver = (part.strip() for part in told.splitlines()[0].split(","))
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        card, driver = jax.devices()[0].device_kind, "unknown"
-    names = ("jax", "jaxlib", "numba", "numba-cuda", "numpy")
-    return {
-        "card": card,
-        "driver": driver,
-        "python": platform.python_version(),
-        **{name: version(name) for name in names},
-        "kernbridge": kernbridge.__version__,
-        "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
-        "cores": os.cpu_count(),
-    }
-
-
 def show(console: Console, title: str, unit: str, rows: Iterable[Row]) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("contender")
@@ -511,14 +490,17 @@ def show(console: Console, title: str, unit: str, rows: Iterable[Row]) -> None:
         console.print(f"  {row.name}: {escape(row.failure)}", highlight=False)
 
 
-def save(path: str | None, about: Mapping[str, Any], results: Mapping[str, list[Row]]) -> None:
+def save(path: str | None, results: Mapping[str, list[Row]]) -> None:
     if path is None:
         return
     rows = {
-        title: [{k: None if v != v else v for k, v in asdict(row).items()} for row in table]
+        title: [
+            {"name": row.name, "failure": row.failure} if row.failure else asdict(row)
+            for row in table
+        ]
         for title, table in results.items()
     }
-    Path(path).write_text(json.dumps({"machine": about, "results": rows}, indent=2) + "\n")
+    measure.write(path, {"XLA_FLAGS": os.environ.get("XLA_FLAGS", ""), "results": rows})
 
 
 def main() -> int:
@@ -539,7 +521,7 @@ def main() -> int:
         return 0
     started = time.perf_counter()
     console = Console(width=None if sys.stdout.isatty() else 130)
-    about = machine()
+    about = measure.about()
     console.print(", ".join(f"{k} {v}" for k, v in about.items() if v), highlight=False)
     if absent := peers.absent_for_cuda():
         console.print(f"not installed, so not compared: {', '.join(absent)}", highlight=False)
@@ -554,7 +536,7 @@ def main() -> int:
             rows = [failed(key, error)]
         results[f"{key}: {title}"] = rows
         show(console, f"{key}: {title}", unit, rows)
-        save(options.json, about, results)
+        save(options.json, results)
     judged = [(title, row) for title, rows in results.items() for row in rows if row.limit]
     missed = [f"{title}, {row.name}" for title, row in judged if not row.ok]
     failures = [

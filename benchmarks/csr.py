@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
+import digits
 import jax
 import jax.numpy as jnp
 import measure
@@ -31,15 +33,6 @@ UNROLL = 10  # steps of a scan in one pass of its loop, so that the loop itself 
 Product = Callable[..., Any]  # of spikes [pre] and arrays of its own, gives currents [post]
 
 
-def load_example(name: str) -> Any:
-    path = Path(__file__).parents[1] / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-digits = load_example("digits")
 PLATFORM = jax.default_backend()
 BACKENDS = digits.product.available_backends(PLATFORM)  # the default is the first
 

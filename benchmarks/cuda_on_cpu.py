@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 import kernbridge
 import kernbridge._core as _core
+import measure
 import numba
 import numpy as np
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
@@ -141,7 +142,7 @@ def interleaved(calls: list[Callable[[], Any]], rounds: int) -> list[list[float]
     return [list(column) for column in zip(*times, strict=True)]
 
 
-def against_loops(size: int, rounds: int, table: Table) -> list[str]:
+def against_loops(size: int, rounds: int, table: Table, results: dict[str, Any]) -> list[str]:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, size)).astype(np.float32)
     missed = []
@@ -164,6 +165,11 @@ def against_loops(size: int, rounds: int, table: Table) -> list[str]:
             f"{ratio:.2f} x",
             f"{limit} x",
         )
+        pair = {"an njit loop": theirs, "CUDA kernel": ours}
+        results[name] = [
+            measure.row_of(who, [1e3 * s for s in times], [1e3 * s for s in theirs], "ms")
+            for who, times in pair.items()
+        ]
         missed += [name] * (ratio > limit)
         compiled = 1e3 * (launch.numba_seconds + launch.llvm_seconds)
         table.add_row(
@@ -218,14 +224,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--size", type=int, default=1_000_000, help="elements")
     parser.add_argument("--check", action="store_true", help="fail above a limit")
+    parser.add_argument("--json", metavar="FILE", help="write the figures of the loops there")
     options = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     warnings.simplefilter("ignore", kernbridge.KernbridgeWarning)
     table = Table("", "kernbridge", "against", "ratio", "limit")
-    missed = against_loops(options.size, options.rounds, table)
+    results: dict[str, Any] = {}
+    missed = against_loops(options.size, options.rounds, table, results)
     missed += tree_reduction(options.rounds, table)
     missed += two_cores(options.size, options.rounds, table)
     Console().print(table)
+    measure.save(options.json, results)
     if missed:
         print("above the limit:", ", ".join(missed))
     return int(bool(missed) and options.check)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+import importlib.metadata
 import json
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 Run = Callable[[], object]
+UNITS = {1.0: "", 1e-3: "ms", 1e-6: "µs", 1e-9: "ns"}  # by their seconds
+PACKAGES = ("jax", "numba", "numba-cuda", "numpy", "kernbridge")
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,10 @@ class Row:
     least: float
     ratio: float
     above_floor: float  # median over rounds of the difference to the floor
+    quartiles: tuple[float, float]
+    ratio_quartiles: tuple[float, float]
+    rounds: int
+    unit: str
 
 
 def timed(run: Run) -> float:
@@ -45,16 +55,28 @@ def rounds(measures: Mapping[str, Callable[[], float]], n: int, unit: float) -> 
         for name, measure in measures.items():
             times[name].append(measure() / unit)
     floor = next(iter(times.values()))
-    return [
-        Row(
-            name=name,
-            median=statistics.median(values),
-            least=min(values),
-            ratio=statistics.median(v / f for v, f in zip(values, floor, strict=True)),
-            above_floor=statistics.median(v - f for v, f in zip(values, floor, strict=True)),
-        )
-        for name, values in times.items()
-    ]
+    return [row_of(name, values, floor, UNITS[unit]) for name, values in times.items()]
+
+
+def row_of(name: str, values: Sequence[float], floor: Sequence[float], unit: str) -> Row:
+    """The figures of one candidate, from its values and those of the floor in the same rounds."""
+    ratios = [v / f for v, f in zip(values, floor, strict=True)]
+    return Row(
+        name=name,
+        median=statistics.median(values),
+        least=min(values),
+        ratio=statistics.median(ratios),
+        above_floor=statistics.median(v - f for v, f in zip(values, floor, strict=True)),
+        quartiles=quartiles(values),
+        ratio_quartiles=quartiles(ratios),
+        rounds=len(values),
+        unit=unit,
+    )
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    first, third = np.percentile(values, (25, 75))
+    return float(first), float(third)
 
 
 def per_call_in_a_loop(
@@ -104,12 +126,61 @@ def save(path: str | None, results: Mapping[str, Sequence[Row]]) -> None:
     """Write everything as JSON, with what it was measured on."""
     if path is None:
         return
-    machine = {
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "numpy": np.__version__,
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-    }
     rows = {title: [asdict(row) for row in table] for title, table in results.items()}
-    Path(path).write_text(json.dumps({"machine": machine, "results": rows}, indent=2) + "\n")
+    write(path, {"results": rows})
+
+
+def write(path: str | Path, figures: Mapping[str, Any]) -> None:
+    """Write figures as JSON, with what they were measured on."""
+    text = json.dumps({"machine": about(), **figures}, indent=1, ensure_ascii=False)
+    Path(path).write_text(text + "\n")
+
+
+def about() -> dict[str, Any]:
+    """The machine, the day, the command and the versions that figures depend on."""
+    found = {
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "gpu": gpu(),
+        "load": round(os.getloadavg()[0], 1),  # processes that ran, these ones too
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "command": " ".join(["python benchmarks/" + Path(sys.argv[0]).name, *_arguments()]),
+        "python": platform.python_version(),
+    }
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {name: value for name, value in found.items() if value}
+
+
+def _arguments() -> list[str]:
+    """The arguments of this program, but for the file that it writes, without folders."""
+    given = [Path(x).name if os.path.isabs(x) else x for x in sys.argv[1:]]
+    if "--json" in given:
+        at = given.index("--json")
+        given = given[:at] + given[at + 2 :]
+    return given
+
+
+def processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        text = ""
+    names = [x.partition(":")[2].strip() for x in text.splitlines() if x.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def gpu() -> str:
+    """The name of the GPU and its driver's version, where JAX uses one."""
+    if jax.default_backend() != "gpu":
+        return ""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(query, capture_output=True, text=True, check=True, timeout=20).stdout
+        name, driver = (part.strip() for part in told.splitlines()[0].split(","))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return str(jax.devices()[0].device_kind)
+    return f"{name}, driver {driver}"

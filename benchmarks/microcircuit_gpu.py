@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -27,6 +26,7 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
+import measure
 import microcircuit as example
 from pd14 import network, run
 from pd14 import parameters as p
@@ -138,7 +138,7 @@ def main() -> int:
         )
     print("Hz:", " ".join(f"{name} {r:.2f}" for name, r in zip(p.NAMES, rates, strict=True)))
     if a.json:
-        a.json.write_text(json.dumps(found | {"rates": list(rates), "faults": faults}, indent=1))
+        measure.write(a.json, found | {"rates": list(rates), "faults": faults})
     for fault in faults:
         print(f"Mismatch: {fault}", file=sys.stderr)
     print("All plans have the bits of the plain loop." if not faults else "FAILED")

@@ -73,7 +73,7 @@ def on_cpu(n_rounds: int) -> list[measure.Row]:
     return measure.rounds(measures, n_rounds, 1e-9)
 
 
-def on_gpu(seconds: float, console: Console) -> None:
+def on_gpu(seconds: float, console: Console) -> dict[str, Any]:
     import chain
 
     floor = chain.Floor()
@@ -99,22 +99,29 @@ def on_gpu(seconds: float, console: Console) -> None:
         "One jitted call and block_until_ready": (chain.chain(1), None),
         "A step of fori_loop": (chain.loop(chain.STEPS), None),
     }
+    results = {}
     for title, (program, options) in tables.items():
-        rows = chain.compete(program, contenders(options), seconds)
-        chain.show(console, title, "us", rows)
+        results[title] = chain.compete(program, contenders(options), seconds)
+        chain.show(console, title, "us", results[title])
+    return results
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15, help="of the tables on the CPU")
     parser.add_argument("--seconds", type=float, default=5, help="for each table on the GPU")
+    parser.add_argument("--json", metavar="FILE", help="write all figures there")
     arguments = parser.parse_args()
     console = Console(width=140)
     if jax.default_backend() == "gpu":
-        on_gpu(arguments.seconds, console)
+        import chain
+
+        chain.save(arguments.json, on_gpu(arguments.seconds, console))
     else:
         title = "A call in a jitted loop, f32[8], CPU"
-        measure.show(console, title, "ns", on_cpu(arguments.rounds))
+        results = {title: on_cpu(arguments.rounds)}
+        measure.show(console, title, "ns", results[title])
+        measure.save(arguments.json, results)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 import energy
-import numpy as np
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -251,7 +250,9 @@ def main() -> int:
         else:
             found = coba_on_gpu(a, Path(folder), out)
     if a.json:
-        a.json.write_text(json.dumps({"numpy": np.__version__, "runs": found}, indent=1) + "\n")
+        import measure
+
+        measure.write(a.json, {"runs": found})
     return 0
 
 

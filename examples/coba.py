@@ -32,13 +32,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import drawing
 import jax
 import jax.numpy as jnp
 import kernbridge as kb
 import numba
 import numpy as np
 from coba_models import in_jax
-from matplotlib.figure import Figure
+from drawing import EXCITATORY, INHIBITORY
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -277,29 +278,44 @@ def check_loosely(p: Params, kernels: Run, others: dict[str, Run]) -> list[str]:
     return faults
 
 
-def draw_raster(p: Params, run: Run, path: Path) -> None:
-    """The spikes of a part of the neurons, and the rates of both populations."""
+@drawing.in_our_look
+def draw_raster(p: Params, run: Run, path: Path) -> list[Path]:
+    """The spikes of a part of the neurons, and the rates of both populations, as PNG and PDF."""
     step, neuron = np.divmod(run.spikes, p.neurons)
-    ms, every = run.steps * p.dt, max(1, p.neurons // 800)
-    edges = np.linspace(0, ms, max(2, round(ms / 5)) + 1)
-    kinds = (("excitatory", 0, p.n_exc, "#2b5c8a"), ("inhibitory", p.n_exc, p.neurons, "#c0392b"))
-    figure = Figure(figsize=(9, 5.4), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    for name, low, high, color in kinds:
+    ms, every = run.steps * p.dt, max(1, p.neurons // 400)
+    bins = max(2, round(ms / 5))
+    edges = np.linspace(0, ms, bins + 1)
+    kinds = (("excitatory", 0, p.n_exc), ("inhibitory", p.n_exc, p.neurons))
+    figure = drawing.figure(7, 4.6)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1.2))
+    highest = volley = 0.0  # Hz
+    for (name, low, high), color in zip(kinds, (EXCITATORY, INHIBITORY), strict=True):
         mine = (neuron >= low) & (neuron < high)
         shown = mine & (neuron % every == 0)
-        top.plot(step[shown] * p.dt, neuron[shown], ".", ms=2, mew=0, color=color)
+        top.plot(
+            step[shown] * p.dt, neuron[shown], ".", ms=2.4, mew=0, color=color, rasterized=True
+        )
         count, _ = np.histogram(step[mine] * p.dt, edges)
         rate = count / ((high - low) * np.diff(edges) / 1000)
-        bottom.stairs(rate, edges, baseline=None, color=color, label=name, lw=1.2)
-    part = f"one in {every} shown" if every > 1 else "all shown"
-    top.set_title(f"COBA network of {p.neurons:,} neurons, {part}", loc="left")
-    top.set(ylabel="neuron", ylim=(0, p.neurons))
-    bottom.set(xlabel="time (ms)", ylabel="rate (Hz)", xlim=(0, ms), ylim=(0, None))
-    bottom.legend(frameon=False, ncols=2, loc="upper right", fontsize="small")
-    for ax in (top, bottom):
-        ax.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+        highest, volley = max(highest, *rate[1:]), max(volley, rate[0])  # at the start
+        bottom.stairs(rate, edges, baseline=None, color=color, label=name, lw=1)
+        top.text(
+            1.01, (low + high) / 2 / p.neurons, f"{name}\n{high - low:,}", color=color, va="center",
+            transform=top.transAxes,
+        )  # fmt: skip
+    part = f"one in {every} of the" if every > 1 else "all"
+    drawing.title(top, "A", f"Spikes of {part} {p.neurons:,} neurons")
+    drawing.title(bottom, "B", f"Mean rate of a neuron, in bins of {ms / bins:.3g} ms")
+    top.set(ylabel="neuron", ylim=(0, p.neurons), yticks=(0, p.n_exc, p.neurons))
+    top.yaxis.set_major_formatter("{x:,.0f}")
+    bottom.set(xlabel="time (ms)", ylabel="rate (Hz)", xlim=(0, ms), ylim=(0, 1.2 * highest or 1))
+    bottom.xaxis.set_major_formatter("{x:,.0f}")
+    if volley > 1.2 * highest:
+        bottom.text(
+            edges[1] + ms / 200, 1.1 * highest, f"first bin: up to {volley:.0f} Hz", fontsize=8
+        )
+    bottom.legend(ncols=2, loc="lower right", borderaxespad=0.2)
+    return drawing.save(figure, path)
 
 
 def report(p: Params, net: Network, kernels: Run, others: dict[str, Run], out: Console) -> None:
@@ -332,7 +348,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--neurons", type=int, default=4000, help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=1.0, help="of biological time; default: 1")
     parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
-    parser.add_argument("--raster", type=Path, default=Path("coba_raster.png"), help="a PNG file")
+    parser.add_argument(
+        "--raster", type=Path, default=Path("coba_raster.png"), help="a PNG file; a PDF, too"
+    )
     parser.add_argument("--no-compare", action="store_true", help="leave out pure JAX")
     parser.add_argument("--synapses", type=float, help="of a neuron in the mean; default: 2 %%")
     parser.add_argument("--platform", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
@@ -368,8 +386,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         spikes, final = reference(p, net, steps, bar)
         others = {} if args.no_compare else compare(p, net, kernels, bar)
     report(p, net, kernels, others, out)
-    draw_raster(p, kernels, args.raster)
-    out.print(f"Raster: {args.raster}")
+    out.print("Raster:", *draw_raster(p, kernels, args.raster))
     faults = check_exact(kernels, spikes, final, p.neurons) + check_loosely(p, kernels, others)
     for fault in faults:
         err.print(f"Mismatch: {fault}", style="red", markup=False)

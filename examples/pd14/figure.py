@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import drawing
 import numpy as np
-from matplotlib.figure import Figure
+from drawing import EXCITATORY, INHIBITORY
 
 from . import parameters as p
 from .measures import Measures
 from .run import Spikes
 
-COLORS = ("#2b5c8a", "#c0392b")  # excitatory, inhibitory
+COLORS = (EXCITATORY, INHIBITORY)
 SHOWN = 400.0  # ms of the raster, its last ones
 DOTS = 2000  # neurons of the raster
 
@@ -26,16 +27,25 @@ def _draw_raster(axes, model: p.Model, spikes: Spikes, end: int) -> None:
     population = model.population_of(neurons)
     for kind in (0, 1):
         mine = population % 2 == kind
-        axes.plot(ms[mine], neurons[mine], ".", ms=2.2, mew=0, color=COLORS[kind])
+        style = {"ms": 1.8, "mew": 0, "color": COLORS[kind], "rasterized": True}
+        axes.plot(ms[mine], neurons[mine], ".", **style)
+    for layer in model.starts[2:-1:2]:
+        axes.axhline(layer, color="0.8", lw=0.5, zorder=0)
     middles = (model.starts[:-1] + model.starts[1:]) / 2
     axes.set(xlabel="time (ms)", xlim=(0, SHOWN), ylim=(model.neurons, 0))
-    axes.set_yticks(middles, p.NAMES, fontsize="small")
+    _name_populations(axes, middles)
     axes.tick_params(axis="y", length=0)
-    part = f"every {every}th neuron" if every > 3 else "all neurons" if every == 1 else "a part"
-    axes.set_title(f"A   spikes of {part}", loc="left")
+    part = f"one in {every} of the" if every > 1 else "all"
+    drawing.title(axes, "A", f"Spikes of {part} {model.neurons:,} neurons")
 
 
-def _draw_boxes(axes, title: str, label: str, values: list[np.ndarray], mark=None) -> None:
+def _name_populations(axes, places) -> None:
+    axes.set_yticks(places, p.NAMES)
+    for i, label in enumerate(axes.get_yticklabels()):
+        label.set_color(COLORS[i % 2])
+
+
+def _draw_boxes(axes, letter: str, title: str, values: list[np.ndarray], mark=None) -> None:
     boxes = axes.boxplot(
         [v if v.size else [np.nan] for v in values],
         orientation="horizontal",
@@ -48,30 +58,26 @@ def _draw_boxes(axes, title: str, label: str, values: list[np.ndarray], mark=Non
     for i, box in enumerate(boxes["boxes"]):
         box.set(facecolor=COLORS[i % 2], alpha=0.75, linewidth=0.6)
     means = [v.mean() if v.size else np.nan for v in values]
-    axes.plot(means, range(8), "o", ms=4, color="white", mec="black", label="mean")
+    axes.plot(means, range(8), "o", ms=3.5, color="white", mec="black", mew=0.8, label="mean")
     if mark is not None:
-        axes.plot(mark, range(8), "x", ms=6, color="black", label="reference")
-        axes.legend(frameon=False, fontsize="small", loc="upper right")
-    axes.set(xlabel=label, ylim=(7.6, -0.6))
-    axes.set_yticks(range(8), p.NAMES, fontsize="small")
-    axes.set_title(title, loc="left")
+        axes.plot(mark, range(8), "x", ms=5, color="black", mew=0.9, label="published mean")
+        axes.legend(loc="upper right", borderaxespad=0)
+    axes.set(ylim=(7.6, -0.6))
+    _name_populations(axes, range(8))
+    drawing.title(axes, letter, title)
 
 
+@drawing.in_our_look
 def draw(
     path: Path, model: p.Model, spikes: Spikes, end: int, found: Measures, reference
 ) -> list[Path]:
     """Draw spikes up to the step `end`, and write the figure as PNG and PDF."""
-    figure = Figure(figsize=(10, 6.4), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1))
+    figure = drawing.figure(7, 5.6)
+    left, right = figure.subfigures(1, 2, width_ratios=(1.15, 1), wspace=0.04)
     raster = left.subplots()
     rates, cvs, correlations = right.subplots(3, 1)
     _draw_raster(raster, model, spikes, end)
-    _draw_boxes(rates, "B   rates", "Hz", found.rates, reference)
-    _draw_boxes(cvs, "C   variation", "CV of inter-spike intervals", found.cvs)
-    _draw_boxes(correlations, "D   correlations", "of counts in 2 ms", found.correlations)
-    for axes in (raster, rates, cvs, correlations):
-        axes.spines[["top", "right"]].set_visible(False)
-    written = [path.with_suffix(".png"), path.with_suffix(".pdf")]
-    for name in written:
-        figure.savefig(name, dpi=150)
-    return written
+    _draw_boxes(rates, "B", "Rates of neurons (Hz)", found.rates, reference)
+    _draw_boxes(cvs, "C", "CV of inter-spike intervals", found.cvs)
+    _draw_boxes(correlations, "D", "Correlation of pairs, counts in 2 ms", found.correlations)
+    return drawing.save(figure, path)

@@ -20,6 +20,7 @@ WITHOUT_CODE = {
     "cuda-agreement.md",
     "environment.md",
     "examples.md",
+    "gallery.md",
     "glossary.md",
     "how-it-works.md",
     "index.md",
@@ -49,11 +50,15 @@ def rarely(example):
 @pytest.mark.parametrize("example", [pytest.param(e, id=e.name, marks=rarely(e)) for e in EXAMPLES])
 def test_examples_run(example, tmp_path):
     command = [sys.executable, str(example), *ARGUMENTS.get(example.name, [])]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    environment = {**os.environ, "KERNBRIDGE_LIBCUDA": "", "KERNBRIDGE_TEST_CUDA": ""}  # no fake
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip()
     if example.name == "coba.py":
         assert (tmp_path / "coba_raster.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / "coba_raster.pdf").read_bytes().startswith(b"%PDF")
         assert "Exact" in done.stdout
 
 

@@ -107,7 +107,17 @@ def test_a_failure_is_a_record():
     op = Operation([config(np.ones(3))], bad=fails, good=jnp.sin, same=jnp.sin)
     bad, good, same = run(op).records
     assert (bad.success, bad.error) == (False, "KeyError: 'no such thing'")
-    for name in ("mean_ms", "std_ms", "min_ms", "median_ms", "iqr_ms", "max_ms", "throughput"):
+    for name in (
+        "mean_ms",
+        "std_ms",
+        "min_ms",
+        "median_ms",
+        "iqr_ms",
+        "max_ms",
+        "q1_ms",
+        "q3_ms",
+        "throughput",
+    ):
         assert math.isnan(getattr(bad, name))
     assert good.success  # the first that ran is what others are compared with
     assert same.success

@@ -203,7 +203,7 @@ def test_lines():
     (ax,) = figure.axes
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == (
         "n",
-        "median (ms per call)",
+        "median (µs per call)",
         "decay",
     )
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
@@ -212,6 +212,64 @@ def test_lines():
     np.testing.assert_array_equal(a.get_xydata(), [[8, 0.2], [8000, 4.0]])
     np.testing.assert_array_equal(b.get_xydata(), [[8, 0.1], [8000, 8.0]])
     assert a.get_color() != b.get_color()
+
+
+def drawn_ticks(axis):
+    """The texts of the major ticks that lie within the limits."""
+    low, high = axis.get_view_interval()
+    axis.figure.canvas.draw()
+    return [t.label1.get_text() for t in axis.get_major_ticks() if low <= t.get_loc() <= high]
+
+
+def with_quartiles(ms, n, **more):
+    return record("a", "l", ms, n, **{"q1_ms": 0.5 * ms, "q3_ms": 2 * ms, **more})
+
+
+@pytest.mark.usefixtures("pyplot")
+def test_bars_of_medians_are_quartiles():
+    spread = BenchmarkResult([with_quartiles(1.0, 10), with_quartiles(4.0, 20), FAILED], "decay")
+    ax = spread.plot().axes[0]
+    (bars,) = ax.collections
+    np.testing.assert_allclose(bars.get_segments(), [[[10, 0.5], [10, 2]], [[20, 2], [20, 8]]])
+    np.testing.assert_array_equal(bars.get_color()[0, :3], matplotlib_rgb(ax.lines[0].get_color()))
+    assert ax.get_ylabel() == "median and quartiles (ms per call)"
+    ax = spread.plot(y="throughput", kind="bar").axes[0]
+    np.testing.assert_allclose(ax.collections[0].get_segments()[0], [[0, 500], [0, 2000]])
+    assert ax.get_ylabel() == "calls per second, median and quartiles"
+    assert not spread.plot(errors=False).axes[0].collections
+    assert not spread.plot(y="min_ms").axes[0].collections
+    assert not result.plot().axes[0].collections  # records of earlier versions have none
+
+
+@pytest.mark.usefixtures("pyplot")
+def test_bars_of_means_are_standard_deviations():
+    ax = BenchmarkResult([record("a", "l", 3e-3, std_ms=1e-3)]).plot(x="n", y="mean_ms").axes[0]
+    np.testing.assert_allclose(ax.collections[0].get_segments(), [[[8, 2e-3], [8, 4e-3]]])
+    assert ax.get_ylabel() == "mean ± standard deviation (µs per call)"
+
+
+def matplotlib_rgb(color):
+    from matplotlib.colors import to_rgb
+
+    return to_rgb(color)
+
+
+@pytest.mark.usefixtures("pyplot")
+@pytest.mark.parametrize(
+    ("ms", "unit", "ticks"),
+    [
+        ((1e-4, 1e-2), "µs", ["0.1", "1", "10"]),
+        ((5e-5, 4e-4), "ns", ["100", "200", "300", "400"]),
+        ((30.0, 5e4), "s", ["0.1", "1", "10"]),
+        ((0.01, 1e4), "ms", ["0.01", "0.1", "1", "10", "100", "1,000", "10,000"]),
+    ],
+)
+def test_units_suit_the_values_and_ticks_are_plain_numbers(ms, unit, ticks):
+    times = [record("a", "l", t, n=10**i) for t, i in zip(ms, (3, 6), strict=True)]
+    ax = BenchmarkResult(times).plot().axes[0]
+    assert ax.get_ylabel() == f"median ({unit} per call)"
+    assert set(ticks) <= set(drawn_ticks(ax.yaxis))
+    assert {"1,000", "1,000,000"} <= set(drawn_ticks(ax.xaxis))
 
 
 @pytest.mark.usefixtures("pyplot")

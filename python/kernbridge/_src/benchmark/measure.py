@@ -80,10 +80,16 @@ class Measurement:
         return float(np.median(self.samples))
 
     @property
+    def quartiles(self) -> tuple[float, float]:
+        """The first and the third quartile, in seconds per call."""
+        first, third = np.percentile(self.samples, (25, 75))
+        return float(first), float(third)
+
+    @property
     def iqr(self) -> float:
         """The distance of the quartiles, in seconds per call."""
-        first, third = np.percentile(self.samples, (25, 75))
-        return float(third - first)
+        first, third = self.quartiles
+        return third - first
 
 
 Measurement.__module__ = "kernbridge.benchmark"

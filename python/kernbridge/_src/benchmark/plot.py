@@ -1,4 +1,4 @@
-"""Records as a figure: lines, bars or points; logarithmic where values span decades."""
+"""Records as a figure: lines, bars or points with errors; logarithmic where values span decades."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.benchmark.plot_axes import label_numbers, label_times, spans_decades
 from kernbridge._src.benchmark.records import BenchmarkRecord, getter, key_of, varying
 
 METHODS = {"line": "plot", "bar": "bar", "scatter": "scatter"}
-LOG_FROM = 1.5  # decades
+# What the bars are, by what is drawn along y
+ERRORS = {
+    "median_ms": "median and quartiles",
+    "throughput": "median and quartiles",
+    "mean_ms": "mean ± standard deviation",
+}
 _DASHES = ("-", "--", ":", "-.")
 _MARKS = "os^Dv*PX"
 
@@ -36,7 +42,7 @@ class Figure:
             self.names["style"] = "label"
             self.readers["style"] = getter(records, "label", "style")
 
-    def draw(self, ax: Any, kind: str, show: bool, options: dict[str, Any]) -> Any:
+    def draw(self, ax: Any, kind: str, show: bool, errors: bool, options: dict[str, Any]) -> Any:
         """Draw on axes, or on new ones; `options` are those of the method of the axes."""
         if kind not in METHODS:
             raise ValueError(f"`kind` is one of {', '.join(METHODS)}, got {kind!r}")
@@ -50,14 +56,21 @@ class Figure:
         except ImportError as e:
             raise ImportError("plots need matplotlib: pip install matplotlib") from e
         ax = pyplot.subplots(layout="constrained")[1] if ax is None else ax
-        self._draw_series(ax, kind, options)
         y = str(self.names["y"])
-        units = {"throughput": "calls per second"}
-        ax.set_xlabel(self.names["x"])
-        ax.set_ylabel(f"{y[:-3]} (ms per call)" if y.endswith("_ms") else units.get(y, y))
-        ax.set_title(self.title)
-        if _spans_decades([self.readers["y"](r) for r in self.records]):
+        limits = [_limits(record, y) if errors else None for record in self.records]
+        self._draw_series(ax, kind, limits, options)
+        values = [float(self.readers["y"](r)) for r in self.records]
+        if spans_decades(values):
             ax.set_yscale("log")
+        what = ERRORS[y] if any(limits) else ""
+        if y.endswith("_ms"):
+            label_times(ax.yaxis, what or y[:-3], values)
+        else:
+            label_numbers(ax.yaxis, values)
+            calls = "calls per second" + (f", {what}" if what else "")
+            ax.set_ylabel(calls if y == "throughput" else y)
+        ax.set_xlabel(self.names["x"])
+        ax.set_title(self.title)
         title = ", ".join(n for w in ("hue", "style") if (n := self.names[w]))
         if title:
             ax.legend(title=title)
@@ -65,7 +78,13 @@ class Figure:
             pyplot.show()
         return ax.figure
 
-    def _draw_series(self, ax: Any, kind: str, options: dict[str, Any]) -> None:
+    def _draw_series(
+        self,
+        ax: Any,
+        kind: str,
+        limits: Sequence[tuple[float, float] | None],
+        options: dict[str, Any],
+    ) -> None:
         """Draw each hue and style; bars stand side by side, with numbers as categories."""
         if kind == "bar" and self._overlap():
             raise ValueError(
@@ -77,11 +96,10 @@ class Figure:
             values.sort()
         as_categories = kind == "bar" or not are_numbers
         places = {key_of(v): i if as_categories else float(v) for i, v in enumerate(values)}
-        series: dict[Any, list[BenchmarkRecord]] = {}
-        for record in self.records:
-            series.setdefault((self._key("hue", record), self._key("style", record)), []).append(
-                record
-            )
+        series: dict[Any, list[tuple[BenchmarkRecord, tuple[float, float] | None]]] = {}
+        for record, bar in zip(self.records, limits, strict=True):
+            key = self._key("hue", record), self._key("style", record)
+            series.setdefault(key, []).append((record, bar))
         hues, styles = (list(dict.fromkeys(keys)) for keys in zip(*series, strict=True))
         width = 0.8 / len(series)
         for i, ((hue, style), members) in enumerate(series.items()):
@@ -95,19 +113,25 @@ class Figure:
                 look["marker"] = _MARKS[dash % len(_MARKS)]
             if kind == "line":
                 look["linestyle"] = _DASHES[dash % len(_DASHES)]
-            named = [self.readers[w](members[0]) for w in ("hue", "style") if w in self.readers]
+            named = [self.readers[w](members[0][0]) for w in ("hue", "style") if w in self.readers]
             look["label"] = ", ".join(map(str, named)) or None
             points = sorted(
-                (places[self._key("x", r)] + shift, float(self.readers["y"](r))) for r in members
+                (places[self._key("x", r)] + shift, float(self.readers["y"](r))) for r, _ in members
             )
             getattr(ax, METHODS[kind])(*zip(*points, strict=True), **(look | options))
+            ends = [(places[self._key("x", r)] + shift, *bar) for r, bar in members if bar]
+            if ends:
+                color = "black" if kind == "bar" else options.get("color", look["color"])
+                ax.vlines(*zip(*sorted(ends), strict=True), color=color, linewidth=1.2)
         if as_categories:
             names = [f"{value}" for value in values]
             long = sum(map(len, names)) > 60
             look = {"rotation": 30, "ha": "right"} if long else {}
             ax.set_xticks(range(len(names)), names, **look)
-        elif _spans_decades(values):
-            ax.set_xscale("log")
+        else:
+            if spans_decades(values):
+                ax.set_xscale("log")
+            label_numbers(ax.xaxis, values)
 
     def _key(self, what: str, record: BenchmarkRecord) -> Any:
         return key_of(self.readers[what](record)) if what in self.readers else None
@@ -133,6 +157,14 @@ def _is_number(value: Any) -> bool:
     return not isinstance(value, np.complexfloating) and math.isfinite(float(value))
 
 
-def _spans_decades(values: Sequence[Any]) -> bool:
-    numbers = [float(value) for value in values]
-    return min(numbers) > 0 and math.log10(max(numbers) / min(numbers)) > LOG_FROM
+def _limits(record: BenchmarkRecord, y: str) -> tuple[float, float] | None:
+    """Return where the bar of a record begins and ends, or None if the record has none."""
+    if y == "mean_ms":
+        low, high = record.mean_ms - record.std_ms, record.mean_ms + record.std_ms
+    elif y == "throughput" and record.q1_ms > 0:
+        low, high = 1e3 / record.q3_ms, 1e3 / record.q1_ms
+    elif y == "median_ms":
+        low, high = record.q1_ms, record.q3_ms
+    else:
+        return None
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None

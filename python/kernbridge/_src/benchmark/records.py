@@ -113,6 +113,8 @@ class BenchmarkRecord:
         Median, distance of the quartiles, and maximum over the runs.
     n_runs, n_batch_per_run : int
         Timed runs, and calls in each of them.
+    q1_ms, q3_ms : float
+        First and third quartile over the runs; NaN in files of earlier versions.
     """
 
     __module__ = "kernbridge"
@@ -133,6 +135,8 @@ class BenchmarkRecord:
     max_ms: float = math.nan
     n_runs: int = 0
     n_batch_per_run: int = 1
+    q1_ms: float = math.nan
+    q3_ms: float = math.nan
 
 
 FIELDS = tuple(f.name for f in dataclasses.fields(BenchmarkRecord))
@@ -141,6 +145,7 @@ FIELDS = tuple(f.name for f in dataclasses.fields(BenchmarkRecord))
 def figures(found: Measurement) -> dict[str, Any]:
     """Return the fields of a record that a measurement fills."""
     times = {name: getattr(found, name) for name in ("mean", "std", "min", "median", "iqr", "max")}
+    times["q1"], times["q3"] = found.quartiles
     return {
         **{f"{name}_ms": 1e3 * seconds for name, seconds in times.items()},
         "throughput": 1 / found.median if found.median else math.inf,

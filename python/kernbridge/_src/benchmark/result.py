@@ -148,11 +148,13 @@ class BenchmarkResult:
         style: str | None = None,
         kind: str = "line",
         show: bool = False,
+        errors: bool = True,
         **kwargs: Any,
     ) -> Any:
         """Plot the successful records with matplotlib.
 
-        An axis is logarithmic if its values are positive and span more than 1.5 decades.
+        An axis is logarithmic if its values are positive and span more than 1.5 decades. Times are
+        drawn in milliseconds, and the axis is labelled in the unit that suits them, ns to s.
 
         Parameters
         ----------
@@ -170,6 +172,9 @@ class BenchmarkResult:
             Bars stand side by side, with numbers as categories.
         show : bool
             Open a window.
+        errors : bool
+            Draw vertical bars: the quartiles of the runs about medians and throughputs, the
+            standard deviation about means. The label of the axis names them.
         **kwargs
             Handed to `Axes.plot`, `Axes.bar` or `Axes.scatter`.
 
@@ -185,7 +190,7 @@ class BenchmarkResult:
             A name or kind is unknown, or nothing can be plotted.
         """
         figure = plot.Figure(self._records, self.primitive_name, x, y, hue, style)
-        return figure.draw(ax, kind, show, kwargs)
+        return figure.draw(ax, kind, show, errors, kwargs)
 
     def save(self, path: PathLike, format: str | None = None) -> None:
         """Write every field of every record, without loss.

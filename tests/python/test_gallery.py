@@ -1,0 +1,70 @@
+"""The programs of docs/gallery.md at small sizes: they find no fault, and write PNG and PDF."""
+
+import importlib
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.once
+ROOT = Path(__file__).parents[2]
+PICTURES = re.findall(r"!\[.*\]\((.*)\)", (ROOT / "docs" / "gallery.md").read_text())
+
+
+def run(name, folder, *options):
+    picture = folder / "picture.png"
+    assert importlib.import_module(name).main([*options, "--picture", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.exhaustive
+def test_heat(tmp_path):
+    run("heat", tmp_path, "--size", "24", "--seconds", "300")
+
+
+@pytest.mark.usefixtures("x64")
+def test_mandelbrot(tmp_path):
+    pytest.importorskip("numba_cuda")
+    run("mandelbrot", tmp_path, "--width", "30")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("x64")
+def test_nbody(tmp_path):
+    run("nbody", tmp_path, "--steps", "200", "--periods", "2")
+
+
+@pytest.mark.exhaustive
+def test_roofline(tmp_path):
+    run("roofline", tmp_path, "--size", "100", "--rounds", "2")
+
+
+@pytest.mark.exhaustive
+def test_the_cuda_kernel_of_heat(tmp_path, monkeypatch):
+    pytest.importorskip("numba_cuda")
+    heat = importlib.import_module("heat")
+    of_cuda = heat.operation("cuda")
+    monkeypatch.setattr(heat, "operation", lambda _: of_cuda)
+    monkeypatch.setattr(heat, "fused", lambda _: True)
+    run("heat", tmp_path, "--size", "24", "--seconds", "300")
+
+
+@pytest.mark.exhaustive
+def test_heat_refuses_a_wrong_kernel(monkeypatch, capsys):
+    heat = importlib.import_module("heat")
+    monkeypatch.setattr(heat, "draw", lambda *_: [])
+    right = heat.operation("cpu")
+    monkeypatch.setattr(heat, "operation", lambda _: lambda t, ratio: right(t, ratio=ratio * 1.01))
+    assert heat.main(["--size", "24", "--seconds", "300"]) == 1
+    assert "at most 0 degrees" not in capsys.readouterr().out
+
+
+def test_pictures_of_pages_are_small():
+    assert len(PICTURES) == 7
+    for name in PICTURES:
+        head = (ROOT / "docs" / name).read_bytes()
+        width, height = struct.unpack(">II", head[16:24])
+        assert len(head) <= 150_000, name
+        assert (width, height < width) == (1400, True), name
