@@ -69,7 +69,7 @@ prepare: $(VENV)/test.stamp $(VENV)/plugin.stamp $(OLDEST)/test.stamp $(NUMBA)/t
 
 test-all:
 	@echo "test-all: about 75 minutes on two cores"
-	$(MAKE) test OTHERS="" BRIEF="" KB_FUZZ_SECONDS="$${KB_FUZZ_SECONDS:-120}"
+	$(MAKE) test OTHERS="" BRIEF="" KB_FUZZ_SECONDS="$${KB_FUZZ_SECONDS:-120}" KB_TORTURE=all
 	$(MAKE) test-mlir
 	$(MAKE) test-aarch64
 

@@ -233,8 +233,7 @@ static kb_status scan(kb_error *err)
                               "namespace a { // @BE f%d arg ret attr.k:float32\n"
                               "void f%d(const BE::Tensor x, BE::Tensor o, float k) {} }\n",
                               i, i);
-    kb_status s =
-        kb_scan_functions(kb_text_of(source), kb_text_of("a.cu"), NULL, 0, &result, err);
+    kb_status s = kb_scan_functions(kb_text_of(source), kb_text_of("a.cu"), NULL, 0, &result, err);
     if (s != KB_OK)
         return s;
     CHECK_INT(result.n, N);
@@ -253,8 +252,8 @@ int main(void)
         .run = compile_and_run,
         .at_least = {[TORTURE_MEMORY] = 3, [TORTURE_THREAD] = 1},
     });
-    scenario_torture(&(scenario){
-        .name = "registry", .run = fill_registry, .at_least = {[TORTURE_MEMORY] = 40}});
+    scenario_torture(
+        &(scenario){.name = "registry", .run = fill_registry, .at_least = {[TORTURE_MEMORY] = 40}});
     scenario_torture(&(scenario){
         .name = "batch",
         .run = run_batch,
@@ -280,7 +279,6 @@ int main(void)
         .at_least = {[TORTURE_MEMORY] = 5, [TORTURE_XLA] = 1},
         .survives = "calloc schedule num_threads pthread_mutex_init pthread_cond_init",
     });
-    scenario_torture(
-        &(scenario){.name = "scan", .run = scan, .at_least = {[TORTURE_MEMORY] = 20}});
+    scenario_torture(&(scenario){.name = "scan", .run = scan, .at_least = {[TORTURE_MEMORY] = 20}});
     return kb_test_end("test_torture");
 }

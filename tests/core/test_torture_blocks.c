@@ -107,11 +107,9 @@ static kb_status run_grid(kb_error *err)
 
 static kb_status run_checked(kb_error *err)
 {
-    static const step steps[] = {{WRITE, 2, X, 9, 1},
-                                 {BARRIER, ALL, 0, 0, 0},
-                                 {READ, 3, X, 9, 0},
-                                 {LANES, ALL, 0, -1, 0},
-                                 {WRITE, 5, S, 3, 1},
+    static const step steps[] = {{WRITE, 2, X, 9, 1}, /* which a barrier of the warp orders */
+                                 {LANES, ALL, 0, -1, 0},  {READ, 3, X, 9, 0},
+                                 {BARRIER, ALL, 0, 0, 0}, {WRITE, 5, S, 3, 1},
                                  {END, 0, 0, 0, 0}};
     static const uint32_t one_block[6] = {1, 1, 1, N_THREADS, 1, 1};
     const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &table}};
@@ -146,8 +144,8 @@ int main(void)
     scenario_torture(&(scenario){
         .name = "placed code",
         .run = run_placed,
-        .at_least = {[TORTURE_MEMORY] = 6, [TORTURE_MAPPING] = 3, [TORTURE_LIBRARY] = 1,
-                     [TORTURE_XLA] = 1},
+        .at_least =
+            {[TORTURE_MEMORY] = 6, [TORTURE_MAPPING] = 3, [TORTURE_LIBRARY] = 1, [TORTURE_XLA] = 1},
         .survives = "calloc dlsym schedule num_threads pthread_mutex_init pthread_cond_init",
         .words = "which this process does not have",
     });

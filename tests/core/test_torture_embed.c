@@ -85,7 +85,7 @@ int main(void)
         .at_least = {[TORTURE_MEMORY] = 5, [TORTURE_FILE] = 3 * 5},
     });
     bundle_remove(folder);
-    scenario_torture(&(scenario){
-        .name = "plugin", .run = register_plugin, .at_least = {[TORTURE_MEMORY] = 1}});
+    scenario_torture(
+        &(scenario){.name = "plugin", .run = register_plugin, .at_least = {[TORTURE_MEMORY] = 1}});
     return kb_test_end("test_torture_embed");
 }
