@@ -23,6 +23,7 @@ pytestmark = pytest.mark.once
 KEY = hashlib.sha256(b"torture").digest()
 OLD = Artefact({"n": 1}, (b"old" * 100,))
 NEW = Artefact({"n": 2}, (b"new" * 100,))
+OTHERS = (errno.EACCES, errno.EIO, errno.EMFILE)
 CALLS = ("open", "fstat", "stat", "lstat", "mkdir", "replace", "fchmod", "utime", "unlink", "close")
 
 
@@ -63,7 +64,10 @@ def files(folder):
 
 
 @pytest.mark.parametrize("lasting", [False, True])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EIO, errno.EMFILE])
+@pytest.mark.parametrize(
+    "number",
+    [errno.ENOSPC, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in OTHERS)],
+)
 @pytest.mark.parametrize("before", [None, OLD], ids=["empty", "replaced"])
 def test_each_request_fails(tmp_path, monkeypatch, before, number, lasting):
     for nth in range(1, 200):
