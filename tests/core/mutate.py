@@ -5,7 +5,8 @@
 A mutant is one small change of a source file: another comparison, operator or number, a negated
 condition, a statement or an early return that is left out. It is compiled as the tests are. One
 that does not compile, or whose object code is the same, is drawn again. A test that fails, crashes
-or takes longer than its limit kills the mutant. Exits with 1 if 5 % or more survive.
+or takes longer than its limit kills the mutant. What survives as released runs under
+AddressSanitizer and UBSan, too. Exits with 1 if 5 % or more survive.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ("CMakeLists.txt", "include", "src", "tests/core", "tests/fake_cuda")
 OPTIONS = ("-DKB_BUILD_TESTS=ON", "-DKB_BUILD_PYTHON=OFF", "-DKB_BUILD_HOST=OFF")
-SECONDS = 20  # that a test may take; each takes less than two
+SECONDS = 30  # that a test may take; each takes less than three
 SURVIVORS_MAX = 0.05
 
 # What is replaced, within a line of code, and by what.
@@ -114,7 +115,8 @@ def _run(*command: str, cwd: Path, seconds: float | None = None) -> int:
 class Build:
     """A copy of the sources, and its build."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.tree = folder / "tree"
         self.objects = folder / "objects"
         for name in TREE:
@@ -129,7 +131,7 @@ class Build:
         generator = ("-G", "Ninja") if shutil.which("ninja") else ()
         configure = ("cmake", "-S", str(self.tree), "-B", str(self.objects), *generator)
         release = ("-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
-        if _run(*configure, *release, *OPTIONS, cwd=folder) or self.build():
+        if _run(*configure, *release, *OPTIONS, *options, cwd=folder) or self.build():
             sys.exit(f"the tests cannot be built in {folder}")
         commands = json.loads((self.objects / "compile_commands.json").read_text())
         self.commands = {c["file"]: shlex.split(c["command"]) for c in commands}
@@ -191,17 +193,23 @@ def _without_file_name(target: Path) -> bytes:
     ).stdout.split(b"\n", 2)[-1]
 
 
-def _test(build: Build, mutant: Mutant) -> bool | None:
-    """Returns whether a mutant survives; None if it is none."""
+def _change(build: Build, mutant: Mutant, new: bool) -> bool | None:
+    """Returns whether a mutant survives; None if it is none. `new`: it is known to be one."""
     at = build.tree / mutant.path
     original = at.read_text()
     lines = original.split("\n")
     lines[mutant.line - 1] = mutant.text
     at.write_text("\n".join(lines))
     try:
-        return build.survives(mutant) if build.is_new(mutant.path) else None
+        return build.survives(mutant) if new or build.is_new(mutant.path) else None
     finally:
         at.write_text(original)
+
+
+def _test(release: Build, sanitized: Build, mutant: Mutant) -> bool | None:
+    """Returns whether a mutant survives as released and with sanitizers; None if it is none."""
+    survived = _change(release, mutant, new=False)
+    return survived and _change(sanitized, mutant, new=True)
 
 
 def main() -> int:
@@ -213,8 +221,8 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=ROOT / "build/mutants", help="where to build")
     args = parser.parse_args()
     seed = random.randrange(1 << 32) if args.seed is None else args.seed
-    args.build.mkdir(parents=True, exist_ok=True)
-    build = Build(args.build.resolve())
+    build = Build(args.build.resolve() / "release")
+    sanitized = Build(args.build.resolve() / "address", "-DKB_SANITIZE=address,undefined")
     drawn = [m for path in build.sources() for m in mutants_of(path, (ROOT / path).read_text())]
     drawn = [m for m in drawn if args.only in f"{m.path}:{m.line}:"]
     print(f"mutate: seed {seed}, {len(drawn)} mutants to draw from", flush=True)
@@ -223,7 +231,7 @@ def main() -> int:
     for mutant in drawn:
         if n == args.n:
             break
-        survived = _test(build, mutant)
+        survived = _test(build, sanitized, mutant)
         if survived is None:
             continue
         n += 1

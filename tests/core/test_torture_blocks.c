@@ -52,7 +52,8 @@ static kb_status run_placed(kb_error *err)
     return s;
 }
 
-/* Each thread counts the threads of its block, and those of the grid if that is cooperative. */
+/* Each thread counts the threads of its block, and those of the grid if that is cooperative, of
+ * which one block ends before the others. */
 static _Atomic(int) counted;
 
 static void count_threads(void *const *unused, kb_thread *t)
@@ -74,6 +75,11 @@ static void count_in_grid(void *const *unused, kb_thread *t)
     atomic_fetch_add(&counted, 1);
     kb_grid_barrier(t, 1);
     CHECK_INT(atomic_load(&counted), t->nctaid[0] * t->ntid[0]);
+    if (t->ctaid[0] == 1)
+        return;
+    for (uint32_t site = 2; site < 6; site++)
+        kb_grid_barrier(t, site);
+    atomic_fetch_add(&counted, 1);
 }
 
 static kb_status run_code(char name, const kb_hostcuda_code *code, uint32_t n_blocks, kb_error *err)
@@ -88,7 +94,7 @@ static kb_status run_code(char name, const kb_hostcuda_code *code, uint32_t n_bl
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     s = kb_hostcuda_launch(digest_of(name), sizes, 16, none, &f.frame, err);
     if (s == KB_OK)
-        CHECK_INT(counted, 96 * n_blocks);
+        CHECK_INT(counted, 96 * (code->cooperative ? 2 * n_blocks - 1 : n_blocks));
     fake_pool_join();
     fake_frame_free(&f);
     return s;

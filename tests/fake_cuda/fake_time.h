@@ -6,7 +6,12 @@
 
 #include "fake_state.h"
 
-enum { FAKE_TIMES_MAX = 64, FAKE_THREADS_MAX = 1024, FAKE_ALLOCATION_MAX = 1 << 30, FAKE_KEPT_MAX = 64 };
+enum {
+    FAKE_TIMES_MAX = 64,
+    FAKE_THREADS_MAX = 1024,
+    FAKE_ALLOCATION_MAX = 1 << 30,
+    FAKE_KEPT_MAX = 64
+};
 
 static struct {
     double now; /* us */

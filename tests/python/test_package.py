@@ -27,6 +27,7 @@ WITHOUT_CODE = {
     "microcircuit.md",
     "performance.md",
     "releasing.md",
+    "reliability.md",
     "testing.md",
 }
 ON_THE_CPU = {"find-a-fault.md"}  # the checked mode; elsewhere the fake driver plays a GPU
