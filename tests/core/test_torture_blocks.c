@@ -53,7 +53,7 @@ static kb_status run_placed(kb_error *err)
 }
 
 /* Each thread counts the threads of its block, and those of the grid if that is cooperative, of
- * which one block ends before the others. */
+ * which each block ends at another time. */
 static _Atomic(int) counted;
 
 static void count_threads(void *const *unused, kb_thread *t)
@@ -77,7 +77,7 @@ static void count_in_grid(void *const *unused, kb_thread *t)
     CHECK_INT(atomic_load(&counted), t->nctaid[0] * t->ntid[0]);
     if (t->ctaid[0] == 1)
         return;
-    for (uint32_t site = 2; site < 6; site++)
+    for (uint32_t site = 2; site < (t->ctaid[0] ? 4 : 6); site++)
         kb_grid_barrier(t, site);
     atomic_fetch_add(&counted, 1);
 }

@@ -174,7 +174,11 @@ static kb_status tune(kb_error *err)
     return s;
 }
 
-#define RESTORES "cuCtxPopCurrent cuDevicePrimaryCtxRelease cuThreadExchangeStreamCaptureMode"
+/* cuKernelGetParamInfo is called once more than there are parameters, and fails in any case then.
+ */
+#define RESTORES                                                                                   \
+    "cuCtxPopCurrent cuDevicePrimaryCtxRelease cuThreadExchangeStreamCaptureMode "                 \
+    "cuKernelGetParamInfo"
 #define COMPILES RESTORES " cuDevicePrimaryCtxGetState cuDeviceGetCount"
 
 int main(void)
