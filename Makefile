@@ -1,6 +1,7 @@
 # make demo    sets up what it needs and runs the main job: a spiking network with its own kernels
 # make test    sets up what it needs and runs the tests: C under sanitizers, Python on three JAX versions
 # make test-all  the same with everything that takes long; prints first how long it takes
+# make mutate  200 small changes of the C core, and those of them that no C test notices
 # make check   format, lint, types, documentation
 # make docs    builds the documentation as a site with a search, in build/docs
 # make bench   per-call cost and threads, against a floor and against peers; batches on all cores; math functions
@@ -56,7 +57,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo prepare test test-all test-aarch64 test-core test-newest test-oldest test-oldest-numba test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
+.PHONY: demo prepare test test-all test-aarch64 test-core mutate test-newest test-oldest test-oldest-numba test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
@@ -74,7 +75,7 @@ prepare: $(VENV)/test.stamp $(VENV)/plugin.stamp $(OLDEST)/test.stamp $(NUMBA)/t
 
 test-all:
 	@echo "test-all: about 90 minutes on two cores"
-	$(MAKE) test OTHERS="" BRIEF="" KB_FUZZ_SECONDS="$${KB_FUZZ_SECONDS:-120}"
+	$(MAKE) test OTHERS="" BRIEF="" KB_FUZZ_SECONDS="$${KB_FUZZ_SECONDS:-120}" KB_TORTURE=all
 	$(MAKE) test-mlir
 	$(MAKE) test-aarch64
 	$(MAKE) test-dist
@@ -95,6 +96,9 @@ test-aarch64: $(VENV)/test.stamp
 test-core: $(VENV)/test.stamp $(VENV)/plugin.stamp
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" BUILD="$(BUILD)/core" PYTHON="$(CURDIR)/$(VENV)/bin/python" \
 	  tests/core/run
+
+mutate: $(VENV)/test.stamp
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python tests/core/mutate.py --build $(BUILD)/mutants $(MUTATE_ARGS)
 
 test-newest: $(VENV)/test.stamp $(VENV)/plugin.stamp
 	$(VENV)/bin/python $(PYTEST) -m "$(BRIEF)" $(PYTEST_ARGS)

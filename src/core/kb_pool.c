@@ -161,13 +161,18 @@ static void run_task(void *data)
 static loop *loop_new(const kb_xla_frame *xla, const kb_pool_loop *of)
 {
     loop *l = kb_calloc(1, sizeof *l);
-    if (!l)
+    if (!l || pthread_mutex_init(&l->lock, NULL) != 0) {
+        kb_free(l);
         return NULL;
+    }
+    if (pthread_cond_init(&l->all_done, NULL) != 0) {
+        pthread_mutex_destroy(&l->lock);
+        kb_free(l);
+        return NULL;
+    }
     l->of = *of;
     l->xla = xla;
     atomic_store(&l->users, 1);
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->all_done, NULL);
     return l;
 }
 

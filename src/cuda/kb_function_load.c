@@ -38,7 +38,8 @@ static kb_status choose(const kb_function *f, const kb_driver *cu, kb_cu_device 
                         what, there, device, major, minor);
 }
 
-/* Parameters must be what launches hand over. Words lie one behind the other. */
+/* Parameters must be what launches hand over. Words lie one behind the other. A parameter that the
+ * kernel does not have is an invalid value to the driver. */
 static kb_status check_layout(const kb_function *f, const kb_driver *cu, kb_cu_kernel kernel,
                               const char *what, kb_error *err)
 {
@@ -49,6 +50,8 @@ static kb_status check_layout(const kb_function *f, const kb_driver *cu, kb_cu_k
     for (uint32_t i = 0; i < n; i++) {
         kb_cu_result code = cu->cuKernelGetParamInfo(kernel, i, &offset, &size);
         size_t expected = f->n_sizes ? f->sizes[i] : KB_WORD_SIZE;
+        if (code != KB_CU_SUCCESS && code != KB_CU_INVALID_VALUE)
+            return kb_driver_fail(err, cu, code, "cuKernelGetParamInfo", what);
         if (code != KB_CU_SUCCESS || size != expected ||
             (f->n_sizes == 0 && offset != (size_t)KB_WORD_SIZE * i))
             return kb_error_set(err, KB_INTERNAL,

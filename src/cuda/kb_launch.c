@@ -297,7 +297,10 @@ kb_status kb_launch_prepare(const kb_launch_step *step, const kb_frame *frame, k
     /* Loading is refused in a thread whose stream captures, unless the thread says that it knows.
      */
     int mode = KB_CU_CAPTURE_MODE_RELAXED;
-    (void)cu->cuThreadExchangeStreamCaptureMode(&mode);
+    kb_cu_result code = cu->cuThreadExchangeStreamCaptureMode(&mode);
+    if (code != KB_CU_SUCCESS)
+        return kb_driver_fail(err, cu, code, "cuThreadExchangeStreamCaptureMode",
+                              frame->kernel->name);
     kb_status s =
         kb_function_load(step->function, cu, frame->device, frame->kernel->name, kernel, err);
     (void)cu->cuThreadExchangeStreamCaptureMode(&mode);

@@ -211,8 +211,11 @@ static kb_status run(tuner *t, double *us, uint32_t *auto_block, kb_error *err)
 static kb_status run_relaxed(tuner *t, double *us, uint32_t *auto_block, kb_error *err)
 {
     int mode = KB_CU_CAPTURE_MODE_RELAXED;
-    (void)t->cu->cuThreadExchangeStreamCaptureMode(&mode);
-    kb_status s = run(t, us, auto_block, err);
+    kb_status s = check(t, t->cu->cuThreadExchangeStreamCaptureMode(&mode),
+                        "cuThreadExchangeStreamCaptureMode", err);
+    if (s != KB_OK)
+        return s;
+    s = run(t, us, auto_block, err);
     (void)t->cu->cuThreadExchangeStreamCaptureMode(&mode);
     return s;
 }

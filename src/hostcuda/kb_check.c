@@ -105,9 +105,10 @@ static bool make_room(kb_checks *c)
     c->written = (uint8_t **)kb_calloc((size_t)t->n_arguments + 1, sizeof *c->written);
     c->locals = (void **)kb_calloc((size_t)c->n_threads * t->n_local + 1, sizeof *c->locals);
     c->begins = kb_calloc(c->n_blocks, sizeof *c->begins);
+    c->seen_room = kb_calloc(((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen_room);
     if (c->is_cooperative)
         c->begun = kb_calloc(c->n_blocks, sizeof *c->begun);
-    if (!c->ranges || !c->rows || !c->written || !c->locals || !c->begins ||
+    if (!c->ranges || !c->rows || !c->written || !c->locals || !c->begins || !c->seen_room ||
         (c->is_cooperative && !c->begun))
         return false;
     c->rows->n = n_rows;
@@ -173,7 +174,7 @@ void kb_checks_free(kb_checks *c)
     kb_free((void *)c->locals);
     kb_free(c->begins);
     kb_free(c->begun);
-    kb_free(c->seen);
+    kb_free(c->seen_room);
     kb_free(c);
 }
 

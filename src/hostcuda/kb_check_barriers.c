@@ -1,5 +1,4 @@
 /* Owns what barriers mean for the checked mode, and the verdict on who comes to them. */
-#include "core/kb_memory.h"
 #include "hostcuda/kb_check.h"
 #include "hostcuda/kb_checks.h"
 
@@ -13,11 +12,7 @@ void kb_checks_barrier(kb_checks *c)
 
 void kb_checks_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
 {
-    if (!c->seen)
-        c->seen = kb_calloc(((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen);
-    if (!c->seen)
-        return;
-    c->global.seen = c->shared.seen = c->seen; /* somebody's: there are barriers */
+    c->global.seen = c->shared.seen = c->seen = c->seen_room; /* somebody's: there are barriers */
     uint32_t *of_lanes = c->seen + (size_t)warp * KB_WARP * KB_WARP, now = kb_checks_tick(c);
     uint32_t seen[KB_WARP] = {0};
     for (uint32_t l = 0; l < KB_WARP; l++) {

@@ -13,6 +13,7 @@
 #include "module/kb_module.h"
 #include "module/kb_source.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,21 +97,31 @@ static kb_status read_fields(carried *c, kb_error *err)
     return kb_fields_check(f, NAME, WHOLE, err);
 }
 
-/* The bytes as a file without a name, or -1. */
-static int file_of(const void *bytes, size_t size)
+static kb_status refuse_file(const char *call, int number, kb_error *err)
 {
-    int file = memfd_create("kernbridge", MFD_CLOEXEC);
+    return kb_error_set(err, KB_FAILED_PRECONDITION,
+                        "this system does not keep a library in memory (%s failed: %s)", call,
+                        strerror(number));
+}
+
+/* The bytes as a file without a name. */
+static kb_status file_of(const void *bytes, size_t size, int *file, kb_error *err)
+{
+    *file = memfd_create("kernbridge", MFD_CLOEXEC);
+    if (*file < 0)
+        return refuse_file("memfd_create", errno, err);
     const char *at = bytes;
-    while (file >= 0 && size > 0) {
-        ssize_t n = write(file, at, size);
+    while (size > 0) {
+        ssize_t n = write(*file, at, size);
         if (n <= 0) {
-            (void)close(file);
-            return -1;
+            kb_status s = refuse_file("write", n < 0 ? errno : ENOSPC, err);
+            (void)close(*file);
+            return s;
         }
         at += n;
         size -= (size_t)n;
     }
-    return file;
+    return KB_OK;
 }
 
 /* Under the lock. The file stays open with the library: dlopen knows libraries by their names, and
@@ -118,12 +129,12 @@ static int file_of(const void *bytes, size_t size)
 static kb_status open_new(const kb_xla_bytes *bytes, opened *o, kb_error *err)
 {
     char path[PATH_SIZE];
-    int file = file_of(bytes->data, bytes->size);
-    if (file < 0)
-        return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "this system does not keep a library in memory (memfd_create failed)");
+    int file;
+    kb_status s = file_of(bytes->data, bytes->size, &file, err);
+    if (s != KB_OK)
+        return s;
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    kb_status s = kb_module_open(path, &o->library, err);
+    s = kb_module_open(path, &o->library, err);
     if (s != KB_OK)
         (void)close(file);
     return s;

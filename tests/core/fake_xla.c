@@ -1,6 +1,8 @@
 /* Owns the fake API table, its errors and its thread pool. */
 #include "fake_xla.h"
 
+#include "torture.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -91,7 +93,7 @@ static kb_xla_error *schedule(kb_xla_schedule *args)
         return error_new(13, "thread_pool_schedule: wrong struct_size");
     kb_xla_error *error = NULL;
     pthread_mutex_lock(&pool.lock);
-    if (pool.refuse || pool.n_tasks == TASKS_MAX) {
+    if (pool.refuse || pool.n_tasks == TASKS_MAX || torture_fails(TORTURE_XLA, "schedule")) {
         error = error_new(12, "no thread pool");
     } else {
         task *t = checked(malloc(sizeof *t));
@@ -113,7 +115,8 @@ static kb_xla_error *num_threads(kb_xla_num_threads *args)
         return error_new(13, "thread_pool_num_threads: wrong struct_size");
     pthread_mutex_lock(&pool.lock);
     *args->num_threads = pool.num_threads;
-    kb_xla_error *error = pool.refuse ? error_new(12, "no thread pool") : NULL;
+    bool refuse = pool.refuse || torture_fails(TORTURE_XLA, "num_threads");
+    kb_xla_error *error = refuse ? error_new(12, "no thread pool") : NULL;
     pthread_mutex_unlock(&pool.lock);
     return error;
 }
@@ -155,7 +158,7 @@ static kb_xla_error *stream_get(kb_xla_stream_get *args)
 {
     if (args->struct_size != KB_XLA_SIZE(kb_xla_stream_get, stream))
         return error_new(13, "stream_get: wrong struct_size");
-    if (streams.refuse)
+    if (streams.refuse || torture_fails(TORTURE_XLA, "stream_get"))
         return error_new(12, "this platform has no streams");
     args->stream = streams.stream;
     return NULL;

@@ -30,10 +30,16 @@ static void *unwrap(double *values)
     return tuple;
 }
 
-static kb_numba_exception *with_value(double value)
+/* Without memory it is another exception; Numba's own code would be stopped by the system. */
+static const kb_numba_exception *with_value(double value)
 {
     double *values = NRT_Allocate(sizeof *values);
     kb_numba_exception *record = NRT_Allocate(sizeof *record);
+    if (!values || !record) {
+        NRT_Free(values);
+        NRT_Free(record);
+        return &negative;
+    }
     *values = value;
     *record = (kb_numba_exception){.pickle = with_values,
                                    .pickle_size = sizeof with_values,
@@ -55,7 +61,7 @@ int32_t kb_entry(void **result, void **exception, void *const *inputs, void *con
         if (from[i] == -4)
             return -2;
         if (from[i] == -5) {
-            *exception = with_value(from[i]);
+            *exception = (void *)(uintptr_t)with_value(from[i]);
             return NUMBERED_LINE;
         }
         if (from[i] < 0) {

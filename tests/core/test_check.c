@@ -97,6 +97,9 @@ static void test_indices(void)
         {{{INDEX, 0, 0, 3, 3}, {VIEW, 0, Y, 12, 0}, {READ, 0, X, 0, 0}, {WRITE, 0, S, 0, 1}}, NULL},
         {{{INDEX, 0, 0, 3, 3}, {VIEW, 0, Y, 12, 0}, {INDEX, 0, 0, 7, 2}, {WRITE, 0, S, 0, 1}},
          "writes the shared array out of bounds: index 7 of axis 1, whose extent is 2"},
+        /* the same index of another extent */
+        {{{INDEX, 0, 0, 3, 3}, {VIEW, 0, Y, 12, 0}, {INDEX, 0, 0, 3, 2}, {WRITE, 0, Y, 0, 1}},
+         "writes 'y' (int32[2d]) out of bounds: index 3 of axis 1, whose extent is 2"},
     };
     check_rows(rows, sizeof rows / sizeof *rows);
 }

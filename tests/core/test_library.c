@@ -4,25 +4,14 @@
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
 #include "kb_test.h"
-#include "module/kb_library.h"
+#include "library.h"
 #include "sample.h"
 #include "sealed.h"
 
 #include <stdlib.h>
 
-enum { ROOM = 1 << 20 };
-
-static uint8_t library[ROOM];
-static uint32_t library_size;
 static kb_error err;
-
-typedef struct text {
-    uint32_t version, n_hidden, zeroed, value_size, library_size;
-    const char *function;
-} text;
-
-static const text GOOD = {
-    .version = KB_LIBRARY_VERSION, .zeroed = 1, .value_size = 8, .function = "scale"};
+static library_text good;
 
 static const uint8_t *new_digest(void)
 {
@@ -31,44 +20,11 @@ static const uint8_t *new_digest(void)
     return digest;
 }
 
-/* Bytes in a block of exactly their size, which the caller frees. */
-static uint8_t *write_bytes(const text *t, const uint8_t *digest, size_t *size)
-{
-    static uint8_t room[2 * ROOM];
-    uint8_t *at = room + SEALED_BODY;
-    const double factor = 2.5;
-    sealed_begin(room, KB_LIBRARY_MAGIC, t->version);
-    sealed_put_text(&at, "load_c 'op'");
-    sealed_put_text(&at, "");
-    sealed_put_u32(&at, 1);
-    sealed_put_u32(&at, 1);
-    sealed_put_u32(&at, t->n_hidden);
-    for (int i = 0; i < 2; i++) {
-        sealed_put_u32(&at, KB_DTYPE_F64);
-        sealed_put_u32(&at, 1);
-        sealed_put_text(&at, i ? "y" : "x");
-    }
-    sealed_put_text(&at, t->function);
-    sealed_put_u32(&at, t->zeroed);
-    sealed_put_u32(&at, 1);
-    sealed_put_u32(&at, t->value_size);
-    sealed_put(&at, &factor, sizeof factor);
-    sealed_put_u32(&at, library_size);
-    sealed_put_u32(&at, library_size);
-    sealed_put(&at, library, t->library_size ? t->library_size : library_size);
-    *size = (size_t)(at - room);
-    sealed_sign(room, *size, digest, KB_DIGEST_SIZE);
-    uint8_t *bytes = malloc(*size);
-    if (!bytes)
-        abort();
-    return memcpy(bytes, room, *size);
-}
-
-static kb_status add(const text *t, const uint8_t *digest)
+static kb_status add(const library_text *t, const uint8_t *digest)
 {
     size_t size;
     bool inserted;
-    uint8_t *bytes = write_bytes(t, digest, &size);
+    uint8_t *bytes = library_write(t, digest, &size);
     kb_status s = kb_library_register(bytes, size, digest, &inserted, &err);
     CHECK(inserted == (s == KB_OK));
     free(bytes); /* before anybody runs the function */
@@ -98,7 +54,7 @@ static void test_runs(void)
 {
     for (uint32_t zeroed = 0; zeroed < 2; zeroed++) {
         const uint8_t *digest = new_digest();
-        text t = GOOD;
+        library_text t = good;
         t.zeroed = zeroed;
         double y[] = {1, 1};
         if (!CHECK_INT(add(&t, digest), KB_OK))
@@ -127,13 +83,13 @@ static void test_a_part_is_refused(void)
 {
     const uint8_t *digest = new_digest();
     size_t size;
-    uint8_t *bytes = write_bytes(&GOOD, digest, &size);
+    uint8_t *bytes = library_write(&good, digest, &size);
     sealed_each_part(bytes, size, 997, digest, KB_DIGEST_SIZE, damaged_is_refused);
     sealed_each_flip(bytes, size, 997, digest, changed_is_refused);
     free(bytes);
 }
 
-static void refuse(const text *t, kb_status status, const char *words)
+static void refuse(const library_text *t, kb_status status, const char *words)
 {
     CHECK_INT(add(t, new_digest()), status);
     CHECK_HAS(err.message, words);
@@ -141,23 +97,24 @@ static void refuse(const text *t, kb_status status, const char *words)
 
 static void test_wrong_fields(void)
 {
-    text t = GOOD;
+    library_text t = good;
     t.version++;
     refuse(&t, KB_FAILED_PRECONDITION, "has format 2, and this kernbridge reads format 1");
-    t = GOOD, t.n_hidden = 1;
+    t = good, t.n_hidden = 1;
     refuse(&t, KB_INVALID_ARGUMENT, "does not hold");
-    t = GOOD, t.zeroed = 2;
+    t = good, t.zeroed = 2;
     refuse(&t, KB_INVALID_ARGUMENT, "whether outputs are zeroed does not hold");
-    t = GOOD, t.value_size = 17;
+    t = good, t.value_size = 17;
     refuse(&t, KB_INVALID_ARGUMENT, "the size of an attribute does not hold");
-    t = GOOD, t.value_size = 0;
+    t = good, t.value_size = 0;
     refuse(&t, KB_INVALID_ARGUMENT, "the size of an attribute does not hold");
-    t = GOOD, t.function = "scales";
+    t = good, t.function = "scales";
     refuse(&t, KB_INVALID_ARGUMENT, "what it defines does not hold");
-    t = GOOD, t.library_size = library_size - 1;
+    t = good, t.stored_size--;
     refuse(&t, KB_INVALID_ARGUMENT, "does not hold");
+    uint8_t *library = library_bytes(&t.stored_size);
     library[0] ^= 1; /* no library */
-    refuse(&GOOD, KB_FAILED_PRECONDITION, "(in load_c 'op', which the program carries)");
+    refuse(&good, KB_FAILED_PRECONDITION, "(in load_c 'op', which the program carries)");
     library[0] ^= 1;
 }
 
@@ -167,7 +124,7 @@ static void test_loader(void)
     fake_frame f;
     size_t size;
     double y[2];
-    uint8_t *bytes = write_bytes(&GOOD, digest, &size);
+    uint8_t *bytes = library_write(&good, digest, &size);
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_INSTANTIATE);
     CHECK_INT(kb_library_load(&f.frame, digest, &err), KB_NOT_FOUND);
     fake_attr_array(&f, "program", KB_DTYPE_U8, 20, "KBHC, of another kind", 20);
@@ -182,11 +139,7 @@ static void test_loader(void)
 
 int main(void)
 {
-    FILE *file = fopen(LIBRARY_SAMPLE, "rb");
-    if (!file)
-        abort();
-    library_size = (uint32_t)fread(library, 1, sizeof library, file);
-    fclose(file);
+    library_init(&good);
     test_runs();
     test_a_part_is_refused();
     test_wrong_fields();

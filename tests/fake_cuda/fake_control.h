@@ -174,6 +174,24 @@ void fake_cuda_fail(const char *function, int nth, int code)
     pthread_mutex_unlock(&state.lock);
 }
 
+void fake_cuda_fail_any(int nth, int code, int lasting)
+{
+    pthread_mutex_lock(&state.lock);
+    state.any.nth = nth;
+    state.any.code = code;
+    state.any.lasting = lasting;
+    state.any.failed = NULL;
+    pthread_mutex_unlock(&state.lock);
+}
+
+const char *fake_cuda_failed(void)
+{
+    pthread_mutex_lock(&state.lock);
+    const char *function = state.any.failed;
+    pthread_mutex_unlock(&state.lock);
+    return function;
+}
+
 void fake_cuda_fault(const char *entry, int code)
 {
     pthread_mutex_lock(&state.lock);

@@ -85,6 +85,12 @@ FAKE_CUDA_EXPORT const fake_cuda_launch *fake_cuda_get_launch(int i);
  * those that ask for errors, devices and contexts, and that load an image, go on. */
 FAKE_CUDA_EXPORT void fake_cuda_fail(const char *function, int nth, int code);
 
+/* The nth call from now of whatever function fails so, with `lasting` all that follow it, too; a
+ * reset does not end it, a `code` of 0 does. The words of errors can always be asked for. And the
+ * function that failed first since, or NULL. */
+FAKE_CUDA_EXPORT void fake_cuda_fail_any(int nth, int code, int lasting);
+FAKE_CUDA_EXPORT const char *fake_cuda_failed(void);
+
 /* The next launch of this entry ("": of any) succeeds, and then is the fault `code` there: as when
  * a kernel goes wrong while it runs. */
 FAKE_CUDA_EXPORT void fake_cuda_fault(const char *entry, int code);

@@ -104,6 +104,11 @@ static struct {
         int call, nth, code;
     } failures[FAILURES_MAX];
     int n_failures;
+    struct {
+        int nth, code;
+        bool lasting;
+        const char *failed; /* the function that failed so first */
+    } any;
     char *fault_entry; /* whose next launch goes wrong, with this code; NULL: none */
     int fault_code;
     int fault; /* what every call answers; 0: none */
@@ -146,6 +151,19 @@ static bool is_fault(int code)
     return code >= FAULT_FIRST && code <= FAULT_LAST && code != OUT_OF_RESOURCES;
 }
 
+/* See fake_cuda_fail_any. */
+static int any_failure(int call)
+{
+    if (!state.any.code || call == CALL_cuGetErrorName || call == CALL_cuGetErrorString)
+        return 0;
+    state.any.nth--;
+    if (state.any.nth > 0 || (state.any.nth < 0 && !state.any.lasting))
+        return 0;
+    if (!state.any.failed)
+        state.any.failed = call_names[call];
+    return state.any.code;
+}
+
 /* Whether this call is one that was made to fail. */
 static kb_cu_result failure_of(int call)
 {
@@ -153,6 +171,8 @@ static kb_cu_result failure_of(int call)
     for (int i = 0; i < state.n_failures; i++)
         if (state.failures[i].call == call && --state.failures[i].nth == 0)
             code = state.failures[i].code;
+    if (code == 0)
+        code = any_failure(call);
     if (is_fault(code))
         state.fault = code;
     return (kb_cu_result)code;

@@ -6,7 +6,12 @@
 
 #include "fake_state.h"
 
-enum { FAKE_TIMES_MAX = 64, FAKE_THREADS_MAX = 1024, FAKE_ALLOCATION_MAX = 1 << 30 };
+enum {
+    FAKE_TIMES_MAX = 64,
+    FAKE_THREADS_MAX = 1024,
+    FAKE_ALLOCATION_MAX = 1 << 30,
+    FAKE_KEPT_MAX = 64
+};
 
 static struct {
     double now; /* us */
@@ -15,6 +20,8 @@ static struct {
         int n, next;
     } of_block[FAKE_THREADS_MAX + 1];
     int n_allocations, n_events;
+    void *kept[FAKE_KEPT_MAX];
+    int n_kept;
 } fake_clock;
 
 typedef struct fake_event {
@@ -42,6 +49,13 @@ static kb_cu_result cuDeviceGetName(char *name, int size, kb_cu_device device)
     return end(KB_CU_SUCCESS);
 }
 
+/* What a driver that fails has not given back is its own, for leak checkers too. */
+static kb_cu_result keep(void *taken, kb_cu_result code)
+{
+    fake_clock.kept[fake_clock.n_kept++ % FAKE_KEPT_MAX] = taken;
+    return code;
+}
+
 static kb_cu_result cuMemAlloc(kb_cu_address *memory, size_t size)
 {
     kb_cu_result code = begin(CALL_cuMemAlloc);
@@ -62,7 +76,7 @@ static kb_cu_result cuMemFree(kb_cu_address memory)
 {
     kb_cu_result code = begin(CALL_cuMemFree);
     if (code != KB_CU_SUCCESS)
-        return code;
+        return keep((void *)(uintptr_t)memory, code);
     free((void *)(uintptr_t)memory);
     fake_clock.n_allocations--;
     return end(KB_CU_SUCCESS);
@@ -115,7 +129,7 @@ static kb_cu_result cuEventDestroy(kb_cu_event event)
 {
     kb_cu_result code = begin(CALL_cuEventDestroy);
     if (code != KB_CU_SUCCESS)
-        return code;
+        return keep((void *)event, code);
     free(event);
     fake_clock.n_events--;
     return end(KB_CU_SUCCESS);

@@ -28,6 +28,7 @@ WITHOUT_CODE = {
     "microcircuit.md",
     "performance.md",
     "releasing.md",
+    "reliability.md",
     "testing.md",
     "versioning.md",
 }

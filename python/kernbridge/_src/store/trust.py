@@ -23,9 +23,18 @@ MOST_LINKS = 40
 def why_not(folder: Path) -> str | None:
     """Say who else could replace the contents of an absolute folder; None if nobody can.
 
-    What does not exist yet is no objection. Each part of the path is opened from the one before,
-    and no link is followed that was not looked at.
+    What does not exist yet is no objection. What cannot be examined is one: the system may refuse
+    to open a folder now, and allow it when code is loaded from there.
     """
+    try:
+        return _find_objection(folder)
+    except OSError as e:
+        reason = e.strerror or e
+        return f"{folder} cannot be examined ({reason}): others may be able to write to it"
+
+
+def _find_objection(folder: Path) -> str | None:
+    """Open each part of the path from the one before, and follow no link unlooked at."""
     parts = list(reversed(folder.parts[1:]))
     here, links = "/", 0
     with contextlib.ExitStack() as opened:
@@ -50,7 +59,7 @@ def why_not(folder: Path) -> str | None:
                     continue
                 fd, here = _open(part, fd, opened), path
                 objection = _objection(here, os.fstat(fd))
-            except OSError:  # it is missing, or no folder: then nothing is loaded from there
+            except (FileNotFoundError, NotADirectoryError):  # then nothing is loaded from there
                 return None
     return objection
 

@@ -1,0 +1,24 @@
+/* Writes libraries that come with calls (module/kb_library.h), for tests. One thread. */
+#ifndef LIBRARY_H
+#define LIBRARY_H
+
+#include "core/kb_kernel.h"
+#include "module/kb_library.h"
+
+/* A kernel field by field; what is written may be wrong in any of them. */
+typedef struct library_text {
+    uint32_t version, n_hidden, zeroed, value_size;
+    uint32_t stored_size; /* bytes of the library that are written */
+    const char *function;
+} library_text;
+
+/* The library of library_sample.c, which may be changed. */
+uint8_t *library_bytes(uint32_t *size);
+
+/* Its function `scale` of an input and an output, float64[n], with the factor 2.5. */
+void library_init(library_text *t);
+
+/* Its bytes, in a block of exactly their size that the caller frees. */
+uint8_t *library_write(const library_text *t, const uint8_t digest[KB_DIGEST_SIZE], size_t *size);
+
+#endif

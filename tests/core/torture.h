@@ -1,0 +1,43 @@
+/* Makes what the core asks of the system fail: the n-th request of a kind, or every one from then
+ * on. The build of the tests renames the core's calls of the C library to the functions of
+ * torture.c, which hand on what does not fail; calls of the tests themselves are not touched.
+ *
+ * A request may come from any thread; one thread arms and disarms. */
+#ifndef TORTURE_H
+#define TORTURE_H
+
+#include <stdbool.h>
+
+typedef enum torture_kind {
+    TORTURE_MEMORY,  /* malloc, calloc */
+    TORTURE_MAPPING, /* mmap, mprotect */
+    TORTURE_FILE,    /* fopen, fseek, ftell, fread, memfd_create, write */
+    TORTURE_LIBRARY, /* dlopen, dlsym */
+    TORTURE_THREAD,  /* pthread_create, pthread_mutex_init, pthread_cond_init */
+    TORTURE_DRIVER,  /* every function of the fake CUDA driver */
+    TORTURE_XLA,     /* functions of the fake XLA */
+    TORTURE_KINDS
+} torture_kind;
+
+extern const char *const torture_names[TORTURE_KINDS];
+
+/* The n-th request of the kind fails (1 is the next), with `lasting` all that follow it, too. */
+void torture_arm(torture_kind kind, long n, bool lasting);
+
+/* Whether it was armed with `lasting`. */
+bool torture_lasts(void);
+
+/* From now on nothing fails. Returns the function that failed first, or NULL if none did. */
+const char *torture_disarm(void);
+
+/* For fakes: whether this request must fail. */
+bool torture_fails(torture_kind kind, const char *function);
+
+/* What the core has taken and not given back: blocks of memory, mappings, files, mutexes. */
+typedef struct torture_taken {
+    long blocks, mappings, files, mutexes;
+} torture_taken;
+
+torture_taken torture_count(void);
+
+#endif
