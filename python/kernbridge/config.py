@@ -16,12 +16,14 @@ import os
 from kernbridge._core import get_num_threads, set_num_threads
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import UnsupportedArchError
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.base.settings import ALLOW_IMPORTS as ALLOW_IMPORTS
 from kernbridge._src.base.settings import may_import as may_import
 from kernbridge._src.toolchain import architectures as reader
 from kernbridge._src.toolchain.architectures import Spelling
 
 
+@hides_frames
 def set_numba_num_threads(n: int | None) -> None:
     """Choose how many threads every `parallel=True` kernel uses, from its next call on.
 
@@ -59,6 +61,7 @@ def get_numba_num_threads() -> int | None:
     return get_num_threads() or None
 
 
+@hides_frames
 def set_cuda_architectures(architectures: Spelling) -> None:
     """Choose the GPUs that kernels are compiled for from now on.
 
@@ -93,6 +96,7 @@ def get_cuda_architectures() -> tuple[tuple[int, int], ...] | None:
     return tuple(sorted({(major, minor) for major, minor, _ in settings.architectures}))
 
 
+@hides_frames
 def set_compute_capability(value: Spelling) -> None:
     """Choose the GPUs that kernels are compiled for from now on: `set_cuda_architectures`.
 
@@ -125,6 +129,7 @@ def get_compute_capability() -> list[str] | None:
     return None if chosen is None else [reader.name(a) for a in chosen]
 
 
+@hides_frames
 def prefer_system_nvcc(prefer: bool | None = True) -> None:
     """Choose which nvcc comes first where CUDA_HOME and its like name none.
 
@@ -153,6 +158,7 @@ def prefers_system_nvcc() -> bool | None:
     return settings.prefer_system_nvcc
 
 
+@hides_frames
 def add_include_path(path: str | os.PathLike[str]) -> None:
     """Add a folder to those where ``#include`` of every source looks, from the next load on.
 
@@ -193,6 +199,7 @@ def get_include_paths() -> list[str]:
     return list(settings.include_paths)
 
 
+@hides_frames
 def set_backend(platform: str, backend: str | None) -> None:
     """Choose the backend that every `XLACustomKernel` with it uses on a platform.
 
@@ -243,6 +250,7 @@ def clear_backends() -> None:
     selection.clear_backends()
 
 
+@hides_frames
 def set_cuda_on_cpu(what: str) -> None:
     """Choose what happens where a CUDA kernel is lowered for the CPU.
 
@@ -273,6 +281,7 @@ def get_cuda_on_cpu() -> str:
     return settings.cuda_on_cpu
 
 
+@hides_frames
 def set_exported_code(what: str) -> None:
     """Choose what happens to the code that a loaded program carries.
 
@@ -310,6 +319,7 @@ def get_exported_code() -> str:
     return settings.exported_code
 
 
+@hides_frames
 def set_carry_kernels(carry: bool | None) -> None:
     """Choose whether compiled programs carry the machine code of Numba kernels, from now on.
 
@@ -342,6 +352,7 @@ def get_carry_kernels() -> bool:
     return settings.carries_kernels()
 
 
+@hides_frames
 def allow_imports(*modules: str) -> None:
     """Choose the modules that a loaded program may import to find its kernels.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "BenchmarkDataFnNotProvidedError",
     "CompilationError",
@@ -28,12 +30,29 @@ MOST_LINES = 200
 """The most lines of a compiler's output that an exception prints; `compiler_output` has all."""
 
 
+_cause: Any = BaseException.__cause__  # a descriptor
+
+
 class BrainEventError(Exception):
     """The base of `KernbridgeError`, for programs that catch BrainEvent's exceptions."""
 
 
 class KernbridgeError(BrainEventError):
-    """The base of every exception that kernbridge defines."""
+    """The base of every exception that kernbridge defines.
+
+    When JAX compiles a function, it puts an exception that shows where an operation was called in
+    front of the operation's error, and repeats the error's text there. It is said once here.
+    """
+
+    @property
+    def __cause__(self) -> BaseException | None:
+        return _cause.__get__(self)
+
+    @__cause__.setter
+    def __cause__(self, cause: BaseException | None) -> None:
+        if type(cause).__name__ == "JaxStackTraceBeforeTransformation":
+            cause.args = ("The operation that failed to compile was called at this line.",)
+        _cause.__set__(self, cause)
 
 
 class UnknownVersionError(KernbridgeError):

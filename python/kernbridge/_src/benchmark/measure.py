@@ -21,6 +21,7 @@ import numpy as np
 from jax import lax
 
 from kernbridge._src.base import jax_inside
+from kernbridge._src.base.reports import hides_frames
 
 
 class BenchmarkTimes(NamedTuple):
@@ -187,6 +188,7 @@ def _calls_per_iteration(n: int, platform: str) -> int:
     return 1 if platform == "cpu" else max(d for d in range(1, 9) if n % d == 0)
 
 
+@hides_frames
 def measure(
     fn: Callable[..., Any],
     *,

@@ -14,9 +14,11 @@ import jax
 import numpy as np
 from jax import export
 
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.bundle import manifest, program
 
 
+@hides_frames
 def export_bundle(
     path: str | os.PathLike[str],
     fun: Callable[..., Any],

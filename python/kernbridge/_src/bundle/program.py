@@ -46,7 +46,16 @@ def exported_for(
     checks = [export.DisabledSafetyCheck.custom_call(target) for target in other_targets]
     if not isinstance(fun, export.Exported):
         jitted = fun if isinstance(fun, jax.stages.Wrapped) else jax.jit(fun)
-        return export.export(jitted, platforms=[platform], disabled_checks=checks)(*args)
+        try:
+            return export.export(jitted, platforms=[platform], disabled_checks=checks)(*args)
+        except NotImplementedError as e:
+            if "callback" not in str(e):
+                raise
+            raise ExportError(
+                "export_bundle: the function calls Python while it runs, which a host without "
+                "Python cannot do; leave out jax.pure_callback, jax.debug.print and their kin, and "
+                f"operations that run as Python. JAX reports: {e}"
+            ) from None
     if platform not in fun.platforms:
         raise ExportError(
             f"export_bundle: the program was exported for {', '.join(fun.platforms)}, and is "

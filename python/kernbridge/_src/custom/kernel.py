@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
 
-from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.reports import hide_frames, hides_frames, warn
 from kernbridge._src.benchmark.run import benchmark_operation
 from kernbridge._src.custom import primitive as custom_primitive
 from kernbridge._src.custom.choice import Bound, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
 from kernbridge._src.operation import primitive
-from kernbridge._src.operation.operation import as_operands, refuse_non_arrays
+from kernbridge._src.operation.operation import as_operands, not_an_array
 from kernbridge._src.operation.spec import Outputs
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
@@ -81,7 +80,7 @@ class XLACustomKernel(KernelTable):
         self.benchmark_data: Callable[..., Any] | None = None
         self._calls: Kept[Any] = Kept(CALLS_KEPT)
         self.primitive = custom_primitive.make(self)
-        register(name, self, stacklevel=3)
+        register(name, self)
 
     def __repr__(self) -> str:
         return f"<XLACustomKernel {self.name!r}: {listed(self._kernels)}>"
@@ -118,21 +117,24 @@ class XLACustomKernel(KernelTable):
         KernelCompilationError
             When lowered, if the generator or its kernel fails.
         """
-        exact = exact_keywords(self.name, kwargs)
-        choice = self.choice(kwargs.get("backend"))
-        key = (_as_key(repr(self.name), outs), exact, choice)
-        call = self._calls.find(key)
-        if call is None:
-            outputs = Outputs.of(repr(self.name), outs).in_order(repr(self.name), ())
-            call = self._jitted(outputs, Bound(choice, exact), kwargs)
-            self._calls.put(key, call)
         try:
-            return call(*ins)
-        except TypeError:
-            refuse_non_arrays(repr(self.name), ins)
-            raise
-        except KernelCompilationError as e:
-            custom_primitive.restore_cause(e)
+            exact = exact_keywords(self.name, kwargs)
+            choice = self.choice(kwargs.get("backend"))
+            key = (_as_key(repr(self.name), outs), exact, choice)
+            call = self._calls.find(key)
+            if call is None:
+                outputs = Outputs.of(repr(self.name), outs).in_order(repr(self.name), ())
+                call = self._jitted(outputs, Bound(choice, exact), kwargs)
+                self._calls.put(key, call)
+            try:
+                return call(*ins)
+            except TypeError:
+                refusal = not_an_array(repr(self.name), ins)
+                if refusal is None:
+                    raise
+                raise refusal from None
+        except Exception as e:
+            hide_frames(e)
             raise
 
     def _jitted(self, outputs: Outputs, bound: Bound, keywords: dict[str, Any]) -> Any:
@@ -147,6 +149,7 @@ class XLACustomKernel(KernelTable):
 
     # The user's own function, benchmarks, tags
 
+    @hides_frames
     def def_call(self, fn: Callable[..., Any]) -> None:
         """Define the function that users call, and that `benchmark` measures.
 
@@ -159,6 +162,7 @@ class XLACustomKernel(KernelTable):
             raise TypeError(f"{self.name!r}: def_call got {fn!r}, expected a function")
         self.call_function = fn
 
+    @hides_frames
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function that `def_call` was given.
 
@@ -171,6 +175,7 @@ class XLACustomKernel(KernelTable):
             raise ValueError(f"{self.name!r} has no function to call; give it one with def_call")
         return self.call_function(*args, **kwargs)
 
+    @hides_frames
     def def_tags(self, *tags: str) -> None:
         """Replace the tags by which `get_primitives_by_tags` finds the operation."""
         for tag in tags:
@@ -178,6 +183,7 @@ class XLACustomKernel(KernelTable):
                 raise TypeError(f"{self.name!r}: tag {tag!r} is no text")
         self.tags = frozenset(tags)
 
+    @hides_frames
     def def_benchmark_data(self, fn: Callable[..., Any]) -> None:
         """Define what `benchmark` measures.
 
@@ -216,14 +222,12 @@ def _as_key(label: str, outs: Any) -> Any:
     return Outputs.of(label, outs)
 
 
-def register(name: str, op: XLACustomKernel, stacklevel: int) -> None:
+def register(name: str, op: XLACustomKernel) -> None:
     """Enter an operation in the registry, which holds the latest of each name."""
     if _registry.get(name, op) is not op:
-        warnings.warn(
+        warn(
             f"XLACustomKernel: an operation named {name!r} is already registered; the registry "
-            "holds the new one from now on",
-            UserWarning,
-            stacklevel=stacklevel,
+            "holds the new one from now on"
         )
     _registry[name] = op
 

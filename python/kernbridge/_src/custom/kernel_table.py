@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.custom import selection
 from kernbridge._src.custom.choice import Choice, KernelEntry, check_backend, choose, listed
 from kernbridge._src.custom.rule_table import RuleTable
+from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import check_rule
 
 _serials = itertools.count()
@@ -61,12 +62,10 @@ class KernelTable(RuleTable):
             if where == platform and (where, backend) not in self._told:
                 self._told.add((where, backend))
                 used = choice.of(platform)
-                warnings.warn(
+                warn(
                     f"{self.name!r}: ignoring the backend {backend!r} that config.set_backend "
                     f"chose for {platform}, which this operation does not have; it uses "
-                    f"{used.backend if used else None!r}",
-                    UserWarning,
-                    stacklevel=2,
+                    f"{used.backend if used else None!r}"
                 )
 
     def check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
@@ -83,6 +82,7 @@ class KernelTable(RuleTable):
         self.check_rules_take(n_inputs, keywords)
         self._checked.add(call)
 
+    @hides_frames
     def def_kernel(
         self, backend: str, platform: str, kg: Callable[..., Any], asdefault: bool = False
     ) -> None:
@@ -112,6 +112,12 @@ class KernelTable(RuleTable):
             raise TypeError(
                 f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, expected a "
                 "function"
+            )
+        if isinstance(kg, Operation):
+            raise TypeError(
+                f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, an operation, "
+                "expected a function of `outs` and the keywords that returns one: lambda outs: "
+                "numba_kernel(kernel, outs)"
             )
         with self._lock:
             by = self._kernels.setdefault(platform, {})
@@ -148,6 +154,7 @@ class KernelTable(RuleTable):
         """Define the kernel of backend "triton" on "gpu", of jax-triton; see `def_kernel`."""
         self.def_kernel("triton", "gpu", kg, asdefault)
 
+    @hides_frames
     def def_pallas_kernel(
         self, platform: str, kg: Callable[..., Any], asdefault: bool = False
     ) -> None:
@@ -159,6 +166,7 @@ class KernelTable(RuleTable):
             )
         self.def_kernel("pallas", platform, kg, asdefault)
 
+    @hides_frames
     def set_default(self, platform: str, backend: str) -> None:
         """Choose the backend that a platform uses if nothing else is asked for.
 

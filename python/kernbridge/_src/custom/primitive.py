@@ -118,16 +118,6 @@ def _lower(operation: KernelTable, platform: str, ctx: Any, *operands: Any, **pa
         raise KernelCompilationError(_why(operation, entry, e)) from e
 
 
-def restore_cause(error: KernelCompilationError) -> None:
-    """Make what a generator or kernel raised the cause of an error again.
-
-    JAX puts an exception that shows where the call was traced between the two.
-    """
-    between = error.__cause__
-    if between is not None and type(between).__name__ == "JaxStackTraceBeforeTransformation":
-        error.__cause__ = between.__cause__
-
-
 def _entry(operation: KernelTable, platform: str, bound: Bound) -> KernelEntry:
     entry = bound.choice.of(platform)
     if entry is None:  # none was there when the call was traced; perhaps there is one by now

@@ -226,6 +226,11 @@ def _read_extent(label: str, what: str, n: Any) -> Any:
     except TypeError:
         raise TypeError(
             f"{label}: {what} holds {n!r} of type {type(n).__name__}, expected whole numbers"
+            + (
+                "; a launch that depends on shapes is a function for launch_dims="
+                if callable(n)
+                else ""
+            )
         ) from None
     if n < 0:
         raise ValueError(f"{label}: {what} holds the negative number {n}")

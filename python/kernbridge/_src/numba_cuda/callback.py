@@ -11,7 +11,6 @@ import ctypes
 import functools
 import math
 import secrets
-import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.places import beginning_of, line_of
+from kernbridge._src.base.reports import warn
 from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
 from kernbridge._src.gpu.program import DTYPE_CODES, Callback
@@ -199,11 +198,9 @@ def lower_kernel(
     label, assignment = frontend.label, frontend.assign(call)
     if kernel not in _warned:
         _warned.add(kernel)
-        warnings.warn(
+        warn(
             f"{label}: a kernel with {why} is launched by Numba, through Python, at every "
-            "call; without it C launches the kernel, and XLA may put it into a CUDA graph",
-            KernbridgeWarning,
-            stacklevel=2,
+            "call; without it C launches the kernel, and XLA may put it into a CUDA graph"
         )
     extras = (shape.auto_block, rule.cluster, rule.pdl, rule.cooperative, assignment.named)
     if has_more or any(extras):

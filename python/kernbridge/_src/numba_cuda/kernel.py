@@ -13,6 +13,7 @@ from kernbridge._src.base import versions
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
@@ -42,6 +43,7 @@ OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 CALLS_KEPT = 256  # lowered calls remembered for one operation
 
 
+@hides_frames
 def numba_cuda_kernel(
     kernel: Any,
     outs: Any,

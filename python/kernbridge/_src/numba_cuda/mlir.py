@@ -18,9 +18,11 @@ import numpy as np
 
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.patched import patched
+from kernbridge._src.base.reports import instead_of
 from kernbridge._src.gpu.cubin import check_words
 from kernbridge._src.gpu.program import Word
 from kernbridge._src.keys import encode
+from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cuda import mlir_entry
 from kernbridge._src.numba_cuda.parameters import (
@@ -179,7 +181,7 @@ def artefact(job: MlirJob) -> Artefact:
             assembly = assembly or ptx.decode()
             cubins.append(made.cubin(ptx))
     except Exception as e:
-        raise _refusal(job, e) from e
+        raise instead_of(e, _refusal(job, e))  # noqa: B904
     check_words(job.label, cubins, job.symbol, _n_words(job))
     meta["architectures"] = [10 * major + minor for major, minor in job.architectures]
     meta["uses_z"] = _Z.search(assembly) is not None
@@ -382,7 +384,7 @@ def _refusal(job: MlirJob, error: Exception) -> Exception:
     if isinstance(error, (KernelCompilationError, UnknownVersionError)):
         return error
     what = ", ".join(p.describe() for p in job.parameters)
-    lines = [line for line in str(error).splitlines() if line.strip()][:20]
     return KernelCompilationError(
-        f"{job.label}: {PACKAGE} cannot compile the kernel for ({what})\n" + "\n".join(lines)
+        f"{job.label}: {PACKAGE} cannot compile the kernel for ({what})\n"
+        + refusals.report(error, job.kernel.py_func)
     )

@@ -6,7 +6,6 @@ Everything here runs when a kernel is wrapped or traced, never when the operatio
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ import jax
 import numpy as np
 
 from kernbridge._src.base import jax_inside
+from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.levels import NONE, Dim, Levels
 from kernbridge._src.operation.output_order import OutputTree
 from kernbridge._src.operation.sharding_rule import ShardingRule, Terms
@@ -72,6 +72,15 @@ def has_type(value: object) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
+def _refuse_types(label: str, outs: Any) -> None:
+    """Refuse what can be called and is no function of inputs: a dtype or another class."""
+    if isinstance(outs, type) or type(outs).__name__ == "_ScalarMeta":
+        raise TypeError(
+            f"{label}: `outs` is {outs!r}, expected the shape and dtype of each output; use "
+            f"jax.ShapeDtypeStruct(shape, {getattr(outs, '__name__', 'dtype')})"
+        )
+
+
 def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
     if not has_type(leaf):
         raise TypeError(
@@ -88,12 +97,10 @@ def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
     dtype = np.dtype(jax.dtypes.canonicalize_dtype(out.dtype))
     if dtype == out.dtype:
         return out
-    warnings.warn(
+    warn(
         f"{label}: output {index} asks for {out.dtype.name}, which JAX does not hold now; the "
         f"kernel writes {dtype.name} instead. Set jax.config.update('jax_enable_x64', True), or "
-        "the environment variable JAX_ENABLE_X64=1, for 64-bit types.",
-        UserWarning,
-        stacklevel=2,
+        "the environment variable JAX_ENABLE_X64=1, for 64-bit types."
     )
     return ArrayType(out.shape, dtype)
 
@@ -134,6 +141,7 @@ class OperationSpec:
             raise TypeError(
                 f"{label}: vmap_threads is {vmap_threads!r}, expected True, False or None"
             )
+        _refuse_types(label, outs)
         outputs = outs if callable(outs) and not has_type(outs) else Outputs.of(label, outs)
         aliases = _read_aliases(label, input_output_aliases or {})
         if isinstance(outputs, Outputs):
@@ -250,6 +258,11 @@ def check_rule(
 
 
 def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    if not isinstance(aliases, Mapping):
+        raise TypeError(
+            f"{label}: input_output_aliases is {aliases!r} of type {type(aliases).__name__}, "
+            "expected a dict from the index of an input to that of an output, such as {0: 0}"
+        )
     pairs = tuple(
         sorted((_read_index(label, i), _read_index(label, o)) for i, o in aliases.items())
     )

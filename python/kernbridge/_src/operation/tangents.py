@@ -55,6 +55,8 @@ class Rules:
         assert self.jvp is not None
         unflatten = self.tree.unflatten
         result = self.jvp(tuple(inputs), unflatten(outputs), tuple(given), **dict(self.keywords))
+        if result is None and any(is_inexact(t.dtype) for t in types):
+            raise TypeError(self._returned_none("jvp", "outputs"))
         leaves = self._leaves(result, len(types))
         return [
             self._checked("jvp", f"the tangent of output {i}", leaf, t)
@@ -82,6 +84,8 @@ class Rules:
         result = self.vjp(
             tuple(inputs), unflatten(outputs), unflatten(given), **dict(self.keywords)
         )
+        if result is None:
+            raise TypeError(self._returned_none("vjp", "inputs"))
         if len(inputs) == 1 and not isinstance(result, (tuple, list)):
             result = (result,)
         if not isinstance(result, (tuple, list)) or len(result) != len(inputs):
@@ -97,6 +101,13 @@ class Rules:
             else None
             for i, (leaf, t) in enumerate(zip(result, types, strict=True))
         ]
+
+    def _returned_none(self, rule: str, of: str) -> str:
+        each = "tangent for each output" if rule == "jvp" else "cotangent for each input"
+        return (
+            f"{self.label}: the {rule} rule returned None, expected a {each}; write `return` "
+            f"before the result. Where all are zero, return jax.tree.map(jnp.zeros_like, {of})"
+        )
 
     def _checked(self, rule: str, what: str, value: Any, expected: ArrayType) -> Any:
         if value is None or type(value) is ad.Zero:
@@ -222,7 +233,7 @@ def _transposed(
             f"{rules.label} has a vjp rule alone, which reverse mode (jax.grad, jax.vjp) uses. "
             "Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes it, which failed; "
             f"give a jvp rule too. {type(e).__name__}: {e}"
-        ) from e
+        ) from None
 
 
 def _backward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import debug
-from kernbridge._src.base.errors import KernbridgeWarning, KernelError
+from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
+from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.gpu.frontend import Lowered, plan
 from kernbridge._src.gpu.program import Copy, Fill, Launch
 from kernbridge._src.keys import host_state
@@ -42,6 +42,7 @@ from kernbridge._src.toolchain import cuda
 RECORD = ("auto", "always", "never")
 
 
+@hides_frames
 def numba_cuda_callable(
     func: Callable[..., Any],
     outs: Any,
@@ -143,6 +144,11 @@ def numba_cuda_callable(
     Array([ 0.,  1., 16.], dtype=float32)
     """
     cuda.require("numba_cuda_callable")
+    if "CUDADispatcher" in type(func).__name__:
+        raise TypeError(
+            f"numba_cuda_callable: `func` is {func!r}, a kernel, expected a function that launches "
+            "kernels; a kernel belongs to numba_cuda_kernel"
+        )
     if not callable(func):
         raise TypeError(
             f"numba_cuda_callable: `func` is {func!r} of type {type(func).__name__}, expected a "
@@ -186,7 +192,7 @@ class NumbaCudaCallable(CallingFrontend):
     n_appended = 1  # the stream
 
     def __post_init__(self) -> None:
-        self.parameters = KernelParameters(self.label, self.function)
+        self.parameters = KernelParameters(self.label, self.function, has_stream=True)
         self._warned = False
 
     def state(self) -> Hashable:
@@ -229,8 +235,9 @@ class NumbaCudaCallable(CallingFrontend):
         try:
             return self._recorded(assignment, operands, call, host)
         except NotRecordable as e:
-            self._refuse_or_warn(str(e))
-            return self._as_python(assignment, operands, call, host)
+            why = str(e)
+        self._refuse_or_warn(why)
+        return self._as_python(assignment, operands, call, host)
 
     def _recorded(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
@@ -264,11 +271,9 @@ class NumbaCudaCallable(CallingFrontend):
             )
         if not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"{self.label} cannot be recorded, and runs as Python at every call, with the GIL: "
-                f'{why}. record="never" silences this.',
-                KernbridgeWarning,
-                stacklevel=2,
+                f'{why}. record="never" silences this.'
             )
 
     def _as_python(

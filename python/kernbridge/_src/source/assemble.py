@@ -7,7 +7,6 @@ import inspect
 import os
 import re
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from kernbridge._src.base import debug, settings
 from kernbridge._src.base.errors import (
     CompilationError,
     HeaderNotFoundError,
-    KernbridgeWarning,
     KernelError,
 )
+from kernbridge._src.base.reports import warn
 from kernbridge._src.build import build as builder
 from kernbridge._src.build.command import SUFFIXES
 from kernbridge._src.build.request import Request
@@ -54,7 +53,7 @@ def complete(
 
     TypeError is raised if one of those given is unknown.
     """
-    defaults = inspect.getfullargspec(inline).kwonlydefaults or {}
+    defaults = inspect.getfullargspec(inspect.unwrap(inline)).kwonlydefaults or {}
     known = {name: value for name, value in defaults.items() if name != without}
     for name in given:
         if name not in known:
@@ -92,6 +91,11 @@ def build_files(
     options: Mapping[str, Any],
 ) -> CompiledModule:
     """Build a module of files, which find what they include in their own folder."""
+    for file in files:
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"{label}: there is no file {file.absolute()}; correct the path"
+            )
     sources = [(str(file), file.read_text(encoding="utf-8")) for file in files]
     folders = dict.fromkeys(str(file.resolve().parent) for file in files)
     paths = [*folders, *(options["extra_include_paths"] or ())]
@@ -211,11 +215,9 @@ def _warn_of_plain_pointers(label: str, sources: Sequence[tuple[str, str]]) -> N
         for found in _PLAIN_POINTER.finditer(text)
     ]
     if places:
-        warnings.warn(
+        warn(
             f"{label}: check=True does not check plain pointers, which {', '.join(places[:8])} "
-            "take from data_ptr; write auto in place of the pointer's type",
-            KernbridgeWarning,
-            stacklevel=2,
+            "take from data_ptr; write auto in place of the pointer's type"
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelError, KernelLoadError
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.cuda_kernel.frontend import Description, names_for_rules, scan
 from kernbridge._src.cuda_kernel.kernel import CudaKernel
 from kernbridge._src.cuda_kernel.nvrtc import NvrtcFunction
@@ -33,6 +34,7 @@ _opened: dict[str, str] = {}  # path -> digest of what was opened there
 _lock = threading.Lock()
 
 
+@hides_frames
 def load_binary(
     path: str | Path,
     functions: Functions = None,
@@ -94,6 +96,10 @@ def load_binary(
     Array([-1., -1.], dtype=float32)
     """
     file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"load_binary: there is no file {file.absolute()}; correct the path"
+        )
     data = file.read_bytes()
     module_name = name or file.name.split(".")[0]
     if data[:4] == _FATBIN or (data[:4] == b"\x7fELF" and data[18] == _CUDA_MACHINE):

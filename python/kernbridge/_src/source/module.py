@@ -12,6 +12,7 @@ from kernbridge._src.base.errors import KernelError, KernelLoadError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.packing import packed
+from kernbridge._src.base.reports import hide_frames
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
@@ -108,19 +109,23 @@ class SourceFunction:
         sharding_rule: str | ShardingRule | None = None,
         **attributes: Any,
     ) -> Any:
-        operation = self.operation(
-            outs,
-            vmap_method=vmap_method,
-            vmap_threads=vmap_threads,
-            input_output_aliases=input_output_aliases,
-            has_side_effect=has_side_effect,
-            zero_outputs=zero_outputs,
-            attrs={**(attrs or {}), **attributes},
-            jvp=jvp,
-            vjp=vjp,
-            sharding_rule=sharding_rule,
-        )
-        return operation(*inputs)
+        try:
+            operation = self.operation(
+                outs,
+                vmap_method=vmap_method,
+                vmap_threads=vmap_threads,
+                input_output_aliases=input_output_aliases,
+                has_side_effect=has_side_effect,
+                zero_outputs=zero_outputs,
+                attrs={**(attrs or {}), **attributes},
+                jvp=jvp,
+                vjp=vjp,
+                sharding_rule=sharding_rule,
+            )
+            return operation(*inputs)
+        except Exception as e:
+            hide_frames(e)
+            raise
 
     def operation(
         self,

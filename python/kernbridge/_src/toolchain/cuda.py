@@ -7,11 +7,11 @@ import functools
 import importlib.util
 import os
 import sys
-import warnings
 
 from kernbridge import _core
 from kernbridge._src.base import settings
-from kernbridge._src.base.errors import KernbridgeWarning, KernelNotAvailableError
+from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.base.reports import warn
 from kernbridge._src.toolchain import architectures as toolchain_architectures
 
 ALL_MAJOR = ((8, 0), (9, 0), (10, 0), (12, 0))
@@ -89,9 +89,7 @@ def tell_of_cpu(label: str) -> None:
         )
     if not _told_of_cpu:
         _told_of_cpu = True
-        warnings.warn(
+        warn(
             f"{label} is a CUDA kernel, and runs on the CPU: JAX lowered it for that platform. "
-            "kernbridge.config.set_cuda_on_cpu('error') makes this an error; it is said once",
-            KernbridgeWarning,
-            stacklevel=2,
+            "kernbridge.config.set_cuda_on_cpu('error') makes this an error; it is said once"
         )

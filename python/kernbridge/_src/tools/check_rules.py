@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.operation.tangents import is_inexact
 
 
@@ -68,6 +69,7 @@ class RuleCheckError(KernelError, AssertionError):
         self.checks = checks
 
 
+@hides_frames
 def check_rules(
     op: Any,
     *args: Any,
