@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     on_cpu.add_argument("--check", action="store_true", help="in the checked mode")
     on_cpu.add_argument("script", help="its file")
     on_cpu.add_argument("arguments", nargs=argparse.REMAINDER, help="those of the script")
+    explain = commands.add_parser("explain", help="explain the code of a message, such as KB2001")
+    explain.add_argument("code", help="as the message has it")
     benchmark_command.add(commands)
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
@@ -49,6 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from kernbridge._src.tools import run_on_cpu
 
         run_on_cpu.run(chosen.script, chosen.arguments, chosen.check)
+        return 0
+    if chosen.command == "explain":
+        from kernbridge._src.tools import error_pages
+
+        try:
+            print(error_pages.explain_code(chosen.code))
+        except error_pages.UnknownCode as e:
+            parser.error(str(e))
         return 0
     if chosen.command == "c-flags":
         from kernbridge._src.tools import c_flags

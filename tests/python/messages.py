@@ -3,6 +3,8 @@
     python tests/python/messages.py            # prints the entries that differ
     python tests/python/messages.py --write    # puts what is printed now into the file
 
+It also writes docs/errors.md, the pages of the codes, with examples out of the file.
+
 Each entry of the file is a small program with a mistake that a user might make, and all that the
 program prints: warnings, the traceback, and what it prints itself. Programs run one after the other
 in one process, behind the preamble at the beginning of the file. The entries whose title is
@@ -62,6 +64,11 @@ def mistakes(text: str | None = None) -> list[Mistake]:
     return [Mistake(m["title"], m["environment"] or "", m["program"], m["printed"]) for m in found]
 
 
+def preamble(text: str) -> str:
+    """Return the beginning of each program of the file."""
+    return _PREAMBLE.search(text)[1]
+
+
 def normalised(text: str) -> str:
     """Return what was printed without what differs from machine to machine."""
     for pattern, replacement in _PLACES:
@@ -103,13 +110,13 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def run_all(programs: list[str], preamble: str, folder: Path) -> list[str]:
+def run_all(programs: list[str], beginning: str, folder: Path) -> list[str]:
     """Run programs in this process; returns what each printed."""
     import kernbridge
 
     names: dict[str, Any] = {}
-    (folder / "preamble.py").write_text(preamble)
-    exec(compile(preamble, str(folder / "preamble.py"), "exec"), names)
+    (folder / "preamble.py").write_text(beginning)
+    exec(compile(beginning, str(folder / "preamble.py"), "exec"), names)
     names = {name: value for name, value in names.items() if not name.startswith("__")}
     warnings.simplefilter("always", kernbridge.KernbridgeWarning)
     warnings.showwarning = _show_warning
@@ -129,7 +136,7 @@ def _run(program: str, names: dict[str, Any], path: Path) -> str:
     return out.getvalue()
 
 
-def outputs(entries: list[Mistake], preamble: str, run: Any) -> list[str]:
+def outputs(entries: list[Mistake], beginning: str, run: Any) -> list[str]:
     """Return what each entry prints, normalised; `run` starts a process, as `run_python` does."""
     printed: dict[int, str] = {}
     for environment in sorted({e.environment for e in entries}):
@@ -138,7 +145,7 @@ def outputs(entries: list[Mistake], preamble: str, run: Any) -> list[str]:
         variables["KERNBRIDGE_LIBCUDA"] = "libcuda_that_is_not_there.so"
         with tempfile.TemporaryDirectory() as folder:
             request = Path(folder) / "request.json"
-            request.write_text(json.dumps([[entries[i].program for i in chosen], preamble]))
+            request.write_text(json.dumps([[entries[i].program for i in chosen], beginning]))
             answer = run(f"import messages\nmessages.serve({str(request)!r})\n", **variables)
         texts = json.loads(answer.splitlines()[-1])
         printed |= dict(zip(chosen, texts, strict=True))
@@ -149,8 +156,8 @@ def serve(request: str) -> None:
     """Run the programs of the request in a file, in its folder; prints the answer."""
     path = Path(request)
     os.chdir(path.parent)
-    programs, preamble = json.loads(path.read_text())
-    print(json.dumps(run_all(programs, preamble, path.parent)))
+    programs, beginning = json.loads(path.read_text())
+    print(json.dumps(run_all(programs, beginning, path.parent)))
 
 
 def rewritten(text: str, printed: list[str]) -> str:
@@ -163,6 +170,44 @@ def _with_output(entry: re.Match[str], printed: str) -> str:
     begin, end = entry.span("printed")
     text, start = entry.string, entry.start()
     return text[start:begin] + printed + text[end : entry.end()]
+
+
+ERRORS = Path(__file__).parents[2] / "docs" / "errors.md"
+_GROUPS = {
+    "1": "Wrapping a kernel",
+    "2": "Calling and transforming an operation",
+    "3": "Running a kernel",
+    "4": "Compiling",
+    "5": "Modules, the cache, programs from elsewhere",
+    "6": "Sharding and export",
+    "7": "Platforms",
+    "8": "Settings, benchmarks, custom operations",
+}
+_INTRODUCTION = """# Messages and their codes
+
+A message about a mistake ends its first line with a code, such as `[KB2001]`. `kernbridge explain KB2001` prints what is
+said here about it. Examples begin with the usual imports; `x` is `jnp.arange(3.0)`, `f32` its shape and dtype, `double`
+and `double_cuda` are kernels that double an array. Tests run them, and compare what they print.
+"""
+
+
+def error_pages(entries: list[Mistake], pages: dict[str, Any]) -> str:
+    """Return the text of docs/errors.md."""
+    parts, group = [_INTRODUCTION], ""
+    for code, page in pages.items():
+        if code[2] != group:
+            group = code[2]
+            parts.append(f"## {_GROUPS[group]}\n")
+        parts.append(f'<a id="{code}"></a>\n\n### {code}: {page.title}\n')
+        parts.append(f"{page.cause}\n\n**Remedy.** {page.remedy}\n")
+        found = [e for e in entries if f"[{code}]" in e.printed]
+        if found:
+            example = min(found, key=lambda e: (bool(e.environment), len(e.program)))
+            shown = example.printed.splitlines()
+            shown = [line for line in shown if not line.startswith(("Traceback", "  "))]
+            parts.append(f"```py\n{example.program}```\n")
+            parts.append("```text\n" + "\n".join(shown).strip() + "\n```\n")
+    return "\n".join(parts)
 
 
 def main() -> int:
@@ -183,12 +228,15 @@ def main() -> int:
 
     text = PAGE.read_text()
     entries = mistakes(text)
-    printed = outputs(entries, _PREAMBLE.search(text)[1], run)
+    printed = outputs(entries, preamble(text), run)
     for entry, now in zip(entries, printed, strict=True):
         if now != entry.printed:
             print(f"### {entry.title}\n{now}")
     if "--write" in sys.argv:
+        from kernbridge._src.tools import error_pages as pages_of_codes
+
         PAGE.write_text(rewritten(text, printed))
+        ERRORS.write_text(error_pages(mistakes(), pages_of_codes.pages()))
     return 0
 
 

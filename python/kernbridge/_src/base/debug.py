@@ -26,6 +26,7 @@ def _read() -> frozenset[str]:
             raise ValueError(
                 f"KERNBRIDGE_DEBUG names {name!r}, expected some of {', '.join(_KNOWN)}, "
                 "separated by commas"
+                " [KB8002]"
             )
     return names
 

@@ -33,6 +33,15 @@ MOST_LINES = 200
 _cause: Any = BaseException.__cause__  # a descriptor
 
 
+def coded(text: str, code: str) -> str:
+    """Return a message with the code of its page at the end of the first line.
+
+    A message that says what another one said, which has a code, keeps that one's.
+    """
+    first, separator, rest = text.partition("\n")
+    return text if "[KB" in first else f"{first} [{code}]{separator}{rest}"
+
+
 class BrainEventError(Exception):
     """The base of `KernbridgeError`, for programs that catch BrainEvent's exceptions."""
 

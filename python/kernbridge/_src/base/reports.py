@@ -40,8 +40,16 @@ def hide_frames(error: BaseException) -> None:
         error.__suppress_context__ = between.__suppress_context__
     if jax.config.jax_traceback_filtering == "off":
         return
+    shown: BaseException | None = error
+    for _ in range(8):  # the error and what it was raised for
+        if shown is None:
+            break
+        shown.__traceback__ = _without_ours(shown.__traceback__)
+        shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
+
+
+def _without_ours(at: TracebackType | None) -> TracebackType | None:
     kept = []
-    at = error.__traceback__
     while at is not None:
         if not at.tb_frame.f_code.co_filename.startswith(OURS):
             kept.append(at)
@@ -49,7 +57,7 @@ def hide_frames(error: BaseException) -> None:
     shown = None
     for at in reversed(kept):
         shown = TracebackType(shown, at.tb_frame, at.tb_lasti, at.tb_lineno)
-    error.__traceback__ = shown
+    return shown
 
 
 def hides_frames(function: AFunction) -> AFunction:

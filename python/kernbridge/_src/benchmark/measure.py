@@ -245,6 +245,7 @@ def measure(
         raise TypeError(
             "`data` is the tuple of the function's positional arguments, got "
             f"{type(data).__name__}: write data=(x,)"
+            " [KB8005]"
         )
     prepared = prepare(fn, data, n_batch_per_run)
     for _ in range(1 + n_warmup):
@@ -269,9 +270,9 @@ def check_counts(**counts: Any) -> None:
     for name, value in counts.items():
         least = 0 if name == "n_warmup" else 1
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"`{name}` is a number of runs, an int; got {value!r}")
+            raise TypeError(f"`{name}` is a number of runs, an int; got {value!r} [KB8005]")
         if value < least:
-            raise ValueError(f"`{name}` must be at least {least}, got {value}")
+            raise ValueError(f"`{name}` must be at least {least}, got {value} [KB8005]")
 
 
 def benchmark_function(

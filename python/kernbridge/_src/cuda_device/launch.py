@@ -50,7 +50,7 @@ def run(api: Any, function: Any, grid: Three, block: Three, shared: int, words: 
         with _lock:
             faults[function.counted_as] += 1
         raise KernelFaultError(
-            f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e}"
+            f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e} [KB3004]"
         ) from None
     except (ValueError, OverflowError) as e:
         error = failure(api, "cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE")

@@ -72,7 +72,7 @@ class XLACustomKernel(KernelTable):
 
     def __init__(self, name: str, doc: str | None = None) -> None:
         if not isinstance(name, str) or not name:
-            raise TypeError(f"XLACustomKernel: name is {name!r}, expected a text")
+            raise TypeError(f"XLACustomKernel: name is {name!r}, expected a text [KB8006]")
         super().__init__(name)
         self.__doc__ = doc or type(self).__doc__
         self.tags: frozenset[str] = frozenset()
@@ -159,7 +159,7 @@ class XLACustomKernel(KernelTable):
             Takes what users give, and ``backend=None``; calls the operation.
         """
         if not callable(fn):
-            raise TypeError(f"{self.name!r}: def_call got {fn!r}, expected a function")
+            raise TypeError(f"{self.name!r}: def_call got {fn!r}, expected a function [KB8006]")
         self.call_function = fn
 
     @hides_frames
@@ -172,7 +172,9 @@ class XLACustomKernel(KernelTable):
             If there is none.
         """
         if self.call_function is None:
-            raise ValueError(f"{self.name!r} has no function to call; give it one with def_call")
+            raise ValueError(
+                f"{self.name!r} has no function to call; give it one with def_call [KB8006]"
+            )
         return self.call_function(*args, **kwargs)
 
     @hides_frames
@@ -180,7 +182,7 @@ class XLACustomKernel(KernelTable):
         """Replace the tags by which `get_primitives_by_tags` finds the operation."""
         for tag in tags:
             if not isinstance(tag, str):
-                raise TypeError(f"{self.name!r}: tag {tag!r} is no text")
+                raise TypeError(f"{self.name!r}: tag {tag!r} is no text [KB8006]")
         self.tags = frozenset(tags)
 
     @hides_frames
@@ -193,7 +195,9 @@ class XLACustomKernel(KernelTable):
             ``fn(platform=...)`` returns a list of `BenchmarkConfig`.
         """
         if not callable(fn):
-            raise TypeError(f"{self.name!r}: def_benchmark_data got {fn!r}, expected a function")
+            raise TypeError(
+                f"{self.name!r}: def_benchmark_data got {fn!r}, expected a function [KB8006]"
+            )
         self.benchmark_data = fn
 
     benchmark = benchmark_operation
@@ -228,6 +232,7 @@ def register(name: str, op: XLACustomKernel) -> None:
         warn(
             f"XLACustomKernel: an operation named {name!r} is already registered; the registry "
             "holds the new one from now on"
+            " [KB8007]"
         )
     _registry[name] = op
 

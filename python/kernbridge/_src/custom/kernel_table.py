@@ -66,6 +66,7 @@ class KernelTable(RuleTable):
                     f"{self.name!r}: ignoring the backend {backend!r} that config.set_backend "
                     f"chose for {platform}, which this operation does not have; it uses "
                     f"{used.backend if used else None!r}"
+                    " [KB7007]"
                 )
 
     def check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
@@ -112,12 +113,14 @@ class KernelTable(RuleTable):
             raise TypeError(
                 f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, expected a "
                 "function"
+                " [KB8006]"
             )
         if isinstance(kg, Operation):
             raise TypeError(
                 f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, an operation, "
                 "expected a function of `outs` and the keywords that returns one: lambda outs: "
                 "numba_kernel(kernel, outs)"
+                " [KB8006]"
             )
         with self._lock:
             by = self._kernels.setdefault(platform, {})
@@ -127,22 +130,27 @@ class KernelTable(RuleTable):
                 self._defaults[platform] = backend
             self._change()
 
+    @hides_frames
     def def_numba_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "numba" on "cpu"; see `def_kernel`."""
         self.def_kernel("numba", "cpu", kg, asdefault)
 
+    @hides_frames
     def def_cpp_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "cpp" on "cpu", of `load_cpp_inline`; see `def_kernel`."""
         self.def_kernel("cpp", "cpu", kg, asdefault)
 
+    @hides_frames
     def def_numba_cuda_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "numba_cuda" on "gpu"; see `def_kernel`."""
         self.def_kernel("numba_cuda", "gpu", kg, asdefault)
 
+    @hides_frames
     def def_cuda_raw_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "cuda_raw" on "gpu", of CUDA source; see `def_kernel`."""
         self.def_kernel("cuda_raw", "gpu", kg, asdefault)
 
+    @hides_frames
     def def_warp_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "warp" on "gpu"; see `def_kernel`.
 
@@ -150,6 +158,7 @@ class KernelTable(RuleTable):
         """
         self.def_kernel("warp", "gpu", kg, asdefault)
 
+    @hides_frames
     def def_triton_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "triton" on "gpu", of jax-triton; see `def_kernel`."""
         self.def_kernel("triton", "gpu", kg, asdefault)
@@ -163,6 +172,7 @@ class KernelTable(RuleTable):
             raise ValueError(
                 f"{self.name!r}: Pallas has kernels for 'gpu' and 'tpu', not for {platform!r}; "
                 "with interpret=True define it by def_kernel('pallas', 'cpu', ...)"
+                " [KB7006]"
             )
         self.def_kernel("pallas", platform, kg, asdefault)
 
@@ -181,6 +191,7 @@ class KernelTable(RuleTable):
                 raise ValueError(
                     f"{self.name!r} has no backend {backend!r} on {where}; it has "
                     f"{listed(self._kernels)}"
+                    " [KB7006]"
                 )
             self._defaults[where] = backend
             self._change()

@@ -15,7 +15,7 @@ class ReturnsValue(TypeError):
     def __init__(self, label: str, result: Any) -> None:
         super().__init__(
             f"{label}: the kernel returns {result}, expected nothing; write results into the "
-            "output arrays, which come after the inputs"
+            "output arrays, which come after the inputs [KB4002]"
         )
 
 

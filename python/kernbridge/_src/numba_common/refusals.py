@@ -18,7 +18,8 @@ _MOST_LINES = 12  # of the cause
 _NOISE = re.compile(
     r"^\s*(Failed in \w+ mode pipeline.*|During: .*|- Resolution failure for .*|"
     r"<source missing.*|Enable logging at debug level.*|This error may have been caused.*|"
-    r"Rejected as the implementation raised a specific error:|\* \(op\|func\).*|\^*)$"
+    r"Rejected as the implementation raised a specific error:|raised from \S+:\d+|"
+    r"\w*Error: Failed in \w+ mode pipeline.*|\* \(op\|func\).*|\^*)$"
 )
 _CANDIDATES = re.compile(r"^There are \d+ candidate implementations:")
 _SPECIFIC = "Rejected as the implementation raised a specific error:"
@@ -38,7 +39,8 @@ _REMEDIES = (
 
 def report(error: BaseException, function: Any) -> str:
     """Return the lines about an error of Numba in a kernel, whose Python function is given."""
-    cause = _cause(error)
+    array = _jax_array(function)
+    cause = _cause(error) if array is None else f"Numba does not know {array!r}, an array of JAX."
     place = _place(error, function, cause)
     remedy = _remedy(str(error), cause, function)
     rest = ["Set KERNBRIDGE_DEBUG=full to see all that Numba wrote."] if place or remedy else []
@@ -113,12 +115,8 @@ def _line_with(words: list[str], lines: list[str]) -> int | None:
 
 def _remedy(text: str, cause: str, function: Any) -> str:
     """What to do, where that is known."""
-    array = _jax_array(function)
-    if array is not None:
-        return (
-            f"The kernel reads {array!r}, an array of JAX, from outside: pass it as an input, or "
-            "make it an array of NumPy, which becomes a constant"
-        )
+    if "an array of JAX" in cause:
+        return "Pass it as an input, or make it an array of NumPy, which becomes a constant."
     untyped = re.search(r"Untyped global name '(\w+)'", cause)
     if untyped is not None:
         return _remedy_for_untyped(untyped[1], function)
@@ -131,6 +129,8 @@ def _remedy_for_untyped(name: str, function: Any) -> str:
         return f"{name!r} is an operation of JAX: call it outside of kernels, and its kernel inside"
     if inspect.isclass(value):
         return f"{name!r} is a class of Python: pass its fields as arrays and scalars"
+    if value is None:  # a name of Numba's own sources
+        return ""
     if callable(value):
         return f"{name!r} is a function of Python: decorate it with @numba.njit"
     return f"{name!r} is of type {type(value).__name__}, which Numba does not know: pass an array"

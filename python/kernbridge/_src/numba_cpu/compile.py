@@ -291,8 +291,8 @@ class Compiler:
             named = zip(assignment.names, signature.buffers, strict=True)
             buffers = ", ".join(f"{name}: {dtype}[{rank}d]" for name, (dtype, rank) in named)
             return KernelCompilationError(
-                f"{self.label}: Numba cannot compile the kernel for {buffers}\n"
-                + refusals.report(error, self.kernel.py_func)
+                f"{self.label}: Numba cannot compile the kernel for {buffers} "
+                "[KB4001]\n" + refusals.report(error, self.kernel.py_func)
             )
 
         aliased = frozenset(signature.aliased)

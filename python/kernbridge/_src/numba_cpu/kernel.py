@@ -228,7 +228,7 @@ def _check_dispatcher(kernel: Any) -> None:
         import numba
     except ImportError as e:
         raise ImportError(
-            "numba_kernel needs Numba, which cannot be imported: pip install numba"
+            "numba_kernel needs Numba, which cannot be imported: pip install numba [KB4016]"
         ) from e
     from kernbridge._src.numba_common import numba_inside
 
@@ -249,6 +249,7 @@ def _check_dispatcher(kernel: Any) -> None:
     raise TypeError(
         f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
         f"numba.njit function; {hint}"
+        " [KB1001]"
     )
 
 
@@ -260,6 +261,7 @@ def _vector_math(kernel: Any, given: Any) -> bool | None:
         name = kernel.py_func.__name__
         raise TypeError(
             f"numba_kernel {name!r}: vector_math is {given!r}, expected True, False or None"
+            " [KB1005]"
         )
     return None if given == libmvec.is_default(kernel) else bool(given)
 

@@ -92,6 +92,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
                 raise ValueError(
                     f"{self.label}: {name!r} is {t.dtype.name}, which Numba-CUDA's own arrays "
                     "cannot hold; functions that cannot be recorded take float32 instead"
+                    " [KB2003]"
                 )
         scalars = range(call.n_inputs, call.n_operands)
         callee = self._own_callees.find_or_make(
@@ -201,6 +202,7 @@ def lower_kernel(
         warn(
             f"{label}: a kernel with {why} is launched by Numba, through Python, at every "
             "call; without it C launches the kernel, and XLA may put it into a CUDA graph"
+            " [KB4014]"
         )
     extras = (shape.auto_block, rule.cluster, rule.pdl, rule.cooperative, assignment.named)
     if has_more or any(extras):
@@ -208,10 +210,11 @@ def lower_kernel(
             f"{label}: a kernel with {why} is launched by Numba, which has no "
             'threads_per_block="auto" or "tune", cluster=, pdl=, cooperative=, view=, static=, '
             "zero_outputs= or parameters left to their defaults"
+            " [KB4014]"
         )
     if any(v.kind != "constant" for v in shape.grid):
         raise ValueError(
-            f"{label}: a kernel with {why} is launched by Numba, and needs constant shapes"
+            f"{label}: a kernel with {why} is launched by Numba, and needs constant shapes [KB4014]"
         )
     grid, block = tuple(v.constant for v in shape.grid), shape.block
     source = beginning_of(kernel.py_func)

@@ -199,6 +199,7 @@ def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) ->
         f"{label}: the kernel was declared for {', '.join(map(str, all_declared))}, and the "
         f"call has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or "
         "decorate the kernel without a signature"
+        " [KB4001]"
     )
 
 
@@ -380,6 +381,6 @@ def _refusal(job: Job, error: Exception) -> Exception:
     remedy = explain(error)
     what = ", ".join(p.describe() for p in job.parameters)
     return KernelCompilationError(
-        f"{job.label}: Numba-CUDA cannot compile the kernel for ({what})\n"
+        f"{job.label}: Numba-CUDA cannot compile the kernel for ({what}) [KB4001]\n"
         + (remedy or refusals.report(error, job.kernel.py_func))
     )

@@ -233,6 +233,7 @@ def _check_dispatcher(label: str, kernel: Any) -> None:
     raise TypeError(
         f"numba_cuda_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
         f"numba.cuda.jit kernel; {hint}"
+        " [KB1001]"
     )
 
 
@@ -244,7 +245,7 @@ def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | 
             views.append((place, np.dtype(dtype)))
         except TypeError:
             raise TypeError(
-                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype"
+                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype [KB1103]"
             ) from None
     return tuple(views)
 
@@ -365,16 +366,20 @@ class NumbaCuda(CallingFrontend):
                 raise ValueError(
                     f"{self.label}: view names {place!r}, and the kernel {self.parameters} has no "
                     "array parameter of that name"
+                    " [KB1103]"
                 )
             b = assignment.names.index(place) if isinstance(place, str) else int(place)
             if not 0 <= b < len(arrays):
-                raise ValueError(f"{self.label}: view names parameter {b}, of {len(arrays)}")
+                raise ValueError(
+                    f"{self.label}: view names parameter {b}, of {len(arrays)} [KB1103]"
+                )
             t = arrays[b]
             if not t.shape or t.shape[-1] * t.dtype.itemsize != dtype.itemsize:
                 raise ValueError(
                     f"{self.label}: view takes {assignment.names[b]!r} as records of "
                     f"{dtype.itemsize} bytes, and it is {t}; its last axis must hold the "
                     f"{dtype.itemsize // t.dtype.itemsize} words of one record"
+                    " [KB1103]"
                 )
             found[b] = dtype
         return found

@@ -78,11 +78,13 @@ def check_kernel(label: str, kernel: Any) -> None:
         raise TypeError(
             f"{label}: `kernel` is a device function of {PACKAGE}, which kernels call; decorate it "
             "without device=True"
+            " [KB1001]"
         )
     why, remedy = why_not_native(kernel)
     if why:
         raise ValueError(
             f"{label}: a kernel of {PACKAGE} with {why} is not supported by kernbridge; {remedy}"
+            " [KB1001]"
         )
 
 
@@ -96,6 +98,7 @@ def refuse_checked(label: str) -> NoReturn:
     raise KernelCompilationError(
         f"{label}: kernels of {PACKAGE} have no checked mode; leave check=True (or "
         "KERNBRIDGE_DEBUG=check) away, or check the kernel as one of numba.cuda"
+        " [KB4005]"
     )
 
 
@@ -107,7 +110,7 @@ def element_type(dtype: np.dtype[Any]) -> Any:
         return numpy_support.from_dtype(np.dtype(dtype))
     except Exception as e:
         raise ValueError(
-            f"{PACKAGE} has no type for {dtype.name}; convert the array to another dtype"
+            f"{PACKAGE} has no type for {dtype.name}; convert the array to another dtype [KB2003]"
         ) from e
 
 
@@ -385,6 +388,6 @@ def _refusal(job: MlirJob, error: Exception) -> Exception:
         return error
     what = ", ".join(p.describe() for p in job.parameters)
     return KernelCompilationError(
-        f"{job.label}: {PACKAGE} cannot compile the kernel for ({what})\n"
+        f"{job.label}: {PACKAGE} cannot compile the kernel for ({what}) [KB4001]\n"
         + refusals.report(error, job.kernel.py_func)
     )

@@ -240,6 +240,7 @@ def _type_of(label: str, index: int, operand: Any) -> ArrayType:
         raise TypeError(
             f"{label}: input {index} has JAX's own dtype {aval.dtype}, which no kernel knows; "
             "pass its bits, for a random key jax.random.key_data(key)"
+            " [KB2003]"
         )
     return ArrayType(aval.shape, np.dtype(aval.dtype))
 
@@ -283,11 +284,13 @@ def not_an_array(
                 f"{label}: {place} holds records, {value.dtype}, which JAX has no dtype for; pass "
                 "their words, x.view(np.uint32).reshape(*x.shape, -1), and name the record dtype "
                 "with view= of numba_cuda_kernel"
+                " [KB2002]"
             )
         if not _is_operand(value):
             return TypeError(
                 f"{label}: {place} is {value!r} of type {type(value).__name__}, expected an array "
                 f"or a scalar; {_remedy_for(value)}"
+                " [KB2002]"
             )
     return None
 
@@ -313,4 +316,5 @@ def _refuse_non_scalars(label: str, scalars: Mapping[str, ArrayType]) -> None:
             raise ValueError(
                 f"{label}: keyword {name!r} is an array, {t}, expected a scalar; "
                 "pass arrays as positional inputs"
+                " [KB2005]"
             )

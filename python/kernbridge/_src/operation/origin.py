@@ -51,6 +51,7 @@ def warn_if_not_found(label: str, named: str, program: bytes) -> None:
         f"{label} is exported by its name, {named}, and another process will not find it: {why}. "
         "Define the kernel at the top level of a module that the process can import. Until then "
         "the program runs only where the same kernel is wrapped before it is loaded."
+        " [KB6102]"
     )
 
 
@@ -69,4 +70,5 @@ def resolve(digest: bytes, text: str) -> None:
         raise KernelError(
             f"the program names its kernel in a form that this kernbridge does not read ({e}); "
             "it is damaged, or of another version"
+            " [KB5107]"
         ) from e

@@ -82,6 +82,7 @@ class KernelParameters:
             raise TypeError(
                 f"{self.label}: `outs` has {n_outputs} outputs, and the kernel {self} takes "
                 f"{len(self.names)} parameters; it takes the inputs and then one array per output"
+                " [KB1004]"
             )
 
     def assign(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Assignment:
@@ -91,6 +92,7 @@ class KernelParameters:
                 raise TypeError(
                     f"{self.label}: the kernel {self} has no parameter {name!r}, "
                     "which the call names as a keyword"
+                    " [KB2001]"
                 )
         free = [name for name in self.names if name not in scalars]
         n_arrays = n_inputs + n_outputs
@@ -125,6 +127,7 @@ class KernelParameters:
                     f"{self.label}: {self._file}:{self._rebound.pop(name)} assigns to the name of "
                     f"the output {name!r}, which does not write into the array: the output stays "
                     f"unwritten. Write {name}[...] = ..."
+                    " [KB1008]"
                 )
 
     def _check_count(self, free: list[str], n_inputs: int, n_outputs: int) -> None:
@@ -139,12 +142,14 @@ class KernelParameters:
                 f"stream, and the function {self} has {len(free)} parameters for these "
                 f"{n_arrays}{left}. A function takes the inputs, then one array per output, then "
                 "the stream; a call passes scalars by keyword, by the name of their parameter"
+                " [KB2001]"
             )
         raise TypeError(
             f"{self.label}: the call has {n_inputs} inputs and {n_outputs} outputs, {n_arrays} "
             f"arrays, and the kernel {self} has {len(free)} parameters for them{left}. A kernel "
             "takes the inputs and then one array per output; a call passes scalars by keyword, by "
             "the name of their parameter"
+            " [KB2001]"
         )
 
 
@@ -210,6 +215,7 @@ def check_dtype(
         raise ValueError(
             f"{place} is {dtype}, which {lacking}; {remedy}. "
             f"Supported: {', '.join(sorted(supported))}"
+            " [KB2003]"
         )
 
 
@@ -221,6 +227,7 @@ def warn_of_copies(label: str, copied: Sequence[int], names: Sequence[str], reme
             f"{label}: the kernel may write to {listed}, which JAX does not allow; it gets a copy "
             f"each time. To save the copy, {remedy}, or alias the input to an output with "
             "input_output_aliases."
+            " [KB4003]"
         )
 
 

@@ -184,5 +184,6 @@ def _warn_if_gathered(
             f"{description.label}: dimension {d} of input {index}, {array.type}, is sharded over "
             f"{count} devices, and is gathered on each of them before the call, since the {why}. "
             f"{remedy}."
+            " [KB6002]"
         )
         return

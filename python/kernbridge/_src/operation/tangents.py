@@ -73,6 +73,7 @@ class Rules:
             raise TypeError(
                 f"{self.label}: the jvp rule returned {jax.tree.structure(result)}, expected a "
                 f"tangent for each output, as {self.tree} (None for zero): {e}"
+                " [KB2103]"
             ) from None
 
     def cotangents(
@@ -93,6 +94,7 @@ class Rules:
             raise TypeError(
                 f"{self.label}: the vjp rule returned {came}, expected a tuple of {len(inputs)} "
                 "cotangents, one for each input (None for zero)"
+                " [KB2103]"
             )
         types = [ArrayType(jnp.shape(x), np.dtype(jnp.result_type(x))) for x in inputs]
         return [
@@ -107,6 +109,7 @@ class Rules:
         return (
             f"{self.label}: the {rule} rule returned None, expected a {each}; write `return` "
             f"before the result. Where all are zero, return jax.tree.map(jnp.zeros_like, {of})"
+            " [KB2103]"
         )
 
     def _checked(self, rule: str, what: str, value: Any, expected: ArrayType) -> Any:
@@ -118,11 +121,12 @@ class Rules:
             raise TypeError(
                 f"{self.label}: the {rule} rule gave {value!r} as {what}, expected {expected}, or "
                 "None for zero"
+                " [KB2103]"
             )
         came = ArrayType.of(value)
         if came != expected:
             raise TypeError(
-                f"{self.label}: the {rule} rule gave {came} as {what}, expected {expected}"
+                f"{self.label}: the {rule} rule gave {came} as {what}, expected {expected} [KB2103]"
             )
         return jnp.asarray(value)
 
@@ -233,6 +237,7 @@ def _transposed(
             f"{rules.label} has a vjp rule alone, which reverse mode (jax.grad, jax.vjp) uses. "
             "Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes it, which failed; "
             f"give a jvp rule too. {type(e).__name__}: {e}"
+            " [KB2102]"
         ) from None
 
 
@@ -334,6 +339,7 @@ def _transpose_operation(*_: Any, frontend: Frontend, **__: Any) -> Any:
         f"{frontend.label} is applied to a tangent, and JAX wants its transpose: give the "
         "operation whose tangent this is a vjp rule beside its jvp rule, or make this one an "
         "XLACustomKernel with def_transpose_rule"
+        " [KB2102]"
     )
 
 

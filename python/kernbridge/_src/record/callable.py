@@ -148,16 +148,18 @@ def numba_cuda_callable(
         raise TypeError(
             f"numba_cuda_callable: `func` is {func!r}, a kernel, expected a function that launches "
             "kernels; a kernel belongs to numba_cuda_kernel"
+            " [KB1001]"
         )
     if not callable(func):
         raise TypeError(
             f"numba_cuda_callable: `func` is {func!r} of type {type(func).__name__}, expected a "
             "function of inputs, outputs and a stream"
+            " [KB1001]"
         )
     name = getattr(func, "__name__", type(func).__name__)
     label = f"numba_cuda_callable {name!r}"
     if record not in RECORD:
-        raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD}")
+        raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD} [KB1005]")
     spec = OperationSpec.of(
         label,
         outs,
@@ -217,6 +219,7 @@ class NumbaCudaCallable(CallingFrontend):
                     f"{self.label}: input {i} ({names[i]}) has rank 0, which a device "
                     "array cannot have; wrap scalars in a 1-d array, jnp.array([value]), or pass "
                     f"it by keyword: {names[i]}=value"
+                    " [KB2003]"
                 )
             check_dtype(place, array.dtype.name, DTYPES, LACKING)
 
@@ -231,6 +234,7 @@ class NumbaCudaCallable(CallingFrontend):
                 raise ValueError(
                     f"{self.label}: {name!r} has the symbolic shape {t.shape}; a "
                     "function is recorded for one shape: export it with constant shapes"
+                    " [KB2003]"
                 )
         try:
             return self._recorded(assignment, operands, call, host)
@@ -268,12 +272,14 @@ class NumbaCudaCallable(CallingFrontend):
             raise KernelError(
                 f"{self.label} cannot be recorded: {why}. Keep what needs elements on the host out "
                 'of the function, or pass record="auto" to run it as Python at every call'
+                " [KB4012]"
             )
         if not self._warned:
             self._warned = True
             warn(
                 f"{self.label} cannot be recorded, and runs as Python at every call, with the GIL: "
                 f'{why}. record="never" silences this.'
+                " [KB4013]"
             )
 
     def _as_python(
@@ -334,6 +340,7 @@ class Verified(Operation):
                 raise KernelError(
                     f"{self.spec.label}: recorded and unrecorded results differ, first at element "
                     f"{first}: {a.reshape(-1)[first]} and {b.reshape(-1)[first]}"
+                    " [KB4012]"
                 )
             return np.asarray(found)
 

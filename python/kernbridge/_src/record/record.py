@@ -343,4 +343,5 @@ def _refuse_result(label: str, result: Any) -> None:
         raise TypeError(
             f"{label}: the function returns {type(result).__name__}, expected None; write the "
             "result into the output arrays, which come after the inputs, as in out[:] = result"
+            " [KB4002]"
         )

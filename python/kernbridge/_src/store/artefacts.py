@@ -102,7 +102,7 @@ def set_cache_dir(path: str | os.PathLike[str] | None) -> None:
     """
     global _chosen
     if path is not None and not os.fspath(path):
-        raise ValueError("set_cache_dir: the path is empty; expected a folder, or None")
+        raise ValueError("set_cache_dir: the path is empty; expected a folder, or None [KB8001]")
     _chosen = None if path is None else Path(path).expanduser().absolute()
 
 
@@ -232,4 +232,5 @@ def warn(folder: str, reason: object) -> None:
         f"the cache folder {folder} cannot be used: {reason}. Kernels are compiled anew in each "
         f"process. Set {VARIABLE} to a folder that you can write to, all of whose parents belong "
         "to you or to root and can be written to by nobody else, or to 0 to switch the cache off"
+        " [KB5001]"
     )

@@ -32,7 +32,7 @@ def platforms() -> tuple[str, ...]:
 def require(label: str) -> None:
     """Raise ImportError where Numba-CUDA, which the kernel needs, is missing."""
     if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numba_cuda") is None:
-        raise ImportError(f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda13]'")
+        raise ImportError(f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda13]' [KB4016]")
 
 
 def require_device(label: str) -> None:
@@ -43,6 +43,7 @@ def require_device(label: str) -> None:
             f"{label} needs a GPU: {why}. To compile and export on a machine without one, name "
             "the compute capability of the GPU that will run it: "
             "kernbridge.config.set_cuda_architectures('9.0') or KERNBRIDGE_CUDA_ARCHS=9.0"
+            " [KB7004]"
         )
 
 
@@ -73,6 +74,7 @@ def refuse_on_cpu(label: str, why: str, host: bool) -> None:
         raise KernelNotAvailableError(
             f"{label} was lowered for the CPU, and has {why}, which only Numba's own launcher "
             "serves, on a GPU; leave that away (check=True finds faults on the CPU)"
+            " [KB4005]"
         )
 
 
@@ -86,10 +88,12 @@ def tell_of_cpu(label: str) -> None:
         raise KernelNotAvailableError(
             f"{label} was lowered for the CPU, and kernbridge.config.set_cuda_on_cpu('error') "
             "forbids that; commit its inputs to a GPU, jax.device_put(x, jax.devices('cuda')[0])"
+            " [KB7003]"
         )
     if not _told_of_cpu:
         _told_of_cpu = True
         warn(
             f"{label} is a CUDA kernel, and runs on the CPU: JAX lowered it for that platform. "
             "kernbridge.config.set_cuda_on_cpu('error') makes this an error; it is said once"
+            " [KB7002]"
         )

@@ -156,7 +156,7 @@ def check_rules(
     if failed:
         name = getattr(op, "name", None) or getattr(op, "__name__", repr(op))
         lines = "\n".join(f"  {c}" for c in failed)
-        raise RuleCheckError(f"check_rules: {name!r}\n{lines}", tuple(checks))
+        raise RuleCheckError(f"check_rules: {name!r} [KB2105]\n{lines}", tuple(checks))
     return tuple(checks)
 
 
@@ -177,9 +177,10 @@ def _functions(
         if backend not in known:
             raise ValueError(
                 f"check_rules: {op.name!r} has no backend {backend!r} on {platform}; it has {known}"
+                " [KB7006]"
             )
     if not chosen:
-        raise ValueError(f"check_rules: {op.name!r} has no backend on {platform}")
+        raise ValueError(f"check_rules: {op.name!r} has no backend on {platform} [KB7006]")
     return [(backend, partial(call, backend=backend, **keywords)) for backend in chosen]
 
 
