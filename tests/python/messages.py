@@ -77,6 +77,8 @@ def normalised(text: str) -> str:
 
 
 def _show_warning(message: Any, category: type, filename: str, lineno: int, *_: Any) -> None:
+    if category.__name__ != "KernbridgeWarning":
+        return
     print(f"{filename}:{lineno}: {category.__name__}: {message}")
     print(f"  {linecache.getline(filename, lineno).strip()}")
 
@@ -185,9 +187,10 @@ _GROUPS = {
 }
 _INTRODUCTION = """# Messages and their codes
 
-A message about a mistake ends its first line with a code, such as `[KB2001]`. `kernbridge explain KB2001` prints what is
-said here about it. Examples begin with the usual imports; `x` is `jnp.arange(3.0)`, `f32` its shape and dtype, `double`
-and `double_cuda` are kernels that double an array. Tests run them, and compare what they print.
+A message about a mistake ends its first line with a code, such as `[KB2001]`.
+`kernbridge explain KB2001` prints what is said here about it. Examples begin with the usual
+imports; `x` is `jnp.arange(3.0)`, `f32` its shape and dtype, `double` and `double_cuda` are kernels
+that double an array. Tests run them, and compare what they print.
 """
 
 

@@ -28,7 +28,10 @@ PYTHONS_OWN = (  # messages of Python and of the user's own code
     "has no attribute 'numba_kernal'",
     "cuLaunchKernel results in",  # Numba-CUDA's exception, as on a GPU
 )
-NOT_FILTERED = "The kernel is called for a TPU or GPU only"  # jax.export filters no tracebacks
+NOT_FILTERED = (
+    "The kernel is called for a TPU or GPU only",  # jax.export filters no tracebacks
+    "An unknown mode of KERNBRIDGE_DEBUG",  # while kernbridge is imported
+)
 
 
 def test_what_is_printed(run_python):
@@ -50,7 +53,7 @@ def test_there_are_enough_mistakes():
 def test_form(entry):
     assert entry.printed.strip(), "a mistake that nobody notices"
     assert entry.printed.count("\n") <= 30
-    if entry.title != NOT_FILTERED:
+    if entry.title not in NOT_FILTERED:
         assert "kernbridge/_src/" not in entry.printed
     assert CODE.search(entry.printed) or any(text in entry.printed for text in PYTHONS_OWN)
 
@@ -90,7 +93,7 @@ def test_explain(capsys, spelling):
     assert "Remedy: Write into the array" in printed
 
 
-@pytest.mark.parametrize("code, like", [("KB1098", "KB1008"), ("nonsense", None)])
+@pytest.mark.parametrize(("code", "like"), [("KB1098", "KB1008"), ("nonsense", None)])
 def test_explain_an_unknown_code(capsys, code, like):
     with pytest.raises(SystemExit) as caught:
         cli.main(["explain", code])
@@ -148,7 +151,7 @@ def test_all_that_numba_wrote_is_printed_on_demand(run_python):
     assert "During: typing of get attribute" not in short
     assert "numba.core.errors.TypingError: " in full
     assert "During: typing of get attribute" in full
-    assert short.splitlines()[-1].startswith("Set KERNBRIDGE_DEBUG=full")
+    assert "\nSet KERNBRIDGE_DEBUG=full to see all that Numba wrote." in short
 
 
 def test_an_error_is_not_its_own_cause():
@@ -175,9 +178,9 @@ def test_a_rule_without_return_is_no_derivative_of_zero(rule):
 
 
 def test_a_warning_points_at_the_line_of_the_user():
+    double = jax.ShapeDtypeStruct((3,), "float64")
     with pytest.warns(kernbridge.KernbridgeWarning, match="KB1009") as caught:
-        op = numba_kernel(wrong, jax.ShapeDtypeStruct((3,), "float64"))
-        jax.eval_shape(op, jnp.ones(3))
-    (line,) = [w.lineno for w in caught if "KB1009" in str(w.message)]
-    assert caught[0].filename == __file__
-    assert "jax.eval_shape(op" in Path(__file__).read_text().splitlines()[line - 1]
+        jax.eval_shape(lambda x: numba_kernel(wrong, double)(x), jnp.ones(3))
+    (warning,) = [w for w in caught if "KB1009" in str(w.message)]
+    assert warning.filename == __file__
+    assert "(wrong, double)" in Path(__file__).read_text().splitlines()[warning.lineno - 1]

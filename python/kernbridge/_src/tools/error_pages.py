@@ -63,6 +63,4 @@ def _unknown(code: str, name: str) -> str:
     close = difflib.get_close_matches(name, pages(), n=4, cutoff=0.6)
     listed = "".join(f"\n  {other}: {pages()[other].title}" for other in close)
     like = f"; codes that are like it:{listed}" if close else ""
-    return (
-        f"there is no code {code!r}, expected one such as KB2001, which a message ends with{like}"
-    )
+    return f"there is no code {code!r}, expected one such as KB2001{like}"
