@@ -156,7 +156,7 @@ def test_a_kernel_that_travels_by_name_is_refused(tmp_path):
     with pytest.raises(ExportError) as caught:
         export_bundle(tmp_path / "b", lambda x: op(op(x)), X)
     assert str(caught.value) == (
-        "export_bundle: a host without Python cannot run the program for cpu:\n"
+        "export_bundle: a host without Python cannot run the program for cpu: [KB6103]\n"
         "- the kernel test_bundle:parallel stays in this process, because it runs on Numba's "
         "threads"
     )

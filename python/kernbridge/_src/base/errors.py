@@ -101,7 +101,7 @@ class KernelRegistrationError(KernelError):
 
 
 class KernelCompilationError(KernelError):
-    """A kernel's compiler refused it; the compiler's own exception is the cause."""
+    """A kernel's compiler refused it. What the compiler raised is `__context__`."""
 
 
 class _CompilerReport(Exception):

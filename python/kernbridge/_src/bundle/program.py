@@ -185,8 +185,8 @@ def check_calls(calls: Sequence[CustomCall], platform: str, other_targets: Seque
     if faults:
         lines = "".join(f"\n- {fault}" for fault in faults)
         raise ExportError(
-            f"export_bundle: a host without Python cannot run the program for {platform}:{lines}"
-            " [KB6103]"
+            f"export_bundle: a host without Python cannot run the program for {platform}: "
+            f"[KB6103]{lines}"
         )
 
 
