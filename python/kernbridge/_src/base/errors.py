@@ -59,7 +59,7 @@ class KernbridgeError(BrainEventError):
 
     @__cause__.setter
     def __cause__(self, cause: BaseException | None) -> None:
-        if type(cause).__name__ == "JaxStackTraceBeforeTransformation":
+        if cause is not None and type(cause).__name__ == "JaxStackTraceBeforeTransformation":
             cause.args = ("The operation that failed to compile was called at this line.",)
         _cause.__set__(self, cause)
 

@@ -83,8 +83,8 @@ def warn(message: str) -> None:
 
     Where XLA has called kernbridge on a thread of its own, that is a line of the main thread.
     """
-    frame: FrameType | None = sys._getframe(1)
-    frame = _of_user(frame) or _of_user(sys._current_frames().get(threading.main_thread().ident))
+    main = sys._current_frames().get(threading.main_thread().ident or 0)
+    frame = _of_user(sys._getframe(1)) or _of_user(main)
     if frame is None:
         warnings.warn(message, KernbridgeWarning, stacklevel=2)
         return
