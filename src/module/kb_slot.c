@@ -71,10 +71,10 @@ static KB_COLD kb_status refuse_value(const bound *b, const bound_attribute *a, 
                             "%s: attribute '%s' is %s, expected the bits of a %s: pass "
                             "numpy.asarray(value, %s).view(numpy.uint16)[()] [KB3006]",
                             b->kernel.name, a->name, given, wanted, wanted);
-    return kb_error_set(
-        err, KB_INVALID_ARGUMENT,
-        "%s: attribute '%s' is %s, expected %s: pass numpy.%s(value) [KB3006]",
-        b->kernel.name, a->name, given, wanted, a->dtype == KB_DTYPE_PRED ? "bool_" : wanted);
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s: attribute '%s' is %s, expected %s: pass numpy.%s(value) [KB3006]",
+                        b->kernel.name, a->name, given, wanted,
+                        a->dtype == KB_DTYPE_PRED ? "bool_" : wanted);
 }
 
 static void list_attributes(const bound *b, kb_error *err)

@@ -128,7 +128,8 @@ static kb_status check_launches(const kb_source_step *step, const kb_frame *fram
     const char *what = NULL;
     int code = step->last_error(&what);
     if (!KB_LIKELY(code == 0))
-        return kb_error_set(err, KB_INTERNAL, "%s: a launch failed with CUDA runtime error %d, %s [KB3004]",
+        return kb_error_set(err, KB_INTERNAL,
+                            "%s: a launch failed with CUDA runtime error %d, %s [KB3004]",
                             frame->kernel->name, code, what ? what : "unknown");
     if (KB_LIKELY(!kb_stream_synchronizes()))
         return KB_OK;

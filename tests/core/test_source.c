@@ -331,7 +331,8 @@ static void test_gpu(void)
     CHECK_INT(seen.taken, 1);
     seen.last_error = 98;
     CHECK_INT(run(&c, &step), KB_INTERNAL);
-    CHECK_TEXT(c.err.message, "op1: a launch failed with CUDA runtime error 98, a bad launch [KB3004]");
+    CHECK_TEXT(c.err.message,
+               "op1: a launch failed with CUDA runtime error 98, a bad launch [KB3004]");
     seen.last_error = 0;
     gpu_call_free(&c);
 }
