@@ -22,9 +22,9 @@ class Message
     KB_HOST_DEVICE Message(const char *file, int line, const char *condition)
     {
 #ifdef __CUDA_ARCH__
-        printf("%s:%d: check failed: %s ", file, line, condition);
+        printf("%s:%d: check failed: (%s) ", file, line, condition);
 #else
-        *this << file << ":" << line << ": check failed: " << condition << " ";
+        *this << file << ":" << line << ": check failed: (" << condition << ") ";
 #endif
     }
 

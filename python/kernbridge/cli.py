@@ -15,6 +15,7 @@ from kernbridge._src.tools import (
     c_flags,
     cache_command,
     doctor_command,
+    explain_command,
     inspect_command,
     run_on_cpu,
 )
@@ -25,6 +26,7 @@ COMMANDS = (
     cache_command,
     benchmark_command,
     inspect_command,
+    explain_command,
     run_on_cpu,
     c_flags,
 )

@@ -15,13 +15,15 @@ import os
 
 from kernbridge._core import get_num_threads, set_num_threads
 from kernbridge._src.base import settings
-from kernbridge._src.base.errors import UnsupportedArchError
+from kernbridge._src.base.errors import UnsupportedArchError, coded
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.base.settings import ALLOW_IMPORTS as ALLOW_IMPORTS
 from kernbridge._src.base.settings import may_import as may_import
 from kernbridge._src.toolchain import architectures as reader
 from kernbridge._src.toolchain.architectures import Spelling
 
 
+@hides_frames
 def set_numba_num_threads(n: int | None) -> None:
     """Choose how many threads every `parallel=True` kernel uses, from its next call on.
 
@@ -44,12 +46,15 @@ def set_numba_num_threads(n: int | None) -> None:
         set_num_threads(0)
         return
     if isinstance(n, bool) or not isinstance(n, int):
-        raise TypeError(f"set_numba_num_threads: n is {n!r}, expected a whole number or None")
+        raise TypeError(
+            f"set_numba_num_threads: n is {n!r}, expected a whole number or None [KB8001]"
+        )
     most = numba.config.NUMBA_NUM_THREADS
     if not 1 <= n <= most:
         raise ValueError(
             f"set_numba_num_threads: n is {n}, expected 1 to {most} (the environment variable "
             "NUMBA_NUM_THREADS raises that limit)"
+            " [KB8001]"
         )
     set_num_threads(n)
 
@@ -59,6 +64,7 @@ def get_numba_num_threads() -> int | None:
     return get_num_threads() or None
 
 
+@hides_frames
 def set_cuda_architectures(architectures: Spelling) -> None:
     """Choose the GPUs that kernels are compiled for from now on.
 
@@ -82,7 +88,7 @@ def set_cuda_architectures(architectures: Spelling) -> None:
     try:
         chosen = None if architectures is None else reader.read(architectures, "cuda architecture")
     except UnsupportedArchError as e:
-        raise ValueError(str(e)) from None
+        raise ValueError(coded(str(e), "KB8001")) from None
     settings.architectures = chosen
 
 
@@ -93,6 +99,7 @@ def get_cuda_architectures() -> tuple[tuple[int, int], ...] | None:
     return tuple(sorted({(major, minor) for major, minor, _ in settings.architectures}))
 
 
+@hides_frames
 def set_compute_capability(value: Spelling) -> None:
     """Choose the GPUs that kernels are compiled for from now on: `set_cuda_architectures`.
 
@@ -125,6 +132,7 @@ def get_compute_capability() -> list[str] | None:
     return None if chosen is None else [reader.name(a) for a in chosen]
 
 
+@hides_frames
 def prefer_system_nvcc(prefer: bool | None = True) -> None:
     """Choose which nvcc comes first where CUDA_HOME and its like name none.
 
@@ -144,7 +152,9 @@ def prefer_system_nvcc(prefer: bool | None = True) -> None:
     >>> config.prefer_system_nvcc(None)
     """
     if prefer is not None and not isinstance(prefer, bool):
-        raise TypeError(f"prefer_system_nvcc: prefer is {prefer!r}, expected True, False or None")
+        raise TypeError(
+            f"prefer_system_nvcc: prefer is {prefer!r}, expected True, False or None [KB8001]"
+        )
     settings.prefer_system_nvcc = prefer
 
 
@@ -153,6 +163,7 @@ def prefers_system_nvcc() -> bool | None:
     return settings.prefer_system_nvcc
 
 
+@hides_frames
 def add_include_path(path: str | os.PathLike[str]) -> None:
     """Add a folder to those where ``#include`` of every source looks, from the next load on.
 
@@ -180,10 +191,12 @@ def add_include_path(path: str | os.PathLike[str]) -> None:
     ['/home/me/my_package/include']
     """
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise TypeError(f"add_include_path: path is {path!r}, expected the path of a folder")
+        raise TypeError(
+            f"add_include_path: path is {path!r}, expected the path of a folder [KB8001]"
+        )
     folder = os.path.abspath(os.path.expanduser(path))
     if not os.path.isdir(folder):
-        raise NotADirectoryError(f"add_include_path: there is no folder {folder}")
+        raise NotADirectoryError(f"add_include_path: there is no folder {folder} [KB8001]")
     if folder not in settings.include_paths:
         settings.include_paths += (folder,)
 
@@ -193,6 +206,7 @@ def get_include_paths() -> list[str]:
     return list(settings.include_paths)
 
 
+@hides_frames
 def set_backend(platform: str, backend: str | None) -> None:
     """Choose the backend that every `XLACustomKernel` with it uses on a platform.
 
@@ -223,9 +237,9 @@ def set_backend(platform: str, backend: str | None) -> None:
 
     where = selection.platform_of("set_backend", platform)
     if backend is not None and not isinstance(backend, str):
-        raise TypeError(f"set_backend: backend is {backend!r}, expected a name, or None")
+        raise TypeError(f"set_backend: backend is {backend!r}, expected a name, or None [KB8001]")
     if backend == "":
-        raise ValueError("set_backend: backend is an empty text, expected a name, or None")
+        raise ValueError("set_backend: backend is an empty text, expected a name, or None [KB8001]")
     selection.set_backend(where, backend)
 
 
@@ -243,6 +257,7 @@ def clear_backends() -> None:
     selection.clear_backends()
 
 
+@hides_frames
 def set_cuda_on_cpu(what: str) -> None:
     """Choose what happens where a CUDA kernel is lowered for the CPU.
 
@@ -264,7 +279,9 @@ def set_cuda_on_cpu(what: str) -> None:
     'compile'
     """
     if what not in ("compile", "error"):
-        raise ValueError(f"set_cuda_on_cpu: what is {what!r}, expected 'compile' or 'error'")
+        raise ValueError(
+            f"set_cuda_on_cpu: what is {what!r}, expected 'compile' or 'error' [KB8001]"
+        )
     settings.cuda_on_cpu = what
 
 
@@ -273,6 +290,7 @@ def get_cuda_on_cpu() -> str:
     return settings.cuda_on_cpu
 
 
+@hides_frames
 def set_exported_code(what: str) -> None:
     """Choose what happens to the code that a loaded program carries.
 
@@ -310,6 +328,7 @@ def get_exported_code() -> str:
     return settings.exported_code
 
 
+@hides_frames
 def set_carry_kernels(carry: bool | None) -> None:
     """Choose whether compiled programs carry the machine code of Numba kernels, from now on.
 
@@ -333,7 +352,9 @@ def set_carry_kernels(carry: bool | None) -> None:
     >>> config.set_carry_kernels(None)
     """
     if carry is not None and not isinstance(carry, bool):
-        raise TypeError(f"set_carry_kernels: carry is {carry!r}, expected True, False or None")
+        raise TypeError(
+            f"set_carry_kernels: carry is {carry!r}, expected True, False or None [KB8001]"
+        )
     settings.carry_kernels = carry
 
 
@@ -342,6 +363,7 @@ def get_carry_kernels() -> bool:
     return settings.carries_kernels()
 
 
+@hides_frames
 def allow_imports(*modules: str) -> None:
     """Choose the modules that a loaded program may import to find its kernels.
 
@@ -371,5 +393,5 @@ def allow_imports(*modules: str) -> None:
     """
     for module in modules:
         if not isinstance(module, str) or not module:
-            raise TypeError(f"allow_imports: {module!r} is no name of a module")
+            raise TypeError(f"allow_imports: {module!r} is no name of a module [KB8001]")
     settings.allowed_imports = modules

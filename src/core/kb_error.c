@@ -31,6 +31,20 @@ void kb_error_append(kb_error *err, const char *format, ...)
     va_end(args);
 }
 
+kb_status kb_error_code(kb_error *err, const char *code)
+{
+    char rest[KB_ERROR_CAPACITY] = "", shown[32];
+    size_t first = strcspn(err->message, "\n");
+    size_t n = (size_t)snprintf(shown, sizeof shown, " [%s]", code);
+    if (first > KB_ERROR_CAPACITY - 1 - n)
+        first = kb_utf8_whole(err->message, KB_ERROR_CAPACITY - 1 - n);
+    else
+        memcpy(rest, err->message + first, strlen(err->message + first) + 1);
+    err->message[first] = '\0';
+    kb_error_append(err, "%s%s", shown, rest);
+    return err->status;
+}
+
 const char *kb_error_text(kb_error *err)
 {
     char raw[KB_ERROR_CAPACITY];

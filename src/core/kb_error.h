@@ -28,6 +28,10 @@ KB_COLD kb_status kb_error_set(kb_error *err, kb_status status, const char *form
 /* Appends to the message that is there; the status stays. */
 void kb_error_append(kb_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Puts " [KB3001]", the code of a mistake that the documentation explains, at the end of the first
+ * line of the message, which is cut where there is no room. Returns the error's status. */
+KB_COLD kb_status kb_error_code(kb_error *err, const char *code);
+
 /* The message as it leaves the library: UTF-8, whatever user code put into it, since readers refuse
  * anything else. See kb_utf8.h. */
 KB_COLD const char *kb_error_text(kb_error *err);

@@ -90,13 +90,14 @@ static KB_COLD kb_status describe_mismatch(const kb_frame *frame, kb_error *err)
         const kb_buffer_spec *spec = &kernel->buffers[i];
         int64_t rank = rank_in_call(frame, i);
         if (raw->dtype != spec->dtype)
-            return kb_error_set(err, KB_INVALID_ARGUMENT, "%s: %s %u (%s) is %s, expected %s",
-                                kernel->name, role(kernel, i), index_in_role(kernel, i), spec->name,
+            return kb_error_set(err, KB_INVALID_ARGUMENT,
+                                "%s: %s %u (%s) is %s, expected %s [KB3007]", kernel->name,
+                                role(kernel, i), index_in_role(kernel, i), spec->name,
                                 kb_dtype_name(raw->dtype), kb_dtype_name(spec->dtype));
         if (raw->rank != rank)
             return kb_error_set(err, KB_INVALID_ARGUMENT,
-                                "%s: %s %u (%s) has rank %lld, expected %lld", kernel->name,
-                                role(kernel, i), index_in_role(kernel, i), spec->name,
+                                "%s: %s %u (%s) has rank %lld, expected %lld [KB3007]",
+                                kernel->name, role(kernel, i), index_in_role(kernel, i), spec->name,
                                 (long long)raw->rank, (long long)rank);
     }
     return kb_error_set(err, KB_INVALID_ARGUMENT, "%s: an operand or result is not a buffer",

@@ -66,23 +66,29 @@ static KB_COLD int32_t call_parallel(const kb_host_step *step, void **result, vo
     return status;
 }
 
-static KB_COLD kb_status describe_failure(const kb_host_step *step, const kb_frame *frame,
-                                          int32_t status, void *exception, kb_error *err)
+static void write_failure(const kb_host_step *step, const kb_frame *frame, int32_t status,
+                          void *exception, kb_error *err)
 {
     kb_host_decoder *decode = atomic_load(&decoder);
     kb_error_set(err, KB_INTERNAL, "%s: ", frame->kernel->name);
     if (step->failures) {
         kb_failures_describe(step->failures, status, exception, frame->kernel->source, err);
-        return KB_INTERNAL;
+        return;
     }
     if (!decode) {
         kb_error_append(err, "the kernel failed with status %d", (int)status);
-        return KB_INTERNAL;
+        return;
     }
     size_t length = strlen(err->message);
     decode(status, exception, frame->kernel->source, err->message + length,
            KB_ERROR_CAPACITY - length);
-    return KB_INTERNAL;
+}
+
+static KB_COLD kb_status describe_failure(const kb_host_step *step, const kb_frame *frame,
+                                          int32_t status, void *exception, kb_error *err)
+{
+    write_failure(step, frame, status, exception, err);
+    return kb_error_code(err, "KB3001");
 }
 
 kb_status kb_host_run(const kb_host_step *step, const kb_frame *frame, kb_error *err)

@@ -152,7 +152,7 @@ static KB_COLD kb_status refuse_grid(const launch *l, kb_error *err)
     return kb_error_set(
         err, KB_INVALID_ARGUMENT,
         "%s: grid (%lld, %lld, %lld) is too large, at most (%d, %d, %d) are possible; "
-        "let a thread do more than one element",
+        "let a thread do more than one element [KB1102]",
         l->frame->kernel->name, (long long)l->grid[0], (long long)l->grid[1], (long long)l->grid[2],
         GRID_X_MAX, GRID_YZ_MAX, GRID_Z_MAX);
 }
@@ -208,7 +208,8 @@ static KB_COLD kb_status describe(const launch *l, const char *call, kb_cu_resul
              l->frame->kernel->name, kb_entry_name(l->step->function->entry, name, sizeof name),
              how->grid[0], how->grid[1], how->grid[2], how->block[0], how->block[1], how->block[2],
              how->shared);
-    return kb_driver_fail(err, l->cu, code, call, what);
+    (void)kb_driver_fail(err, l->cu, code, call, what);
+    return kb_error_code(err, "KB3004");
 }
 
 static kb_status enqueue(const launch *l, kb_cu_kernel kernel, kb_error *err)

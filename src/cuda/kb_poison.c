@@ -158,7 +158,7 @@ static kb_status compare(const poison *p, kb_error *err)
             return kb_error_set(
                 err, KB_INTERNAL,
                 "%s: %s wrote %zu of the %lld elements of output %u (%s), the first of them "
-                "element %zu; %s",
+                "element %zu; %s [KB3002]",
                 kernel->name, who_writes(kernel), n, (long long)kb_buffer_count(result(p, i)), i,
                 kernel->buffers[kernel->n_inputs + i].name, at, remedy(p->frame));
     }

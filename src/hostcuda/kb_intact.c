@@ -49,7 +49,7 @@ static kb_status changed(const kb_frame *frame, uint32_t i, const uint8_t *copy,
                         "%s: the kernel wrote to input %u (%s), which JAX does not allow: it "
                         "changed %zu of the %lld elements, the first of them element %zu; write to "
                         "an output, to memory of the kernel's own, or to an input that is aliased "
-                        "to an output",
+                        "to an output [KB3003]",
                         frame->kernel->name, i, frame->kernel->buffers[i].name, n,
                         (long long)kb_buffer_count(buffer), at);
 }

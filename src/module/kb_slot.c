@@ -63,17 +63,18 @@ static KB_COLD kb_status refuse_value(const bound *b, const bound_attribute *a, 
     if (a->dtype == KB_DTYPE_C64 || a->dtype == KB_DTYPE_C128)
         return kb_error_set(err, KB_INVALID_ARGUMENT,
                             "%s: attribute '%s' is %s, expected %s: pass its parts, "
-                            "numpy.array([re, im], numpy.%s)",
+                            "numpy.array([re, im], numpy.%s) [KB3006]",
                             b->kernel.name, a->name, given, wanted,
                             a->dtype == KB_DTYPE_C64 ? "float32" : "float64");
     if (a->dtype == KB_DTYPE_F16 || a->dtype == KB_DTYPE_BF16)
         return kb_error_set(err, KB_INVALID_ARGUMENT,
                             "%s: attribute '%s' is %s, expected the bits of a %s: pass "
-                            "numpy.asarray(value, %s).view(numpy.uint16)[()]",
+                            "numpy.asarray(value, %s).view(numpy.uint16)[()] [KB3006]",
                             b->kernel.name, a->name, given, wanted, wanted);
-    return kb_error_set(
-        err, KB_INVALID_ARGUMENT, "%s: attribute '%s' is %s, expected %s: pass numpy.%s(value)",
-        b->kernel.name, a->name, given, wanted, a->dtype == KB_DTYPE_PRED ? "bool_" : wanted);
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s: attribute '%s' is %s, expected %s: pass numpy.%s(value) [KB3006]",
+                        b->kernel.name, a->name, given, wanted,
+                        a->dtype == KB_DTYPE_PRED ? "bool_" : wanted);
 }
 
 static void list_attributes(const bound *b, kb_error *err)
@@ -93,7 +94,7 @@ static KB_COLD kb_status refuse_attributes(const bound *b, const kb_xla_attrs *a
                         attrs->names[i]->data);
     kb_error_append(err, attrs->size ? " came, expected " : "were left out, expected ");
     list_attributes(b, err);
-    return KB_INVALID_ARGUMENT;
+    return kb_error_code(err, "KB3006");
 }
 
 static kb_status read_attributes(const bound *b, const kb_xla_attrs *attrs, const void **values,

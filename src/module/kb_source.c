@@ -116,10 +116,10 @@ static const kb_services services = {
 
 static KB_COLD kb_status describe_code(const running *r, int code, kb_error *err)
 {
-    if (atomic_load(&r->failed))
-        return err->status;
-    return kb_error_set(err, is_failure(code) ? (kb_status)code : KB_INTERNAL,
-                        "%s: the function returned %d", r->frame->kernel->name, code);
+    if (!atomic_load(&r->failed))
+        kb_error_set(err, is_failure(code) ? (kb_status)code : KB_INTERNAL,
+                     "%s: the function returned %d", r->frame->kernel->name, code);
+    return kb_error_code(err, "KB3005");
 }
 
 /* Errors that launches left behind, whether or not the kernel looked for them. */
@@ -128,7 +128,8 @@ static kb_status check_launches(const kb_source_step *step, const kb_frame *fram
     const char *what = NULL;
     int code = step->last_error(&what);
     if (!KB_LIKELY(code == 0))
-        return kb_error_set(err, KB_INTERNAL, "%s: a launch failed with CUDA runtime error %d, %s",
+        return kb_error_set(err, KB_INTERNAL,
+                            "%s: a launch failed with CUDA runtime error %d, %s [KB3004]",
                             frame->kernel->name, code, what ? what : "unknown");
     if (KB_LIKELY(!kb_stream_synchronizes()))
         return KB_OK;

@@ -175,7 +175,8 @@ static kb_status run_callback(const void *step, const kb_frame *frame, kb_error 
     if (!done) {
         char text[KB_ERROR_CAPACITY];
         copy_exception(text, sizeof text);
-        s = kb_error_set(err, KB_INTERNAL, "%s: %s", frame->kernel->name, text);
+        (void)kb_error_set(err, KB_INTERNAL, "%s: %s", frame->kernel->name, text);
+        s = kb_error_code(err, "KB3008");
     }
     Py_XDECREF(done);
     Py_XDECREF(buffers);

@@ -214,7 +214,7 @@ static kb_status not_found(const kb_agreement *g, kb_error *err)
         "the definition of %s%.*s was not found in this source; write its parameters out, for "
         "example\n    // @BE %.*s arg ret %s\n(" WRITTEN_OUT ", there or here)",
         g->kernel ? "the kernel (__global__) " : "", KB_TEXT_ARG(a->name), KB_TEXT_ARG(a->name),
-        g->kernel ? "attr.n:int32" : "attr.alpha:float32 stream");
+        g->kernel ? "attr.n:int32" : "attr.alpha:float32");
 }
 
 kb_status kb_agree(kb_agreement *g, kb_error *err)

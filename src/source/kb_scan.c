@@ -81,7 +81,7 @@ static kb_status read_annotations(scanner *x, kb_error *err)
     if (found->n == 0)
         return kb_error_set(err, KB_INVALID_ARGUMENT,
                             "%.*s: no function is annotated; write before each that is to be "
-                            "called what it takes, for example\n    // @BE add arg arg ret stream",
+                            "called what it takes, for example\n    // @BE add arg arg ret",
                             KB_TEXT_ARG(x->places.file));
     if (found->n > KB_SCAN_FUNCTIONS)
         return kb_place_error(&x->places, found->at[KB_SCAN_FUNCTIONS].at, err,

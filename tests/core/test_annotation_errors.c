@@ -6,7 +6,7 @@
 static void test_grammar(void)
 {
     CHECK_REFUSED("", "a.cu: no function is annotated; write before each that is to be called what "
-                      "it takes, for example\n    // @BE add arg arg ret stream");
+                      "it takes, for example\n    // @BE add arg arg ret");
     CHECK_REFUSED("\n // @BE", "a.cu:2:5: @BE names no function");
     CHECK_REFUSED("// @BE int ret", "a.cu:1:8: 'int' is no name of a function");
     CHECK_REFUSED("// @BE f arg out ret",

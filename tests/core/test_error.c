@@ -26,6 +26,24 @@ static void test_append(void)
     CHECK_INT(err.status, KB_INVALID_ARGUMENT);
 }
 
+static void test_code(void)
+{
+    kb_error err;
+    kb_error_set(&err, KB_INTERNAL, "a kernel failed");
+    CHECK_INT(kb_error_code(&err, "KB3001"), KB_INTERNAL);
+    CHECK_TEXT(err.message, "a kernel failed [KB3001]");
+    kb_error_set(&err, KB_INTERNAL, "two\nlines");
+    kb_error_code(&err, "KB3001");
+    CHECK_TEXT(err.message, "two [KB3001]\nlines");
+    for (size_t length = KB_ERROR_CAPACITY - 12; length < KB_ERROR_CAPACITY; length++) {
+        memset(err.message, 'x', length);
+        err.message[length] = '\0';
+        kb_error_code(&err, "KB3001");
+        CHECK(strlen(err.message) < KB_ERROR_CAPACITY);
+        CHECK_TEXT(strchr(err.message, ' '), " [KB3001]");
+    }
+}
+
 /* The error lies between guards: a byte too many changes one. */
 struct guarded {
     kb_error err;
@@ -110,6 +128,7 @@ int main(void)
     test_cut_characters();
     test_set();
     test_append();
+    test_code();
     test_truncation();
     test_append_to_the_brim();
     test_names();

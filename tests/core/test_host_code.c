@@ -90,11 +90,11 @@ static void test_calls(void)
         double x;
         const char *text;
     } failures[] = {
-        {-1, "numba_kernel 'op': ValueError: negative (in op at op.py:4)"},
-        {-2, "numba_kernel 'op': ValueError: negative (in op at op.py:3)"},
-        {-3, "numba_kernel 'op': ZeroDivisionError (in the kernel at op.py:1)"},
-        {-4, "numba_kernel 'op': the kernel failed with status -2"},
-        {-5, "numba_kernel 'op': ValueError: -0.5 is not -5.0 (in op at op.py:4)"},
+        {-1, "numba_kernel 'op': ValueError: negative (in op at op.py:4) [KB3001]"},
+        {-2, "numba_kernel 'op': ValueError: negative (in op at op.py:3) [KB3001]"},
+        {-3, "numba_kernel 'op': ZeroDivisionError (in the kernel at op.py:1) [KB3001]"},
+        {-4, "numba_kernel 'op': the kernel failed with status -2 [KB3001]"},
+        {-5, "numba_kernel 'op': ValueError: -0.5 is not -5.0 (in op at op.py:4) [KB3001]"},
     };
     for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
         CHECK_INT(call(&k, failures[i].x, y), KB_INTERNAL);

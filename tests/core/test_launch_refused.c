@@ -64,7 +64,7 @@ static void test_driver_refuses(void)
     CHECK_TEXT(c.err.message,
                "op1: launch of refused, grid (1, 3, 1), block (64, 32, 1), 100 bytes of dynamic "
                "shared memory: cuLaunchKernelEx failed: CUDA_ERROR_INVALID_VALUE (invalid "
-               "argument, code 1)");
+               "argument, code 1) [KB3004]");
     step.block[1] = 1;
     step.flags = KB_LAUNCH_COOPERATES;
     step.grid[0] = gpu_constant(100000, 1);

@@ -62,7 +62,7 @@ static void test_runs(void)
         CHECK_INT(call(digest, 4, y), KB_OK);
         CHECK(y[0] == 1.25 + !zeroed && y[1] == 10 + !zeroed);
         CHECK_INT(call(digest, -4, y), KB_INVALID_ARGUMENT);
-        CHECK_TEXT(err.message, "load_c 'op': negative");
+        CHECK_TEXT(err.message, "load_c 'op': negative [KB3005]");
     }
 }
 

@@ -98,7 +98,7 @@ static void test_unwritten(void)
             snprintf(text, sizeof text,
                      "op1: no thread wrote %d of the 8 elements of output 0 (y), the first of them "
                      "element %d; launch more threads, write every element, or pass "
-                     "zero_outputs=True",
+                     "zero_outputs=True [KB3002]",
                      n, first);
             CHECK_TEXT(s.c.err.message, text);
             gpu_call_free(&s.c);

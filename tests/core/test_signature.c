@@ -61,7 +61,7 @@ static void test_parameters(void)
         "// @BE f\nvoid f([[maybe_unused]] const BE::Tensor & a, kb_tensor *o, "
         "std::complex<float> c, unsigned long long n, cudaStream_t)",
         "a.cu:1:8: the definition of f was not found in this source; write its parameters "
-        "out, for example\n    // @BE f arg ret attr.alpha:float32 stream\n(a function whose name "
+        "out, for example\n    // @BE f arg ret attr.alpha:float32\n(a function whose name "
         "or parameters a macro makes must be written out, there or here)\n// @BE f\n       ^");
     CHECK_SCAN("// @BE f\nvoid f([[maybe_unused]] const BE::Tensor & a, kb_tensor *o, "
                "std::complex<float> c, unsigned long long n, cudaStream_t);",

@@ -206,15 +206,15 @@ static void expect_failure(int code, const char *message, int message_code, kb_s
 
 static void test_failures(void)
 {
-    expect_failure(5, NULL, 0, KB_NOT_FOUND, "op1: the function returned 5");
-    expect_failure(77, NULL, 0, KB_INTERNAL, "op1: the function returned 77");
-    expect_failure(-1, NULL, 0, KB_INTERNAL, "op1: the function returned -1");
-    expect_failure(3, "no", 3, KB_INVALID_ARGUMENT, "op1: no 42");
-    expect_failure(1, "no", 12, KB_UNIMPLEMENTED, "op1: no 42");
-    expect_failure(1, "no", 99, KB_INTERNAL, "op1: no 42");
-    expect_failure(1, "no", 0, KB_INTERNAL, "op1: no 42");
+    expect_failure(5, NULL, 0, KB_NOT_FOUND, "op1: the function returned 5 [KB3005]");
+    expect_failure(77, NULL, 0, KB_INTERNAL, "op1: the function returned 77 [KB3005]");
+    expect_failure(-1, NULL, 0, KB_INTERNAL, "op1: the function returned -1 [KB3005]");
+    expect_failure(3, "no", 3, KB_INVALID_ARGUMENT, "op1: no 42 [KB3005]");
+    expect_failure(1, "no", 12, KB_UNIMPLEMENTED, "op1: no 42 [KB3005]");
+    expect_failure(1, "no", 99, KB_INTERNAL, "op1: no 42 [KB3005]");
+    expect_failure(1, "no", 0, KB_INTERNAL, "op1: no 42 [KB3005]");
     expect_failure(0, "told, and then returned 0", 3, KB_INVALID_ARGUMENT,
-                   "op1: told, and then returned 0 42");
+                   "op1: told, and then returned 0 42 [KB3005]");
 }
 
 static int fail_with_long_text(const kb_call *call)
@@ -331,7 +331,8 @@ static void test_gpu(void)
     CHECK_INT(seen.taken, 1);
     seen.last_error = 98;
     CHECK_INT(run(&c, &step), KB_INTERNAL);
-    CHECK_TEXT(c.err.message, "op1: a launch failed with CUDA runtime error 98, a bad launch");
+    CHECK_TEXT(c.err.message,
+               "op1: a launch failed with CUDA runtime error 98, a bad launch [KB3004]");
     seen.last_error = 0;
     gpu_call_free(&c);
 }

@@ -19,6 +19,7 @@ WITHOUT_CODE = {
     "command-line.md",
     "cuda-agreement.md",
     "environment.md",
+    "errors.md",
     "examples.md",
     "gallery.md",
     "glossary.md",

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base import debug, jax_inside, settings
+from kernbridge._src.base import debug, jax_inside, reports, settings
 from kernbridge._src.cuda_device import switch
 from kernbridge._src.operation import absent, carrier, origin
 from kernbridge._src.operation.sharding import SPLIT
@@ -92,6 +92,7 @@ def _end_entries() -> None:
     _core.end_entries(kind is not None and issubclass(kind, KeyboardInterrupt))
 
 
+jax_inside.hide_frames_of(reports.OURS)
 _register_targets()
 origin.register("numba", "kernbridge._src.numba_cpu.kernel")
 origin.register("source", "kernbridge._src.source.module")

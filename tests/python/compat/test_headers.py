@@ -130,7 +130,9 @@ def test_macros_have_the_arguments_and_the_meaning_of_brainevents(x64):
         sizes("int32", "int64", jnp.ones(1, jnp.int32))
     with pytest.raises(Error, match="CSR indices must be int32, and are int64"):
         sizes("int64", "int32", jnp.ones((1, 1)))
-    with pytest.raises(Error, match=r"check failed: out.numel\(\) < 10 out has 12 elements, 42.5"):
+    with pytest.raises(
+        Error, match=r"check failed: \(out.numel\(\) < 10\) out has 12 elements, 42.5"
+    ):
         sizes("int32", "int64", x, 12)
     z = np.array([1 + 2j, 3 - 1j])
     for dtype in (np.complex64, np.complex128):

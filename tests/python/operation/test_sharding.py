@@ -566,7 +566,7 @@ def test_a_gather_is_warned_about_once_with_the_operation_and_the_remedy(monkeyp
         "and is gathered on each of them before the call, since the kernel may read every element "
         "of its inputs for each of its outputs. If it does not, say so with sharding_rule= where "
         'the kernel is wrapped, such as sharding_rule="i j, j -> i", or call the operation inside '
-        "jax.shard_map."
+        "jax.shard_map. [KB6002]"
     )
     assert "the sharding rule names this dimension 'j', which not every output has. If" in second
     assert 'sharding_rule=kernbridge.ShardingRule(..., reduce="sum"), or shard ano' in second

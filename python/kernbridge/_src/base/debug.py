@@ -4,8 +4,8 @@ A comma-separated list of: "sync", wait for every GPU launch, so that a fault is
 launch that made it; "poison", run every call over two fill patterns, and report output elements
 that the kernel did not write; "verify", run recorded functions unrecorded as well, and compare;
 "check", check every access of Numba and Numba-CUDA kernels that run on the CPU, and of C++ modules,
-and report inputs that a kernel on the CPU changed; "nodes", count the graph nodes that calls add
-(for tests).
+and report inputs that a kernel on the CPU changed; "full", print all that Numba writes about a
+kernel that it cannot compile; "nodes", count the graph nodes that calls add (for tests).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 from kernbridge import _core
 
 _BITS = {"sync": 1, "poison": 2, "nodes": 4, "check": 16}
-_KNOWN = (*_BITS, "verify")
+_KNOWN = (*_BITS, "verify", "full")
 _DEFAULT_STREAM = 8
 
 
@@ -26,6 +26,7 @@ def _read() -> frozenset[str]:
             raise ValueError(
                 f"KERNBRIDGE_DEBUG names {name!r}, expected some of {', '.join(_KNOWN)}, "
                 "separated by commas"
+                " [KB8002]"
             )
     return names
 
@@ -41,6 +42,11 @@ def waits() -> bool:
 def verifies() -> bool:
     """Return whether recorded functions run unrecorded as well."""
     return "verify" in _names
+
+
+def is_full() -> bool:
+    """Return whether errors are printed with all that other packages wrote."""
+    return "full" in _names
 
 
 def checks() -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "BenchmarkDataFnNotProvidedError",
     "CompilationError",
@@ -28,12 +30,38 @@ MOST_LINES = 200
 """The most lines of a compiler's output that an exception prints; `compiler_output` has all."""
 
 
+_cause: Any = BaseException.__cause__  # a descriptor
+
+
+def coded(text: str, code: str) -> str:
+    """Return a message with the code of its page at the end of the first line.
+
+    A message that says what another one said, which has a code, keeps that one's.
+    """
+    first, separator, rest = text.partition("\n")
+    return text if "[KB" in first else f"{first} [{code}]{separator}{rest}"
+
+
 class BrainEventError(Exception):
     """The base of `KernbridgeError`, for programs that catch BrainEvent's exceptions."""
 
 
 class KernbridgeError(BrainEventError):
-    """The base of every exception that kernbridge defines."""
+    """The base of every exception that kernbridge defines.
+
+    When JAX compiles a function, it puts an exception that shows where an operation was called in
+    front of the operation's error, and repeats the error's text there. It is said once here.
+    """
+
+    @property
+    def __cause__(self) -> BaseException | None:
+        return _cause.__get__(self)
+
+    @__cause__.setter
+    def __cause__(self, cause: BaseException | None) -> None:
+        if cause is not None and type(cause).__name__ == "JaxStackTraceBeforeTransformation":
+            cause.args = ("The operation that failed to compile was called at this line.",)
+        _cause.__set__(self, cause)
 
 
 class UnknownVersionError(KernbridgeError):
@@ -73,7 +101,7 @@ class KernelRegistrationError(KernelError):
 
 
 class KernelCompilationError(KernelError):
-    """A kernel's compiler refused it; the compiler's own exception is the cause."""
+    """A kernel's compiler refused it. What the compiler raised is `__context__`."""
 
 
 class _CompilerReport(Exception):

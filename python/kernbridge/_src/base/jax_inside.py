@@ -206,6 +206,14 @@ def is_for_export(ctx: Any) -> bool:
     return bool(_of_context(ctx, "module_context.lowering_parameters.for_export"))
 
 
+def hide_frames_of(folder: str) -> None:
+    """Let JAX leave the frames of a folder out of tracebacks, as it does with its own."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src import traceback_util
+
+        traceback_util.register_exclusion(folder)
+
+
 def allow_in_exports(targets: Iterable[str]) -> None:
     """Let `jax.export` take calls of these targets without ``disabled_checks``.
 

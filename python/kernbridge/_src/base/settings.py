@@ -39,7 +39,7 @@ def set_exported_code(what: str, where: str) -> None:
     """
     global exported_code
     if what not in _EXPORTED_CODE:
-        raise ValueError(f"{where} is {what!r}, expected 'run', 'recompile' or 'refuse'")
+        raise ValueError(f"{where} is {what!r}, expected 'run', 'recompile' or 'refuse' [KB8001]")
     _core.set_carried_code(_EXPORTED_CODE.index(what))
     exported_code = what
 

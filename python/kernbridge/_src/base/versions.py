@@ -53,7 +53,8 @@ def warn_of_untested(package: str) -> None:
     if not first <= minor(version) <= last:
         warnings.warn(
             f"{package} {version} is not among the versions that kernbridge is tested with, "
-            f"{_tested(package)}. `pip install 'kernbridge[tested]'` installs a tested one.",
+            f"{_tested(package)}. `pip install 'kernbridge[tested]'` installs a tested one."
+            " [KB8004]",
             KernbridgeWarning,
             stacklevel=3,
         )
@@ -81,6 +82,7 @@ def unknown(package: str, missing: Iterable[str]) -> UnknownVersionError:
         f"kernbridge does not know this {package} {_version(package)}: {shown} "
         f"{'is' if len(names) == 1 else 'are'} missing; {_tested(package)} are tested. Install one "
         "of these versions (pip install 'kernbridge[tested]'), or look for a newer kernbridge."
+        " [KB8003]"
     )
 
 

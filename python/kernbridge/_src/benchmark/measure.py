@@ -21,6 +21,7 @@ import numpy as np
 from jax import lax
 
 from kernbridge._src.base import jax_inside
+from kernbridge._src.base.reports import hides_frames
 
 
 class BenchmarkTimes(NamedTuple):
@@ -193,6 +194,7 @@ def _calls_per_iteration(n: int, platform: str) -> int:
     return 1 if platform == "cpu" else max(d for d in range(1, 9) if n % d == 0)
 
 
+@hides_frames
 def measure(
     fn: Callable[..., Any],
     *,
@@ -249,6 +251,7 @@ def measure(
         raise TypeError(
             "`data` is the tuple of the function's positional arguments, got "
             f"{type(data).__name__}: write data=(x,)"
+            " [KB8005]"
         )
     prepared = prepare(fn, data, n_batch_per_run)
     for _ in range(1 + n_warmup):
@@ -273,9 +276,9 @@ def check_counts(**counts: Any) -> None:
     for name, value in counts.items():
         least = 0 if name == "n_warmup" else 1
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"`{name}` is a number of runs, an int; got {value!r}")
+            raise TypeError(f"`{name}` is a number of runs, an int; got {value!r} [KB8005]")
         if value < least:
-            raise ValueError(f"`{name}` must be at least {least}, got {value}")
+            raise ValueError(f"`{name}` must be at least {least}, got {value} [KB8005]")
 
 
 def benchmark_function(

@@ -54,11 +54,14 @@ class BenchmarkConfig:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise TypeError(f"BenchmarkConfig: `name` is a str, got {type(self.name).__name__}")
+            raise TypeError(
+                f"BenchmarkConfig: `name` is a str, got {type(self.name).__name__} [KB8005]"
+            )
         if not isinstance(self.args, (tuple, list)):
             raise TypeError(
                 f"BenchmarkConfig {self.name!r}: `args` is the tuple of positional arguments, got "
                 f"{type(self.args).__name__}: write args=(x,)"
+                " [KB8005]"
             )
         self.args = tuple(self.args)
         for where in KWARGS:
@@ -67,6 +70,7 @@ class BenchmarkConfig:
                 raise TypeError(
                     f"BenchmarkConfig {self.name!r}: `{where}` is a dict with names as keys, got "
                     f"{given!r}"
+                    " [KB8005]"
                 )
 
     def put_args(self, device: Any = None) -> BenchmarkConfig:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import jax
 
 from kernbridge._src.base.errors import BenchmarkDataFnNotProvidedError
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.benchmark.compare import difference, on_host
 from kernbridge._src.benchmark.measure import check_counts, measure
 from kernbridge._src.benchmark.records import KWARGS, BenchmarkConfig, BenchmarkRecord, figures
@@ -36,6 +37,7 @@ class BenchmarkedOperation(Protocol):
     def call(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
+@hides_frames
 def benchmark_operation(
     op: BenchmarkedOperation,
     *,
@@ -102,11 +104,13 @@ def benchmark_operation(
     if op.call_function is None:
         raise ValueError(
             f"{op.name!r} has no call function to benchmark: give it one with op.def_call(function)"
+            " [KB8005]"
         )
     if op.benchmark_data is None:
         raise BenchmarkDataFnNotProvidedError(
             f"{op.name!r} has no benchmark data: give it a function with op.def_benchmark_data("
             "function), called as function(platform=...), that returns a list of BenchmarkConfig"
+            " [KB8005]"
         )
     chosen = _backends(op, platform, backends)
     device = _device(op, platform)
@@ -183,6 +187,7 @@ def _backends(op: BenchmarkedOperation, platform: str, chosen: Sequence[str] | N
         raise ValueError(
             f"{op.name!r} has no backend for {platform!r}; it has some for "
             f"{', '.join(elsewhere) or 'no platform'}: define one with op.def_kernel"
+            " [KB8005]"
         )
     wanted = [chosen] if isinstance(chosen, str) else chosen
     if wanted is None:
@@ -192,6 +197,7 @@ def _backends(op: BenchmarkedOperation, platform: str, chosen: Sequence[str] | N
         raise ValueError(
             f"{op.name!r} on {platform!r}: `backends` is {list(wanted)!r}, expected some of "
             f"{', '.join(map(repr, known))}"
+            " [KB8005]"
         )
     return list(dict.fromkeys(wanted))
 
@@ -205,6 +211,7 @@ def _device(op: BenchmarkedOperation, platform: str) -> Any:
             f"{op.name!r} cannot be benchmarked on {platform!r}: JAX has no such device here, only "
             f"{here}; install a JAX for it (pip install 'jax[cuda13]' for NVIDIA's GPUs), unset "
             f"JAX_PLATFORMS if it excludes them, or choose platform={here.split(', ')[0]!r}"
+            " [KB8005]"
         ) from e
 
 
@@ -217,9 +224,10 @@ def _configs(op: BenchmarkedOperation, platform: str) -> list[BenchmarkConfig]:
         raise TypeError(
             f"{op.name!r}: its benchmark data function returns a list of BenchmarkConfig, got "
             f"{type(wrong[0]).__name__} in it"
+            " [KB8005]"
         )
     if not configs:
         raise ValueError(
-            f"{op.name!r}: its benchmark data function gives no config for {platform!r}"
+            f"{op.name!r}: its benchmark data function gives no config for {platform!r} [KB8005]"
         )
     return configs

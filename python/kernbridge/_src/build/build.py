@@ -106,4 +106,5 @@ def _temporary() -> str:
     raise KernelToolchainError(
         "there is no folder for temporary files in which nobody else can replace a library; set "
         f"TMPDIR to one. {'; '.join(objections)}"
+        " [KB4008]"
     )

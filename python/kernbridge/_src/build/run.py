@@ -44,7 +44,7 @@ def timeout() -> float:
     except ValueError:
         seconds = math.nan
     if not seconds > 0:
-        raise ValueError(f"{TIMEOUT} is {text!r}, expected seconds, more than 0")
+        raise ValueError(f"{TIMEOUT} is {text!r}, expected seconds, more than 0 [KB8002]")
     return seconds
 
 
@@ -118,7 +118,8 @@ def fail(
     if status is None:
         raise CompilationError(
             f"{what}: compilation failed: {tool} was stopped after {limit:g} s; raise {TIMEOUT} "
-            "(seconds), or compile less at once: fewer templates, fewer GPU architectures",
+            "(seconds), or compile less at once: fewer templates, fewer GPU architectures"
+            " [KB4006]",
             output,
             command,
             "timeout",
@@ -128,7 +129,8 @@ def fail(
             f"[E-ARCH] {what}: this nvcc does not compile for a GPU architecture that was asked "
             f"for ({unsupported[0].strip()}); name others with compute_capability=, "
             "kernbridge.config.set_compute_capability or KERNBRIDGE_COMPUTE_CAPABILITIES, or "
-            "install another CUDA toolkit",
+            "install another CUDA toolkit"
+            " [KB4009]",
             compiler_output=output,
             command=command,
             stage="compile",
@@ -137,10 +139,11 @@ def fail(
         raise HostCompilerIncompatibleError(
             f"{what}: compilation failed: nvcc does not work with this C++ compiler; name another "
             "one with CXX, install a newer CUDA toolkit, or try "
-            "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1",
+            "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1"
+            " [KB4010]",
             output,
             command,
             "host compiler",
         )
     how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-    raise CompilationError(f"{what}: compilation failed: {tool} ({how})", output, command)
+    raise CompilationError(f"{what}: compilation failed: {tool} ({how}) [KB4006]", output, command)

@@ -77,7 +77,9 @@ def _compile(job: Job, workspace: Path, limit: float) -> list[Dependency]:
                 lambda: tools.extend(map(manifest.dependency, job.tools, before)),
             )
     except OSError as e:
-        raise KernelToolchainError(f"{request.name}: {job.tool} cannot be started: {e}") from e
+        raise KernelToolchainError(
+            f"{request.name}: {job.tool} cannot be started: {e} [KB4008]"
+        ) from e
     output = output.replace(inside, "")
     if request.verbose and output.strip():
         print(output.rstrip("\n"), file=sys.stderr, flush=True)

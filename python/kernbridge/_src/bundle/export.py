@@ -14,9 +14,11 @@ import jax
 import numpy as np
 from jax import export
 
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.bundle import manifest, program
 
 
+@hides_frames
 def export_bundle(
     path: str | os.PathLike[str],
     fun: Callable[..., Any],
@@ -76,7 +78,7 @@ def export_bundle(
     """
     if not isinstance(fun, export.Exported) and not callable(fun):
         raise TypeError(
-            f"export_bundle: fun is {fun!r}, expected a function or a jax.export.Exported"
+            f"export_bundle: fun is {fun!r}, expected a function or a jax.export.Exported [KB6104]"
         )
     _check_free(Path(path))
     args = avals or program.arguments_of(fun)
@@ -94,14 +96,16 @@ def export_bundle(
 
 def _platforms(given: Sequence[str] | None, of_program: Sequence[str] | None) -> tuple[str, ...]:
     if isinstance(given, str):
-        raise TypeError(f"export_bundle: platforms is {given!r}, expected a sequence: ({given!r},)")
+        raise TypeError(
+            f"export_bundle: platforms is {given!r}, expected a sequence: ({given!r},) [KB6104]"
+        )
     if given is None:
         here = jax.default_backend()
         given = of_program or ("cuda" if here == "gpu" else here,)
     unknown = [name for name in given if name not in ("cpu", "cuda")]
     if unknown or not given or len(set(given)) < len(given):
         raise ValueError(
-            f"export_bundle: platforms is {tuple(given)!r}, expected 'cpu', 'cuda' or both"
+            f"export_bundle: platforms is {tuple(given)!r}, expected 'cpu', 'cuda' or both [KB6104]"
         )
     return tuple(given)
 
@@ -129,6 +133,7 @@ def _check_free(path: Path) -> None:
     if path.exists() and not is_bundle:
         raise FileExistsError(
             f"export_bundle: {path} exists and is no bundle; remove it, or name another folder"
+            " [KB6104]"
         )
 
 

@@ -46,11 +46,22 @@ def exported_for(
     checks = [export.DisabledSafetyCheck.custom_call(target) for target in other_targets]
     if not isinstance(fun, export.Exported):
         jitted = fun if isinstance(fun, jax.stages.Wrapped) else jax.jit(fun)
-        return export.export(jitted, platforms=[platform], disabled_checks=checks)(*args)
+        try:
+            return export.export(jitted, platforms=[platform], disabled_checks=checks)(*args)
+        except NotImplementedError as e:
+            if "callback" not in str(e):
+                raise
+            raise ExportError(
+                "export_bundle: the function calls Python while it runs, which a host without "
+                "Python cannot do; leave out jax.pure_callback, jax.debug.print and their kin, and "
+                f"operations that run as Python. JAX reports: {e}"
+                " [KB6103]"
+            ) from None
     if platform not in fun.platforms:
         raise ExportError(
             f"export_bundle: the program was exported for {', '.join(fun.platforms)}, and is "
             f"wanted for {platform}: pass platforms=({platform!r}, ...) to jax.export.export"
+            " [KB6103]"
         )
     if fun.platforms == (platform,) and not fun.uses_global_constants and _same(fun, args):
         return fun
@@ -72,6 +83,7 @@ def arguments_of(fun: Any) -> tuple[Any, ...]:
         raise ExportError(
             "export_bundle: the program was exported with the keyword arguments "
             f"{', '.join(keywords)}; export a function whose arguments are positional"
+            " [KB6103]"
         )
     return tuple(args)
 
@@ -103,6 +115,7 @@ def check_fixed(names: Sequence[str], args: Sequence[Any]) -> None:
                 f"export_bundle: {name} has the symbolic shape ({', '.join(map(str, shape))}), and "
                 "a program of a bundle has fixed shapes: pass arrays or jax.ShapeDtypeStructs with "
                 "numbers, and write a bundle for each shape that the host needs"
+                " [KB6103]"
             )
 
 
@@ -119,22 +132,25 @@ def make(
         raise ExportError(
             f"export_bundle: the program is for {exported.nr_devices} devices, and a bundle's "
             "programs are for one; export the function without shardings"
+            " [KB6103]"
         )
     if exported.ordered_effects:
         raise ExportError(
             "export_bundle: the program has ordered side effects "
             f"({', '.join(map(str, exported.ordered_effects))}), which need Python"
+            " [KB6103]"
         )
     try:
         content = stablehlo.read(exported, version)
     except ValueError as e:
-        raise ExportError(f"export_bundle: {e}") from e
+        raise ExportError(f"export_bundle: {e} [KB6103]") from e
     check_calls(content.calls, platform, other_targets)
     kept = [(exported.in_avals[i], names[i], offsets[i]) for i in exported.module_kept_var_idx]
     if len(kept) != len(content.donated):
         raise ExportError(
             f"export_bundle: the program for {platform} takes {len(content.donated)} arguments, "
             f"and the function has {len(kept)} that are used; export a function of arrays alone"
+            " [KB6103]"
         )
     return Program(
         platform,
@@ -151,7 +167,9 @@ def _array(name: str, aval: Any, donated: bool = False, offset: int | None = Non
     dtype = str(aval.dtype)
     if dtype not in manifest.DTYPES:
         keys = "; pass jax.random.key_data(key)" if dtype.startswith("key<") else ""
-        raise ExportError(f"export_bundle: {name} is of dtype {dtype}, which no host holds{keys}")
+        raise ExportError(
+            f"export_bundle: {name} is of dtype {dtype}, which no host holds{keys} [KB6103]"
+        )
     return Array(name, dtype, tuple(aval.shape), donated, offset)
 
 
@@ -167,7 +185,8 @@ def check_calls(calls: Sequence[CustomCall], platform: str, other_targets: Seque
     if faults:
         lines = "".join(f"\n- {fault}" for fault in faults)
         raise ExportError(
-            f"export_bundle: a host without Python cannot run the program for {platform}:{lines}"
+            f"export_bundle: a host without Python cannot run the program for {platform}: "
+            f"[KB6103]{lines}"
         )
 
 

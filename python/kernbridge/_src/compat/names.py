@@ -123,7 +123,7 @@ def register_primitive(name: str, primitive: XLACustomKernel) -> None:
         An operation that has this name already is replaced, with a UserWarning.
     primitive : XLACustomKernel
     """
-    kernel.register(name, primitive, stacklevel=3)
+    kernel.register(name, primitive)
 
 
 def get_cache_dir() -> str | None:

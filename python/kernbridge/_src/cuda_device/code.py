@@ -224,6 +224,7 @@ def not_there(what: str) -> KernelNotAvailableError:
     return KernelNotAvailableError(
         f"the program asks for {what}, which does not exist where kernels run on the CPU; ask on a "
         "GPU"
+        " [KB7005]"
     )
 
 

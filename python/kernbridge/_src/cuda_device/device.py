@@ -202,6 +202,7 @@ def refuse_memory_of_gpus(memory: Any) -> None:
         raise TypeError(
             "a device array that was made outside of kernbridge.cuda_on_cpu, on a GPU, is used "
             "inside: copy it to the host before, by copy_to_host()"
+            " [KB7005]"
         )
 
 

@@ -83,6 +83,7 @@ class HostDriver(Mixin):
         raise KernelNotAvailableError(
             f"the program calls {name} of the CUDA driver, which does not run on CPUs; run it on a "
             "GPU"
+            " [KB7005]"
         )
 
     def _failure(self, call: str, code: str) -> Exception:

@@ -9,7 +9,7 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from kernbridge import _core
-from kernbridge._src.base.errors import KernelFaultError
+from kernbridge._src.base.errors import KernelFaultError, coded
 from kernbridge._src.cuda_device import arguments
 from kernbridge._src.cuda_device.driver import failure
 from kernbridge._src.gpu.launch import pad
@@ -49,9 +49,8 @@ def run(api: Any, function: Any, grid: Three, block: Three, shared: int, words: 
     except RuntimeError as e:
         with _lock:
             faults[function.counted_as] += 1
-        raise KernelFaultError(
-            f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e}"
-        ) from None
+        text = f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e}"
+        raise KernelFaultError(coded(text, "KB3004")) from None
     except (ValueError, OverflowError) as e:
         error = failure(api, "cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE")
         error.add_note(f"kernel {function.kernel_name!r}, grid {grid}, block {block}: {e}")

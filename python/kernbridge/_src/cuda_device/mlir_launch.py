@@ -66,7 +66,7 @@ def _warns_of_copies() -> bool:
 def _refuse(label: str, why: str, remedy: str) -> None:
     """Refuse what only a GPU, or the package's own launcher, does."""
     raise KernelNotAvailableError(
-        f"{label}: a kernel of {mlir.PACKAGE} with {why} does not run on CPUs; {remedy}"
+        f"{label}: a kernel of {mlir.PACKAGE} with {why} does not run on CPUs; {remedy} [KB4005]"
     )
 
 

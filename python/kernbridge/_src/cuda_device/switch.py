@@ -8,6 +8,7 @@ from typing import Any
 
 from kernbridge._src.base import debug, settings
 from kernbridge._src.base.errors import KernelNotAvailableError, KernelToolchainError
+from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.cuda_device import mode
 
 VARIABLE = "KERNBRIDGE_CUDA_ON_CPU"
@@ -57,9 +58,10 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
     array([0., 2., 4.])
     """
 
+    @hides_frames
     def __init__(self, check: bool = False) -> None:
         if not isinstance(check, bool):
-            raise TypeError(f"cuda_on_cpu: check is {check!r}, expected True or False")
+            raise TypeError(f"cuda_on_cpu: check is {check!r}, expected True or False [KB8001]")
         self._mode = mode.CHECK if check or debug.checks() else mode.RUN
         self._before: list[str | None] = []
 
@@ -71,7 +73,9 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
         self._before.append(mode.set_of_thread(self._mode))
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: Any = None, error: Any = None, trace: Any = None) -> None:
+        if isinstance(error, Exception):
+            hide_frames(error)
         mode.set_of_thread(self._before.pop())
 
     def _recreate_cm(self) -> cuda_on_cpu:
@@ -99,11 +103,13 @@ def _prepare() -> None:
     if settings.cuda_on_cpu == "error":
         raise KernelNotAvailableError(
             "cuda_on_cpu: kernbridge.config.set_cuda_on_cpu('error') refuses kernels on the CPU"
+            " [KB7003]"
         )
     if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
         raise KernelToolchainError(
             "CUDA kernels cannot run on the CPU by kernbridge and in Numba's simulator at once: "
             "unset NUMBA_ENABLE_CUDASIM"
+            " [KB7005]"
         )
     from kernbridge._src.cuda_device import hooks
 
@@ -116,5 +122,5 @@ def install_from_environment() -> None:
     if chosen in ("", "0"):
         return
     if chosen not in ("1", "check"):
-        raise ValueError(f"{VARIABLE} is {chosen!r}, expected 1, check or 0")
+        raise ValueError(f"{VARIABLE} is {chosen!r}, expected 1, check or 0 [KB8002]")
     cuda_on_cpu(check=chosen == "check").install()

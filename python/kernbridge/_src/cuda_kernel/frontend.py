@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.errors import KernelError, coded
 from kernbridge._src.base.jax_inside import Tracer
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import nvrtc, signature
@@ -51,7 +51,7 @@ def scan(
     try:
         return ScannedFunction.of(_core.scan_kernel(text, file, name, join_tokens(params)))
     except ValueError as e:
-        raise KernelError(f"{label}: {e}") from None
+        raise KernelError(coded(f"{label}: {e}", "KB4007")) from None
 
 
 def names_for_rules(function: ScannedFunction, defaults: Mapping[str, Any]) -> list[str]:
@@ -98,6 +98,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
                     f"{self.label} takes {len(pointers)} {what}{'s'[: len(pointers) != 1]}, and "
                     f"the call has {len(arrays)}; its parameters are ({listed}): pointers to const "
                     "are inputs, unless params= says otherwise"
+                    " [KB2001]"
                 )
             for i, (pointer, array) in enumerate(zip(pointers, arrays, strict=True)):
                 if pointer.type and pointer.type != array.dtype.name:
@@ -105,6 +106,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
                         f"{self.label}: {what} {i} is {array}, and the kernel's parameter "
                         f"{pointer.name!r} is {pointer.ctype}, expected {pointer.type}; convert "
                         "the array, or make the kernel a template"
+                        " [KB2007]"
                     )
 
     def _numbers(
@@ -129,6 +131,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
             raise ValueError(
                 f"{self.label}: attribute {p.name!r} ({p.ctype}) is the symbolic number {value}, "
                 "and must be an extent or the size of an input or output, for an int or int64_t"
+                " [KB2006]"
             )
         return found
 
@@ -166,6 +169,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
                 raise KernelError(
                     f"{self.label}: parameter {p.name!r} takes {size} bytes and is no pointer, as "
                     f"{p.role!r} says"
+                    " [KB4007]"
                 )
             words.append(Word("address", buffer=next_buffer[p.role]))
             next_buffer[p.role] += 1
@@ -179,6 +183,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
             raise TypeError(
                 f"{self.label}: attribute {p.name!r} is {p.type or value!r} of {len(data)} bytes, "
                 f"and the kernel's parameter takes {size}"
+                " [KB2006]"
             )
         data += bytes(-len(data) % 8)
         numbers = np.frombuffer(data, np.int64)
@@ -197,4 +202,5 @@ def _bytes_of(label: str, p: ScannedParameter, size: int, value: Any) -> bytes:
         f"{label}: attribute {p.name!r} is {value!r}, and the type of the kernel's parameter "
         f"({p.ctype or 'unknown'}, {size} bytes) is not known here; pass a NumPy scalar of that "
         f"type, such as numpy.float32(...), or write attr.{p.name}:float32 in params="
+        " [KB2006]"
     )

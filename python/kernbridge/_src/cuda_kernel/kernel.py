@@ -9,6 +9,7 @@ from typing import Any
 from kernbridge._src.base import settings
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.cuda_kernel.frontend import (
     CudaKernelFrontend,
@@ -25,6 +26,7 @@ from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.toolchain import cuda
 
 
+@hides_frames
 def cuda_kernel(
     source: str,
     name: str,
@@ -131,15 +133,21 @@ def cuda_kernel(
     >>> scale(jnp.arange(3.0), factor=jnp.float32(2))  # doctest: +SKIP
     Array([0., 2., 4.], dtype=float32)
     """
+    if isinstance(name, str) and ("\n" in name or "__global__" in name):
+        raise TypeError(
+            "cuda_kernel: name is a source, expected the name of a kernel; the source comes first: "
+            "cuda_kernel(source, name, outs, launch_dims=...)"
+            " [KB1005]"
+        )
     label = f"cuda_kernel {name!r}"
     for what, value in (("source", source), ("name", name)):
         if not isinstance(value, str) or not value:
-            raise TypeError(f"{label}: {what} is {value!r}, expected a text")
+            raise TypeError(f"{label}: {what} is {value!r}, expected a text [KB1005]")
     rule = LaunchRule.of(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
     if isinstance(options, str):
-        raise TypeError(f"{label}: options is {options!r}, expected a list of texts")
+        raise TypeError(f"{label}: options is {options!r}, expected a list of texts [KB1005]")
     file = f"{name.split('<')[0]}.cu"
     request = nvrtc.Compilation(
         label=label,
@@ -186,7 +194,11 @@ class CudaKernel:
         self.__name__ = description.function.name
 
     def __call__(self, *inputs: Any, **attributes: Any) -> Any:
-        return self.operation(**attributes)(*inputs)
+        try:
+            return self.operation(**attributes)(*inputs)
+        except Exception as e:
+            hide_frames(e)
+            raise
 
     def __repr__(self) -> str:
         return f"<{self.spec.label}>"

@@ -21,6 +21,7 @@ from kernbridge._src.base.errors import (
     CompilationError,
     KernelCompilationError,
     KernelToolchainError,
+    coded,
 )
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import headers, signature
@@ -177,7 +178,7 @@ def _differing(
     )
     return KernelCompilationError(
         f"{request.label}: the parameters of {request.name!r} are not the same for each compute "
-        f"capability, as every GPU gets the same arguments:\n{lines}"
+        f"capability, as every GPU gets the same arguments: [KB4006]\n{lines}"
     )
 
 
@@ -212,7 +213,7 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
         raise _refusal(request, e, options) from None
     raise KernelCompilationError(
         f"{request.label}: NVRTC compiles {request.name!r}, and does not report the types of its "
-        "parameters, which have to be compared with the source; NVRTC's output:\n"
+        "parameters, which have to be compared with the source; NVRTC's output: [KB4006]\n"
         f"{refusals[-1].compiler_output}"
     )
 
@@ -229,13 +230,13 @@ def _nvrtc_call(
             nvrtc, request.source, request.file, options, headers, request.name, probe
         )
     except RuntimeError as e:
-        raise KernelCompilationError(f"{request.label}: {e}") from e
+        raise KernelCompilationError(coded(f"{request.label}: {e}", "KB4006")) from e
 
 
 def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) -> CompilationError:
     what, log = error.args
     return CompilationError(
-        f"{request.label}: NVRTC does not compile {request.name!r} ({what})",
+        f"{request.label}: NVRTC does not compile {request.name!r} ({what}) [KB4006]",
         compiler_output=str(log),
         command=" ".join(("nvrtc", *options)),
     )
@@ -250,7 +251,9 @@ def library() -> str:
 def _find_library(chosen: str | None, home: str | None) -> str:
     if chosen:
         if not Path(chosen).is_file():
-            raise KernelToolchainError(f"{VARIABLE} is {chosen!r}, and there is no such file")
+            raise KernelToolchainError(
+                f"{VARIABLE} is {chosen!r}, and there is no such file [KB4008]"
+            )
         return chosen
     folders = list(_folders(home))
     for folder in folders:
@@ -261,6 +264,7 @@ def _find_library(chosen: str | None, home: str | None) -> str:
         "NVRTC, NVIDIA's run-time compiler, was not found. Looked for "
         f"{' and '.join(_NAMES[:2])} in {', '.join(map(str, folders))}. pip install "
         f"nvidia-cuda-nvrtc, or set CUDA_HOME to a toolkit, or {VARIABLE} to the library"
+        " [KB4008]"
     )
 
 

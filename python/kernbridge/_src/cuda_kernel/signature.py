@@ -79,6 +79,7 @@ def check(label: str, function: ScannedFunction, types: Sequence[Type] | None) -
             f"{label}: the compiled kernel takes {len(types)} parameters, and {len(parameters)} "
             f"are described; write out what a macro makes, or name each with params=. The compiler "
             f"says: ({', '.join(map(str, types))})"
+            " [KB4007]"
         )
     refusals = [
         f"  parameter {i} {p.name!r} is {_described(p)}, and the compiled kernel's is {t}{why}"
@@ -88,7 +89,8 @@ def check(label: str, function: ScannedFunction, types: Sequence[Type] | None) -
     if refusals:
         lines = "\n".join(refusals[:8])
         raise KernelError(
-            f"{label}: the compiled kernel takes other parameters than those that were read:\n"
+            f"{label}: the compiled kernel takes other parameters than those that were read: "
+            "[KB4007]\n"
             f"{lines}\nThere may be several definitions of {function.name} in the source (behind "
             "#if, in namespaces, made by macros), or a macro or typedef hides a pointer: give each "
             "kernel a name of its own, and write its parameters out"

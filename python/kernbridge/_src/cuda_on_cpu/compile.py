@@ -88,7 +88,9 @@ def compile_image(image: bytes) -> None:
     """Make machine code of an image that a program of another process brought, and run it here."""
     digest, text = image[:-1].decode().split("\n", 1)
     if hashlib.sha256(text.encode()).hexdigest() != digest:
-        raise KernelNotAvailableError("the program's code for the CPU is damaged; export it again")
+        raise KernelNotAvailableError(
+            "the program's code for the CPU is damaged; export it again [KB5107]"
+        )
     register(image, machine_code(image))
 
 
@@ -159,6 +161,7 @@ def _check_symbols(names: Iterable[str]) -> None:
             raise KernelNotAvailableError(
                 f"a CUDA kernel that was lowered for the CPU calls {name!r}, which this kernbridge "
                 "does not have; lower it anew with this version"
+                " [KB5107]"
             )
 
 

@@ -45,6 +45,7 @@ def refused(label: str, construct: str) -> KernelCompilationError:
     return KernelCompilationError(
         f"{label}: the kernel uses {construct}, which kernbridge does not run on CPUs; run it on a "
         "GPU"
+        " [KB4005]"
     )
 
 

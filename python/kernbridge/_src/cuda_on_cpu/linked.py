@@ -106,7 +106,7 @@ def _failure(label: str, names: str, why: str) -> KernelCompilationError:
     more = f"\n... and {len(lines) - _MOST_LINES} more lines" if len(lines) > _MOST_LINES else ""
     return KernelCompilationError(
         f"{label}: the kernel uses functions in CUDA C++ ({names}), which kernbridge does not run "
-        f"on CPUs, since clang does not compile them; run it on a GPU\n{shown}{more}"
+        f"on CPUs, since clang does not compile them; run it on a GPU [KB4005]\n{shown}{more}"
     )
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
 
-from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.reports import hide_frames, hides_frames, warn
 from kernbridge._src.benchmark.run import benchmark_operation
 from kernbridge._src.custom import primitive as custom_primitive
 from kernbridge._src.custom.choice import Bound, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
 from kernbridge._src.operation import primitive
-from kernbridge._src.operation.operation import as_operands, refuse_non_arrays
+from kernbridge._src.operation.operation import as_operands, not_an_array
 from kernbridge._src.operation.spec import Outputs
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
@@ -73,7 +72,7 @@ class XLACustomKernel(KernelTable):
 
     def __init__(self, name: str, doc: str | None = None) -> None:
         if not isinstance(name, str) or not name:
-            raise TypeError(f"XLACustomKernel: name is {name!r}, expected a text")
+            raise TypeError(f"XLACustomKernel: name is {name!r}, expected a text [KB8006]")
         super().__init__(name)
         self.__doc__ = doc or type(self).__doc__
         self.tags: frozenset[str] = frozenset()
@@ -81,7 +80,7 @@ class XLACustomKernel(KernelTable):
         self.benchmark_data: Callable[..., Any] | None = None
         self._calls: Kept[Any] = Kept(CALLS_KEPT)
         self.primitive = custom_primitive.make(self)
-        register(name, self, stacklevel=3)
+        register(name, self)
 
     def __repr__(self) -> str:
         return f"<XLACustomKernel {self.name!r}: {listed(self._kernels)}>"
@@ -118,21 +117,24 @@ class XLACustomKernel(KernelTable):
         KernelCompilationError
             When lowered, if the generator or its kernel fails.
         """
-        exact = exact_keywords(self.name, kwargs)
-        choice = self.choice(kwargs.get("backend"))
-        key = (_as_key(repr(self.name), outs), exact, choice)
-        call = self._calls.find(key)
-        if call is None:
-            outputs = Outputs.of(repr(self.name), outs).in_order(repr(self.name), ())
-            call = self._jitted(outputs, Bound(choice, exact), kwargs)
-            self._calls.put(key, call)
         try:
-            return call(*ins)
-        except TypeError:
-            refuse_non_arrays(repr(self.name), ins)
-            raise
-        except KernelCompilationError as e:
-            custom_primitive.restore_cause(e)
+            exact = exact_keywords(self.name, kwargs)
+            choice = self.choice(kwargs.get("backend"))
+            key = (_as_key(repr(self.name), outs), exact, choice)
+            call = self._calls.find(key)
+            if call is None:
+                outputs = Outputs.of(repr(self.name), outs).in_order(repr(self.name), ())
+                call = self._jitted(outputs, Bound(choice, exact), kwargs)
+                self._calls.put(key, call)
+            try:
+                return call(*ins)
+            except TypeError:
+                refusal = not_an_array(repr(self.name), ins)
+                if refusal is None:
+                    raise
+                raise refusal from None
+        except Exception as e:
+            hide_frames(e)
             raise
 
     def _jitted(self, outputs: Outputs, bound: Bound, keywords: dict[str, Any]) -> Any:
@@ -147,6 +149,7 @@ class XLACustomKernel(KernelTable):
 
     # The user's own function, benchmarks, tags
 
+    @hides_frames
     def def_call(self, fn: Callable[..., Any]) -> None:
         """Define the function that users call, and that `benchmark` measures.
 
@@ -156,9 +159,10 @@ class XLACustomKernel(KernelTable):
             Takes what users give, and ``backend=None``; calls the operation.
         """
         if not callable(fn):
-            raise TypeError(f"{self.name!r}: def_call got {fn!r}, expected a function")
+            raise TypeError(f"{self.name!r}: def_call got {fn!r}, expected a function [KB8006]")
         self.call_function = fn
 
+    @hides_frames
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function that `def_call` was given.
 
@@ -168,16 +172,20 @@ class XLACustomKernel(KernelTable):
             If there is none.
         """
         if self.call_function is None:
-            raise ValueError(f"{self.name!r} has no function to call; give it one with def_call")
+            raise ValueError(
+                f"{self.name!r} has no function to call; give it one with def_call [KB8006]"
+            )
         return self.call_function(*args, **kwargs)
 
+    @hides_frames
     def def_tags(self, *tags: str) -> None:
         """Replace the tags by which `get_primitives_by_tags` finds the operation."""
         for tag in tags:
             if not isinstance(tag, str):
-                raise TypeError(f"{self.name!r}: tag {tag!r} is no text")
+                raise TypeError(f"{self.name!r}: tag {tag!r} is no text [KB8006]")
         self.tags = frozenset(tags)
 
+    @hides_frames
     def def_benchmark_data(self, fn: Callable[..., Any]) -> None:
         """Define what `benchmark` measures.
 
@@ -187,7 +195,9 @@ class XLACustomKernel(KernelTable):
             ``fn(platform=...)`` returns a list of `BenchmarkConfig`.
         """
         if not callable(fn):
-            raise TypeError(f"{self.name!r}: def_benchmark_data got {fn!r}, expected a function")
+            raise TypeError(
+                f"{self.name!r}: def_benchmark_data got {fn!r}, expected a function [KB8006]"
+            )
         self.benchmark_data = fn
 
     benchmark = benchmark_operation
@@ -216,14 +226,13 @@ def _as_key(label: str, outs: Any) -> Any:
     return Outputs.of(label, outs)
 
 
-def register(name: str, op: XLACustomKernel, stacklevel: int) -> None:
+def register(name: str, op: XLACustomKernel) -> None:
     """Enter an operation in the registry, which holds the latest of each name."""
     if _registry.get(name, op) is not op:
-        warnings.warn(
+        warn(
             f"XLACustomKernel: an operation named {name!r} is already registered; the registry "
-            "holds the new one from now on",
-            UserWarning,
-            stacklevel=stacklevel,
+            "holds the new one from now on"
+            " [KB8007]"
         )
     _registry[name] = op
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.custom import selection
 from kernbridge._src.custom.choice import Choice, KernelEntry, check_backend, choose, listed
 from kernbridge._src.custom.rule_table import RuleTable
+from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import check_rule
 
 _serials = itertools.count()
@@ -61,12 +62,11 @@ class KernelTable(RuleTable):
             if where == platform and (where, backend) not in self._told:
                 self._told.add((where, backend))
                 used = choice.of(platform)
-                warnings.warn(
+                warn(
                     f"{self.name!r}: ignoring the backend {backend!r} that config.set_backend "
                     f"chose for {platform}, which this operation does not have; it uses "
-                    f"{used.backend if used else None!r}",
-                    UserWarning,
-                    stacklevel=2,
+                    f"{used.backend if used else None!r}"
+                    " [KB7007]"
                 )
 
     def check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
@@ -83,6 +83,7 @@ class KernelTable(RuleTable):
         self.check_rules_take(n_inputs, keywords)
         self._checked.add(call)
 
+    @hides_frames
     def def_kernel(
         self, backend: str, platform: str, kg: Callable[..., Any], asdefault: bool = False
     ) -> None:
@@ -112,6 +113,14 @@ class KernelTable(RuleTable):
             raise TypeError(
                 f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, expected a "
                 "function"
+                " [KB8006]"
+            )
+        if isinstance(kg, Operation):
+            raise TypeError(
+                f"{self.name!r}: the generator of backend {backend!r} is {kg!r}, an operation, "
+                "expected a function of `outs` and the keywords that returns one: lambda outs: "
+                "numba_kernel(kernel, outs)"
+                " [KB8006]"
             )
         with self._lock:
             by = self._kernels.setdefault(platform, {})
@@ -121,22 +130,27 @@ class KernelTable(RuleTable):
                 self._defaults[platform] = backend
             self._change()
 
+    @hides_frames
     def def_numba_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "numba" on "cpu"; see `def_kernel`."""
         self.def_kernel("numba", "cpu", kg, asdefault)
 
+    @hides_frames
     def def_cpp_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "cpp" on "cpu", of `load_cpp_inline`; see `def_kernel`."""
         self.def_kernel("cpp", "cpu", kg, asdefault)
 
+    @hides_frames
     def def_numba_cuda_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "numba_cuda" on "gpu"; see `def_kernel`."""
         self.def_kernel("numba_cuda", "gpu", kg, asdefault)
 
+    @hides_frames
     def def_cuda_raw_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "cuda_raw" on "gpu", of CUDA source; see `def_kernel`."""
         self.def_kernel("cuda_raw", "gpu", kg, asdefault)
 
+    @hides_frames
     def def_warp_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "warp" on "gpu"; see `def_kernel`.
 
@@ -144,10 +158,12 @@ class KernelTable(RuleTable):
         """
         self.def_kernel("warp", "gpu", kg, asdefault)
 
+    @hides_frames
     def def_triton_kernel(self, kg: Callable[..., Any], asdefault: bool = False) -> None:
         """Define the kernel of backend "triton" on "gpu", of jax-triton; see `def_kernel`."""
         self.def_kernel("triton", "gpu", kg, asdefault)
 
+    @hides_frames
     def def_pallas_kernel(
         self, platform: str, kg: Callable[..., Any], asdefault: bool = False
     ) -> None:
@@ -156,9 +172,11 @@ class KernelTable(RuleTable):
             raise ValueError(
                 f"{self.name!r}: Pallas has kernels for 'gpu' and 'tpu', not for {platform!r}; "
                 "with interpret=True define it by def_kernel('pallas', 'cpu', ...)"
+                " [KB7006]"
             )
         self.def_kernel("pallas", platform, kg, asdefault)
 
+    @hides_frames
     def set_default(self, platform: str, backend: str) -> None:
         """Choose the backend that a platform uses if nothing else is asked for.
 
@@ -173,6 +191,7 @@ class KernelTable(RuleTable):
                 raise ValueError(
                     f"{self.name!r} has no backend {backend!r} on {where}; it has "
                     f"{listed(self._kernels)}"
+                    " [KB7006]"
                 )
             self._defaults[where] = backend
             self._change()

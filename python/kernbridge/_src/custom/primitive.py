@@ -19,6 +19,7 @@ from kernbridge._src.base.errors import (
     KernelError,
     KernelFallbackExhaustedError,
     UnknownVersionError,
+    coded,
 )
 from kernbridge._src.base.jax_inside import (
     Primitive,
@@ -115,17 +116,7 @@ def _lower(operation: KernelTable, platform: str, ctx: Any, *operands: Any, **pa
     except UnknownVersionError:  # not the kernel's fault
         raise
     except Exception as e:
-        raise KernelCompilationError(_why(operation, entry, e)) from e
-
-
-def restore_cause(error: KernelCompilationError) -> None:
-    """Make what a generator or kernel raised the cause of an error again.
-
-    JAX puts an exception that shows where the call was traced between the two.
-    """
-    between = error.__cause__
-    if between is not None and type(between).__name__ == "JaxStackTraceBeforeTransformation":
-        error.__cause__ = between.__cause__
+        raise KernelCompilationError(coded(_why(operation, entry, e), "KB4015")) from e
 
 
 def _entry(operation: KernelTable, platform: str, bound: Bound) -> KernelEntry:
@@ -144,8 +135,9 @@ def _entry(operation: KernelTable, platform: str, bound: Bound) -> KernelEntry:
         raise KernelFallbackExhaustedError(
             f"{operation.name!r} has no backend {explicit!r} on {platform}; it has "
             f"{listed(kernels)}. Leave backend= out, or define it with def_kernel"
+            " [KB7006]"
         )
-    raise KernelFallbackExhaustedError(_no_kernel(operation, platform))
+    raise KernelFallbackExhaustedError(coded(_no_kernel(operation, platform), "KB7001"))
 
 
 def _no_kernel(operation: KernelTable, platform: str) -> str:
@@ -160,7 +152,9 @@ def _no_kernel(operation: KernelTable, platform: str) -> str:
 
 
 def _lower_elsewhere(operation: KernelTable, ctx: Any, *_: Any, **__: Any) -> Any:
-    raise KernelFallbackExhaustedError(_no_kernel(operation, ", ".join(platforms_of(ctx))))
+    raise KernelFallbackExhaustedError(
+        coded(_no_kernel(operation, ", ".join(platforms_of(ctx))), "KB7001")
+    )
 
 
 def _why(operation: KernelTable, entry: KernelEntry, error: Exception) -> str:
@@ -181,7 +175,7 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
     """Return the generator's function, which then checks and lists its outputs."""
     if not callable(kernel):
         raise TypeError(
-            f"{name!r}: the generator gave {kernel!r}, expected a function of the inputs"
+            f"{name!r}: the generator gave {kernel!r}, expected a function of the inputs [KB4015]"
         )
     expected = types_of(outs)
 
@@ -192,16 +186,19 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
             raise KernelError(
                 f"{name!r}: the kernel gave {len(values)} outputs, and outs declares "
                 f"{len(expected)}"
+                " [KB4015]"
             )
         for i, (value, t) in enumerate(zip(values, expected, strict=True)):
             if not has_type(value):
                 raise KernelError(
                     f"{name!r}: the kernel gave {value!r} as output {i}, expected an array, {t}"
+                    " [KB4015]"
                 )
             if ArrayType.of(value) != t:
                 raise KernelError(
                     f"{name!r}: the kernel gave {ArrayType.of(value)} as output {i}, and outs "
                     f"declares {t}"
+                    " [KB4015]"
                 )
         return values
 
@@ -251,6 +248,7 @@ def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any)
             f"{operation.name!r} has no derivative: JAX cannot look inside a kernel. Give it a "
             "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule, or cut it out with "
             "jax.lax.stop_gradient"
+            " [KB2101]"
         )
     results = primitive.bind(*primals, **params, **{OURS: bound})
     outs = types_of(params["outs"])
@@ -264,6 +262,7 @@ def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params
         raise NotImplementedError(
             f"{operation.name!r} is applied to a tangent, and JAX wants its transpose: give it "
             "def_transpose_rule, or the operation whose tangent this is def_vjp_rule"
+            " [KB2102]"
         )
 
     def transposed(cotangents: Any, operands: Sequence[Any]) -> Any:
@@ -273,6 +272,7 @@ def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params
             raise TypeError(
                 f"{operation.name!r}: the transpose rule gave {came}, expected a list of "
                 f"{len(operands)}: the cotangent of each linear operand, None for the others"
+                " [KB2103]"
             )
         return found
 

@@ -34,6 +34,7 @@ class WholeRule:
             raise TypeError(
                 f"{self.name!r}: the jvp rule gave {result!r}, expected a pair: the outputs, and "
                 "their tangents"
+                " [KB2103]"
             )
         outputs, dots = (list(r) if isinstance(r, (tuple, list)) else [r] for r in result)
         return outputs, dots
@@ -55,6 +56,7 @@ class PerInputRules:
             raise ValueError(
                 f"{self.name!r} has {len(self.rules)} jvp rules and is called with {n_inputs} "
                 "inputs; give one rule for each input, None where the derivative is zero"
+                " [KB2103]"
             )
 
     def tangents(self, inputs: Any, outputs: Any, tangents: Any, **params: Any) -> tuple[Any, ...]:
@@ -76,11 +78,13 @@ class PerInputRules:
             raise TypeError(
                 f"{self.name!r}: jvp rule {index} gave {type(result).__name__}, expected a tuple "
                 f"or list of {n} tangents, one for each output"
+                " [KB2103]"
             )
         if len(result) != n:
             raise ValueError(
                 f"{self.name!r}: jvp rule {index} gave {len(result)} tangents, expected {n}, one "
                 "for each output"
+                " [KB2103]"
             )
         return result
 

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from kernbridge._src.base.exact import exact_items
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.custom import rule_forms
 from kernbridge._src.custom.rule_forms import PerInputRules, WholeRule
 from kernbridge._src.operation.spec import check_rule
@@ -38,6 +39,7 @@ class RuleTable:
             self._rules_version += 1
             self._change()
 
+    @hides_frames
     def def_jvp_rule(self, fun: Rule, *, symbolic_zeros: bool = True) -> None:
         """Define the derivative as JAX's primitives do.
 
@@ -60,6 +62,7 @@ class RuleTable:
         self._jvp_rule = WholeRule(self.name, fun, bool(symbolic_zeros))
         self._rules_changed()
 
+    @hides_frames
     def def_jvp_rule2(self, *rules: Rule | None) -> None:
         """Define the derivative by inputs.
 
@@ -79,6 +82,7 @@ class RuleTable:
         self._jvp_rule = rule_forms.per_input(self.name, rules)
         self._rules_changed()
 
+    @hides_frames
     def def_vjp_rule(self, fun: Rule) -> None:
         """Define the reverse derivative.
 
@@ -102,6 +106,7 @@ class RuleTable:
         self._vjp_rule = fun
         self._rules_changed()
 
+    @hides_frames
     def def_transpose_rule(self, fun: Rule) -> None:
         """Define the transpose, for an operation that is linear in some inputs.
 
@@ -117,6 +122,7 @@ class RuleTable:
         self.transpose_rule = fun
         self._rules_changed()
 
+    @hides_frames
     def def_batching_rule(self, fun: Rule) -> None:
         """Define what `jax.vmap` does, in place of `register_general_batching`.
 

@@ -33,10 +33,10 @@ def version() -> int:
 def platform_of(label: str, platform: object) -> str:
     """Return the platform's name; "cuda" and "rocm" are "gpu"."""
     if not isinstance(platform, str):
-        raise TypeError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS}")
+        raise TypeError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS} [KB7006]")
     name = name_of(platform)
     if name not in PLATFORMS:
-        raise ValueError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS}")
+        raise ValueError(f"{label}: platform is {platform!r}, expected one of {PLATFORMS} [KB7006]")
     return name
 
 

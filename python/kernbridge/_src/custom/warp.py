@@ -73,5 +73,5 @@ def _warp() -> Any:
     try:
         import warp
     except ImportError as e:
-        raise ImportError("Warp is not installed: pip install warp-lang") from e
+        raise ImportError("Warp is not installed: pip install warp-lang [KB4016]") from e
     return warp

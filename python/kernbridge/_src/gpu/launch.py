@@ -64,11 +64,13 @@ class LaunchRule:
             raise ValueError(
                 f"{label}: both launch_dims and grid or block are given; give launch_dims, or both "
                 "grid and block"
+                " [KB1101]"
             )
         if launch_dims is None and (grid is None or block is None):
             given = "neither" if grid is None and block is None else "only one of them"
             raise ValueError(
                 f"{label}: the launch needs launch_dims, or both grid and block; {given} is given"
+                " [KB1101]"
             )
         if launch_dims is not None and not callable(launch_dims):
             launch_dims = _read_dims(label, "launch_dims", launch_dims)
@@ -87,7 +89,7 @@ class LaunchRule:
             pairs = zip(pad(rule.grid), rule.cluster, strict=True)
             if any(_is_int(n) and n % c for n, c in pairs):
                 raise ValueError(
-                    f"{label}: cluster {rule.cluster} does not divide grid {rule.grid}"
+                    f"{label}: cluster {rule.cluster} does not divide grid {rule.grid} [KB1102]"
                 )
         return rule
 
@@ -164,6 +166,7 @@ class LaunchRule:
                 f"{self.label}: {what} has the symbolic extent {n}, which is neither an extent nor "
                 "the size of an input or output (nor such a number divided and rounded up); "
                 "give launch_dims as a function of the inputs that returns one of those"
+                " [KB1102]"
             )
         return Value(found.kind, 0, found.buffer, found.dim, found.divisor * divisor)
 
@@ -211,24 +214,28 @@ def pad(values: Sequence[Any]) -> tuple[Any, Any, Any]:
 def _read_dims(label: str, what: str, dims: Any) -> tuple[Any, ...]:
     dims = _as_tuple(dims)
     if not 1 <= len(dims) <= 3:
-        raise ValueError(f"{label}: {what} must have 1-3 dimensions, got {len(dims)}: {dims!r}")
+        raise ValueError(
+            f"{label}: {what} must have 1-3 dimensions, got {len(dims)}: {dims!r} [KB1102]"
+        )
     return tuple(_read_extent(label, what, n) for n in dims)
 
 
 def _read_extent(label: str, what: str, n: Any) -> Any:
     """A non-negative int, or a symbolic dimension as it is."""
     if isinstance(n, (bool, float, str)):
-        raise TypeError(f"{label}: {what} holds {n!r}, expected whole numbers")
+        raise TypeError(f"{label}: {what} holds {n!r}, expected whole numbers [KB1102]")
     if jax.export.is_symbolic_dim(n):
         return n
     try:
         n = operator.index(n)
     except TypeError:
+        of_shapes = "; a launch that depends on shapes is a function for launch_dims="
         raise TypeError(
             f"{label}: {what} holds {n!r} of type {type(n).__name__}, expected whole numbers"
+            f"{of_shapes if callable(n) else ''} [KB1102]"
         ) from None
     if n < 0:
-        raise ValueError(f"{label}: {what} holds the negative number {n}")
+        raise ValueError(f"{label}: {what} holds the negative number {n} [KB1102]")
     return n
 
 
@@ -237,7 +244,9 @@ def read_grid(label: str, grid: Any) -> tuple[Any, ...]:
     grid = _read_dims(label, "grid", grid)
     for n, most, axis in zip(grid, GRID_MAX, "xyz", strict=False):
         if _is_int(n) and n > most:
-            raise ValueError(f"{label}: grid {grid} has {n} blocks along {axis}, at most {most}")
+            raise ValueError(
+                f"{label}: grid {grid} has {n} blocks along {axis}, at most {most} [KB1102]"
+            )
     return grid
 
 
@@ -250,6 +259,7 @@ def read_block(label: str, block: Any) -> tuple[int, int, int]:
         raise ValueError(
             f"{label}: block {block} has {n} threads, at most {THREADS_MAX} and at most "
             f"{BLOCK_MAX} along x, y, z are possible; launch more blocks instead"
+            " [KB1102]"
         )
     return padded
 
@@ -257,12 +267,13 @@ def read_block(label: str, block: Any) -> tuple[int, int, int]:
 def _read_cluster(label: str, cluster: Any) -> tuple[int, int, int]:
     cluster = _as_tuple(cluster)
     if not 1 <= len(cluster) <= 3:
-        raise ValueError(f"{label}: cluster must have 1-3 dimensions, got {len(cluster)}")
+        raise ValueError(f"{label}: cluster must have 1-3 dimensions, got {len(cluster)} [KB1102]")
     padded = pad([read_int(label, "cluster", n, 1, CLUSTER_MAX) for n in cluster])
     n = math.prod(padded)
     if n > CLUSTER_MAX:
         raise ValueError(
             f"{label}: cluster {cluster} has {n} blocks, at most {CLUSTER_MAX} are possible"
+            " [KB1102]"
         )
     return padded
 
@@ -276,6 +287,7 @@ def _read_threads(label: str, value: Any) -> int | str:
     raise TypeError(
         f"{label}: threads_per_block is {value!r} of type str, expected a whole number, "
         '"auto" or "tune"'
+        " [KB1102]"
     )
 
 
@@ -284,7 +296,8 @@ def read_int(label: str, what: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(
             f"{label}: {what} is {value!r} of type {type(value).__name__}, expected a whole number"
+            " [KB1102]"
         )
     if not least <= value <= most:
-        raise ValueError(f"{label}: {what} is {value}, expected {least} to {most}")
+        raise ValueError(f"{label}: {what} is {value}, expected {least} to {most} [KB1102]")
     return int(value)

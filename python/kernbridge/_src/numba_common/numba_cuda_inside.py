@@ -11,7 +11,7 @@ import importlib.util
 from numba import cuda
 
 from kernbridge._src.base import versions
-from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.base.errors import KernelToolchainError, coded
 
 NAMES = (
     "numba.cuda.cache_hints.cgutils",
@@ -101,13 +101,14 @@ def check() -> None:
         remedy = explain(e)
         if not remedy:
             raise
-        raise KernelToolchainError(remedy) from e
+        raise KernelToolchainError(coded(remedy, "KB4008")) from e
 
 
 if importlib.util.find_spec("numba_cuda") is None:
     raise ImportError(
         "kernels of numba.cuda need the package numba-cuda, which is not installed: pip install "
         "'kernbridge[cuda13]' (or [cuda12]); 'kernbridge[cuda]' is enough to run them on the CPU"
+        " [KB4016]"
     )
 if "numba_cuda" not in (cuda.__file__ or ""):
     raise ImportError(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kernbridge._src.base.errors import UnknownVersionError
+from kernbridge._src.base.reports import instead_of
 
 
 class ReturnsValue(TypeError):
@@ -14,7 +15,7 @@ class ReturnsValue(TypeError):
     def __init__(self, label: str, result: Any) -> None:
         super().__init__(
             f"{label}: the kernel returns {result}, expected nothing; write results into the "
-            "output arrays, which come after the inputs"
+            "output arrays, which come after the inputs [KB4002]"
         )
 
 
@@ -47,7 +48,7 @@ def compile_protected(
     if every:
         found, error = attempt(every)
     if error is not None:
-        raise refusal(error) from error
+        raise instead_of(error, refusal(error))
     opened = every
     for i in sorted(every) if len(every) > 1 else ():  # close what need not be open
         closed, error = attempt(opened - {i})

@@ -14,7 +14,7 @@ from kernbridge import _core
 from kernbridge._src.base import debug, progress
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.places import beginning_of
-from kernbridge._src.numba_common import vector_math
+from kernbridge._src.numba_common import refusals, vector_math
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cpu import carried
 from kernbridge._src.numba_cpu.carried import Carried
@@ -292,7 +292,8 @@ class Compiler:
             named = zip(assignment.names, signature.buffers, strict=True)
             buffers = ", ".join(f"{name}: {dtype}[{rank}d]" for name, (dtype, rank) in named)
             return KernelCompilationError(
-                f"{self.label}: Numba cannot compile the kernel for {buffers}\n{error}"
+                f"{self.label}: Numba cannot compile the kernel for {buffers} "
+                "[KB4001]\n" + refusals.report(error, self.kernel.py_func)
             )
 
         aliased = frozenset(signature.aliased)

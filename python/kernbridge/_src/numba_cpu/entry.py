@@ -102,7 +102,12 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
             kernel.typingctx, tuple(positional), dict(named)
         )
         if signature is None:
-            raise errors.TypingError(f"no declared signature of the kernel takes {positional}")
+            declared = "; ".join(", ".join(map(str, s)) for s in kernel.signatures)
+            given = ", ".join(map(str, positional))
+            raise errors.TypingError(
+                f"The kernel is declared for ({declared}), and the call passes ({given}). Convert "
+                "the arrays, or decorate the kernel without a signature"
+            )
         arguments = signature.args
     compiled = compile_anew(kernel, arguments) if apart else kernel.overloads[arguments]
     return Overload(kernel, arguments, compiled, finished=not apart, loops=tuple(loops))

@@ -12,6 +12,7 @@ import numpy as np
 
 from kernbridge._src.base import debug, versions
 from kernbridge._src.base.kept import Kept, kept_with
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature
@@ -31,6 +32,7 @@ from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 
 
+@hides_frames
 def numba_kernel(
     kernel: Any,
     outs: Any,
@@ -231,7 +233,7 @@ def _check_dispatcher(kernel: Any) -> None:
         import numba
     except ImportError as e:
         raise ImportError(
-            "numba_kernel needs Numba, which cannot be imported: pip install numba"
+            "numba_kernel needs Numba, which cannot be imported: pip install numba [KB4016]"
         ) from e
     from kernbridge._src.numba_common import numba_inside
 
@@ -241,11 +243,18 @@ def _check_dispatcher(kernel: Any) -> None:
     hint = "decorate it with @numba.njit"
     if "CUDADispatcher" in type(kernel).__name__:
         hint = "a numba.cuda.jit kernel belongs to numba_cuda_kernel"
-    elif callable(kernel) and numba.config.DISABLE_JIT:
+    elif type(kernel).__module__ == "kernbridge":
+        hint = "it is an operation already, which needs no wrapping"
+    elif isinstance(kernel, np.ufunc) or type(kernel).__name__ == "DUFunc":
+        hint = "call the ufunc in a loop of a @numba.njit function"
+    elif not callable(kernel):
+        hint = "the kernel comes first, then `outs`"
+    elif numba.config.DISABLE_JIT:
         hint = "NUMBA_DISABLE_JIT is set, which turns numba.njit off"
     raise TypeError(
         f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
         f"numba.njit function; {hint}"
+        " [KB1001]"
     )
 
 
@@ -271,6 +280,7 @@ def _vector_math(kernel: Any, given: Any) -> bool | None:
         name = kernel.py_func.__name__
         raise TypeError(
             f"numba_kernel {name!r}: vector_math is {given!r}, expected True, False or None"
+            " [KB1005]"
         )
     return None if given == libmvec.is_default(kernel) else bool(given)
 

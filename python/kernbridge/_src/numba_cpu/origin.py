@@ -77,6 +77,7 @@ def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, An
             f"the kernel {place} in this process is not the one that the program was made with: "
             "its code, a value that it captures, or an option of numba.njit differs; make the "
             f"program anew.{by_name}"
+            " [KB5107]"
         )
     if module not in sys.modules and not settings.may_import(module):
         raise KernelError(
@@ -85,11 +86,13 @@ def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, An
             f"import {module} before the program is run; or, if you trust who made the program, "
             f"let programs import it with kernbridge.config.allow_imports({module!r}) or "
             f"{settings.ALLOW_IMPORTS}={module}.{by_name}"
+            " [KB5107]"
         )
     raise KernelError(
         f"the program needs the kernel {place}, which is not to be found here: {failure}. A kernel "
         "travels by name: define it at the top level of a module that this process can import, or "
         f"wrap it with numba_kernel here before the program is loaded.{by_name}"
+        " [KB5107]"
     )
 
 

@@ -77,6 +77,7 @@ def read_static(
             raise ValueError(
                 f"{label}: static names {name!r}, and the kernel ({', '.join(names)}) has no such "
                 "parameter"
+                " [KB1103]"
             )
         try:
             parameter, words = read_argument(value, lambda _: None)
@@ -84,6 +85,7 @@ def read_static(
             raise TypeError(
                 f"{label}: static holds {value!r} for {name!r}: {e}; expected numbers, members of "
                 "enumerations, and tuples of them. Pass arrays as inputs"
+                " [KB1103]"
             ) from None
         found[name] = StaticArgument(value, parameter, tuple(map(tuple, words)))
     return found

@@ -11,7 +11,6 @@ import ctypes
 import functools
 import math
 import secrets
-import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.places import beginning_of, line_of
+from kernbridge._src.base.reports import warn
 from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
 from kernbridge._src.gpu.program import DTYPE_CODES, Callback
@@ -93,6 +92,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
                 raise ValueError(
                     f"{self.label}: {name!r} is {t.dtype.name}, which Numba-CUDA's own arrays "
                     "cannot hold; functions that cannot be recorded take float32 instead"
+                    " [KB2003]"
                 )
         scalars = range(call.n_inputs, call.n_operands)
         callee = self._own_callees.find_or_make(
@@ -199,11 +199,10 @@ def lower_kernel(
     label, assignment = frontend.label, frontend.assign(call)
     if kernel not in _warned:
         _warned.add(kernel)
-        warnings.warn(
+        warn(
             f"{label}: a kernel with {why} is launched by Numba, through Python, at every "
-            "call; without it C launches the kernel, and XLA may put it into a CUDA graph",
-            KernbridgeWarning,
-            stacklevel=2,
+            "call; without it C launches the kernel, and XLA may put it into a CUDA graph"
+            " [KB4014]"
         )
     extras = (shape.auto_block, rule.cluster, rule.pdl, rule.cooperative, assignment.named)
     if has_more or any(extras):
@@ -211,10 +210,11 @@ def lower_kernel(
             f"{label}: a kernel with {why} is launched by Numba, which has no "
             'threads_per_block="auto" or "tune", cluster=, pdl=, cooperative=, view=, static=, '
             "zero_outputs= or parameters left to their defaults"
+            " [KB4014]"
         )
     if any(v.kind != "constant" for v in shape.grid):
         raise ValueError(
-            f"{label}: a kernel with {why} is launched by Numba, and needs constant shapes"
+            f"{label}: a kernel with {why} is launched by Numba, and needs constant shapes [KB4014]"
         )
     grid, block = tuple(v.constant for v in shape.grid), shape.block
     source = beginning_of(kernel.py_func)

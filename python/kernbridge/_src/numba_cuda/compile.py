@@ -17,9 +17,11 @@ from kernbridge import _core
 from kernbridge._src.base import debug, progress, versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.kept import kept_with
+from kernbridge._src.base.reports import instead_of
 from kernbridge._src.gpu.cubin import check_words
 from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
+from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cuda import mlir
 from kernbridge._src.numba_cuda.parameters import Parameter, leaves, with_open
@@ -197,6 +199,7 @@ def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) ->
         f"{label}: the kernel was declared for {', '.join(map(str, all_declared))}, and the "
         f"call has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or "
         "decorate the kernel without a signature"
+        " [KB4001]"
     )
 
 
@@ -283,7 +286,7 @@ def _compile(job: Job) -> artefacts.Artefact:
         try:
             cubin = library.get_cubin(cc=compiler_cc(*architecture))
         except Exception as e:
-            raise _refusal(job, e) from e
+            raise instead_of(e, _refusal(job, e))  # noqa: B904
         cubins.append(getattr(cubin, "code", cubin))
     n_words = sum(p.n_words(job.batched) for p in job.parameters)
     check_words(job.label, cubins, compiled.entry_name, n_words)
@@ -378,6 +381,6 @@ def _refusal(job: Job, error: Exception) -> Exception:
     remedy = explain(error)
     what = ", ".join(p.describe() for p in job.parameters)
     return KernelCompilationError(
-        f"{job.label}: Numba-CUDA cannot compile the kernel for ({what})\n{error}"
-        + (f"\n{remedy}" if remedy else "")
+        f"{job.label}: Numba-CUDA cannot compile the kernel for ({what}) [KB4001]\n"
+        + (remedy or refusals.report(error, job.kernel.py_func))
     )

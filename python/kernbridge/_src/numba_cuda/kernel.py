@@ -13,6 +13,7 @@ from kernbridge._src.base import versions
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
@@ -42,6 +43,7 @@ OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 CALLS_KEPT = 256  # lowered calls remembered for one operation
 
 
+@hides_frames
 def numba_cuda_kernel(
     kernel: Any,
     outs: Any,
@@ -231,6 +233,7 @@ def _check_dispatcher(label: str, kernel: Any) -> None:
     raise TypeError(
         f"numba_cuda_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
         f"numba.cuda.jit kernel; {hint}"
+        " [KB1001]"
     )
 
 
@@ -242,7 +245,7 @@ def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | 
             views.append((place, np.dtype(dtype)))
         except TypeError:
             raise TypeError(
-                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype"
+                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype [KB1103]"
             ) from None
     return tuple(views)
 
@@ -367,16 +370,20 @@ class NumbaCuda(CallingFrontend):
                 raise ValueError(
                     f"{self.label}: view names {place!r}, and the kernel {self.parameters} has no "
                     "array parameter of that name"
+                    " [KB1103]"
                 )
             b = assignment.names.index(place) if isinstance(place, str) else int(place)
             if not 0 <= b < len(arrays):
-                raise ValueError(f"{self.label}: view names parameter {b}, of {len(arrays)}")
+                raise ValueError(
+                    f"{self.label}: view names parameter {b}, of {len(arrays)} [KB1103]"
+                )
             t = arrays[b]
             if not t.shape or t.shape[-1] * t.dtype.itemsize != dtype.itemsize:
                 raise ValueError(
                     f"{self.label}: view takes {assignment.names[b]!r} as records of "
                     f"{dtype.itemsize} bytes, and it is {t}; its last axis must hold the "
                     f"{dtype.itemsize // t.dtype.itemsize} words of one record"
+                    " [KB1103]"
                 )
             found[b] = dtype
         return found

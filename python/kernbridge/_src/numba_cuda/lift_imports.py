@@ -142,6 +142,7 @@ class _Lift:
         raise KernelCompilationError(
             f"{self.label}: {self.code.co_filename}:{line}: a kernel cannot import, and this one's "
             f"import cannot be moved out of it: {why}. Move `{statement}` to the top of the module"
+            " [KB4004]"
         ) from cause
 
 

@@ -18,9 +18,11 @@ import numpy as np
 
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.patched import patched
+from kernbridge._src.base.reports import instead_of
 from kernbridge._src.gpu.cubin import check_words
 from kernbridge._src.gpu.program import Word
 from kernbridge._src.keys import encode
+from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cuda import mlir_entry
 from kernbridge._src.numba_cuda.parameters import (
@@ -76,11 +78,13 @@ def check_kernel(label: str, kernel: Any) -> None:
         raise TypeError(
             f"{label}: `kernel` is a device function of {PACKAGE}, which kernels call; decorate it "
             "without device=True"
+            " [KB1001]"
         )
     why, remedy = why_not_native(kernel)
     if why:
         raise ValueError(
             f"{label}: a kernel of {PACKAGE} with {why} is not supported by kernbridge; {remedy}"
+            " [KB1001]"
         )
 
 
@@ -94,6 +98,7 @@ def refuse_checked(label: str) -> NoReturn:
     raise KernelCompilationError(
         f"{label}: kernels of {PACKAGE} have no checked mode; leave check=True (or "
         "KERNBRIDGE_DEBUG=check) away, or check the kernel as one of numba.cuda"
+        " [KB4005]"
     )
 
 
@@ -105,7 +110,7 @@ def element_type(dtype: np.dtype[Any]) -> Any:
         return numpy_support.from_dtype(np.dtype(dtype))
     except Exception as e:
         raise ValueError(
-            f"{PACKAGE} has no type for {dtype.name}; convert the array to another dtype"
+            f"{PACKAGE} has no type for {dtype.name}; convert the array to another dtype [KB2003]"
         ) from e
 
 
@@ -179,7 +184,7 @@ def artefact(job: MlirJob) -> Artefact:
             assembly = assembly or ptx.decode()
             cubins.append(made.cubin(ptx))
     except Exception as e:
-        raise _refusal(job, e) from e
+        raise instead_of(e, _refusal(job, e))  # noqa: B904
     check_words(job.label, cubins, job.symbol, _n_words(job))
     meta["architectures"] = [10 * major + minor for major, minor in job.architectures]
     meta["uses_z"] = _Z.search(assembly) is not None
@@ -382,7 +387,7 @@ def _refusal(job: MlirJob, error: Exception) -> Exception:
     if isinstance(error, (KernelCompilationError, UnknownVersionError)):
         return error
     what = ", ".join(p.describe() for p in job.parameters)
-    lines = [line for line in str(error).splitlines() if line.strip()][:20]
     return KernelCompilationError(
-        f"{job.label}: {PACKAGE} cannot compile the kernel for ({what})\n" + "\n".join(lines)
+        f"{job.label}: {PACKAGE} cannot compile the kernel for ({what}) [KB4001]\n"
+        + refusals.report(error, job.kernel.py_func)
     )

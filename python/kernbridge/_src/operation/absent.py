@@ -31,6 +31,7 @@ def no_kernel(label: str, platforms: Sequence[str], lowered_for: Sequence[str]) 
     return KernelNotAvailableError(
         f"{label} has a kernel for {' or '.join(platforms)}, and was lowered for "
         f"{', '.join(lowered_for)}. {remedy}."
+        " [KB7001]"
     )
 
 

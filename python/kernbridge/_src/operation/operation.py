@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import jax_inside, reports
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.keys import host_state
 from kernbridge._src.operation.primitive import Frontend, bind
@@ -60,11 +60,17 @@ class Operation:
         if self._state is not None:
             self._look_again(inputs, scalars)
         try:
-            if self._jitted is None:
-                return self._first(*inputs, **scalars)
-            return self._jitted(*inputs, **scalars)
-        except TypeError:
-            refuse_non_arrays(self.spec.label, inputs, scalars)
+            try:
+                if self._jitted is None:
+                    return self._first(*inputs, **scalars)
+                return self._jitted(*inputs, **scalars)
+            except TypeError:
+                refusal = not_an_array(self.spec.label, inputs, scalars)
+                if refusal is None:
+                    raise
+                raise refusal from None
+        except Exception as e:
+            reports.hide_frames(e)
             raise
 
     def _look_again(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> None:
@@ -292,6 +298,7 @@ def _type_of(label: str, index: int, operand: Any) -> ArrayType:
         raise TypeError(
             f"{label}: input {index} has JAX's own dtype {aval.dtype}, which no kernel knows; "
             "pass its bits, for a random key jax.random.key_data(key)"
+            " [KB2003]"
         )
     return ArrayType(aval.shape, np.dtype(aval.dtype))
 
@@ -318,20 +325,47 @@ def refuse_non_arrays(
     label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
 ) -> None:
     """Raise TypeError for what is neither array nor scalar."""
+    refusal = not_an_array(label, inputs, scalars)
+    if refusal is not None:
+        raise refusal
+
+
+def not_an_array(
+    label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
+) -> TypeError | None:
+    """The error of the first argument that is neither array nor scalar."""
     named = [(f"input {i}", x) for i, x in enumerate(inputs)]
     named += [(f"keyword {name!r}", x) for name, x in (scalars or {}).items()]
     for place, value in named:
         if isinstance(value, np.ndarray) and value.dtype.names:
-            raise TypeError(
+            return TypeError(
                 f"{label}: {place} holds records, {value.dtype}, which JAX has no dtype for; pass "
                 "their words, x.view(np.uint32).reshape(*x.shape, -1), and name the record dtype "
                 "with view= of numba_cuda_kernel"
+                " [KB2002]"
             )
         if not _is_operand(value):
-            raise TypeError(
+            return TypeError(
                 f"{label}: {place} is {value!r} of type {type(value).__name__}, expected an array "
-                "or a scalar; convert it with jnp.asarray"
+                f"or a scalar; {_remedy_for(value)}"
+                " [KB2002]"
             )
+    return None
+
+
+def _remedy_for(value: object) -> str:
+    """How a value that is no array reaches a kernel."""
+    if value is None:
+        return "pass an array, or leave the parameter out of the kernel"
+    if isinstance(value, (dict, set)):
+        return "pass its arrays one by one, each is an input of its own"
+    if isinstance(value, (str, bytes)):
+        return "a kernel takes numbers: choose by the text which kernel to call, or pass a number"
+    if isinstance(value, (list, tuple)):
+        return "convert it with jnp.asarray"
+    if callable(value):
+        return "call it, and pass the array that it returns"
+    return "pass its arrays and numbers as inputs"
 
 
 def _refuse_non_scalars(label: str, scalars: Mapping[str, ArrayType]) -> None:
@@ -340,4 +374,5 @@ def _refuse_non_scalars(label: str, scalars: Mapping[str, ArrayType]) -> None:
             raise ValueError(
                 f"{label}: keyword {name!r} is an array, {t}, expected a scalar; "
                 "pass arrays as positional inputs"
+                " [KB2005]"
             )

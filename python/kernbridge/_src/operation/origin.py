@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib
 import json
-import warnings
 from typing import Any
 
-from kernbridge._src.base.errors import KernbridgeWarning, KernelError
+from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.reports import warn
 
 FORMAT = 2
 
@@ -47,12 +47,11 @@ def warn_if_not_found(label: str, named: str, program: bytes) -> None:
         if module == "__main__"
         else "it is not at the top level of its module"
     )
-    warnings.warn(
+    warn(
         f"{label} is exported by its name, {named}, and another process will not find it: {why}. "
         "Define the kernel at the top level of a module that the process can import. Until then "
-        "the program runs only where the same kernel is wrapped before it is loaded.",
-        KernbridgeWarning,
-        stacklevel=2,
+        "the program runs only where the same kernel is wrapped before it is loaded."
+        " [KB6102]"
     )
 
 
@@ -71,4 +70,5 @@ def resolve(digest: bytes, text: str) -> None:
         raise KernelError(
             f"the program names its kernel in a form that this kernbridge does not read ({e}); "
             "it is damaged, or of another version"
+            " [KB5107]"
         ) from e

@@ -68,6 +68,7 @@ class OutputTree:
                     f"are {_listed(parameters)}: {name!r} would be filled by the parameter "
                     f"{parameter!r}. Name every output as its parameter, or pass a tuple in the "
                     "order of the parameters"
+                    " [KB1003]"
                 )
         return self
 
@@ -86,6 +87,7 @@ class OutputTree:
             f"dict by sorted keys, {_listed(self.names)}, so that the kernel would fill them in "
             f"another order. To say which is which, {remedy}write the keys in sorted order, or "
             "pass a tuple or a named tuple in the order of the kernel's outputs"
+            " [KB1003]"
         )
 
 

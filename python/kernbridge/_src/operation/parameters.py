@@ -6,14 +6,13 @@ import dis
 import functools
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
@@ -52,8 +51,14 @@ class KernelParameters:
     """The signature of a kernel's Python function, without parameters that are always the same."""
 
     def __init__(
-        self, label: str, function: Callable[..., Any], static: Collection[str] = ()
+        self,
+        label: str,
+        function: Callable[..., Any],
+        static: Collection[str] = (),
+        has_stream: bool = False,
     ) -> None:
+        """`has_stream` says that the last array of a call is a stream, behind the outputs."""
+        self._has_stream = has_stream
         self.label = label
         every = inspect.signature(function).parameters.values()
         parameters = [p for p in every if p.name not in static]
@@ -77,6 +82,7 @@ class KernelParameters:
             raise TypeError(
                 f"{self.label}: `outs` has {n_outputs} outputs, and the kernel {self} takes "
                 f"{len(self.names)} parameters; it takes the inputs and then one array per output"
+                " [KB1004]"
             )
 
     def assign(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Assignment:
@@ -86,6 +92,7 @@ class KernelParameters:
                 raise TypeError(
                     f"{self.label}: the kernel {self} has no parameter {name!r}, "
                     "which the call names as a keyword"
+                    " [KB2001]"
                 )
         free = [name for name in self.names if name not in scalars]
         n_arrays = n_inputs + n_outputs
@@ -116,12 +123,11 @@ class KernelParameters:
         """Warn, once, of outputs whose name is assigned to before the array is ever used."""
         for name in outputs:
             if name in self._rebound:
-                warnings.warn(
+                warn(
                     f"{self.label}: {self._file}:{self._rebound.pop(name)} assigns to the name of "
                     f"the output {name!r}, which does not write into the array: the output stays "
-                    f"unwritten. Write {name}[...] = ...",
-                    KernbridgeWarning,
-                    stacklevel=2,
+                    f"unwritten. Write {name}[...] = ..."
+                    " [KB1008]"
                 )
 
     def _check_count(self, free: list[str], n_inputs: int, n_outputs: int) -> None:
@@ -130,11 +136,20 @@ class KernelParameters:
         if not missing and (n_arrays <= len(free) or self.variadic):
             return
         left = f"; {', '.join(missing)} would get nothing" if missing else ""
+        if self._has_stream:
+            raise TypeError(
+                f"{self.label}: the call has {n_inputs} inputs, {n_outputs - 1} outputs and a "
+                f"stream, and the function {self} has {len(free)} parameters for these "
+                f"{n_arrays}{left}. A function takes the inputs, then one array per output, then "
+                "the stream; a call passes scalars by keyword, by the name of their parameter"
+                " [KB2001]"
+            )
         raise TypeError(
             f"{self.label}: the call has {n_inputs} inputs and {n_outputs} outputs, {n_arrays} "
             f"arrays, and the kernel {self} has {len(free)} parameters for them{left}. A kernel "
             "takes the inputs and then one array per output; a call passes scalars by keyword, by "
             "the name of their parameter"
+            " [KB2001]"
         )
 
 
@@ -200,6 +215,7 @@ def check_dtype(
         raise ValueError(
             f"{place} is {dtype}, which {lacking}; {remedy}. "
             f"Supported: {', '.join(sorted(supported))}"
+            " [KB2003]"
         )
 
 
@@ -207,12 +223,11 @@ def warn_of_copies(label: str, copied: Sequence[int], names: Sequence[str], reme
     """Warn of inputs that are copied at every call."""
     if copied:
         listed = ", ".join(f"input {i} ({names[i]})" for i in copied)
-        warnings.warn(
+        warn(
             f"{label}: the kernel may write to {listed}, which JAX does not allow; it gets a copy "
             f"each time. To save the copy, {remedy}, or alias the input to an output with "
-            "input_output_aliases.",
-            KernbridgeWarning,
-            stacklevel=2,
+            "input_output_aliases."
+            " [KB4003]"
         )
 
 

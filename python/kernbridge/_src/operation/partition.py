@@ -8,15 +8,14 @@ smaller arrays, of the plain target.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.base.jax_inside import tuple_sharding
+from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.sharding import Description, lowered_calls
 from kernbridge._src.operation.sharding_rule import WHOLE
 from kernbridge._src.operation.spec import ArrayType
@@ -181,11 +180,10 @@ def _warn_if_gathered(
         if (description.label, why) in _warned:
             return
         _warned.add((description.label, why))
-        warnings.warn(
+        warn(
             f"{description.label}: dimension {d} of input {index}, {array.type}, is sharded over "
             f"{count} devices, and is gathered on each of them before the call, since the {why}. "
-            f"{remedy}.",
-            KernbridgeWarning,
-            stacklevel=2,
+            f"{remedy}."
+            " [KB6002]"
         )
         return

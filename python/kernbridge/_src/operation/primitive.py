@@ -188,7 +188,7 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
     except KernelNotAvailableError as e:
         return absent.lower(ctx, operands, platform, e, call.has_side_effect)
     if native.why_not_portable and for_export:
-        raise ValueError(f"{frontend.label} cannot be exported: {native.why_not_portable}")
+        raise ValueError(f"{frontend.label} cannot be exported: {native.why_not_portable} [KB6101]")
     if for_export:
         origin.warn_if_not_found(frontend.label, native.named, native.program)
 
@@ -274,6 +274,7 @@ def _batch_by_loop(
         raise NotImplementedError(
             f"{frontend.label} is inside {BATCH_LEVELS_MAX + 1} nested vmaps, at most "
             f"{BATCH_LEVELS_MAX} are possible; merge some axes before the call"
+            " [KB2104]"
         )
     return bind(frontend, replace(call, levels=call.levels.inside(size, mapped)), front)
 
@@ -288,6 +289,7 @@ def _batch_by_rank(
                 f"{frontend.label}: the keyword scalar {name!r} is mapped, and vmap_method="
                 f"{call.vmap_method!r} would hand the kernel an array for it; leave vmap_method "
                 "unset, or pass it as a positional input"
+                " [KB2005]"
             )
     new_axis = {"expand_dims": 1, "broadcast_all": size}.get(call.vmap_method or "")
     batch: list[bool | None] = [m or None for m in mapped]
@@ -306,6 +308,7 @@ def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
         f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Give it a rule with "
         "vjp= (reverse mode) or jvp= (both modes) where it is wrapped, or cut it out with "
         "jax.lax.stop_gradient."
+        " [KB2101]"
     )
 
 

@@ -134,6 +134,7 @@ class Lowered:
                 f"{self.frontend.label} writes to inputs {self.copied} when it is called with "
                 f"whole arrays, and to inputs {native.copied} with parts of them; leave out "
                 "sharding_rule"
+                " [KB6003]"
             )
         self.kept.append(native.keep)
         return native, self.masks
@@ -206,6 +207,7 @@ def request(
                 "axes that are left to the compiler, where XLA runs no call on one device alone; "
                 "let axis_names of jax.shard_map name all axes of the mesh, or call the operation "
                 "outside of it"
+                " [KB6003]"
             )
         text = Description(frontend.label, terms.whole, aliased, once=n_devices).write()
         return Request(native.target + SPLIT, {"sharding": text}, {})

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from kernbridge._src.base.reports import hides_frames
+
 Term = tuple[str, ...]  # a name for each dimension of an array
 
 WHOLE = "_"  # a dimension that every device needs all of
@@ -83,11 +85,12 @@ class ShardingRule:
     rule: str
     reduce: Any = None
 
+    @hides_frames
     def __post_init__(self) -> None:
         if not isinstance(self.rule, str):
-            raise TypeError(f"the sharding rule is {self.rule!r}, {_EXPECTED}")
+            raise TypeError(f"the sharding rule is {self.rule!r}, {_EXPECTED} [KB6001]")
         if self.rule.count("->") != 1:
-            raise ValueError(f"the sharding rule is {self.rule!r}, {_EXPECTED}")
+            raise ValueError(f"the sharding rule is {self.rule!r}, {_EXPECTED} [KB6001]")
         for side in self.inputs, self.outputs:
             for term in side:
                 self._check_term(term)
@@ -99,12 +102,13 @@ class ShardingRule:
                 continue
             if not _NAME.fullmatch(name):
                 raise ValueError(
-                    f"the sharding rule {self.rule!r} has the name {name!r}, {_EXPECTED}"
+                    f"the sharding rule {self.rule!r} has the name {name!r}, {_EXPECTED} [KB6001]"
                 )
             if name in term[:i]:
                 raise ValueError(
                     f"the sharding rule {self.rule!r} names {name!r} twice in the term "
                     f"{' '.join(term)!r}; give the two dimensions different names"
+                    " [KB6001]"
                 )
 
     def _read_reduce(self) -> tuple[tuple[str, str], ...]:
@@ -120,6 +124,7 @@ class ShardingRule:
                 raise ValueError(
                     f"the sharding rule {self.rule!r} has no contracted dimension, which is one "
                     f"that an output lacks; reduce={self.reduce!r} has nothing to say"
+                    " [KB6001]"
                 )
         for name, how in given.items():
             if name not in contracted:
@@ -127,9 +132,10 @@ class ShardingRule:
                 raise ValueError(
                     f"reduce names {name!r}, which is not contracted in the sharding rule "
                     f"{self.rule!r}; its contracted dimensions are {known}"
+                    " [KB6001]"
                 )
             if how != "sum":
-                raise ValueError(f"reduce is {how!r} for {name!r}, expected 'sum'")
+                raise ValueError(f"reduce is {how!r} for {name!r}, expected 'sum' [KB6001]")
         return tuple(sorted(given.items()))
 
     @property
@@ -169,6 +175,7 @@ class ShardingRule:
                 f"{label}: input_output_aliases maps input {i} to output {o}, and the sharding "
                 f"rule {self.rule!r} names their dimensions {' '.join(self.inputs[i])!r} and "
                 f"{' '.join(term)!r}; one memory has one term"
+                " [KB6001]"
             )
         added = [name for name, _ in self.reduce if name not in term]
         if added:
@@ -176,6 +183,7 @@ class ShardingRule:
                 f"{label}: output {o} is a sum over {', '.join(map(repr, added))} by the sharding "
                 f"rule {self.rule!r}, and begins as input {i} by input_output_aliases, which "
                 "would be added once for each device; add it outside of the kernel"
+                " [KB6001]"
             )
 
     def terms(
@@ -189,6 +197,7 @@ class ShardingRule:
                 raise ValueError(
                     f"{label}: the sharding rule {self.rule!r} has {len(terms)} {what} terms, and "
                     f"the call has {len(arrays)} {what}s"
+                    " [KB6001]"
                 )
         places = [f"input {i}" for i in range(len(inputs))]
         places += [f"output {i}" for i in range(len(outs))]
@@ -203,6 +212,7 @@ class ShardingRule:
                         f"{label}: the sharding rule {self.rule!r} names a dimension {name!r} in "
                         f"{where} and {place}, which has {first} elements in the one and {size} "
                         "in the other; dimensions of one name are of one size"
+                        " [KB6001]"
                     )
         result = Terms(
             (*expanded[: len(inputs)], *[()] * n_scalars),
@@ -215,6 +225,7 @@ class ShardingRule:
                 raise ValueError(
                     f"{label}: output {i} is {t}, which cannot be summed by the sharding rule "
                     f"{self.rule!r} with reduce='sum'; leave reduce out"
+                    " [KB6001]"
                 )
         return result
 
@@ -232,6 +243,7 @@ class ShardingRule:
             raise ValueError(
                 f"{label}: the sharding rule {self.rule!r} describes {place} as "
                 f"{' '.join(term)!r}{again}, and it is {array} of rank {rank}"
+                " [KB6001]"
             )
         return (*(f"{LEADING}{i}" for i in range(n)), *own), n
 

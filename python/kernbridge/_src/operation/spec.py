@@ -6,7 +6,6 @@ Everything here runs when a kernel is wrapped or traced, never when the operatio
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ import jax
 import numpy as np
 
 from kernbridge._src.base import jax_inside
+from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.levels import NONE, Dim, Levels
 from kernbridge._src.operation.output_order import OutputTree
 from kernbridge._src.operation.sharding_rule import ShardingRule, Terms
@@ -72,15 +72,28 @@ def has_type(value: object) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
+def _refuse_types(label: str, outs: Any) -> None:
+    """Refuse what can be called and is no function of inputs: a dtype or another class."""
+    if isinstance(outs, type) or type(outs).__name__ == "_ScalarMeta":
+        raise TypeError(
+            f"{label}: `outs` is {outs!r}, expected the shape and dtype of each output; use "
+            f"jax.ShapeDtypeStruct(shape, {getattr(outs, '__name__', 'dtype')})"
+            " [KB1002]"
+        )
+
+
 def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
     if not has_type(leaf):
         raise TypeError(
             f"{label}: output {index} in `outs` is {leaf!r} of type {type(leaf).__name__}, "
             "expected an object with a shape and a dtype; use jax.ShapeDtypeStruct(shape, dtype)"
+            " [KB1002]"
         )
     for d in leaf.shape:
         if isinstance(d, (int, np.integer)) and d < 0:
-            raise ValueError(f"{label}: output {index} in `outs` has the negative extent {d}")
+            raise ValueError(
+                f"{label}: output {index} in `outs` has the negative extent {d} [KB1002]"
+            )
     return ArrayType.of(leaf)
 
 
@@ -88,12 +101,11 @@ def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
     dtype = np.dtype(jax.dtypes.canonicalize_dtype(out.dtype))
     if dtype == out.dtype:
         return out
-    warnings.warn(
+    warn(
         f"{label}: output {index} asks for {out.dtype.name}, which JAX does not hold now; the "
         f"kernel writes {dtype.name} instead. Set jax.config.update('jax_enable_x64', True), or "
-        "the environment variable JAX_ENABLE_X64=1, for 64-bit types.",
-        UserWarning,
-        stacklevel=2,
+        "the environment variable JAX_ENABLE_X64=1, for 64-bit types."
+        " [KB1009]"
     )
     return ArrayType(out.shape, dtype)
 
@@ -128,12 +140,13 @@ class OperationSpec:
         """Check the arguments as far as they can be without inputs; rules get `attributes` too."""
         if vmap_method not in VMAP_METHODS:
             raise ValueError(
-                f"{label}: vmap_method is {vmap_method!r}, expected one of {VMAP_METHODS}"
+                f"{label}: vmap_method is {vmap_method!r}, expected one of {VMAP_METHODS} [KB1005]"
             )
         if not isinstance(vmap_threads, (bool, np.bool_, type(None))):
             raise TypeError(
-                f"{label}: vmap_threads is {vmap_threads!r}, expected True, False or None"
+                f"{label}: vmap_threads is {vmap_threads!r}, expected True, False or None [KB1005]"
             )
+        _refuse_types(label, outs)
         outputs = outs if callable(outs) and not has_type(outs) else Outputs.of(label, outs)
         aliases = _read_aliases(label, input_output_aliases or {})
         if isinstance(outputs, Outputs):
@@ -191,11 +204,13 @@ class OperationSpec:
                 raise ValueError(
                     f"{self.label}: input_output_aliases names input {i}, "
                     f"but the call has {len(inputs)} inputs"
+                    " [KB1006]"
                 )
             if inputs[i] != outputs[o]:
                 raise ValueError(
                     f"{self.label}: input_output_aliases maps input {i}, {inputs[i]}, to output "
                     f"{o}, {outputs[o]}; both must have the same shape and dtype"
+                    " [KB1006]"
                 )
 
 
@@ -219,6 +234,7 @@ def call_with_shapes(
             f"{label}: `{name}` is a function of {signature}, and the call has {len(given)} "
             f"inputs and {keywords}: {e}. It is called with one ShapeDtypeStruct per input, "
             "and one by name per keyword"
+            " [KB2004]"
         ) from None
     return function(*given, **named)
 
@@ -236,7 +252,7 @@ def check_rule(
 ) -> None:
     """Refuse what cannot be called with `n` arguments and these keywords; None: not known yet."""
     if not callable(rule):
-        raise TypeError(f"{label}: {name} is {rule!r}, expected a function {expected}")
+        raise TypeError(f"{label}: {name} is {rule!r}, expected a function {expected} [KB1007]")
     signature = _signature(rule)
     if signature is None:
         return
@@ -246,10 +262,17 @@ def check_rule(
     except TypeError as e:
         raise TypeError(
             f"{label}: {name} is a function of {signature}, and is called as {expected}: {e}"
+            " [KB1007]"
         ) from None
 
 
 def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    if not isinstance(aliases, Mapping):
+        raise TypeError(
+            f"{label}: input_output_aliases is {aliases!r} of type {type(aliases).__name__}, "
+            "expected a dict from the index of an input to that of an output, such as {0: 0}"
+            " [KB1006]"
+        )
     pairs = tuple(
         sorted((_read_index(label, i), _read_index(label, o)) for i, o in aliases.items())
     )
@@ -259,6 +282,7 @@ def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, in
             raise ValueError(
                 f"{label}: input_output_aliases maps several inputs to output {o}; "
                 "an output can take the memory of one input"
+                " [KB1006]"
             )
     return pairs
 
@@ -268,9 +292,10 @@ def _read_index(label: str, index: Any) -> int:
         raise TypeError(
             f"{label}: input_output_aliases holds {index!r}, expected the index of an input or "
             "output"
+            " [KB1006]"
         )
     if index < 0:
-        raise ValueError(f"{label}: input_output_aliases holds the negative index {index}")
+        raise ValueError(f"{label}: input_output_aliases holds the negative index {index} [KB1006]")
     return int(index)
 
 
@@ -280,6 +305,7 @@ def _check_output_indices(label: str, aliases: Iterable[tuple[int, int]], n_outp
             raise ValueError(
                 f"{label}: input_output_aliases maps input {i} to output {o}, "
                 f"but there are {n_outputs} outputs"
+                " [KB1006]"
             )
 
 

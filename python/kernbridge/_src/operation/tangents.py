@@ -55,6 +55,8 @@ class Rules:
         assert self.jvp is not None
         unflatten = self.tree.unflatten
         result = self.jvp(tuple(inputs), unflatten(outputs), tuple(given), **dict(self.keywords))
+        if result is None and any(is_inexact(t.dtype) for t in types):
+            raise TypeError(self._returned_none("jvp", "outputs"))
         leaves = self._leaves(result, len(types))
         return [
             self._checked("jvp", f"the tangent of output {i}", leaf, t)
@@ -71,6 +73,7 @@ class Rules:
             raise TypeError(
                 f"{self.label}: the jvp rule returned {jax.tree.structure(result)}, expected a "
                 f"tangent for each output, as {self.tree} (None for zero): {e}"
+                " [KB2103]"
             ) from None
 
     def cotangents(
@@ -82,6 +85,8 @@ class Rules:
         result = self.vjp(
             tuple(inputs), unflatten(outputs), unflatten(given), **dict(self.keywords)
         )
+        if result is None:
+            raise TypeError(self._returned_none("vjp", "inputs"))
         if len(inputs) == 1 and not isinstance(result, (tuple, list)):
             result = (result,)
         if not isinstance(result, (tuple, list)) or len(result) != len(inputs):
@@ -89,6 +94,7 @@ class Rules:
             raise TypeError(
                 f"{self.label}: the vjp rule returned {came}, expected a tuple of {len(inputs)} "
                 "cotangents, one for each input (None for zero)"
+                " [KB2103]"
             )
         types = [ArrayType(jnp.shape(x), np.dtype(jnp.result_type(x))) for x in inputs]
         return [
@@ -97,6 +103,14 @@ class Rules:
             else None
             for i, (leaf, t) in enumerate(zip(result, types, strict=True))
         ]
+
+    def _returned_none(self, rule: str, of: str) -> str:
+        each = "tangent for each output" if rule == "jvp" else "cotangent for each input"
+        return (
+            f"{self.label}: the {rule} rule returned None, expected a {each}; write `return` "
+            f"before the result. Where all are zero, return jax.tree.map(jnp.zeros_like, {of})"
+            " [KB2103]"
+        )
 
     def _checked(self, rule: str, what: str, value: Any, expected: ArrayType) -> Any:
         if value is None or type(value) is ad.Zero:
@@ -107,11 +121,12 @@ class Rules:
             raise TypeError(
                 f"{self.label}: the {rule} rule gave {value!r} as {what}, expected {expected}, or "
                 "None for zero"
+                " [KB2103]"
             )
         came = ArrayType.of(value)
         if came != expected:
             raise TypeError(
-                f"{self.label}: the {rule} rule gave {came} as {what}, expected {expected}"
+                f"{self.label}: the {rule} rule gave {came} as {what}, expected {expected} [KB2103]"
             )
         return jnp.asarray(value)
 
@@ -222,7 +237,8 @@ def _transposed(
             f"{rules.label} has a vjp rule alone, which reverse mode (jax.grad, jax.vjp) uses. "
             "Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes it, which failed; "
             f"give a jvp rule too. {type(e).__name__}: {e}"
-        ) from e
+            " [KB2102]"
+        ) from None
 
 
 def _backward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
@@ -323,6 +339,7 @@ def _transpose_operation(*_: Any, frontend: Frontend, **__: Any) -> Any:
         f"{frontend.label} is applied to a tangent, and JAX wants its transpose: give the "
         "operation whose tangent this is a vjp rule beside its jvp rule, or make this one an "
         "XLACustomKernel with def_transpose_rule"
+        " [KB2102]"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import debug
-from kernbridge._src.base.errors import KernbridgeWarning, KernelError
+from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
+from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.gpu.frontend import Lowered, plan
 from kernbridge._src.gpu.program import Copy, Fill, Launch
 from kernbridge._src.keys import host_state
@@ -42,6 +42,7 @@ from kernbridge._src.toolchain import cuda
 RECORD = ("auto", "always", "never")
 
 
+@hides_frames
 def numba_cuda_callable(
     func: Callable[..., Any],
     outs: Any,
@@ -143,15 +144,22 @@ def numba_cuda_callable(
     Array([ 0.,  1., 16.], dtype=float32)
     """
     cuda.require("numba_cuda_callable")
+    if "CUDADispatcher" in type(func).__name__:
+        raise TypeError(
+            f"numba_cuda_callable: `func` is {func!r}, a kernel, expected a function that launches "
+            "kernels; a kernel belongs to numba_cuda_kernel"
+            " [KB1001]"
+        )
     if not callable(func):
         raise TypeError(
             f"numba_cuda_callable: `func` is {func!r} of type {type(func).__name__}, expected a "
             "function of inputs, outputs and a stream"
+            " [KB1001]"
         )
     name = getattr(func, "__name__", type(func).__name__)
     label = f"numba_cuda_callable {name!r}"
     if record not in RECORD:
-        raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD}")
+        raise ValueError(f"{label}: record is {record!r}, expected one of {RECORD} [KB1005]")
     spec = OperationSpec.of(
         label,
         outs,
@@ -186,7 +194,7 @@ class NumbaCudaCallable(CallingFrontend):
     n_appended = 1  # the stream
 
     def __post_init__(self) -> None:
-        self.parameters = KernelParameters(self.label, self.function)
+        self.parameters = KernelParameters(self.label, self.function, has_stream=True)
         self._warned = False
 
     def state(self) -> Hashable:
@@ -211,6 +219,7 @@ class NumbaCudaCallable(CallingFrontend):
                     f"{self.label}: input {i} ({names[i]}) has rank 0, which a device "
                     "array cannot have; wrap scalars in a 1-d array, jnp.array([value]), or pass "
                     f"it by keyword: {names[i]}=value"
+                    " [KB2003]"
                 )
             check_dtype(place, array.dtype.name, DTYPES, LACKING)
 
@@ -225,12 +234,14 @@ class NumbaCudaCallable(CallingFrontend):
                 raise ValueError(
                     f"{self.label}: {name!r} has the symbolic shape {t.shape}; a "
                     "function is recorded for one shape: export it with constant shapes"
+                    " [KB2003]"
                 )
         try:
             return self._recorded(assignment, operands, call, host)
         except NotRecordable as e:
-            self._refuse_or_warn(str(e))
-            return self._as_python(assignment, operands, call, host)
+            why = str(e)
+        self._refuse_or_warn(why)
+        return self._as_python(assignment, operands, call, host)
 
     def _recorded(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
@@ -261,14 +272,14 @@ class NumbaCudaCallable(CallingFrontend):
             raise KernelError(
                 f"{self.label} cannot be recorded: {why}. Keep what needs elements on the host out "
                 'of the function, or pass record="auto" to run it as Python at every call'
+                " [KB4012]"
             )
         if not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"{self.label} cannot be recorded, and runs as Python at every call, with the GIL: "
-                f'{why}. record="never" silences this.',
-                KernbridgeWarning,
-                stacklevel=2,
+                f'{why}. record="never" silences this.'
+                " [KB4013]"
             )
 
     def _as_python(
@@ -329,6 +340,7 @@ class Verified(Operation):
                 raise KernelError(
                     f"{self.spec.label}: recorded and unrecorded results differ, first at element "
                     f"{first}: {a.reshape(-1)[first]} and {b.reshape(-1)[first]}"
+                    " [KB4012]"
                 )
             return np.asarray(found)
 

@@ -329,9 +329,19 @@ def record(
         positional, named = order(given, Stream())
         try:
             with intercept.acting_on(recording, _HANDLERS):
-                function(*positional, **named)
+                _refuse_result(label, function(*positional, **named))
         except NotRecordable as e:
             raise NotRecordable(f"{e} at {line_of(e)}") from None
         return recording
 
     return record_twice(function, once)
+
+
+def _refuse_result(label: str, result: Any) -> None:
+    """Refuse a function that returns arrays, which nobody would see: the outputs are parameters."""
+    if result is not None:
+        raise TypeError(
+            f"{label}: the function returns {type(result).__name__}, expected None; write the "
+            "result into the output arrays, which come after the inputs, as in out[:] = result"
+            " [KB4002]"
+        )

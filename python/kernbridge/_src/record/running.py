@@ -47,9 +47,9 @@ class Running:
         label = f"launch of {kernel.py_func.__name__!r}"
         why = numba_cuda_compile.why_not_native(kernel, host=True)
         if how.cluster is not None:
-            raise KernelError(f"{label}: a launch with a cluster does not run on CPUs")
+            raise KernelError(f"{label}: a launch with a cluster does not run on CPUs [KB4005]")
         if why:
-            raise KernelError(f"{label}: the kernel has {why}, which does not run on CPUs")
+            raise KernelError(f"{label}: the kernel has {why}, which does not run on CPUs [KB4005]")
         if block == "auto":
             grid, block = -(-grid // _BEST_BLOCK), _BEST_BLOCK
         blocks = gpu_launch.pad(gpu_launch.read_grid(label, grid))
@@ -113,7 +113,7 @@ def _bytes(array: Any) -> Any:
 
 
 def _refuse(name: str, *_: Any, **__: Any) -> None:
-    raise KernelError(f"cuda.{name} does not run on CPUs")
+    raise KernelError(f"cuda.{name} does not run on CPUs [KB4005]")
 
 
 def _refuse_call(*_: Any, **__: Any) -> None:

@@ -46,7 +46,7 @@ def check_names(
     if unknown or missing:
         expected = ", ".join(f"{a.name}: {a.type}".rstrip(": ") for a in attributes) or "none"
         what = f"has no attribute {unknown[0]!r}" if unknown else f"needs attribute {missing[0]!r}"
-        raise TypeError(f"{label} {what}; its attributes are {expected}")
+        raise TypeError(f"{label} {what}; its attributes are {expected} [KB2006]")
 
 
 def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
@@ -56,6 +56,7 @@ def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
         raise TypeError(
             f"{label}: attribute {name!r} is traced, and attributes are static: pass a number that "
             f"is known while tracing (jax.jit(..., static_argnames={name!r})), or make it an input"
+            " [KB2006]"
         )
     if isinstance(value, (jax.Array, np.ndarray)) and value.ndim == 0:
         value = np.asarray(value)[()]
@@ -67,6 +68,7 @@ def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
             raise TypeError(
                 f"{label}: attribute {name!r} is {value!r} of dtype {value.dtype.name}, expected "
                 f"{kind}; pass a Python number, or convert it"
+                " [KB2006]"
             )
         return value.tobytes()
     is_bool = isinstance(value, bool)
@@ -74,6 +76,7 @@ def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
         raise TypeError(
             f"{label}: attribute {name!r} is {value!r} of type {type(value).__name__}, expected "
             f"a number for {kind}"
+            " [KB2006]"
         )
     return _convert(label, name, dtype, value)
 
@@ -83,7 +86,7 @@ def _convert(label: str, name: str, dtype: np.dtype[Any], value: Any) -> bytes:
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:
-            raise ValueError(f"{refusal} ({limits.min} to {limits.max})")
+            raise ValueError(f"{refusal} ({limits.min} to {limits.max}) [KB2006]")
         return np.array(value, dtype).tobytes()
     with np.errstate(over="ignore"):
         try:

@@ -7,7 +7,6 @@ import inspect
 import os
 import re
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ from kernbridge._src.base import debug, settings
 from kernbridge._src.base.errors import (
     CompilationError,
     HeaderNotFoundError,
-    KernbridgeWarning,
     KernelError,
+    coded,
 )
+from kernbridge._src.base.reports import warn
 from kernbridge._src.build import build as builder
 from kernbridge._src.build.command import SUFFIXES
 from kernbridge._src.build.request import Request
@@ -54,11 +54,13 @@ def complete(
 
     TypeError is raised if one of those given is unknown.
     """
-    defaults = inspect.getfullargspec(inline).kwonlydefaults or {}
+    defaults = inspect.getfullargspec(inspect.unwrap(inline)).kwonlydefaults or {}
     known = {name: value for name, value in defaults.items() if name != without}
     for name in given:
         if name not in known:
-            raise TypeError(f"{label} has no option {name!r}; it has {', '.join(sorted(known))}")
+            raise TypeError(
+                f"{label} has no option {name!r}; it has {', '.join(sorted(known))} [KB5105]"
+            )
     return known | dict(given)
 
 
@@ -74,7 +76,9 @@ def build_inline(
     listed = [sources] if isinstance(sources, str) else list(sources)
     for i, source in enumerate(listed):
         if not isinstance(source, str):
-            raise TypeError(f"{label}: source {i} is of type {type(source).__name__}, expected str")
+            raise TypeError(
+                f"{label}: source {i} is of type {type(source).__name__}, expected str [KB5105]"
+            )
     suffix = SUFFIXES[language]
     names = [
         f"{name}{suffix}" if len(listed) == 1 else f"{name}[{i}]{suffix}"
@@ -92,6 +96,11 @@ def build_files(
     options: Mapping[str, Any],
 ) -> CompiledModule:
     """Build a module of files, which find what they include in their own folder."""
+    for file in files:
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"{label}: there is no file {file.absolute()}; correct the path [KB5103]"
+            )
     sources = [(str(file), file.read_text(encoding="utf-8")) for file in files]
     folders = dict.fromkeys(str(file.resolve().parent) for file in files)
     paths = [*folders, *(options["extra_include_paths"] or ())]
@@ -108,7 +117,7 @@ def _build(
     options: Mapping[str, Any],
 ) -> CompiledModule:
     if not isinstance(name, str) or not name or "\0" in name:
-        raise ValueError(f"{label}: name is {name!r}, expected a text that is not empty")
+        raise ValueError(f"{label}: name is {name!r}, expected a text that is not empty [KB5105]")
     cuda = language == "cuda"
     checked = language == "c++" and (options["check"] or debug.checks())
     if checked:
@@ -177,6 +186,7 @@ def include_paths() -> tuple[str, ...]:
             return (str(root), str(root / "compat"))
     raise HeaderNotFoundError(
         f"[E-HDR] kernbridge's own headers are missing from {', '.join(places)}; install it again"
+        " [KB4011]"
     )
 
 
@@ -211,11 +221,9 @@ def _warn_of_plain_pointers(label: str, sources: Sequence[tuple[str, str]]) -> N
         for found in _PLAIN_POINTER.finditer(text)
     ]
     if places:
-        warnings.warn(
+        warn(
             f"{label}: check=True does not check plain pointers, which {', '.join(places[:8])} "
-            "take from data_ptr; write auto in place of the pointer's type",
-            KernbridgeWarning,
-            stacklevel=2,
+            "take from data_ptr; write auto in place of the pointer's type"
         )
 
 
@@ -248,7 +256,8 @@ def _scan(
         by_macro = compiled_types.WRITTEN_OUT in str(e)
         made = _made_by_macros(text, named, language, cflags) if by_macro else None
         if made is None:
-            raise KernelError(f"{label}: {_in_own_lines(str(e), sources)}") from None
+            text = _in_own_lines(str(e), sources)
+            raise KernelError(coded(f"{label}: {text}", "KB4007")) from None
         found = made
     found = [f._replace(place=_place(f.line, sources) if f.line else sources[-1][0]) for f in found]
     for function in found:
@@ -256,6 +265,7 @@ def _scan(
             raise KernelError(
                 f"{label}: function {function.name!r} takes a stream, and there is none on the CPU;"
                 " leave it out of the annotation and of the function"
+                " [KB4007]"
             )
         untyped = [a.name for a in function.attributes if not a.type]
         if language == "c" and untyped and function.qualified == function.name:
@@ -263,6 +273,7 @@ def _scan(
                 f"{label}: {function.place}: the definition of {function.name} was not found in "
                 f"this source, so the type of 'attr.{untyped[0]}' is not known; write "
                 f"attr.{untyped[0]}:TYPE, TYPE one of {', '.join(_core.attribute_types())}"
+                " [KB4007]"
             )
     return found
 
@@ -297,7 +308,9 @@ def named_functions(label: str, functions: Functions) -> tuple[tuple[str, str | 
     if functions is None:
         return None
     if isinstance(functions, str):
-        raise TypeError(f"{label}: functions is {functions!r}, expected a dict or a list of names")
+        raise TypeError(
+            f"{label}: functions is {functions!r}, expected a dict or a list of names [KB5105]"
+        )
     if not isinstance(functions, Mapping):
         return tuple((str(name), None) for name in functions)
     return tuple((str(name), join_tokens(tokens)) for name, tokens in functions.items())

@@ -11,7 +11,7 @@ import re
 import string
 from collections.abc import Sequence
 
-from kernbridge._src.base.errors import CompilationError, KernelError
+from kernbridge._src.base.errors import CompilationError, KernelError, coded
 from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter, token_of
 from kernbridge._src.source.tail import TAIL
 
@@ -72,6 +72,7 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
         raise KernelError(
             f"{where}its annotation describes {len(parameters)} parameters ({shown}), and the "
             f"compiler counts {len(letters)} ({listed}); {WRITTEN_OUT}"
+            " [KB4007]"
         )
     refusals = [
         f"parameter {i} {p.name!r} is {_got(p, letter)}{_needed(p, letter)}"
@@ -79,17 +80,19 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
         if not fits
     ]
     if refusals:
-        raise KernelError(where + "\n  ".join(refusals[:8]))
+        raise KernelError(coded(where + "\n  ".join(refusals[:8]), "KB4007"))
     if result == "?":
         raise KernelError(
             f"{where}it does not return void, or an int that is 0 for success, or the compiler "
             f"knows it with other parameters than ({function.tokens}): there may be several "
             f"definitions, behind #if; {WRITTEN_OUT}"
+            " [KB4007]"
         )
     if result != "v" and _NUMBERS.get(result) != "int32":
         raise KernelError(
             f"{where}it returns {_kind(result)}; it must return void, or an int that is 0 for "
             "success"
+            " [KB4007]"
         )
     if function.whole_call:
         return function
@@ -140,7 +143,8 @@ def explain(
         f"{label}: {function.place}: {function.name}: compilation failed: the compiler knows no "
         f"single function {name} at the end of the source ({found[2]}). It must be declared there, "
         "not behind a false #if, nor in a class, and be neither overloaded nor a template; "
-        f"{WRITTEN_OUT}",
+        f"{WRITTEN_OUT}"
+        " [KB4006]",
         compiler_output=error.compiler_output,
         command=error.command,
         stage=error.stage,

@@ -105,7 +105,7 @@ class SourceFrontend(NamedByScanner, Frontend):
         """Refuse a wrong number of inputs or outputs, and dtypes that no kernel knows."""
         inputs, outs = operands, call.outs
         if call.scalars:
-            raise TypeError(f"{self.label} has no keyword {call.scalars[0]!r}")
+            raise TypeError(f"{self.label} has no keyword {call.scalars[0]!r} [KB2006]")
         if not self.function.takes_any:
             for what, given, role in (("input", inputs, "arg"), ("output", outs, "ret")):
                 expected = len(self.function.having(role))
@@ -113,6 +113,7 @@ class SourceFrontend(NamedByScanner, Frontend):
                     raise TypeError(
                         f"{self.label} has {expected} {what}{'s'[: expected != 1]} "
                         f"({self.function.tokens}), and the call has {len(given)}"
+                        " [KB2001]"
                     )
         for what, arrays in (("input", inputs), ("output", outs)):
             for i, array in enumerate(arrays):
@@ -120,12 +121,14 @@ class SourceFrontend(NamedByScanner, Frontend):
                     raise ValueError(
                         f"{self.label}: {what} {i} is {array.dtype.name}, which XLA "
                         "hands to no kernel; pass its bits as an integer array"
+                        " [KB2003]"
                     )
         for i, array in enumerate(outs if self.zeroed else ()):
             if _DTYPES[array.dtype.name][1] < 8:
                 raise ValueError(
                     f"{self.label}: output {i} is {array.dtype.name}, whose elements are no whole "
                     "bytes, and zero_outputs=True cannot fill it; write every element instead"
+                    " [KB2003]"
                 )
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge import _core
-from kernbridge._src.base.errors import KernelError, KernelLoadError
+from kernbridge._src.base.errors import KernelError, KernelLoadError, coded
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.cuda_kernel.frontend import Description, names_for_rules, scan
 from kernbridge._src.cuda_kernel.kernel import CudaKernel
 from kernbridge._src.cuda_kernel.nvrtc import NvrtcFunction
@@ -33,6 +34,7 @@ _opened: dict[str, str] = {}  # path -> digest of what was opened there
 _lock = threading.Lock()
 
 
+@hides_frames
 def load_binary(
     path: str | Path,
     functions: Functions = None,
@@ -94,6 +96,10 @@ def load_binary(
     Array([-1., -1.], dtype=float32)
     """
     file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"load_binary: there is no file {file.absolute()}; correct the path [KB5103]"
+        )
     data = file.read_bytes()
     module_name = name or file.name.split(".")[0]
     if data[:4] == _FATBIN or (data[:4] == b"\x7fELF" and data[18] == _CUDA_MACHINE):
@@ -101,9 +107,12 @@ def load_binary(
     if data[:4] != b"\x7fELF":
         raise KernelLoadError(
             f"[E-LOAD] load_binary: {file} is neither a shared library nor a cubin nor a fatbin"
+            " [KB5102]"
         )
     if platform not in (None, "cpu", "cuda"):
-        raise ValueError(f"load_binary: platform is {platform!r}, expected 'cpu' or 'cuda'")
+        raise ValueError(
+            f"load_binary: platform is {platform!r}, expected 'cpu' or 'cuda' [KB5106]"
+        )
     digest = hashlib.sha256(data).hexdigest()
     place = _place_of(file, digest)
     library = open_library(place)
@@ -143,6 +152,7 @@ def _functions_of(
             raise KernelError(
                 f"{label}: {file} does not say what its functions are, since kernbridge did not "
                 "build it; name them with functions={'f': 'arg ret'}"
+                " [KB5106]"
             )
         named = tuple((n, compiled_types.fill(e.tokens, e.types)) for n, e in exports.items())
     for function, tokens in named:
@@ -150,13 +160,14 @@ def _functions_of(
             raise KernelError(
                 f"{label}: functions names {function!r} without its tokens, which a binary does "
                 "not report; write functions={'f': 'arg ret'}"
+                " [KB5106]"
             )
     # A declaration of the whole call: what each function of a library takes.
     text = "".join(f"int {function}(const kb_call *call);\n" for function, _ in named)
     try:
         scanned = _core.scan_source(text, str(file), named)
     except ValueError as e:
-        raise KernelError(f"{label}: {e}") from None
+        raise KernelError(coded(f"{label}: {e}", "KB5106")) from None
     return [ScannedFunction.of(f) for f in scanned]
 
 
@@ -251,6 +262,7 @@ sharding_rule
             raise KernelError(
                 f"{label}: {self.path} has no kernel {entry!r}; it has "
                 f"{', '.join(self.kernel_names) or 'none'}"
+                " [KB5106]"
             )
         function = scan(label, self.path, "", entry, params)
         spec = OperationSpec.of(
@@ -279,6 +291,7 @@ sharding_rule
                 raise KernelError(
                     f"{label}: params names {p.name!r} without its type, which a binary does not "
                     f"report; write attr.{p.name}:int32 or the like"
+                    " [KB5106]"
                 )
             sizes.append(types[p.type][1] if p.role == "attr" else 8)
         capability = 0  # the driver chooses among the images of a fatbin
@@ -290,6 +303,7 @@ sharding_rule
                 raise KernelError(
                     f"{label}: params ({function.tokens}) takes parameters of {sizes} bytes, and "
                     f"the kernel has {there}"
+                    " [KB5106]"
                 )
         identity = hashlib.sha256(b"kernbridge.binary" + function.name.encode() + self._data)
         return NvrtcFunction(

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.source.assemble import Functions, build_files, build_inline, complete
 from kernbridge._src.source.module import CompiledModule
 
 
+@hides_frames
 def load_cpp_inline(
     name: str,
     cpp_sources: str | Sequence[str],
@@ -88,6 +90,7 @@ def load_cpp_inline(
     return build_inline("load_cpp_inline", "c++", name, cpp_sources, functions, locals())
 
 
+@hides_frames
 def load_cpp_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
@@ -104,6 +107,7 @@ def load_cpp_file(
     return build_files("load_cpp_file", "c++", name, [Path(filepath)], functions, known)
 
 
+@hides_frames
 def load_c_inline(
     name: str,
     c_sources: str | Sequence[str],
@@ -152,6 +156,7 @@ def load_c_inline(
     return build_inline("load_c_inline", "c", name, c_sources, functions, known)
 
 
+@hides_frames
 def load_c_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.source.assemble import Functions, build_files, build_inline, complete
 from kernbridge._src.source.module import CompiledModule
 
 
+@hides_frames
 def load_cuda_inline(
     name: str,
     cuda_sources: str | Sequence[str],
@@ -118,6 +120,7 @@ def load_cuda_inline(
     return build_inline("load_cuda_inline", "cuda", name, cuda_sources, functions, locals())
 
 
+@hides_frames
 def load_cuda_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
@@ -134,6 +137,7 @@ def load_cuda_file(
     return build_files("load_cuda_file", "cuda", name, [Path(filepath)], functions, known)
 
 
+@hides_frames
 def load_cuda_dir(
     directory: str | Path,
     functions: Functions = None,
@@ -160,12 +164,13 @@ def load_cuda_dir(
     """
     folder = Path(directory)
     if not folder.is_dir():
-        raise FileNotFoundError(f"load_cuda_dir: there is no folder {folder}")
+        raise FileNotFoundError(f"load_cuda_dir: there is no folder {folder} [KB5103]")
     files = sorted({f for pattern in file_patterns for f in folder.glob(pattern) if f.is_file()})
     if not files:
         raise KernelError(
             f"load_cuda_dir: no file of {folder} matches {', '.join(file_patterns)}; name others "
             "with file_patterns="
+            " [KB5103]"
         )
     known = complete("load_cuda_dir", load_cuda_inline, options)
     name = name or folder.resolve().name

@@ -12,6 +12,7 @@ from kernbridge._src.base.errors import KernelError, KernelLoadError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.packing import packed
+from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
@@ -51,9 +52,11 @@ def open_library(path: str | Path) -> Library:
     try:
         handle, last_error, exports = _core.open_library(str(path))
     except OSError as e:
-        raise KernelLoadError(f"[E-LOAD] {path} cannot be loaded: {e}.{_hint(str(e), path)}") from e
+        raise KernelLoadError(
+            f"[E-LOAD] {path} cannot be loaded: {e}.{_hint(str(e), path)} [KB5102]"
+        ) from e
     except ValueError as e:
-        raise KernelLoadError(f"[E-LOAD] {path}: {e}") from e
+        raise KernelLoadError(f"[E-LOAD] {path}: {e} [KB5102]") from e
     return Library(handle, last_error, {e[0]: Described(*e[1:]) for e in exports})
 
 
@@ -108,19 +111,23 @@ class SourceFunction:
         sharding_rule: str | ShardingRule | None = None,
         **attributes: Any,
     ) -> Any:
-        operation = self.operation(
-            outs,
-            vmap_method=vmap_method,
-            vmap_threads=vmap_threads,
-            input_output_aliases=input_output_aliases,
-            has_side_effect=has_side_effect,
-            zero_outputs=zero_outputs,
-            attrs={**(attrs or {}), **attributes},
-            jvp=jvp,
-            vjp=vjp,
-            sharding_rule=sharding_rule,
-        )
-        return operation(*inputs)
+        try:
+            operation = self.operation(
+                outs,
+                vmap_method=vmap_method,
+                vmap_threads=vmap_threads,
+                input_output_aliases=input_output_aliases,
+                has_side_effect=has_side_effect,
+                zero_outputs=zero_outputs,
+                attrs={**(attrs or {}), **attributes},
+                jvp=jvp,
+                vjp=vjp,
+                sharding_rule=sharding_rule,
+            )
+            return operation(*inputs)
+        except Exception as e:
+            hide_frames(e)
+            raise
 
     def operation(
         self,
@@ -173,6 +180,7 @@ class SourceFunction:
             raise TypeError(
                 f"{export.label}: zero_outputs=True is for C and C++; fill the outputs in the "
                 "function, with cudaMemsetAsync on its stream"
+                " [KB5105]"
             )
         known = export.function.attributes
         spec = OperationSpec.of(
@@ -281,6 +289,7 @@ class CompiledModule:
         """Return the function of a name, or raise KeyError."""
         return self[name]._export
 
+    @hides_frames
     def __getattr__(self, name: str) -> SourceFunction:
         functions = self.__dict__.get("_functions", {})
         if name in functions:
@@ -288,11 +297,12 @@ class CompiledModule:
         raise AttributeError(
             f"module {self.__dict__.get('name')!r} has no function {name!r}; it has "
             f"{', '.join(functions) or 'none'}"
+            " [KB5104]"
         )
 
     def __getitem__(self, name: str) -> SourceFunction:
         if name not in self._functions:
-            raise KeyError(f"{self!r} has no function {name!r}")
+            raise KeyError(f"{self!r} has no function {name!r} [KB5104]")
         return self._functions[name]
 
     def __dir__(self) -> list[str]:
@@ -309,6 +319,7 @@ def _find(library: Library, path: Path, name: str) -> int:
         raise KernelError(
             f"{path} exports no function {name!r}; declare it "
             f'extern "C" int {name}(const kb_call *call)'
+            " [KB5104]"
         ) from e
 
 
@@ -321,6 +332,7 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
             f"the program calls the function {name}.{function}, which was built from source: load "
             f"its module {name!r} here, with the same sources, options and compiler, before the "
             "program is run"
+            " [KB5107]"
         )
     dtypes = _core.dtypes()
     buffers = tuple((dtypes[str(d)][0], int(rank), "") for d, rank in origin["arrays"])

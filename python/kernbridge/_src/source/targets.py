@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base.errors import KernelRegistrationError
+from kernbridge._src.base.errors import KernelRegistrationError, coded
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 if TYPE_CHECKING:
@@ -74,11 +74,12 @@ def register_ffi_target(
                 f"the target {target_name!r} on {platform} belongs to other content: load with "
                 "replace=True to let the new code take its place, or choose another name (name= or "
                 "target_prefix=)"
+                " [KB5101]"
             )
         try:
             export.bind(slot, target_name)
         except ValueError as e:
-            raise KernelRegistrationError(str(e)) from e
+            raise KernelRegistrationError(coded(str(e), "KB5101")) from e
         if before is None:
             capsule = _core.handler_capsule(export.handler)
             jax.ffi.register_ffi_target(target_name, capsule, platform=platform)

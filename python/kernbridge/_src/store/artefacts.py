@@ -20,12 +20,11 @@ import os
 import stat
 import tempfile
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernbridge._src.base.errors import KernbridgeWarning
+from kernbridge._src.base import reports
 from kernbridge._src.store import trust
 
 VARIABLE = "KERNBRIDGE_CACHE_DIR"
@@ -103,7 +102,7 @@ def set_cache_dir(path: str | os.PathLike[str] | None) -> None:
     """
     global _chosen
     if path is not None and not os.fspath(path):
-        raise ValueError("set_cache_dir: the path is empty; expected a folder, or None")
+        raise ValueError("set_cache_dir: the path is empty; expected a folder, or None [KB8001]")
     _chosen = None if path is None else Path(path).expanduser().absolute()
 
 
@@ -231,10 +230,9 @@ def warn(folder: str, reason: object) -> None:
     if _warned:
         return
     _warned = True
-    warnings.warn(
+    reports.warn(
         f"the cache folder {folder} cannot be used: {reason}. Kernels are compiled anew in each "
         f"process. Set {VARIABLE} to a folder that you can write to, all of whose parents belong "
-        "to you or to root and can be written to by nobody else, or to 0 to switch the cache off",
-        KernbridgeWarning,
-        stacklevel=3,
+        "to you or to root and can be written to by nobody else, or to 0 to switch the cache off"
+        " [KB5001]"
     )

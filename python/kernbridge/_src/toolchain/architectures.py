@@ -72,6 +72,7 @@ def _read_item(item: object, what: str) -> Iterable[Architecture]:
             raise UnsupportedArchError(
                 f"[E-ARCH] {what}: compute capability {major}.{minor} is older than "
                 f"{OLDEST_MAJOR}.0, the oldest that is supported; 12.0 is spelled '12.0' or 120"
+                " [KB4009]"
             )
         yield major, minor, match[3]
 
@@ -79,7 +80,7 @@ def _read_item(item: object, what: str) -> Iterable[Architecture]:
 def _nonsense(what: str, given: object) -> str:
     return (
         f"{what}: {given!r} is no compute capability; expected one such as 8.6, '8.6', 86, 'sm_86' "
-        "or '9.0a', several in a list or separated by commas"
+        "or '9.0a', several in a list or separated by commas [KB8001]"
     )
 
 

@@ -15,7 +15,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kernbridge._src.base import settings
-from kernbridge._src.base.errors import HostCompilerNotFoundError, NvccNotFoundError
+from kernbridge._src.base.errors import (
+    HostCompilerNotFoundError,
+    NvccNotFoundError,
+    coded,
+)
 
 _NVCC_VARIABLES = ("KERNBRIDGE_NVCC_PATH", "BRAINEVENT_NVCC_PATH", "CUDA_HOME", "CUDA_PATH")
 LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
@@ -96,7 +100,7 @@ def _prefers_system() -> bool:
     for name in ("KERNBRIDGE_NVCC_PREFER", "BRAINEVENT_NVCC_PREFER"):
         value = os.environ.get(name, "").strip().lower()
         if value not in ("", "pip", "system"):
-            raise ValueError(f"{name} is {value!r}, expected 'pip' or 'system'")
+            raise ValueError(f"{name} is {value!r}, expected 'pip' or 'system' [KB8002]")
         if value:
             return value == "system"
     return False
@@ -132,7 +136,7 @@ def _find_host(
     )
     probes = [*unset, *(f"{what}: no such program" for what, _, _ in tried)]
     what = f"[E-{variable}] no {language} compiler was found"
-    raise HostCompilerNotFoundError(_missing(what, probes, remedies))
+    raise HostCompilerNotFoundError(coded(_missing(what, probes, remedies), "KB4008"))
 
 
 def _from_command(words: list[str], path: str, origin: str) -> HostCompiler | None:
@@ -195,7 +199,7 @@ def _find_nvcc(
         program = place if name.endswith("NVCC_PATH") else os.path.join(place, "bin", "nvcc")
         if not _is_program(program):
             probes.append(f"{name}={place}: {program} is no program")
-            raise NvccNotFoundError(_nvcc_missing(probes))
+            raise NvccNotFoundError(coded(_nvcc_missing(probes), "KB4008"))
         return _describe(os.path.abspath(program), name, None)
     of_wheels, of_system = _of_wheels(places), _of_system(path)
     candidates = (*of_system, *of_wheels) if system_first else (*of_wheels, *of_system)
@@ -203,7 +207,7 @@ def _find_nvcc(
         if _is_program(program):
             return _describe(program, origin, wheels)
         probes.append(missing)
-    raise NvccNotFoundError(_nvcc_missing(probes))
+    raise NvccNotFoundError(coded(_nvcc_missing(probes), "KB4008"))
 
 
 # Of a program that may be nvcc: its path, its origin, the folder of wheels, and what to say if it

@@ -7,11 +7,11 @@ import functools
 import importlib.util
 import os
 import sys
-import warnings
 
 from kernbridge import _core
 from kernbridge._src.base import settings
-from kernbridge._src.base.errors import KernbridgeWarning, KernelNotAvailableError
+from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.base.reports import warn
 from kernbridge._src.toolchain import architectures as toolchain_architectures
 
 ALL_MAJOR = ((8, 0), (9, 0), (10, 0), (12, 0))
@@ -34,7 +34,7 @@ def require(label: str) -> None:
     if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numba_cuda") is None:
         raise ImportError(
             f"{label} needs Numba-CUDA: pip install 'kernbridge[cuda13]' (or [cuda12]); "
-            "'kernbridge[cuda]' is enough to run kernels on the CPU"
+            "'kernbridge[cuda]' is enough to run kernels on the CPU [KB4016]"
         )
 
 
@@ -46,6 +46,7 @@ def require_device(label: str) -> None:
             f"{label} needs a GPU: {why}. To compile and export on a machine without one, name "
             "the compute capability of the GPU that will run it: "
             "kernbridge.config.set_cuda_architectures('9.0') or KERNBRIDGE_CUDA_ARCHS=9.0"
+            " [KB7004]"
         )
 
 
@@ -76,6 +77,7 @@ def refuse_on_cpu(label: str, why: str, host: bool) -> None:
         raise KernelNotAvailableError(
             f"{label} was lowered for the CPU, and has {why}, which only Numba's own launcher "
             "serves, on a GPU; leave that away (check=True finds faults on the CPU)"
+            " [KB4005]"
         )
 
 
@@ -89,12 +91,12 @@ def tell_of_cpu(label: str) -> None:
         raise KernelNotAvailableError(
             f"{label} was lowered for the CPU, and kernbridge.config.set_cuda_on_cpu('error') "
             "forbids that; commit its inputs to a GPU, jax.device_put(x, jax.devices('cuda')[0])"
+            " [KB7003]"
         )
     if not _told_of_cpu:
         _told_of_cpu = True
-        warnings.warn(
+        warn(
             f"{label} is a CUDA kernel, and runs on the CPU: JAX lowered it for that platform. "
-            "kernbridge.config.set_cuda_on_cpu('error') makes this an error; it is said once",
-            KernbridgeWarning,
-            stacklevel=2,
+            "kernbridge.config.set_cuda_on_cpu('error') makes this an error; it is said once"
+            " [KB7002]"
         )

@@ -44,4 +44,5 @@ def _folder_with(folder: str, file: str) -> Path:
             return Path(place, folder)
     raise HeaderNotFoundError(
         f"[E-HDR] {folder}/{file} is missing from {', '.join(places)}; install kernbridge again"
+        " [KB4011]"
     )

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.operation.tangents import is_inexact
 
 
@@ -68,6 +69,7 @@ class RuleCheckError(KernelError, AssertionError):
         self.checks = checks
 
 
+@hides_frames
 def check_rules(
     op: Any,
     *args: Any,
@@ -154,7 +156,7 @@ def check_rules(
     if failed:
         name = getattr(op, "name", None) or getattr(op, "__name__", repr(op))
         lines = "\n".join(f"  {c}" for c in failed)
-        raise RuleCheckError(f"check_rules: {name!r}\n{lines}", tuple(checks))
+        raise RuleCheckError(f"check_rules: {name!r} [KB2105]\n{lines}", tuple(checks))
     return tuple(checks)
 
 
@@ -175,9 +177,10 @@ def _functions(
         if backend not in known:
             raise ValueError(
                 f"check_rules: {op.name!r} has no backend {backend!r} on {platform}; it has {known}"
+                " [KB7006]"
             )
     if not chosen:
-        raise ValueError(f"check_rules: {op.name!r} has no backend on {platform}")
+        raise ValueError(f"check_rules: {op.name!r} has no backend on {platform} [KB7006]")
     return [(backend, partial(call, backend=backend, **keywords)) for backend in chosen]
 
 

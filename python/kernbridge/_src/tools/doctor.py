@@ -188,7 +188,7 @@ def _version_of(program: str) -> str:
     try:
         done = subprocess.run([program, "--version"], capture_output=True, timeout=10)
     except OSError as e:
-        raise KernelToolchainError(f"{program} cannot be started: {e}") from e
+        raise KernelToolchainError(f"{program} cannot be started: {e} [KB4008]") from e
     except subprocess.TimeoutExpired:
         return ""
     lines = [*filter(str.strip, done.stdout.decode(errors="replace").splitlines()), ""]

@@ -1,0 +1,117 @@
+"""How an error or a warning reaches its reader: what it is printed with, and where it points.
+
+The frames of kernbridge are left out of tracebacks where JAX leaves out its own: by JAX within its
+functions, since kernbridge's folder is registered with it, and here where kernbridge was called
+directly. JAX_TRACEBACK_FILTERING=off shows them all.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, FunctionType, TracebackType
+from typing import Any, TypeVar
+
+import jax
+
+from kernbridge._src.base import debug
+from kernbridge._src.base.errors import KernbridgeWarning
+
+OURS = str(Path(__file__).parents[2])
+_NOT_USERS = (OURS, str(Path(jax.__file__).parent))
+
+AnError = TypeVar("AnError", bound=BaseException)
+AFunction = TypeVar("AFunction", bound=Callable[..., Any])
+
+
+def hide_frames(error: BaseException) -> None:
+    """Leave frames of kernbridge out of a traceback. A bare `raise` must follow.
+
+    What JAX puts in front of an error of a compilation, the line of the call, goes, too: the
+    traceback has it.
+    """
+    between = error.__cause__
+    if between is not None and type(between).__name__ == "JaxStackTraceBeforeTransformation":
+        error.__cause__, error.__context__ = between.__cause__, between.__context__
+        error.__suppress_context__ = between.__suppress_context__
+    if jax.config.jax_traceback_filtering == "off":
+        return
+    shown: BaseException | None = error
+    for _ in range(8):  # the error and what it was raised for
+        if shown is None:
+            break
+        shown.__traceback__ = _without_ours(shown.__traceback__)
+        shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
+
+
+def _without_ours(at: TracebackType | None) -> TracebackType | None:
+    kept = []
+    while at is not None:
+        if not at.tb_frame.f_code.co_filename.startswith(OURS):
+            kept.append(at)
+        at = at.tb_next
+    shown = None
+    for at in reversed(kept):
+        shown = TracebackType(shown, at.tb_frame, at.tb_lasti, at.tb_lineno)
+    return shown
+
+
+def hides_frames(function: AFunction) -> AFunction:
+    """Let the errors of a public function point at its caller."""
+    hide = hide_frames
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as e:
+            hide(e)
+            raise
+
+    # doctest takes a function for one of a module where it has the module's globals
+    shown = FunctionType(
+        call.__code__, function.__globals__, function.__name__, None, call.__closure__
+    )
+    return functools.update_wrapper(shown, function)  # type: ignore[return-value]
+
+
+def warn(message: str) -> None:
+    """Warn, and point at the innermost line that is neither kernbridge's nor JAX's.
+
+    Where XLA has called kernbridge on a thread of its own, that is a line of the main thread.
+    """
+    main = sys._current_frames().get(threading.main_thread().ident or 0)
+    frame = _of_user(sys._getframe(1)) or _of_user(main)
+    if frame is None:
+        warnings.warn(message, KernbridgeWarning, stacklevel=2)
+        return
+    warnings.warn_explicit(
+        message,
+        KernbridgeWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        frame.f_globals.get("__name__", "<unknown>"),
+        frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def _of_user(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_USERS):
+        frame = frame.f_back
+    return frame
+
+
+def instead_of(cause: BaseException, error: AnError) -> AnError:
+    """Return an error that is raised for another one, whose text it holds the essence of.
+
+    The other one is `error.__context__`, and is printed with KERNBRIDGE_DEBUG=full only. A function
+    that returns `cause` itself as the error may be used, too: an error that is its own cause would
+    let JAX search its causes for ever.
+    """
+    if error is not cause:
+        error.__context__ = cause
+        error.__cause__ = cause if debug.is_full() else None
+    return error
