@@ -38,6 +38,7 @@ _ENTRY = re.compile(
 _PREAMBLE = re.compile(r"```python\n(.*?)```\n", re.S)
 _PLACES = (
     (r"\S*/(?:site|dist)-packages/", "site-packages/"),
+    (r"(?<=site-packages/)(\S+), line \d+", r"\1, line N"),
     (r"(?:/[^\s/:'\"]+)+/(?:program_\d+|preamble)\.py", "program.py"),
     (r"\bprogram_\d+\b", "program"),
     (r"(?:/[^\s/:'\"]+)+/(?=mistakes/)", ""),

@@ -317,6 +317,7 @@ def test_json_has_the_documented_keys(filled, capfd, monkeypatch, tmp_path):
             *(str(tmp_path / "benchmarked.py"), "--platform", "cpu", "--n-runs", "1"),
             *("--data", "only for_json"),
         ],
+        "explain": ["KB1008"],
         "inspect": [operation, "--args", "float32[3], factor=2.0"],
     }
     documented = documented_keys()

@@ -33,7 +33,8 @@ def check(label: str, step: Launch) -> None:
         f"{label}: a block of {threads} threads cannot be launched: {step.function.name!r} uses "
         f"{least} registers a thread, and so many threads have {room} each. Expected at most "
         f"{most} threads a block; or let the compiler use fewer registers, by "
-        f"@cuda.jit(launch_bounds={threads}) in Numba and __launch_bounds__({threads}) in CUDA C++"
+        f"@cuda.jit(launch_bounds={threads}) in Numba and __launch_bounds__({threads}) in CUDA C++ "
+        "[KB1102]"
     )
 
 
