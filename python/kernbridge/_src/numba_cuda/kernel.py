@@ -19,7 +19,7 @@ from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.keys import host_state
 from kernbridge._src.numba_cuda import mlir
-from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static
+from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static, read_views
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
     LACKING,
@@ -203,7 +203,7 @@ def numba_cuda_kernel(
         vjp,
         sharding_rule=sharding_rule,
     )
-    views = _read_views(label, view or {})
+    views = read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
     _check_dispatcher(label, kernel)
     fixed = read_static(label, kernel.py_func, static or {})
@@ -235,19 +235,6 @@ def _check_dispatcher(label: str, kernel: Any) -> None:
         f"numba.cuda.jit kernel; {hint}"
         " [KB1001]"
     )
-
-
-def _read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | int, Any], ...]:
-    """The argument `view` of an operation, as pairs of place and NumPy dtype."""
-    views = []
-    for place, dtype in view.items():
-        try:
-            views.append((place, np.dtype(dtype)))
-        except TypeError:
-            raise TypeError(
-                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype [KB1103]"
-            ) from None
-    return tuple(views)
 
 
 @dataclass(eq=False, repr=False)
