@@ -181,12 +181,13 @@ def run(starts: int, rounds: int, only: str) -> tuple[Times, Any]:
     times: Times = {}
 
     def turn(workers: dict[str, Worker], operator: str, form: str) -> Iterator[tuple[str, float]]:
-        for bridge in BRIDGES:
+        for bridge in workers:
             yield bridge, workers[bridge].ask(operator, form)
 
     about: Any = None
     for start in range(starts + 1):
-        workers = {bridge: Worker(bridge) for bridge in BRIDGES}
+        order = BRIDGES if start % 2 == 0 else BRIDGES[::-1]  # who is first has the colder machine
+        workers = {bridge: Worker(bridge) for bridge in order}
         about = workers["own"].about
         names = [name for name in about[2] if only in name]
         for operator in names:
@@ -196,7 +197,8 @@ def run(starts: int, rounds: int, only: str) -> tuple[Times, Any]:
                         by = times.setdefault((operator, form), {b: [] for b in BRIDGES})
                         by[bridge].append(seconds)
             if start == 0:
-                own, ours = (values for _, values in turn(workers, operator, "numbers"))
+                numbers = dict(turn(workers, operator, "numbers"))
+                own, ours = (numbers[bridge] for bridge in BRIDGES)
                 same = all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(own, ours, strict=True))
                 if not same:
                     raise SystemExit(f"{operator}: BrainEvent computes {own}, kernbridge {ours}")
