@@ -118,9 +118,9 @@ def note_what_is_made():
     """Return the list of what this process will compile and store."""
     made, store, compile_kernel = [], artefacts.store, entry.compile_kernel
 
-    def storing(kind, key, artefact):
+    def storing(kind, *rest):
         made.append(kind)
-        return store(kind, key, artefact)
+        return store(kind, *rest)
 
     def compiling(kernel, positional, named):
         made.append(kernel.__name__)

@@ -223,7 +223,7 @@ def test_what_is_reported_and_what_is_not(outcomes):
             "block (1, 0, 0), thread (0, 0, 0): a data race between blocks: it reads element [0] "
             "of 'out' (int32[1d]) (at test_check_blocks.py:",
             "which thread (0, 0, 0) of block (0, 0, 0) writes (at test_check_blocks.py:",
-            "with no barrier of the grid between\n    test_check_blocks.py:",
+            "with no barrier of the grid between [KB3004]\n    test_check_blocks.py:",
             ": out[0] += x[cuda.grid(1)]",
         ),
         ("shifted", "a data race between blocks: it writes element [16] of 'out'"),

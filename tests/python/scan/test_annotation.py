@@ -497,7 +497,7 @@ def test_annotation(comment):
 def test_no_annotation(text):
     message = error(text)
     assert message.startswith("a.cu: no function is annotated")
-    assert "// @BE add arg arg ret stream" in message
+    assert "// @BE add arg arg ret" in message
 
 
 def test_several():

@@ -375,7 +375,7 @@ def test_exceptions_of_every_type():
         6: "inside",
         7: "no std::exception",
         8: "RESOURCE_EXHAUSTED.*exhausted",
-        10: "INVALID_ARGUMENT.*i > 0 i is 0",
+        10: r"INVALID_ARGUMENT.*\(i > 0\) i is 0",
     }
     for how, message in expected.items():
         with pytest.raises(Exception, match=message):

@@ -107,6 +107,7 @@ NAMES = (
     "numba.core.types.int64",
     "numba.core.types.intp",
     "numba.core.types.none",
+    "numba.extending.typeof_impl",
     "numba.from_dtype",
     "numba.get_num_threads",
     "numba.np.ufunc.gufunc.GUFunc",
@@ -160,6 +161,7 @@ from numba.core.caching import NullCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import _nrt_python as runtime
+from numba.extending import typeof_impl
 from numba.np.ufunc import wrappers
 from numba.np.ufunc.gufunc import GUFunc
 from numba.parfors import parfor_lowering

@@ -261,9 +261,9 @@ def _check_dispatcher(kernel: Any) -> None:
 @functools.cache
 def _explain_calls_by_kernels() -> None:
     """Let Numba's message say what to do where a kernel calls an operation."""
-    from numba.extending import typeof_impl
+    from kernbridge._src.numba_common import numba_inside
 
-    @typeof_impl.register(Operation)
+    @numba_inside.typeof_impl.register(Operation)
     def refuse(operation: Operation, context: object) -> None:
         name = operation.__name__
         raise ValueError(
