@@ -140,6 +140,7 @@ def test_a_compilation_by_numba_is_named(run_python):
     assert "kernbridge: compiling numba_kernel 'kernel' with Numba ..." in said
 
 
+@pytest.mark.exhaustive
 def test_a_compilation_by_numba_cuda_is_named(run_python):
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     said = run_python(PROGRAM.format(shown=True, call=NUMBA_CUDA), KERNBRIDGE_PROGRESS="1")

@@ -176,6 +176,7 @@ def test_the_kernel_is_not_blamed_for_a_missing_name(owner, name, kind, package,
 
 
 @pytest.mark.once
+@pytest.mark.exhaustive
 def test_an_attribute_that_a_dispatcher_lacks_is_named(run_python):
     said = run_python(f"{KERNELS}\ndel on_cpu._compiler\nattempt(cpu)\n")
     assert "does not know this Numba " in said

@@ -82,6 +82,7 @@ def test_the_call_fails_where_there_is_no_kernel_and_is_not_avoided():
     np.testing.assert_array_equal(exported(avoided, X).call(X), X + 1)
 
 
+@pytest.mark.once
 def test_a_front_end_that_refuses_a_platform_when_it_is_lowered(run_python):
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     said = run_python(
