@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import kernbridge
 import pytest
 from kernbridge._src.cuda_kernel import nvrtc
-from kernbridge._src.gpu import registers
+from kernbridge._src.gpu.occupancy import registers_with, threads_with
 
 pytestmark = [pytest.mark.once, pytest.mark.usefixtures("gpu")]
 OUT = jax.ShapeDtypeStruct((2048,), jnp.float32)
@@ -47,12 +47,20 @@ def test_more_threads_than_registers():
         lower(1024)
     text = str(caught.value)
     assert f"'crowded' uses {used} registers a thread, and so many threads have 64 each" in text
-    assert f"Expected at most {registers._threads(used)} threads a block" in text
+    assert f"Expected at most {threads_with(used)} threads a block" in text
     assert "__launch_bounds__(1024)" in text
     assert lower(1024, "__launch_bounds__(1024)") <= 64
 
 
 def test_registers_belong_to_warps():
-    assert registers._threads(32) == 2048
-    assert registers._threads(33) == 1632
-    assert registers._threads(255) == 256
+    assert threads_with(32) == 2048
+    assert threads_with(33) == 1536  # each quarter of a multiprocessor has room for 12 warps
+    assert threads_with(80) == 768
+    assert threads_with(255) == 256
+
+
+@pytest.mark.parametrize("threads", [32, 800, 992, 1024])
+def test_a_block_has_room_for_the_registers_that_are_named(threads):
+    room = registers_with(threads)
+    assert threads_with(room) >= threads
+    assert room == 255 or threads_with(room + 1) < threads

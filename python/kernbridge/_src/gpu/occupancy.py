@@ -57,19 +57,23 @@ def occupancy(architecture: int, threads: int, registers: int, shared: int) -> f
     blocks = min(
         limits.blocks,
         limits.threads // _WARP // warps,
-        _by_registers(warps, registers),
+        threads_with(registers) // _WARP // warps,
         _by_shared_memory(architecture, limits, shared),
     )
     return blocks * warps * _WARP / limits.threads
 
 
-def _by_registers(warps: int, registers: int) -> int:
-    of_warp = _round_up(registers * _WARP, _REGISTER_UNIT)
-    if of_warp == 0:
-        return BLOCK_MAX
-    if of_warp * _round_up(warps, _PARTITIONS) > REGISTERS:
-        return 0
-    return REGISTERS // _PARTITIONS // of_warp * _PARTITIONS // warps
+def threads_with(registers: int) -> int:
+    """Return how many threads have room for so many registers each, whole warps of them."""
+    of_warp = _round_up(max(registers, 1) * _WARP, _REGISTER_UNIT)
+    return REGISTERS // _PARTITIONS // of_warp * _PARTITIONS * _WARP
+
+
+def registers_with(threads: int) -> int:
+    """Return how many registers each thread of a block of this size can have."""
+    warps = _round_up(-(-threads // _WARP), _PARTITIONS)
+    of_warp = REGISTERS // warps // _REGISTER_UNIT * _REGISTER_UNIT
+    return min(of_warp // _WARP, REGISTERS_MAX)
 
 
 def _by_shared_memory(architecture: int, limits: Limits, shared: int) -> int:
