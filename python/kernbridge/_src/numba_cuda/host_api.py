@@ -135,14 +135,20 @@ def _package_of(value: Any) -> str:
     return str(owner or getattr(value, "__module__", "")).partition(".")[0]
 
 
-def _values(function: Any, seen: set[int]) -> Iterator[Any]:
-    """What a function and those that it calls read from outside."""
+def python_function(function: Any) -> FunctionType | None:
+    """The Python function that runs where a callable is called: of a partial, method or object."""
     while isinstance(function, partial):
         function = function.func
     function = getattr(function, "__func__", function)
     if not isinstance(function, FunctionType):
         function = getattr(type(function).__call__, "__func__", type(function).__call__)
-    if not isinstance(function, FunctionType) or id(function) in seen:
+    return function if isinstance(function, FunctionType) else None
+
+
+def _values(callee: Any, seen: set[int]) -> Iterator[Any]:
+    """What a function and those that it calls read from outside."""
+    function = python_function(callee)
+    if function is None or id(function) in seen:
         return
     seen.add(id(function))
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))

@@ -99,13 +99,9 @@ def replace_aliases(function: Any) -> None:
     _replace_in(function, set())
 
 
-def _replace_in(function: Any, seen: set[int]) -> None:
-    while isinstance(function, functools.partial):
-        function = function.func
-    function = getattr(function, "__func__", function)
-    if not isinstance(function, FunctionType):
-        function = getattr(type(function).__call__, "__func__", type(function).__call__)
-    if not isinstance(function, FunctionType) or id(function) in seen:
+def _replace_in(callee: Any, seen: set[int]) -> None:
+    function = host_api.python_function(callee)
+    if function is None or id(function) in seen:
         return
     if (function.__module__ or "").split(".")[0] in _LIBRARIES:
         return
