@@ -121,14 +121,16 @@ def _numba(x: Any) -> Any:
 def _numba_cuda(x: Any) -> Any:
     from numba import cuda
 
-    from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
-
-    return numba_cuda_kernel(cuda.jit(_kernel_of_threads(cuda.grid)), x, launch_dims=x.size)(x)
+    return _launched(cuda, x)
 
 
 def _mlir(x: Any) -> Any:
     from numba_cuda_mlir import cuda
 
+    return _launched(cuda, x)
+
+
+def _launched(cuda: Any, x: Any) -> Any:
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
 
     return numba_cuda_kernel(cuda.jit(_kernel_of_threads(cuda.grid)), x, launch_dims=x.size)(x)
