@@ -10,6 +10,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -45,6 +46,16 @@ class Row:
 def timed(run: Run) -> float:
     start = time.perf_counter()
     run()
+    return time.perf_counter() - start
+
+
+def run_threads(team: Sequence[threading.Thread]) -> float:
+    """Return the seconds until all of these threads, which have not begun, have ended."""
+    start = time.perf_counter()
+    for thread in team:
+        thread.start()
+    for thread in team:
+        thread.join()
     return time.perf_counter() - start
 
 

@@ -12,7 +12,6 @@ import functools
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,12 +49,7 @@ def wall(call: Callable[[], Any], n_threads: int) -> float:
             jax.block_until_ready(call())
 
     team = [threading.Thread(target=work) for _ in range(n_threads)]
-    start = time.perf_counter()
-    for thread in team:
-        thread.start()
-    for thread in team:
-        thread.join()
-    return time.perf_counter() - start
+    return measure.run_threads(team)
 
 
 def two_over_one(call: Callable[[], Any]) -> Callable[[], float]:

@@ -18,7 +18,6 @@ import argparse
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,12 +86,7 @@ def wall_of_threads(n_threads: int, count: int, n: Any) -> Callable[[], float]:
             threading.Thread(target=loop, args=(part, host, out))
             for part, out in zip(parts, outs, strict=True)
         ]
-        start = time.perf_counter()
-        for thread in team:
-            thread.start()
-        for thread in team:
-            thread.join()
-        return time.perf_counter() - start
+        return measure.run_threads(team)
 
     return lambda: min(once() for _ in range(5))
 
