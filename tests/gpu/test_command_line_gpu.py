@@ -49,7 +49,7 @@ def test_every_kind_of_kernel_that_is_ready_passes(capfd):
         ("numba_kernel", "cpu"),
         ("numba_cuda_kernel", "cpu"),
         ("numba_cuda_kernel", "gpu"),
-    } <= (tested)
+    } <= tested
     ready = {(v.name, place) for v in front_ends.verdicts() for place in v.runs_on}
     assert tested == ready
 

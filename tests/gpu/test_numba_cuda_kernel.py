@@ -302,6 +302,16 @@ def test_random_states_are_taken_as_their_words():
     assert not np.array_equal(first, second)
 
 
+@cuda.jit
+def delayed(x, factor, out):
+    """Take 50 ms, so that what comes after it has not begun when it has been launched."""
+    i = cuda.grid(1)
+    for _ in range(50):
+        cuda.nanosleep(1_000_000)
+    if i < out.size:
+        out[i] = x[i] * factor
+
+
 @pytest.mark.gpu_only("debug=True is launched by Numba, which needs a GPU")
 def test_a_debugged_kernel_is_launched_by_numba_and_raises():
     @cuda.jit(debug=True, opt=False)
@@ -321,6 +331,9 @@ def test_a_debugged_kernel_is_launched_by_numba_and_raises():
                                   2 * np.arange(100))  # fmt: skip
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"'checked': ValueError: .*negative"):
         jax.jit(op)(-x, factor=2.0).block_until_ready()
+    slow = elementwise(delayed)
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"'checked': ValueError: .*negative"):
+        jax.jit(lambda x: op(slow(x, factor=-1.0), factor=2.0))(x).block_until_ready()
     nothing = kernbridge.numba_cuda_kernel(checked, S((100,), F32), grid=0, block=32)
     np.testing.assert_array_equal(nothing(x, factor=2.0), np.zeros(100))
     with pytest.raises(ValueError, match=r"debug=True is launched by Numba, which has no"):

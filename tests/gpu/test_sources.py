@@ -107,7 +107,7 @@ def test_a_check_on_the_host_is_an_error_of_jax():
     operation = case.load().softmax.operation(
         jax.ShapeDtypeStruct(x.shape, x.dtype), attrs={"temperature": -1.0}
     )
-    with pytest.raises(Error, match=r"check failed: temperature > 0.*-1"):
+    with pytest.raises(Error, match=r"check failed: \(temperature > 0\) temperature -1"):
         jax.block_until_ready(operation(x))
 
 

@@ -179,10 +179,29 @@ def _configure(
 ) -> Any:
     if 0 in (griddim if isinstance(griddim, (tuple, list)) else (griddim,)):
         return _nothing
-    owner = () if kernel is None else (kernel,)
-    return _taking_both(
-        api, original(*owner, griddim, blockdim, _on(api, stream), *rest, **options)
-    )
+    owner, on = () if kernel is None else (kernel,), _on(api, stream)
+    if _is_debugged(kernel):
+        launch = original(*owner, griddim, blockdim, 0, *rest, **options)
+        return _waiting(on, _taking_both(api, launch))
+    return _taking_both(api, original(*owner, griddim, blockdim, on, *rest, **options))
+
+
+def _is_debugged(kernel: Any) -> bool:
+    return bool(getattr(kernel, "targetoptions", {}).get("debug"))
+
+
+def _waiting(stream: Any, launch: Any) -> Any:
+    """A launch on Numba's default stream that begins when a stream has ended its work.
+
+    Numba reads a debugged kernel's exception by a copy on its default stream, which does not wait
+    for XLA's: an exception of a kernel on XLA's stream could be read before it was raised.
+    """
+
+    def wait_and_launch(*arguments: Any) -> None:
+        stream.synchronize()
+        launch(*arguments)
+
+    return wait_and_launch
 
 
 def _forall(

@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import Any
 
 import jax
+import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelToolchainError
@@ -77,7 +78,8 @@ def version(package: str) -> str | None:
 def _known_trouble() -> Iterator[tuple[str, str]]:
     """What is installed or set and keeps Numba-CUDA from working: why, and the remedy."""
     numpy, numba_cuda = version("numpy") or "0", version("numba-cuda")
-    if numba_cuda and minor(numba_cuda) <= (0, 30) and minor(numpy) >= (2, 5):
+    lacks_row_stack = minor(numpy) >= (2, 5) and not hasattr(np, "row_stack")
+    if numba_cuda and minor(numba_cuda) <= (0, 30) and lacks_row_stack:
         yield (
             f"numba-cuda {numba_cuda} does not work with NumPy {numpy} (numpy.row_stack has gone)",
             "pip install 'numpy<2.5', or a newer numba-cuda",
