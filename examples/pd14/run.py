@@ -86,7 +86,7 @@ class Simulation:
         self.model, self.chunk = model, chunk
         on_gpu = devices[0].platform == "gpu"
         whole_warps = -(-max(net.width, 32) // 32) * 32
-        on_sm = 512 if plan == "graph" else 1024
+        on_sm = 640 if plan == "graph" else 768
         threads = launch.threads or (max(on_sm, whole_warps) if on_gpu else whole_warps)
         if threads < net.width or threads % launch.group:
             raise Fault(
