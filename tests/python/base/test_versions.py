@@ -16,6 +16,7 @@ numba_cuda = pytest.importorskip("numba_cuda", reason="Numba-CUDA is not install
 from kernbridge._src.numba_common import (  # noqa: E402
     llvmlite_inside,
     numba_cuda_device_inside,
+    numba_cuda_impl_inside,
     numba_cuda_inside,
     numba_inside,
 )
@@ -28,7 +29,11 @@ PACKAGES = {
         jax_inside.STABLE_TARGETS,
     ),
     "Numba": numba_inside.NAMES,
-    "Numba-CUDA": (*numba_cuda_inside.NAMES, *numba_cuda_device_inside.NAMES),
+    "Numba-CUDA": (
+        *numba_cuda_inside.NAMES,
+        *numba_cuda_device_inside.NAMES,
+        *numba_cuda_impl_inside.NAMES,
+    ),
     "llvmlite": (
         *llvmlite_inside.NAMES,
         *llvmlite_inside.CUDA_ON_CPU_NAMES,
@@ -355,6 +360,7 @@ def test_what_modules_use_of_numba_is_looked_up():
             (numba_inside, numba_inside.NAMES),
             (numba_cuda_inside, PACKAGES["Numba-CUDA"]),
             (numba_cuda_device_inside, PACKAGES["Numba-CUDA"]),
+            (numba_cuda_impl_inside, PACKAGES["Numba-CUDA"]),
             (llvmlite_inside, PACKAGES["llvmlite"]),
             (jax_inside, jax_inside.NAMES),
         ]

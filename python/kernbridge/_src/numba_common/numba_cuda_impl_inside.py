@@ -1,0 +1,21 @@
+"""The names of Numba-CUDA's code generation that checks of indices replace, looked up once.
+
+Imported only when a kernel is compiled: these modules register functions for a tenth of a second,
+which a kernel from the cache does not need.
+"""
+
+from __future__ import annotations
+
+from kernbridge._src.base import versions
+from kernbridge._src.numba_common.numba_cuda_inside import cuda
+
+NAMES = (
+    "numba.cuda.cudaimpl._generic_array",
+    "numba.cuda.cudaimpl.cgutils",
+)
+
+versions.look_up("Numba-CUDA", NAMES)
+
+from numba.cuda import cudaimpl
+
+__all__ = ["cuda", "cudaimpl"]
