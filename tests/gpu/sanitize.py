@@ -1,0 +1,135 @@
+"""Runs the tests of this folder under compute-sanitizer, and reports its findings by kernel.
+
+    python tests/gpu/sanitize.py --tool memcheck [--workers 8] [--limit 600] [TESTS]
+
+The tests are dealt to processes, each under a sanitizer of its own. Programs that tests start are
+not watched: some of them provoke faults. XLA forms no CUDA graphs meanwhile, so tests about graphs
+may fail; what counts here are the sanitizer's findings. Exits with 1 if there are any, or if tests
+did not run to their end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+FINDING = re.compile(r"^========= (?!\s)(.+)$")
+PLACE = re.compile(r"^=========\s+at (.+?)(?:\+0x[0-9a-f]+)?(?: in .*)?$")
+RACE = re.compile(r"^========= \S+ (Race reported between \w+ access) at (.+?)\+0x")
+# Lines of the sanitizer that are no findings.
+REMARKS = re.compile(
+    r"COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|LEAK SUMMARY|Target application"
+)
+
+
+def collected(arguments: Sequence[str]) -> list[str]:
+    """Return the names of the tests, in pytest's order."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--no-header"]
+    found = subprocess.run(
+        [*command, "-o", "addopts=", *(arguments or [str(HERE)])], capture_output=True, text=True
+    )
+    names = [line for line in found.stdout.splitlines() if "::" in line]
+    if not names:
+        raise SystemExit(f"no tests were collected:\n{found.stdout}{found.stderr}")
+    return names
+
+
+def findings(log: str) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the kernel of each finding."""
+    kind = ""
+    for line in log.splitlines():
+        if race := RACE.match(line):
+            yield race[1], race[2]
+        elif (found := FINDING.match(line)) and not REMARKS.search(line):
+            if kind:
+                yield kind, "unknown place"
+            kind = re.sub(r"\b\d[\d,.xa-f]*\b", "#", found[1])
+        elif kind and (place := PLACE.match(line)):
+            yield kind, place[1]
+            kind = ""
+    if kind:
+        yield kind, "unknown place"
+
+
+def command_for(tool: str, names: Sequence[str]) -> list[str]:
+    return [
+        "compute-sanitizer",
+        *("--tool", tool),
+        *("--target-processes", "application-only"),
+        *("--report-api-errors", "no"),  # XLA asks the driver for what it may not have
+        *("--print-limit", "1000"),
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *names),
+    ]
+
+
+def run(tool: str, names: Sequence[str], workers: int, limit: float, logs: Path) -> list[str]:
+    """Run tests in so many processes; returns the logs' text, what ran out of time included."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_enable_command_buffer="
+    environment = os.environ | {"XLA_FLAGS": flags, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    started, processes = time.monotonic(), []
+    for i in range(workers):
+        mine = names[i::workers]
+        if mine:
+            file = (logs / f"{tool}-{i}.log").open("w")
+            processes.append(
+                subprocess.Popen(
+                    command_for(tool, mine),
+                    env=environment,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
+    for i, process in enumerate(processes):
+        try:
+            process.wait(max(1.0, limit - (time.monotonic() - started)))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            print(f"{tool}: process {i} did not end within {limit:.0f} s", flush=True)
+    return [(logs / f"{tool}-{i}.log").read_text(errors="replace") for i in range(len(processes))]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tool", choices=TOOLS, required=True)
+    parser.add_argument("--workers", type=int, default=8, help="processes; default: %(default)s")
+    parser.add_argument("--limit", type=float, default=600, help="of seconds; default: %(default)s")
+    parser.add_argument("--logs", type=Path, help="where to keep what the processes print")
+    options, arguments = parser.parse_known_args()
+    names, started = collected(arguments), time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        logs = options.logs or Path(folder)
+        logs.mkdir(parents=True, exist_ok=True)
+        texts = run(options.tool, names, options.workers, options.limit, logs)
+    found = collections.Counter(f for text in texts for f in findings(text))
+    ended = collections.Counter[str]()
+    for text in texts:
+        for summary in re.findall(r"^(.*\d (?:passed|failed|skipped).*) in [\d.]+s", text, re.M):
+            for count, outcome in re.findall(r"(\d+) (passed|failed|skipped|error)", summary):
+                ended[outcome] += int(count)
+    whole = all("ERROR SUMMARY" in text or "RACECHECK SUMMARY" in text for text in texts)
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in ended.items())
+    seconds = time.monotonic() - started
+    print(
+        f"{options.tool}: {sum(found.values())} findings; {outcomes} of {len(names)} tests,"
+        f" {seconds:.0f} s{'' if whole else '; NOT WHOLE'}"
+    )
+    for (kind, place), count in found.most_common(40):
+        print(f"  {count} x {kind} at {place}")
+    return int(bool(found) or not whole)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
