@@ -6,7 +6,8 @@
   the same with threads of Python that call the kernel without the GIL and without JAX: what this
   machine's cores give while it is measured. The results are compared bit by bit.
 - As many slices as threads, of 100 us: the time of the batch less that of one slice alone. All of
-  it is scheduling: the waking of threads, and the waiting for the last.
+  it is scheduling: the waking of threads, and the waiting for the last. Numba's own `prange` over
+  the same slices, without JAX, wakes threads of its own.
 - Slices of 1 us that take 60 us together, the least that is shared: the time less that of a loop.
 
 `--threads` is how many cores there are for it; set it where the process has less than the machine.
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # prange's threads sleep, as XLA's do
 sys.path.insert(0, str(Path(__file__).parent))
 
 import jax
@@ -52,6 +54,13 @@ def loop(x, n, out):
         spin(x[i], n, out[i])
 
 
+@numba.njit(nogil=True, parallel=True)
+def parallel_loop(x, n, out):
+    """The slices on Numba's threads, without JAX."""
+    for i in numba.prange(x.shape[0]):
+        spin(x[i], n, out[i])
+
+
 def operation(**options: Any) -> Callable[..., Any]:
     return jax.jit(jax.vmap(kernbridge.numba_kernel(spin, OUT, **options), in_axes=(0, None)))
 
@@ -72,6 +81,12 @@ def wall_of(call: Callable[..., Any], count: int, n: Any) -> Callable[[], float]
     x = jnp.ones((count, 1), jnp.float32)
     jax.block_until_ready(call(x, n))
     return lambda: min(measure.timed(lambda: jax.block_until_ready(call(x, n))) for _ in range(5))
+
+
+def wall_of_prange(count: int, n: Any) -> Callable[[], float]:
+    host = np.ones((count, 1), np.float32), np.asarray(n), np.empty((count, 1), np.float32)
+    parallel_loop(*host)
+    return lambda: min(measure.timed(lambda: parallel_loop(*host)) for _ in range(5))
 
 
 def wall_of_threads(n_threads: int, count: int, n: Any) -> Callable[[], float]:
@@ -119,11 +134,18 @@ def main() -> int:
     title = f"1,000 slices of 50 us: speed-up on {n_threads} cores"
     report(title, "x", 1.0, speed_up(1000, n_threads))
     n = iterations(100e-6)
+    prange = wall_of_prange(n_threads, n)
+    layer = numba.threading_layer()
     report(
         f"{n_threads} slices of 100 us on {n_threads} cores, and one alone",
         "us",
         1e-6,
-        {"one slice": wall_of(shared, 1, n), "as many as cores": wall_of(shared, n_threads, n)},
+        {
+            "one slice": wall_of(shared, 1, n),
+            "as many as cores": wall_of(shared, n_threads, n),
+            f"prange ({layer}), one slice": wall_of_prange(1, n),
+            f"prange ({layer}), as many as cores": prange,
+        },
     )
     n = iterations(1e-6)
     report(
