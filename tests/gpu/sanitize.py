@@ -24,6 +24,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+# Tests that are left out: one reads what nobody wrote, by bugs that it plants; one launches kernels
+# while another thread holds the GIL, which a sanitizer's host calls wait for.
+LEFT_OUT = ("test_a_planted_bug_shows", "test_runs_while_another_thread_holds_the_gil")
 FINDING = re.compile(r"^========= (?!\s)(.+)$")
 PLACE = re.compile(r"^=========\s+at (.+?)(?:\+0x[0-9a-f]+)?(?: in .*)?$")
 RACE = re.compile(r"^========= \S+ (Race reported between \w+ access) at (.+?)\+0x")
@@ -39,7 +42,8 @@ def collected(arguments: Sequence[str]) -> list[str]:
     found = subprocess.run(
         [*command, "-o", "addopts=", *(arguments or [str(HERE)])], capture_output=True, text=True
     )
-    names = [line for line in found.stdout.splitlines() if "::" in line]
+    lines = found.stdout.splitlines()
+    names = [line for line in lines if "::" in line and not any(n in line for n in LEFT_OUT)]
     if not names:
         raise SystemExit(f"no tests were collected:\n{found.stdout}{found.stderr}")
     return names
