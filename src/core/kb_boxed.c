@@ -78,7 +78,7 @@ kb_boxed *kb_boxed_text(int width, const void *characters, ptrdiff_t size)
     if (!v)
         return NULL;
     v->size = (size_t)size;
-    v->characters = kb_calloc(v->size + 1, sizeof *v->characters);
+    v->characters = kb_calloc(v->size, sizeof *v->characters);
     if (!v->characters) {
         kb_free(v);
         return NULL;
@@ -94,7 +94,7 @@ kb_boxed *kb_boxed_tuple(ptrdiff_t size)
     if (!v)
         return NULL;
     v->size = (size_t)size;
-    v->items = kb_calloc(v->size + 1, sizeof(kb_boxed *)); // NOLINT: of pointers
+    v->items = kb_calloc(v->size, sizeof(kb_boxed *)); // NOLINT: of pointers
     if (v->items)
         return v;
     kb_free(v);

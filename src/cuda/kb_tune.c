@@ -61,8 +61,8 @@ static kb_status lay_out(tuner *t, kb_error *err)
     uint32_t n = kb_kernel_n_buffers(&t->kernel);
     if (t->request->n_buffers != n)
         return refuse(t, "the number of its arrays is another", err);
-    t->buffers = kb_calloc(n + 1, sizeof *t->buffers);
-    t->pointers = kb_calloc(n + 1, sizeof *t->pointers);
+    t->buffers = kb_calloc(n, sizeof *t->buffers);
+    t->pointers = kb_calloc(n, sizeof *t->pointers);
     if (!t->buffers || !t->pointers)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory", t->kernel.name);
     for (uint32_t i = 0; i < n; i++) {
