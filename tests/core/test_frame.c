@@ -32,8 +32,10 @@ static void set(scene *c)
     c->call = sample_call(&c->f, &c->s.kernel, 0, NULL);
 }
 
+/* Into a frame that holds anything. */
 static kb_status open_frame(scene *c)
 {
+    memset(&c->frame, 0xff, sizeof c->frame);
     return kb_frame_read(&c->frame, &c->s.kernel, &c->f.frame, c->call, &c->err);
 }
 
@@ -55,6 +57,8 @@ static void test_right(void)
     set(&c);
     if (CHECK_INT(open_frame(&c), KB_OK)) {
         CHECK_INT(c.frame.n_levels, 0);
+        CHECK_INT(c.frame.n_slices, 1);
+        CHECK_PTR(c.frame.strides, NULL);
         for (uint32_t i = 0; i < 4; i++) {
             CHECK_PTR(sample_buffer(&c.s.kernel, c.frame.inputs, c.frame.outputs, i)->data,
                       memory[i]);

@@ -73,6 +73,8 @@ static void test_one_thread_takes_all_at_once(void)
     fake_pool_set(4, false);
     run(1, 0);
     CHECK_INT(atomic_load(&record.parts), 1);
+    run(2, 0);
+    CHECK_INT(atomic_load(&record.parts), 2);
     fake_pool_join();
 }
 

@@ -56,6 +56,9 @@ static void test_heads(void)
         declares_nothing(source);
     }
     declares("{ int f(int); } int f(" T ");", "");
+    declares_nothing("void g() { { } int f(" T "); }");
+    declares_nothing("struct S { int f(" T "); };");
+    declares("void g() { { } } int f(" T ");", "");
     declares("int y; namespace { } int f(" T ");", "");
     declares("int g(int h(int x), int f(int z)); int f(" T ");", "");
     declares_nothing("extern \"C\" ( f(" T ")");
