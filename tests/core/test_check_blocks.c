@@ -89,7 +89,7 @@ static void write_and_read(void *const *unused, kb_thread *t)
 static void test_three_dimensions(void)
 {
     static const uint32_t grid[6] = {2, 3, 2, N_THREADS, 1, 1};
-    kb_check_array alike[N_ARRAYS];
+    kb_check_array alike[sizeof arrays / sizeof *arrays];
     kb_check_table whole = table; /* in which z is not the slice of a batch */
     memcpy(alike, arrays, sizeof alike);
     alike[B] = alike[X];
