@@ -131,7 +131,7 @@ static kb_launch_step with_block(const kb_launch_step *launch, uint32_t block)
 static kb_status time_launches(const tuner *t, const kb_launch_step *step, uint32_t n, double *us,
                                kb_error *err)
 {
-    float ms = 0;
+    float ms;
     kb_status s =
         check(t, t->cu->cuMemsetD8Async(t->memory, 0, t->bytes, t->stream), "cuMemsetD8Async", err);
     if (s == KB_OK)
@@ -144,7 +144,8 @@ static kb_status time_launches(const tuner *t, const kb_launch_step *step, uint3
         s = check(t, t->cu->cuStreamSynchronize(t->stream), "cuStreamSynchronize", err);
     if (s == KB_OK)
         s = check(t, t->cu->cuEventElapsedTime(&ms, t->begin, t->end), "cuEventElapsedTime", err);
-    *us = (double)ms * 1e3 / n;
+    if (s == KB_OK)
+        *us = (double)ms * 1e3 / n;
     return s;
 }
 

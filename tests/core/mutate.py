@@ -358,6 +358,9 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     folder = args.build.resolve()
     copy_sources(folder / "tree")
+    shutil.rmtree(folder / "tmp", ignore_errors=True)  # what killed tests left
+    (folder / "tmp").mkdir()
+    os.environ["TMPDIR"] = str(folder / "tmp")
     builds = [Built(folder, stage, args.jobs) for stage in STAGES if stage.name in args.stages]
     drawn = draw(builds[0], args.only)
     seed = random.randrange(1 << 32) if args.seed is None else args.seed

@@ -101,6 +101,8 @@ static void test_errors(void)
     SAME(kb_nv_erfcinv(0), INFINITY);
     SAME(kb_nv_erfcinv(2), -INFINITY);
     SAME(kb_nv_erfcinv(-0.5), NAN);
+    NEAR(kb_nv_erfcinv(1.25), -0.22531205501217808);
+    NEAR(kb_nv_erfcinv(0.75), 0.22531205501217808);
     SAME(kb_nv_normcdf(0), 0.5);
     NEAR(kb_nv_normcdf(-1), 0.15865525393145705);
     NEAR(kb_nv_normcdf(-37), 5.725571222524577e-300);
