@@ -139,6 +139,26 @@ static void test_turns(void)
     SAME(kb_nv_cospi(NAN), NAN);
 }
 
+/* Rounded once, nearly: with pi in two parts few results differ from those of long double. */
+static void test_turns_are_exact(void)
+{
+    int n_sines = 0, n_cosines = 0;
+    for (int i = 1; i <= 1000; i++) {
+        double x = i / 4001.0;
+        long double angle = 3.14159265358979323846264338327950288L * x;
+        n_sines += kb_nv_sinpi(x) != (double)sinl(angle);
+        n_cosines += kb_nv_cospi(x) != (double)cosl(angle);
+        NEAR(kb_nv_sinpi(x), (double)sinl(angle));
+        NEAR(kb_nv_cospi(x), (double)cosl(angle));
+    }
+    CHECK(n_sines <= 300);
+    CHECK(n_cosines <= 200);
+    SAME(kb_nv_sinpi(1e10 + 0.5), 1);
+    SAME(kb_nv_sinpi(1e15 + 1.5), -1);
+    SAME(kb_nv_cospi(1e15 + 1), -1);
+    SAME(kb_nv_cospi(-1e15 - 2), 1);
+}
+
 static void test_bessel(void)
 {
     NEAR(kb_nv_jn(2, 3), 0.48609126058589108);
@@ -283,6 +303,7 @@ int main(void)
     test_exponentials();
     test_errors();
     test_turns();
+    test_turns_are_exact();
     test_bessel();
     test_norms();
     test_doubles();
