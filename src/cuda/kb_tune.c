@@ -243,7 +243,7 @@ kb_status kb_tune_run(const kb_tune_request *request, double *us, uint32_t *auto
     tuner t = {.request = request, .cu = kb_driver_get(err)};
     if (!t.cu)
         return err->status;
-    const uint8_t digest[KB_DIGEST_SIZE] = {0};
+    static const uint8_t digest[KB_DIGEST_SIZE];
     kb_status s = kb_program_read(request->program, request->size, digest, false, &t.kernel, err);
     if (s != KB_OK)
         return s;

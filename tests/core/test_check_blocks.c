@@ -81,8 +81,8 @@ static void write_and_read(void *const *unused, kb_thread *t)
     static const step write = {WRITE, 0, X, 1, 77}, read = {READ, 0, X, 1, 0};
     uint32_t block = t->ctaid[0] + 10 * t->ctaid[1] + 100 * t->ctaid[2];
     (void)unused;
-    script = block == 21 ? &write : &read;
-    if (t->index == 0 && (block == 21 || block == 110))
+    script = block == 111 ? &write : &read;
+    if (t->index == 0 && (block == 111 || block == 120))
         access_memory(t, script, 1, NULL);
 }
 
@@ -98,8 +98,8 @@ static void test_three_dimensions(void)
         .threads = {.run = write_and_read, .shared = 32, .checked = &whole}};
     static const step none[] = {{END, 0, 0, 0, 0}};
     CHECK_HAS(launched(&code, none, grid),
-              "block (0, 1, 1), thread (0, 0, 0): a data race between blocks: it reads element [1] "
-              "of 'x' (int32[1d]) (at k.py:1), which thread (0, 0, 0) of block (1, 2, 0) writes");
+              "block (0, 2, 1), thread (0, 0, 0): a data race between blocks: it reads element [1] "
+              "of 'x' (int32[1d]) (at k.py:1), which thread (0, 0, 0) of block (1, 1, 1) writes");
 }
 
 /* The last block reads what the others left, and what it needs for that. */

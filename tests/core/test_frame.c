@@ -51,6 +51,23 @@ static void refused(scene *c, const char *part, const char *other)
     fake_frame_free(&c->f);
 }
 
+/* A negative extent, and more elements than can be counted, have neither a count nor a size. */
+static void test_uncountable(void)
+{
+    static const int64_t negative[] = {2, -1}, many[] = {INT64_MAX, 2},
+                         wide[] = {INT64_MAX / 4 + 1, 1};
+    const struct {
+        const int64_t *dims;
+        int64_t count;
+    } cases[] = {{negative, -1}, {many, -1}, {wide, INT64_MAX / 4 + 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const kb_xla_buffer buffer = {
+            .dtype = KB_DTYPE_F32, .rank = 2, .dims = (int64_t *)(uintptr_t)cases[i].dims};
+        CHECK_INT(kb_buffer_count(&buffer), cases[i].count);
+        CHECK_INT(kb_buffer_size(&buffer), -1);
+    }
+}
+
 static void test_right(void)
 {
     scene c;
@@ -240,6 +257,7 @@ static void test_many_buffers(void)
 
 int main(void)
 {
+    test_uncountable();
     test_right();
     test_dtype();
     test_rank();

@@ -101,6 +101,10 @@ static void test_errors(void)
     SAME(kb_nv_erfcinv(0), INFINITY);
     SAME(kb_nv_erfcinv(2), -INFINITY);
     SAME(kb_nv_erfcinv(-0.5), NAN);
+    SAME(kb_nv_erfcinv(-0.5), NAN);
+    SAME(kb_nv_erfcinv(-1), NAN);
+    SAME(kb_nv_erfcinv(2.25), NAN);
+    SAME(kb_nv_erfcinv(3), NAN);
     NEAR(kb_nv_erfcinv(1.25), -0.22531205501217808);
     NEAR(kb_nv_erfcinv(0.75), 0.22531205501217808);
     SAME(kb_nv_normcdf(0), 0.5);
@@ -162,6 +166,7 @@ static void test_turns_are_exact(void)
 static void test_bessel(void)
 {
     NEAR(kb_nv_jn(2, 3), 0.48609126058589108);
+    NEAR(kb_nv_jn(0, 3), -0.26005195490193344);
     SAME(kb_nv_jn(-1, 3), NAN);
     NEAR(kb_nv_yn(2, 3), -0.16040039348492374);
     SAME(kb_nv_yn(-1, 3), NAN);
@@ -188,6 +193,9 @@ static void test_norms(void)
     NEAR(kb_nv_rnorm(2, large), 2e-301);
     SAME(kb_nv_normf(3, floats), 7);
     SAME(kb_nv_rnormf(3, floats), 1.0F / 7);
+    SAME(kb_nv_normf(2, (const float[]){NAN, -INFINITY}), INFINITY);
+    SAME(kb_nv_normf(2, (const float[]){INFINITY, NAN}), INFINITY);
+    SAME(kb_nv_norm(2, (const double[]){INFINITY, NAN}), INFINITY);
     SAME(kb_nv_rhypot(-INFINITY, NAN), 0.0);
     SAME(kb_nv_rhypot(0, -0.0), INFINITY);
     SAME(kb_nv_rhypot(3e-310, 4e-310), INFINITY);
