@@ -6,6 +6,18 @@
 #include <stdalign.h>
 #include <stdint.h>
 
+/* AddressSanitizer reports accesses outside of what was taken, though the chunk goes on there. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+enum { RED_ZONE = 16 };
+#define FORBID(memory, size) ASAN_POISON_MEMORY_REGION(memory, size)
+#define ALLOW(memory, size)  ASAN_UNPOISON_MEMORY_REGION(memory, size)
+#else
+enum { RED_ZONE = 0 };
+#define FORBID(memory, size) ((void)0)
+#define ALLOW(memory, size)  ((void)0)
+#endif
+
 enum { CHUNK = 2048 };
 
 typedef struct chunk {
@@ -37,16 +49,17 @@ static chunk *add_chunk(kb_arena *arena, size_t size)
     c->size = room;
     arena->newest = c;
     arena->bytes += sizeof(chunk) + room;
+    FORBID(c->bytes, room);
     return c;
 }
 
 void *kb_arena_take(kb_arena *arena, size_t count, size_t size)
 {
     enum { ALIGN = alignof(max_align_t) };
-    size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - ALIGN)
+    size_t taken;
+    if (__builtin_mul_overflow(count, size, &taken) || taken > SIZE_MAX - RED_ZONE - ALIGN)
         return NULL;
-    bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    size_t bytes = (taken + RED_ZONE + ALIGN - 1) / ALIGN * ALIGN;
     chunk *c = arena->newest;
     if (!c || c->size - c->used < bytes)
         c = add_chunk(arena, bytes);
@@ -54,6 +67,7 @@ void *kb_arena_take(kb_arena *arena, size_t count, size_t size)
         return NULL;
     void *memory = c->bytes + c->used;
     c->used += bytes;
+    ALLOW(memory, taken);
     return memory;
 }
 

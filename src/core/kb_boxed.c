@@ -78,7 +78,7 @@ kb_boxed *kb_boxed_text(int width, const void *characters, ptrdiff_t size)
     if (!v)
         return NULL;
     v->size = (size_t)size;
-    v->characters = kb_calloc(v->size + 1, sizeof *v->characters);
+    v->characters = kb_calloc(v->size, sizeof *v->characters);
     if (!v->characters) {
         kb_free(v);
         return NULL;
@@ -94,7 +94,7 @@ kb_boxed *kb_boxed_tuple(ptrdiff_t size)
     if (!v)
         return NULL;
     v->size = (size_t)size;
-    v->items = kb_calloc(v->size + 1, sizeof(kb_boxed *)); // NOLINT: of pointers
+    v->items = kb_calloc(v->size, sizeof(kb_boxed *)); // NOLINT: of pointers
     if (v->items)
         return v;
     kb_free(v);
@@ -207,11 +207,11 @@ static bool is_surrogate(uint32_t c)
     return c >= 0xd800 && c < 0xe000;
 }
 
+/* Of a control character or a surrogate. */
 static void put_escape(writer *w, uint32_t c)
 {
     char text[REAL_ROOM];
-    const char *format = c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x";
-    snprintf(text, sizeof text, format, (unsigned)c); // NOLINT(clang-diagnostic-format-nonliteral)
+    snprintf(text, sizeof text, c < 0x100 ? "\\x%02x" : "\\u%04x", (unsigned)c);
     put(w, text);
 }
 

@@ -1,15 +1,15 @@
 /* Owns the look-up of element types by XLA's code. Constant tables; any thread may enter. */
 #include "core/kb_dtype.h"
 
-enum { CODE_LIMIT = 64 };
+#include <stddef.h>
 
-static const uint8_t bits_of[CODE_LIMIT] = {
+static const uint8_t bits_of[] = {
 #define KB_DTYPE_BITS(NAME, code, bits, name) [code] = (bits),
     KB_DTYPE_LIST(KB_DTYPE_BITS)
 #undef KB_DTYPE_BITS
 };
 
-static const char *const name_of[CODE_LIMIT] = {
+static const char *const name_of[] = {
 #define KB_DTYPE_NAME(NAME, code, bits, name) [code] = (name),
     KB_DTYPE_LIST(KB_DTYPE_NAME)
 #undef KB_DTYPE_NAME
@@ -17,7 +17,7 @@ static const char *const name_of[CODE_LIMIT] = {
 
 bool kb_dtype_known(int32_t code)
 {
-    return code >= 0 && code < CODE_LIMIT && name_of[code];
+    return code >= 0 && (size_t)code < sizeof name_of / sizeof *name_of && name_of[code];
 }
 
 uint32_t kb_dtype_bits(int32_t code)

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What does not fit is left out. */
 static void write_at(kb_error *err, size_t at, const char *format, va_list args)
 {
-    if (at < KB_ERROR_CAPACITY - 1)
-        vsnprintf(err->message + at, KB_ERROR_CAPACITY - at, format, args);
+    (void)vsnprintf(err->message + at, KB_ERROR_CAPACITY - at, format, args);
 }
 
 kb_status kb_error_set(kb_error *err, kb_status status, const char *format, ...)

@@ -41,8 +41,7 @@ void kb_fields_buffers(kb_fields *f, kb_kernel *kernel)
         n += f->from.failed ? 0 : *counts[i];
     }
     kb_fields_expect(f, n <= f->from.left / BUFFER_SIZE, "a number of buffers");
-    kb_buffer_spec *buffers =
-        f->from.failed ? NULL : kb_fields_take(f, (size_t)n + 1, sizeof *buffers);
+    kb_buffer_spec *buffers = f->from.failed ? NULL : kb_fields_take(f, n, sizeof *buffers);
     for (uint32_t i = 0; i < n && !f->from.failed; i++) {
         buffers[i].dtype = (int32_t)kb_read_u32(&f->from);
         buffers[i].rank = (int32_t)kb_read_u32(&f->from);

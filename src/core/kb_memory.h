@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /* Zeroed memory for `count` elements of `size` bytes; NULL when there is none or the product
- * overflows. Freed with kb_free. */
+ * overflows, and, with the C libraries of Linux, not for no bytes. Freed with kb_free. */
 void *kb_calloc(size_t count, size_t size);
 
 /* `size` bytes that hold anything; NULL when there is no memory. Freed with kb_free. */

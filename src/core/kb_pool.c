@@ -237,7 +237,12 @@ void kb_pool_for_started(int64_t count, kb_pool_function *function, void *data)
 {
     if (count <= 0)
         return;
-    const kb_pool_loop of = {function, data, count, part_of(count, PARTS_STARTED), 1};
+    const kb_pool_loop of = {
+        .function = function,
+        .data = data,
+        .count = count,
+        .part = part_of(count, PARTS_STARTED),
+    };
     loop *l = count > 1 ? loop_new(NULL, &of) : NULL;
     if (!l) {
         function(data, 0, count);

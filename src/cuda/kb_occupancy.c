@@ -6,7 +6,7 @@
 static kb_cu_result ask(const kb_driver *cu, kb_cu_function function, int threads, uint32_t shared,
                         double *share)
 {
-    int grid, blocks = 0, most = 1;
+    int grid, blocks, most;
     kb_cu_result code = KB_CU_SUCCESS;
     if (threads == 0)
         code = cu->cuOccupancyMaxPotentialBlockSize(&grid, &threads, function, NULL, shared, 0);
@@ -14,7 +14,8 @@ static kb_cu_result ask(const kb_driver *cu, kb_cu_function function, int thread
         code = cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads, shared);
     if (code == KB_CU_SUCCESS)
         code = cu->cuDeviceGetAttribute(&most, KB_CU_DEVICE_MAX_THREADS_PER_MULTIPROCESSOR, 0);
-    *share = most > 0 ? (double)blocks * threads / most : 0;
+    if (code == KB_CU_SUCCESS)
+        *share = (double)blocks * threads / most;
     return code;
 }
 

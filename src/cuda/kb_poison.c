@@ -51,7 +51,7 @@ static kb_status check(const poison *p, kb_cu_result code, const char *call, kb_
 static kb_status fetch(const poison *p, uint32_t i, uint8_t **into, kb_error *err)
 {
     size_t size = kb_buffer_bytes(result(p, i));
-    *into = kb_arena_take(p->arena, size + 1, 1);
+    *into = kb_arena_take(p->arena, size, 1);
     if (!*into)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED,
                             "%s: no memory to look for unwritten outputs", p->frame->kernel->name);

@@ -88,7 +88,7 @@ static kb_value read_value(program *p)
 static void read_sizes(program *p, kb_function *f)
 {
     f->n_sizes = kb_read_count(&p->fields.from, sizeof(uint32_t));
-    uint32_t *sizes = p->fields.from.failed ? NULL : take(p, f->n_sizes + 1, sizeof *sizes);
+    uint32_t *sizes = p->fields.from.failed ? NULL : take(p, f->n_sizes, sizeof *sizes);
     uint32_t n_words = 0;
     for (uint32_t i = 0; !p->fields.from.failed && i < f->n_sizes; i++) {
         sizes[i] = kb_read_u32(&p->fields.from);
@@ -150,7 +150,7 @@ static void read_functions(program *p, kb_error *err)
 {
     contents *c = p->contents;
     uint32_t n = kb_read_count(&p->fields.from, FUNCTION_SIZE);
-    c->functions = take(p, (size_t)n + 1, sizeof(kb_function *)); // NOLINT: of pointers
+    c->functions = take(p, n, sizeof(kb_function *)); // NOLINT: of pointers
     for (uint32_t i = 0; !p->fields.from.failed && i < n; i++) {
         c->functions[i] = read_function(p, err);
         c->n_functions += c->functions[i] != NULL;
@@ -201,12 +201,12 @@ static const kb_launch_step *read_launch(program *p, bool wide)
     expect(p, !wide || (step->grid[2].kind == KB_VALUE_CONSTANT && step->grid[2].constant == 1),
            "the grid of a wide launch");
     step->n_words = kb_read_count(&p->fields.from, WORD_SIZE);
-    kb_word *words = p->fields.from.failed ? NULL : take(p, step->n_words + 1, sizeof *words);
+    kb_word *words = p->fields.from.failed ? NULL : take(p, step->n_words, sizeof *words);
     for (uint32_t i = 0; !p->fields.from.failed && i < step->n_words; i++)
         read_word(p, &words[i]);
     step->words = words;
     step->n_zeroed = kb_read_count(&p->fields.from, sizeof(uint32_t));
-    uint32_t *zeroed = p->fields.from.failed ? NULL : take(p, step->n_zeroed + 1, sizeof *zeroed);
+    uint32_t *zeroed = p->fields.from.failed ? NULL : take(p, step->n_zeroed, sizeof *zeroed);
     for (uint32_t i = 0; !p->fields.from.failed && i < step->n_zeroed; i++) {
         zeroed[i] = read_buffer(p);
         expect(p, p->fields.from.failed || kb_dtype_bits(p->kernel->buffers[zeroed[i]].dtype) >= 8,
@@ -284,7 +284,7 @@ static void read_step(program *p, kb_step *step)
 static void read_steps(program *p)
 {
     uint32_t n = kb_read_count(&p->fields.from, STEP_SIZE);
-    kb_step *steps = take(p, n + 1, sizeof *steps);
+    kb_step *steps = take(p, n, sizeof *steps);
     for (uint32_t i = 0; !p->fields.from.failed && i < n; i++)
         read_step(p, &steps[i]);
     p->kernel->plan = (kb_plan){.n_steps = n, .steps = steps};

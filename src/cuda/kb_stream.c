@@ -133,7 +133,7 @@ void kb_stream_leave(const kb_stream_scope *scope)
 
 bool kb_stream_captures(const kb_driver *cu, kb_cu_stream stream)
 {
-    int status = 0;
+    int status;
     return cu->cuStreamIsCapturing(stream, &status) == KB_CU_SUCCESS &&
            status == KB_CU_CAPTURE_ACTIVE;
 }
@@ -145,9 +145,9 @@ kb_cu_result kb_stream_wait(const kb_driver *cu, kb_cu_stream stream)
 
 int64_t kb_stream_kernel_nodes(const kb_driver *cu, kb_cu_stream stream)
 {
-    int status = 0;
-    kb_cu_graph graph = NULL;
-    size_t n = 0;
+    int status;
+    kb_cu_graph graph;
+    size_t n;
     if (cu->cuStreamGetCaptureInfo(stream, &status, NULL, &graph, NULL, NULL) != KB_CU_SUCCESS ||
         status != KB_CU_CAPTURE_ACTIVE || cu->cuGraphGetNodes(graph, NULL, &n) != KB_CU_SUCCESS)
         return -1;

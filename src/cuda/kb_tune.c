@@ -61,8 +61,8 @@ static kb_status lay_out(tuner *t, kb_error *err)
     uint32_t n = kb_kernel_n_buffers(&t->kernel);
     if (t->request->n_buffers != n)
         return refuse(t, "the number of its arrays is another", err);
-    t->buffers = kb_calloc(n + 1, sizeof *t->buffers);
-    t->pointers = kb_calloc(n + 1, sizeof *t->pointers);
+    t->buffers = kb_calloc(n, sizeof *t->buffers);
+    t->pointers = kb_calloc(n, sizeof *t->pointers);
     if (!t->buffers || !t->pointers)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory", t->kernel.name);
     for (uint32_t i = 0; i < n; i++) {
@@ -131,7 +131,7 @@ static kb_launch_step with_block(const kb_launch_step *launch, uint32_t block)
 static kb_status time_launches(const tuner *t, const kb_launch_step *step, uint32_t n, double *us,
                                kb_error *err)
 {
-    float ms = 0;
+    float ms;
     kb_status s =
         check(t, t->cu->cuMemsetD8Async(t->memory, 0, t->bytes, t->stream), "cuMemsetD8Async", err);
     if (s == KB_OK)
@@ -144,7 +144,8 @@ static kb_status time_launches(const tuner *t, const kb_launch_step *step, uint3
         s = check(t, t->cu->cuStreamSynchronize(t->stream), "cuStreamSynchronize", err);
     if (s == KB_OK)
         s = check(t, t->cu->cuEventElapsedTime(&ms, t->begin, t->end), "cuEventElapsedTime", err);
-    *us = (double)ms * 1e3 / n;
+    if (s == KB_OK)
+        *us = (double)ms * 1e3 / n;
     return s;
 }
 
@@ -242,7 +243,7 @@ kb_status kb_tune_run(const kb_tune_request *request, double *us, uint32_t *auto
     tuner t = {.request = request, .cu = kb_driver_get(err)};
     if (!t.cu)
         return err->status;
-    const uint8_t digest[KB_DIGEST_SIZE] = {0};
+    static const uint8_t digest[KB_DIGEST_SIZE];
     kb_status s = kb_program_read(request->program, request->size, digest, false, &t.kernel, err);
     if (s != KB_OK)
         return s;

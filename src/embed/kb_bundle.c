@@ -116,8 +116,8 @@ static kb_status add_arrays(kb_bundle *b, const kb_manifest_program *from, kb_ho
     size_t n = 0;
     for (const kb_manifest_array *a = from->arrays; a; a = a->next)
         n++;
-    const kb_host_array **inputs = kb_arena_take(b->arena, n + 1, sizeof(void *));
-    const kb_host_array **outputs = kb_arena_take(b->arena, n + 1, sizeof(void *));
+    const kb_host_array **inputs = kb_arena_take(b->arena, n, sizeof(void *));
+    const kb_host_array **outputs = kb_arena_take(b->arena, n, sizeof(void *));
     if (!inputs || !outputs)
         return refuse_memory(err);
     for (kb_manifest_array *a = from->arrays; a; a = a->next) {

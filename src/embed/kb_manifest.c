@@ -147,7 +147,7 @@ static void read_dims(reading *r, line *l, kb_host_array *array)
 {
     array->n_dims = read_number(l);
     l->failed |= array->n_dims > KB_RANK_MAX;
-    int64_t *dims = l->failed ? NULL : take(r, array->n_dims + 1, sizeof *dims);
+    int64_t *dims = l->failed ? NULL : take(r, array->n_dims, sizeof *dims);
     l->failed |= !dims;
     for (size_t i = 0; !l->failed && i < array->n_dims; i++) {
         size_t extent = read_number(l);

@@ -100,10 +100,10 @@ static bool make_room(kb_checks *c)
 {
     const kb_check_table *t = c->table;
     size_t n_rows = (size_t)c->n_ranges + t->n_local + 1;
-    c->ranges = kb_calloc((size_t)c->n_ranges + 1, sizeof *c->ranges);
+    c->ranges = kb_calloc(c->n_ranges, sizeof *c->ranges);
     c->rows = kb_calloc(1, sizeof *c->rows + n_rows * sizeof *c->rows->of);
-    c->written = (uint8_t **)kb_calloc((size_t)t->n_arguments + 1, sizeof *c->written);
-    c->locals = (void **)kb_calloc((size_t)c->n_threads * t->n_local + 1, sizeof *c->locals);
+    c->written = (uint8_t **)kb_calloc(t->n_arguments, sizeof *c->written);
+    c->locals = (void **)kb_calloc((size_t)c->n_threads * t->n_local, sizeof *c->locals);
     c->begins = kb_calloc(c->n_blocks, sizeof *c->begins);
     c->seen_room = kb_calloc(((size_t)c->n_threads + KB_WARP) * KB_WARP, sizeof *c->seen_room);
     if (c->is_cooperative)

@@ -113,7 +113,7 @@ static bool is_input(const kb_frame *frame, const void *data)
 static bool find_regions(const kb_frame *frame, kb_arena *arena, call *c)
 {
     uint32_t n = frame->kernel->n_outputs + frame->kernel->n_hidden;
-    c->regions = kb_arena_take(arena, n + 1, sizeof *c->regions);
+    c->regions = kb_arena_take(arena, n, sizeof *c->regions);
     for (uint32_t i = 0; c->regions && i < n; i++) {
         const kb_xla_buffer *buffer = kb_frame_raw(frame, frame->kernel->n_inputs + i);
         size_t size = kb_buffer_bytes(buffer);

@@ -18,7 +18,8 @@ enum {
 };
 
 /* As GPUs have them (CUDA C++ programming guide, compute capabilities). */
-static const uint32_t sizes_max[6] = {INT32_MAX, 65535, 65535, 1024, 1024, 64};
+static const uint32_t sizes_max[6] = {
+    INT32_MAX, 65535, 65535, KB_HOSTCUDA_THREADS_MAX, KB_HOSTCUDA_THREADS_MAX, 64};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of a launch's fault */
 

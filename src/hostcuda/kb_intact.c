@@ -71,7 +71,7 @@ static kb_status compare(const kb_frame *frame, uint8_t *const *copies, kb_error
 
 static kb_status run_and_compare(const kb_frame *frame, kb_run *run, kb_arena *arena, kb_error *err)
 {
-    uint8_t **copies = kb_arena_take(arena, frame->kernel->n_inputs + 1, sizeof *copies);
+    uint8_t **copies = kb_arena_take(arena, frame->kernel->n_inputs, sizeof *copies);
     if (!copies)
         return no_memory(frame, err);
     kb_status s = copy_inputs(frame, arena, copies, err);

@@ -42,7 +42,7 @@ double kb_nv_log10(double x)
 
 double kb_nv_lgamma(double x)
 {
-    int sign = 0;
+    int sign;
     return lgamma_r(x, &sign);
 }
 

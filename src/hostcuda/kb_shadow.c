@@ -43,8 +43,8 @@ kb_shadow *kb_shadow_take(size_t n_cells)
     if (!s)
         return NULL;
     s->n_cells = n_cells;
-    s->cells = kb_calloc(n_cells + 1, sizeof *s->cells);
-    s->more = kb_calloc(n_cells + 1, sizeof *s->more);
+    s->cells = kb_calloc(n_cells, sizeof *s->cells);
+    s->more = kb_calloc(n_cells, sizeof *s->more);
     if (s->cells && s->more)
         return s;
     free_shadow(s);

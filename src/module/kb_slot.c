@@ -210,7 +210,6 @@ static bound *bound_new(const kb_slot_target *target)
     bound_attribute *attributes = (bound_attribute *)(b + 1);
     char *text = (char *)(attributes + n);
     b->kernel.name = kb_put_text(&text, target->name);
-    b->kernel.source = "";
     b->any_inputs = target->n_inputs == KB_ANY_COUNT;
     b->any_outputs = target->n_outputs == KB_ANY_COUNT;
     b->kernel.n_inputs = b->any_inputs ? 0 : (uint32_t)target->n_inputs;

@@ -1,7 +1,6 @@
 /* Owns the questions to the processor. */
 #include "object/kb_cpu.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #if defined(__x86_64__)
@@ -69,21 +68,42 @@ static bool ask(uint32_t leaf, uint32_t subleaf, uint32_t out[REGISTERS])
     return __get_cpuid_count(leaf, subleaf, &out[EAX], &out[EBX], &out[ECX], &out[EDX]) != 0;
 }
 
-/* What the operating system keeps when it switches threads. */
-static uint32_t kept_state(void)
+static uint32_t kept(void)
 {
-    uint32_t registers[REGISTERS], low, high;
-    if (!ask(1, 0, registers) || !(registers[ECX] >> OSXSAVE_BIT & 1))
-        return 0;
+    uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return low;
 }
 
-static bool has(const feature *f, uint32_t state)
+/* What the operating system keeps when it switches threads. */
+static uint32_t kept_state(const kb_cpu *cpu)
 {
     uint32_t registers[REGISTERS];
-    return (state & f->state) == f->state && ask(f->leaf, f->subleaf, registers) &&
+    if (!cpu->ask(1, 0, registers) || !(registers[ECX] >> OSXSAVE_BIT & 1))
+        return 0;
+    return cpu->kept();
+}
+
+static bool has(const kb_cpu *cpu, const feature *f, uint32_t state)
+{
+    uint32_t registers[REGISTERS];
+    return (state & f->state) == f->state && cpu->ask(f->leaf, f->subleaf, registers) &&
            registers[f->reg] >> f->bit & 1;
+}
+
+uint64_t kb_cpu_features_of(const kb_cpu *cpu)
+{
+    uint32_t state = kept_state(cpu);
+    uint64_t features = 0;
+    for (unsigned i = 0; i < sizeof FEATURES / sizeof *FEATURES; i++)
+        if (has(cpu, &FEATURES[i], state))
+            features |= UINT64_C(1) << i;
+    return features;
+}
+
+uint64_t kb_cpu_features(void)
+{
+    return kb_cpu_features_of(&(kb_cpu){ask, kept});
 }
 
 #elif defined(__aarch64__)
@@ -103,15 +123,15 @@ static const feature FEATURES[] = {
     {"sve2", 1, 1},      {"i8mm", 1, 13}, {"bf16", 1, 14},
 };
 
-static uint32_t kept_state(void)
+uint64_t kb_cpu_features(void)
 {
-    return 0;
-}
-
-static bool has(const feature *f, uint32_t state)
-{
-    (void)state;
-    return getauxval(f->word ? AT_HWCAP2 : AT_HWCAP) >> f->bit & 1;
+    uint64_t features = 0;
+    for (unsigned i = 0; i < sizeof FEATURES / sizeof *FEATURES; i++) {
+        const feature *f = &FEATURES[i];
+        if (getauxval(f->word ? AT_HWCAP2 : AT_HWCAP) >> f->bit & 1)
+            features |= UINT64_C(1) << i;
+    }
+    return features;
 }
 
 #else
@@ -122,15 +142,9 @@ typedef struct feature {
 
 static const feature FEATURES[] = {{NULL}};
 
-static uint32_t kept_state(void)
+uint64_t kb_cpu_features(void)
 {
     return 0;
-}
-
-static bool has(const feature *f, uint32_t state)
-{
-    (void)state;
-    return f->name != NULL;
 }
 
 #endif
@@ -142,16 +156,6 @@ _Static_assert(N_FEATURES <= BITS, "a feature without a bit");
 const char *kb_cpu_feature(unsigned bit)
 {
     return bit < N_FEATURES ? FEATURES[bit].name : NULL;
-}
-
-uint64_t kb_cpu_features(void)
-{
-    uint32_t state = kept_state();
-    uint64_t features = 0;
-    for (unsigned i = 0; i < N_FEATURES; i++)
-        if (has(&FEATURES[i], state))
-            features |= UINT64_C(1) << i;
-    return features;
 }
 
 kb_status kb_cpu_check(uint64_t needed, const char *what, kb_error *err)

@@ -5,6 +5,7 @@
 
 #include "core/kb_error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The name that LLVM has for the feature of bit `bit` in a set; NULL behind the last one. A bit
@@ -13,6 +14,20 @@ const char *kb_cpu_feature(unsigned bit);
 
 /* The features that the processor has, and that the operating system lets programs use. */
 uint64_t kb_cpu_features(void);
+
+#if defined(__x86_64__)
+/* Two instructions of a processor. */
+typedef struct kb_cpu {
+    /* cpuid: eax, ebx, ecx and edx for a leaf; false if the processor has no such leaf. */
+    bool (*ask)(uint32_t leaf, uint32_t subleaf, uint32_t registers[4]);
+    /* xgetbv: which parts of a thread's state the operating system keeps. A processor whose
+     * operating system has not switched it on does not know it. */
+    uint32_t (*kept)(void);
+} kb_cpu;
+
+/* The features of any processor; kb_cpu_features asks this one. */
+uint64_t kb_cpu_features_of(const kb_cpu *cpu);
+#endif
 
 /* KB_FAILED_PRECONDITION, with the names of all that are missing, unless the processor has the
  * features of a set. `what` names the code in the message. */

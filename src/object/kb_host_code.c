@@ -35,8 +35,7 @@ static void read_places(host_code *c)
 {
     kb_fields *f = &c->fields;
     uint32_t n = kb_read_count(&f->from, PLACE_SIZE);
-    kb_failure_place *places =
-        f->from.failed ? NULL : kb_fields_take(f, (size_t)n + 1, sizeof *places);
+    kb_failure_place *places = f->from.failed ? NULL : kb_fields_take(f, n, sizeof *places);
     for (uint32_t i = 0; i < n && !f->from.failed; i++) {
         places[i].status = (int32_t)kb_read_u32(&f->from);
         places[i].text = kb_fields_text(f);

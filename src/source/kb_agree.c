@@ -61,7 +61,7 @@ static kb_status begin(kb_agreement *g, kb_error *err)
     if (found || a->origin == KB_ANNOTATED)
         d->line = kb_place_line(g->places, found ? g->tokens->at[found->name].at : a->at);
     d->parameters =
-        kb_arena_take(g->arena, (size_t)g->parameters.n + a->n_specs + 1, sizeof *d->parameters);
+        kb_arena_take(g->arena, (size_t)g->parameters.n + a->n_specs, sizeof *d->parameters);
     return d->parameters ? KB_OK
                          : kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for parameters");
 }

@@ -183,7 +183,7 @@ static kb_status read_tokens(kb_annotation *a, kb_text text, size_t first, uint3
         return kb_annotation_error(a, places, KB_AT_NAME, err, "%.*s has more than %d parameters",
                                    KB_TEXT_ARG(a->name), KB_ANNOTATION_TOKENS);
     a->n_specs = n;
-    a->specs = kb_arena_take(arena, n + 1u, sizeof *a->specs);
+    a->specs = kb_arena_take(arena, n, sizeof *a->specs);
     if (!a->specs)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for an annotation");
     for (uint32_t i = 0; i < n; i++) {

@@ -162,7 +162,7 @@ static void take(walk *w, kb_wanted *wanted, kb_declaration *d)
     d->rank = !exact * 4 + !d->body * 2 + before;
     if (wanted->declaration.found && wanted->declaration.rank <= d->rank)
         return;
-    char *text = kb_arena_take(w->arena, d->qualified.size + 1, 1);
+    char *text = kb_arena_take(w->arena, d->qualified.size, 1);
     w->failed |= !text;
     if (text)
         d->qualified.at = memcpy(text, d->qualified.at, d->qualified.size);

@@ -146,7 +146,7 @@ static void quoted(lexer *x, size_t from)
     x->at++;
     while (x->at < x->source.size && peek(x, 0) != quote && peek(x, 0) != '\n') {
         size_t splice = splice_size(x->source, x->at);
-        x->at += splice ? splice : peek(x, 0) == '\\' && peek(x, 1) != '\n' ? 2 : 1;
+        x->at += splice ? splice : peek(x, 0) == '\\' ? 2 : 1;
     }
     if (x->at > x->source.size)
         x->at = x->source.size;
@@ -197,7 +197,7 @@ static void number(lexer *x)
     size_t from = x->at;
     for (;; x->at++) {
         char c = peek(x, 0), next = peek(x, 1);
-        if (c == '\'' && x->at > from && (kb_is_letter(next) || kb_is_digit(next)))
+        if (c == '\'' && (kb_is_letter(next) || kb_is_digit(next)))
             continue;
         if (!kb_is_letter(c) && !kb_is_digit(c) && c != '.')
             break;
@@ -221,7 +221,6 @@ static void end_line(lexer *x)
     if (x->in_directive)
         end_directive(x);
     x->line_start = true;
-    x->blank = true;
     x->at++;
 }
 
@@ -256,7 +255,7 @@ static void step(lexer *x)
 kb_status kb_lex(kb_text source, kb_lexed *lexed, kb_error *err)
 {
     *lexed = (kb_lexed){0};
-    lexer x = {.source = source, .lexed = lexed, .line_start = true, .blank = true};
+    lexer x = {.source = source, .lexed = lexed, .line_start = true};
     while (x.at < source.size && !x.failed)
         step(&x);
     return x.failed ? kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for a source's tokens")

@@ -6,8 +6,8 @@ static kb_text spell(const kb_token *tokens, size_t n, kb_arena *arena)
 {
     size_t size = 0;
     for (size_t i = 0; i < n; i++)
-        size += tokens[i].size + 1u;
-    char *text = kb_arena_take(arena, size + 1, 1);
+        size += tokens[i].size + (i > 0 && tokens[i].blank);
+    char *text = kb_arena_take(arena, size, 1);
     kb_text result = {text, 0};
     for (size_t i = 0; text && i < n; i++) {
         if (i > 0 && tokens[i].blank)

@@ -48,9 +48,9 @@ static void end(scanner *x, kb_status s)
 static bool make_room(scanner *x, size_t n)
 {
     kb_arena *arena = x->scan->arena;
-    x->annotations = kb_arena_take(arena, n + 1, sizeof *x->annotations);
-    x->wanted = kb_arena_take(arena, n + 1, sizeof *x->wanted);
-    x->scan->functions = kb_arena_take(arena, n + 1, sizeof *x->scan->functions);
+    x->annotations = kb_arena_take(arena, n, sizeof *x->annotations);
+    x->wanted = kb_arena_take(arena, n, sizeof *x->wanted);
+    x->scan->functions = kb_arena_take(arena, n, sizeof *x->scan->functions);
     return x->annotations && x->wanted && x->scan->functions;
 }
 

@@ -67,10 +67,10 @@ size_t kb_template_end(const kb_token *tokens, size_t open, size_t n, bool expre
 size_t kb_token_next(const kb_token *tokens, size_t i, size_t n, bool expression)
 {
     char mark = kb_token_mark(&tokens[i]);
-    size_t end = i;
     if (mark == '(' || mark == '[' || mark == '{')
-        end = kb_group_end(tokens, i, n);
-    else if (mark == '<' && i > 0 && tokens[i - 1].kind == KB_TOKEN_WORD)
+        return kb_group_end(tokens, i, n) + 1;
+    size_t end = 0;
+    if (mark == '<' && i > 0 && tokens[i - 1].kind == KB_TOKEN_WORD)
         end = kb_template_end(tokens, i, n, expression);
-    return end > i ? end + 1 : i + 1;
+    return end ? end + 1 : i + 1;
 }

@@ -137,6 +137,14 @@ void fake_pool_hold(bool hold)
     pthread_mutex_unlock(&pool.lock);
 }
 
+int fake_pool_scheduled(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    int n = pool.n_tasks;
+    pthread_mutex_unlock(&pool.lock);
+    return n;
+}
+
 void fake_pool_join(void)
 {
     pthread_mutex_lock(&pool.lock);

@@ -28,6 +28,7 @@ long fake_errors_alive(void);
 /* Scheduled tasks run on threads of their own. `refuse`: scheduling gives an error instead. */
 void fake_pool_set(int64_t num_threads, bool refuse);
 void fake_pool_hold(bool hold); /* tasks that are scheduled while it holds begin when it ends */
+int fake_pool_scheduled(void);  /* tasks since the last time that all were waited for */
 void fake_pool_join(void);      /* waits for every scheduled task, and those that they schedule */
 
 /* The stream that calls on this thread get; `refuse`: they get an error instead. */

@@ -1,215 +1,346 @@
 """Draws mutants of the C core, and reports those that no C test notices.
 
-    python3 tests/core/mutate.py [-n 200] [--seed SEED] [--only TEXT] [--build build/mutants]
+    python3 tests/core/mutate.py [-n 200] [--seed SEED] [-j JOBS] [--only TEXT] [--build FOLDER]
 
-A mutant is one small change of a source file: another comparison, operator or number, a negated
-condition, a statement or an early return that is left out. It is compiled as the tests are. One
-that does not compile, or whose object code is the same, is drawn again. A test that fails, crashes
-or takes longer than its limit kills the mutant. What survives as released runs under
-AddressSanitizer and UBSan, too. Exits with 1 if 5 % or more survive.
+A mutant is one small change of a source file that the C tests are linked with (see mutants.py).
+One that does not compile, whose object code is the same, or that is listed with its reason in
+equivalent_mutants.txt is drawn again. A test that fails, crashes or takes too long kills it.
+The tests run as released, then under AddressSanitizer and UBSan with the fuzzers, then under
+ThreadSanitizer, as in `make test-core`; a mutant meets the next of these if it survives the one
+before. Exits with 1 if 5 % or more survive.
+
+It needs Python 3.11, CMake, a C compiler with binutils, and ninja or make, and nothing else: copy
+the repository to a machine with many cores, and run it there with -j. The sources are copied and
+built once per configuration; each job then has a copy of the objects, compiles one file into it and
+links the programs that contain the file. The outcome for a seed does not depend on the jobs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import queue
 import random
 import re
+import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+
+from mutants import Mutant, check_equivalents, known, mutants_of, read_equivalents
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ("CMakeLists.txt", "include", "src", "tests/core", "tests/fake_cuda")
 OPTIONS = ("-DKB_BUILD_TESTS=ON", "-DKB_BUILD_PYTHON=OFF", "-DKB_BUILD_HOST=OFF")
-SECONDS = 30  # that a test may take; each takes less than three
+ARCHIVES = ("libkb_core.a", "tests/core/libkb_testing_host.a")
 SURVIVORS_MAX = 0.05
+FUZZ_SECONDS = "1"
 
-# What is replaced, within a line of code, and by what.
-_SWAPS = (
-    (r" == ", " != "),
-    (r" != ", " == "),
-    (r" < ", " <= "),
-    (r" > ", " >= "),
-    (r" <= ", " < "),
-    (r" >= ", " > "),
-    (r" && ", " || "),
-    (r" \|\| ", " && "),
-    (r" \+ ", " - "),
-    (r" - ", " + "),
-    (r" \* ", " + "),
-    (r" / ", " * "),
-    (r" % ", " / "),
-    (r" & ", " | "),
-    (r" \| ", " & "),
-    (r" << ", " >> "),
-    (r" >> ", " << "),
-    (r"\+\+", "--"),
-    (r" \+= ", " -= "),
-    (r" -= ", " += "),
-    (r"\btrue\b", "false"),
-    (r"\bfalse\b", "true"),
+
+class Stage(NamedTuple):
+    """A configuration in which the tests run."""
+
+    name: str
+    options: tuple[str, ...]
+    programs: str  # a pattern for their names
+
+
+STAGES = (
+    Stage("release", (), r"test_"),
+    Stage("address", ("-DKB_SANITIZE=address,undefined",), r"test_|fuzz_"),
+    Stage("thread", ("-DKB_SANITIZE=thread",), r"test_(?!torture)"),
 )
-_NUMBER = re.compile(r"(?<![\w.])(\d{1,6})(?![\w.])")
-_CONDITION = re.compile(r"^(\s*(?:\} else )?(?:if|while) \()(.*)(\)(?: \{)?)$")
-_STATEMENT = re.compile(r"^\s+(?:\(void\))?[\w>.\[\]*()&-]+(?:\(.*\)| [-+|&]?= .*|\+\+|--);$")
-_LEAVING = re.compile(r"^\s+(?:return\b.*|break|continue);$")
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|/\*.*?\*/|/\*.*$|//.*$')
 
 
-class Mutant(NamedTuple):
-    """A line of a source file and what it becomes."""
-
-    path: str  # from the root
-    line: int  # from 1
-    text: str
-
-
-def _code_lines(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yields the number and text of each line of code, and the text with blanks for quotes."""
-    in_comment = False
-    for number, line in enumerate(text.split("\n"), 1):
-        ends = "*/" in line
-        if in_comment:
-            in_comment = not ends
-            continue
-        blanked = _QUOTED.sub(lambda m: "~" * len(m[0]), line)
-        in_comment = "/*" in line and not ends
-        if blanked.strip() and not blanked.lstrip().startswith(("#", "_Static_assert")):
-            yield number, line, blanked
-
-
-def mutants_of(path: str, text: str) -> Iterator[Mutant]:
-    """Yields every mutant of a file."""
-    for number, line, code in _code_lines(text):
-        for pattern, other in _SWAPS:
-            for m in re.finditer(pattern, code):
-                yield Mutant(path, number, line[: m.start()] + other + line[m.end() :])
-        for m in _NUMBER.finditer(code):
-            for step in (1, -1):
-                number_text = str(int(m[1]) + step)
-                yield Mutant(path, number, line[: m.start()] + number_text + line[m.end() :])
-        if m := _CONDITION.match(code):
-            inner = line[m.start(2) : m.end(2)]
-            yield Mutant(path, number, f"{m[1]}!({inner}){m[3]}")
-        if _STATEMENT.match(code) or _LEAVING.match(code):
-            yield Mutant(path, number, "    ;")
-
-
-def _run(*command: str, cwd: Path, seconds: float | None = None) -> int:
+def run(command: list[str], cwd: Path, seconds: float | None = None) -> int:
     """Returns the exit status; that of a program that takes too long is 124."""
     quiet = subprocess.DEVNULL
+    process = subprocess.Popen(
+        command, cwd=cwd, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+    )
     try:
-        return subprocess.run(
-            command, cwd=cwd, stdout=quiet, stderr=quiet, timeout=seconds, check=False
-        ).returncode
+        return process.wait(seconds)
     except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
         return 124
 
 
-class Build:
-    """A copy of the sources, and its build."""
+def symbols(file: Path, *options: str) -> set[str]:
+    """Returns the names that an object or a program defines."""
+    command = ["nm", "--defined-only", "--format=posix", *options, str(file)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {line.split()[0] for line in text.splitlines() if len(line.split()) > 1}
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+
+class Compilation(NamedTuple):
+    """How a source becomes an object."""
+
+    command: list[str]
+    object: str  # from the build folder
+
+    def of(self, source: Path, target: Path) -> list[str]:
+        """Returns the command for another source and another object."""
+        command = [*self.command]
+        command[command.index("-o") + 1] = str(target)
+        command[command.index("-c") + 1] = str(source)
+        return command
+
+
+class Built:
+    """A copy of the sources, built once in a configuration, and what is to know about it."""
+
+    def __init__(self, folder: Path, stage: Stage, jobs: int) -> None:
+        self.stage = stage
         self.tree = folder / "tree"
-        self.objects = folder / "objects"
-        for name in TREE:
-            source, target = ROOT / name, self.tree / name
-            if source.is_dir():
-                shutil.rmtree(target, ignore_errors=True)
-                shutil.copytree(source, target)
-            else:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target)
-        # A build by make looks at every file of each target; ninja's first look takes 10 ms.
-        generator = ("-G", "Ninja") if shutil.which("ninja") else ()
-        configure = ("cmake", "-S", str(self.tree), "-B", str(self.objects), *generator)
-        release = ("-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
-        if _run(*configure, *release, *OPTIONS, *options, cwd=folder) or self.build():
-            sys.exit(f"the tests cannot be built in {folder}")
-        commands = json.loads((self.objects / "compile_commands.json").read_text())
-        self.commands = {c["file"]: shlex.split(c["command"]) for c in commands}
-        names = re.findall(r"add_test\(\W*(\w+)", self._test_file())
-        self.tests = [name for name in names if name.startswith("test_")]
-        if not self.tests:
-            sys.exit("CMake lists no tests")
+        self.objects = folder / stage.name
+        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+        configure = ["cmake", "-S", str(self.tree), "-B", str(self.objects), *generator]
+        configure += ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+        build = ["cmake", "--build", str(self.objects), "--parallel", str(jobs)]
+        if run([*configure, *OPTIONS, *stage.options], folder) or run(build, folder):
+            sys.exit(f"the tests cannot be built in {self.objects}")
+        self.compilations = self._read_compilations()
+        files = sorted((self.objects / "tests/core").iterdir())
+        names = [f.name for f in files if re.match(stage.programs, f.name) and f.is_file()]
+        self.prefix: list[str] = []
+        self.links = {name: self._link_command(name) for name in names}
+        self.limits = self._measure()
+        # The link editor takes from an archive what a program needs: the rest cannot change it.
+        defined = {name: symbols(self.objects / "tests/core" / name) for name in self.limits}
+        self.programs: dict[str, list[str]] = {}
+        for path, compilations in self.compilations.items():
+            names = symbols(self.objects / compilations[0].object, "--extern-only")
+            self.programs[path] = [name for name, others in defined.items() if names & others]
 
-    def _test_file(self) -> str:
-        return (self.objects / "tests/core/CTestTestfile.cmake").read_text()
+    def _read_compilations(self) -> dict[str, list[Compilation]]:
+        found: dict[str, list[Compilation]] = {}
+        inside = f"{self.tree}/"
+        for c in json.loads((self.objects / "compile_commands.json").read_text()):
+            path = c["file"].removeprefix(inside)
+            if not path.startswith("src/"):
+                continue
+            command = shlex.split(c["command"])
+            target = Path(c["directory"]) / command[command.index("-o") + 1]
+            name = str(target.resolve().relative_to(self.objects.resolve()))
+            found.setdefault(path, []).append(Compilation(command, name))
+        return found
 
-    def build(self, *targets: str) -> int:
-        """Builds targets, or all of them."""
-        chosen = [part for target in targets for part in ("--target", target)]
-        return _run("cmake", "--build", str(self.objects), "-j1", *chosen, cwd=self.tree)
+    def _link_command(self, name: str) -> tuple[str, str]:
+        """Returns the command and the folder, from the build folder, in which it runs."""
+        script = self.objects / f"tests/core/CMakeFiles/{name}.dir/link.txt"
+        if script.exists():
+            return script.read_text(), "tests/core"
+        command = ["ninja", "-t", "commands", "-s", f"tests/core/{name}"]
+        said = subprocess.run(command, cwd=self.objects, capture_output=True, text=True, check=True)
+        return said.stdout, "."
 
-    def sources(self) -> list[str]:
-        """Returns the files of src/ that tests are linked with."""
-        inside = f"{self.tree}/src/"
-        return sorted(f[len(str(self.tree)) + 1 :] for f in self.commands if f.startswith(inside))
+    def _measure(self) -> dict[str, float]:
+        """Returns the programs that pass, the quickest first, and how long each may take."""
+        probe = "tests/core/test_error"
+        if self.stage.name == "thread" and run([f"./{probe}"], self.objects):
+            self.prefix = ["setarch", "-R"]  # see tests/core/run
+            if not shutil.which("setarch") or run([*self.prefix, f"./{probe}"], self.objects):
+                print("mutate: skipped: thread, since ThreadSanitizer cannot run here", flush=True)
+                return {}
+        took = {}
+        for name in self.links:
+            begun = time.monotonic()
+            status = self.execute(name, self.objects, None)
+            if status not in (0, 77):
+                sys.exit(f"{self.objects}/tests/core/{name} fails with the sources as they are")
+            if status == 0:
+                took[name] = time.monotonic() - begun
+        return {name: 10 + 10 * seconds for name, seconds in sorted(took.items(), key=_second)}
 
-    def is_new(self, path: str) -> bool:
-        """Returns whether the file compiles to other object code than the original's."""
-        codes = []
-        for root in (ROOT, self.tree):
-            target = self.objects / f"mutant_{root == ROOT}.o"
-            command = [*self.commands[str(self.tree / path)]]
-            command[command.index("-o") + 1] = str(target)
-            command[command.index("-c") + 1] = str(root / path)
-            if _run(*command, cwd=self.objects):
-                return False
-            _run("strip", "--strip-debug", "-R", ".comment", str(target), cwd=self.objects)
-            codes.append(_without_file_name(target))
-        return codes[0] != codes[1]
-
-    def survives(self, mutant: Mutant) -> bool:
-        """Returns whether all tests pass, those of the file's own subject first."""
-        stem = Path(mutant.path).stem.removeprefix("kb_").split("_")[0]
-        for test in sorted(self.tests, key=lambda name: (stem not in name, "torture" in name)):
-            if self.build(test):
-                return False  # a program that cannot be linked
-            program = self.objects / "tests/core" / test
-            if _run(str(program), cwd=self.objects, seconds=SECONDS) not in (0, 77):
-                return False
-        return True
-
-
-def _without_file_name(target: Path) -> bytes:
-    """Returns an object's code and data, in words."""
-    return subprocess.run(
-        ["objdump", "-d", "-r", "-s", "--section=.text", "--section=.text.unlikely"]
-        + [
-            f"--section={name}"
-            for name in (".rodata", ".data", ".data.rel.ro.local", ".text.startup")
-        ]
-        + [str(target)],
-        capture_output=True,
-        check=False,
-    ).stdout.split(b"\n", 2)[-1]
+    def execute(self, name: str, objects: Path, seconds: float | None) -> int:
+        """Runs a program."""
+        settings = ["env", f"KB_FUZZ_SECONDS={FUZZ_SECONDS}", "KB_FUZZ_START=21"]
+        settings.append(f"KB_FUZZ_SEEDS={self.tree}/tests/core/fuzz_seeds.txt")
+        given = settings if name.startswith("fuzz_") else []
+        return run([*given, *self.prefix, f"{objects}/tests/core/{name}"], objects, seconds)
 
 
-def _change(build: Build, mutant: Mutant, new: bool) -> bool | None:
-    """Returns whether a mutant survives; None if it is none. `new`: it is known to be one."""
-    at = build.tree / mutant.path
-    original = at.read_text()
-    lines = original.split("\n")
-    lines[mutant.line - 1] = mutant.text
-    at.write_text("\n".join(lines))
-    try:
-        return build.survives(mutant) if new or build.is_new(mutant.path) else None
-    finally:
-        at.write_text(original)
+def _second(item: tuple[str, float]) -> float:
+    return item[1]
 
 
-def _test(release: Build, sanitized: Build, mutant: Mutant) -> bool | None:
-    """Returns whether a mutant survives as released and with sanitizers; None if it is none."""
-    survived = _change(release, mutant, new=False)
-    return survived and _change(sanitized, mutant, new=True)
+class Worker:
+    """A copy of the objects of a configuration, in which one source is another."""
+
+    def __init__(self, built: Built, folder: Path, kills: Counter[tuple[str, str]]) -> None:
+        self.built = built
+        self.kills = kills  # by file and program
+        self.objects = folder / built.stage.name
+        self.originals: dict[str, bytes] = {}
+        shutil.rmtree(folder / built.stage.name, ignore_errors=True)
+        programs = [*built.links, "*.d", "*.json"]
+        shutil.copytree(built.objects, self.objects, ignore=shutil.ignore_patterns(*programs))
+        self.members = {name: self._members(name) for name in ARCHIVES}
+
+    def _members(self, archive: str) -> set[str]:
+        command = ["ar", "t", str(self.objects / archive)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True)
+        return set(said.stdout.split())
+
+    def is_new(self, path: str, source: Path) -> bool:
+        """Returns whether a changed file compiles, to other object code than the original's."""
+        if path not in self.originals:
+            self.originals[path] = self._code(path, self.built.tree / path) or b""
+        code = self._code(path, source)
+        return code is not None and code != self.originals[path]
+
+    def _code(self, path: str, source: Path) -> bytes | None:
+        """Returns an object's code and data, in words."""
+        target = self.objects / "mutant.o"
+        if run(self.built.compilations[path][0].of(source, target), self.objects):
+            return None
+        run(["strip", "--strip-debug", "-R", ".comment", str(target)], self.objects)
+        sections = (".text", ".text.unlikely", ".rodata", ".data", ".data.rel.ro.local")
+        wanted = [f"--section={name}" for name in (*sections, ".text.startup")]
+        dump = ["objdump", "-d", "-r", "-s", *wanted, str(target)]
+        text = subprocess.run(dump, capture_output=True, check=False).stdout
+        return text.split(b"\n", 2)[-1]
+
+    def killed_by(self, path: str, source: Path) -> str | None:
+        """Returns the program that notices a changed file."""
+        changed = [self.objects / c.object for c in self.built.compilations[path]]
+        changed += [self.objects / name for name in ARCHIVES]
+        kept = [(file, file.with_suffix(".kept")) for file in changed]
+        for file, copy in kept:
+            shutil.copy2(file, copy)
+        try:
+            self._compile(path, source)
+            return self._first_failure(path)
+        finally:
+            for file, copy in kept:
+                copy.replace(file)
+
+    def _compile(self, path: str, source: Path) -> None:
+        for compilation in self.built.compilations[path]:
+            target = self.objects / compilation.object
+            run(compilation.of(source, target), self.objects)
+            for archive, members in self.members.items():
+                if target.name in members:
+                    self._put(archive, target)
+
+    def _put(self, archive: str, file: Path) -> None:
+        """Replaces a member of an archive, whose calls of the system go to the torture tests."""
+        member = self.objects / "member" / file.name
+        member.parent.mkdir(exist_ok=True)
+        calls = self.built.tree / "tests/core/torture_calls.txt"
+        run(["objcopy", f"--redefine-syms={calls}", str(file), str(member)], self.objects)
+        run(["ar", "r", str(self.objects / archive), str(member)], self.objects)
+
+    def _first_failure(self, path: str) -> str | None:
+        """Runs the programs, those of the file's own subject first, then the quickest."""
+        stem = Path(path).stem.removeprefix("kb_").split("_")[0]
+
+        def rank(name: str) -> tuple[bool, int, bool]:
+            return (name.startswith("fuzz_"), -self.kills[path, name], stem not in name)
+
+        for name in sorted(self.built.programs.get(path, ()), key=rank):
+            command, folder = self.built.links[name]
+            failed = run(["sh", "-c", command], self.objects / folder)
+            failed = failed or self.built.execute(name, self.objects, self.built.limits[name])
+            if failed not in (0, 77):
+                self.kills[path, name] += 1
+                return f"{self.built.stage.name}/{name}{' (too slow)' if failed == 124 else ''}"
+        return None
+
+
+class Job:
+    """The workers of one thread, one for each configuration."""
+
+    def __init__(self, builds: list[Built], folder: Path, kills: Counter[tuple[str, str]]) -> None:
+        self.folder = folder
+        self.workers = [Worker(built, folder, kills) for built in builds]
+
+    def test(self, mutant: Mutant) -> str | None:
+        """Returns who noticed a mutant: "" if nobody did, None if it is none."""
+        text = (self.workers[0].built.tree / mutant.path).read_text()
+        lines = text.split("\n")
+        lines[mutant.line - 1] = mutant.text
+        source = self.folder / Path(mutant.path).name
+        source.write_text("\n".join(lines))
+        try:
+            if not self.workers[0].is_new(mutant.path, source):
+                return None
+            for worker in self.workers:
+                killer = worker.killed_by(mutant.path, source)
+                if killer:
+                    return killer
+            return ""
+        finally:
+            source.unlink()
+
+
+def copy_sources(tree: Path) -> None:
+    """Copies what is built, so that it may change meanwhile."""
+    shutil.rmtree(tree, ignore_errors=True)
+    for name in TREE:
+        source, target = ROOT / name, tree / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target)
+        else:
+            shutil.copy2(source, target)
+
+
+def draw(built: Built, only: str) -> list[Mutant]:
+    """Returns all mutants of the sources but those that are listed as equivalent."""
+    drawn = []
+    for path in sorted(path for path, programs in built.programs.items() if programs):
+        drawn += mutants_of(path, (built.tree / path).read_text())
+    listed = read_equivalents(built.tree / "tests/core/equivalent_mutants.txt")
+    wrong = check_equivalents(listed, drawn)
+    if wrong:
+        sys.exit("tests/core/equivalent_mutants.txt: " + "\n".join(wrong))
+    drawn = [m for m in drawn if known(m) not in listed and only in f"{m.path}:{m.line}:"]
+    print(
+        f"mutate: {len(drawn)} mutants to draw from; {len(listed)} more are known to change nothing"
+    )
+    return drawn
+
+
+def test_all(jobs: list[Job], drawn: Iterable[Mutant]) -> Iterator[tuple[Mutant, str]]:
+    """Yields each of the mutants that is one, in their order, and who noticed it."""
+    free: queue.SimpleQueue[Job] = queue.SimpleQueue()
+    for job in jobs:
+        free.put(job)
+
+    def test(mutant: Mutant) -> str | None:
+        job = free.get()
+        try:
+            return job.test(mutant)
+        finally:
+            free.put(job)
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        rest = iter(drawn)
+        begun: list[tuple[Mutant, Future[str | None]]] = []
+        try:
+            while True:
+                for mutant in islice(rest, 2 * len(jobs) - len(begun)):
+                    begun.append((mutant, pool.submit(test, mutant)))
+                if not begun:
+                    return
+                mutant, future = begun.pop(0)
+                killer = future.result()
+                if killer is not None:
+                    yield mutant, killer
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def main() -> int:
@@ -218,29 +349,37 @@ def main() -> int:
     parser.add_argument("-n", type=int, default=200, help="how many mutants (200)")
     parser.add_argument("--seed", type=int, help="of the draw (a new one)")
     parser.add_argument("--only", default="", help="mutants whose FILE:LINE contains this")
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="how many at a time (1)")
     parser.add_argument("--build", type=Path, default=ROOT / "build/mutants", help="where to build")
+    names = [stage.name for stage in STAGES]
+    parser.add_argument("--stages", nargs="+", choices=names, default=names, help="of the tests")
+    parser.add_argument("--verbose", action="store_true", help="show who noticed each mutant")
     args = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    folder = args.build.resolve()
+    copy_sources(folder / "tree")
+    shutil.rmtree(folder / "tmp", ignore_errors=True)  # what killed tests left
+    (folder / "tmp").mkdir()
+    os.environ["TMPDIR"] = str(folder / "tmp")
+    builds = [Built(folder, stage, args.jobs) for stage in STAGES if stage.name in args.stages]
+    drawn = draw(builds[0], args.only)
     seed = random.randrange(1 << 32) if args.seed is None else args.seed
-    build = Build(args.build.resolve() / "release")
-    sanitized = Build(args.build.resolve() / "address", "-DKB_SANITIZE=address,undefined")
-    drawn = [m for path in build.sources() for m in mutants_of(path, (ROOT / path).read_text())]
-    drawn = [m for m in drawn if args.only in f"{m.path}:{m.line}:"]
-    print(f"mutate: seed {seed}, {len(drawn)} mutants to draw from", flush=True)
+    print(f"mutate: seed {seed}, {args.jobs} at a time", flush=True)
     random.Random(seed).shuffle(drawn)
+    kills: Counter[tuple[str, str]] = Counter()
+    jobs = [Job(builds, folder / f"job-{i}", kills) for i in range(args.jobs)]
     n, survivors, begun = 0, 0, time.monotonic()
-    for mutant in drawn:
-        if n == args.n:
-            break
-        survived = _test(build, sanitized, mutant)
-        if survived is None:
-            continue
+    stages: Counter[str] = Counter()
+    for mutant, killer in islice(test_all(jobs, drawn), args.n):
         n += 1
-        if survived:
-            survivors += 1
-            was = (ROOT / mutant.path).read_text().split("\n")[mutant.line - 1].strip()
-            print(f"{mutant.path}:{mutant.line}: {was}  ->  {mutant.text.strip()}", flush=True)
+        survivors += not killer
+        stages[killer.split("/")[0] + (" too slow" if "too slow" in killer else "")] += 1
+        if args.verbose or not killer:
+            print(f"{killer or 'SURVIVES'}: {mutant}", flush=True)
     share = survivors / n if n else 0
-    print(f"mutate: {survivors} of {n} survive, {share:.1%}, in {time.monotonic() - begun:.0f} s")
+    seconds = time.monotonic() - begun
+    print(f"mutate: {survivors} of {n} survive, {share:.1%}, in {seconds:.0f} s")
+    print("mutate: noticed " + ", ".join(f"{name}: {k}" for name, k in stages.items() if name))
     return share >= SURVIVORS_MAX
 
 

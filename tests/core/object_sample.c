@@ -44,6 +44,18 @@ int sample_has_absent(void)
     return absent ? absent() : -1;
 }
 
+/* Variables without a section. */
+int8_t common_byte __attribute__((common));
+int64_t common_words[3] __attribute__((common, aligned(64)));
+
+int64_t sample_commons(int64_t step)
+{
+    common_byte = (int8_t)(common_byte + step);
+    for (int i = 0; i < 3; i++)
+        common_words[i] += step * i;
+    return common_byte + common_words[0] + common_words[1] + common_words[2];
+}
+
 static __attribute__((noinline)) double square(double x)
 {
     return x * x;

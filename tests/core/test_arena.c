@@ -6,6 +6,9 @@
 
 #include <stdalign.h>
 #include <stdint.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 static bool is_zero(const char *memory, size_t size)
 {
@@ -40,6 +43,21 @@ static void test_pieces(void)
                 return;
     CHECK(kb_arena_bytes(arena) >= total);
     kb_arena_free(arena);
+}
+
+/* AddressSanitizer sees what lies outside of a piece, within its chunk too. */
+static void test_red_zones(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    kb_arena *arena = kb_arena_new();
+    char *first = kb_arena_take(arena, 5, 3), *second = kb_arena_take(arena, 16, 1);
+    char *none = kb_arena_take(arena, 0, 8);
+    CHECK(!__asan_address_is_poisoned(first) && !__asan_address_is_poisoned(first + 14));
+    CHECK(__asan_address_is_poisoned(first + 15) && __asan_address_is_poisoned(second - 1));
+    CHECK(!__asan_address_is_poisoned(second + 15) && __asan_address_is_poisoned(second + 16));
+    CHECK(__asan_address_is_poisoned(none));
+    kb_arena_free(arena);
+#endif
 }
 
 static void test_refused(void)
@@ -77,6 +95,7 @@ static void test_no_memory(void)
 int main(void)
 {
     test_pieces();
+    test_red_zones();
     test_refused();
     test_no_memory();
     return kb_test_end("test_arena");

@@ -70,6 +70,51 @@ static void test_texts(void)
     CHECK_PTR(kb_boxed_text(1, NULL, -1), NULL);
 }
 
+/* Characters at the ends of what is written alike. */
+static void test_characters(void)
+{
+    static const struct {
+        uint32_t c;
+        const char *str, *repr;
+    } cases[] = {
+        {0x00, "\\x00", "'\\x00'"},
+        {0x1f, "\x1f", "'\\x1f'"},
+        {'\r', "\r", "'\\r'"},
+        {' ', " ", "' '"},
+        {'~', "~", "'~'"},
+        {0x7f, "\x7f", "'\\x7f'"},
+        {0x80, "\xc2\x80", "'\\x80'"},
+        {0xa0, "\xc2\xa0", "'\\xa0'"},
+        {0xa1, "\xc2\xa1", "'\xc2\xa1'"},
+        {0xac, "\xc2\xac", "'\xc2\xac'"},
+        {0xad, "\xc2\xad", "'\\xad'"},
+        {0xae, "\xc2\xae", "'\xc2\xae'"},
+        {0xff, "\xc3\xbf", "'\xc3\xbf'"},
+        {0x7ff, "\xdf\xbf", "'\xdf\xbf'"},
+        {0x800, "\xe0\xa0\x80", "'\xe0\xa0\x80'"},
+        {0xd7ff, "\xed\x9f\xbf", "'\xed\x9f\xbf'"},
+        {0xd800, "\\ud800", "'\\ud800'"},
+        {0xdfff, "\\udfff", "'\\udfff'"},
+        {0xe000, "\xee\x80\x80", "'\xee\x80\x80'"},
+        {0xffff, "\xef\xbf\xbf", "'\xef\xbf\xbf'"},
+        {0x10000, "\xf0\x90\x80\x80", "'\xf0\x90\x80\x80'"},
+        {0x10ffff, "\xf4\x8f\xbf\xbf", "'\xf4\x8f\xbf\xbf'"},
+        {'"', "\"", "'\"'"},
+        {'\'', "'", "\"'\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check(kb_boxed_text(4, &cases[i].c, 1), cases[i].str, cases[i].repr);
+}
+
+/* What Numba's code links to and needs no result of. */
+static void test_left_out(void)
+{
+    kb_boxed *value = kb_boxed_signed(5);
+    CHECK_INT(kb_boxed_hash(value), 0);
+    kb_boxed_ignore(value, "text");
+    check(value, "5", "5");
+}
+
 static void test_tuples(void)
 {
     const uint8_t a[] = "a";
@@ -110,6 +155,8 @@ int main(void)
 {
     test_numbers();
     test_texts();
+    test_characters();
+    test_left_out();
     test_tuples();
     test_no_memory();
     return kb_test_end("test_boxed");

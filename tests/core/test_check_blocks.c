@@ -75,6 +75,33 @@ static void test_races(void)
     check_launches(&code, rows, sizeof rows / sizeof *rows);
 }
 
+/* One block of a grid of three dimensions writes what another one reads. */
+static void write_and_read(void *const *unused, kb_thread *t)
+{
+    static const step write = {WRITE, 0, X, 1, 77}, read = {READ, 0, X, 1, 0};
+    uint32_t block = t->ctaid[0] + 10 * t->ctaid[1] + 100 * t->ctaid[2];
+    (void)unused;
+    script = block == 111 ? &write : &read;
+    if (t->index == 0 && (block == 111 || block == 120))
+        access_memory(t, script, 1, NULL);
+}
+
+static void test_three_dimensions(void)
+{
+    static const uint32_t grid[6] = {2, 3, 2, N_THREADS, 1, 1};
+    kb_check_array alike[sizeof arrays / sizeof *arrays];
+    kb_check_table whole = table; /* in which z is not the slice of a batch */
+    memcpy(alike, arrays, sizeof alike);
+    alike[B] = alike[X];
+    whole.arrays = alike;
+    const kb_hostcuda_code code = {
+        .threads = {.run = write_and_read, .shared = 32, .checked = &whole}};
+    static const step none[] = {{END, 0, 0, 0, 0}};
+    CHECK_HAS(launched(&code, none, grid),
+              "block (0, 2, 1), thread (0, 0, 0): a data race between blocks: it reads element [1] "
+              "of 'x' (int32[1d]) (at k.py:1), which thread (0, 0, 0) of block (1, 1, 1) writes");
+}
+
 /* The last block reads what the others left, and what it needs for that. */
 static void test_fences(void)
 {
@@ -151,6 +178,7 @@ int main(void)
     set_up();
     test_threads_that_do_not_wait();
     test_races();
+    test_three_dimensions();
     test_fences();
     test_cooperative_grids();
     return kb_test_end("test_check_blocks");

@@ -32,8 +32,10 @@ static void set(scene *c)
     c->call = sample_call(&c->f, &c->s.kernel, 0, NULL);
 }
 
+/* Into a frame that holds anything. */
 static kb_status open_frame(scene *c)
 {
+    memset(&c->frame, 0xff, sizeof c->frame);
     return kb_frame_read(&c->frame, &c->s.kernel, &c->f.frame, c->call, &c->err);
 }
 
@@ -49,12 +51,31 @@ static void refused(scene *c, const char *part, const char *other)
     fake_frame_free(&c->f);
 }
 
+/* A negative extent, and more elements than can be counted, have neither a count nor a size. */
+static void test_uncountable(void)
+{
+    static const int64_t negative[] = {2, -1}, many[] = {INT64_MAX, 2},
+                         wide[] = {INT64_MAX / 4 + 1, 1};
+    const struct {
+        const int64_t *dims;
+        int64_t count;
+    } cases[] = {{negative, -1}, {many, -1}, {wide, INT64_MAX / 4 + 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const kb_xla_buffer buffer = {
+            .dtype = KB_DTYPE_F32, .rank = 2, .dims = (int64_t *)(uintptr_t)cases[i].dims};
+        CHECK_INT(kb_buffer_count(&buffer), cases[i].count);
+        CHECK_INT(kb_buffer_size(&buffer), -1);
+    }
+}
+
 static void test_right(void)
 {
     scene c;
     set(&c);
     if (CHECK_INT(open_frame(&c), KB_OK)) {
         CHECK_INT(c.frame.n_levels, 0);
+        CHECK_INT(c.frame.n_slices, 1);
+        CHECK_PTR(c.frame.strides, NULL);
         for (uint32_t i = 0; i < 4; i++) {
             CHECK_PTR(sample_buffer(&c.s.kernel, c.frame.inputs, c.frame.outputs, i)->data,
                       memory[i]);
@@ -236,6 +257,7 @@ static void test_many_buffers(void)
 
 int main(void)
 {
+    test_uncountable();
     test_right();
     test_dtype();
     test_rank();

@@ -107,6 +107,34 @@ static void test_content(void)
     CHECK_INT(known(), 2);
 }
 
+/* So are sizes of parameters, wherever they differ. */
+static void test_sizes(void)
+{
+    const char text[] = "FAKE sizes 3\n";
+    const kb_image image = {90, text, sizeof text};
+    const uint32_t sizes[] = {4, 8, 4};
+    kb_function from = {.entry = "sizes", .n_words = 3, .n_sizes = 3, .sizes = sizes};
+    kb_function *f, *g;
+    kb_error err;
+    start_anew();
+    from.n_images = 1;
+    from.images = &image;
+    sample_digest(from.digest, 9);
+    CHECK_INT(get(&from, &f, &err), KB_OK);
+    CHECK(f->sizes != sizes && memcmp(f->sizes, sizes, sizeof sizes) == 0);
+    CHECK_INT(get(&from, &g, &err), KB_OK);
+    for (int i = 0; i < 3; i++) {
+        uint32_t other[] = {4, 8, 4};
+        kb_function changed = from;
+        other[i]++;
+        changed.sizes = other;
+        CHECK_INT(get(&changed, &g, &err), KB_ALREADY_EXISTS);
+        changed.sizes = sizes;
+        changed.n_sizes = 2;
+        CHECK_INT(get(&changed, &g, &err), KB_ALREADY_EXISTS);
+    }
+}
+
 /* The image of the device's own major version that is newest and not newer than the device. */
 static void test_image_choice(void)
 {
@@ -321,6 +349,7 @@ int main(void)
     cu = gpu_start();
     test_once_a_device();
     test_content();
+    test_sizes();
     test_image_choice();
     test_no_image();
     test_no_image_lists_all();

@@ -147,7 +147,7 @@ static void test_arguments(void)
 /* Numba's pool: a number of threads for each thread, which the kernel must find set. */
 static _Thread_local int pool_threads = 11;
 static _Thread_local int seen_threads;
-static atomic_int inside, most_inside, entries;
+static atomic_int inside, most_inside, entries, refusals;
 
 static int get_threads(void)
 {
@@ -169,7 +169,9 @@ static int32_t parallel_entry(void **result, void **exception, void *const *inpu
     seen_threads = pool_threads;
     nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
     atomic_fetch_sub(&inside, 1);
-    return atomic_fetch_add(&entries, 1) % 3 == 2; /* a failure gives back as well */
+    bool fails = atomic_fetch_add(&entries, 1) % 3 == 2; /* a failure gives back as well */
+    atomic_fetch_add(&refusals, fails);
+    return fails;
 }
 
 static void call_parallel(bool parallel, int kernels_own)
@@ -179,7 +181,8 @@ static void call_parallel(bool parallel, int kernels_own)
     sample_init(&s, 1, parallel_entry);
     s.step.host.parallel = parallel;
     s.step.host.num_threads = kernels_own;
-    (void)run_bare(&s, &err);
+    if (run_bare(&s, &err) != KB_OK)
+        atomic_fetch_sub(&refusals, 1); /* each is told */
     CHECK_INT(pool_threads, 11);
 }
 
@@ -235,6 +238,7 @@ static void test_exclusive(void)
     CHECK_INT(most_at_once(true, true), 1);
     CHECK(most_at_once(true, false) > 1); /* the test would see an overlap */
     CHECK(most_at_once(false, true) > 1); /* other kernels do not wait */
+    CHECK_INT(atomic_load(&refusals), 0);
 }
 
 int main(void)

@@ -61,6 +61,12 @@ static void test_literals(void)
     CHECK_TEXT(cut("R\"(a)b\"c)\" x", false), "sR\"(a)b\"c)\"_wx");
     CHECK_TEXT(cut("u8R\"d(a)\" )x\" )d\" x", false), "su8R\"d(a)\" )x\" )d\"_wx");
     CHECK_TEXT(cut("R\"(\n\"\n)\"x", false), "sR\"(\n\"\n)\" wx");
+    CHECK_TEXT(cut("R\"1234567890123456()\"a)1234567890123456\"b", false),
+               "sR\"1234567890123456()\"a)1234567890123456\" wb");
+    CHECK_TEXT(cut("R\"12345678901234567()12345678901234567\"b", false),
+               "sR\"12345678901234567()12345678901234567\" wb");
+    CHECK_TEXT(cut("R\"12345678901234567()\"a)12345678901234567\"b", false),
+               "sR\"12345678901234567()\" wa m) n12345678901234567 s\"b");
     CHECK_TEXT(cut("\"abc\nx", false), "s\"abc_wx");
     CHECK_TEXT(cut("\"a\\\nb\" x", false), "s\"a\\\nb\"_wx");
     CHECK_TEXT(cut("don't\nx", false), "wdon c't_wx");
@@ -122,6 +128,11 @@ static void test_conditions(void)
     CHECK_TEXT(cut("#if 0\n/*\n#endif\n*/ a\n#endif\nb", false), "wb");
     CHECK_TEXT(cut("#if 0\nit's\n#endif\nb", false), "wb");
     CHECK_TEXT(cut("#endif\n#else\n#elif 0\na\n#if 0", false), "wa");
+    CHECK_TEXT(cut("#if 0 || x\na\n#endif\n#if 1 && x\nb\n#else\nc\n#endif", false), "wa_wb_wc");
+    CHECK_TEXT(cut("#if 1\n#\na\n#else\nb\n#endif", false), "wa");
+    CHECK_TEXT(cut("# # if 0\na\n# # endif\nb", false), "wa_wb");
+    CHECK_TEXT(cut("#if false\na\n#elif true\nb\n#elifdef x\nc\n#else\nd\n#endif", false), "wb");
+    CHECK_TEXT(cut("#ifndef x\na\n#elifndef y\nb\n#elifdef z\nc\n#endif", false), "wa_wb_wc");
 }
 
 static void test_annotations(void)

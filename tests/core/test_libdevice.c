@@ -101,6 +101,12 @@ static void test_errors(void)
     SAME(kb_nv_erfcinv(0), INFINITY);
     SAME(kb_nv_erfcinv(2), -INFINITY);
     SAME(kb_nv_erfcinv(-0.5), NAN);
+    SAME(kb_nv_erfcinv(-0.5), NAN);
+    SAME(kb_nv_erfcinv(-1), NAN);
+    SAME(kb_nv_erfcinv(2.25), NAN);
+    SAME(kb_nv_erfcinv(3), NAN);
+    NEAR(kb_nv_erfcinv(1.25), -0.22531205501217808);
+    NEAR(kb_nv_erfcinv(0.75), 0.22531205501217808);
     SAME(kb_nv_normcdf(0), 0.5);
     NEAR(kb_nv_normcdf(-1), 0.15865525393145705);
     NEAR(kb_nv_normcdf(-37), 5.725571222524577e-300);
@@ -137,9 +143,30 @@ static void test_turns(void)
     SAME(kb_nv_cospi(NAN), NAN);
 }
 
+/* Rounded once, nearly: with pi in two parts few results differ from those of long double. */
+static void test_turns_are_exact(void)
+{
+    int n_sines = 0, n_cosines = 0;
+    for (int i = 1; i <= 1000; i++) {
+        double x = i / 4001.0;
+        long double angle = 3.14159265358979323846264338327950288L * x;
+        n_sines += kb_nv_sinpi(x) != (double)sinl(angle);
+        n_cosines += kb_nv_cospi(x) != (double)cosl(angle);
+        NEAR(kb_nv_sinpi(x), (double)sinl(angle));
+        NEAR(kb_nv_cospi(x), (double)cosl(angle));
+    }
+    CHECK(n_sines <= 300);
+    CHECK(n_cosines <= 200);
+    SAME(kb_nv_sinpi(1e10 + 0.5), 1);
+    SAME(kb_nv_sinpi(1e15 + 1.5), -1);
+    SAME(kb_nv_cospi(1e15 + 1), -1);
+    SAME(kb_nv_cospi(-1e15 - 2), 1);
+}
+
 static void test_bessel(void)
 {
     NEAR(kb_nv_jn(2, 3), 0.48609126058589108);
+    NEAR(kb_nv_jn(0, 3), -0.26005195490193344);
     SAME(kb_nv_jn(-1, 3), NAN);
     NEAR(kb_nv_yn(2, 3), -0.16040039348492374);
     SAME(kb_nv_yn(-1, 3), NAN);
@@ -166,6 +193,9 @@ static void test_norms(void)
     NEAR(kb_nv_rnorm(2, large), 2e-301);
     SAME(kb_nv_normf(3, floats), 7);
     SAME(kb_nv_rnormf(3, floats), 1.0F / 7);
+    SAME(kb_nv_normf(2, (const float[]){NAN, -INFINITY}), INFINITY);
+    SAME(kb_nv_normf(2, (const float[]){INFINITY, NAN}), INFINITY);
+    SAME(kb_nv_norm(2, (const double[]){INFINITY, NAN}), INFINITY);
     SAME(kb_nv_rhypot(-INFINITY, NAN), 0.0);
     SAME(kb_nv_rhypot(0, -0.0), INFINITY);
     SAME(kb_nv_rhypot(3e-310, 4e-310), INFINITY);
@@ -281,6 +311,7 @@ int main(void)
     test_exponentials();
     test_errors();
     test_turns();
+    test_turns_are_exact();
     test_bessel();
     test_norms();
     test_doubles();

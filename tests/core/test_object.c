@@ -57,6 +57,27 @@ static void test_code_runs(void)
     kb_object_free(NULL);
 }
 
+/* Variables without a section are zero, apart from each other, and each object's own. */
+static void test_commons(void)
+{
+    size_t size;
+    const uint8_t *bytes = object_bytes(&size);
+    kb_object *one = load(bytes, size, KB_OK), *other = load(bytes, size, KB_OK);
+    if (!one || !other)
+        return;
+    typedef int64_t commons(int64_t);
+    CHECK_INT(FUNCTION(one, commons *, "sample_commons")(5), 5 + 0 + 5 + 10);
+    CHECK_INT(FUNCTION(one, commons *, "sample_commons")(1), 6 + 0 + 6 + 12);
+    CHECK_INT(FUNCTION(other, commons *, "sample_commons")(1), 1 + 0 + 1 + 2);
+    const int64_t *words = kb_object_find(one, "common_words");
+    CHECK_INT((uintptr_t)words % 64, 0);
+    CHECK_INT(words[2], 12);
+    CHECK_INT(*(const int8_t *)kb_object_find(one, "common_byte"), 6);
+    CHECK_INT(FUNCTION(one, int64_t(*)(void), "sample_count")(), 41 + 2 + 1);
+    kb_object_free(one);
+    kb_object_free(other);
+}
+
 /* A copy of the object in memory of exactly `n` bytes. */
 static uint8_t *copied(size_t n)
 {
@@ -237,6 +258,7 @@ static void test_no_memory(void)
 int main(void)
 {
     test_code_runs();
+    test_commons();
     test_a_part_is_refused();
     test_header();
     test_sections();

@@ -73,7 +73,26 @@ static void test_one_thread_takes_all_at_once(void)
     fake_pool_set(4, false);
     run(1, 0);
     CHECK_INT(atomic_load(&record.parts), 1);
+    run(2, 0);
+    CHECK_INT(atomic_load(&record.parts), 2);
     fake_pool_join();
+}
+
+/* As many tasks as there are threads or parts, but for the caller, who takes part. */
+static void test_tasks(void)
+{
+    static const struct {
+        int threads;
+        int64_t count;
+        int tasks;
+    } cases[] = {{1, 100, 0}, {4, 1, 0}, {4, 2, 1}, {4, 3, 2}, {4, 4, 3}, {4, 5, 3}, {4, 33, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fake_pool_set(cases[i].threads, false);
+        fake_pool_join();
+        run(cases[i].count, 2000000); /* long enough for all to be invited */
+        CHECK(fake_pool_scheduled() <= cases[i].tasks);
+        fake_pool_join();
+    }
 }
 
 static void test_others_help(void)
@@ -160,6 +179,7 @@ int main(void)
 {
     test_counts();
     test_one_thread_takes_all_at_once();
+    test_tasks();
     test_others_help();
     test_refused();
     test_started_threads_help();

@@ -94,10 +94,48 @@ static void test_hash(void)
     }
 }
 
+/* Its values, as FNV-1a gives them for words of eight bytes, from another implementation. */
+static void test_values(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t hash;
+    } cases[] = {
+        {"", UINT64_C(0xcbf29ce484222325)},
+        {"a", UINT64_C(0xaf63dd4c8601ee3f)},
+        {"kernel", UINT64_C(0xb0b1e7f2dca9208a)},
+        {"12345678", UINT64_C(0x49f25e4c6292e0e5)},
+        {"123456789", UINT64_C(0x39c5fdcb7faa837d)},
+        {"0123456789abcdef0123456", UINT64_C(0x48811e0b8373e19e)},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK(kb_table_hash(cases[i].text, strlen(cases[i].text)) == cases[i].hash);
+}
+
+/* There are as many chains as items, or twice as many. */
+static void test_capacity(void)
+{
+    kb_table table = {0};
+    for (int i = 0; i < N; i++) {
+        items[i] = (item){{NULL, (uint64_t)i}, i};
+        CHECK(kb_table_add(&table, &items[i].link));
+        CHECK_INT(table.capacity, i < 64    ? 64
+                                  : i < 128 ? 128
+                                  : i < 256 ? 256
+                                  : i < 512 ? 512
+                                            : 1024);
+        CHECK_PTR(table.chains[i], &items[i].link); /* each has its own */
+    }
+    while (kb_table_pop(&table))
+        ;
+}
+
 int main(void)
 {
     test_items();
     test_no_memory();
     test_hash();
+    test_values();
+    test_capacity();
     return kb_test_end("test_table");
 }

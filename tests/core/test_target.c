@@ -245,6 +245,29 @@ static void test_capture(void)
     }
 }
 
+/* Nodes that a graph has already are not those of a call. */
+static void test_captured_twice(void)
+{
+    program_text p;
+    target_call c;
+    long calls, nodes, calls_before, nodes_before;
+    start_anew();
+    program_simple(&p, 32, "captured_twice");
+    target_call_init(&c, 32, &p);
+    target_expect(kb_target_graph_instantiate, &c, 0, NULL);
+    kb_stream_set_debug(KB_DEBUG_COUNT_NODES);
+    kb_target_captures(&calls_before, &nodes_before);
+    CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
+    for (int i = 0; i < 3; i++)
+        target_expect(kb_target_graph_execute, &c, 0, NULL);
+    CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
+    kb_target_captures(&calls, &nodes);
+    CHECK_INT(calls - calls_before, 3);
+    CHECK_INT(nodes - nodes_before, 3);
+    kb_stream_set_debug(0);
+    target_call_free(&c);
+}
+
 static void test_register(void)
 {
     program_text p = {.magic = "KBCU", .version = KB_PROGRAM_VERSION, .name = "n", .source = "s"};
@@ -327,6 +350,7 @@ int main(void)
     test_loads_when_instantiated();
     test_one_function_two_sizes();
     test_capture();
+    test_captured_twice();
     test_register();
     test_threads();
     CHECK_INT(fake_errors_alive(), 0);

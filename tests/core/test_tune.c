@@ -87,6 +87,44 @@ static void test_a_long_kernel(void)
     CHECK_INT(fake_cuda_n_launches(), 2 + ROUNDS);
 }
 
+/* Launches for 200 us, at most 200, and rounds for a second. */
+static void test_how_often(void)
+{
+    static const struct {
+        double us;
+        int launches;
+    } cases[] = {{0.5, 200}, {0.99, 200}, {1.01, 198}, {1.99, 100}, {150, 1}, {199, 1}, {201, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        program_text p;
+        tuning t;
+        automatic(&p);
+        fake_cuda_set_time(256, cases[i].us);
+        const uint32_t blocks[] = {0};
+        CHECK_INT(tune(&t, &p, 1, blocks), KB_OK);
+        CHECK_INT(fake_cuda_n_launches(), 2 + ROUNDS * cases[i].launches);
+        CHECK(t.us[2] > 0.99 * cases[i].us && t.us[2] < 1.01 * cases[i].us);
+    }
+}
+
+/* The rounds that there is no time for have no times. */
+static void test_most_time(void)
+{
+    program_text p;
+    size_t size;
+    double us[16];
+    uint32_t auto_block;
+    kb_error err;
+    automatic(&p);
+    fake_cuda_set_time(256, 240e3);
+    const uint32_t blocks[] = {0};
+    uint8_t *bytes = program_write(&p, &size);
+    const kb_tune_request request = {bytes, size, 2, dims, 1, blocks, 16};
+    CHECK_INT(kb_tune_run(&request, us, &auto_block, &err), KB_OK);
+    for (int i = 0; i < 16; i++)
+        CHECK(i < 5 ? us[i] > 239e3 : us[i] == -1);
+    free(bytes);
+}
+
 static void refused(const program_text *p, const char *why)
 {
     tuning t;
@@ -111,6 +149,20 @@ static void test_refusals(void)
     p.n_hidden = 1;
     p.buffers[2] = p.buffers[0];
     refused(&p, "the number of its arrays is another");
+    const int64_t sizes[] = {INT64_MAX, INT64_MAX / 4, INT64_MAX / 8 + 1};
+    const int64_t *given[] = {extent, sizes};
+    for (int i = 0; i < 3; i++, given[1]++) {
+        double us[ROUNDS];
+        uint32_t auto_block, blocks[] = {0};
+        kb_error err;
+        size_t size;
+        automatic(&p);
+        uint8_t *bytes = program_write(&p, &size);
+        const kb_tune_request request = {bytes, size, 2, given, 1, blocks, ROUNDS};
+        CHECK_INT(kb_tune_run(&request, us, &auto_block, &err), KB_INVALID_ARGUMENT);
+        CHECK_HAS(err.message, "an array is too large");
+        free(bytes);
+    }
     automatic(&p);
     p.magic = "KBCX";
     tuning t;
@@ -153,6 +205,8 @@ int main(void)
     gpu_start();
     test_times();
     test_a_long_kernel();
+    test_how_often();
+    test_most_time();
     test_refusals();
     test_failures();
     return kb_test_end("test_tune");

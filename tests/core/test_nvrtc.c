@@ -1,0 +1,246 @@
+/* Proves that a compilation hands NVRTC what it was given and returns what NVRTC made, that every
+ * function of NVRTC may fail, and which libraries are refused. */
+#include "allocation.h"
+#include "cuda/kb_nvrtc.h"
+#include "fake_nvrtc.h"
+#include "torture.h"
+
+#include <pthread.h>
+
+static const char *const options[] = {"arch", "O2", "unused"};
+static const char *const headers[] = {"int a;", "int b;"};
+static const char *const header_names[] = {"a.h", "b.h"};
+
+static const kb_nvrtc_request sample = {
+    .library = FAKE_NVRTC_LIBRARY,
+    .source = "source",
+    .file = "k.cu",
+    .n_options = 2,
+    .options = options,
+    .n_headers = 2,
+    .headers = headers,
+    .header_names = header_names,
+    .name = "a::k<float>",
+};
+
+static void reset(void)
+{
+    fake_nvrtc = (fake_nvrtc_state){.log = "careful", .cubin = "CUBIN", .ptx = ".version"};
+}
+
+static void test_results(void)
+{
+    kb_nvrtc_result r;
+    kb_error err;
+    reset();
+    CHECK_INT(kb_nvrtc_compile(&sample, &r, &err), KB_OK);
+    CHECK_TEXT(fake_nvrtc.given, "source k.cu <a.h>int a; <b.h>int b; -arch -O2");
+    CHECK_TEXT(r.entry, "low:a::k<float>");
+    CHECK_TEXT(r.cubin, "CUBIN");
+    CHECK_INT(r.cubin_size, sizeof "CUBIN");
+    CHECK_TEXT(r.ptx, ".version");
+    CHECK_TEXT(r.log, "careful");
+    CHECK_PTR(r.probe, NULL);
+    CHECK_INT(fake_nvrtc.n_programs, 0);
+    kb_nvrtc_free(&r);
+
+    kb_nvrtc_request probing = sample;
+    probing.probe = "a::probe";
+    CHECK_INT(kb_nvrtc_compile(&probing, &r, &err), KB_OK);
+    CHECK_TEXT(r.entry, "low:a::k<float>");
+    CHECK_TEXT(r.probe, "low:a::probe");
+    kb_nvrtc_free(&r);
+}
+
+/* A virtual architecture has no cubin, another compiler no log. */
+static void test_nothing(void)
+{
+    kb_nvrtc_result r;
+    kb_error err;
+    reset();
+    fake_nvrtc.cubin = fake_nvrtc.log = NULL;
+    CHECK_INT(kb_nvrtc_compile(&sample, &r, &err), KB_OK);
+    CHECK_PTR(r.cubin, NULL);
+    CHECK_INT(r.cubin_size, 0);
+    CHECK_PTR(r.log, NULL);
+    CHECK_TEXT(r.ptx, ".version");
+    kb_nvrtc_free(&r);
+    reset();
+    fake_nvrtc.ptx = NULL;
+    CHECK_INT(kb_nvrtc_compile(&sample, &r, &err), KB_OK);
+    CHECK_PTR(r.ptx, NULL);
+    CHECK_TEXT(r.cubin, "CUBIN");
+    kb_nvrtc_free(&r);
+}
+
+/* The program is destroyed, and no function after the one that fails is called. */
+static void test_failures(void)
+{
+    static const struct {
+        const char *function, *said; /* NULL: the same */
+        bool has_log, has_entry, has_cubin;
+    } cases[] = {
+        {"nvrtcCreateProgram", NULL, false, false, false},
+        {"nvrtcAddNameExpression", NULL, false, false, false},
+        {"nvrtcCompileProgram", NULL, true, false, false},
+        {"nvrtcGetProgramLogSize", "nvrtcGetProgramLog", false, false, false},
+        {"nvrtcGetProgramLog", NULL, true, false, false},
+        {"nvrtcGetLoweredName", NULL, true, false, false},
+        {"nvrtcGetCUBINSize", "nvrtcGetCUBIN", true, true, false},
+        {"nvrtcGetCUBIN", NULL, true, true, true},
+        {"nvrtcGetPTXSize", "nvrtcGetPTX", true, true, true},
+        {"nvrtcGetPTX", NULL, true, true, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int codes[] = {6, 5};
+        for (int j = 0; j < 2; j++) {
+            kb_nvrtc_result r;
+            kb_error err;
+            char text[64];
+            reset();
+            fake_nvrtc.fails = cases[i].function;
+            fake_nvrtc.code = codes[j];
+            snprintf(text, sizeof text, "%s: error %d",
+                     cases[i].said ? cases[i].said : cases[i].function, codes[j]);
+            CHECK_INT(kb_nvrtc_compile(&sample, &r, &err),
+                      codes[j] == 6 ? KB_INVALID_ARGUMENT : KB_INTERNAL);
+            CHECK_TEXT(err.message, text);
+            CHECK_INT(fake_nvrtc.n_programs, 0);
+            CHECK_INT(r.log != NULL, cases[i].has_log);
+            CHECK_INT(r.entry != NULL, cases[i].has_entry);
+            CHECK_INT(r.cubin != NULL, cases[i].has_cubin);
+            kb_nvrtc_free(&r);
+        }
+    }
+}
+
+/* A failure of the compiler has the log; that a name is missing counts after it. */
+static void test_refused_source(void)
+{
+    kb_nvrtc_result r;
+    kb_error err;
+    reset();
+    fake_nvrtc.fails = "nvrtcCompileProgram";
+    fake_nvrtc.code = 6;
+    fake_nvrtc.log = "k.cu(1): error";
+    CHECK_INT(kb_nvrtc_compile(&sample, &r, &err), KB_INVALID_ARGUMENT);
+    CHECK_TEXT(r.log, "k.cu(1): error");
+    kb_nvrtc_free(&r);
+}
+
+static bool compile(void)
+{
+    kb_nvrtc_request probing = sample;
+    kb_nvrtc_result r;
+    kb_error err;
+    probing.probe = "probe";
+    reset();
+    bool ok = had_memory(kb_nvrtc_compile(&probing, &r, &err), &err);
+    CHECK_INT(fake_nvrtc.n_programs, 0);
+    kb_nvrtc_free(&r);
+    return ok;
+}
+
+static void test_version(void)
+{
+    int version = -1;
+    kb_error err;
+    reset();
+    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_LIBRARY, &version, &err), KB_OK);
+    CHECK_INT(version, 12030);
+    fake_nvrtc.fails = "nvrtcVersion";
+    fake_nvrtc.code = 5;
+    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_LIBRARY, &version, &err), KB_OK);
+    CHECK_INT(version, 0);
+}
+
+static void refused(const char *library, kb_status status, const char *text)
+{
+    kb_nvrtc_request request = sample;
+    kb_nvrtc_result r;
+    kb_error err;
+    int version;
+    request.library = library;
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(kb_nvrtc_compile(&request, &r, &err), status);
+        CHECK_HAS(err.message, text);
+        CHECK(!r.log && !r.entry && !r.probe && !r.cubin && !r.ptx);
+        CHECK_INT(kb_nvrtc_version(library, &version, &err), status);
+        CHECK_HAS(err.message, text);
+    }
+}
+
+static void test_libraries(void)
+{
+    reset();
+    refused("/nowhere/libnvrtc.so", KB_NOT_FOUND, "/nowhere/libnvrtc.so: cannot open");
+    refused("libm.so.6", KB_NOT_FOUND, "libm.so.6 lacks functions of NVRTC 11.1");
+    refused(FAKE_NVRTC_WITHOUT_CUBIN, KB_NOT_FOUND, "lacks functions of NVRTC 11.1");
+    refused(FAKE_NVRTC_WITHOUT_WORDS, KB_NOT_FOUND, "lacks functions of NVRTC 11.1");
+}
+
+/* Two paths are two libraries, and each is opened once. */
+static void test_opened_once(void)
+{
+    int version = 0;
+    kb_error err;
+    reset();
+    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_OTHER, &version, &err), KB_OK);
+    CHECK_INT(version, 12030);
+    torture_arm(TORTURE_LIBRARY, 1, true);
+    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_LIBRARY, &version, &err), KB_OK);
+    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_OTHER, &version, &err), KB_OK);
+    CHECK_PTR(torture_disarm(), NULL);
+    /* Failures are each library's own. */
+    fake_nvrtc.fails = "nvrtcVersion";
+    fake_nvrtc.code = 5;
+    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_OTHER, &version, &err), KB_OK);
+    CHECK_INT(version, 12030);
+    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_LIBRARY, &version, &err), KB_OK);
+    CHECK_INT(version, 0);
+}
+
+static void *open_it(void *version)
+{
+    kb_error err;
+    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_LIBRARY, version, &err), KB_OK);
+    return NULL;
+}
+
+/* The first use, from several threads at once: one of them opens the library. */
+static void test_threads(void)
+{
+    enum { N = 4 };
+    pthread_t threads[N];
+    int versions[N];
+    long blocks = torture_count().blocks;
+    for (int i = 0; i < N; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, open_it, &versions[i]), 0);
+    for (int i = 0; i < N; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK_INT(versions[i], 12030);
+    }
+    CHECK_INT(torture_count().blocks - blocks, 1);
+}
+
+static bool open_for_memory(void)
+{
+    int version;
+    kb_error err;
+    return had_memory(kb_nvrtc_version(FAKE_NVRTC_THIRD, &version, &err), &err);
+}
+
+int main(void)
+{
+    test_threads();
+    test_results();
+    test_nothing();
+    test_failures();
+    test_refused_source();
+    test_version();
+    test_libraries();
+    test_opened_once();
+    each_allocation("compilation", compile, 5);
+    each_allocation("library", open_for_memory, 1);
+    return kb_test_end("test_nvrtc");
+}
