@@ -1,4 +1,4 @@
-"""A fork after use: what XLA's threads did, they do not do in the child, which must not wait for them."""
+"""A process that is forked has no threads of XLA, and must not wait for them."""
 
 import pytest
 
@@ -48,7 +48,7 @@ CHILDREN = {
 }
 REFUSED = (
     "KernelError numba_kernel 'kernel': this process was forked from one in which JAX had started, "
-    "and has none of its threads; start it with the method \"spawn\" or \"forkserver\" of "
+    'and has none of its threads; start it with the method "spawn" or "forkserver" of '
     "multiprocessing, or fork before the first use of JAX [KB7008]"
 )
 
@@ -56,7 +56,15 @@ REFUSED = (
 def test_the_child_is_refused_and_the_parent_goes_on(run_python):
     work = [f"assert in_child(lambda: {call}) == 1" for call in CHILDREN.values()]
     printed = run_python(
-        "\n".join((KERNELS, "right(op); right(jax.vmap(op))", *work, "right(op)", "right(jax.jit(make()))"))
+        "\n".join(
+            (
+                KERNELS,
+                "right(op); right(jax.vmap(op))",
+                *work,
+                "right(op)",
+                "right(jax.jit(make()))",
+            )
+        )
     )
     assert printed.splitlines() == [REFUSED] * len(CHILDREN)
 

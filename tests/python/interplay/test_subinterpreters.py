@@ -1,4 +1,4 @@
-"""Importing kernbridge in a sub-interpreter is an ImportError that says why, where importing JAX ends the process."""
+"""A sub-interpreter, in which importing JAX ends the process, cannot import kernbridge."""
 
 import subprocess
 import sys
@@ -60,4 +60,6 @@ def test_kernbridge_is_refused_and_the_main_interpreter_goes_on():
 def test_an_interpreter_with_a_gil_of_its_own_is_refused_by_python():
     done = run(True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("refused: module kernbridge._core does not support loading in sub") == 2
+    assert (
+        done.stdout.count("refused: module kernbridge._core does not support loading in sub") == 2
+    )
