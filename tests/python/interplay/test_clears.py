@@ -1,4 +1,4 @@
-"""Caches that are cleared, modules that are reloaded and kernels that go, while threads call them."""
+"""Caches are cleared, modules reloaded and kernels collected while threads call them."""
 
 import gc
 import importlib

@@ -11,7 +11,7 @@ BEGIN = """
 import faulthandler, os, random, signal, sys, threading, time, warnings
 import jax, jax.numpy as jnp, numba, numpy as np
 import kernbridge
-faulthandler.dump_traceback_later(200, exit=True)
+faulthandler.dump_traceback_later(280, exit=True)
 warnings.simplefilter("ignore")
 # A shell has its jobs in the background ignore Ctrl-C, which their children inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -296,7 +296,7 @@ print(hits)
 """
 
 
-@pytest.mark.parametrize("rounds", [4, pytest.param(150, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("rounds", [4, pytest.param(50, marks=pytest.mark.exhaustive)])
 def test_the_next_call_is_right_wherever_an_interrupt_came(rounds, run_python, tmp_path):
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     seed = random.SystemRandom().randrange(10_000)
