@@ -7,6 +7,7 @@ place. Nothing is copied, and no Python runs when the operation runs.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kernbridge import _core as _core  # first the core, which refuses where JAX crashes
 from kernbridge import errors
 from kernbridge._src import start  # noqa: F401  # registers handlers with JAX
 from kernbridge._src.base.brainevent import *  # noqa: F403  # names that BrainEvent has

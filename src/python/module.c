@@ -259,6 +259,19 @@ static PyObject *python_entries(PyObject *self, PyObject *unused)
     return PyLong_FromLong(kb_python_entries());
 }
 
+/* The core's state is the process's, and JAX's is too: importing JAX twice ends the process. */
+static int refuse_subinterpreter(PyObject *module)
+{
+    (void)module;
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0)
+        return 0;
+    PyErr_SetString(PyExc_ImportError,
+                    "kernbridge cannot be imported in a sub-interpreter of Python, because neither "
+                    "it nor JAX keeps apart what belongs to each interpreter; import it in the "
+                    "main interpreter, or start another process [KB7009]");
+    return -1;
+}
+
 static PyMethodDef methods[] = {
     {"register_host", register_host, METH_VARARGS, register_host_doc},
     {"is_registered", is_registered, METH_VARARGS, is_registered_doc},
@@ -280,6 +293,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)(uintptr_t)refuse_subinterpreter},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_code},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_cuda},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_files},

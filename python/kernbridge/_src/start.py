@@ -17,7 +17,7 @@ import jax
 from kernbridge import _core
 from kernbridge._src.base import debug, jax_inside, reports, settings
 from kernbridge._src.cuda_device import switch
-from kernbridge._src.operation import absent, carrier, origin
+from kernbridge._src.operation import absent, carrier, forked, origin
 from kernbridge._src.operation.sharding import SPLIT
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
@@ -100,6 +100,7 @@ _core.set_caller(_call_python)
 _core.set_resolver(origin.resolve)
 _core.set_host_compiler(_compile_for_host)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
+forked.watch()
 settings.install()
 debug.install(has_fake_driver())
 switch.install_from_environment()

@@ -374,11 +374,14 @@ def new_user_context() -> Callable[[Any], None]:
 
 
 def has_started() -> bool:
-    """Return whether JAX has started its backends; False if this JAX does not say."""
+    """Return whether JAX has started its backends, or a thread does so; False if it does not say.
+
+    No lock is taken: in a process that was forked, its owner may not exist.
+    """
     try:
         from jax._src import xla_bridge
 
-        return bool(xla_bridge.backends_are_initialized())
+        return bool(xla_bridge._backends) or xla_bridge._backend_lock.locked()
     except (ImportError, AttributeError):
         return False
 

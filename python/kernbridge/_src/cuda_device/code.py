@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
-from kernbridge._src.base import progress, versions
+from kernbridge._src.base import interrupts, progress, versions
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import extents, mode
@@ -60,14 +60,14 @@ def compiling(compiled: Any) -> Iterator[None]:
         own = patched((compiled, "targetoptions", {**compiled.targetoptions, "lineinfo": True}))
     asking = checked.compiling_checked if is_checked else bounds.compiling_bounded
     said = progress.compiling(label_of(compiled.py_func), "Numba-CUDA")
-    with said, global_compiler_lock, patches.without_nvvm(), asking(), own:
+    with interrupts.deferred(), said, global_compiler_lock, patches.without_nvvm(), asking(), own:
         yield
 
 
 @contextmanager
 def compiling_device() -> Iterator[None]:
     """Let a dispatcher compile a device function; no CUDA library is needed."""
-    with global_compiler_lock, patches.without_nvvm():
+    with interrupts.deferred(), global_compiler_lock, patches.without_nvvm():
         yield
 
 
@@ -86,7 +86,7 @@ def add_image(kernel: Any) -> None:
             if layout:
                 extents.relate(function, word, layout, a.n_dims, a.item_size)
     try:
-        with global_compiler_lock:
+        with interrupts.deferred(), global_compiler_lock:
             entry = library._entry_name
             image, _ = cuda_on_cpu_compile.image_of(label, library, entry, checks, is_fast)
     except (KernelCompilationError, KernelNotAvailableError) as e:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base import debug, progress
+from kernbridge._src.base import debug, interrupts, progress
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.places import beginning_of
 from kernbridge._src.numba_common import refusals, vector_math
@@ -133,7 +133,7 @@ class Compiler:
 
     def native(self, signature: Signature) -> Native:
         """Compile and register, unless this process already did for a kernel of equal content."""
-        with _lock:
+        with interrupts.deferred(), _lock:
             digest = self.digest(signature)
             if digest not in _registered:
                 _registered[digest] = self._load(digest, signature) or self._make(digest, signature)
@@ -141,7 +141,7 @@ class Compiler:
 
     def library(self, signature: Signature) -> Any:
         """Numba's library of the kernel; compiled for that, if the code came from the disk."""
-        with _lock:
+        with interrupts.deferred(), _lock:
             native = self.native(signature)
             if native.entry is None:
                 entry, _ = self._build(signature, self._assign(signature))
@@ -151,7 +151,7 @@ class Compiler:
 
     def check_result(self, signature: Signature) -> None:
         """Refuse a kernel that returns a value; compiles it, once, unless its code is on disk."""
-        with _lock:
+        with interrupts.deferred(), _lock:
             if signature not in self._returning_nothing and not self._is_kept(signature):
                 self._find_overload(signature, self._assign(signature))
                 self._returning_nothing.add(signature)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.base import debug, progress, versions
+from kernbridge._src.base import debug, interrupts, progress, versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.base.reports import instead_of
@@ -141,7 +141,7 @@ def compile_kernel(
     if host:
         architectures = CHECKED if checked or debug.checks() else HOST
     job = Job(label, kernel, tuple(parameters), batched, architectures)
-    with _lock:
+    with interrupts.deferred(), _lock:
         fingerprint = _fingerprint_of(kernel, (_identities(job), batched))
         job = replace(job, identity=_identity(fingerprint, job))
         key = (job.identity, architectures)

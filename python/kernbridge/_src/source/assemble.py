@@ -17,6 +17,7 @@ from kernbridge._src.base.errors import (
     CompilationError,
     HeaderNotFoundError,
     KernelError,
+    KernelLoadError,
     coded,
 )
 from kernbridge._src.base.reports import warn
@@ -44,6 +45,8 @@ MOST_INCLUDES = 64  # that are searched for these
 _HALF_FLAG, _STRINGS_FLAG = "-DKB_HALF", "-DKB_STRINGS"
 # What makes indices of tensors, and of the C++ library's containers, checked.
 _CHECK_FLAGS = ("-DKB_CHECKED", "-D_GLIBCXX_ASSERTIONS")
+ATTEMPTS = 3
+"""Builds of a module whose library goes before it is opened."""
 _FLAGS = {"c": "extra_cflags", "c++": "extra_cflags", "cuda": "extra_cuda_cflags"}
 
 
@@ -148,24 +151,37 @@ def _build(
         verbose=options["verbose"],
         force_rebuild=options["force_rebuild"],
     )
-    try:
-        built = builder.build(request)
-    except CompilationError as e:
-        raise compiled_types.explain(f"{label} {name!r}", found, e) from None
-    graph = options.get("allow_cuda_graph", True)
-    module = CompiledModule(
-        label,
-        name,
-        built.path,
-        built.digest,
-        found,
-        cuda=cuda,
-        graph=graph,
-        carry=bool(options.get("carry")),
-    )
+    module = _load(label, request, found, options)
     if options["auto_register"]:
         register_all(module, options["target_prefix"] or name, cuda, options["replace"])
     return module
+
+
+def _load(
+    label: str, request: Request, found: Sequence[ScannedFunction], options: Mapping[str, Any]
+) -> CompiledModule:
+    """Build a library and open it, again where the cache is cleared between the two."""
+    left = ATTEMPTS
+    while True:
+        left -= 1
+        try:
+            built = builder.build(request)
+            return CompiledModule(
+                label,
+                request.name,
+                built.path,
+                built.digest,
+                found,
+                cuda=request.language == "cuda",
+                graph=options.get("allow_cuda_graph", True),
+                carry=bool(options.get("carry")),
+            )
+        except CompilationError as e:
+            raise compiled_types.explain(f"{label} {request.name!r}", found, e) from None
+        except (KernelLoadError, FileNotFoundError) as e:
+            if not left or "No such file" not in str(e):
+                raise
+        request = request._replace(force_rebuild=False)
 
 
 def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool) -> None:

@@ -60,6 +60,16 @@ def open_library(path: str | Path) -> Library:
     return Library(handle, last_error, {e[0]: Described(*e[1:]) for e in exports})
 
 
+def _read(path: Path) -> bytes:
+    """Return the bytes of a shared library, or raise KernelLoadError."""
+    try:
+        return path.read_bytes()
+    except OSError as e:
+        raise KernelLoadError(
+            f"[E-LOAD] {path} cannot be read: {e}.{_hint(str(e), path)} [KB5102]"
+        ) from e
+
+
 def _hint(why: str, path: str | Path) -> str:
     if not Path(path).exists():
         return " [E-LOAD-MISSING] There is no such file"
@@ -242,7 +252,7 @@ class CompiledModule:
         self.digest = digest
         self.content_hash = f"sha256:{digest[:16]}"
         library = open_library(path)
-        carried = packed(path.read_bytes()) if carry else b""
+        carried = packed(_read(path)) if carry else b""
         self._functions: dict[str, SourceFunction] = {}
         for function in functions:
             found = library.exports.get(function.name)

@@ -1,0 +1,43 @@
+"""Ctrl-C while Numba and LLVM compile: it waits until they are done.
+
+Neither of them expects an exception at any place. Where KeyboardInterrupt came, a later compilation
+failed with an error of theirs, or LLVM released memory twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Let a Ctrl-C wait for the end of this; the second one is heard at once.
+
+    Does nothing in other threads, to which Python does not pass signals, nor where Ctrl-C is
+    ignored or ends the process.
+    """
+    heard = signal.getsignal(signal.SIGINT)
+    if not callable(heard) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> Any:
+        if pressed:
+            return heard(number, frame)
+        pressed.append(number)
+        return None
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, heard)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)

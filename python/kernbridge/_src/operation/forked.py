@@ -1,0 +1,32 @@
+"""Processes that were forked after JAX had started refuse the calls of operations.
+
+XLA's threads do not exist in such a process. What waits for them, such as the compilation of a
+program or a computation that is not small, would wait for ever.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NoReturn
+
+from kernbridge._src.base import jax_inside
+from kernbridge._src.base.errors import KernelError
+from kernbridge._src.operation.operation import Operation
+
+
+def _refuse(operation: Operation, *inputs: Any, **scalars: Any) -> NoReturn:
+    raise KernelError(
+        f"{operation.spec.label}: this process was forked from one in which JAX had started, and "
+        'has none of its threads; start it with the method "spawn" or "forkserver" of '
+        "multiprocessing, or fork before the first use of JAX [KB7008]"
+    )
+
+
+def _after_fork() -> None:
+    if jax_inside.has_started():
+        Operation.__call__ = _refuse  # type: ignore[method-assign]  # a check would cost each call
+
+
+def watch() -> None:
+    """Let the children of this process refuse calls, if it forks after JAX has started."""
+    os.register_at_fork(after_in_child=_after_fork)

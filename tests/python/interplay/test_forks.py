@@ -1,0 +1,140 @@
+"""A process that is forked has no threads of XLA, and must not wait for them."""
+
+import pytest
+
+pytestmark = pytest.mark.once
+
+KERNELS = """
+import faulthandler, os, sys, threading, time, warnings
+import jax, jax.numpy as jnp, numba, numpy as np
+import kernbridge
+warnings.simplefilter("ignore")  # JAX's, about fork
+
+@numba.njit
+def kernel(x, out):
+    for i in range(len(x)):
+        out[i] = 2 * x[i]
+
+def make():
+    return kernbridge.numba_kernel(kernel, lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype))
+
+op = make()
+x = np.arange(100_000, dtype=np.float32).reshape(100, 1000)
+
+def in_child(work):
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        faulthandler.dump_traceback_later(60, exit=True)
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException as e:
+            print(type(e).__name__, str(e).splitlines()[0], flush=True)
+        os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def right(function):
+    assert np.array_equal(function(x), 2 * x)
+"""
+
+CHILDREN = {
+    "the operation": "right(op)",
+    "a function that is jitted in the child": "right(jax.jit(op))",
+    "a vmap": "right(jax.vmap(op))",
+    "an operation that is made in the child": "right(make())",
+    "an export": "jax.export.export(jax.jit(op))(x)",
+}
+REFUSED = (
+    "KernelError numba_kernel 'kernel': this process was forked from one in which JAX had started, "
+    'and has none of its threads; start it with the method "spawn" or "forkserver" of '
+    "multiprocessing, or fork before the first use of JAX [KB7008]"
+)
+
+
+def test_the_child_is_refused_and_the_parent_goes_on(run_python):
+    work = [f"assert in_child(lambda: {call}) == 1" for call in CHILDREN.values()]
+    printed = run_python(
+        "\n".join(
+            (
+                KERNELS,
+                "right(op); right(jax.vmap(op))",
+                *work,
+                "right(op)",
+                "right(jax.jit(make()))",
+            )
+        )
+    )
+    assert printed.splitlines() == [REFUSED] * len(CHILDREN)
+
+
+def test_a_child_of_a_process_that_has_not_started_jax_works(run_python):
+    run_python(
+        f"{KERNELS}\n"
+        "def work():\n"
+        "    right(op)\n"
+        "    right(jax.vmap(op))\n"
+        "assert in_child(work) == 0\n"
+        "right(op)\n"
+        "assert in_child(work) == 1\n"
+    )
+
+
+BUSY = """
+right(op)
+running = True
+
+def call():
+    while running:
+        right(jax.jit(jax.vmap(make())))
+
+threads = [threading.Thread(target=call) for _ in range(3)]
+for thread in threads:
+    thread.start()
+statuses = []
+for _ in range(10):
+    statuses.append(in_child(lambda: right(op)))
+    time.sleep(0.01)
+running = False
+for thread in threads:
+    thread.join()
+assert statuses == [1] * 10, statuses
+right(op)
+"""
+
+
+def test_forks_while_threads_compile_and_call(run_python):
+    run_python(KERNELS + BUSY)
+
+
+STARTED = """
+import multiprocessing, sys
+import numpy as np
+
+def work(queue):
+    import kernels
+
+    kernels.right(kernels.op)
+    kernels.right(kernels.jax.vmap(kernels.op))
+    queue.put("right")
+
+if __name__ == "__main__":
+    import kernels
+
+    kernels.right(kernels.op)
+    context = multiprocessing.get_context(sys.argv[1] if len(sys.argv) > 1 else METHOD)
+    queue = context.Queue()
+    process = context.Process(target=work, args=(queue,))
+    process.start()
+    print(queue.get(timeout=120))
+    process.join(60)
+    assert process.exitcode == 0
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_process_that_is_started_otherwise_works(method, run_python, tmp_path):
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    assert run_python(STARTED.replace("METHOD", repr(method))) == "right\n"
