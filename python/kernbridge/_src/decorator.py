@@ -57,8 +57,9 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
         See `numba_kernel`.
     vmap_threads, half_as_bits, vector_math
         For kernels of ``@numba.njit`` only; see `numba_kernel`.
-    grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
-    view, static, deterministic
+    grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl, view, static
+        For kernels of ``@numba.cuda.jit`` only; see `numba_cuda_kernel`.
+    deterministic
         For kernels of ``@numba.cuda.jit`` only; see `numba_cuda_kernel`.
 
     Returns

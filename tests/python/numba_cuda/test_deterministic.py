@@ -1,7 +1,7 @@
 """`deterministic=`: sums of floats that have the same bits in every order of the additions.
 
-Kernels run on the CPU here, in processes of their own; tests/gpu/test_deterministic_gpu.py runs them
-on a GPU.
+Kernels run on the CPU here, in processes of their own. tests/gpu/test_deterministic_gpu.py has
+those on a GPU.
 """
 
 import jax
@@ -314,7 +314,7 @@ def exact(out, counts, most, plain):
     unused = cuda.atomic.add(out, 0, local[0])
     where = plain if i < 4 else most
     where[i] = local[0]
-    where[i] += cuda.atomic.add(counts, 1, 0)
+    where[i] += cuda.atomic.add(counts, 1, 0) + len(out) - out.size
 
 outs = [S((1,), "float32"), S((2,), "int32"), S((1,), "float32"), OUT]
 op = numba_cuda_kernel(exact, outs, launch_dims=4, zero_outputs=True, deterministic=True)
@@ -360,3 +360,57 @@ def test_the_plan_on_a_gpu_has_a_fill_and_a_last_launch():
     assert "fill b2+0: b2.size x 8 B of 0x0" in fill
     assert "(&b0, b0.shape[0], &b1, b1.shape[0], &b2, b1.size)" in launch
     assert "launch sums_of_out[(ceil(b1.size / 256), 1, 1)" in last
+
+
+def test_callables(run):
+    run(
+        """
+x = values.astype(np.float32)
+
+def function(x, at, out, more, stream):
+    whole = cuda.device_array((BINS, 4), "float32")
+    whole[:] = 1.0
+    scatter[3, 32, stream](x, at, whole[:, 1])
+    scatter[1, 100, stream](x, at, out)
+    scatter.forall(x.size)(x, at, whole[:, 2])
+    scatter[1, 1](x[:8], at[:8], out)
+    more.copy_to_device(whole)
+
+outs = [S((BINS,), "float32"), S((BINS, 4), "float32")]
+def zeroed(x, at, out, more, stream):
+    out[:] = 0.0
+    function(x, at, out, more, stream)
+
+op = numba_cuda_callable(zeroed, outs, deterministic=True)
+out, more = map(np.asarray, jax.jit(op)(x, places))
+f = np.float32
+all_of = histogram(x, places, BINS, f)
+first = [as_sums(x[:8][places[:8] == i], f, start=all_of[i]) for i in range(BINS)]
+np.testing.assert_array_equal(out, first)
+onto = [as_sums(x[places == i], f, start=1.0) for i in range(BINS)]
+np.testing.assert_array_equal(more, np.transpose([[1.0] * BINS, onto, onto, [1.0] * BINS]))
+
+both = jax.vmap(op, (0, None))(np.stack([x, -x]), places)
+np.testing.assert_array_equal(both[0][0], out)
+np.testing.assert_array_equal(both[0][1], op(-x, places)[0])
+assert numba_cuda_callable(zeroed, outs) is not op
+refused(lambda: op(np.full(N, 1e30, f), places), "sums_of_out", "OverflowError")
+
+@cuda.jit
+def twice(a, b):
+    cuda.atomic.add(a, 0, 1.0)
+def overlapping(out, stream):
+    twice[1, 1](out[:3], out[2:])
+op = numba_cuda_callable(overlapping, S((4,), "float32"), deterministic=True)
+refused(op, "launch of 'twice'", "passes memory of 'a'", "KB4017")
+
+def unrecordable(x, out, stream):
+    out[:] = x.copy_to_host()
+op = numba_cuda_callable(unrecordable, S((4,), "float32"), deterministic=True)
+try:
+    op(jnp.ones(4))
+except Exception as e:
+    assert "cannot be recorded" in str(e) and "leave deterministic= out" in str(e), str(e)
+refused(lambda: numba_cuda_callable(zeroed, outs, deterministic=True, record="never"), "recorded")
+"""
+    )

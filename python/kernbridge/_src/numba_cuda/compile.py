@@ -24,6 +24,7 @@ from kernbridge._src.keys import generators
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cuda import mlir
+from kernbridge._src.numba_cuda.deterministic import refuse_inputs
 from kernbridge._src.numba_cuda.dispatchers import check_declared
 from kernbridge._src.numba_cuda.parameters import Parameter, leaves, with_open, with_sums
 from kernbridge._src.store import artefacts
@@ -104,15 +105,8 @@ class NumbaCudaFunction(DeviceFunction):
         if kernel is None:
             raise KernelCompilationError(f"the kernel {self.name!r} is gone")
         architecture = divmod(self.images[0][0], 10)
-        job = Job(
-            self.name,
-            kernel,
-            self.parameters,
-            self.batched,
-            (architecture,),
-            self.exponent,
-            self.identity,
-        )
+        job = Job(self.name, kernel, self.parameters, self.batched, (architecture,), self.exponent)
+        job = replace(job, identity=self.identity)
         if mlir.is_mlir(kernel):
             return mlir.code(_mlir_job(job), self.opened)
         library = _compile_once(job.with_open(self.opened))[0]._codelibrary
@@ -154,8 +148,8 @@ def compile_kernel(
     """Machine code for these parameters, compiled at most once per content and architectures.
 
     With `host` it is for the CPU, see the package `cuda_on_cpu`; with `checked` for its checked
-    mode; with `exponent` for `deterministic=`. KernelCompilationError is raised if Numba refuses the kernel, and TypeError if the kernel
-    returns a value.
+    mode; with `exponent` for `deterministic=`. KernelCompilationError is raised if the kernel is
+    refused, and TypeError if it returns a value.
     """
     architectures = toolchain_cuda.architectures()
     if host:
@@ -268,11 +262,7 @@ def _compile(job: Job) -> artefacts.Artefact:
     if mlir.is_mlir(job.kernel):
         return mlir.artefact(_mlir_job(job))
     (compiled, summed), opened = _compile_protected(job)
-    if not set(opened).isdisjoint(summed):
-        raise KernelCompilationError(
-            f"{job.label}: deterministic= refuses the kernel, which adds to an input; alias it to "
-            "an output (input_output_aliases) [KB4017]"
-        )
+    refuse_inputs(job.label, opened, summed)
     parameters = job.with_open(opened).with_sums(summed).parameters
     library = compiled._codelibrary
     if job.for_host:

@@ -9,11 +9,12 @@ additions; here are the option, and the launches around that of the kernel.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -21,8 +22,11 @@ from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.gpu.launch import join_words
 from kernbridge._src.gpu.program import Fill, Launch, Value, Word
 from kernbridge._src.numba_cuda import mlir
-from kernbridge._src.numba_cuda.parameters import BYTES_OF_SUM, DeviceParameter
+from kernbridge._src.numba_cuda.parameters import BYTES_OF_SUM, DeviceParameter, leaves
 from kernbridge._src.operation.spec import ArrayType
+
+if TYPE_CHECKING:
+    from kernbridge._src.numba_cuda.compile import NumbaCudaFunction
 
 EXPONENT = -40  # of the resolution of `deterministic=True`
 EXPONENTS = range(-100, 101)
@@ -51,7 +55,7 @@ def read_option(label: str, given: Any, kernel: Any = None) -> int | None:
     )
 
 
-def refuse_mlir(label: str) -> None:
+def refuse_mlir(label: str) -> NoReturn:
     """Refuse a kernel of numba-cuda-mlir."""
     raise KernelCompilationError(
         f"{label}: deterministic= is not available for kernels of numba-cuda-mlir; decorate the "
@@ -59,12 +63,21 @@ def refuse_mlir(label: str) -> None:
     )
 
 
-def refuse_launch_of_numba(label: str, why: str) -> None:
+def refuse_launch_of_numba(label: str, why: str) -> NoReturn:
     """Refuse a kernel that Numba's own launcher launches."""
     raise KernelCompilationError(
         f"{label}: deterministic= is not available for a kernel with {why}, which Numba launches; "
         f"leave {why} out of cuda.jit [KB4017]"
     )
+
+
+def refuse_inputs(label: str, opened: Iterable[int], summed: Iterable[int]) -> None:
+    """Refuse a kernel that adds to inputs which are to be read-only."""
+    if not set(opened).isdisjoint(summed):
+        raise KernelCompilationError(
+            f"{label}: deterministic= refuses the kernel, which adds to an input; alias it to an "
+            "output (input_output_aliases) [KB4017]"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +96,12 @@ class HiddenSums:
     n_elements: Word
     count: Value
     starts: bool
-    temporary: ArrayType
-    buffer: int  # of the temporary
+    buffer: int  # of the sums
+    n_integers: int | Value  # in it
 
     def fill(self) -> Fill:
         """The step that sets the sums to zero."""
-        return Fill(self.buffer, 0, 8, Value("count", buffer=self.buffer), 0)
+        return Fill(self.buffer, 0, 8, self.n_integers, 0)
 
     def last(self, label: str, has_batch: bool, host: bool, checked: bool) -> Launch:
         """The step that makes numbers of the sums."""
@@ -123,9 +136,10 @@ def of_buffers(
     first: int,
 ) -> list[HiddenSums]:
     """The sums of these leaves, each with its buffer of a call; `first` is their first buffer."""
-    found = []
+    found: list[HiddenSums] = []
     for leaf, b in summed:
-        assert b is not None and exponent is not None
+        assert b is not None
+        assert exponent is not None
         t = arrays[b]
         sums = HiddenSums(
             leaf=leaf,
@@ -136,16 +150,71 @@ def of_buffers(
             n_elements=Word("count", buffer=b),
             count=Value("count", buffer=b),
             starts=b in fresh,
-            temporary=ArrayType((*t.shape, INTEGERS), np.dtype(np.int64)),
             buffer=first + len(found),
+            n_integers=Value("count", buffer=first + len(found)),
         )
         found.append(sums)
     return found
 
 
-def words_of(leaves: Sequence[Sequence[Word]], sums: Iterable[HiddenSums]) -> list[list[Word]]:
+def of_addresses(
+    label: str,
+    kernel: Any,
+    function: NumbaCudaFunction,
+    words: Sequence[Sequence[Word]],
+    make_temporary: Callable[[tuple[int, ...], Any], int],
+) -> list[HiddenSums]:
+    """The sums of a launch whose arrays are any parts of buffers.
+
+    `make_temporary` makes one of a shape and a dtype, and returns its buffer.
+    """
+    names = list(inspect.signature(kernel.py_func).parameters)
+    of_leaf = [(i, p) for i, q in enumerate(function.parameters) for p in leaves([q])]
+    found = []
+    for leaf in function.summed:
+        number, parameter = of_leaf[leaf]
+        name = parameter.keyword or names[min(number, len(names) - 1)]
+        address = words[leaf][0]
+        for other, (another, *_) in enumerate(words):
+            if other != leaf and _overlap(address, another):
+                raise KernelCompilationError(
+                    f"{label}: deterministic= refuses the launch, which passes memory of {name!r}, "
+                    "to which the kernel adds, by another argument, too; pass a copy [KB4017]"
+                )
+        n = address.reach // parameter.dtype.itemsize
+        assert function.exponent is not None
+        sums = HiddenSums(
+            leaf=leaf,
+            exponent=function.exponent,
+            name=name,
+            dtype=parameter.dtype,
+            address=address,
+            n_elements=Word("constant", n),
+            count=Value(constant=n),
+            starts=False,
+            buffer=make_temporary((n, INTEGERS), np.int64),
+            n_integers=n * INTEGERS,
+        )
+        found.append(sums)
+    return found
+
+
+def _overlap(a: Word, b: Word) -> bool:
+    """Whether two addresses of recorded arrays lead to common bytes."""
+    if b.kind != "address" or a.buffer != b.buffer or not a.reach:
+        return False
+    return a.value < b.value + b.reach and b.value < a.value + a.reach
+
+
+def temporaries_of(sums: Iterable[HiddenSums], arrays: Sequence[ArrayType]) -> list[ArrayType]:
+    """The temporaries of sums that `of_buffers` returned."""
+    shapes = [arrays[each.count.buffer].shape for each in sums]
+    return [ArrayType((*shape, INTEGERS), np.dtype(np.int64)) for shape in shapes]
+
+
+def words_of(words: Sequence[Sequence[Word]], sums: Iterable[HiddenSums]) -> list[list[Word]]:
     """The words of each leaf; those with sums have the words of these behind their own."""
-    found = [list(words) for words in leaves]
+    found = list(map(list, words))
     for each in sums:
         found[each.leaf] += [Word("address", buffer=each.buffer), each.n_elements]
     return found

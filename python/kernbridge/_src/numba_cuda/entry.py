@@ -3,8 +3,8 @@
 The user's function is compiled as a device function, inlined into the entry. An array takes one
 word for its address and one per extent (Numba's own entry takes 5 + 2 d), a C-ordered array of
 rank d thus 1 + d; one that is not C-ordered has d strides in bytes behind them, and one with sums
-their address and number behind all others. In a batched entry an array's address is followed by the distance
-between slices, and `blockIdx.z` picks the slice.
+their address and number behind all others. In a batched entry an address is followed by the
+distance between slices, and `blockIdx.z` picks the slice.
 
 Imported only when a kernel is compiled, since it imports Numba.
 """

@@ -322,7 +322,7 @@ class NumbaCuda(CallingFrontend):
                 *(s.last(label, bool(call.levels), host, self.checked) for s in sums),
             ],
             copied=copied,
-            temporaries=[s.temporary for s in sums],
+            temporaries=hidden_sums.temporaries_of(sums, arrays),
             why_not_portable=function.why_not_portable,
             in_order=rule.pdl,
             host=host,

@@ -28,6 +28,8 @@ class Uses:
     def __init__(self, label: str, summed_type: Any, strict: bool) -> None:
         self._label, self._summed_type, self._strict = label, summed_type, strict
         self._names: dict[tuple[Any, str], str] = {}  # what the source calls a temporary variable
+        self._lowered: Any = None  # what lowers the present instruction
+        self._instruction: Any = None
         self.refusal: KernelCompilationError | None = None
 
     def check(self, lowered: Any, instruction: Any) -> None:
@@ -36,7 +38,7 @@ class Uses:
             return
         self._lowered, self._instruction = lowered, instruction
         kind = type(instruction).__name__
-        value = instruction.value if kind == "Assign" else None
+        value: Any = instruction.value if kind == "Assign" else None
         operation = getattr(value, "op", "") if type(value).__name__ == "Expr" else ""
         if type(value).__name__ == "Var" and instruction.target.name.startswith("$"):
             self._names[lowered, instruction.target.name] = self._name(value)
@@ -58,7 +60,7 @@ class Uses:
 
     def _check_call(self, call: Any) -> None:
         function = self._type(call.func)
-        key = getattr(function, "typing_key", None)
+        key: Any = getattr(function, "typing_key", None)
         array = self._type(call.args[0]) if call.args else None
         if type(key).__name__ == "ExternFunction":
             self._refuse(
@@ -82,10 +84,9 @@ class Uses:
             is_addition and self._is_summed_type(array)
         ):
             self._refuse(
-                f"calls {name} on {self._named(call.args[0])}, an array of {array.dtype} that is no "
-                "output of the operation, or that is one of several",
+                f"calls {name} on {self._named(call.args[0])}, an array of {array.dtype} that is "
+                "no output of the operation, or that is one of several",
                 "add to an output of float32 or float64, or use integers",
-                is_addition,
             )
         if self._strict and self._is_summed_type(array) and self._is_used(self._instruction.target):
             self._refuse(
@@ -95,24 +96,20 @@ class Uses:
 
     def _is_used(self, variable: Any) -> bool:
         """Whether anything but another name is made of a variable."""
-        copies = [variable.name]
+        names = [variable.name]
         statements = [s for block in self._lowered.blocks.values() for s in block.body]
-        for name in copies:
+        for name in names:
             for statement in statements:
-                if type(statement).__name__ == "Del":
+                kind = type(statement).__name__
+                read = [] if kind == "Del" else [v.name for v in statement.list_vars()]
+                if kind == "Assign" and statement.target.name == name:
+                    read.remove(name)
+                if name not in read:
                     continue
-                target = getattr(statement, "target", None)
-                names = [v.name for v in statement.list_vars()]
-                if type(statement).__name__ == "Assign" and target.name == name:
-                    names.remove(name)
-                if name not in names:
-                    continue
-                if type(getattr(statement, "value", None)).__name__ != "Var":
+                if kind != "Assign" or type(statement.value).__name__ != "Var":
                     return True
-                if type(statement).__name__ != "Assign":
-                    return True
-                if target.name not in copies:
-                    copies.append(target.name)
+                if statement.target.name not in names:
+                    names.append(statement.target.name)
         return False
 
     def _type(self, variable: Any) -> Any:
@@ -139,9 +136,9 @@ class Uses:
         name = self._name(variable).split(".")[0]
         return "an array" if name.startswith("$") else repr(name)
 
-    def _refuse(self, does: str, remedy: str = _REMEDY, adds: bool = True) -> NoReturn:
+    def _refuse(self, does: str, remedy: str = _REMEDY) -> NoReturn:
         place = self._instruction.loc
-        which = " to which it also adds with cuda.atomic" if remedy is _REMEDY else ""
+        which = ", to which it also adds with cuda.atomic" if remedy is _REMEDY else ""
         error = KernelCompilationError(
             f"{self._label}: deterministic= refuses the kernel, which {does}{which}; {remedy} "
             f"[KB4017]\n  at {place.filename}:{place.line}"

@@ -43,14 +43,15 @@ PLUS_INFINITY, MINUS_INFINITY, NOT_A_NUMBER, TOO_LARGE = 1, 2, 4, 8  # marks; de
 _NAME = "kb.sum."
 _ADDED = re.compile(r'%"?kb\.sum\.(\d+)\.')
 _IN_ORDER = re.compile(
-    r"call [^\n]*@\"?(?:llvm\.nvvm\.atomic\.load\.add\.f|___numba_atomic_(?:float|double)_(?:add|sub))"
+    r"call [^\n]*@\"?llvm\.nvvm\.atomic\.load\.add\.f"
+    r"|call [^\n]*@\"?___numba_atomic_(?:float|double)_(?:add|sub)"
     r"|atomicrmw fadd|atomicrmw fsub"
 )
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _SUM = ir.LiteralStructType([_I64, _I32, _I32])
 
 
-class SummedArray(types.Array):  # type: ignore[misc]
+class SummedArray(types.Array):
     """An array that receives additions: parameter `number` of the kernel, or a view of it.
 
     It is `strict` when the kernel is compiled for the second time; it is then mixed with no other
@@ -83,8 +84,16 @@ class SummedArray(types.Array):  # type: ignore[misc]
         return name, [*given, self.number, str(self.exponent), "strict" if self.strict else "any"]
 
     def _like(self, dtype: Any, ndim: int, layout: str, readonly: bool) -> SummedArray:
-        more = {"number": self.number, "exponent": self.exponent, "strict": self.strict}
-        return SummedArray(dtype, ndim, layout, readonly, self.aligned, **more)
+        return SummedArray(
+            dtype,
+            ndim,
+            layout,
+            readonly,
+            self.aligned,
+            number=self.number,
+            exponent=self.exponent,
+            strict=self.strict,
+        )
 
     def copy(
         self, dtype: Any = None, ndim: Any = None, layout: Any = None, readonly: Any = None
@@ -262,7 +271,7 @@ def _added_to(label: str, library: Any) -> tuple[int, ...]:
     text = library.get_llvm_str()
     if _IN_ORDER.search(text):
         raise KernelCompilationError(
-            f"{label}: deterministic= does not know an addition of floats in what the kernel calls; "
+            f"{label}: deterministic= does not know an addition of floats that the kernel makes; "
             "add with cuda.atomic.add to an output [KB4017]"
         )
     return tuple(sorted({int(number) for number in _ADDED.findall(text)}))
