@@ -68,16 +68,17 @@ def test_sums_have_the_same_bits_in_every_order(run):
         """
 def results(**how):
     made = set()
-    for grid, block in ((1, 1), (1, 64), (3, 32), (5, 100), (64, 64)):
+    for grid, block in ((1, 1), (3, 32), (64, 64)):
         op = numba_cuda_kernel(
             scatter, S((BINS,), x.dtype), grid=grid, block=block, zero_outputs=True, **how)
         made.add(np.asarray(op(x, places)).tobytes())
     return made
 
+x = values.astype(np.float32)
+assert len(results()) > 1  # which is what the option is for
 for dtype in (np.float32, np.float64):
     jax.config.update("jax_enable_x64", dtype is np.float64)
     x = values.astype(dtype)
-    assert len(results()) > 1  # which is what the option is for
     how, exponent = (True, -40) if dtype is np.float32 else (2.0**-44, -44)
     (found,) = results(deterministic=how)
     expected = histogram(x, places, BINS, dtype, exponent)
@@ -90,33 +91,27 @@ def test_arrays_of_every_form_receive_additions(run):
     run(
         """
 @cuda.jit
-def forms(x, a, b, c, d):
+def forms(x, a, b):
     i = cuda.grid(1)
     if i < x.size:
         cuda.atomic.add(a, (i % 2, -1), x[i])
-        cuda.atomic.sub(b, i % 4, x[i])
-        put(c[i % 3], 1, x[i])
-        cuda.atomic.add(c.T[::2], (1, np.int64(2)), x[i])
-        cuda.atomic.add(d.reshape(6)[1::2], 1, x[i])
+        cuda.atomic.sub(a.reshape(6)[1::2], -3, x[i])
+        put(b[i % 3], 1, x[i])
+        cuda.atomic.add(b.T[::2], (1, np.int64(2)), x[i])
 
 x = values.astype(np.float32)
 op = numba_cuda_kernel(
-    forms, [S((2, 3), "float32"), S((4,), "float32"), S((3, 4), "float32"), S((2, 3), "float32")],
-    launch_dims=N, deterministic=True)
-a, b, c, d = map(np.asarray, jax.jit(op)(x))
-i = np.arange(N)
-f = np.float32
+    forms, [S((2, 3), "float32"), S((3, 4), "float32")], launch_dims=N, deterministic=True)
+a, b = map(np.asarray, jax.jit(op)(x))
+i, f = np.arange(N), np.float32
 expected = np.zeros((2, 3), f)
 expected[:, 2] = histogram(x, i % 2, 2, f)
+expected[0, 1] = as_sums(-x, f)
 np.testing.assert_array_equal(a, expected)
-np.testing.assert_array_equal(b, histogram(-x, i % 4, 4, f))
 expected = np.zeros((3, 4), f)
 expected[:, 1] = histogram(x, i % 3, 3, f)
 expected[2, 2] = as_sums(x, f)
-np.testing.assert_array_equal(c, expected)
-expected = np.zeros((2, 3), f)
-expected[1, 0] = as_sums(x, f)
-np.testing.assert_array_equal(d, expected)
+np.testing.assert_array_equal(b, expected)
 """
     )
 

@@ -323,7 +323,7 @@ def _compile_once(job: Job) -> tuple[Any, tuple[int, ...]]:
         return _compile_entry(job), ()
     from kernbridge._src.numba_cuda import sums
 
-    return sums.compile_twice(job, _compile_entry)
+    return sums.compile_sums(job, _compile_entry)
 
 
 def _compile_entry(job: Job) -> Any:

@@ -17,7 +17,7 @@ from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.keys import host_state
-from kernbridge._src.numba_cuda import deterministic as hidden_sums
+from kernbridge._src.numba_cuda import hidden_sums
 from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static, read_views
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
@@ -26,6 +26,7 @@ from kernbridge._src.numba_cuda.callback import (
     CallingFrontend,
     lower_kernel,
 )
+from kernbridge._src.numba_cuda.deterministic import read_option, refuse_launch_of_numba
 from kernbridge._src.numba_cuda.dispatchers import check_dispatcher
 from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter
 from kernbridge._src.operation.operation import Operation, wrap
@@ -212,7 +213,7 @@ def numba_cuda_kernel(
     cuda.require("numba_cuda_kernel")
     check_dispatcher(label, kernel)
     fixed = read_static(label, kernel.py_func, static or {})
-    exponent = hidden_sums.read_option(label, deterministic, kernel)
+    exponent = read_option(label, deterministic, kernel)
     frontend = NumbaCuda(
         kernel, label, rule, bool(zero_outputs), views, fixed, bool(check), exponent
     )
@@ -277,7 +278,7 @@ class NumbaCuda(CallingFrontend):
         rule, label = self.rule, self.label
         why = numba_cuda_compile.why_not_native(self.kernel, host)
         if why and self.exponent is not None:
-            hidden_sums.refuse_launch_of_numba(label, why)
+            refuse_launch_of_numba(label, why)
         if why:
             cuda.refuse_on_cpu(label, why, host)
             has_more = bool(self.views or self.static) or self.zero_outputs

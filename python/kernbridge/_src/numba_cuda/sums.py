@@ -6,9 +6,10 @@ distance to the array's sums: the sum of an element is at `scale * address + par
 is how many times an element fits into the 16 bytes of a sum. These are an integer of 64 bits, a
 counter of 32 bits of the times that it went round, and 32 marks.
 
-Which arrays receive additions is seen by compiling the kernel twice: first, every array of floats
-that the kernel may write to has that type, and the machine code names those that it adds to; then
-these alone have it, and `sum_uses` refuses what would depend on the order of the additions.
+Which arrays receive additions is seen by compiling the kernel, where every array of floats that it
+may write to has that type: the code names those that it adds to. Then it is compiled again, where
+these alone have the type, and `sum_uses` refuses what would depend on the order of the additions. A
+kernel that adds to all of them is compiled once.
 Imported only when a kernel is compiled, since it imports Numba.
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from kernbridge._src.base.errors import KernelCompilationError
@@ -34,11 +35,16 @@ from kernbridge._src.numba_common.numba_cuda_inside import (
 )
 from kernbridge._src.numba_common.numba_inside import types
 from kernbridge._src.numba_cuda import patches
+from kernbridge._src.numba_cuda.deterministic import (
+    MINUS_INFINITY,
+    NOT_A_NUMBER,
+    PLUS_INFINITY,
+    TOO_LARGE,
+)
 from kernbridge._src.numba_cuda.parameters import BYTES_OF_SUM, leaves
 from kernbridge._src.numba_cuda.sum_uses import Uses
 
 FLOATS = ("float32", "float64")
-PLUS_INFINITY, MINUS_INFINITY, NOT_A_NUMBER, TOO_LARGE = 1, 2, 4, 8  # marks; deterministic.py
 
 _NAME = "kb.sum."
 _ADDED = re.compile(r'%"?kb\.sum\.(\d+)\.')
@@ -54,8 +60,8 @@ _SUM = ir.LiteralStructType([_I64, _I32, _I32])
 class SummedArray(types.Array):
     """An array that receives additions: parameter `number` of the kernel, or a view of it.
 
-    It is `strict` when the kernel is compiled for the second time; it is then mixed with no other
-    array.
+    It is `strict` unless it is not yet known which arrays receive additions; then it is mixed with
+    no other array.
     """
 
     def __init__(
@@ -224,24 +230,34 @@ def _as_it_is(context: Any, builder: Any, given: Any, wanted: Any, value: Any) -
     return value
 
 
-def compile_twice(job: Any, compile_entry: Callable[[Any], Any]) -> tuple[Any, tuple[int, ...]]:
+Compiled = tuple[Any, tuple[int, ...]]
+
+
+def compile_sums(job: Any, compile_entry: Callable[[Any], Any]) -> Compiled:
     """Compile a kernel; also return the leaves of its parameters that it adds to."""
-    writable = [
+
+    def compile_with(numbers: tuple[int, ...], strict: bool) -> Compiled:
+        with _compiling_sums(job.label, strict):
+            compiled = compile_entry(job.with_sums(numbers, strict))
+        return compiled, _added_to(job.label, compiled._codelibrary)
+
+    writable = tuple(
         i
         for i, p in enumerate(leaves(job.parameters))
         if p.kind == "array" and not p.read_only and p.dtype.name in FLOATS
-    ]
+    )
     with global_compiler_lock:
-        with patches.without_nvvm(), _compiling_sums(job.label, strict=False):
-            first = compile_entry(job.with_sums(writable, strict=False))
-        numbers = _added_to(job.label, first._codelibrary)
-        with _compiling_sums(job.label, strict=True):
-            compiled = compile_entry(job.with_sums(numbers))
-        if _added_to(job.label, compiled._codelibrary) != numbers:
-            raise KernelCompilationError(
-                f"{job.label}: deterministic= does not find the arrays that the kernel adds to "
-                "[KB4017]"
-            )
+        with suppress(Exception):  # which comes again below, unless it is about other arrays
+            compiled, numbers = compile_with(writable, strict=True)
+            if numbers == writable:
+                return compiled, numbers
+        with patches.without_nvvm():
+            _, numbers = compile_with(writable, strict=False)
+        compiled, found = compile_with(numbers, strict=True)
+    if found != numbers:
+        raise KernelCompilationError(
+            f"{job.label}: deterministic= does not find the arrays that the kernel adds to [KB4017]"
+        )
     return compiled, numbers
 
 

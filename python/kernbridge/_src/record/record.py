@@ -18,10 +18,10 @@ from kernbridge._src.base.places import current_line, line_of
 from kernbridge._src.gpu import launch as gpu_launch
 from kernbridge._src.gpu.program import DTYPE_CODES, Copy, Fill, Launch, Step, Value, Word
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda import deterministic as hidden_sums
-from kernbridge._src.numba_cuda import intercept, mlir
+from kernbridge._src.numba_cuda import hidden_sums, intercept, mlir
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
+from kernbridge._src.numba_cuda.deterministic import refuse_mlir
 from kernbridge._src.numba_cuda.host_api import Configured, read_configured
 from kernbridge._src.numba_cuda.parameters import DeviceParameter
 from kernbridge._src.operation.spec import ArrayType, Call
@@ -97,7 +97,7 @@ class Recording:
             refuse(str(e))
         if mlir.is_mlir(kernel):
             if self.exponent is not None:
-                hidden_sums.refuse_mlir(label)
+                refuse_mlir(label)
             mlir.check_strides(label, found)
         parameters = [parameter for parameter, _ in found]
         words = [leaf for _, leaves in found for leaf in leaves]
