@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -174,11 +175,10 @@ class LaunchRule:
 def join_words(parameters: Iterable[Sequence[Word]], wide: bool) -> tuple[Word, ...]:
     """The words of all parameters; in a batched entry, a stride follows each address."""
     words: list[Word] = []
-    for first, *rest in parameters:
-        words.append(first)
-        if wide and first.kind == "address":
-            words.append(Word("stride", buffer=first.buffer))
-        words += rest
+    for word in itertools.chain.from_iterable(parameters):
+        words.append(word)
+        if wide and word.kind == "address":
+            words.append(Word("stride", buffer=word.buffer))
     return tuple(words)
 
 

@@ -12,6 +12,9 @@ from kernbridge._src.numba_common.numba_cuda_inside import cuda
 NAMES = (
     "numba.cuda.cudaimpl._generic_array",
     "numba.cuda.cudaimpl.cgutils",
+    "numba.cuda.cudaimpl.lower",
+    "numba.cuda.cudaimpl.normalize_indices",
+    "numba.cuda.cudaimpl.registry.lower_cast",
 )
 
 versions.look_up("Numba-CUDA", NAMES)

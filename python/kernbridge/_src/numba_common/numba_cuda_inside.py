@@ -51,14 +51,21 @@ NAMES = (
     "numba.cuda.dispatcher._LaunchConfiguration",
     "numba.cuda.dispatcher.cuda_target.target_context.cached_internal_func",
     "numba.cuda.dispatcher.get_current_device",
+    "numba.cuda.datamodel.models.ArrayModel",
     "numba.cuda.extending.intrinsic",
     "numba.cuda.lowering.CUDALower.lower_inst",
+    "numba.cuda.models.register_model",
     "numba.cuda.np.arrayobj.basic_indexing",
     "numba.cuda.np.arrayobj.load_item",
     "numba.cuda.np.arrayobj.make_array_flat_cls",
     "numba.cuda.np.arrayobj.store_item",
     "numba.cuda.np.numpy_support.from_dtype",
     "numba.cuda.dispatcher.types.Omitted",
+    "numba.cuda.stubs.atomic.add",
+    "numba.cuda.stubs.atomic.cas",
+    "numba.cuda.stubs.atomic.compare_and_swap",
+    "numba.cuda.stubs.atomic.exch",
+    "numba.cuda.stubs.atomic.sub",
     "numba.cuda.target.CUDATargetContext.enable_boundscheck",
     "numba.cuda.target.CUDATargetContext.insert_string_const_addrspace",
     "numba.cuda.typing.typeof.typeof",
@@ -123,6 +130,7 @@ from numba.cuda import (
     codegen,
     dispatcher,
     lowering,
+    stubs,
     target,
 )
 from numba.cuda.core import typeinfer
@@ -131,7 +139,9 @@ from numba.cuda.core.errors import NumbaDebugInfoWarning
 from numba.cuda.cuda_paths import get_cuda_paths
 from numba.cuda.cudadrv import driver, nvrtc, nvvm
 from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
+from numba.cuda.datamodel.models import ArrayModel as array_model
 from numba.cuda.extending import intrinsic
+from numba.cuda.models import register_model
 from numba.cuda.np import arrayobj, numpy_support
 from numba.cuda.typing.typeof import typeof
 

@@ -24,7 +24,9 @@ from kernbridge._src.keys import generators
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cuda import mlir
-from kernbridge._src.numba_cuda.parameters import Parameter, leaves, with_open
+from kernbridge._src.numba_cuda.deterministic import refuse_inputs
+from kernbridge._src.numba_cuda.dispatchers import check_declared
+from kernbridge._src.numba_cuda.parameters import Parameter, leaves, with_open, with_sums
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
@@ -48,6 +50,7 @@ class Job:
     parameters: tuple[Parameter, ...]
     batched: bool
     architectures: Architectures
+    exponent: int | None = None  # of the resolution of `deterministic=`
     identity: bytes = b""
 
     @property
@@ -63,16 +66,25 @@ class Job:
         """This job, where the kernel may write to the leaves of its parameters of these numbers."""
         return replace(self, parameters=with_open(self.parameters, set(opened)))
 
+    def with_sums(self, summed: Iterable[int], strict: bool = True) -> Job:
+        """This job, where the leaves of its parameters of these numbers have sums."""
+        if self.exponent is None:
+            return self
+        parameters = with_sums(self.parameters, set(summed), self.exponent, strict)
+        return replace(self, parameters=parameters)
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NumbaCudaFunction(DeviceFunction):
     """Machine code of one kernel for one list of parameters: one object for each identity.
 
     `opened` are the leaves of the parameters that the kernel may write to though they were to be
-    read-only.
+    read-only, `summed` those to which it adds, with `exponent`.
     """
 
     opened: tuple[int, ...]
+    summed: tuple[int, ...]
+    exponent: int | None
     uses_z: bool
     cooperative: bool
     why_not_portable: str
@@ -93,10 +105,11 @@ class NumbaCudaFunction(DeviceFunction):
         if kernel is None:
             raise KernelCompilationError(f"the kernel {self.name!r} is gone")
         architecture = divmod(self.images[0][0], 10)
-        job = Job(self.name, kernel, self.parameters, self.batched, (architecture,), self.identity)
+        job = Job(self.name, kernel, self.parameters, self.batched, (architecture,), self.exponent)
+        job = replace(job, identity=self.identity)
         if mlir.is_mlir(kernel):
             return mlir.code(_mlir_job(job), self.opened)
-        library = _compile_once(job.with_open(self.opened))._codelibrary
+        library = _compile_once(job.with_open(self.opened))[0]._codelibrary
         return library.get_llvm_str(), library.get_asm_str(cc=compiler_cc(*architecture))
 
 
@@ -130,17 +143,18 @@ def compile_kernel(
     batched: bool = False,
     host: bool = False,
     checked: bool = False,
+    exponent: int | None = None,
 ) -> NumbaCudaFunction:
     """Machine code for these parameters, compiled at most once per content and architectures.
 
     With `host` it is for the CPU, see the package `cuda_on_cpu`; with `checked` for its checked
-    mode. KernelCompilationError is raised if Numba refuses the kernel, and TypeError if the kernel
-    returns a value.
+    mode; with `exponent` for `deterministic=`. KernelCompilationError is raised if the kernel is
+    refused, and TypeError if it returns a value.
     """
     architectures = toolchain_cuda.architectures()
     if host:
         architectures = CHECKED if checked or debug.checks() else HOST
-    job = Job(label, kernel, tuple(parameters), batched, architectures)
+    job = Job(label, kernel, tuple(parameters), batched, architectures, exponent)
     with interrupts.deferred(), _lock:
         fingerprint = _fingerprint_of(kernel, (_identities(job), batched))
         job = replace(job, identity=_identity(fingerprint, job))
@@ -164,43 +178,18 @@ def compile_for_launch(
     has_batch: bool,
     host: bool = False,
     checked: bool = False,
+    exponent: int | None = None,
 ) -> tuple[NumbaCudaFunction, bool]:
     """Machine code for a launch, and whether one launch serves a batch in the grid's z axis.
 
     `has_batch` says that there is a batch, and that the launch leaves the z axis free.
     """
-    _check_declared(label, kernel, parameters)
-    function = compile_kernel(label, kernel, parameters, False, host, checked)
+    check_declared(label, kernel, parameters)
+    function = compile_kernel(label, kernel, parameters, False, host, checked, exponent)
     wide = has_batch and not function.uses_z and not function.cooperative
     if wide:
-        function = compile_kernel(label, kernel, parameters, True, host, checked)
+        function = compile_kernel(label, kernel, parameters, True, host, checked, exponent)
     return function, wide
-
-
-def _check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> None:
-    """Refuse arrays that no signature takes which `cuda.jit` was given."""
-    from kernbridge._src.numba_cuda import entry as numba_cuda_entry
-
-    parameter_type = (mlir if mlir.is_mlir(kernel) else numba_cuda_entry).parameter_type
-    if getattr(kernel, "_can_compile", True):
-        return
-
-    def takes(declared: Any, given: Any) -> bool:
-        if not hasattr(declared, "ndim") or not hasattr(given, "ndim"):
-            return hasattr(declared, "ndim") == hasattr(given, "ndim")
-        return bool(declared.dtype == given.dtype and declared.ndim == given.ndim)
-
-    given = [parameter_type(p) for p in parameters]
-    all_declared = mlir.declared(kernel) if mlir.is_mlir(kernel) else tuple(kernel.overloads)
-    for declared in all_declared:
-        if len(declared) == len(given) and all(map(takes, declared, given)):
-            return
-    raise TypeError(
-        f"{label}: the kernel was declared for {', '.join(map(str, all_declared))}, and the "
-        f"call has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or "
-        "decorate the kernel without a signature"
-        " [KB4001]"
-    )
 
 
 def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
@@ -225,6 +214,8 @@ def _identity(fingerprint: Fingerprint, job: Job) -> bytes:
     if job.for_host:
         where += ".host" if job.architectures == HOST else ".checked"
         where += f".{_core.HOST_ABI}"  # a program of another one must not be taken for this
+    if job.exponent is not None:
+        where += f".deterministic.{job.exponent}"
     return keys_fingerprint.combine(fingerprint, where, _identities(job), job.batched)
 
 
@@ -254,10 +245,12 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
         entry=meta["entry"],
         images=tuple(images),
         opened=tuple(meta["opened"]),
+        summed=tuple(meta.get("summed", ())),
+        exponent=job.exponent,
         uses_z=meta["uses_z"],
         cooperative=meta["cooperative"],
         why_not_portable=fingerprint.why_not_portable,
-        parameters=job.parameters,
+        parameters=job.with_sums(meta.get("summed", ())).parameters,
         batched=job.batched,
         kernel=weakref.ref(job.kernel),
     )
@@ -268,7 +261,9 @@ def _compile(job: Job) -> artefacts.Artefact:
 
     if mlir.is_mlir(job.kernel):
         return mlir.artefact(_mlir_job(job))
-    compiled, opened = _compile_protected(job)
+    (compiled, summed), opened = _compile_protected(job)
+    refuse_inputs(job.label, opened, summed)
+    parameters = job.with_open(opened).with_sums(summed).parameters
     library = compiled._codelibrary
     if job.for_host:
         from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
@@ -277,10 +272,10 @@ def _compile(job: Job) -> artefacts.Artefact:
         if job.architectures == CHECKED:
             from kernbridge._src.numba_cuda.checked_arguments import checks_of
 
-            parameters = job.with_open(opened).parameters
             checks = checks_of(job.label, job.kernel, parameters, job.batched)
         is_fast = checks is None and bool(job.kernel.targetoptions.get("fastmath"))
-        return cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks, is_fast)
+        made = cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks, is_fast)
+        return artefacts.Artefact({**made.meta, "summed": list(summed)}, made.blobs)
     cubins = []
     for architecture in job.architectures:
         try:
@@ -288,7 +283,7 @@ def _compile(job: Job) -> artefacts.Artefact:
         except Exception as e:
             raise instead_of(e, _refusal(job, e))  # noqa: B904
         cubins.append(getattr(cubin, "code", cubin))
-    n_words = sum(p.n_words(job.batched) for p in job.parameters)
+    n_words = sum(p.n_words(job.batched) for p in parameters)
     check_words(job.label, cubins, compiled.entry_name, n_words)
     assembly = library.get_asm_str(cc=compiler_cc(*job.architectures[0]))
     return artefacts.Artefact(
@@ -296,6 +291,7 @@ def _compile(job: Job) -> artefacts.Artefact:
             "entry": compiled.entry_name,
             "architectures": [10 * major + minor for major, minor in job.architectures],
             "opened": list(opened),
+            "summed": list(summed),
             "uses_z": any(f"%{r}.z" in assembly for r in ("tid", "ntid", "ctaid", "nctaid")),
             "cooperative": bool(compiled.cooperative),
         },
@@ -312,7 +308,7 @@ def _mlir_job(job: Job) -> mlir.MlirJob:
     )
 
 
-def _compile_protected(job: Job) -> tuple[Any, tuple[int, ...]]:
+def _compile_protected(job: Job) -> tuple[tuple[Any, tuple[int, ...]], tuple[int, ...]]:
     """Compile with inputs as protected as the kernel allows; which ones had to be opened."""
     return compile_protected(
         (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
@@ -321,8 +317,16 @@ def _compile_protected(job: Job) -> tuple[Any, tuple[int, ...]]:
     )
 
 
-def _compile_once(job: Job) -> Any:
-    """Compile the kernel for the first architecture."""
+def _compile_once(job: Job) -> tuple[Any, tuple[int, ...]]:
+    """Compile the kernel for the first architecture; also return the leaves that have sums."""
+    if job.exponent is None:
+        return _compile_entry(job), ()
+    from kernbridge._src.numba_cuda import sums
+
+    return sums.compile_sums(job, _compile_entry)
+
+
+def _compile_entry(job: Job) -> Any:
     from kernbridge._src.numba_common import readonly
     from kernbridge._src.numba_common.numba_cuda_inside import OF_KERNELS, cuda, dispatcher
     from kernbridge._src.numba_common.numba_inside import types
@@ -335,7 +339,7 @@ def _compile_once(job: Job) -> Any:
     if "forceinline" in options:
         device_options["forceinline"] = True
     raises = bool(options.pop("debug", False))  # the entry itself raises nothing
-    if raises:
+    if raises and job.for_host:
         device_options["debug"] = True
     device = cuda.jit(device=True, **device_options)(function)
     entry, words = numba_cuda_entry.build_entry(device, job.parameters, job.batched)
@@ -356,10 +360,14 @@ def _compile_once(job: Job) -> Any:
 
             asking = bounds.compiling_bounded()
     raising: Any = nullcontext()
-    if raises:
+    if raises and job.for_host:
         from kernbridge._src.cuda_on_cpu.raising import compiling_raising
 
         raising = compiling_raising()
+    elif raises:  # kernbridge's own; those of users are launched by Numba, see `why_not_native`
+        from kernbridge._src.numba_cuda.assertions import compiling_assertions
+
+        raising = compiling_assertions()
     with patches.compiling_for(architecture), without_nvvm, asking, raising:
         compiled = dispatcher._Kernel(entry, words, **options)
         versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base import versions
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
@@ -18,7 +17,7 @@ from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.keys import host_state
-from kernbridge._src.numba_cuda import mlir
+from kernbridge._src.numba_cuda import hidden_sums
 from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static, read_views
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
@@ -27,6 +26,8 @@ from kernbridge._src.numba_cuda.callback import (
     CallingFrontend,
     lower_kernel,
 )
+from kernbridge._src.numba_cuda.deterministic import read_option, refuse_launch_of_numba
+from kernbridge._src.numba_cuda.dispatchers import check_dispatcher
 from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
@@ -63,6 +64,7 @@ def numba_cuda_kernel(
     view: Mapping[str | int, Any] | None = None,
     static: Mapping[str, Any] | None = None,
     check: bool = False,
+    deterministic: bool | float = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
     sharding_rule: str | ShardingRule | None = None,
@@ -137,6 +139,10 @@ def numba_cuda_kernel(
         On the CPU, check every access: accesses out of bounds, data races, reads of uninitialised
         shared memory, and barriers that not all threads reach are errors. Also by
         ``KERNBRIDGE_DEBUG=check``.
+    deterministic : bool or float, default False
+        Let the sums of `cuda.atomic.add` and `sub` of floats have the same bits in every run, for
+        every block size, on CPUs and GPUs: numbers are rounded to multiples of 2.0**-40, or of the
+        power of two that is given, and added as 64-bit integers. See docs/determinism.md.
     jvp, vjp : function, optional
         The derivative, as of `numba_kernel`.
     sharding_rule : str or ShardingRule, optional
@@ -205,36 +211,15 @@ def numba_cuda_kernel(
     )
     views = read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
-    _check_dispatcher(label, kernel)
+    check_dispatcher(label, kernel)
     fixed = read_static(label, kernel.py_func, static or {})
-    frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, fixed, bool(check))
+    exponent = read_option(label, deterministic, kernel)
+    frontend = NumbaCuda(
+        kernel, label, rule, bool(zero_outputs), views, fixed, bool(check), exponent
+    )
     kept: Kept[Operation]
     kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
     return frontend.operation(spec, kept)
-
-
-def _check_dispatcher(label: str, kernel: Any) -> None:
-    """Refuse what is not a kernel of `cuda.jit`, Numba-CUDA's or its successor's."""
-    if mlir.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
-        mlir.check_kernel(label, kernel)
-        return
-    from kernbridge._src.numba_common import numba_cuda_inside
-
-    hint = "decorate it with @numba.cuda.jit"
-    if isinstance(kernel, numba_cuda_inside.dispatcher.CUDADispatcher):
-        versions.look_up_attributes("Numba-CUDA", kernel, numba_cuda_inside.OF_DISPATCHERS)
-        if not kernel.targetoptions.get("device"):
-            return
-        hint = "a device function is called by kernels; decorate it without device=True"
-    elif "CPUDispatcher" in type(kernel).__name__:
-        hint = "a numba.njit function belongs to numba_kernel"
-    elif "FakeCUDAKernel" in type(kernel).__name__:
-        hint = "NUMBA_ENABLE_CUDASIM is set, which puts a simulator in place of numba.cuda"
-    raise TypeError(
-        f"numba_cuda_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
-        f"numba.cuda.jit kernel; {hint}"
-        " [KB1001]"
-    )
 
 
 @dataclass(eq=False, repr=False)
@@ -248,6 +233,7 @@ class NumbaCuda(CallingFrontend):
     views: tuple[tuple[str | int, Any], ...]
     static: dict[str, StaticArgument]
     checked: bool
+    exponent: int | None  # of the resolution of `deterministic=`
 
     platforms = ("cuda", "cpu")
 
@@ -263,7 +249,8 @@ class NumbaCuda(CallingFrontend):
             return None
         read = host_state.take([("launch_dims", dims)]) if callable(dims) else None
         static = exact_items({name: given.value for name, given in self.static.items()})
-        return self.rule, read, self.zero_outputs, self.views, static, self.checked
+        options = self.zero_outputs, self.checked, self.exponent
+        return self.rule, read, self.views, static, options
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         """A new operation, with the kernel's name and documentation."""
@@ -290,6 +277,8 @@ class NumbaCuda(CallingFrontend):
 
         rule, label = self.rule, self.label
         why = numba_cuda_compile.why_not_native(self.kernel, host)
+        if why and self.exponent is not None:
+            refuse_launch_of_numba(label, why)
         if why:
             cuda.refuse_on_cpu(label, why, host)
             has_more = bool(self.views or self.static) or self.zero_outputs
@@ -302,11 +291,20 @@ class NumbaCuda(CallingFrontend):
         z_is_free = shape.grid[2] == Value(constant=1) and not rule.cooperative
         has_batch = bool(call.levels) and z_is_free
         function, wide = numba_cuda_compile.compile_for_launch(
-            label, self.kernel, parameters, has_batch, host, self.checked
+            label, self.kernel, parameters, has_batch, host, self.checked, self.exponent
         )
         copied = sorted({b for i in function.opened if (b := buffers[i]) is not None})
         warn_of_copies(label, copied, assignment.names, REMEDY)
-        words = [leaf for _, leaves, _ in arguments for leaf in leaves]
+        sums = hidden_sums.of_buffers(
+            [(leaf, buffers[leaf]) for leaf in function.summed],
+            self.exponent,
+            arrays,
+            assignment.names,
+            call.fresh,
+            len(arrays) + len(copied),
+        )
+        leaves = [leaf for _, leaves, _ in arguments for leaf in leaves]
+        words = hidden_sums.words_of(leaves, sums)
         if shape.auto_block:
             function = replace(function, auto_shared=rule.shared_mem)
         fills = zeros(arrays, call.fresh if self.zero_outputs else ())
@@ -318,8 +316,14 @@ class NumbaCuda(CallingFrontend):
             operands,
             call,
             assignment.names,
-            [*fills, step],
+            [
+                *fills,
+                *(s.fill() for s in sums),
+                step,
+                *(s.last(label, bool(call.levels), host, self.checked) for s in sums),
+            ],
             copied=copied,
+            temporaries=hidden_sums.temporaries_of(sums, arrays),
             why_not_portable=function.why_not_portable,
             in_order=rule.pdl,
             host=host,

@@ -8,11 +8,26 @@ depth, in their order: each has its words in the launch.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+N_WORDS_OF_SUMS = 2
+BYTES_OF_SUM = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """That an array receives additions, whose sums are in a hidden one; see `sums`.
+
+    `number` is that of the leaf, `exponent` that of the resolution.
+    """
+
+    number: int
+    exponent: int
+    strict: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +46,15 @@ class DeviceParameter:
     read_only: bool = False
     keyword: str = ""  # passed by name, behind a parameter that was left to its default
     enumeration: Any = None  # the class of a scalar that is a member of one
+    sums: Sums | None = None  # of an array; its last words are their address and their number
 
     def n_words(self, batched: bool) -> int:
         """Words that it takes."""
         if self.kind == "scalar":
             return 2 if self.dtype.itemsize > 8 else 1
         strides = 0 if self.layout == "C" else self.ndim
-        return 1 + batched + self.ndim + strides
+        of_sums = 0 if self.sums is None else N_WORDS_OF_SUMS + batched
+        return 1 + batched + self.ndim + strides + of_sums
 
     def describe(self) -> str:
         """Its type, as messages name it."""
@@ -93,14 +110,28 @@ def leaves(parameters: Iterable[Parameter]) -> Iterator[DeviceParameter]:
 
 def with_open(parameters: Iterable[Parameter], opened: Collection[int]) -> tuple[Parameter, ...]:
     """These parameters, where the kernel may write to the leaves of these numbers."""
+    return _changed(parameters, {i: {"read_only": False} for i in opened})
+
+
+def with_sums(
+    parameters: Iterable[Parameter], summed: Collection[int], exponent: int, strict: bool = True
+) -> tuple[Parameter, ...]:
+    """These parameters, where the leaves of these numbers have sums."""
+    return _changed(parameters, {i: {"sums": Sums(i, exponent, strict)} for i in summed})
+
+
+def _changed(
+    parameters: Iterable[Parameter], changes: Mapping[int, Mapping[str, Any]]
+) -> tuple[Parameter, ...]:
+    """These parameters, with these fields of the leaves of these numbers."""
     numbers = itertools.count()
 
-    def open_in(parameter: Parameter) -> Parameter:
+    def change(parameter: Parameter) -> Parameter:
         if isinstance(parameter, TupleParameter):
-            return replace(parameter, members=tuple(map(open_in, parameter.members)))
-        return replace(parameter, read_only=False) if next(numbers) in opened else parameter
+            return replace(parameter, members=tuple(map(change, parameter.members)))
+        return replace(parameter, **changes.get(next(numbers), {}))
 
-    return tuple(map(open_in, parameters))
+    return tuple(map(change, parameters))
 
 
 def _name(made_by: Any) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from kernbridge._src.numba_cuda.callback import (
     OnHost,
     Order,
 )
+from kernbridge._src.numba_cuda.deterministic import read_option
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
@@ -50,6 +51,7 @@ def numba_cuda_callable(
     vmap_method: str | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
     record: str = "auto",
+    deterministic: bool | float = False,
     has_side_effect: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
@@ -90,6 +92,9 @@ def numba_cuda_callable(
         real Numba arrays, and a warning names the line; "always": a KernelError names the line;
         "never": it always runs so, and then its inputs are copied, which may not be written. On the
         CPU the arrays are NumPy's, with the methods of Numba's.
+    deterministic : bool or float, default False
+        As for `numba_cuda_kernel`, of every kernel that the function launches. A function that
+        cannot be recorded is an error then.
     has_side_effect : bool, default False
         Run the function even if nothing reads its outputs. Implied by `outs` without any output.
     jvp, vjp : function, optional
@@ -173,7 +178,13 @@ def numba_cuda_callable(
     kept = _of_objects
     if type(func) is types.FunctionType:
         kept = kept_with(func, "numba_cuda_callable", lambda: Kept(OPERATIONS_KEPT))
-    return NumbaCudaCallable(func, name, label, record).operation(spec, kept)
+    exponent = read_option(label, deterministic)
+    if exponent is not None and record == "never":
+        raise ValueError(
+            f'{label}: deterministic= needs a function that is recorded, and record is "never"; '
+            'pass record="always" [KB1005]'
+        )
+    return NumbaCudaCallable(func, name, label, record, exponent).operation(spec, kept)
 
 
 _of_objects: Kept[Operation] = Kept(OPERATIONS_KEPT)
@@ -189,6 +200,7 @@ class NumbaCudaCallable(CallingFrontend):
     name: str
     label: str
     record: str
+    exponent: int | None = None  # of the resolution of `deterministic=`
 
     platforms = ("cuda", "cpu")
     n_appended = 1  # the stream
@@ -200,12 +212,13 @@ class NumbaCudaCallable(CallingFrontend):
     def state(self) -> Hashable:
         """The function and what it reads."""
         state = host_state.take([(self.name, self.function)])
-        return host_state.identity_of(self.function), state, self.record, debug.verifies()
+        options = self.record, self.exponent, debug.verifies()
+        return host_state.identity_of(self.function), state, options
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         """An operation, which checks itself if that is asked for."""
         operation = Operation(spec, self)
-        if not debug.verifies() or self.record == "never":
+        if not debug.verifies() or self.record == "never" or self.exponent is not None:
             return operation
         unrecorded = NumbaCudaCallable(self.function, self.name, self.label, "never")
         return Verified(spec, operation, Operation(spec, unrecorded))
@@ -249,7 +262,7 @@ class NumbaCudaCallable(CallingFrontend):
         from kernbridge._src.record import record as record_record
 
         recording = record_record.record(
-            self.label, self.function, operands, call, _order(assignment), host
+            self.label, self.function, operands, call, _order(assignment), host, self.exponent
         )
         copied = sorted(recording.opened)
         warn_of_copies(self.label, copied, assignment.names, REMEDY)
@@ -268,11 +281,13 @@ class NumbaCudaCallable(CallingFrontend):
         )
 
     def _refuse_or_warn(self, why: str) -> None:
-        if self.record == "always":
+        if self.record == "always" or self.exponent is not None:
+            other = "leave deterministic= out"
+            if self.record == "always":
+                other = 'pass record="auto"'
             raise KernelError(
                 f"{self.label} cannot be recorded: {why}. Keep what needs elements on the host out "
-                'of the function, or pass record="auto" to run it as Python at every call'
-                " [KB4012]"
+                f"of the function, or {other} to run it as Python at every call [KB4012]"
             )
         if not self._warned:
             self._warned = True

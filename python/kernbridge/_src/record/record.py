@@ -18,9 +18,10 @@ from kernbridge._src.base.places import current_line, line_of
 from kernbridge._src.gpu import launch as gpu_launch
 from kernbridge._src.gpu.program import DTYPE_CODES, Copy, Fill, Launch, Step, Value, Word
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda import intercept, mlir
+from kernbridge._src.numba_cuda import hidden_sums, intercept, mlir
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
+from kernbridge._src.numba_cuda.deterministic import refuse_mlir
 from kernbridge._src.numba_cuda.host_api import Configured, read_configured
 from kernbridge._src.numba_cuda.parameters import DeviceParameter
 from kernbridge._src.operation.spec import ArrayType, Call
@@ -46,6 +47,7 @@ class Recording:
     read_only: frozenset[int]  # buffers that belong to JAX
     batched: bool = False  # launches serve all slices of a batch where they can
     host: bool = False  # launches run on the CPU
+    exponent: int | None = None  # of the resolution of `deterministic=`
     steps: list[Step] = field(default_factory=list)
     temporaries: list[ArrayType] = field(default_factory=list)
     opened: set[int] = field(default_factory=set)  # read-only buffers that a kernel may write to
@@ -94,18 +96,22 @@ class Recording:
         except NotAnArgument as e:
             refuse(str(e))
         if mlir.is_mlir(kernel):
+            if self.exponent is not None:
+                refuse_mlir(label)
             mlir.check_strides(label, found)
         parameters = [parameter for parameter, _ in found]
         words = [leaf for _, leaves in found for leaf in leaves]
         x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
         has_batch = self.batched and z.constant == 1
         function, wide = numba_cuda_compile.compile_for_launch(
-            label, kernel, parameters, has_batch, self.host
+            label, kernel, parameters, has_batch, self.host, exponent=self.exponent
         )
         self.opened |= {words[i][0].buffer for i in function.opened}
         self.why_not_portable = self.why_not_portable or function.why_not_portable
         if 0 in blocks or 0 in threads:
             return
+        sums = hidden_sums.of_addresses(label, kernel, function, words, self._integers)
+        words = hidden_sums.words_of(words, sums)
         step = Launch(
             function=replace(function, auto_shared=size) if auto else function,
             grid=(x, y, z),
@@ -118,7 +124,15 @@ class Recording:
         )
         parts = {"the grid": blocks, "the block": block, "the dynamic shared memory": size}
         parts |= {f"argument {i}": value for i, value in enumerate(arguments)}
+        for each in sums:
+            self.add(each.fill(), {})
         self.add(step, {f"{what} of the launch of {name}": v for what, v in parts.items()})
+        for each in sums:
+            self.add(each.last(label, self.batched, self.host, checked=False), {})
+
+    def _integers(self, shape: tuple[int, ...], dtype: Any) -> int:
+        """The number of a new temporary."""
+        return self.temporary(shape, dtype).buffer
 
     def add(self, step: Step, details: dict[str, Any]) -> None:
         """Add a step, with what a message says if the next recording differs."""
@@ -306,6 +320,7 @@ def record(
     call: Call,
     order: Order,
     host: bool = False,
+    exponent: int | None = None,
 ) -> Recording:
     """Run `function` on stand-ins, twice; `order` puts operands and stream into its parameters.
 
@@ -318,7 +333,12 @@ def record(
 
     def once() -> Recording:
         recording = Recording(
-            label, len(arrays), frozenset(call.read_only), batched=bool(call.levels), host=host
+            label,
+            len(arrays),
+            frozenset(call.read_only),
+            batched=bool(call.levels),
+            host=host,
+            exponent=exponent,
         )
         given = [
             Scalar(b, scalars[b], t.dtype)

@@ -230,6 +230,13 @@ define linkonce_odr void @kb.raise(ptr %what) alwaysinline {
   ret void
 }
 
+; What kernbridge's own kernels for GPUs call in place of an exception.
+define linkonce_odr void @__assertfail(
+    ptr %what, ptr %file, i32 %line, ptr %function, i64 %size) alwaysinline {
+  call void @kb.raise(ptr %what)
+  ret void
+}
+
 ; What `assert` of CUDA C++ calls, as the C library names it.
 define linkonce_odr void @__assert_fail(
     ptr %what, ptr %file, i32 %line, ptr %function) alwaysinline {
