@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernbridge._src.base import debug
+from kernbridge._src.base.compiler_text import shorten
+
 __all__ = [
     "BenchmarkDataFnNotProvidedError",
     "CompilationError",
@@ -26,8 +29,9 @@ __all__ = [
     "UnsupportedArchError",
 ]
 
-MOST_LINES = 200
-"""The most lines of a compiler's output that an exception prints; `compiler_output` has all."""
+MOST_LINES = 24
+"""The most lines of a refused source's message. A traceback of the user's own frames fits in the 30
+that a screen has room for; `compiler_output` has all that the compiler wrote."""
 
 
 _cause: Any = BaseException.__cause__  # a descriptor
@@ -108,24 +112,30 @@ class _CompilerReport(Exception):
     """What a compiler wrote, which the exceptions that carry it print in part."""
 
     def __init__(
-        self, message: str, compiler_output: str = "", command: str = "", stage: str = "compile"
+        self,
+        message: str,
+        compiler_output: str = "",
+        command: str = "",
+        stage: str = "compile",
+        source: str = "",
     ) -> None:
         super().__init__(message)
         self.compiler_output = compiler_output
         self.command = command
         self.stage = stage
+        self._source = source
 
     def __str__(self) -> str:
-        parts = [str(self.args[0])]
+        text = str(self.args[0])
         if self.command:
-            parts.append(f"\nCommand:\n  {self.command}")
-        if self.compiler_output.strip():
-            lines = self.compiler_output.strip("\n").splitlines()
-            parts += ["\nCompiler output:", *lines[:MOST_LINES]]
-            if len(lines) > MOST_LINES:
-                left = len(lines) - MOST_LINES
-                parts.append(f"... and {left} more lines, in this exception's compiler_output")
-        return "\n".join(parts)
+            text += f"\n\nCommand:\n  {self.command}"
+        if not self.compiler_output.strip():
+            return text
+        text += "\n\nCompiler output:"
+        if debug.is_full():
+            return "\n".join([text, self.compiler_output.strip("\n")])
+        room = max(MOST_LINES - len(text.splitlines()), 4)
+        return "\n".join([text, *shorten(self.compiler_output, room, self._source)])
 
 
 class CompilationError(_CompilerReport, KernelCompilationError):
@@ -141,6 +151,8 @@ class CompilationError(_CompilerReport, KernelCompilationError):
         Its command line.
     stage : str
         "compile" or "timeout".
+    source : str
+        The text that was compiled, out of which the lines of errors are shown.
 
     Examples
     --------
