@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from kernbridge._src.base import debug
@@ -10,6 +11,7 @@ from kernbridge._src.base.compiler_text import shorten
 __all__ = [
     "BenchmarkDataFnNotProvidedError",
     "CompilationError",
+    "DerivativeRuleError",
     "ExportError",
     "HeaderNotFoundError",
     "HostCompilerIncompatibleError",
@@ -24,6 +26,7 @@ __all__ = [
     "KernelNotAvailableError",
     "KernelRegistrationError",
     "KernelToolchainError",
+    "NoDerivativeError",
     "NvccNotFoundError",
     "UnknownVersionError",
     "UnsupportedArchError",
@@ -34,6 +37,7 @@ MOST_LINES = 24
 that a screen has room for; `compiler_output` has all that the compiler wrote."""
 
 
+_CODE = re.compile(r" \[KB\d{4}\]")
 _cause: Any = BaseException.__cause__  # a descriptor
 
 
@@ -44,6 +48,27 @@ def coded(text: str, code: str) -> str:
     """
     first, separator, rest = text.partition("\n")
     return text if "[KB" in first else f"{first} [{code}]{separator}{rest}"
+
+
+def without_code(text: str) -> str:
+    """Return a message that another one with a code quotes."""
+    return _CODE.sub("", text)
+
+
+def quoted(error: BaseException) -> str:
+    """Return what another message says of an error: its type and text.
+
+    A message of kernbridge's own is quoted by its first sentence, without its code and remedy.
+    """
+    first = str(error).partition("\n")[0]
+    if _CODE.search(first):
+        return without_code(first).partition(". ")[0]
+    return f"{type(error).__name__}: {error}"
+
+
+def defect(text: str) -> str:
+    """Return a message about what no mistake of a user's leads to."""
+    return f"{text}. This is a defect in kernbridge: please report it with a program that shows it"
 
 
 class BrainEventError(Exception):
@@ -64,7 +89,7 @@ class KernbridgeError(BrainEventError):
     @__cause__.setter
     def __cause__(self, cause: BaseException | None) -> None:
         if cause is not None and type(cause).__name__ == "JaxStackTraceBeforeTransformation":
-            cause.args = ("The operation that failed to compile was called at this line.",)
+            cause.args = ("The operation that failed was called at this line.",)
         _cause.__set__(self, cause)
 
 
@@ -74,6 +99,14 @@ class UnknownVersionError(KernbridgeError):
 
 class BenchmarkDataFnNotProvidedError(KernbridgeError):
     """An operation is to be benchmarked that has no function which makes its data."""
+
+
+class NoDerivativeError(KernbridgeError, NotImplementedError):
+    """An operation has no derivative, or none in the mode that was asked for."""
+
+
+class DerivativeRuleError(KernbridgeError, TypeError, ValueError):
+    """A derivative rule returned something that is no derivative."""
 
 
 class ExportError(KernbridgeError, ValueError):

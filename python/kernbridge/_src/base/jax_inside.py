@@ -21,7 +21,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from kernbridge._src.base import versions
-from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError
+from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError, without_code
 
 NAMES = (
     "jax.core.ShapedArray",
@@ -126,8 +126,8 @@ else:
     from jax.extend.core import Primitive  # type: ignore[no-redef]  # takes 30 ms to import
 
     warnings.warn(
-        f"{_why_without_insides} Until then operations work, but has_side_effect=True and calls "
-        "inside shard_map with check_vma=True are errors.",
+        f"{without_code(str(_why_without_insides))} Until then operations work, but "
+        "has_side_effect=True and calls inside shard_map with check_vma=True are errors. [KB8003]",
         KernbridgeWarning,
         stacklevel=2,
     )
@@ -139,7 +139,8 @@ try:
     HAS_PARTITIONING = HAS_INSIDES
 except UnknownVersionError as _error:
     warnings.warn(
-        f"{_error} Until then a sharded operand is gathered before every call outside shard_map.",
+        f"{without_code(str(_error))} Until then a sharded operand is gathered before every call "
+        "outside shard_map. [KB8003]",
         KernbridgeWarning,
         stacklevel=2,
     )

@@ -14,6 +14,8 @@ from typing import Any
 
 import jax
 
+from kernbridge._src.base.errors import without_code
+
 _MOST_LINES = 12  # of the cause
 _NOISE = re.compile(
     r"^\s*(Failed in \w+ mode pipeline.*|During: .*|- Resolution failure for .*|"
@@ -44,7 +46,7 @@ def report(error: BaseException, function: Any) -> str:
     place = _place(error, function, cause)
     remedy = _remedy(str(error), cause, function)
     rest = ["Set KERNBRIDGE_DEBUG=full to see all that Numba wrote."] if place or remedy else []
-    return "\n".join([cause, *place, *([remedy] if remedy else []), *rest])
+    return without_code("\n".join([cause, *place, *([remedy] if remedy else []), *rest]))
 
 
 def _cause(error: BaseException) -> str:
