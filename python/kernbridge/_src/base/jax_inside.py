@@ -104,8 +104,8 @@ HAS_INSIDES = _why_without_insides is None
 if HAS_INSIDES:
     from jax._src import core as _core
     from jax._src import effects as _effects
+    from jax._src.core import Primitive
 
-    Primitive = _core.Primitive
     match_varying_axes = getattr(_core, "auto_insert_reshard", None) or _core.standard_insert_pvary
 
     class _KernelEffect(_effects.Effect):
@@ -123,7 +123,7 @@ if HAS_INSIDES:
         _set.add_type(_KernelEffect)
     kernel_effect = _KernelEffect()
 else:
-    from jax.extend.core import Primitive  # type: ignore[no-redef]  # takes 30 ms to import
+    from jax.extend.core import Primitive  # takes 30 ms to import
 
     warnings.warn(
         f"{without_code(str(_why_without_insides))} Until then operations work, but "
