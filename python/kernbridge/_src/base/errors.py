@@ -55,6 +55,11 @@ def without_code(text: str) -> str:
     return _CODE.sub("", text)
 
 
+def counted(n: int, name: str) -> str:
+    """Return "1 input" or "2 inputs" for the name "input"."""
+    return f"{n} {name}" if n == 1 else f"{n} {name}s"
+
+
 def quoted(error: BaseException) -> str:
     """Return what another message says of an error: its type and text.
 

@@ -22,6 +22,7 @@ from kernbridge._src.base.errors import (
     NoDerivativeError,
     UnknownVersionError,
     coded,
+    counted,
 )
 from kernbridge._src.base.jax_inside import (
     Primitive,
@@ -190,7 +191,7 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
         values = list(result) if isinstance(result, (tuple, list)) else [result]
         if len(values) != len(expected):
             raise KernelError(
-                f"{name!r}: the kernel gave {len(values)} outputs, and outs declares "
+                f"{name!r}: the kernel gave {counted(len(values), 'output')}, and outs declares "
                 f"{len(expected)}"
                 " [KB4015]"
             )
