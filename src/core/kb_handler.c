@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 
 static _Atomic(kb_registry *) registry;
 static _Atomic(kb_handler_resolver *) resolver;
@@ -90,8 +91,32 @@ KB_COLD bool kb_handler_answer(kb_xla_frame *frame, uint32_t traits)
     return false;
 }
 
+/* The code of a message that has none: of a program that is damaged or lacks its kernel, of memory,
+ * or of the driver. */
+static KB_COLD void add_code(kb_error *err)
+{
+    if (strstr(err->message, "[KB"))
+        return;
+    switch (err->status) {
+    case KB_RESOURCE_EXHAUSTED:
+        (void)kb_error_code(err, "KB3009");
+        return;
+    case KB_INTERNAL:
+        (void)kb_error_code(err, "KB3004");
+        return;
+    case KB_INVALID_ARGUMENT:
+    case KB_NOT_FOUND:
+    case KB_FAILED_PRECONDITION:
+        (void)kb_error_code(err, "KB5107");
+        return;
+    default:
+        return;
+    }
+}
+
 KB_COLD kb_xla_error *kb_handler_fail(const kb_xla_frame *frame, kb_error *err)
 {
+    add_code(err);
     kb_xla_error_create args = {
         .struct_size = KB_XLA_SIZE(kb_xla_error_create, code),
         .message = kb_error_text(err),

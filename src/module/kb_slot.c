@@ -117,8 +117,8 @@ static kb_status read_attributes(const bound *b, const kb_xla_attrs *attrs, cons
 static KB_COLD kb_status refuse_counts(const bound *b, const kb_xla_frame *xla, kb_error *err)
 {
     return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s: %lld inputs and %lld outputs came, expected %u and %u", b->kernel.name,
-                        (long long)xla->args.size, (long long)xla->rets.size, b->kernel.n_inputs,
+                        "%s: %lld inputs and %lld outputs came, expected %u and %u [KB3007]",
+                        b->kernel.name, (long long)xla->args.size, (long long)xla->rets.size, b->kernel.n_inputs,
                         b->kernel.n_outputs);
 }
 

@@ -58,7 +58,7 @@ static const uint8_t bits_of_type[256] = {
 static KB_COLD kb_status refuse(const kb_frame *frame, uint32_t i, const char *why, kb_error *err)
 {
     uint32_t n_inputs = frame->kernel->n_inputs;
-    return kb_error_set(err, KB_INVALID_ARGUMENT, "%s: %s %u %s", frame->kernel->name,
+    return kb_error_set(err, KB_INVALID_ARGUMENT, "%s: %s %u %s [KB3007]", frame->kernel->name,
                         i < n_inputs ? "input" : "output", i < n_inputs ? i : i - n_inputs, why);
 }
 

@@ -44,7 +44,7 @@ static void test_without_a_message(void)
     fake_frame f;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     static const char text[] = "a kernbridge call that has no kernel on this platform, and no "
-                               "message: the program is damaged";
+                               "message: the program is damaged [KB5107]";
     expect(&f, KB_INVALID_ARGUMENT, text);
     int64_t number = 1;
     fake_attr_scalar(&f, "message", 1, &number, sizeof number);

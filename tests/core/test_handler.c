@@ -234,6 +234,36 @@ static void test_damaged_digest(void)
     fake_frame_free(&f);
 }
 
+/* A message that leaves the core has one code: its own, or that of its status. */
+static void test_codes(void)
+{
+    static const struct {
+        kb_status status;
+        const char *message, *expected;
+    } cases[] = {
+        {KB_NOT_FOUND, "no kernel", "no kernel [KB5107]"},
+        {KB_INVALID_ARGUMENT, "damaged\nhere", "damaged [KB5107]\nhere"},
+        {KB_FAILED_PRECONDITION, "refused", "refused [KB5107]"},
+        {KB_RESOURCE_EXHAUSTED, "no memory", "no memory [KB3009]"},
+        {KB_INTERNAL, "the driver failed", "the driver failed [KB3004]"},
+        {KB_UNIMPLEMENTED, "not here", "not here"},
+        {KB_INTERNAL, "f: no [KB3005]", "f: no [KB3005]"},
+    };
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kb_error err;
+        (void)kb_error_set(&err, cases[i].status, "%s", cases[i].message);
+        kb_xla_error *error = kb_handler_fail(&f.frame, &err);
+        if (CHECK(error != NULL)) {
+            CHECK_TEXT(error->message, cases[i].expected);
+            CHECK_INT(error->code, cases[i].status);
+        }
+        fake_error_destroy(error);
+    }
+    fake_frame_free(&f);
+}
+
 int main(void)
 {
     sample_init(&twice, 1, twice_entry);
@@ -249,5 +279,6 @@ int main(void)
     test_failing_kernel();
     test_damaged_call();
     test_damaged_digest();
+    test_codes();
     return kb_test_end("test_handler");
 }

@@ -228,7 +228,7 @@ def test_an_operation_is_not_launched_by_the_syntax_of_numba():
     with pytest.raises(TypeError) as refused:
         decorated.scale[1, 3]
     assert str(refused.value) == (
-        "numba_kernel 'scale' is an operation, which is called with its inputs: scale(...)"
+        "numba_kernel 'scale' is an operation, which is called with its inputs: scale(...) [KB2001]"
     )
     assert not isinstance(decorated.scale, Iterable)
     cuda = pytest.importorskip("numba.cuda")

@@ -1,5 +1,6 @@
 """What is printed for mistakes, the codes in it, and their pages."""
 
+import ast
 import inspect
 import re
 import traceback
@@ -28,6 +29,31 @@ PYTHONS_OWN = (  # messages of Python and of the user's own code
     "has no attribute 'numba_kernal'",
     "cuLaunchKernel results in",  # Numba-CUDA's exception, as on a GPU
 )
+# Modules with errors that a caller's message quotes, with its code; that have Numba's or NumPy's
+# words, whose part they take; or that are about a command line.
+QUOTED = {
+    "_src/base/jax_inside.py",
+    "_src/benchmark/files.py",
+    "_src/cuda_device/code.py",
+    "_src/cuda_device/device.py",
+    "_src/cuda_device/mlir_launch.py",
+    "_src/gpu/cubin.py",
+    "_src/numba_cpu/compile.py",
+    "_src/numba_cpu/entry.py",
+    "_src/numba_cpu/exception_texts.py",
+    "_src/numba_cpu/kernel.py",
+    "_src/numba_cuda/callback.py",
+    "_src/numba_cuda/compile.py",
+    "_src/numba_cuda/entry.py",
+    "_src/numba_cuda/lift_imports.py",
+    "_src/numba_cuda/mlir.py",
+    "_src/operation/origin.py",
+    "_src/record/arrays.py",
+    "_src/record/record.py",
+    "_src/record/running.py",
+    "_src/tools/benchmark_command.py",
+    "_src/tools/inspected.py",
+}
 NOT_FILTERED = (
     "The kernel is called for a TPU or GPU only",  # jax.export filters no tracebacks
     "An unknown mode of KERNBRIDGE_DEBUG",  # while kernbridge is imported
@@ -55,7 +81,10 @@ def test_form(entry):
     assert entry.printed.count("\n") <= 30
     if entry.title not in NOT_FILTERED:
         assert "kernbridge/_src/" not in entry.printed
-    assert CODE.search(entry.printed) or any(text in entry.printed for text in PYTHONS_OWN)
+    codes = CODE.findall(entry.printed)
+    assert codes or any(text in entry.printed for text in PYTHONS_OWN)
+    assert len(codes) == len(set(codes)), "it is said twice"
+    assert all(len(CODE.findall(line)) <= 1 for line in entry.printed.splitlines())
 
 
 def sources():
@@ -74,6 +103,29 @@ def test_each_exception_has_a_code():
     for name in set(kernbridge.errors.__all__) - bases:
         found = [text[m.end() : m.end() + 900] for m in re.finditer(rf"\b{name}\(", text)]
         assert any(CODE.search(after) for after in found), name
+
+
+def raised(module):
+    """The classes and calls of exceptions that a module raises with a text of its own."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+            name = ast.unparse(node.exc.func)
+            if name.endswith("Error") and isinstance(
+                node.exc.args[0], ast.Constant | ast.JoinedStr
+            ):
+                yield name, ast.unparse(node.exc)
+
+
+def test_each_exception_that_is_raised_has_a_code():
+    package = ROOT / "python" / "kernbridge"
+    without = set()
+    for module in sorted(package.rglob("*.py")):
+        for name, call in raised(module):
+            if name not in ("AttributeError", "CommandError") and not (
+                CODE.search(call) or "defect(" in call
+            ):
+                without.add(str(module.relative_to(package)))
+    assert without == QUOTED
 
 
 def test_the_document_has_the_pages():

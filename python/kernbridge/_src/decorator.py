@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, TypedDict, Unpack
 
+from kernbridge._src.base.errors import coded
 from kernbridge._src.keys.encode import is_mlir
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.operation.operation import Operation
@@ -92,14 +93,14 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
     if _front_end(outs) is not None:
         raise TypeError(
             f"kernel: `outs` is the kernel {_name(outs)!r}, expected the shapes and dtypes of its "
-            "outputs; write @kernbridge.kernel(outs=...) above the kernel"
+            "outputs; write @kernbridge.kernel(outs=...) above the kernel [KB1002]"
         )
     for name in options:
         if name not in KernelOptions.__optional_keys__:
             known = sorted(KernelOptions.__optional_keys__)
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
-            raise TypeError(f"kernel: unknown option {name!r}; {hint}")
+            raise TypeError(f"kernel: unknown option {name!r}; {hint} [KB1005]")
 
     def decorate(kernel: Any) -> Operation:
         front_end = _front_end(kernel)
@@ -111,7 +112,7 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
 
             _refuse_others(kernel, options, numba_cuda_kernel, front_end)
             return numba_cuda_kernel(kernel, outs, **options)  # type: ignore[misc]
-        raise TypeError(_why_none(kernel))
+        raise TypeError(coded(_why_none(kernel), "KB1001"))
 
     return decorate
 
@@ -151,7 +152,7 @@ def _refuse_others(
         are = "is an option" if len(wrong) == 1 else "are options"
         remedy = _REMEDIES[front_end].format(them="it" if len(wrong) == 1 else "them")
         listed = " and ".join(filter(None, (", ".join(wrong[:-1]), wrong[-1])))
-        raise TypeError(f"kernel {_name(kernel)!r}: {listed} {are} of {other}; {remedy}")
+        raise TypeError(f"kernel {_name(kernel)!r}: {listed} {are} of {other}; {remedy} [KB1005]")
 
 
 def _why_none(kernel: Any) -> str:

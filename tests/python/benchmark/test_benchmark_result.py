@@ -153,7 +153,8 @@ def test_the_best_of_each_case(capsys, monkeypatch):
 
 @pytest.mark.parametrize("what", ["sort_by", "group_by", "compare_by", "order_by", "vary_by"])
 def test_unknown_names(what):
-    with pytest.raises(ValueError, match=r"names \"__import__\('os'\)\", .* label, .*, n$"):
+    expected = r"names \"__import__\('os'\)\", .* label, .*, n \[KB8009\]$"
+    with pytest.raises(ValueError, match=expected):
         result.print(**{what: "__import__('os')"})
 
 

@@ -186,17 +186,6 @@ def test_a_source_with_an_error(root, language):
     assert not list((root / "v1" / "staging").iterdir())
 
 
-def test_a_hundred_lines_of_errors_are_told():
-    source = "".join(f"int f{i}(void) {{ return nothing; }}\n" for i in range(400))
-    with pytest.raises(CompilationError) as caught:
-        build(Request("broken", "c", source, "", cflags=("-fmax-errors=0",)))
-    shown, whole = str(caught.value), caught.value.compiler_output
-    assert "\n".join(whole.splitlines()[:100]) in shown
-    assert "f399" in whole
-    assert "f399" not in shown
-    assert "more lines" in shown
-
-
 def test_a_static_assertion_about_support_is_no_matter_of_the_host():
     source = 'static_assert(false, "this type is not supported! unsupported GNU version");'
     with pytest.raises(CompilationError) as caught:

@@ -55,8 +55,8 @@ def test_the_text_of_a_compilers_error():
     assert str(errors.CompilationError("f: refused")) == "f: refused"
     assert str(errors.CompilationError("f: refused", " \n")) == "f: refused"
     error = errors.HostCompilerIncompatibleError("too new", "no\n" * 300, "nvcc")
-    assert len(str(error).splitlines()) == 207
-    assert str(error).endswith("no\n... and 100 more lines, in this exception's compiler_output")
+    assert len(str(error).splitlines()) <= 24
+    assert "no\nThis exception's compiler_output has all 300 lines" in str(error)
 
 
 @pytest.mark.once

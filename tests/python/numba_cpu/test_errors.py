@@ -52,7 +52,7 @@ def test_outs_that_are_none(outs, error, words):
 @pytest.mark.parametrize(
     ("aliases", "error", "words"),
     [
-        ({0: 1}, ValueError, "maps input 0 to output 1, but there are 1 outputs"),
+        ({0: 1}, ValueError, "maps input 0 to output 1, but the call has 1 output"),
         ({-1: 0}, ValueError, "negative index -1"),
         ({0: 0, 1: 0}, ValueError, "several inputs to output 0"),
         ({"x": 0}, TypeError, "holds 'x', expected the index"),
@@ -84,8 +84,8 @@ def test_wrong_alias_at_trace_time(aliases, words):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda op: op(x), r"1 inputs and 1 outputs, 2 arrays.*\(x, y, out\) has 3.*out would get"),
-        (lambda op: op(x, x, x), "3 inputs and 1 outputs, 4 arrays"),
+        (lambda op: op(x), r"1 input and 1 output, 2 arrays.*\(x, y, out\) has 3.*out would get"),
+        (lambda op: op(x, x, x), "3 inputs and 1 output, 4 arrays"),
         (lambda op: op(x, x, gamma=1.0), "no parameter 'gamma'"),
     ],
 )
@@ -110,10 +110,10 @@ def test_argument_that_is_neither_array_nor_scalar(value):
 def test_call_that_outs_cannot_take():
     op = numba_kernel(scale, lambda x, alpha: OUT)
     with pytest.raises(
-        TypeError, match=r"'scale': `outs` is a function of \(x, alpha\), and the call has 1 inputs"
+        TypeError, match=r"'scale': `outs` is a function of \(x, alpha\), and the call has 1 input"
     ):
         op(x)
-    with pytest.raises(TypeError, match=r"1 inputs and beta: .*'(alpha|beta)'"):
+    with pytest.raises(TypeError, match=r"1 input and beta: .*'(alpha|beta)'"):
         op(x, beta=1.0)
 
 

@@ -87,7 +87,7 @@ def test_only_cuda_kernels_are_wrapped():
 
 def test_calls_are_checked_when_traced():
     op = wrap(launch_dims=8)
-    with pytest.raises(TypeError, match=r"1 inputs and 1 outputs, 2 arrays.*\(x, y, out\) has 3"):
+    with pytest.raises(TypeError, match=r"1 input and 1 output, 2 arrays.*\(x, y, out\) has 3"):
         op(X)
     with pytest.raises(TypeError, match="no parameter 'z'"):
         op(X, X, z=1.0)
@@ -155,7 +155,7 @@ def test_callable_arguments():
     op = make(run, OUT)
     with pytest.raises(ValueError, match=r"input 0 \(x\) has rank 0.*jnp.array\(\[value\]\)"):
         op(F32(3))
-    with pytest.raises(TypeError, match=r"0 inputs, 1 outputs and a stream"):
+    with pytest.raises(TypeError, match=r"0 inputs, 1 output and a stream"):
         op()
     np.testing.assert_array_equal(op(X), 2 * np.ones(8))
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+from kernbridge._src.base import debug
+from kernbridge._src.base.compiler_text import shorten
 
 __all__ = [
     "BenchmarkDataFnNotProvidedError",
     "CompilationError",
+    "DerivativeRuleError",
     "ExportError",
     "HeaderNotFoundError",
     "HostCompilerIncompatibleError",
@@ -21,15 +26,18 @@ __all__ = [
     "KernelNotAvailableError",
     "KernelRegistrationError",
     "KernelToolchainError",
+    "NoDerivativeError",
     "NvccNotFoundError",
     "UnknownVersionError",
     "UnsupportedArchError",
 ]
 
-MOST_LINES = 200
-"""The most lines of a compiler's output that an exception prints; `compiler_output` has all."""
+MOST_LINES = 24
+"""The most lines of a refused source's message. A traceback of the user's own frames fits in the 30
+that a screen has room for; `compiler_output` has all that the compiler wrote."""
 
 
+_CODE = re.compile(r" \[KB\d{4}\]")
 _cause: Any = BaseException.__cause__  # a descriptor
 
 
@@ -40,6 +48,32 @@ def coded(text: str, code: str) -> str:
     """
     first, separator, rest = text.partition("\n")
     return text if "[KB" in first else f"{first} [{code}]{separator}{rest}"
+
+
+def without_code(text: str) -> str:
+    """Return a message that another one with a code quotes."""
+    return _CODE.sub("", text)
+
+
+def counted(n: int, name: str) -> str:
+    """Return "1 input" or "2 inputs" for the name "input"."""
+    return f"{n} {name}" if n == 1 else f"{n} {name}s"
+
+
+def quoted(error: BaseException) -> str:
+    """Return what another message says of an error: its type and text.
+
+    A message of kernbridge's own is quoted by its first sentence, without its code and remedy.
+    """
+    first = str(error).partition("\n")[0]
+    if _CODE.search(first):
+        return without_code(first).partition(". ")[0]
+    return f"{type(error).__name__}: {error}"
+
+
+def defect(text: str) -> str:
+    """Return a message about what no mistake of a user's leads to."""
+    return f"{text}. This is a defect in kernbridge: please report it with a program that shows it"
 
 
 class BrainEventError(Exception):
@@ -60,7 +94,7 @@ class KernbridgeError(BrainEventError):
     @__cause__.setter
     def __cause__(self, cause: BaseException | None) -> None:
         if cause is not None and type(cause).__name__ == "JaxStackTraceBeforeTransformation":
-            cause.args = ("The operation that failed to compile was called at this line.",)
+            cause.args = ("The operation that failed was called at this line.",)
         _cause.__set__(self, cause)
 
 
@@ -70,6 +104,14 @@ class UnknownVersionError(KernbridgeError):
 
 class BenchmarkDataFnNotProvidedError(KernbridgeError):
     """An operation is to be benchmarked that has no function which makes its data."""
+
+
+class NoDerivativeError(KernbridgeError, NotImplementedError):
+    """An operation has no derivative, or none in the mode that was asked for."""
+
+
+class DerivativeRuleError(KernbridgeError, TypeError, ValueError):
+    """A derivative rule returned something that is no derivative."""
 
 
 class ExportError(KernbridgeError, ValueError):
@@ -108,24 +150,30 @@ class _CompilerReport(Exception):
     """What a compiler wrote, which the exceptions that carry it print in part."""
 
     def __init__(
-        self, message: str, compiler_output: str = "", command: str = "", stage: str = "compile"
+        self,
+        message: str,
+        compiler_output: str = "",
+        command: str = "",
+        stage: str = "compile",
+        source: str = "",
     ) -> None:
         super().__init__(message)
         self.compiler_output = compiler_output
         self.command = command
         self.stage = stage
+        self._source = source
 
     def __str__(self) -> str:
-        parts = [str(self.args[0])]
+        text = str(self.args[0])
         if self.command:
-            parts.append(f"\nCommand:\n  {self.command}")
-        if self.compiler_output.strip():
-            lines = self.compiler_output.strip("\n").splitlines()
-            parts += ["\nCompiler output:", *lines[:MOST_LINES]]
-            if len(lines) > MOST_LINES:
-                left = len(lines) - MOST_LINES
-                parts.append(f"... and {left} more lines, in this exception's compiler_output")
-        return "\n".join(parts)
+            text += f"\n\nCommand:\n  {self.command}"
+        if not self.compiler_output.strip():
+            return text
+        text += "\n\nCompiler output:"
+        if debug.is_full():
+            return "\n".join([text, self.compiler_output.strip("\n")])
+        room = max(MOST_LINES - len(text.splitlines()), 4)
+        return "\n".join([text, *shorten(self.compiler_output, room, self._source)])
 
 
 class CompilationError(_CompilerReport, KernelCompilationError):
@@ -141,6 +189,8 @@ class CompilationError(_CompilerReport, KernelCompilationError):
         Its command line.
     stage : str
         "compile" or "timeout".
+    source : str
+        The text that was compiled, out of which the lines of errors are shown.
 
     Examples
     --------

@@ -21,7 +21,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from kernbridge._src.base import versions
-from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError
+from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError, without_code
 
 NAMES = (
     "jax.core.ShapedArray",
@@ -104,8 +104,8 @@ HAS_INSIDES = _why_without_insides is None
 if HAS_INSIDES:
     from jax._src import core as _core
     from jax._src import effects as _effects
+    from jax._src.core import Primitive
 
-    Primitive = _core.Primitive
     match_varying_axes = getattr(_core, "auto_insert_reshard", None) or _core.standard_insert_pvary
 
     class _KernelEffect(_effects.Effect):
@@ -123,11 +123,11 @@ if HAS_INSIDES:
         _set.add_type(_KernelEffect)
     kernel_effect = _KernelEffect()
 else:
-    from jax.extend.core import Primitive  # type: ignore[no-redef]  # takes 30 ms to import
+    from jax.extend.core import Primitive  # takes 30 ms to import
 
     warnings.warn(
-        f"{_why_without_insides} Until then operations work, but has_side_effect=True and calls "
-        "inside shard_map with check_vma=True are errors.",
+        f"{without_code(str(_why_without_insides))} Until then operations work, but "
+        "has_side_effect=True and calls inside shard_map with check_vma=True are errors. [KB8003]",
         KernbridgeWarning,
         stacklevel=2,
     )
@@ -139,7 +139,8 @@ try:
     HAS_PARTITIONING = HAS_INSIDES
 except UnknownVersionError as _error:
     warnings.warn(
-        f"{_error} Until then a sharded operand is gathered before every call outside shard_map.",
+        f"{without_code(str(_error))} Until then a sharded operand is gathered before every call "
+        "outside shard_map. [KB8003]",
         KernbridgeWarning,
         stacklevel=2,
     )

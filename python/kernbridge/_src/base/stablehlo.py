@@ -81,7 +81,9 @@ def _written(module: Any, version: str) -> bytes:
     try:
         return bytes(dialect.serialize_portable_artifact(module, version))
     except ValueError as e:
-        raise ValueError(f"the program cannot be written for StableHLO {version}: {e}") from e
+        raise ValueError(
+            f"the program cannot be written for StableHLO {version}: {e} [KB6104]"
+        ) from e
 
 
 def _donated(main: Any) -> tuple[bool, ...]:

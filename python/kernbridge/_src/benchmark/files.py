@@ -45,12 +45,14 @@ def load(path: PathLike, format: str | None = None) -> tuple[str, list[Benchmark
     file = Path(path)
     _, read = _FORMATS[_format_of(file, format)]
     if not file.is_file():
-        raise FileNotFoundError(f"there are no benchmark results at {str(file)!r}")
+        raise FileNotFoundError(f"there are no benchmark results at {str(file)!r} [KB8009]")
     try:
         document = read(file.read_bytes().decode("utf-8", "surrogatepass"))
         return document[NAME], [BenchmarkRecord(**decode(row)) for row in document["records"]]
     except (ValueError, TypeError, KeyError, AttributeError, csv.Error) as e:
-        raise ValueError(f"{str(file)!r} does not hold benchmark results of kernbridge: {e}") from e
+        raise ValueError(
+            f"{str(file)!r} does not hold benchmark results of kernbridge: {e} [KB8009]"
+        ) from e
 
 
 def _format_of(file: Path, format: str | None) -> str:
@@ -59,7 +61,7 @@ def _format_of(file: Path, format: str | None) -> str:
         raise ValueError(
             "benchmark results are saved as json or csv, got "
             + (f"the file name {file.name!r}" if format is None else f"format={format!r}")
-            + ": name the file so, or give format="
+            + ": name the file so, or give format= [KB8009]"
         )
     return found
 
@@ -162,7 +164,7 @@ def encode(value: Any, name: str) -> Any:
     raise TypeError(
         f"{name} is of type {kind.__module__}.{kind.__qualname__}, which cannot be saved "
         "without loss: use ints, floats, texts, None, NumPy scalars and dtypes, and lists, "
-        "tuples, and dicts with texts as keys, of them"
+        "tuples, and dicts with texts as keys, of them [KB8009]"
     )
 
 

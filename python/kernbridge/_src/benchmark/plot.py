@@ -45,16 +45,16 @@ class Figure:
     def draw(self, ax: Any, kind: str, show: bool, errors: bool, options: dict[str, Any]) -> Any:
         """Draw on axes, or on new ones; `options` are those of the method of the axes."""
         if kind not in METHODS:
-            raise ValueError(f"`kind` is one of {', '.join(METHODS)}, got {kind!r}")
+            raise ValueError(f"`kind` is one of {', '.join(METHODS)}, got {kind!r} [KB8009]")
         if not self.records:
             raise ValueError(
                 f"{self.title or 'these results'}: nothing to plot, as no record is a success with "
-                f"a number as {self.names['y']!r}"
+                f"a number as {self.names['y']!r} [KB8009]"
             )
         try:
             from matplotlib import pyplot
         except ImportError as e:
-            raise ImportError("plots need matplotlib: pip install matplotlib") from e
+            raise ImportError("plots need matplotlib: pip install matplotlib [KB4016]") from e
         ax = pyplot.subplots(layout="constrained")[1] if ax is None else ax
         y = str(self.names["y"])
         limits = [_limits(record, y) if errors else None for record in self.records]
@@ -89,6 +89,7 @@ class Figure:
         if kind == "bar" and self._overlap():
             raise ValueError(
                 "several records would be the same bar: give `style` what distinguishes them"
+                " [KB8009]"
             )
         values = list({key_of(v): v for v in map(self.readers["x"], self.records)}.values())
         are_numbers = all(map(_is_number, values))

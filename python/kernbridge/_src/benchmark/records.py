@@ -180,7 +180,7 @@ def getter(
     known = dict.fromkeys((*FIELDS, *(key for where in KWARGS for key in _keys(records, where))))
     raise ValueError(
         f"`{what}` names {name!r}, which is neither a field nor a key of kernel_kwargs or "
-        f"data_kwargs here; there are {', '.join(known)}"
+        f"data_kwargs here; there are {', '.join(known)} [KB8009]"
     )
 
 

@@ -50,7 +50,9 @@ class BenchmarkResult:
         self.primitive_name = primitive_name
         for i, record in enumerate(self._records):
             if not isinstance(record, BenchmarkRecord):
-                raise TypeError(f"record {i} is a {type(record).__name__}, not a BenchmarkRecord")
+                raise TypeError(
+                    f"record {i} is a {type(record).__name__}, not a BenchmarkRecord [KB8009]"
+                )
 
     @property
     def records(self) -> list[BenchmarkRecord]:
@@ -79,7 +81,7 @@ class BenchmarkResult:
         if label is not None and label not in labels:
             raise ValueError(
                 f"{self.primitive_name or 'these results'}: no config is named {label!r}; there "
-                f"are {', '.join(labels) or 'none'}"
+                f"are {', '.join(labels) or 'none'} [KB8009]"
             )
         succeeded = [r for r in self._records if r.success and label in (None, r.label)]
         return min(succeeded, key=lambda r: (math.isnan(r.median_ms), r.median_ms), default=None)

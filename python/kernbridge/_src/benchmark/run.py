@@ -174,7 +174,7 @@ def _bar(wanted: bool | None) -> Any:
         if not wanted:
             return None
         raise ImportError(
-            "a progress bar needs rich: pip install 'kernbridge[bench]', or progress=False"
+            "a progress bar needs rich: pip install 'kernbridge[bench]', or progress=False [KB4016]"
         ) from e
     texts, console = TextColumn("{task.description}", markup=False), Console(stderr=True)
     return Progress(texts, BarColumn(), MofNCompleteColumn(), console=console)

@@ -155,7 +155,7 @@ def _with_value(
     if not chosen:
         known = dict.fromkeys(", ".join(map(_text, had)) for had in values)
         raise ValueError(
-            f"`speedup_vs` is {value!r}, which no record has; there are {'; '.join(known)}"
+            f"`speedup_vs` is {value!r}, which no record has; there are {'; '.join(known)} [KB8009]"
         )
     return chosen
 

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from kernbridge._src.base import progress
-from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.base.errors import KernelToolchainError, defect
 from kernbridge._src.build import command, manifest, run, work
 from kernbridge._src.build.command import Job
 from kernbridge._src.build.request import Built, Request
@@ -28,7 +28,9 @@ def build(request: Request) -> Built:
     """Return the library of a request, from the cache if it is there."""
     if request.language not in command.SUFFIXES:
         languages = ", ".join(map(repr, command.SUFFIXES))
-        raise ValueError(f"{request.name}: language {request.language!r}, expected {languages}")
+        raise ValueError(
+            defect(f"{request.name}: language {request.language!r}, expected {languages}")
+        )
     root = _root()
     job = command.plan(request, root)
     if not all(map(os.path.exists, job.tools)):

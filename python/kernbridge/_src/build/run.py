@@ -112,7 +112,13 @@ def _die_with_parent() -> list[str]:
 
 
 def fail(
-    what: str, tool: str, status: int | None, output: str, command: str, limit: float
+    what: str,
+    tool: str,
+    status: int | None,
+    output: str,
+    command: str,
+    limit: float,
+    source: str = "",
 ) -> NoReturn:
     """Raise what a failed run of a tool means; its status is None if it ran too long."""
     if status is None:
@@ -146,4 +152,6 @@ def fail(
             "host compiler",
         )
     how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-    raise CompilationError(f"{what}: compilation failed: {tool} ({how}) [KB4006]", output, command)
+    raise CompilationError(
+        f"{what}: compilation failed: {tool} ({how}) [KB4006]", output, command, source=source
+    )

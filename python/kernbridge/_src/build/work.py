@@ -84,7 +84,8 @@ def _compile(job: Job, workspace: Path, limit: float) -> list[Dependency]:
     if request.verbose and output.strip():
         print(output.rstrip("\n"), file=sys.stderr, flush=True)
     if status != 0 or not (workspace / f"{job.stem}.so").is_file():
-        run.fail(request.name, os.path.basename(job.tool), status, output, shown, limit)
+        tool = os.path.basename(job.tool)
+        run.fail(request.name, tool, status, output, shown, limit, request.source)
     return tools
 
 

@@ -201,4 +201,4 @@ class HIPBackend(CompilerBackend):
 
     def compile_source(self, source: str, output_path: str, build_dir: str, **options: Any) -> str:
         """Raise NotImplementedError."""
-        raise NotImplementedError("kernbridge does not compile for AMD's GPUs")
+        raise NotImplementedError("kernbridge does not compile for AMD's GPUs [KB7006]")

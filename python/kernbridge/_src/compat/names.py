@@ -94,7 +94,9 @@ def check_pallas_jax_version() -> None:
         If JAX is older than 0.7.1.
     """
     if jax.__version_info__ < (0, 7, 1):
-        raise RuntimeError(f"Pallas kernels need JAX 0.7.1 or later; this is JAX {jax.__version__}")
+        raise RuntimeError(
+            f"Pallas kernels need JAX 0.7.1 or later; this is JAX {jax.__version__} [KB8004]"
+        )
 
 
 def check_warp_installed() -> None:
@@ -110,7 +112,7 @@ def check_warp_installed() -> None:
     except ImportError as e:
         raise RuntimeError(
             f"Warp kernels need the package 'warp', which cannot be imported ({e}). Install it: "
-            "pip install warp-lang"
+            "pip install warp-lang [KB4016]"
         ) from e
 
 

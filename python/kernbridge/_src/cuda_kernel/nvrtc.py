@@ -211,10 +211,11 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
         _nvrtc_call(request, nvrtc, options, _HEADERS, None)
     except ValueError as e:
         raise _refusal(request, e, options) from None
-    raise KernelCompilationError(
+    raise CompilationError(
         f"{request.label}: NVRTC compiles {request.name!r}, and does not report the types of its "
-        "parameters, which have to be compared with the source; NVRTC's output: [KB4006]\n"
-        f"{refusals[-1].compiler_output}"
+        "parameters, which have to be compared with the source [KB4006]",
+        compiler_output=refusals[-1].compiler_output,
+        command=refusals[-1].command,
     )
 
 

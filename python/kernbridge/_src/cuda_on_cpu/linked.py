@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge._src.base.errors import HostCompilerNotFoundError, KernelCompilationError
+from kernbridge._src.base.errors import CompilationError, HostCompilerNotFoundError
 from kernbridge._src.cuda_on_cpu.copies import refused
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 from kernbridge._src.toolchain import compilers
@@ -28,7 +29,6 @@ _FLAGS = (
     *("-include", _HEADER, f"-I{_INCLUDE}"),
 )
 _SECONDS = 120
-_MOST_LINES = 20  # of what clang writes
 
 _DROPPED = re.compile(r"^(?:source_filename|target |!llvm\.|\$|attributes #).*\n", re.M)
 _COMDAT = re.compile(r" comdat(?:\(\$[^)]*\))?(?=[ ,{\n])")
@@ -69,7 +69,7 @@ def _compiled(label: str, source: Any, names: str, clang: Sequence[str]) -> str:
         except subprocess.TimeoutExpired as e:
             raise _failure(label, names, f"it took longer than {_SECONDS} seconds") from e
         if done.returncode != 0:
-            raise _failure(label, names, done.stderr)
+            raise _failure(label, names, done.stderr, command)
         try:
             text = str(llvm.parse_bitcode(made.read_bytes()))
         except RuntimeError as e:  # of a newer LLVM
@@ -100,13 +100,12 @@ def _text(source: Any) -> str:
     return data.decode() if isinstance(data, bytes) else str(data)
 
 
-def _failure(label: str, names: str, why: str) -> KernelCompilationError:
-    lines = why.strip().splitlines()
-    shown = "\n".join(lines[:_MOST_LINES])
-    more = f"\n... and {len(lines) - _MOST_LINES} more lines" if len(lines) > _MOST_LINES else ""
-    return KernelCompilationError(
+def _failure(label: str, names: str, why: str, command: Sequence[str] = ()) -> CompilationError:
+    return CompilationError(
         f"{label}: the kernel uses functions in CUDA C++ ({names}), which kernbridge does not run "
-        f"on CPUs, since clang does not compile them; run it on a GPU [KB4005]\n{shown}{more}"
+        "on CPUs, since clang does not compile them; run it on a GPU [KB4005]",
+        compiler_output=why,
+        command=shlex.join(command),
     )
 
 

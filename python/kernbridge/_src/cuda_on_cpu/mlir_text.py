@@ -225,7 +225,7 @@ def parsed(label: str, text: str) -> Any:
         number = ".".join(map(str, llvm.llvm_version_info))
         raise KernelCompilationError(
             f"{label}: LLVM {number} of the installed llvmlite does not read what numba-cuda-mlir "
-            f"made of the kernel; install a newer llvmlite\n{e}"
+            f"made of the kernel; install a newer llvmlite [KB8004]\n{e}"
         ) from e
 
 

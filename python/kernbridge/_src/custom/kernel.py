@@ -251,7 +251,9 @@ def get_primitives_by_tags(tags: Collection[str]) -> dict[str, XLACustomKernel]:
         If `tags` is a text; give a set of them.
     """
     if isinstance(tags, str):
-        raise TypeError(f"get_primitives_by_tags: tags is {tags!r}, expected a set of texts")
+        raise TypeError(
+            f"get_primitives_by_tags: tags is {tags!r}, expected a set of texts [KB1005]"
+        )
     return {name: op for name, op in _registry.items() if op.tags.issuperset(tags)}
 
 

@@ -15,11 +15,14 @@ import jax
 import jax.numpy as jnp
 
 from kernbridge._src.base.errors import (
+    DerivativeRuleError,
     KernelCompilationError,
     KernelError,
     KernelFallbackExhaustedError,
+    NoDerivativeError,
     UnknownVersionError,
     coded,
+    counted,
 )
 from kernbridge._src.base.jax_inside import (
     Primitive,
@@ -29,6 +32,7 @@ from kernbridge._src.base.jax_inside import (
     mlir,
     platforms_of,
 )
+from kernbridge._src.base.reports import instead_of
 from kernbridge._src.custom.choice import Bound, KernelEntry, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
 from kernbridge._src.operation import absent
@@ -116,7 +120,10 @@ def _lower(operation: KernelTable, platform: str, ctx: Any, *operands: Any, **pa
     except UnknownVersionError:  # not the kernel's fault
         raise
     except Exception as e:
-        raise KernelCompilationError(coded(_why(operation, entry, e), "KB4015")) from e
+        error = KernelCompilationError(coded(_why(operation, entry, e), "KB4015"))
+        if "[KB4015]" in str(e):  # it was raised here, and has no line of the user's to show
+            raise instead_of(e, error)  # noqa: B904
+        raise error from e
 
 
 def _entry(operation: KernelTable, platform: str, bound: Bound) -> KernelEntry:
@@ -184,7 +191,7 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
         values = list(result) if isinstance(result, (tuple, list)) else [result]
         if len(values) != len(expected):
             raise KernelError(
-                f"{name!r}: the kernel gave {len(values)} outputs, and outs declares "
+                f"{name!r}: the kernel gave {counted(len(values), 'output')}, and outs declares "
                 f"{len(expected)}"
                 " [KB4015]"
             )
@@ -244,7 +251,7 @@ def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any)
         return whole(primals, tangents, **params)
     rules = operation.rules(params)
     if rules is None:
-        raise NotImplementedError(
+        raise NoDerivativeError(
             f"{operation.name!r} has no derivative: JAX cannot look inside a kernel. Give it a "
             "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule, or cut it out with "
             "jax.lax.stop_gradient"
@@ -259,7 +266,7 @@ def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params
     levels = params.pop(OURS).levels
     rule = operation.transpose_rule
     if rule is None:
-        raise NotImplementedError(
+        raise NoDerivativeError(
             f"{operation.name!r} is applied to a tangent, and JAX wants its transpose: give it "
             "def_transpose_rule, or the operation whose tangent this is def_vjp_rule"
             " [KB2102]"
@@ -269,7 +276,7 @@ def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params
         found = rule(cotangents, *operands, **params)
         if not isinstance(found, (tuple, list)) or len(found) != len(operands):
             came = len(found) if isinstance(found, (tuple, list)) else repr(found)
-            raise TypeError(
+            raise DerivativeRuleError(
                 f"{operation.name!r}: the transpose rule gave {came}, expected a list of "
                 f"{len(operands)}: the cotangent of each linear operand, None for the others"
                 " [KB2103]"

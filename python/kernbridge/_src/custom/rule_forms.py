@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from kernbridge._src.base.errors import DerivativeRuleError
 from kernbridge._src.base.jax_inside import ad
 from kernbridge._src.operation.levels import loop, to_front
 from kernbridge._src.operation.spec import check_rule
@@ -31,7 +32,7 @@ class WholeRule:
         given = list(tangents) if self.symbolic_zeros else _zeros_for(tangents)
         result = self.function(list(primals), given, **params)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise TypeError(
+            raise DerivativeRuleError(
                 f"{self.name!r}: the jvp rule gave {result!r}, expected a pair: the outputs, and "
                 "their tangents"
                 " [KB2103]"
@@ -53,7 +54,7 @@ class PerInputRules:
 
     def check_count(self, n_inputs: int) -> None:
         if len(self.rules) != n_inputs:
-            raise ValueError(
+            raise DerivativeRuleError(
                 f"{self.name!r} has {len(self.rules)} jvp rules and is called with {n_inputs} "
                 "inputs; give one rule for each input, None where the derivative is zero"
                 " [KB2103]"
@@ -75,13 +76,13 @@ class PerInputRules:
         if n == 1 and not isinstance(result, (tuple, list)):
             return [result]
         if not isinstance(result, (tuple, list)):
-            raise TypeError(
+            raise DerivativeRuleError(
                 f"{self.name!r}: jvp rule {index} gave {type(result).__name__}, expected a tuple "
                 f"or list of {n} tangents, one for each output"
                 " [KB2103]"
             )
         if len(result) != n:
-            raise ValueError(
+            raise DerivativeRuleError(
                 f"{self.name!r}: jvp rule {index} gave {len(result)} tangents, expected {n}, one "
                 "for each output"
                 " [KB2103]"

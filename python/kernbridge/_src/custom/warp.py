@@ -35,7 +35,7 @@ def jaxtype_to_warptype(dtype: Any) -> Any:
     if name not in _NAMES:
         raise ValueError(
             f"jaxtype_to_warptype: Warp has no scalar type for {name}; it has {', '.join(_NAMES)}. "
-            "Convert the array to one of these"
+            "Convert the array to one of these [KB2003]"
         )
     return getattr(_warp(), name)
 
@@ -63,7 +63,7 @@ def jaxinfo_to_warpinfo(info: Any) -> Any:
     if not info.shape:
         raise ValueError(
             "jaxinfo_to_warpinfo: the array has rank 0, and Warp's arrays have 1 to 4; reshape it "
-            "to (1,)"
+            "to (1,) [KB2003]"
         )
     dtype = jaxtype_to_warptype(info.dtype)
     return _warp().array(dtype=dtype, ndim=len(info.shape))

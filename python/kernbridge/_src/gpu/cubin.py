@@ -265,5 +265,5 @@ def check_words(label: str, cubins: Sequence[bytes], entry: str, n_words: int) -
             raise KernelCompilationError(
                 f"{label}: the compiled entry takes parameters at (offset, size) {found}, expected "
                 f"{n_words} words of 8 bytes; this Numba-CUDA lays them out in a way that "
-                "kernbridge does not know"
+                "kernbridge does not know [KB8004]"
             )

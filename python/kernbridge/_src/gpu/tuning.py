@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kernbridge import _core
-from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.errors import KernelError, without_code
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.gpu import registers
 from kernbridge._src.gpu.program import Launch, Program, Value
@@ -106,8 +106,8 @@ def _measured(
     except RuntimeError as e:
         if "context is lost" in str(e):
             raise KernelError(
-                f'{e}. threads_per_block="tune" launches the kernel on arrays of zeros, which it '
-                "has to bear; give a number of threads, or take 'auto'"
+                f'{without_code(str(e))}. threads_per_block="tune" launches the kernel on arrays '
+                "of zeros, which it has to bear; give a number of threads, or take 'auto' [KB3004]"
             ) from e
         return _not_measured(f"that failed: {e}"), False
     times = {n: [t for t in us[i :: len(blocks)] if t >= 0] for i, n in enumerate(blocks)}

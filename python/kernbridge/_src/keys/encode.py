@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.base.errors import defect
+
 # Functions of these are known by name; their Python source is not walked.
 _LIBRARY = re.compile(
     r"(builtins|c?math|_?operator|random|time|heapq|bisect|functools|itertools|collections"
@@ -84,7 +86,7 @@ def put_parts(h: Any, parts: tuple[Any, ...]) -> None:
         if type(part) is tuple:
             put_parts(h, part)
         elif not put_plain(h, part):
-            raise TypeError(f"expected a plain value or a tuple, got {type(part).__name__}")
+            raise TypeError(defect(f"expected a plain value or a tuple, got {type(part).__name__}"))
 
 
 def put_array(h: Any, array: Any) -> bool:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.base.errors import defect
 from kernbridge._src.keys import encode, generators
 
 _CODE_FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not docstring, nesting, __future__
@@ -79,7 +80,7 @@ def take(dispatcher: Any) -> Fingerprint:
     seen, counts as opaque: Numba may mix both.
     """
     if not encode.is_dispatcher(dispatcher):
-        raise TypeError(f"expected a Numba dispatcher, got {type(dispatcher).__name__}")
+        raise TypeError(defect(f"expected a Numba dispatcher, got {type(dispatcher).__name__}"))
     walk = _Walk(dispatcher)
     for path, inner in walk.dispatchers:
         if inner is dispatcher:

@@ -119,7 +119,7 @@ if "numba_cuda" not in (cuda.__file__ or ""):
     raise ImportError(
         f"numba.cuda is {cuda.__file__}, expected the one of the package numba-cuda, which is "
         "installed, but whose _numba_cuda_redirector.pth Python did not read when it started; "
-        "install numba-cuda into the environment's own site-packages"
+        "install numba-cuda into the environment's own site-packages [KB4016]"
     )
 check()
 versions.warn_of_untested("Numba-CUDA")

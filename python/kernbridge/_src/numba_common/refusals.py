@@ -14,6 +14,8 @@ from typing import Any
 
 import jax
 
+from kernbridge._src.base.errors import without_code
+
 _MOST_LINES = 12  # of the cause
 _NOISE = re.compile(
     r"^\s*(Failed in \w+ mode pipeline.*|During: .*|- Resolution failure for .*|"
@@ -23,7 +25,10 @@ _NOISE = re.compile(
 )
 _CANDIDATES = re.compile(r"^There are \d+ candidate implementations:")
 _SPECIFIC = "Rejected as the implementation raised a specific error:"
+_RECURSION = "insert_unresolved_ref"  # which Numba-CUDA calls, and does not have
 _REMEDIES = (
+    (_RECURSION, "Convert the arguments, as in f(int32(5)) for f(5), so that every call of the "
+     "function has the same types"),
     ("of type Module(<module 'jax", "A kernel calls functions of NumPy, math and Numba, not JAX's"),
     ("NRT required but not enabled", "A CUDA kernel has no lists and makes no arrays: use "
      "cuda.local.array, or set NUMBA_CUDA_ENABLE_NRT=1"),
@@ -44,12 +49,14 @@ def report(error: BaseException, function: Any) -> str:
     place = _place(error, function, cause)
     remedy = _remedy(str(error), cause, function)
     rest = ["Set KERNBRIDGE_DEBUG=full to see all that Numba wrote."] if place or remedy else []
-    return "\n".join([cause, *place, *([remedy] if remedy else []), *rest])
+    return without_code("\n".join([cause, *place, *([remedy] if remedy else []), *rest]))
 
 
 def _cause(error: BaseException) -> str:
     """The first cause that Numba names, without the functions that it tried."""
     text = str(error)
+    if _RECURSION in text:
+        return "A device function calls itself with other types than those that it is called with."
     inner = text.rfind(_SPECIFIC)
     if inner >= 0 and len(text) - inner > len(_SPECIFIC) + 8:
         text = text[inner + len(_SPECIFIC) :]

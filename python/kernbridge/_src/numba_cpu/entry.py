@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernbridge._src.base import versions
-from kernbridge._src.base.errors import UnknownVersionError
+from kernbridge._src.base.errors import UnknownVersionError, defect
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common import cpu_features, vector_math
 from kernbridge._src.numba_common.defaults import exact_defaults
@@ -164,7 +164,7 @@ def build_entry(
     arguments = list(_arguments(context, builder, entry.args[2:], overload, parameters))
     got, expected = [a.type for a in arguments], list(argument_types)
     if got != expected:
-        raise AssertionError(f"Numba passes {expected}, the entry was built for {got}")
+        raise AssertionError(defect(f"Numba passes {expected}, the entry was built for {got}"))
     _zero_outputs(context, builder, entry.args[2:], parameters)
     symbol = compiled.fndesc.llvm_func_name
     if overload.finished:

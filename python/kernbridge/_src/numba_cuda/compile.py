@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
 from kernbridge._src.base import debug, interrupts, progress, versions
-from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
+from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError, defect
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.gpu.cubin import check_words
@@ -103,7 +103,7 @@ class NumbaCudaFunction(DeviceFunction):
 
         kernel = self.kernel()
         if kernel is None:
-            raise KernelCompilationError(f"the kernel {self.name!r} is gone")
+            raise KernelCompilationError(defect(f"the kernel {self.name!r} is gone"))
         architecture = divmod(self.images[0][0], 10)
         job = Job(self.name, kernel, self.parameters, self.batched, (architecture,), self.exponent)
         job = replace(job, identity=self.identity)

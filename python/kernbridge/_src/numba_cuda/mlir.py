@@ -130,7 +130,7 @@ def parameter_type(parameter: Parameter) -> Any:
         raise ValueError(
             f"{PACKAGE} reads arrays of records that have one axis and no gaps; "
             f"{parameter.describe()} in the layout {parameter.layout} is another one: pass its "
-            "fields as arrays"
+            "fields as arrays [KB2003]"
         )
     layout = parameter.layout
     return types.Array(item, parameter.ndim, layout, readonly=parameter.read_only)
@@ -149,7 +149,7 @@ def check_strides(
                 raise ValueError(
                     f"{label}: {leaf.describe()} with strides of {strides} bytes is an argument "
                     f"which kernels of {PACKAGE} cannot take: they count strides in elements of "
-                    f"{leaf.dtype.itemsize} bytes; copy it into an array without gaps"
+                    f"{leaf.dtype.itemsize} bytes; copy it into an array without gaps [KB2003]"
                 )
 
 

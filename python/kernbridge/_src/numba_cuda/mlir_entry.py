@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from kernbridge._src.base.errors import defect
 from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter, leaves
 
 _POINTER = "!llvm.ptr"
@@ -56,8 +57,10 @@ def with_entry(
         made.add(parameter)
     if len(made.given) != len(kinds):
         raise ValueError(
-            f"the kernel takes {len(kinds)} values ({', '.join(kinds)}), and kernbridge has "
-            f"{len(made.given)} for them"
+            defect(
+                f"the kernel takes {len(kinds)} values ({', '.join(kinds)}), and kernbridge has "
+                f"{len(made.given)} for them"
+            )
         )
     words = ", ".join(f"%kb_w{i}: i64" for i in range(made.n_words))
     body = [

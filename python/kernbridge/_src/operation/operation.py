@@ -114,7 +114,9 @@ class Operation:
         """
         make = getattr(self._frontend, "program", None)
         if make is None:
-            raise TypeError(f"{self.spec.label} runs on CPUs, where it is one call of its kernel")
+            raise TypeError(
+                f"{self.spec.label} runs on CPUs, where it is one call of its kernel [KB2106]"
+            )
         operands, call = self._described(inputs, scalars)
         return make(operands, call)
 
@@ -159,7 +161,7 @@ class Operation:
                 f". JAX launches it; Numba's own syntax launches its kernel: {name}.__wrapped__"
                 "[grid, block](...)"
             )
-        raise TypeError(message)
+        raise TypeError(f"{message} [KB2001]")
 
     __iter__ = None  # as of every class without __getitem__
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from kernbridge._src.base.errors import counted
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.operation import Operation, spec_key
@@ -80,8 +81,9 @@ class KernelParameters:
         n_outputs += n_appended
         if not self.variadic and n_outputs > len(self.names):
             raise TypeError(
-                f"{self.label}: `outs` has {n_outputs} outputs, and the kernel {self} takes "
-                f"{len(self.names)} parameters; it takes the inputs and then one array per output"
+                f"{self.label}: `outs` has {counted(n_outputs, 'output')}, and the kernel {self} "
+                f"takes {counted(len(self.names), 'parameter')}; it takes the inputs and then one "
+                "array per output"
                 " [KB1004]"
             )
 
@@ -138,15 +140,16 @@ class KernelParameters:
         left = f"; {', '.join(missing)} would get nothing" if missing else ""
         if self._has_stream:
             raise TypeError(
-                f"{self.label}: the call has {n_inputs} inputs, {n_outputs - 1} outputs and a "
-                f"stream, and the function {self} has {len(free)} parameters for these "
-                f"{n_arrays}{left}. A function takes the inputs, then one array per output, then "
+                f"{self.label}: the call has {counted(n_inputs, 'input')}, "
+                f"{counted(n_outputs - 1, 'output')} and a stream, and the function {self} has "
+                f"{counted(len(free), 'parameter')} for these {n_arrays}{left}. A function takes the inputs, then one array per output, then "
                 "the stream; a call passes scalars by keyword, by the name of their parameter"
                 " [KB2001]"
             )
         raise TypeError(
-            f"{self.label}: the call has {n_inputs} inputs and {n_outputs} outputs, {n_arrays} "
-            f"arrays, and the kernel {self} has {len(free)} parameters for them{left}. A kernel "
+            f"{self.label}: the call has {counted(n_inputs, 'input')} and "
+            f"{counted(n_outputs, 'output')}, {counted(n_arrays, 'array')}, and the kernel {self} "
+            f"has {counted(len(free), 'parameter')} for them{left}. A kernel "
             "takes the inputs and then one array per output; a call passes scalars by keyword, by "
             "the name of their parameter"
             " [KB2001]"

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import jax_inside, settings
-from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.jax_inside import Primitive, ShapedArray, ad, batching, mlir
 from kernbridge._src.operation import absent, ahead, carrier, origin, sharding
 from kernbridge._src.operation.levels import Dim, Levels, to_front
@@ -304,7 +304,7 @@ batching.primitive_batchers[call_p] = _batch
 
 
 def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
-    raise NotImplementedError(
+    raise NoDerivativeError(
         f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Give it a rule with "
         "vjp= (reverse mode) or jvp= (both modes) where it is wrapped, or cut it out with "
         "jax.lax.stop_gradient."

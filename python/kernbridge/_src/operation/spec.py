@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from kernbridge._src.base import jax_inside
+from kernbridge._src.base.errors import counted
 from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.levels import NONE, Dim, Levels
 from kernbridge._src.operation.output_order import OutputTree
@@ -203,7 +204,7 @@ class OperationSpec:
             if i >= len(inputs):
                 raise ValueError(
                     f"{self.label}: input_output_aliases names input {i}, "
-                    f"but the call has {len(inputs)} inputs"
+                    f"but the call has {counted(len(inputs), 'input')}"
                     " [KB1006]"
                 )
             if inputs[i] != outputs[o]:
@@ -231,9 +232,9 @@ def call_with_shapes(
     except TypeError as e:
         keywords = ", ".join(named) or "no keywords"
         raise TypeError(
-            f"{label}: `{name}` is a function of {signature}, and the call has {len(given)} "
-            f"inputs and {keywords}: {e}. It is called with one ShapeDtypeStruct per input, "
-            "and one by name per keyword"
+            f"{label}: `{name}` is a function of {signature}, and the call has "
+            f"{counted(len(given), 'input')} and {keywords}: {e}. It is called with one "
+            "ShapeDtypeStruct per input, and one by name per keyword"
             " [KB2004]"
         ) from None
     return function(*given, **named)
@@ -304,7 +305,7 @@ def _check_output_indices(label: str, aliases: Iterable[tuple[int, int]], n_outp
         if o >= n_outputs:
             raise ValueError(
                 f"{label}: input_output_aliases maps input {i} to output {o}, "
-                f"but there are {n_outputs} outputs"
+                f"but the call has {counted(n_outputs, 'output')}"
                 " [KB1006]"
             )
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import jax_inside
+from kernbridge._src.base.errors import DerivativeRuleError, NoDerivativeError, quoted
 from kernbridge._src.base.jax_inside import ad
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.levels import NONE, Levels, vmapped
@@ -56,7 +57,7 @@ class Rules:
         unflatten = self.tree.unflatten
         result = self.jvp(tuple(inputs), unflatten(outputs), tuple(given), **dict(self.keywords))
         if result is None and any(is_inexact(t.dtype) for t in types):
-            raise TypeError(self._returned_none("jvp", "outputs"))
+            raise DerivativeRuleError(self._returned_none("jvp", "outputs"))
         leaves = self._leaves(result, len(types))
         return [
             self._checked("jvp", f"the tangent of output {i}", leaf, t)
@@ -70,7 +71,7 @@ class Rules:
         try:
             return self.tree.flatten_up_to(result)
         except (ValueError, TypeError) as e:
-            raise TypeError(
+            raise DerivativeRuleError(
                 f"{self.label}: the jvp rule returned {jax.tree.structure(result)}, expected a "
                 f"tangent for each output, as {self.tree} (None for zero): {e}"
                 " [KB2103]"
@@ -86,12 +87,12 @@ class Rules:
             tuple(inputs), unflatten(outputs), unflatten(given), **dict(self.keywords)
         )
         if result is None:
-            raise TypeError(self._returned_none("vjp", "inputs"))
+            raise DerivativeRuleError(self._returned_none("vjp", "inputs"))
         if len(inputs) == 1 and not isinstance(result, (tuple, list)):
             result = (result,)
         if not isinstance(result, (tuple, list)) or len(result) != len(inputs):
             came = f"{len(result)}" if isinstance(result, (tuple, list)) else f"{result!r}"
-            raise TypeError(
+            raise DerivativeRuleError(
                 f"{self.label}: the vjp rule returned {came}, expected a tuple of {len(inputs)} "
                 "cotangents, one for each input (None for zero)"
                 " [KB2103]"
@@ -118,14 +119,14 @@ class Rules:
         if isinstance(value, (int, float, complex)):
             value = jnp.asarray(value, expected.dtype)
         if not has_type(value):
-            raise TypeError(
+            raise DerivativeRuleError(
                 f"{self.label}: the {rule} rule gave {value!r} as {what}, expected {expected}, or "
                 "None for zero"
                 " [KB2103]"
             )
         came = ArrayType.of(value)
         if came != expected:
-            raise TypeError(
+            raise DerivativeRuleError(
                 f"{self.label}: the {rule} rule gave {came} as {what}, expected {expected} [KB2103]"
             )
         return jnp.asarray(value)
@@ -233,10 +234,10 @@ def _transposed(
     try:
         return list(jax.linear_transpose(reverse, *specs)(tuple(given)))
     except Exception as e:  # whatever a rule that is no linear function of JAX's own may raise
-        raise NotImplementedError(
+        raise NoDerivativeError(
             f"{rules.label} has a vjp rule alone, which reverse mode (jax.grad, jax.vjp) uses. "
-            "Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes it, which failed; "
-            f"give a jvp rule too. {type(e).__name__}: {e}"
+            "Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes it, which failed: "
+            f"{quoted(e)}. Pass a jvp rule too"
             " [KB2102]"
         ) from None
 
@@ -335,7 +336,7 @@ def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
 
 
 def _transpose_operation(*_: Any, frontend: Frontend, **__: Any) -> Any:
-    raise NotImplementedError(
+    raise NoDerivativeError(
         f"{frontend.label} is applied to a tangent, and JAX wants its transpose: give the "
         "operation whose tangent this is a vjp rule beside its jvp rule, or make this one an "
         "XLACustomKernel with def_transpose_rule"

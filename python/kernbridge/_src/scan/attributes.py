@@ -92,9 +92,9 @@ def _convert(label: str, name: str, dtype: np.dtype[Any], value: Any) -> bytes:
         try:
             converted = np.array(value, dtype)
         except OverflowError:
-            raise ValueError(refusal) from None
+            raise ValueError(f"{refusal} [KB2006]") from None
     if dtype.kind != "b" and np.isfinite(complex(value)) and not np.isfinite(converted):
-        raise ValueError(refusal)
+        raise ValueError(f"{refusal} [KB2006]")
     return converted.tobytes()
 
 

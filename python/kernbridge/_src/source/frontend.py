@@ -174,5 +174,5 @@ class SourceFrontend(NamedByScanner, Frontend):
         """Raise KernelError: another program compiled the function."""
         raise KernelError(
             f"{self.label} was compiled by another program; look at its library with objdump, or "
-            "cuobjdump"
+            "cuobjdump [KB2106]"
         )

@@ -171,6 +171,10 @@ def _functions_of(
     return [ScannedFunction.of(f) for f in scanned]
 
 
+def _unreadable(label: str, error: ValueError) -> KernelLoadError:
+    return KernelLoadError(f"[E-LOAD] {label}: {error} [KB5102]")
+
+
 class CudaBinary:
     """Device code that was built elsewhere: a cubin, or a fatbin.
 
@@ -193,7 +197,12 @@ class CudaBinary:
     @property
     def kernel_names(self) -> list[str]:
         """Entries of a cubin, as the compiler spelled them; of a fatbin, which is packed, none."""
-        return [] if self._is_fatbin else list(cubin.entries(self._data))
+        if self._is_fatbin:
+            return []
+        try:
+            return list(cubin.entries(self._data))
+        except ValueError as e:
+            raise _unreadable(f"load_binary: {self.path}", e) from e
 
     def __repr__(self) -> str:
         return f"CudaBinary({self.path!r}, {self.kernel_names})"
@@ -296,7 +305,10 @@ sharding_rule
             sizes.append(types[p.type][1] if p.role == "attr" else 8)
         capability = 0  # the driver chooses among the images of a fatbin
         if not self._is_fatbin:
-            info = cubin.read(self._data, function.name)
+            try:
+                info = cubin.read(self._data, function.name)
+            except ValueError as e:
+                raise _unreadable(label, e) from e
             capability = info.architecture
             there = [size for _, size in info.parameters]
             if there != sizes:

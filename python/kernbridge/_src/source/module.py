@@ -52,8 +52,9 @@ def open_library(path: str | Path) -> Library:
     try:
         handle, last_error, exports = _core.open_library(str(path))
     except OSError as e:
+        why = str(e).removeprefix(f"{path}: ")  # the linker names the file, too
         raise KernelLoadError(
-            f"[E-LOAD] {path} cannot be loaded: {e}.{_hint(str(e), path)} [KB5102]"
+            f"[E-LOAD] {path} cannot be loaded: {why}.{_hint(why, path)} [KB5102]"
         ) from e
     except ValueError as e:
         raise KernelLoadError(f"[E-LOAD] {path}: {e} [KB5102]") from e
@@ -291,7 +292,9 @@ class CompiledModule:
         """
         export = self.export(name)
         if not export.handler:
-            raise KeyError(f"{self!r}: {name!r} has no handler, since kernbridge did not build it")
+            raise KeyError(
+                f"{self!r}: {name!r} has no handler, since kernbridge did not build it [KB5104]"
+            )
         export.bind(export.slot, f"{self.name}.{name}")
         return _core.handler_capsule(export.handler)
 

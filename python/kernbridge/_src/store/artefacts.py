@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base import reports
+from kernbridge._src.base.errors import defect
 from kernbridge._src.store import trust
 
 VARIABLE = "KERNBRIDGE_CACHE_DIR"
@@ -138,7 +139,9 @@ def store(kind: str, key: bytes, artefact: Artefact, name: str = "") -> None:
 
 def _path(folder: Path, kind: str, key: bytes) -> Path:
     if not (kind.isascii() and kind.isidentifier()) or len(key) < 2:
-        raise ValueError(f"no place in the cache for kind {kind!r} and a key of {len(key)} bytes")
+        raise ValueError(
+            defect(f"no place in the cache for kind {kind!r} and a key of {len(key)} bytes")
+        )
     name = key.hex()
     return versioned(folder) / kind / name[:2] / f"{name[2:]}.bin"
 
@@ -150,7 +153,9 @@ def _encode(kind: str, key: bytes, artefact: Artefact, name: str) -> bytes:
     header |= {"meta": artefact.meta, **({"name": name} if name else {})}
     text = json.dumps(header, separators=(",", ":"))
     if json.loads(text) != header:
-        raise TypeError(f"the artefact's meta does not come back from JSON as it is: {text}")
+        raise TypeError(
+            defect(f"the artefact's meta does not come back from JSON as it is: {text}")
+        )
     data = b"".join((text.encode(), b"\n", *artefact.blobs))
     return data + hashlib.sha256(data).digest()
 

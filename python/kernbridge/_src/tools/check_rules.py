@@ -167,6 +167,7 @@ def _functions(
         if outs is not None or backends is not None:
             raise TypeError(
                 f"check_rules: {op!r} is no XLACustomKernel, and takes neither outs nor backends"
+                " [KB1005]"
             )
         return [("", partial(op, **keywords))]
     call = op.call if outs is None else partial(op, outs=outs)

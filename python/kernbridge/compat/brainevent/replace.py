@@ -107,18 +107,19 @@ def install() -> None:
     except importlib.metadata.PackageNotFoundError as e:
         raise ModuleNotFoundError(
             "BrainEvent is not installed, so kernbridge cannot take the place of its bridge: "
-            "pip install brainevent",
+            "pip install brainevent [KB4016]",
             name="brainevent",
         ) from e
     if not version.startswith(tuple(f"{known}." for known in SUPPORTED)):
         raise RuntimeError(
             f"kernbridge can take the place of the bridge of BrainEvent {' and '.join(SUPPORTED)}, "
             f"and BrainEvent {version} is installed; install one of these, or a newer kernbridge"
+            " [KB8010]"
         )
     if "brainevent" in sys.modules:
         raise RuntimeError(
             "BrainEvent is imported already, with its own bridge; call "
-            f"{FACE}.install() before the first `import brainevent`"
+            f"{FACE}.install() before the first `import brainevent` [KB8010]"
         )
     for folder in header_folders():
         config.add_include_path(folder)
