@@ -15,12 +15,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from kernbridge._src.base import progress
 from kernbridge._src.base.errors import KernelToolchainError
-from kernbridge._src.build import command, manifest, run, work
-from kernbridge._src.build.command import Job
+from kernbridge._src.build import command, manifest
 from kernbridge._src.build.request import Built, Request
-from kernbridge._src.store import artefacts, limit, lock, trust
+from kernbridge._src.store import artefacts, trust
 from kernbridge._src.toolchain import compilers
 
 
@@ -34,27 +32,14 @@ def build(request: Request) -> Built:
     if not all(map(os.path.exists, job.tools)):
         compilers.forget()
         job = command.plan(request, root)
-    built = (None if request.force_rebuild else manifest.find(job)) or _build(job)
+    built = None if request.force_rebuild else manifest.find(job)
+    if built is None:
+        from kernbridge._src.build import work  # a library that is found needs nothing of it
+
+        built = work.build(job)
     if request.build_directory is not None:
         _copy(built.path, Path(request.build_directory) / f"{job.stem}.so")
     return built
-
-
-def _build(job: Job) -> Built:
-    """Build, or wait for who does."""
-    patience = run.timeout()
-    limit.limit()  # an error in it is reported before the work
-    with contextlib.ExitStack() as stack:
-        # The other one may need as long as a compiler may run, after one that it waits for itself.
-        held = lock.held(job.root, job.key, 2 * patience + 10)
-        with progress.waiting(job.request.name):
-            mine = stack.enter_context(held)
-        found = None if job.request.force_rebuild else manifest.find(job)
-        if found is not None:
-            return found
-        path, digest = work.make(job, mine, patience)
-    limit.enforce(job.root)
-    return Built(path, digest, True)
 
 
 def _copy(library: Path, target: Path) -> None:
@@ -71,7 +56,7 @@ def _root() -> Path:
     folder = artefacts.usable()
     if folder is None:
         return _private(os.getpid())
-    place = limit.modules(folder)
+    place = artefacts.modules(folder)
     if place.is_dir():
         return folder
     try:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError
-from kernbridge._src.keys.fingerprint import key_of
+from kernbridge._src.keys.encode import key_of
 from kernbridge._src.operation import origin
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.scan.signature import NamedByScanner, ScannedFunction
-from kernbridge._src.source import carried
 from kernbridge._src.toolchain import cuda
 
 if TYPE_CHECKING:
@@ -25,8 +23,7 @@ ORIGIN = "source"  # kind of an origin, see operation/origin.py
 _DTYPES = _core.dtypes()  # of each name: its code, and its bits
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Export:
+class Export(NamedTuple):
     """A function of an open library: where it is, and how its calls are described."""
 
     label: str
@@ -165,6 +162,8 @@ class SourceFrontend(NamedByScanner, Frontend):
         self, digest: bytes, buffers: tuple[tuple[int, int, str], ...], n_inputs: int
     ) -> bytes:
         """The library with the description of a call, as src/module/kb_library.h says."""
+        from kernbridge._src.source import carried
+
         values, library = self.values, self.export.library
         return carried.encode(
             digest, self.label, buffers, n_inputs, self.name, self.zeroed, values, library
