@@ -13,8 +13,8 @@ pytestmark = [
 
 SOURCE = """
 #include "kernbridge/kernbridge.hpp"
-// @BE nothing arg
-void nothing(const kernbridge::Tensor x) {}
+// @BE nothing arg ret
+void nothing(const kernbridge::Tensor x, kernbridge::Tensor out) {}
 """
 # Each starts compilers, waits for other builders or looks at the whole cache.
 BUILD_ALONE = [

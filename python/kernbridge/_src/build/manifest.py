@@ -65,7 +65,7 @@ def find(job: Job) -> Built | None:
             with contextlib.suppress(OSError), lock.held(job.root, job.key, 0) as mine:
                 if mine:
                     note(job, fresh)
-        return Built(path, known.digest, False)
+        return Built(path, known.digest, known.sha, False)
     return None
 
 
@@ -134,6 +134,14 @@ def is_whole(path: Path, known: Provenance) -> bool:
         return False
     artefacts.note_use(str(path), about)
     return True
+
+
+def is_changed(built: Built) -> bool:
+    """Whether a library is no longer the one that was built, or has gone."""
+    try:
+        return digest_of(built.path) != built.sha
+    except OSError:
+        return True
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:

@@ -32,4 +32,5 @@ class Built(NamedTuple):
 
     path: Path
     digest: str  # of all that it was built from, headers and compilers included, in hexadecimal
+    sha: str  # of the library itself
     built: bool  # whether this call built it

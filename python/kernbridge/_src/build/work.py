@@ -42,13 +42,13 @@ def build(job: Job) -> Built:
         found = None if job.request.force_rebuild else manifest.find(job)
         if found is not None:
             return found
-        path, digest = make(job, mine, patience)
+        built = make(job, mine, patience)
     limit.enforce(job.root)
-    return Built(path, digest, True)
+    return built
 
 
-def make(job: Job, owned: bool, limit: float) -> tuple[Path, str]:
-    """Build and publish a library; return its path and digest.
+def make(job: Job, owned: bool, limit: float) -> Built:
+    """Build and publish a library.
 
     `owned` says whether the caller holds the lock of the job's key, `limit` how many seconds the
     compiler may run.
@@ -76,7 +76,7 @@ def make(job: Job, owned: bool, limit: float) -> tuple[Path, str]:
         provenance = (
             Provenance(digest, size, sha, paths, sizes, times, shas, absent) if kept else None
         )
-        return _publish(job, library, digest, provenance), digest
+        return Built(_publish(job, library, digest, provenance), digest, sha, True)
 
 
 def _compile(job: Job, workspace: Path, limit: float) -> list[Dependency]:

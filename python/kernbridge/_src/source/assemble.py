@@ -21,8 +21,9 @@ from kernbridge._src.base.errors import (
 )
 from kernbridge._src.base.reports import warn
 from kernbridge._src.build import build as builder
+from kernbridge._src.build import manifest
 from kernbridge._src.build.command import SUFFIXES
-from kernbridge._src.build.request import Request
+from kernbridge._src.build.request import Built, Request
 from kernbridge._src.scan.signature import ScannedFunction, join_tokens
 from kernbridge._src.source import compiled_types, tail, targets
 from kernbridge._src.source.module import CompiledModule
@@ -151,17 +152,26 @@ def _build(
         built = builder.build(request)
     except CompilationError as e:
         raise compiled_types.explain(f"{label} {name!r}", found, e) from None
-    graph = options.get("allow_cuda_graph", True)
-    module = CompiledModule(
-        label,
-        name,
-        built.path,
-        built.digest,
-        found,
-        cuda=cuda,
-        graph=graph,
-        carry=bool(options.get("carry")),
-    )
+
+    def load(built: Built) -> CompiledModule:
+        return CompiledModule(
+            label,
+            name,
+            built.path,
+            built.digest,
+            found,
+            cuda=cuda,
+            graph=options.get("allow_cuda_graph", True),
+            carry=bool(options.get("carry")),
+        )
+
+    try:
+        module = load(built)
+    except KernelError:
+        if built.built or not manifest.is_changed(built):
+            raise
+        # Somebody removed or replaced it since it was found, or it is too large to be read then.
+        module = load(builder.build(request._replace(force_rebuild=True)))
     if options["auto_register"]:
         register_all(module, options["target_prefix"] or name, cuda, options["replace"])
     return module
