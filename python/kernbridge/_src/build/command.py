@@ -64,6 +64,11 @@ class Job(NamedTuple):
         number, _, rest = path[1:].partition("/")
         return self.own[int(number)] + rest
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The command line as people read it, with the names of files for their paths."""
+        return tuple(self.fill(Path()))
+
     def fill(self, workspace: Path) -> list[str]:
         """Return the command line that works in a folder."""
         base = str(workspace / self.stem)

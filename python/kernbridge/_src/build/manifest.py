@@ -65,7 +65,7 @@ def find(job: Job) -> Built | None:
             with contextlib.suppress(OSError), lock.held(job.root, job.key, 0) as mine:
                 if mine:
                     note(job, fresh)
-        return Built(path, known.digest, known.sha, False)
+        return Built(path, known.digest, known.sha, job.shown, False)
     return None
 
 

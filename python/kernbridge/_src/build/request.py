@@ -33,4 +33,5 @@ class Built(NamedTuple):
     path: Path
     digest: str  # of all that it was built from, headers and compilers included, in hexadecimal
     sha: str  # of the library itself
+    command: tuple[str, ...]  # of the compiler, with the names of files for their paths
     built: bool  # whether this call built it

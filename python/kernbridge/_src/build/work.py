@@ -76,7 +76,7 @@ def make(job: Job, owned: bool, limit: float) -> Built:
         provenance = (
             Provenance(digest, size, sha, paths, sizes, times, shas, absent) if kept else None
         )
-        return Built(_publish(job, library, digest, provenance), digest, sha, True)
+        return Built(_publish(job, library, digest, provenance), digest, sha, job.shown, True)
 
 
 def _compile(job: Job, workspace: Path, limit: float) -> list[Dependency]:

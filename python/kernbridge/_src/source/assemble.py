@@ -163,6 +163,7 @@ def _build(
             cuda=cuda,
             graph=options.get("allow_cuda_graph", True),
             carry=bool(options.get("carry")),
+            command=built.command,
         )
 
     try:

@@ -36,6 +36,8 @@ class Export(NamedTuple):
     handler: int
     slot: int
     last_error: int
+    path: str  # of the library
+    command: tuple[str, ...] = ()  # that built it; empty if somebody else did
     library: bytes = b""  # compressed, if exported programs hold it
 
     def bind(self, slot: int, target: str) -> None:
@@ -172,6 +174,6 @@ class SourceFrontend(NamedByScanner, Frontend):
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """Raise KernelError: another program compiled the function."""
         raise KernelError(
-            f"{self.label} was compiled by another program; look at its library with objdump, or "
-            "cuobjdump"
+            f"{self.label} was compiled by another program; `kernbridge inspect` disassembles it, "
+            f"and so does objdump -d {self.export.path}"
         )
