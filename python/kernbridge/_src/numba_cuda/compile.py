@@ -24,6 +24,7 @@ from kernbridge._src.keys import generators
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cuda import mlir
+from kernbridge._src.numba_cuda.options import is_fast
 from kernbridge._src.numba_cuda.parameters import Parameter, leaves, with_open
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
@@ -49,10 +50,16 @@ class Job:
     batched: bool
     architectures: Architectures
     identity: bytes = b""
+    vector_math: bool | None = None  # on the CPU; None: as the kernel's `fastmath` says
 
     @property
     def for_host(self) -> bool:
         return self.architectures in (HOST, CHECKED)
+
+    @property
+    def has_vector_math(self) -> bool:
+        """Whether the kernel's loops on the CPU may call libmvec."""
+        return is_fast(self.kernel) if self.vector_math is None else self.vector_math
 
     @property
     def symbol(self) -> str:
@@ -130,6 +137,7 @@ def compile_kernel(
     batched: bool = False,
     host: bool = False,
     checked: bool = False,
+    vector_math: bool | None = None,
 ) -> NumbaCudaFunction:
     """Machine code for these parameters, compiled at most once per content and architectures.
 
@@ -140,7 +148,8 @@ def compile_kernel(
     architectures = toolchain_cuda.architectures()
     if host:
         architectures = CHECKED if checked or debug.checks() else HOST
-    job = Job(label, kernel, tuple(parameters), batched, architectures)
+    vectors = vector_math if architectures == HOST else None
+    job = Job(label, kernel, tuple(parameters), batched, architectures, vector_math=vectors)
     with _lock:
         fingerprint = _fingerprint_of(kernel, (_identities(job), batched))
         job = replace(job, identity=_identity(fingerprint, job))
@@ -164,16 +173,17 @@ def compile_for_launch(
     has_batch: bool,
     host: bool = False,
     checked: bool = False,
+    vector_math: bool | None = None,
 ) -> tuple[NumbaCudaFunction, bool]:
     """Machine code for a launch, and whether one launch serves a batch in the grid's z axis.
 
     `has_batch` says that there is a batch, and that the launch leaves the z axis free.
     """
     _check_declared(label, kernel, parameters)
-    function = compile_kernel(label, kernel, parameters, False, host, checked)
+    function = compile_kernel(label, kernel, parameters, False, host, checked, vector_math)
     wide = has_batch and not function.uses_z and not function.cooperative
     if wide:
-        function = compile_kernel(label, kernel, parameters, True, host, checked)
+        function = compile_kernel(label, kernel, parameters, True, host, checked, vector_math)
     return function, wide
 
 
@@ -225,7 +235,8 @@ def _identity(fingerprint: Fingerprint, job: Job) -> bytes:
     if job.for_host:
         where += ".host" if job.architectures == HOST else ".checked"
         where += f".{_core.HOST_ABI}"  # a program of another one must not be taken for this
-    return keys_fingerprint.combine(fingerprint, where, _identities(job), job.batched)
+    options = () if job.vector_math is None else (f"vector_math={job.vector_math}",)
+    return keys_fingerprint.combine(fingerprint, where, _identities(job), job.batched, *options)
 
 
 def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
@@ -279,8 +290,8 @@ def _compile(job: Job) -> artefacts.Artefact:
 
             parameters = job.with_open(opened).parameters
             checks = checks_of(job.label, job.kernel, parameters, job.batched)
-        is_fast = checks is None and bool(job.kernel.targetoptions.get("fastmath"))
-        return cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks, is_fast)
+        vectors = checks is None and job.has_vector_math
+        return cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks, vectors)
     cubins = []
     for architecture in job.architectures:
         try:
@@ -308,7 +319,8 @@ def _mlir_job(job: Job) -> mlir.MlirJob:
         mlir.refuse_checked(job.label)
     architectures = () if job.for_host else job.architectures
     return mlir.MlirJob(
-        job.label, job.kernel, job.parameters, job.batched, architectures, job.symbol
+        *(job.label, job.kernel, job.parameters, job.batched, architectures, job.symbol),
+        job.has_vector_math,
     )
 
 

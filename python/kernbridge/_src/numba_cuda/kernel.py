@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base import versions
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
@@ -18,7 +17,6 @@ from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.keys import host_state
-from kernbridge._src.numba_cuda import mlir
 from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static, read_views
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
@@ -27,6 +25,7 @@ from kernbridge._src.numba_cuda.callback import (
     CallingFrontend,
     lower_kernel,
 )
+from kernbridge._src.numba_cuda.options import check_dispatcher, read_vector_math
 from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
@@ -62,6 +61,7 @@ def numba_cuda_kernel(
     has_side_effect: bool = False,
     view: Mapping[str | int, Any] | None = None,
     static: Mapping[str, Any] | None = None,
+    vector_math: bool | None = None,
     check: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
@@ -133,6 +133,10 @@ def numba_cuda_kernel(
         For parameters by name: arguments that are the same at every call and are no inputs.
         Numbers, members of enumerations whose values are numbers, and tuples and named tuples of
         them. Another value of the same type needs no new compile.
+    vector_math : bool, optional
+        On the CPU, whether threads of a block compute `exp`, `sin` and their kin together, within
+        4 ulp, as by `numba_kernel`. By default where the kernel has ``fastmath=True``. Code for
+        GPUs is the same.
     check : bool, default False
         On the CPU, check every access: accesses out of bounds, data races, reads of uninitialised
         shared memory, and barriers that not all threads reach are errors. Also by
@@ -205,36 +209,15 @@ def numba_cuda_kernel(
     )
     views = read_views(label, view or {})
     cuda.require("numba_cuda_kernel")
-    _check_dispatcher(label, kernel)
+    check_dispatcher(label, kernel)
     fixed = read_static(label, kernel.py_func, static or {})
-    frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, fixed, bool(check))
+    vectors = read_vector_math(label, kernel, vector_math, bool(check))
+    frontend = NumbaCuda(
+        kernel, label, rule, bool(zero_outputs), views, fixed, bool(check), vectors
+    )
     kept: Kept[Operation]
     kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
     return frontend.operation(spec, kept)
-
-
-def _check_dispatcher(label: str, kernel: Any) -> None:
-    """Refuse what is not a kernel of `cuda.jit`, Numba-CUDA's or its successor's."""
-    if mlir.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
-        mlir.check_kernel(label, kernel)
-        return
-    from kernbridge._src.numba_common import numba_cuda_inside
-
-    hint = "decorate it with @numba.cuda.jit"
-    if isinstance(kernel, numba_cuda_inside.dispatcher.CUDADispatcher):
-        versions.look_up_attributes("Numba-CUDA", kernel, numba_cuda_inside.OF_DISPATCHERS)
-        if not kernel.targetoptions.get("device"):
-            return
-        hint = "a device function is called by kernels; decorate it without device=True"
-    elif "CPUDispatcher" in type(kernel).__name__:
-        hint = "a numba.njit function belongs to numba_kernel"
-    elif "FakeCUDAKernel" in type(kernel).__name__:
-        hint = "NUMBA_ENABLE_CUDASIM is set, which puts a simulator in place of numba.cuda"
-    raise TypeError(
-        f"numba_cuda_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
-        f"numba.cuda.jit kernel; {hint}"
-        " [KB1001]"
-    )
 
 
 @dataclass(eq=False, repr=False)
@@ -248,6 +231,7 @@ class NumbaCuda(CallingFrontend):
     views: tuple[tuple[str | int, Any], ...]
     static: dict[str, StaticArgument]
     checked: bool
+    vector_math: bool | None
 
     platforms = ("cuda", "cpu")
 
@@ -263,7 +247,8 @@ class NumbaCuda(CallingFrontend):
             return None
         read = host_state.take([("launch_dims", dims)]) if callable(dims) else None
         static = exact_items({name: given.value for name, given in self.static.items()})
-        return self.rule, read, self.zero_outputs, self.views, static, self.checked
+        options = (self.zero_outputs, self.checked, self.vector_math)
+        return self.rule, read, self.views, static, options
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         """A new operation, with the kernel's name and documentation."""
@@ -302,7 +287,7 @@ class NumbaCuda(CallingFrontend):
         z_is_free = shape.grid[2] == Value(constant=1) and not rule.cooperative
         has_batch = bool(call.levels) and z_is_free
         function, wide = numba_cuda_compile.compile_for_launch(
-            label, self.kernel, parameters, has_batch, host, self.checked
+            label, self.kernel, parameters, has_batch, host, self.checked, self.vector_math
         )
         copied = sorted({b for i in function.opened if (b := buffers[i]) is not None})
         warn_of_copies(label, copied, assignment.names, REMEDY)
