@@ -40,6 +40,7 @@ import floor
 import jax
 import jax.numpy as jnp
 import kernbridge
+import measure as measuring
 from jax import lax
 from numba import cuda
 from rich.console import Console
@@ -348,8 +349,7 @@ def main() -> int:
         show_driver(console, alone)
     if options.json:
         rounds = {name: [asdict(r) for r in each] for name, each in results.items()}
-        text = json.dumps({"programs": rounds, "driver": alone}, indent=2)
-        Path(options.json).write_text(text + "\n")
+        measuring.write(options.json, {"programs": rounds, "driver": alone})
     return 0
 
 

@@ -18,10 +18,15 @@ the order in which they arrive, and every number of devices gives the same bits.
 from __future__ import annotations
 
 import argparse
+import datetime
+import json
+import os
+import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -209,7 +214,11 @@ def kernels_for_gpu(n_exc: int) -> Operations:
 
 class Run(NamedTuple):
     spikes: np.ndarray  # int64, ascending: step * neurons + neuron
-    us_per_step: float
+    us: list[float]  # of a step, in each timed call
+
+    @property
+    def us_per_step(self) -> float:
+        return statistics.median(self.us)
 
 
 def simulate(
@@ -255,7 +264,7 @@ def simulate(
         fired = np.unpackbits(np.asarray(bits), axis=1, bitorder="little")
         spikes.append(np.flatnonzero(fired) + first * neurons)
     timed = us[1:] or us  # the first call starts what moves data between GPUs
-    return Run(np.concatenate(spikes), statistics.median(timed))
+    return Run(np.concatenate(spikes), timed)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -269,6 +278,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=1000, help="of 0.1 ms")
     parser.add_argument("--chunk", type=int, default=100, help="steps of one call of the scan")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     a = parser.parse_args(argv)
     for devices in a.devices:
         if devices < 1 or a.neurons % (8 * devices):
@@ -276,6 +286,27 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if a.steps < 1 or a.chunk < 1 or a.steps % a.chunk:
         parser.error(f"{a.steps} steps are no multiple of the {a.chunk} of one call")
     return a
+
+
+def figures(a: argparse.Namespace, devices: Sequence[jax.Device], runs: dict[int, Run]):
+    """What was measured, on what, and how."""
+    return {
+        "machine": {
+            "processor": platform.processor() or platform.machine(),
+            "device": devices[0].device_kind,
+            "cores": len(os.sched_getaffinity(0)),
+            "load": round(os.getloadavg()[0], 1),  # processes that ran, this one too
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "python": platform.python_version(),
+            "jax": jax.__version__,
+            "kernbridge": kb.__version__,
+        },
+        "options": {name: value for name, value in vars(a).items() if name != "json"},
+        "results": [
+            {"devices": n, "us_per_step": run.us_per_step, "us": run.us, "spikes": run.spikes.size}
+            for n, run in runs.items()
+        ],
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -298,6 +329,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{n} {devices[0].device_kind} device{'s' * (n > 1)}: {run.us_per_step:,.1f} us a step,"
             f" {first.us_per_step / run.us_per_step:.2f} x; {run.spikes.size:,} spikes"
         )
+    if a.json:
+        a.json.write_text(json.dumps(figures(a, devices, runs), indent=1) + "\n")
     different = [n for n, run in runs.items() if not np.array_equal(run.spikes, first.spikes)]
     if different:
         print(f"Mismatch: the spikes of {different} devices differ from those of {a.devices[0]}")

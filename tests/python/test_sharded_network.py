@@ -1,5 +1,6 @@
 """examples/sharded_network.py: the spikes of 1, 2 and 4 devices, and those of NumPy."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -56,11 +57,17 @@ def test_kernels_for_gpus_on_the_cpu(monkeypatch):
     np.testing.assert_array_equal(one.spikes, two.spikes)
 
 
-def test_the_command_line(run_python):
+def test_the_command_line(run_python, tmp_path):
     options = ["--devices", "1", "2", "4", "--neurons", "416", "--steps", "200"]
+    options += ["--json", str(tmp_path / "figures.json")]
     source = f"import sys\nsys.path.append({str(EXAMPLES)!r})\nimport sharded_network\n"
     printed = run_python(f"{source}sys.exit(sharded_network.main({options}))", XLA_FLAGS="")
     assert printed.splitlines()[-1].endswith(" spikes are the same on [1, 2, 4] devices")
+    written = json.loads((tmp_path / "figures.json").read_text())
+    assert [row["devices"] for row in written["results"]] == [1, 2, 4]
+    assert all(row["us_per_step"] > 0 for row in written["results"])
+    assert written["options"]["neurons"] == 416
+    assert written["machine"]["jax"] == jax.__version__
 
 
 def test_what_cannot_be_split(capsys):

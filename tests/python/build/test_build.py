@@ -19,7 +19,7 @@ from kernbridge._src.base.errors import (
     KernelToolchainError,
     UnsupportedArchError,
 )
-from kernbridge._src.build import command, manifest, run
+from kernbridge._src.build import command, headers, run
 from kernbridge._src.build.build import build
 from kernbridge._src.build.request import Request
 from kernbridge._src.toolchain import compilers
@@ -324,7 +324,7 @@ def test_flags_of_the_linker_for_nvcc():
 
 
 def test_reading_what_md_writes():
-    read = manifest.read_make
+    read = headers.read_make
     assert read("") == []
     assert read("out.so: a.c \\\n  /x/b.h\\\n c.h\n") == ["a.c", "/x/b.h", "c.h"]
     assert read("out.so : a.cu \\\n    a.h \\\n    a.h\n") == ["a.cu", "a.h"]

@@ -1,4 +1,4 @@
-"""CUDA kernels with `fastmath` on the CPU: threads of a block call libmvec together."""
+"""CUDA kernels on the CPU with `fastmath` or `vector_math`: threads of a block call libmvec."""
 
 import pytest
 from kernbridge._src.numba_common import vector_math
@@ -53,6 +53,92 @@ with kernbridge.cuda_on_cpu():
         cuda.jit(fastmath=fast)(values)[4, 256](x, out)
         check(out, *[b"v_expf", b"v_tanhf"][: 2 * fast])
 """
+
+
+OPTION = """
+import math
+import jax, jax.numpy as jnp, numpy as np
+from kernbridge import _core, numba_cuda_kernel
+from numba import cuda
+
+codes = []
+add_host_code = _core.add_host_code
+
+def adding(digest, code):
+    codes.append(code)
+    return add_host_code(digest, code)
+
+_core.add_host_code = adding
+
+def values(x, e, s, t, l, p):
+    i = cuda.grid(1)
+    if i < e.size:
+        e[i] = math.exp(x[i])
+        s[i] = math.sin(x[i])
+        t[i] = math.tanh(x[i])
+        l[i] = math.log(abs(x[i]))
+        p[i] = math.pow(abs(x[i]), x[i])
+
+odd = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -3e-40, -88.5, -100.0, 89.0]
+x = np.concatenate([np.linspace(-20, 20, 5000), odd]).astype(np.float32)
+wide = x.astype(np.float64)
+with np.errstate(all="ignore"):
+    exact = [np.exp(wide), np.sin(wide), np.tanh(wide), np.log(abs(wide)), abs(wide) ** wide]
+kernels = {fast: cuda.jit(fastmath=fast)(values) for fast in (False, True)}
+
+def op(fast, **options):
+    outs = (jax.ShapeDtypeStruct(x.shape, x.dtype),) * 5
+    return numba_cuda_kernel(kernels[fast], outs, launch_dims=x.size, **options)
+
+def check(op, has_vectors, is_accurate):
+    found = list(map(np.asarray, op(jnp.asarray(x))))
+    assert (b"_ZGV" in codes.pop()) == has_vectors
+    for value, want in zip(found, exact) if is_accurate else ():
+        with np.errstate(all="ignore"):
+            want32 = want.astype(np.float32)
+            np.testing.assert_array_equal(np.isnan(value), np.isnan(want32))
+            off = abs(value.astype(np.float64) - want) / np.spacing(abs(want32))
+        assert np.nanmax(np.where(np.isfinite(want32), off, 0)) <= 4
+        infinite = np.isinf(want32)
+        np.testing.assert_array_equal(value[infinite], want32[infinite])
+
+def program(op, platform):
+    return jax.export.export(jax.jit(op), platforms=[platform])(x).mlir_module()
+
+check(op(False, vector_math=True), True, True)
+check(op(True, vector_math=False), False, False)  # fast_powf(0, 0) is NaN, as on a GPU
+assert not codes
+assert op(False) is op(False, vector_math=False) is not op(False, vector_math=True)
+assert op(True) is op(True, vector_math=True) is not op(True, vector_math=False)
+for platform in ("cpu", "cuda"):
+    plain, other = (program(op(False, vector_math=v), platform) for v in (None, True))
+    assert (plain == other) == (platform == "cuda")
+"""
+
+
+def test_the_option(run_python):
+    run_python(OPTION, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", KERNBRIDGE_CACHE_DIR="0")
+
+
+def test_what_is_refused():
+    import jax
+    import jax.numpy as jnp
+    from kernbridge import numba_cuda_kernel
+    from numba import cuda
+
+    @cuda.jit
+    def nothing(out):
+        pass
+
+    def wrap(**options):
+        out = jax.ShapeDtypeStruct((1,), jnp.float32)
+        return numba_cuda_kernel(nothing, out, launch_dims=1, **options)
+
+    with pytest.raises(TypeError, match=r"'nothing': vector_math is 1, expected True, False or"):
+        wrap(vector_math=1)
+    with pytest.raises(ValueError, match=r"vector_math=True and check=True exclude each other"):
+        wrap(vector_math=True, check=True)
+    wrap(vector_math=False, check=True)
 
 
 def test_fast_kernels(run_python):

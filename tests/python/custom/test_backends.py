@@ -222,5 +222,15 @@ def test_calls_are_remembered_within_bounds():
         op(jnp.zeros(1), backend="first") if n % 2 else op(jnp.zeros(n % 7 + 1))
     assert len(op.op._calls) <= 8
     for n in range(kernel.CALLS_KEPT + 5):
-        jax.eval_shape(op, S((n,), jnp.float32))
+        jax.eval_shape(jax.vmap(op), S((1, n), jnp.float32))
     assert len(op.op._calls) == kernel.CALLS_KEPT
+
+
+def test_a_call_in_a_program_is_not_remembered():
+    """It becomes a part of the program, which is traced without a `jax.jit` of the call."""
+    op = Counted(first=1)
+    for n in range(8):
+        jax.eval_shape(op, S((n,), jnp.float32))
+    assert len(op.op._calls) == 0
+    op(jnp.zeros(1))
+    assert len(op.op._calls) == 1

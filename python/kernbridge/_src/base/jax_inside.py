@@ -152,6 +152,22 @@ if HAS_PARTITIONING:
     from jax._src.lib import xla_client as _xla_client
 
 
+try:
+    from jax.interpreters.partial_eval import DynamicJaxprTracer as _OfProgram
+except ImportError:
+    _OfProgram = ()
+
+
+def is_part_of_program(values: Sequence[Any]) -> bool:
+    """Return whether what is computed of these values becomes a part of a program being traced.
+
+    It is False where another transformation sees the values first, such as `jax.vmap`, and where
+    this JAX does not say.
+    """
+    found = [isinstance(x, _OfProgram) for x in values if isinstance(x, Tracer)]
+    return bool(found) and all(found)
+
+
 def require_insides(what: str) -> None:
     """Raise UnknownVersionError for what needs a name that this JAX lacks."""
     if _why_without_insides is not None:

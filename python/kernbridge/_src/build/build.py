@@ -15,12 +15,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from kernbridge._src.base import progress
 from kernbridge._src.base.errors import KernelToolchainError, defect
-from kernbridge._src.build import command, manifest, run, work
+from kernbridge._src.build import command, manifest
 from kernbridge._src.build.command import Job
 from kernbridge._src.build.request import Built, Request
-from kernbridge._src.store import artefacts, limit, lock, trust
+from kernbridge._src.store import artefacts, trust
 from kernbridge._src.toolchain import compilers
 
 
@@ -31,32 +30,51 @@ def build(request: Request) -> Built:
         raise ValueError(
             defect(f"{request.name}: language {request.language!r}, expected {languages}")
         )
-    root = _root()
-    job = command.plan(request, root)
+    job = command.plan(request)
     if not all(map(os.path.exists, job.tools)):
         compilers.forget()
-        job = command.plan(request, root)
-    built = (None if request.force_rebuild else manifest.find(job)) or _build(job)
+        job = command.plan(request)
+    built = _in_cache(job) or _in_private(job)
     if request.build_directory is not None:
         _copy(built.path, Path(request.build_directory) / f"{job.stem}.so")
     return built
 
 
-def _build(job: Job) -> Built:
-    """Build, or wait for who does."""
-    patience = run.timeout()
-    limit.limit()  # an error in it is reported before the work
-    with contextlib.ExitStack() as stack:
-        # The other one may need as long as a compiler may run, after one that it waits for itself.
-        held = lock.held(job.root, job.key, 2 * patience + 10)
-        with progress.waiting(job.request.name):
-            mine = stack.enter_context(held)
-        found = None if job.request.force_rebuild else manifest.find(job)
-        if found is not None:
-            return found
-        path, digest = work.make(job, mine, patience)
-    limit.enforce(job.root)
-    return Built(path, digest, True)
+def _in_cache(job: Job) -> Built | None:
+    """Find or build a library in the cache; None where it is off, or the system refuses to."""
+    folder = artefacts.usable()
+    if folder is None:
+        return None
+    try:
+        artefacts.make_folders(folder, artefacts.modules(folder))
+        # Another user may have been faster where everybody may make a folder.
+        if artefacts.usable() != folder:
+            return None
+        return _find_or_build(job._replace(root=folder))
+    except OSError as e:
+        artefacts.warn(str(folder), e)
+        return None
+
+
+def _in_private(job: Job) -> Built:
+    """Find or build a library in the folder of this process."""
+    try:
+        return _find_or_build(job._replace(root=_private(os.getpid())))
+    except OSError as e:
+        raise KernelToolchainError(
+            f"{job.request.name}: the library cannot be written to a temporary folder either: {e}; "
+            "make room there, or set TMPDIR to another folder"
+            " [KB4008]"
+        ) from e
+
+
+def _find_or_build(job: Job) -> Built:
+    found = None if job.request.force_rebuild else manifest.find(job)
+    if found is not None:
+        return found
+    from kernbridge._src.build import work  # a library that is found needs nothing of it
+
+    return work.build(job)
 
 
 def _copy(library: Path, target: Path) -> None:
@@ -66,23 +84,6 @@ def _copy(library: Path, target: Path) -> None:
             return
     target.parent.mkdir(parents=True, exist_ok=True)
     artefacts.publish(target, library.read_bytes(), 0o755)
-
-
-def _root() -> Path:
-    """Return the cache's folder, or one of this process where there is none to write to."""
-    folder = artefacts.usable()
-    if folder is None:
-        return _private(os.getpid())
-    place = limit.modules(folder)
-    if place.is_dir():
-        return folder
-    try:
-        artefacts.make_folders(folder, place)
-    except OSError as e:
-        artefacts.warn(str(folder), e)
-        return _private(os.getpid())
-    # Another user may have been faster where everybody may make a folder.
-    return folder if artefacts.usable() == folder else _private(os.getpid())
 
 
 @functools.cache

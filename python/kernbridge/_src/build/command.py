@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernbridge._src.build import inputs as build_inputs
 from kernbridge._src.build.inputs import Inputs
 from kernbridge._src.keys import generators
-from kernbridge._src.store import limit
+from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import architectures, compilers
 from kernbridge._src.toolchain.compilers import HostCompiler, Nvcc
 
 if TYPE_CHECKING:
     from kernbridge._src.build.request import Request
 
-_RULES = ("build/command.py", "build/inputs.py", "build/manifest.py", "build/work.py")
+_RULES = tuple(f"build/{name}.py" for name in ("command", "headers", "inputs", "manifest", "work"))
 """The files that decide how a request is built, and when what was built is used again."""
 SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
 
@@ -44,7 +44,7 @@ class Job(NamedTuple):
     @property
     def folder(self) -> Path:
         """Where the libraries of this key are, and what is noted about them."""
-        return limit.modules(self.root) / f"{self.stem}_{self.key[:16]}"
+        return artefacts.modules(self.root) / f"{self.stem}_{self.key[:16]}"
 
     def library(self, digest: str) -> Path:
         """Return where the library of a digest is."""
@@ -63,6 +63,11 @@ class Job(NamedTuple):
             return path
         number, _, rest = path[1:].partition("/")
         return self.own[int(number)] + rest
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The command line as people read it, with the names of files for their paths."""
+        return tuple(self.fill(Path()))
 
     def fill(self, workspace: Path) -> list[str]:
         """Return the command line that works in a folder."""

@@ -11,15 +11,10 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shlex
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 INCLUDE_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
-LOCAL = "/usr/local/include"
-"""Compilers search it before the folders of the system's packages."""
-
 _FOLDER_OPTIONS = ("-I", "-isystem", "-iquote", "-idirafter", "--include-path", "-cxx-isystem")
 _LIBRARY_FOLDERS = (
     "/usr/local/lib",
@@ -27,7 +22,7 @@ _LIBRARY_FOLDERS = (
     "/lib",
     f"/usr/lib/{os.uname().machine}-linux-gnu",
 )
-_UNKNOWN_OPTION = re.compile(
+_UNKNOWN_OPTION = (
     r"-{1,2}(B(?!static|dynamic|symbolic|group)|T|specs|sysroot|isysroot|config|script|wrapper|"
     r"options-file|optf|iprefix|iwithprefix|include-pch|fplugin|fprofile-use|fauto-profile|fmodule)"
 )
@@ -38,17 +33,11 @@ _VARIABLES = (
     *("LIBRARY_PATH", "LD_RUN_PATH", "CCC_OVERRIDE_OPTIONS", "NVCC_CCBIN"),
 )
 """Those that change what any compiler makes."""
-# What reads the clock, and what includes or embeds a file that no compiler reports.
-_UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\.incbin\b|#\s*embed\b|\b__has_embed\b")
-_ASKS = re.compile(r'\b__has_(?:include|include_next|embed)\b(?:\s*\(\s*[<"]([^>"\n]+)[>"])?')
-_DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_\w+")
 _PASSES_ON = (
     *("-Xlinker", "-Xcompiler", "-Xpreprocessor", "-Xassembler", "-Xclang"),
     *("--compiler-options", "--linker-options"),
 )
-_PARTS = ("lib", "include")
 _PREFIXED = ("CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_", "NIX_", "SPACK_", "CRAY_", "PE_", "OMPI_")
-_SYSTEM = ("/usr/", "/lib/", "/nix/store/", "/gnu/store/")
 
 
 class Inputs(NamedTuple):
@@ -68,7 +57,7 @@ def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
     for name in _NVCC_FLAGS:
         words += _expand(_split(os.environ.get(name, "")), files, 0)
     unknown = [name for name in _UNKNOWN_VARIABLES if name in os.environ]
-    unknown += [word for word in words if _UNKNOWN_OPTION.match(word)]
+    unknown += [word for word in words if re.match(_UNKNOWN_OPTION, word)]
     folders = [*includes, *valued(words, _FOLDER_OPTIONS)]
     listed = [os.environ[n].split(os.pathsep) for n in INCLUDE_VARIABLES if os.environ.get(n)]
     folders += [folder or "." for folder_list in listed for folder in folder_list]
@@ -93,6 +82,10 @@ def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
 
 
 def _split(text: str) -> list[str]:
+    if not text:
+        return []
+    import shlex
+
     try:
         return shlex.split(text)
     except ValueError:
@@ -169,48 +162,3 @@ def _words(tool: str, size: int, changed: int) -> frozenset[str]:
             return frozenset()
         text = file.read(1 << 20).decode(errors="replace")
     return frozenset(re.findall(r"[A-Za-z_]\w*", text)) - {"PWD", "OLDPWD", "SHLVL", "_"}
-
-
-def unseen(text: str) -> bool:
-    """Whether a library of this text may not be kept: what the compiler reads is not known.
-
-    That is so, too, if the text asks for a header whose name a macro makes.
-    """
-    return _UNSEEN.search(text) is not None or None in asks(text)
-
-
-def asks(text: str) -> list[str | None]:
-    """Return the names that a text asks for with __has_include; None for one that a macro makes."""
-    return [match[1] for match in _ASKS.finditer(_DEFINED.sub("", text))]
-
-
-def packages(tools: Sequence[str]) -> tuple[str, ...]:
-    """Return folders of the system's, the compilers' and Python's packages: nobody edits there."""
-    homes = [os.path.dirname(tool) for tool in tools]
-    found = [os.path.dirname(home) + os.sep for home in homes if os.path.basename(home) == "bin"]
-    found += [os.path.join(p, part, "") for p in (sys.prefix, sys.base_prefix) for part in _PARTS]
-    return (*_SYSTEM, *(folder for folder in dict.fromkeys(found) if folder != "//"))
-
-
-def is_packaged(path: str, folders: tuple[str, ...]) -> bool:
-    """Whether a header lies in one of `packages`."""
-    return path.startswith(folders) and not path.startswith(LOCAL)
-
-
-def shadows(path: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield files that might be found before a header, in folders that may be searched first."""
-    for name in _spellings(path, folders):
-        for folder in folders:
-            yield os.path.join(folder, name)
-
-
-def _spellings(path: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield how a header may have been named by who includes it."""
-    for folder in folders:
-        inside = folder.rstrip(os.sep) + os.sep
-        if path.startswith(inside):
-            yield path[len(inside) :]
-    _, include, rest = path.rpartition("/include/")
-    if include:
-        yield re.sub(r"^(?:[\w.]+-[\w.-]+/)?(?:c\+\+/[\w.]+/)?(?:[\w.]+-[\w.-]+/)?", "", rest)
-    yield os.path.basename(path)

@@ -11,16 +11,14 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import stat
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from kernbridge import _core
 from kernbridge._src.build.command import Job
 from kernbridge._src.build.request import Built
-from kernbridge._src.store import artefacts, lock
+from kernbridge._src.store import artefacts
 
 NAME = "manifest.json"
 MOST_ENTRIES = 16
@@ -37,10 +35,6 @@ The time is that of the file's inode: nobody can set it back, as they can the ti
 UNKNOWN = ""
 Absent = tuple[list[str], list[str]]
 """Folders, and names that none of them has: files that would be read in place of others."""
-
-# A word of a makefile; a backslash or a dollar may stand before a character that means itself.
-_WORD = re.compile(r"(?:\\[ #:]|[^ \t])+")
-_ESCAPED = re.compile(r"\\([ #:])|\$(\$)")
 
 
 class Provenance(NamedTuple):
@@ -66,10 +60,12 @@ def find(job: Job) -> Built | None:
         if fresh is None or not is_whole(path, known):
             continue
         if fresh is not known:  # files were touched: not worth waiting for
+            from kernbridge._src.store import lock
+
             with contextlib.suppress(OSError), lock.held(job.root, job.key, 0) as mine:
                 if mine:
                     note(job, fresh)
-        return Built(path, known.digest, False)
+        return Built(path, known.digest, known.sha, job.shown, False)
     return None
 
 
@@ -124,18 +120,6 @@ def _has_any(folder: str, names: list[str]) -> bool:
         return any(os.path.lexists(os.path.join(folder, name)) for name in names)
 
 
-def group(absent: Iterable[str]) -> list[Absent]:
-    """Return files that are absent by their folders; those with the same names stand together."""
-    names: dict[str, dict[str, None]] = {}
-    for path in absent:
-        folder, name = os.path.split(path)
-        names.setdefault(folder, {})[name] = None
-    folders: dict[tuple[str, ...], list[str]] = {}
-    for folder, found in names.items():
-        folders.setdefault(tuple(sorted(found)), []).append(folder)
-    return [(found, list(same)) for same, found in folders.items()]
-
-
 def is_whole(path: Path, known: Provenance) -> bool:
     """Whether a library is the one that was built, and nobody else can have written it."""
     try:
@@ -152,6 +136,14 @@ def is_whole(path: Path, known: Provenance) -> bool:
     return True
 
 
+def is_changed(built: Built) -> bool:
+    """Whether a library is no longer the one that was built, or has gone."""
+    try:
+        return digest_of(built.path) != built.sha
+    except OSError:
+        return True
+
+
 def digest_of(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file."""
     with open(path, "rb", buffering=0) as file:
@@ -162,14 +154,3 @@ def dependency(path: str, about: os.stat_result, name: str = "") -> Dependency:
     """Describe a file as it is now; `about` is what it was before it was used."""
     sha = digest_of(path) if about.st_size <= HASHED_TOOL else UNKNOWN
     return name or path, about.st_size, about.st_ctime_ns, sha
-
-
-def read_make(text: str) -> list[str]:
-    """Return the prerequisites in what a compiler's -MD writes, each once."""
-    found: dict[str, None] = {}
-    for rule in re.sub(r"\\\r?\n", " ", text).splitlines():
-        words = [_ESCAPED.sub(r"\1\2", word) for word in _WORD.findall(rule)]
-        # The target ends in a colon of its own or with a blank before.
-        ends = [i for i, word in enumerate(words) if word.endswith(":")]
-        found |= dict.fromkeys(words[ends[0] + 1 :] if ends else ())
-    return list(found)

@@ -32,4 +32,6 @@ class Built(NamedTuple):
 
     path: Path
     digest: str  # of all that it was built from, headers and compilers included, in hexadecimal
+    sha: str  # of the library itself
+    command: tuple[str, ...]  # of the compiler, with the names of files for their paths
     built: bool  # whether this call built it

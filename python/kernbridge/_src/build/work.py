@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,10 +15,12 @@ from pathlib import Path
 from kernbridge._src.base import progress
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.build import command as build_command
-from kernbridge._src.build import inputs, manifest, run
+from kernbridge._src.build import headers as build_headers
+from kernbridge._src.build import manifest, run
 from kernbridge._src.build.command import Job
 from kernbridge._src.build.manifest import Absent, Dependency, Provenance
-from kernbridge._src.store import artefacts, lock
+from kernbridge._src.build.request import Built
+from kernbridge._src.store import artefacts, limit, lock
 
 ATTEMPTS = 3
 """Builds of one request, if its headers change meanwhile."""
@@ -27,8 +30,25 @@ TICK = 0.012
 _LINE = re.compile(r'^#line \d+ "(.*)"', re.MULTILINE)
 
 
-def make(job: Job, owned: bool, limit: float) -> tuple[Path, str]:
-    """Build and publish a library; return its path and digest.
+def build(job: Job) -> Built:
+    """Build a library, or wait for who does."""
+    patience = run.timeout()
+    limit.limit()  # an error in it is reported before the work
+    with contextlib.ExitStack() as stack:
+        # The other one may need as long as a compiler may run, after one that it waits for itself.
+        held = lock.held(job.root, job.key, 2 * patience + 10)
+        with progress.waiting(job.request.name):
+            mine = stack.enter_context(held)
+        found = None if job.request.force_rebuild else manifest.find(job)
+        if found is not None:
+            return found
+        built = make(job, mine, patience)
+    limit.enforce(job.root)
+    return built
+
+
+def make(job: Job, owned: bool, limit: float) -> Built:
+    """Build and publish a library.
 
     `owned` says whether the caller holds the lock of the job's key, `limit` how many seconds the
     compiler may run.
@@ -44,7 +64,9 @@ def make(job: Job, owned: bool, limit: float) -> tuple[Path, str]:
         texts = [job.request.source, *map(_text, user := _of_user(job, headers))]
         absent, asked, appeared = _absent(job, headers, user, texts, begin)
         read = [*tools, *headers, *asked]
-        kept = settled and not (appeared or job.inputs.unknown or any(map(inputs.unseen, texts)))
+        kept = settled and not (
+            appeared or job.inputs.unknown or any(map(build_headers.unseen, texts))
+        )
         digest = _digest(job.key, read)
         if not kept:  # what the compiler saw is not known: no other library has this name
             digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
@@ -54,7 +76,7 @@ def make(job: Job, owned: bool, limit: float) -> tuple[Path, str]:
         provenance = (
             Provenance(digest, size, sha, paths, sizes, times, shas, absent) if kept else None
         )
-        return _publish(job, library, digest, provenance), digest
+        return Built(_publish(job, library, digest, provenance), digest, sha, job.shown, True)
 
 
 def _compile(job: Job, workspace: Path, limit: float) -> list[Dependency]:
@@ -99,7 +121,7 @@ def _read(job: Job, workspace: Path, begin: int) -> tuple[list[Dependency], bool
     inside = str(workspace) + os.sep
     said = set(_LINE.findall(job.request.source))  # nvcc takes what #line says for files
     found, settled = [], True
-    for name in (*manifest.read_make(made), *job.inputs.files):
+    for name in (*build_headers.read_make(made), *job.inputs.files):
         path = os.path.join(os.getcwd(), name)
         if path.startswith(inside) or (name in said and not os.path.exists(path)):
             continue
@@ -124,13 +146,13 @@ def _digest(key: str, dependencies: list[Dependency]) -> str:
 
 def _of_user(job: Job, headers: list[Dependency]) -> list[str]:
     """Return the headers that are neither ours nor of a package."""
-    packages = inputs.packages(job.tools)
+    packages = build_headers.packages(job.tools)
     return [
         path
         for path, *_ in headers
         if path not in job.inputs.files
         and job.unpack(path) == path
-        and not inputs.is_packaged(path, packages)
+        and not build_headers.is_packaged(path, packages)
     ]
 
 
@@ -145,19 +167,19 @@ def _absent(
     and whether one of them came while the compiler ran."""
     known = dict.fromkeys(path for path, *_ in headers)
     folders = dict.fromkeys((*job.inputs.folders, *map(os.path.dirname, user)))
-    searched = (*folders, inputs.LOCAL)
+    searched = (*folders, build_headers.LOCAL)
     found: dict[str, None] = dict.fromkeys(job.inputs.absent)
     for path in known:
         if path in job.inputs.files:
             continue
         if folders or (path.startswith("/usr/include/") and "/c++/" not in path):
-            found |= dict.fromkeys(inputs.shadows(job.unpack(path), searched))
+            found |= dict.fromkeys(build_headers.shadows(job.unpack(path), searched))
     found |= dict.fromkeys(f"{path}.gch" for path in user)
     system = ("/usr/include", *(os.path.dirname(job.unpack(path)) for path, *_ in headers))
     asked = dict.fromkeys(
         os.path.join(folder, name)
         for text in texts
-        for name in filter(None, inputs.asks(text))
+        for name in filter(None, build_headers.asks(text))
         for folder in dict.fromkeys((*searched, *system))
     )
     there = [
@@ -171,7 +193,7 @@ def _absent(
             appeared |= path not in known and os.lstat(path).st_ctime_ns >= begin
         except OSError:
             absent.append(job.pack(path))
-    return manifest.group(absent), there, appeared
+    return build_headers.group(absent), there, appeared
 
 
 def _publish(job: Job, library: Path, digest: str, provenance: Provenance | None) -> Path:

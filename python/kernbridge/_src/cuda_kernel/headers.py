@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kernbridge._src.build import headers as build_headers
 from kernbridge._src.build import inputs
 
 SETTLED = 0.05
@@ -68,7 +69,7 @@ def _scan(text: str) -> _Text:
     known = _UNSEEN.search(text) is None
     text = _SPLICE.sub("", text)
     included = [match[1] for match in _DIRECTIVE.finditer(text)]
-    names = dict.fromkeys((*included, *inputs.asks(text)))
+    names = dict.fromkeys((*included, *build_headers.asks(text)))
     known = known and None not in names  # where a macro makes a name
     return _Text(tuple(filter(None, names)), known)
 

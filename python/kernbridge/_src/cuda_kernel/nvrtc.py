@@ -38,7 +38,7 @@ CACHE_KIND = "nvrtc"
 _RULES = (
     *("cuda_kernel/nvrtc.py", "cuda_kernel/headers.py", "cuda_kernel/signature.py"),
     *("cuda_kernel/include/kernbridge_signature.h", "cuda_kernel/include/stdint.h"),
-    "build/inputs.py",
+    *("build/headers.py", "build/inputs.py"),
 )
 ATTEMPTS = 3  # compilations of one source, if its headers change meanwhile
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax
 
+from kernbridge._src.base.jax_inside import is_part_of_program
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
 from kernbridge._src.benchmark.run import benchmark_operation
@@ -120,11 +121,13 @@ class XLACustomKernel(KernelTable):
         try:
             exact = exact_keywords(self.name, kwargs)
             choice = self.choice(kwargs.get("backend"))
+            bound = Bound(choice, exact)
+            if is_part_of_program(ins):
+                return self._bind(ins, self._outputs(outs), bound, kwargs)
             key = (_as_key(repr(self.name), outs), exact, choice)
             call = self._calls.find(key)
             if call is None:
-                outputs = Outputs.of(repr(self.name), outs).in_order(repr(self.name), ())
-                call = self._jitted(outputs, Bound(choice, exact), kwargs)
+                call = self._jitted(self._outputs(outs), bound, kwargs)
                 self._calls.put(key, call)
             try:
                 return call(*ins)
@@ -137,12 +140,20 @@ class XLACustomKernel(KernelTable):
             hide_frames(e)
             raise
 
+    def _outputs(self, outs: Any) -> Outputs:
+        return Outputs.of(repr(self.name), outs).in_order(repr(self.name), ())
+
+    def _bind(
+        self, ins: Sequence[Any], outputs: Outputs, bound: Bound, keywords: dict[str, Any]
+    ) -> Any:
+        operands = as_operands(repr(self.name), ins)
+        params = custom_primitive.params_of(self, len(operands), outputs, bound, keywords)
+        results = self.primitive.bind(*primitive.match_varying(operands), **params)
+        return outputs.tree.unflatten(results)
+
     def _jitted(self, outputs: Outputs, bound: Bound, keywords: dict[str, Any]) -> Any:
         def call(*ins: Any) -> Any:
-            operands = as_operands(repr(self.name), ins)
-            params = custom_primitive.params_of(self, len(operands), outputs, bound, keywords)
-            results = self.primitive.bind(*primitive.match_varying(operands), **params)
-            return outputs.tree.unflatten(results)
+            return self._bind(ins, outputs, bound, keywords)
 
         call.__name__ = call.__qualname__ = self.name
         return jax.jit(call, inline=True)

@@ -65,7 +65,7 @@ def plan(
     to run `in_order` of the stream enters no graph.
     """
     from kernbridge._src.base import debug
-    from kernbridge._src.keys.fingerprint import key_of
+    from kernbridge._src.keys.encode import key_of
 
     named = [*zip((*operands, *call.outs), names, strict=False)]
     named += [named[i] for i in copied]

@@ -32,6 +32,8 @@ _NAMESPACES = (
     *("numpy", "random", "numpy.random", "scipy.special"),
     *("numba", "numba.cuda", "numba.extending"),
 )
+# Known by their contents, wherever they are.
+_CONTAINERS = frozenset((dict, frozenset, list, set, types.MappingProxyType))
 _MLIR = "numba_cuda_mlir"  # the successor of Numba-CUDA
 HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
 
@@ -47,6 +49,11 @@ def reference(
         return weakref.ref(value, callback)
     except TypeError:
         return lambda: value
+
+
+def key_of(digest: bytes) -> int:
+    """First 8 bytes, little-endian, as a signed integer: JAX lowers no unsigned one above 2**63."""
+    return int.from_bytes(digest[:8], "little", signed=True)
 
 
 def put(h: Any, tag: str, data: bytes) -> None:
@@ -134,6 +141,8 @@ def mlir_rewriters(dispatcher: Any) -> list[Any]:
 
 def name_of(value: Any, owner: types.ModuleType | None) -> str | None:
     """Return `module:qualname` if that is this very object, and says enough about it."""
+    if type(value) in _CONTAINERS:
+        return None
     anywhere = isinstance(value, type | types.BuiltinFunctionType)
     if not (anywhere or is_library(type(value).__module__) or hasattr(value, "__code__")):
         return None

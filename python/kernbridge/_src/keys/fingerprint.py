@@ -101,11 +101,6 @@ def combine(base: Fingerprint, *parts: object) -> bytes:
     return h.digest()
 
 
-def key_of(digest: bytes) -> int:
-    """First 8 bytes, little-endian, as a signed integer: JAX lowers no unsigned one above 2**63."""
-    return int.from_bytes(digest[:8], "little", signed=True)
-
-
 @functools.lru_cache(maxsize=256)
 def _steps(code: types.CodeType) -> tuple[str, tuple[Any, ...]]:
     """Return the instructions of a code object, and the constants that they load.

@@ -338,7 +338,7 @@ class Compiler:
 
     def lower(self, signature: Signature, origin: str) -> NativeCall:
         """What the lowering needs of the registered code."""
-        from kernbridge._src.keys.fingerprint import key_of
+        from kernbridge._src.keys.encode import key_of
 
         native = self.native(signature)
         return NativeCall(

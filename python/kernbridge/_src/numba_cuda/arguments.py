@@ -106,16 +106,3 @@ def _words(scalar: Any) -> list[Word]:
     """The bits of a scalar."""
     data = scalar.tobytes().ljust(16 if scalar.itemsize > 8 else 8, b"\0")
     return [Word("constant", int(n)) for n in np.frombuffer(data, np.int64)]
-
-
-def read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | int, Any], ...]:
-    """The argument `view` of an operation, as pairs of place and NumPy dtype."""
-    views = []
-    for place, dtype in view.items():
-        try:
-            views.append((place, np.dtype(dtype)))
-        except TypeError:
-            raise TypeError(
-                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype [KB1103]"
-            ) from None
-    return tuple(views)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,8 @@ from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cuda import mlir
 from kernbridge._src.numba_cuda.deterministic import refuse_inputs
 from kernbridge._src.numba_cuda.dispatchers import check_declared
-from kernbridge._src.numba_cuda.parameters import Parameter, leaves, with_open, with_sums
+from kernbridge._src.numba_cuda.job import CHECKED, HOST, Architectures, Job
+from kernbridge._src.numba_cuda.parameters import Parameter, leaves
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
@@ -34,44 +35,7 @@ if TYPE_CHECKING:
     from kernbridge._src.keys.fingerprint import Fingerprint
 
 CACHE_KIND = "numba_cuda"
-HOST = ((100, 0),)  # the architecture that stands for the CPU
-CHECKED = ((100, 1),)  # and for its checked mode
 LIKE_HOST = (9, 0)  # what Numba-CUDA compiles for there: its typed IR is the same for all
-
-Architectures = tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A kernel, and what machine code is made of it for."""
-
-    label: str
-    kernel: Any
-    parameters: tuple[Parameter, ...]
-    batched: bool
-    architectures: Architectures
-    exponent: int | None = None  # of the resolution of `deterministic=`
-    identity: bytes = b""
-
-    @property
-    def for_host(self) -> bool:
-        return self.architectures in (HOST, CHECKED)
-
-    @property
-    def symbol(self) -> str:
-        """A name for the entry that no other kernel has: Numba numbers its own in each process."""
-        return f"{self.kernel.py_func.__name__}_{self.identity[:6].hex()}"
-
-    def with_open(self, opened: Iterable[int]) -> Job:
-        """This job, where the kernel may write to the leaves of its parameters of these numbers."""
-        return replace(self, parameters=with_open(self.parameters, set(opened)))
-
-    def with_sums(self, summed: Iterable[int], strict: bool = True) -> Job:
-        """This job, where the leaves of its parameters of these numbers have sums."""
-        if self.exponent is None:
-            return self
-        parameters = with_sums(self.parameters, set(summed), self.exponent, strict)
-        return replace(self, parameters=parameters)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -144,6 +108,7 @@ def compile_kernel(
     host: bool = False,
     checked: bool = False,
     exponent: int | None = None,
+    vector_math: bool | None = None,
 ) -> NumbaCudaFunction:
     """Machine code for these parameters, compiled at most once per content and architectures.
 
@@ -154,7 +119,10 @@ def compile_kernel(
     architectures = toolchain_cuda.architectures()
     if host:
         architectures = CHECKED if checked or debug.checks() else HOST
-    job = Job(label, kernel, tuple(parameters), batched, architectures, exponent)
+    vectors = vector_math if architectures == HOST else None
+    job = Job(
+        label, kernel, tuple(parameters), batched, architectures, exponent, vector_math=vectors
+    )
     with interrupts.deferred(), _lock:
         fingerprint = _fingerprint_of(kernel, (_identities(job), batched))
         job = replace(job, identity=_identity(fingerprint, job))
@@ -179,16 +147,23 @@ def compile_for_launch(
     host: bool = False,
     checked: bool = False,
     exponent: int | None = None,
+    vector_math: bool | None = None,
 ) -> tuple[NumbaCudaFunction, bool]:
     """Machine code for a launch, and whether one launch serves a batch in the grid's z axis.
 
     `has_batch` says that there is a batch, and that the launch leaves the z axis free.
     """
     check_declared(label, kernel, parameters)
-    function = compile_kernel(label, kernel, parameters, False, host, checked, exponent)
+
+    def compiled(batched: bool) -> NumbaCudaFunction:
+        return compile_kernel(
+            label, kernel, parameters, batched, host, checked, exponent, vector_math
+        )
+
+    function = compiled(False)
     wide = has_batch and not function.uses_z and not function.cooperative
     if wide:
-        function = compile_kernel(label, kernel, parameters, True, host, checked, exponent)
+        function = compiled(True)
     return function, wide
 
 
@@ -214,9 +189,12 @@ def _identity(fingerprint: Fingerprint, job: Job) -> bytes:
     if job.for_host:
         where += ".host" if job.architectures == HOST else ".checked"
         where += f".{_core.HOST_ABI}"  # a program of another one must not be taken for this
+    options = []
+    if job.vector_math is not None:
+        options.append(f"vector_math={job.vector_math}")
     if job.exponent is not None:
-        where += f".deterministic.{job.exponent}"
-    return keys_fingerprint.combine(fingerprint, where, _identities(job), job.batched)
+        options.append(f"deterministic={job.exponent}")
+    return keys_fingerprint.combine(fingerprint, where, _identities(job), job.batched, *options)
 
 
 def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
@@ -273,8 +251,8 @@ def _compile(job: Job) -> artefacts.Artefact:
             from kernbridge._src.numba_cuda.checked_arguments import checks_of
 
             checks = checks_of(job.label, job.kernel, parameters, job.batched)
-        is_fast = checks is None and bool(job.kernel.targetoptions.get("fastmath"))
-        made = cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks, is_fast)
+        vectors = checks is None and job.has_vector_math
+        made = cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks, vectors)
         return artefacts.Artefact({**made.meta, "summed": list(summed)}, made.blobs)
     cubins = []
     for architecture in job.architectures:
@@ -304,7 +282,8 @@ def _mlir_job(job: Job) -> mlir.MlirJob:
         mlir.refuse_checked(job.label)
     architectures = () if job.for_host else job.architectures
     return mlir.MlirJob(
-        job.label, job.kernel, job.parameters, job.batched, architectures, job.symbol
+        *(job.label, job.kernel, job.parameters, job.batched, architectures, job.symbol),
+        job.has_vector_math,
     )
 
 

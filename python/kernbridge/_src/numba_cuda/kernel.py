@@ -18,7 +18,7 @@ from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.keys import host_state
 from kernbridge._src.numba_cuda import hidden_sums
-from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static, read_views
+from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
     LACKING,
@@ -28,7 +28,9 @@ from kernbridge._src.numba_cuda.callback import (
 )
 from kernbridge._src.numba_cuda.deterministic import read_option, refuse_launch_of_numba
 from kernbridge._src.numba_cuda.dispatchers import check_dispatcher
+from kernbridge._src.numba_cuda.options import read_vector_math
 from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter
+from kernbridge._src.numba_cuda.views import read_views, views_of
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
     Assignment,
@@ -63,6 +65,7 @@ def numba_cuda_kernel(
     has_side_effect: bool = False,
     view: Mapping[str | int, Any] | None = None,
     static: Mapping[str, Any] | None = None,
+    vector_math: bool | None = None,
     check: bool = False,
     deterministic: bool | float = False,
     jvp: Callable[..., Any] | None = None,
@@ -135,6 +138,10 @@ def numba_cuda_kernel(
         For parameters by name: arguments that are the same at every call and are no inputs.
         Numbers, members of enumerations whose values are numbers, and tuples and named tuples of
         them. Another value of the same type needs no new compile.
+    vector_math : bool, optional
+        On the CPU, whether threads of a block compute `exp`, `sin` and their kin together, within
+        4 ulp, as by `numba_kernel`. By default where the kernel has ``fastmath=True``. Code for
+        GPUs is the same.
     check : bool, default False
         On the CPU, check every access: accesses out of bounds, data races, reads of uninitialised
         shared memory, and barriers that not all threads reach are errors. Also by
@@ -214,8 +221,9 @@ def numba_cuda_kernel(
     check_dispatcher(label, kernel)
     fixed = read_static(label, kernel.py_func, static or {})
     exponent = read_option(label, deterministic, kernel)
+    vectors = read_vector_math(label, kernel, vector_math, bool(check))
     frontend = NumbaCuda(
-        kernel, label, rule, bool(zero_outputs), views, fixed, bool(check), exponent
+        kernel, label, rule, bool(zero_outputs), views, fixed, bool(check), exponent, vectors
     )
     kept: Kept[Operation]
     kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
@@ -234,6 +242,7 @@ class NumbaCuda(CallingFrontend):
     static: dict[str, StaticArgument]
     checked: bool
     exponent: int | None  # of the resolution of `deterministic=`
+    vector_math: bool | None
 
     platforms = ("cuda", "cpu")
 
@@ -249,7 +258,7 @@ class NumbaCuda(CallingFrontend):
             return None
         read = host_state.take([("launch_dims", dims)]) if callable(dims) else None
         static = exact_items({name: given.value for name, given in self.static.items()})
-        options = self.zero_outputs, self.checked, self.exponent
+        options = self.zero_outputs, self.checked, self.exponent, self.vector_math
         return self.rule, read, self.views, static, options
 
     def make_operation(self, spec: OperationSpec) -> Operation:
@@ -258,7 +267,13 @@ class NumbaCuda(CallingFrontend):
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel or its launch cannot take; compiles nothing."""
-        views = self._views_of(self.assign(call), (*operands, *call.outs))
+        views = views_of(
+            self.label,
+            self.parameters,
+            self.views,
+            self.assign(call).names,
+            (*operands, *call.outs),
+        )
         for i, (place, array) in enumerate(self.described(operands, call)):
             if i not in views:
                 check_dtype(place, array.dtype.name, DTYPES, LACKING)
@@ -291,7 +306,14 @@ class NumbaCuda(CallingFrontend):
         z_is_free = shape.grid[2] == Value(constant=1) and not rule.cooperative
         has_batch = bool(call.levels) and z_is_free
         function, wide = numba_cuda_compile.compile_for_launch(
-            label, self.kernel, parameters, has_batch, host, self.checked, self.exponent
+            label,
+            self.kernel,
+            parameters,
+            has_batch,
+            host,
+            self.checked,
+            self.exponent,
+            self.vector_math,
         )
         copied = sorted({b for i in function.opened if (b := buffers[i]) is not None})
         warn_of_copies(label, copied, assignment.names, REMEDY)
@@ -336,7 +358,7 @@ class NumbaCuda(CallingFrontend):
 
         Those that are left to their defaults are missing.
         """
-        views = self._views_of(assignment, arrays)
+        views = views_of(self.label, self.parameters, self.views, assignment.names, arrays)
         given, by_name = iter(assignment.given), False
         names = inspect.signature(self.kernel.py_func).parameters
         arguments: list[tuple[Parameter, Sequence[Sequence[Word]], int | None]] = []
@@ -351,33 +373,6 @@ class NumbaCuda(CallingFrontend):
                 arguments.append(_passed(b, arrays[b], views.get(b), call, keyword))
         arguments += [_passed(b, arrays[b], views.get(b), call, "") for b in given if b is not None]
         return arguments
-
-    def _views_of(
-        self, assignment: Assignment, arrays: Sequence[ArrayType]
-    ) -> dict[int, np.dtype[Any]]:
-        found = {}
-        for place, dtype in self.views:
-            if isinstance(place, str) and place not in assignment.names:
-                raise ValueError(
-                    f"{self.label}: view names {place!r}, and the kernel {self.parameters} has no "
-                    "array parameter of that name"
-                    " [KB1103]"
-                )
-            b = assignment.names.index(place) if isinstance(place, str) else int(place)
-            if not 0 <= b < len(arrays):
-                raise ValueError(
-                    f"{self.label}: view names parameter {b}, of {len(arrays)} [KB1103]"
-                )
-            t = arrays[b]
-            if not t.shape or t.shape[-1] * t.dtype.itemsize != dtype.itemsize:
-                raise ValueError(
-                    f"{self.label}: view takes {assignment.names[b]!r} as records of "
-                    f"{dtype.itemsize} bytes, and it is {t}; its last axis must hold the "
-                    f"{dtype.itemsize // t.dtype.itemsize} words of one record"
-                    " [KB1103]"
-                )
-            found[b] = dtype
-        return found
 
 
 def _passed(

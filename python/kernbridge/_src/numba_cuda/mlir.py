@@ -51,6 +51,7 @@ class MlirJob:
     batched: bool
     architectures: tuple[tuple[int, int], ...]
     name: str
+    has_vector_math: bool = False
 
     @property
     def symbol(self) -> str:
@@ -172,7 +173,7 @@ def artefact(job: MlirJob) -> Artefact:
             job.label,
             compiled.llvm_ir(),
             job.symbol,
-            is_fast=bool(job.kernel.targetoptions.get("fastmath")),
+            is_fast=job.has_vector_math,
         )
         meta |= {"architectures": [cuda_on_cpu_compile.CC], "uses_z": uses_z}
         return Artefact(meta=meta, blobs=(image,))

@@ -24,7 +24,7 @@ def _refuse(operation: Operation, *inputs: Any, **scalars: Any) -> NoReturn:
 
 def _after_fork() -> None:
     if jax_inside.has_started():
-        Operation.__call__ = _refuse  # type: ignore[method-assign]  # a check would cost each call
+        Operation.__call__ = _refuse  # type: ignore[assignment, method-assign]  # a check would cost each call
 
 
 def watch() -> None:

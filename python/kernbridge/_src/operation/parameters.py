@@ -142,8 +142,9 @@ class KernelParameters:
             raise TypeError(
                 f"{self.label}: the call has {counted(n_inputs, 'input')}, "
                 f"{counted(n_outputs - 1, 'output')} and a stream, and the function {self} has "
-                f"{counted(len(free), 'parameter')} for these {n_arrays}{left}. A function takes the inputs, then one array per output, then "
-                "the stream; a call passes scalars by keyword, by the name of their parameter"
+                f"{counted(len(free), 'parameter')} for these {n_arrays}{left}. A function takes "
+                "the inputs, then one array per output, then the stream; a call passes scalars by "
+                "keyword, by the name of their parameter"
                 " [KB2001]"
             )
         raise TypeError(

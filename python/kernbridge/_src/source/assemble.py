@@ -17,29 +17,28 @@ from kernbridge._src.base.errors import (
     CompilationError,
     HeaderNotFoundError,
     KernelError,
-    KernelLoadError,
     coded,
 )
 from kernbridge._src.base.reports import warn
 from kernbridge._src.build import build as builder
+from kernbridge._src.build import manifest
 from kernbridge._src.build.command import SUFFIXES
 from kernbridge._src.build.request import Request
 from kernbridge._src.scan.signature import ScannedFunction, join_tokens
 from kernbridge._src.source import compiled_types, tail, targets
-from kernbridge._src.source.expand import expand
 from kernbridge._src.source.module import CompiledModule
 from kernbridge._src.toolchain.architectures import cuda_architectures
 
 Functions = Mapping[str, Any] | Sequence[str] | None
 
 # What needs headers that take 0.4 s and 0.2 s to compile.
-_HALF = re.compile(r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b")
-_STRINGS = re.compile(
+_HALF = r"float16|_half\b|\bhalf2?\b|_AND_HALF|_DISPATCH_ALL\b"
+_STRINGS = (
     r"\bstd\s*::\s*(?:string|to_string|\w+_error|out_of_range|invalid_argument)\b|"
     r"\busing\s+namespace\s+std\b"
 )
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-_ANNOTATION = re.compile(r"//\s*@BE\s+(\w+)")
+_ANNOTATION = r"//\s*@BE\s+(\w+)"
 MOST_INCLUDES = 64  # that are searched for these
 # What makes half-precision types, and strings and exceptions of the C++ library, known.
 _HALF_FLAG, _STRINGS_FLAG = "-DKB_HALF", "-DKB_STRINGS"
@@ -160,10 +159,11 @@ def _build(
 def _load(
     label: str, request: Request, found: Sequence[ScannedFunction], options: Mapping[str, Any]
 ) -> CompiledModule:
-    """Build a library and open it, again where the cache is cleared between the two."""
+    """Build a library and open it, again where it is removed or replaced between the two."""
     left = ATTEMPTS
     while True:
         left -= 1
+        built = None
         try:
             built = builder.build(request)
             return CompiledModule(
@@ -175,13 +175,16 @@ def _load(
                 cuda=request.language == "cuda",
                 graph=options.get("allow_cuda_graph", True),
                 carry=bool(options.get("carry")),
+                command=built.command,
             )
         except CompilationError as e:
             raise compiled_types.explain(f"{label} {request.name!r}", found, e) from None
-        except (KernelLoadError, FileNotFoundError) as e:
-            if not left or "No such file" not in str(e):
+        except (KernelError, FileNotFoundError) as e:
+            is_gone = "No such file" in str(e)
+            is_replaced = built is not None and not built.built and manifest.is_changed(built)
+            if not left or not (is_gone or is_replaced):
                 raise
-        request = request._replace(force_rebuild=False)
+        request = request._replace(force_rebuild=not is_gone)
 
 
 def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool) -> None:
@@ -206,16 +209,14 @@ def include_paths() -> tuple[str, ...]:
     )
 
 
-def _flags_for(
-    wanted: Mapping[str, re.Pattern[str]], text: str, folders: Sequence[str]
-) -> list[str]:
+def _flags_for(wanted: Mapping[str, str], text: str, folders: Sequence[str]) -> list[str]:
     """Return the flags whose pattern a source, or what it includes, has."""
     left = dict(wanted)
     seen: set[str] = set()
     texts = [text]
     while texts and left:
         found = texts.pop()
-        left = {flag: pattern for flag, pattern in left.items() if not pattern.search(found)}
+        left = {flag: pattern for flag, pattern in left.items() if not re.search(pattern, found)}
         for name in set(_INCLUDE.findall(found)) - seen:
             seen.add(name)
             for folder in folders:
@@ -226,7 +227,7 @@ def _flags_for(
     return [flag for flag in wanted if flag not in left]
 
 
-_PLAIN_POINTER = re.compile(r"\*\s*(?:(?:const|__restrict(?:__)?)\s+)*\w+\s*=[^;=]*?data_ptr\s*<")
+_PLAIN_POINTER = r"\*\s*(?:(?:const|__restrict(?:__)?)\s+)*\w+\s*=[^;=]*?data_ptr\s*<"
 
 
 def _warn_of_plain_pointers(label: str, sources: Sequence[tuple[str, str]]) -> None:
@@ -234,7 +235,7 @@ def _warn_of_plain_pointers(label: str, sources: Sequence[tuple[str, str]]) -> N
     places = [
         f"{name}:{text.count(chr(10), 0, found.start()) + 1}"
         for name, text in sources
-        for found in _PLAIN_POINTER.finditer(text)
+        for found in re.finditer(_PLAIN_POINTER, text)
     ]
     if places:
         warn(
@@ -305,6 +306,8 @@ def _made_by_macros(
 
     None if they are not found there either.
     """
+    from kernbridge._src.source.expand import expand
+
     expanded = expand(language, text, cflags)
     if expanded is None:
         return None
@@ -314,7 +317,7 @@ def _made_by_macros(
         return None
     lines = {
         name: text.count("\n", 0, start) + 1
-        for name, start in ((m[1], m.start()) for m in _ANNOTATION.finditer(text))
+        for name, start in ((m[1], m.start()) for m in re.finditer(_ANNOTATION, text))
     }
     return [f._replace(line=lines.get(f.name, 0)) for f in found]
 

@@ -127,14 +127,14 @@ def _needed(p: ScannedParameter, letter: str) -> str:
     )
 
 
-_ERROR = re.compile(r"^(\S.*?)[:(]\d[^\n]*?\berror\b:? *(.*)", re.MULTILINE)
+_ERROR = r"^(\S.*?)[:(]\d[^\n]*?\berror\b:? *(.*)"
 
 
 def explain(
     label: str, functions: Sequence[ScannedFunction], error: CompilationError
 ) -> CompilationError:
     """Return the compiler's refusal of a module, in our words if it refuses the tail first."""
-    found = _ERROR.search(error.compiler_output)
+    found = re.search(_ERROR, error.compiler_output, re.MULTILINE)
     function = next((f for f in functions if found and found[1] == f"{TAIL}:{f.name}"), None)
     if found is None or function is None:
         return error

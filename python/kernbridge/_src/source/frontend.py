@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError
-from kernbridge._src.keys.fingerprint import key_of
+from kernbridge._src.keys.encode import key_of
 from kernbridge._src.operation import origin
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.scan.signature import NamedByScanner, ScannedFunction
-from kernbridge._src.source import carried
 from kernbridge._src.toolchain import cuda
 
 if TYPE_CHECKING:
@@ -25,8 +23,7 @@ ORIGIN = "source"  # kind of an origin, see operation/origin.py
 _DTYPES = _core.dtypes()  # of each name: its code, and its bits
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Export:
+class Export(NamedTuple):
     """A function of an open library: where it is, and how its calls are described."""
 
     label: str
@@ -39,6 +36,8 @@ class Export:
     handler: int
     slot: int
     last_error: int
+    path: str  # of the library
+    command: tuple[str, ...] = ()  # that built it; empty if somebody else did
     library: bytes = b""  # compressed, if exported programs hold it
 
     def bind(self, slot: int, target: str) -> None:
@@ -165,6 +164,8 @@ class SourceFrontend(NamedByScanner, Frontend):
         self, digest: bytes, buffers: tuple[tuple[int, int, str], ...], n_inputs: int
     ) -> bytes:
         """The library with the description of a call, as src/module/kb_library.h says."""
+        from kernbridge._src.source import carried
+
         values, library = self.values, self.export.library
         return carried.encode(
             digest, self.label, buffers, n_inputs, self.name, self.zeroed, values, library
@@ -173,6 +174,6 @@ class SourceFrontend(NamedByScanner, Frontend):
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """Raise KernelError: another program compiled the function."""
         raise KernelError(
-            f"{self.label} was compiled by another program; look at its library with objdump, or "
-            "cuobjdump [KB2106]"
+            f"{self.label} was compiled by another program; `kernbridge inspect` disassembles it, "
+            f"and so does objdump -d {self.export.path} [KB2106]"
         )

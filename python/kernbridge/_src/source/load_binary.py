@@ -22,13 +22,13 @@ from kernbridge._src.gpu.launch import LaunchRule
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan.signature import ScannedFunction
-from kernbridge._src.source import compiled_types
+from kernbridge._src.source import compiled_types, shared_object
 from kernbridge._src.source.assemble import Functions, named_functions, register_all
 from kernbridge._src.source.module import CompiledModule, Described, open_library
 from kernbridge._src.toolchain import cuda
 
 _FATBIN = (0xBA55ED50).to_bytes(4, "little")
-_CUDA_MACHINE = 190  # of ELF
+_CUDA_MACHINE = b"\xbe"  # of ELF
 
 _opened: dict[str, str] = {}  # path -> digest of what was opened there
 _lock = threading.Lock()
@@ -102,11 +102,17 @@ def load_binary(
         )
     data = file.read_bytes()
     module_name = name or file.name.split(".")[0]
-    if data[:4] == _FATBIN or (data[:4] == b"\x7fELF" and data[18] == _CUDA_MACHINE):
+    if data[:4] == _FATBIN or (data[:4] == b"\x7fELF" and data[18:19] == _CUDA_MACHINE):
         return CudaBinary(module_name, str(file), data)
     if data[:4] != b"\x7fELF":
         raise KernelLoadError(
             f"[E-LOAD] load_binary: {file} is neither a shared library nor a cubin nor a fatbin"
+            " [KB5102]"
+        )
+    why = shared_object.why_not(data)
+    if why is not None:
+        raise KernelLoadError(
+            f"[E-LOAD] load_binary: {file} cannot be loaded: {why}; build it again for this machine"
             " [KB5102]"
         )
     if platform not in (None, "cpu", "cuda"):

@@ -247,6 +247,7 @@ class CompiledModule:
         cuda: bool,
         graph: bool = True,
         carry: bool = False,
+        command: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.path = str(path)
@@ -272,6 +273,8 @@ class CompiledModule:
                 handler=found.handler,
                 slot=found.slot,
                 last_error=library.last_error,
+                path=self.path,
+                command=command,
                 library=carried,
             )
             self._functions[function.name] = SourceFunction(export)

@@ -20,9 +20,8 @@ import os
 import stat
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernbridge._src.base import reports
 from kernbridge._src.base.errors import defect
@@ -41,8 +40,7 @@ _warned = False
 _chosen: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Artefact:
+class Artefact(NamedTuple):
     """What one compilation returned."""
 
     meta: dict[str, Any]  # what JSON can hold
@@ -83,6 +81,11 @@ def usable() -> Path | None:
 def versioned(folder: Path) -> Path:
     """Return the part of a cache folder that this version writes."""
     return folder / f"v{FORMAT}"
+
+
+def modules(folder: Path) -> Path:
+    """Return where the libraries of a cache are."""
+    return versioned(folder) / "modules"
 
 
 def set_cache_dir(path: str | os.PathLike[str] | None) -> None:

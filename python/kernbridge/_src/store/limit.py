@@ -141,11 +141,6 @@ def shrink(folder: Path, most: int) -> int:
     return total
 
 
-def modules(folder: Path) -> Path:
-    """Return where the libraries of a cache are."""
-    return artefacts.versioned(folder) / "modules"
-
-
 def files(folder: Path) -> Iterator[File]:
     """List all that kernbridge put into a cache, apart from locks and unfinished builds."""
     root = artefacts.versioned(folder)

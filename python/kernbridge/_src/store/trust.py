@@ -9,13 +9,9 @@ change what a path leads to, and what was checked is what is loaded.
 from __future__ import annotations
 
 import contextlib
-import grp
 import os
-import pwd
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 MOST_LINKS = 40
 
@@ -84,27 +80,39 @@ def _objection(path: str, about: os.stat_result) -> str | None:
     others = bool(about.st_mode & stat.S_IWOTH)
     group = bool(about.st_mode & stat.S_IWGRP) and not _is_private(about.st_gid)
     if others or group:
-        who = "everybody" if others else f"the group {_name(grp.getgrgid, about.st_gid)}"
+        who = "everybody" if others else f"the group {_group_name(about.st_gid)}"
         return f"{who} may write to the folder {path} (mode {stat.S_IMODE(about.st_mode):04o})"
     return None
 
 
 def _owned(what: str, path: str, about: os.stat_result) -> str:
-    owner = _name(pwd.getpwuid, about.st_uid)
-    return f"{what} {path} belongs to {owner} (mode {stat.S_IMODE(about.st_mode):04o})"
+    mode = stat.S_IMODE(about.st_mode)
+    return f"{what} {path} belongs to {_user_name(about.st_uid)} (mode {mode:04o})"
 
 
-def _name(look_up: Callable[[int], Any], number: int) -> str:
-    try:
-        return f"{look_up(number)[0]} ({number})"
-    except (KeyError, OverflowError):
-        return f"number {number}"
+def _user_name(number: int) -> str:
+    import pwd
+
+    with contextlib.suppress(KeyError, OverflowError):
+        return f"{pwd.getpwuid(number).pw_name} ({number})"
+    return f"number {number}"
+
+
+def _group_name(number: int) -> str:
+    import grp
+
+    with contextlib.suppress(KeyError, OverflowError):
+        return f"{grp.getgrgid(number).gr_name} ({number})"
+    return f"number {number}"
 
 
 def _is_private(gid: int) -> bool:
     """Whether a group is root's, or holds this user alone, as many systems make one for each."""
     if gid == 0:
         return True
+    import grp
+    import pwd
+
     with contextlib.suppress(KeyError):
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
         return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}

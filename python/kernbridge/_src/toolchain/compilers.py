@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -45,6 +44,8 @@ class HostCompiler(NamedTuple):
         return self.command[self.compiler + 1 :]
 
     def __str__(self) -> str:
+        import shlex
+
         return shlex.join(self.command)
 
 
@@ -118,6 +119,8 @@ def _find_host(
     tried: list[tuple[str, list[str], str]] = []  # what is said of it, the command, its origin
     unset = []
     if chosen and chosen.strip():  # what the user named is not passed over
+        import shlex
+
         tried.append((f"{variable}={chosen}", shlex.split(chosen), variable))
     else:
         unset = [f"{variable}: not set", *([] if conda else ["CONDA_PREFIX: not set"])]

@@ -11,8 +11,10 @@ from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernbridgeError
 from kernbridge._src.gpu.occupancy import occupancy
 from kernbridge._src.operation.inspection import Inspection
+from kernbridge._src.source.frontend import Export
 from kernbridge._src.toolchain import architectures
-from kernbridge._src.tools import inspected
+from kernbridge._src.tools import inspected, inspected_source
+from kernbridge._src.tools.inspected_source import SourceInspection
 from kernbridge._src.tools.printing import (
     Block,
     Cell,
@@ -75,6 +77,8 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
             operation, traced = inspected.find(chosen.target)
         except inspected.NothingThere as e:
             chosen.parser.error(str(e))
+        if isinstance(operation, Export):
+            return _of_source(chosen, texts, inspected_source.look_at(operation), output)
         try:
             calls = inspected.calls(chosen.target, operation, traced, given)
         except (KernbridgeError, ValueError, TypeError) as e:
@@ -91,6 +95,46 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
         output.show(*_blocks(arguments, inspection, share, code))
         output.answer["kernels"].append(_as_dict(arguments, inspection, share, code))
     return 0
+
+
+def _of_source(
+    chosen: argparse.Namespace, texts: list[str], found: SourceInspection, output: Output
+) -> int:
+    """Print a function of a C, C++ or CUDA module, which has one code for all arguments."""
+    code = {option: _text_of_source(found, option) for option in texts}
+    rows: list[tuple[str, Cell]] = [
+        ("signature", found.signature),
+        ("annotation", found.annotation),
+        ("platform", found.platform),
+        ("library", found.library),
+        ("built by", found.command or "another program"),
+        ("symbol", found.symbol or "not known without objdump"),
+    ]
+    lines = {} if found.assembly is None else {"asm": len(found.assembly.splitlines())}
+    rows += [(name, f"{n} lines") for name, n in lines.items()]
+    output.show(Pairs(found.name, rows), *_shown(code))
+    kernel = {**found._asdict(), "lines": lines, "code": code}
+    del kernel["assembly"]
+    output.answer |= {"target": chosen.target, "kernels": [kernel]}
+    return 0
+
+
+def _text_of_source(found: SourceInspection, option: str) -> str:
+    if option != "asm":
+        other = f"; cuobjdump -{option} {found.library} prints what its kernels have"
+        raise CommandError(
+            f"--{option}: {found.name} was compiled by another program, which keeps none"
+            f"{other if found.platform == 'cuda' and option != 'llvm' else ''}"
+        )
+    if found.assembly is None:
+        raise CommandError("--asm: objdump was not found; install binutils, or put it on the PATH")
+    return found.assembly
+
+
+def _shown(code: dict[str, str]) -> Iterator[Block]:
+    for option, text in code.items():
+        yield Lines([("", "")])
+        yield Code(text, _TEXTS[option][2])
 
 
 @contextmanager
@@ -156,9 +200,7 @@ def _blocks(
     rows += [(n, t) for n, t in (("tuning", found.tuning), ("exported", found.export)) if t]
     rows += [(name, f"{len(text.splitlines())} lines") for name, text in _codes(found).items()]
     yield Pairs(found.name, rows)
-    for option, text in code.items():
-        yield Lines([("", "")])
-        yield Code(text, _TEXTS[option][2])
+    yield from _shown(code)
 
 
 def _codes(found: Inspection) -> dict[str, str]:

@@ -16,7 +16,9 @@ from kernbridge._src.cuda_kernel.kernel import CudaKernel
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.operation import Operation, TracedCall, traced_calls
 from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.source.frontend import Export
 from kernbridge._src.tools import imports
+from kernbridge._src.tools.inspected_source import export_of
 from kernbridge._src.tools.printing import CommandError
 
 NothingThere = imports.NothingThere
@@ -68,8 +70,10 @@ def _nonsense(part: str) -> str:
     )
 
 
-def find(target: str) -> tuple[Operation | CudaKernel, list[TracedCall]]:
+def find(target: str) -> tuple[Operation | CudaKernel | Export, list[TracedCall]]:
     """Import "module:op"; return the operation, and the calls that were traced meanwhile.
+
+    Of a function from source, what its library exports is returned.
 
     NothingThere is raised if there is no module or no such name; what the module raises is raised.
     """
@@ -82,7 +86,7 @@ def find(target: str) -> tuple[Operation | CudaKernel, list[TracedCall]]:
             found = functools.reduce(getattr, name.split("."), found)
         except AttributeError as e:
             raise NothingThere(f"{module_name} has no operation {name!r}: {e}") from None
-    return _operation(target, found), traced
+    return export_of(found) or _operation(target, found), traced
 
 
 def calls(
@@ -121,8 +125,8 @@ def _operation(target: str, value: Any) -> Operation | CudaKernel:
     hint = "inspect an operation, as numba_kernel or cuda_kernel returns it"
     if "Dispatcher" in kind:
         hint = "decorate it with @kernbridge.kernel(outs=...), or wrap it with numba_kernel"
-    elif kind == "SourceFunction":
-        hint = "another compiler made it; objdump -d shows its library, the `path` of its module"
+    elif kind == "CompiledModule":
+        hint = f"inspect one of its functions: {', '.join(value.function_names)}"
     elif kind == "XLACustomKernel":
         hint = "it chooses among backends; inspect the operation of one of them"
     raise CommandError(f"{target} is a {kind}, which has no kernel to inspect; {hint}")

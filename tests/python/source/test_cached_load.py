@@ -1,0 +1,39 @@
+"""What a load of a cached library imports."""
+
+import shutil
+
+import pytest
+
+CXX = shutil.which("g++") or shutil.which("c++")
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(CXX is None, reason="no C++ compiler here"),
+    pytest.mark.usefixtures("root"),
+]
+
+SOURCE = """
+#include "kernbridge/kernbridge.hpp"
+// @BE nothing arg ret
+void nothing(const kernbridge::Tensor x, kernbridge::Tensor out) {}
+"""
+# Each starts compilers, waits for other builders or looks at the whole cache.
+BUILD_ALONE = [
+    *("kernbridge._src.build.headers", "kernbridge._src.build.run", "kernbridge._src.build.work"),
+    *("kernbridge._src.source.expand", "kernbridge._src.store.limit"),
+    *("kernbridge._src.store.lock", "filelock"),
+]
+PROGRAM = f"""
+import sys
+import kernbridge
+before = set(sys.modules)
+kernbridge.load_cpp_inline("cached", {SOURCE!r}).nothing
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_a_cached_library_is_loaded_without_what_builds(run_python):
+    building = run_python(PROGRAM).split()
+    assert "kernbridge._src.build.work" in building  # the name is right
+    loading = run_python(PROGRAM).split()
+    assert "kernbridge._src.build.manifest" in loading
+    assert [name for name in BUILD_ALONE if name in loading] == []

@@ -1,0 +1,142 @@
+"""Libraries that change between the check and the use, and libraries that no loader can open."""
+
+import os
+import shutil
+import subprocess
+
+import jax
+import jax.numpy as jnp
+import kernbridge
+import pytest
+from kernbridge._src.build import build as build_build
+from kernbridge._src.build import manifest
+
+CC = shutil.which("gcc") or shutil.which("cc")
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(CC is None, reason="no C compiler here"),
+    pytest.mark.usefixtures("root"),
+]
+
+SOURCE = """
+#include "kernbridge/kernbridge.h"
+// @BE twice arg ret
+void twice(const kb_tensor *x, kb_tensor *out) {
+    *(float *)out->data = 2 * *(const float *)x->data;
+}
+"""
+DAMAGES = {
+    "removed": lambda data: None,
+    "empty": lambda data: b"",
+    "aarch64": lambda data: data[:18] + b"\xb7\x00" + data[20:],
+    "32 bits": lambda data: data[:4] + b"\x01" + data[5:],
+    "text": lambda data: b"text" * (len(data) // 4),
+}
+
+
+def load():
+    module = kernbridge.load_c_inline("torture", SOURCE)
+    assert module.twice(jnp.float32(3), outs=jax.ShapeDtypeStruct((), jnp.float32)) == 6
+    return module
+
+
+def write(path, data):
+    """Another file under the same name: the old one may be open."""
+    os.unlink(path)
+    if data is not None:
+        path.write_bytes(data)
+        path.chmod(0o700)
+
+
+@pytest.fixture
+def copies(monkeypatch, tmp_path):
+    """Let the loader see a new name each time: it knows a library that is open already."""
+    build = build_build.build
+
+    def built(request):
+        found = build(request)
+        copy = tmp_path / f"copy{len(list(tmp_path.iterdir()))}.so"
+        shutil.copy(found.path, copy)
+        return found._replace(path=copy)
+
+    monkeypatch.setattr(build_build, "build", built)
+    return built
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_replaced_between_check_and_use(copies, monkeypatch, damage):
+    load()
+    before, requests = len(os.listdir("/proc/self/fd")), []
+
+    def replaced(request):
+        built = copies(request)
+        requests.append(request)
+        if len(requests) == 1:
+            assert not built.built
+            write(built.path, DAMAGES[damage](built.path.read_bytes()))
+        return built
+
+    monkeypatch.setattr(build_build, "build", replaced)
+    load()
+    assert [r.force_rebuild for r in requests] == [False, True]
+    load()
+    assert len(requests) == 3
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.parametrize("damage", ["aarch64", "32 bits"])
+def test_a_large_library_that_was_replaced_is_built_again(copies, monkeypatch, damage):
+    """It is known by its size alone, so that only the loader notices."""
+    monkeypatch.setattr(manifest, "HASHED_LIBRARY", 0)
+    load()
+    (kept,) = kernbridge.get_cache_dir().rglob("*.so")
+    write(kept, DAMAGES[damage](kept.read_bytes()))
+    load()
+    assert kept.read_bytes()[4] == 2
+    load()
+
+
+def test_a_library_that_is_whole_is_not_built_again():
+    """An error of the loader that a new build would not mend comes as it is."""
+    source = SOURCE.replace("// @BE", "void elsewhere(void);\n// @BE").replace(
+        "    *(float", "    elsewhere();\n    *(float"
+    )
+    for _ in range(2):
+        with pytest.raises(kernbridge.KernelLoadError, match="undefined symbol: elsewhere"):
+            kernbridge.load_c_inline("undefined", source)
+
+
+@pytest.fixture(scope="module")
+def binary(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("binary")
+    (folder / "b.c").write_text("char data[100000] = {1};\nint f(void *call) { return 1; }\n")
+    library = folder / "b.so"
+    subprocess.run([CC, "-shared", "-fPIC", folder / "b.c", "-o", library], check=True)
+    return library.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda data: data[:10], r"cut short: it has 10 bytes, fewer than its header"),
+        (lambda data: data[:70], r"cut short: it has 70 bytes of \d+"),
+        (lambda data: data[: len(data) // 2], r"cut short: it has \d+ bytes of \d+"),
+        (DAMAGES["aarch64"], "built for (aarch64|x86_64), and this process is of"),
+        (lambda data: data[:18] + b"\x28\x00" + data[20:], "built for arm, and"),
+        (lambda data: data[:18] + b"\x99\x99" + data[20:], "processors of number 39321"),
+        (DAMAGES["32 bits"], "no 64-bit little-endian library"),
+    ],
+)
+def test_binaries_that_cannot_be_opened(binary, tmp_path, damage, said):
+    file = tmp_path / "b.so"
+    if damage is DAMAGES["aarch64"] and os.uname().machine == "aarch64":
+        pytest.skip("it is right here")
+    file.write_bytes(damage(binary))
+    functions = {"f": "arg ret"}
+    with pytest.raises(kernbridge.KernelLoadError, match=f"b.so cannot be loaded: .*{said}"):
+        kernbridge.load_binary(file, functions)
+    file.unlink()
+    file.write_bytes(binary)
+    assert kernbridge.load_binary(file, functions).function_names == ["f"]
+    with pytest.raises(kernbridge.KernelError, match=r"exports no function 'g'"):
+        kernbridge.load_binary(file, {"g": "arg ret"})
