@@ -73,6 +73,13 @@ static void test_refused(void)
     target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION,
                   "simple: the program has no code for the CPU");
     target_call_free(&c);
+    init(&c, 7, 8);
+    target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION, "no code for the CPU");
+    target_expect(kb_hosttarget_execute, &c, KB_INTERNAL, "cuLibraryLoadData"); /* of another one */
+    kb_stream_set_debug(KB_DEBUG_CHECKED);
+    target_expect(kb_hosttarget_execute, &c, KB_INTERNAL, "cuLibraryLoadData");
+    kb_stream_set_debug(0);
+    target_call_free(&c);
     kb_hostcuda_set_compiler(NULL);
     init(&c, 3, IMAGE_SIZE);
     target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION,
