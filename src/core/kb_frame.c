@@ -66,6 +66,14 @@ KB_COLD kb_status kb_frame_refuse(const kb_xla_frame *xla, const char *what, kb_
                         what, name, given, expected);
 }
 
+kb_status kb_frame_refuse_target(const kb_frame *frame, kb_error *err)
+{
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "%s: the target of the call does not run kernels of this kind: the program "
+                        "is damaged, or was changed",
+                        frame->kernel->name);
+}
+
 static const char *role(const kb_kernel *kernel, uint32_t i)
 {
     return i < kernel->n_inputs ? "input" : "output";
@@ -177,6 +185,7 @@ kb_status kb_frame_read(kb_frame *frame, const kb_kernel *kernel, const kb_xla_f
     frame->outputs = xla->rets.buffers;
     frame->n_levels = 0;
     frame->n_slices = 1;
+    frame->driver = NULL;
     frame->strides = NULL;
     uint32_t n_inputs = kernel->n_inputs, n_results = kernel->n_outputs + kernel->n_hidden;
     if (xla->args.size != n_inputs || xla->rets.size != n_results)

@@ -30,7 +30,7 @@ typedef struct kb_frame {
     const int64_t *masks; /* of the operands; unused without a batch */
     uint32_t n_levels;    /* of the batch; 0 without one */
     kb_slice_order order; /* of its slices; unused without one */
-    const void *driver;   /* GPU: what steps call, a kb_driver */
+    const void *driver;   /* GPU: what steps call, a kb_driver; NULL where the target has none */
     void *stream;         /* GPU: where steps are enqueued */
     int device;           /* GPU: ordinal */
     int64_t n_slices;     /* that a wide step must serve; 1 without a batch */
@@ -76,6 +76,9 @@ static inline size_t kb_buffer_bytes(const kb_xla_buffer *buffer)
  * number, dtype and rank of every buffer. Allocates nothing. */
 kb_status kb_frame_read(kb_frame *frame, const kb_kernel *kernel, const kb_xla_frame *xla,
                         const kb_xla_array *call, kb_error *err);
+
+/* Refuses a kernel that the target of the call does not run, such as one for GPUs on the CPU. */
+KB_COLD kb_status kb_frame_refuse_target(const kb_frame *frame, kb_error *err);
 
 /* Buffer i (inputs, outputs, hidden) as XLA has it, batch axes included. */
 const kb_xla_buffer *kb_frame_raw(const kb_frame *frame, uint32_t i);

@@ -325,10 +325,15 @@ kb_status kb_handler_find_or(const kb_xla_frame *frame, kb_handler_stage *first,
     return KB_LIKELY(s == KB_OK) ? KB_OK : find_late(frame, first, kernel, call, err);
 }
 
+/* Nothing would be written to a result. */
 static kb_status do_nothing(const kb_xla_frame *frame, kb_error *err)
 {
-    (void)frame, (void)err;
-    return KB_OK;
+    if (KB_LIKELY(frame->args.size == 0 && frame->rets.size == 0))
+        return KB_OK;
+    return kb_error_set(err, KB_INVALID_ARGUMENT,
+                        "a kernbridge call that carries a kernel has %lld operands and %lld "
+                        "results, expected none: the program is damaged, or was changed",
+                        (long long)frame->args.size, (long long)frame->rets.size);
 }
 
 kb_xla_error *kb_handler_idle(kb_xla_frame *frame)

@@ -1,6 +1,7 @@
 /* Owns the order of steps and the choice of what runs each. */
 #include "core/kb_plan.h"
 
+#include "core/kb_frame.h"
 #include "core/kb_host.h"
 
 #include <stdatomic.h>
@@ -46,6 +47,8 @@ kb_status kb_plan_step(const kb_step *step, const struct kb_frame *frame, kb_err
     if (!run)
         return kb_error_set(err, KB_INTERNAL, "a plan holds a step of kind %d, which nothing runs",
                             (int)step->kind);
+    if (!KB_LIKELY(frame->driver || step->kind == KB_STEP_SOURCE)) /* that step knows its needs */
+        return kb_frame_refuse_target(frame, err);
     return run(step->other, frame, err);
 }
 

@@ -87,7 +87,7 @@ int64_t kb_pool_num_threads(const kb_xla_frame *xla)
         .context = xla->context,
         .num_threads = &n,
     };
-    return took_no_error(xla, xla->api->thread_pool_num_threads(&args)) ? n : 1;
+    return took_no_error(xla, xla->api->thread_pool_num_threads(&args)) && n > 1 ? n : 1;
 }
 
 static int64_t num_processors(void)

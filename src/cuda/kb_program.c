@@ -3,6 +3,8 @@
 
 #include "core/kb_dtype.h"
 #include "core/kb_fields.h"
+#include "core/kb_seal.h"
+#include "core/kb_sha256.h"
 #include "cuda/kb_step.h"
 
 #include <limits.h>
@@ -299,17 +301,28 @@ static void free_contents(void *owner)
     kb_arena_free(c->arena);
 }
 
+static void check_seal(program *p)
+{
+    kb_reader *from = &p->fields.from;
+    kb_seal seal = {.version = p->version, .sha = kb_read_bytes(from, KB_SHA256_SIZE)};
+    const char *wrong = kb_seal_check(&seal, p->kernel->digest, KB_DIGEST_SIZE, from);
+    expect(p, !wrong, wrong);
+}
+
 static kb_status read_all(program *p, kb_error *err)
 {
     kb_reader *from = &p->fields.from;
-    const void *magic = kb_read_bytes(from, 4);
-    expect(p, magic && memcmp(magic, "KBCU", 4) == 0, "its first bytes");
+    const void *magic = kb_read_bytes(from, strlen(KB_PROGRAM_MAGIC));
+    expect(p, magic && memcmp(magic, KB_PROGRAM_MAGIC, strlen(KB_PROGRAM_MAGIC)) == 0,
+           "its first bytes");
     p->version = kb_read_u32(from);
-    if (!from->failed && p->version != KB_PROGRAM_VERSION && p->version != KB_PROGRAM_UNPACKED)
+    if (!from->failed && (p->version < KB_PROGRAM_UNPACKED || p->version > KB_PROGRAM_VERSION))
         return kb_error_set(err, KB_FAILED_PRECONDITION,
                             "a kernel's program has version %u, and this kernbridge reads versions "
-                            "%d and %d: export the program again with this version",
+                            "%d to %d: export the program again with this version",
                             p->version, KB_PROGRAM_UNPACKED, KB_PROGRAM_VERSION);
+    if (p->version == KB_PROGRAM_VERSION)
+        check_seal(p);
     p->kernel->name = kb_fields_text(&p->fields);
     p->kernel->source = kb_fields_text(&p->fields);
     kb_fields_buffers(&p->fields, p->kernel);

@@ -1,10 +1,12 @@
 /* A GPU program as bytes: what a call carries, so that it runs in a process that has neither Numba
  * nor the kernel's source. Written by kernbridge/_src/gpu/program.py, read here; input, not trust.
+ * The head is that of kb_seal.h: what follows is compared with its SHA-256 before it is read, and so
+ * is the digest of the kernel that it belongs to, since most bits of a launch may have either value.
  *
  * Little-endian, without padding. u8, u32, i32, i64: numbers. text: u32 size, bytes (UTF-8, without
  * NUL). value: u32 kind, u32 buffer, u32 axis, u32 divisor, i64 constant (see kb_step.h).
  *
- *     "KBCU", u32 version
+ *     "KBCU", u32 version, u8[32] SHA-256
  *     text name, text source
  *     u32 n_inputs, u32 n_outputs, u32 n_hidden, for each: i32 dtype, i32 rank, text name
  *     u32 n_functions, for each:
@@ -20,7 +22,8 @@
  *         copy: u32 to, u32 from, i64 to_offset, i64 from_offset, value size
  *         callback: i64 handle (only in this process; refused from a program that XLA carries)
  *
- * In version KB_PROGRAM_UNPACKED images are never compressed and have one size. */
+ * Before version KB_PROGRAM_VERSION there was no SHA-256; in version KB_PROGRAM_UNPACKED images are
+ * never compressed and have one size. */
 #ifndef KB_PROGRAM_H
 #define KB_PROGRAM_H
 
@@ -29,7 +32,8 @@
 
 #include <stdbool.h>
 
-enum { KB_PROGRAM_VERSION = 3, KB_PROGRAM_UNPACKED = 2 };
+#define KB_PROGRAM_MAGIC "KBCU"
+enum { KB_PROGRAM_VERSION = 4, KB_PROGRAM_UNSEALED = 3, KB_PROGRAM_UNPACKED = 2 };
 
 /* Reads a program into a kernel description whose owner the caller takes over: give it to the
  * registry, or free it with kernel->free_owner(kernel->owner). Every index is checked against the

@@ -168,6 +168,8 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
     s = kb_frame_read(&frame, kernel, xla, call, err);
     if (s != KB_OK)
         return s;
+    if (kernel->plan.n_steps > 0 && kernel->plan.steps->kind == KB_STEP_HOST)
+        return kb_frame_refuse_target(&frame, err);
     kb_stream_scope scope;
     s = kb_stream_enter(&scope, &frame, err);
     if (s != KB_OK)

@@ -153,7 +153,6 @@ static inline void swap(kb_fibre *from, kb_fibre *to)
 
 void kb_fibre_init(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *entry, void *data)
 {
-    set_up(fibre, stack, size, entry, data);
 #ifdef KB_FIBRE_TSAN
     fibre->sanitizer = __tsan_create_fiber(0);
 #elif defined(KB_FIBRE_ASAN)
@@ -162,6 +161,7 @@ void kb_fibre_init(kb_fibre *fibre, void *stack, size_t size, kb_fibre_entry *en
     fibre->fake_stack = NULL;
     __asan_unpoison_memory_region(stack, size); /* of a fibre that was left in the middle */
 #endif
+    set_up(fibre, stack, size, entry, data);
 }
 
 void kb_fibre_adopt(kb_fibre *fibre)

@@ -105,7 +105,8 @@ static const kb_image *find_image(const kb_function *function, uint32_t cc)
 bool kb_hostcuda_is_checked(const kb_function *function)
 {
     const kb_image *image = find_image(function, KB_HOSTCUDA_CC);
-    const kb_hostcuda_code *code = image ? kb_hostcuda_find(image->bytes) : NULL;
+    bool has_digest = image && image->size > KB_HOSTCUDA_DIGEST;
+    const kb_hostcuda_code *code = has_digest ? kb_hostcuda_find(image->bytes) : NULL;
     return code && code->threads.checked;
 }
 

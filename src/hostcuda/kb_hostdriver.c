@@ -26,7 +26,10 @@ static kb_cu_result load_library(kb_cu_library *library, const void *image, void
                                  void **values, unsigned int n_options)
 {
     (void)jit_options, (void)jit_values, (void)n_jit, (void)options, (void)values, (void)n_options;
-    const kb_hostcuda_code *found = kb_hostcuda_find(image);
+    /* A program that was refused when XLA compiled it may be called by another one. Images are
+     * followed by a NUL, and a digest has none. */
+    bool has_digest = memchr(image, 0, KB_HOSTCUDA_DIGEST) == NULL;
+    const kb_hostcuda_code *found = has_digest ? kb_hostcuda_find(image) : NULL;
     if (!found)
         return invalid_image;
     *library = (kb_cu_library)(uintptr_t)found;

@@ -6,6 +6,7 @@
 #include "core/kb_plan.h"
 #include "core/kb_pool.h"
 #include "core/kb_utf8.h"
+#include "cuda/kb_function.h"
 #include "cuda/kb_stream.h"
 #include "module/kb_tensors.h"
 
@@ -157,9 +158,18 @@ static KB_COLD void zero_outputs(const kb_call *call)
     }
 }
 
+/* A function of CUDA needs a stream; one for the CPU, memory of the host. */
+static bool fits_target(const kb_source_step *step, const kb_frame *frame)
+{
+    bool on_gpu = frame->driver && frame->device != KB_DEVICE_HOST;
+    return on_gpu == step->cuda;
+}
+
 kb_status kb_source_run(const void *given, const kb_frame *frame, kb_error *err)
 {
     const kb_source_step *step = given;
+    if (!KB_LIKELY(fits_target(step, frame)))
+        return kb_frame_refuse_target(frame, err);
     kb_tensors tensors;
     kb_status s = kb_tensors_open(&tensors, frame, step->cuda, err);
     if (!KB_LIKELY(s == KB_OK))

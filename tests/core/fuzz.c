@@ -1,6 +1,7 @@
 /* Owns the fuzzers' own driver, and what they share. */
 #include "fuzz.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,10 @@ int64_t number(reader *r)
 }
 
 #ifdef KB_FUZZ_MAIN
+enum { CORPUS_INPUT_MAX = 1 << 16 };
+
 static uint64_t seed;
+static char input[4200]; /* of the corpus, that runs now; or nothing */
 
 static uint64_t random_next(uint64_t *x)
 {
@@ -57,6 +61,10 @@ static void run_seed(void)
 
 static void tell_seed(void)
 {
+    if (input[0]) {
+        fprintf(stderr, "%s: it was %s\n", fuzz_name, input);
+        return;
+    }
     fprintf(
         stderr,
         "%s: to see this again: KB_FUZZ_SEED=%llu; once it is mended, keep the line \"%s %llu\" "
@@ -72,6 +80,33 @@ static double now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Runs the inputs that are kept in a folder for this fuzzer: its corpus. Returns their number. */
+static uint64_t run_corpus(const char *folder)
+{
+    static uint8_t data[CORPUS_INPUT_MAX];
+    char path[4096];
+    uint64_t n = 0;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, fuzz_name);
+    DIR *all = opendir(path);
+    for (const struct dirent *one; all && (one = readdir(all));) {
+        if (one->d_name[0] == '.')
+            continue;
+        (void)snprintf(path, sizeof path, "%s/%s/%s", folder, fuzz_name, one->d_name);
+        FILE *file = fopen(path, "rb");
+        if (!file)
+            continue;
+        size_t size = fread(data, 1, sizeof data, file);
+        (void)fclose(file);
+        (void)snprintf(input, sizeof input, "the input %s", path);
+        LLVMFuzzerTestOneInput(data, size);
+        n++;
+    }
+    if (all)
+        (void)closedir(all);
+    input[0] = '\0';
+    return n;
 }
 
 /* Runs the seeds that are kept for this fuzzer in a file: lines of a fuzzer's name and a seed.
@@ -105,7 +140,8 @@ static uint64_t random_start(void)
 }
 
 /* KB_FUZZ_SECONDS: how long (2). KB_FUZZ_SEED: run this seed alone. KB_FUZZ_SEEDS: a file of seeds
- * to begin with. KB_FUZZ_START: the first of the other seeds; drawn and printed if it is not given.
+ * to begin with. KB_FUZZ_CORPUS: a folder of folders of inputs, of which the fuzzer's own is run.
+ * KB_FUZZ_START: the first of the other seeds; drawn and printed if it is not given.
  */
 int main(void)
 {
@@ -120,11 +156,16 @@ int main(void)
     }
     if (kept && !run_kept(kept))
         return 1;
+    const char *corpus = getenv("KB_FUZZ_CORPUS");
+    uint64_t n_kept = corpus ? run_corpus(corpus) : 0;
     double end = now() + (seconds ? strtod(seconds, NULL) : 2);
     uint64_t first = start ? strtoull(start, NULL, 10) : random_start();
     printf("%s: KB_FUZZ_START=%llu\n", fuzz_name, (unsigned long long)first);
     for (seed = first; (seed - first) % 256 || now() < end; seed++)
         run_seed();
-    return fuzz_tell(seed - first) ? 0 : 1;
+    bool all_kinds = fuzz_tell(seed - first);
+    printf("%s: executions: %llu, and %llu of the corpus\n", fuzz_name,
+           (unsigned long long)(seed - first), (unsigned long long)n_kept);
+    return all_kinds ? 0 : 1;
 }
 #endif

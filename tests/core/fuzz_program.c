@@ -236,9 +236,10 @@ static void check_error(kb_status s, const kb_error *err)
     require(*err->message && strlen(err->message) < KB_ERROR_CAPACITY, "an error has no message");
 }
 
+static const uint8_t digest[KB_DIGEST_SIZE] = {1};
+
 static void read_and_run(const uint8_t *bytes, size_t size, reader *r)
 {
-    static const uint8_t digest[KB_DIGEST_SIZE] = {1};
     kb_kernel kernel, *copy = NULL;
     kb_error err;
     kb_status s = kb_program_read(bytes, size, digest, byte(r) % 8 == 0, &kernel, &err);
@@ -270,7 +271,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int n = byte(&r) % 4; n > 0; n--)
         change_field(&p, &r);
     uint8_t *bytes = program_write(&p, &program_size);
+    uint8_t sealed = byte(&r) % 4; /* in the current version, whose bytes change before or behind */
+    if (sealed == 1)
+        bytes = program_seal(bytes, &program_size, digest);
     change_bytes(bytes, &program_size, &r);
+    if (sealed == 2 && program_size >= 8)
+        bytes = program_seal(bytes, &program_size, digest);
     uint8_t *exact = malloc(program_size);
     memcpy(exact, bytes, program_size);
     free(bytes);

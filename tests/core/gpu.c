@@ -3,6 +3,7 @@
 
 #include "core/kb_batch.h"
 #include "cuda/kb_stream.h"
+#include "module/kb_source.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,10 +137,18 @@ kb_status gpu_read(gpu_call *c)
     return s;
 }
 
+/* A function of a module for the CPU has no driver. */
+static bool is_for_cpu(const kb_step *step)
+{
+    return step->kind == KB_STEP_SOURCE && !((const kb_source_step *)step->other)->cuda;
+}
+
 kb_status gpu_run(gpu_call *c, const kb_step *steps, uint32_t n)
 {
     c->s.kernel.plan = (kb_plan){.n_steps = n, .steps = steps};
     kb_status s = gpu_read(c);
+    if (n > 0 && is_for_cpu(steps))
+        c->frame.driver = NULL;
     return s == KB_OK ? kb_batch_run(&c->frame, &c->err) : s;
 }
 

@@ -6,6 +6,7 @@
 #include "gpu.h"
 
 #include "hostcuda/kb_hostcuda.h"
+#include "sealed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,6 +149,19 @@ uint8_t *program_write(const program_text *p, size_t *size)
     return exact ? exact : w.bytes;
 }
 
+uint8_t *program_seal(uint8_t *bytes, size_t *size, const uint8_t digest[KB_DIGEST_SIZE])
+{
+    uint8_t *sealed = malloc(*size + KB_SHA256_SIZE);
+    if (!sealed || *size < SEALED_SHA)
+        abort();
+    sealed_begin(sealed, KB_PROGRAM_MAGIC, KB_PROGRAM_VERSION);
+    memcpy(sealed + SEALED_BODY, bytes + SEALED_SHA, *size - SEALED_SHA);
+    *size += KB_SHA256_SIZE;
+    sealed_sign(sealed, *size, digest, KB_DIGEST_SIZE);
+    free(bytes);
+    return sealed;
+}
+
 static program_step launch_of(uint32_t function, uint32_t n_words)
 {
     return (program_step){
@@ -165,7 +179,7 @@ void program_init(program_text *p)
     enum { X, N, Y, Z };
     *p = (program_text){
         .magic = "KBCU",
-        .version = KB_PROGRAM_VERSION,
+        .version = KB_PROGRAM_UNSEALED,
         .name = "op",
         .source = "op.py:7",
         .n_inputs = 2,
@@ -232,7 +246,7 @@ void program_simple(program_text *p, uint64_t id, const char *entry)
 {
     *p = (program_text){
         .magic = "KBCU",
-        .version = KB_PROGRAM_VERSION,
+        .version = KB_PROGRAM_UNSEALED,
         .name = "simple",
         .source = "simple.py:1",
         .n_inputs = 1,

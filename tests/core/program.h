@@ -65,7 +65,11 @@ void program_init(program_text *p);
  * (x, y, extent of x). `id`: of the function's digest. */
 void program_simple(program_text *p, uint64_t id, const char *entry);
 
-/* Its bytes, in a block of exactly their size, to be freed with `free`. */
+/* Its bytes, in a block of exactly their size, to be freed with `free`. They are of a version that
+ * has no SHA-256, so that a test can change them. */
 uint8_t *program_write(const program_text *p, size_t *size);
+
+/* The same in the current version, as the program of the kernel of a digest. Takes `bytes` over. */
+uint8_t *program_seal(uint8_t *bytes, size_t *size, const uint8_t digest[KB_DIGEST_SIZE]);
 
 #endif

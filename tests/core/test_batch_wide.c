@@ -85,6 +85,7 @@ static kb_status run(const kb_step *steps, uint32_t n, int n_levels, const int64
     narrow = wide = (seen){0};
     order[0] = '\0';
     kb_status status = kb_frame_read(&frame, &s.kernel, &f.frame, call, err);
+    frame.driver = &frame; /* for a target of GPUs */
     if (CHECK_INT(status, KB_OK))
         status = kb_batch_run(&frame, err);
     fake_frame_free(&f);

@@ -40,6 +40,7 @@ static kb_status run(const kb_step *steps, uint32_t n, kb_error *err)
     kb_status status =
         kb_frame_read(&frame, &s.kernel, &f.frame, sample_call(&f, &s.kernel, 0, NULL), err);
     order[0] = '\0';
+    frame.driver = &frame; /* for a target of GPUs */
     if (CHECK_INT(status, KB_OK)) {
         const kb_plan plan = {.n_steps = n, .steps = steps};
         status = kb_plan_run(&plan, &frame, err);

@@ -57,7 +57,7 @@ static void run(int64_t count, long pause_ns)
 static void test_counts(void)
 {
     const int64_t counts[] = {0, -1, 1, 2, 3, 5, 7, 16, 17, 1000, N_MAX};
-    for (int threads = 1; threads <= 6; threads++) {
+    for (int threads = -1; threads <= 6; threads++) {
         fake_pool_set(threads, false);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
             run(counts[i] < 0 ? 0 : counts[i], 0);

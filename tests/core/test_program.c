@@ -157,7 +157,7 @@ static void test_compressed_image(void)
                                      0x51, 0x30, 0xe3, 0x52, 0xa6, 0x00, 0x70, 0x01, 0x00};
     static const char text[] = "FAKE first 6\n"
                                "############################################################\n";
-    for (int version = KB_PROGRAM_UNPACKED; version <= KB_PROGRAM_VERSION; version++) {
+    for (int version = KB_PROGRAM_UNPACKED; version <= KB_PROGRAM_UNSEALED; version++) {
         program_text p;
         kb_kernel k;
         kb_error err;
@@ -165,7 +165,7 @@ static void test_compressed_image(void)
         p.version = (uint32_t)version;
         for (int i = 0; i < 2; i++)
             p.functions[0].images[i].text = text;
-        if (version == KB_PROGRAM_VERSION) {
+        if (version == KB_PROGRAM_UNSEALED) {
             p.functions[0].images[0].packed = packed;
             p.functions[0].images[0].packed_size = sizeof packed;
         }
@@ -187,7 +187,7 @@ static void test_compressed_image(void)
 
 static void test_smallest(void)
 {
-    program_text p = {.magic = "KBCU", .version = KB_PROGRAM_VERSION, .name = "", .source = ""};
+    program_text p = {.magic = "KBCU", .version = KB_PROGRAM_UNSEALED, .name = "", .source = ""};
     kb_kernel k;
     kb_error err;
     CHECK_INT(read_program(&p, false, &k, &err), KB_OK);
@@ -199,7 +199,7 @@ static void test_smallest(void)
 
 static void test_callbacks(void)
 {
-    program_text p = {.magic = "KBCU", .version = KB_PROGRAM_VERSION, .name = "n", .source = "s"};
+    program_text p = {.magic = "KBCU", .version = KB_PROGRAM_UNSEALED, .name = "n", .source = "s"};
     kb_kernel k;
     kb_error err;
     p.n_steps = 1;

@@ -420,7 +420,7 @@ static void test_version(void)
     uint8_t *bytes = program_write(&p, &size);
     CHECK_INT(kb_program_read(bytes, size, digest, false, &kernel, &err), KB_FAILED_PRECONDITION);
     snprintf(text, sizeof text,
-             "a kernel's program has version %d, and this kernbridge reads versions %d and %d: "
+             "a kernel's program has version %d, and this kernbridge reads versions %d to %d: "
              "export the program again with this version",
              KB_PROGRAM_VERSION + 1, KB_PROGRAM_UNPACKED, KB_PROGRAM_VERSION);
     CHECK_TEXT(err.message, text);

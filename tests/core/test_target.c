@@ -270,7 +270,7 @@ static void test_captured_twice(void)
 
 static void test_register(void)
 {
-    program_text p = {.magic = "KBCU", .version = KB_PROGRAM_VERSION, .name = "n", .source = "s"};
+    program_text p = {.magic = "KBCU", .version = KB_PROGRAM_UNSEALED, .name = "n", .source = "s"};
     p.n_steps = 1;
     uint8_t digest[KB_DIGEST_SIZE], bytes[] = {1, 2, 3};
     bool inserted = true;

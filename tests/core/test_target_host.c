@@ -73,6 +73,13 @@ static void test_refused(void)
     target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION,
                   "simple: the program has no code for the CPU");
     target_call_free(&c);
+    init(&c, 7, 8);
+    target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION, "no code for the CPU");
+    target_expect(kb_hosttarget_execute, &c, KB_INTERNAL, "cuLibraryLoadData"); /* of another one */
+    kb_stream_set_debug(KB_DEBUG_CHECKED);
+    target_expect(kb_hosttarget_execute, &c, KB_INTERNAL, "cuLibraryLoadData");
+    kb_stream_set_debug(0);
+    target_call_free(&c);
     kb_hostcuda_set_compiler(NULL);
     init(&c, 3, IMAGE_SIZE);
     target_expect(kb_hosttarget_instantiate, &c, KB_FAILED_PRECONDITION,
@@ -89,6 +96,7 @@ static void test_elsewhere(void)
     fake_attr_remove(&call.f, "digest");
     bool yes = true;
     fake_attr_scalar(&call.f, "elsewhere", KB_DTYPE_PRED, &yes, sizeof yes);
+    carrier.f.frame.args.size = carrier.f.frame.rets.size = 0;
     int before = n_compiled;
     target_expect(kb_hosttarget_instantiate, &call, 0, NULL);
     target_expect(kb_hosttarget_execute, &call, KB_NOT_FOUND, "not registered in this process");
@@ -97,6 +105,7 @@ static void test_elsewhere(void)
     target_expect(kb_hosttarget_instantiate, &carrier, 0, NULL);
     CHECK_INT(n_compiled, before + 1);
     target_expect(kb_handler_idle, &carrier, 0, NULL);
+    carrier.f.frame.args.size = carrier.f.frame.rets.size = 1;
     CHECK(!target_doubled(&carrier));
     target_expect(kb_hosttarget_execute, &call, 0, NULL);
     CHECK(target_doubled(&call));

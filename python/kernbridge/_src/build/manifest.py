@@ -79,7 +79,8 @@ def read(folder: Path, key: str) -> list[Provenance]:
         return []
     try:
         found = json.loads(artefacts.read(folder / NAME) or b"{}")
-        return [Provenance(**e) for e in found["entries"]] if found["key"] == key else []
+        entries = [Provenance(**e) for e in found["entries"]] if found["key"] == key else []
+        return [e for e in entries if isinstance(e.digest, str) and e.digest.isalnum()]
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         return []
 
@@ -105,7 +106,7 @@ def check(known: Provenance, job: Job) -> Provenance | None:
             times[i] = about.st_ctime_ns
         if any(_has_any(job.unpack(f), names) for folders, names in known.absent for f in folders):
             return None
-    except (OSError, ValueError, TypeError, IndexError, AttributeError):
+    except (OSError, ValueError, TypeError, IndexError, AttributeError, OverflowError):
         return None
     return known._replace(times=times) if changed else known
 

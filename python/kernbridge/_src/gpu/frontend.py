@@ -99,8 +99,9 @@ def plan(
         cuda_on_cpu_compile.provide(program)
     digest = program.digest()
     callbacks = any(isinstance(step, Callback) for step in program.steps)
+    written = program.write(digest)
     if not _core.is_registered(digest):
-        _core.register_program(digest, program.write(), callbacks)
+        _core.register_program(digest, written, callbacks)
     graph = not (callbacks or in_order or debug.waits())
     on_gpu = "kernbridge.cuda.graph" if graph else "kernbridge.cuda"
     native = NativeCall(
@@ -111,7 +112,7 @@ def plan(
         copied=tuple(copied),
         why_not_portable=why_not_portable,
         temporaries=tuple(temporaries),
-        program=b"" if callbacks else program.write(),
+        program=b"" if callbacks else written,
         for_extents=True,
     )
     return native, program

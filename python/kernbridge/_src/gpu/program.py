@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kernbridge import _core
-from kernbridge._src.base.packing import packed
+from kernbridge._src.base.packing import packed, sealed
 
-MAGIC = b"KBCU"
+MAGIC = "KBCU"
 VERSION = _core.PROGRAM_VERSION
+NO_DIGEST = bytes(32)  # of a program that is only measured
 DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 
 _VALUE_KINDS = {"constant": 0, "extent": 1, "count": 2}
@@ -186,7 +187,6 @@ class Program:
     n_outputs: int
     buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
-    _bytes: list[bytes] = field(default_factory=list, compare=False, repr=False)
 
     def __str__(self) -> str:
         kinds = ["input"] * self.n_inputs + ["output"] * self.n_outputs
@@ -209,20 +209,18 @@ class Program:
     def digest(self) -> bytes:
         """Identity: of meaning, so the same in every process, whatever the machine code is."""
         h = hashlib.sha256(b"kernbridge.cuda")
-        h.update(self._write(with_images=False))
+        h.update(self._body(with_images=False))
         for function in self.functions:
             h.update(function.identity)
         return h.digest()
 
-    def write(self) -> bytes:
-        """The bytes that the core reads."""
-        if not self._bytes:
-            self._bytes.append(self._write(with_images=True))
-        return self._bytes[0]
+    def write(self, digest: bytes) -> bytes:
+        """The bytes that the core reads as the program of the kernel of this digest."""
+        return sealed(MAGIC, VERSION, digest, self._body(with_images=True))
 
-    def _write(self, with_images: bool) -> bytes:
+    def _body(self, with_images: bool) -> bytes:
         n_hidden = len(self.buffers) - self.n_inputs - self.n_outputs
-        out = [MAGIC, _u32(VERSION), _text(self.name), _text(self.source)]
+        out = [_text(self.name), _text(self.source)]
         out.append(_u32(self.n_inputs, self.n_outputs, n_hidden))
         for buffer in self.buffers:
             out += [struct.pack("<ii", DTYPE_CODES[buffer.dtype], buffer.rank), _text(buffer.name)]

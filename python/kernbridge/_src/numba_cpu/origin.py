@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from kernbridge._src.base import settings
@@ -19,6 +20,8 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.operation import origin as operation_origin
 
 ORIGIN = "numba"  # kind of an origin, see operation/origin.py
+RANK_MAX = 64  # KB_RANK_MAX of src/core/kb_kernel.h
+WRAPPERS_MAX = 8  # of one kernel
 
 _wrapped: dict[tuple[str, str], weakref.WeakSet[Any]] = {}
 _lock = threading.Lock()
@@ -58,9 +61,9 @@ def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, An
     half_as_bits = bool(origin["half_as_bits"])
     options = {str(k): bool(v) for k, v in origin.get("options", {}).items()}
     signature = Signature(
-        inputs=tuple((str(d), int(r)) for d, r in origin["inputs"]),
+        inputs=_arrays(origin["inputs"]),
         scalars=tuple((str(n), str(d)) for n, d in origin["scalars"]),
-        outputs=tuple((str(d), int(r)) for d, r in origin["outputs"]),
+        outputs=_arrays(origin["outputs"]),
         aliased=tuple(int(i) for i in origin["aliased"]),
     )
     found, failure = _candidates(name)
@@ -96,10 +99,21 @@ def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, An
     )
 
 
+def _arrays(described: Any) -> tuple[tuple[str, int], ...]:
+    """Return the dtypes and ranks of arrays; a rank that no array has takes Numba without end."""
+    arrays = tuple((str(dtype), int(rank)) for dtype, rank in described)
+    for _, rank in arrays:
+        if not 0 <= rank <= RANK_MAX:
+            raise ValueError(f"an array of rank {rank}")
+    return arrays
+
+
 def _candidates(name: tuple[str, str]) -> tuple[list[Any], str]:
     """Dispatchers of that name: those wrapped here, and the one in its module.
 
     A module that is not imported yet is imported only if the user allows it, as that runs its code.
+    What a module makes on demand, by its function ``__getattr__``, is not looked for: the program
+    would choose what the module runs, or imports, by the name.
     """
     with _lock:
         found = list(_wrapped.get(name, ()))
@@ -108,12 +122,30 @@ def _candidates(name: tuple[str, str]) -> tuple[list[Any], str]:
         return found, f"{module} is not imported"
     try:
         value: Any = importlib.import_module(module)
-        for part in qualname.split("."):
-            value = getattr(value, part)
     except (ImportError, AttributeError) as e:
         return found, f"{type(e).__name__}: {e}"
+    try:
+        for part in qualname.split("."):
+            value = _attribute(value, part)
+    except AttributeError:
+        return found, f"module {module!r} has no attribute {qualname!r}"
     # The name of a decorated kernel is that of its operation, or of what jax.jit made of that.
-    value = inspect.unwrap(value, stop=lambda f: hasattr(f, "py_func"))
-    if hasattr(value, "py_func") and value not in found:
+    with suppress(AttributeError):
+        for _ in range(WRAPPERS_MAX):
+            if _has_function(value):
+                break
+            value = _attribute(value, "__wrapped__")
+    if _has_function(value) and all(value is not kernel for kernel in found):
         found.append(value)
     return found, f"{module}.{qualname} is a {type(value).__name__}, expected a numba.njit function"
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """Return an attribute that is there, without running code that would make it."""
+    found = inspect.getattr_static(value, name)
+    return found.__func__ if isinstance(found, staticmethod) else found
+
+
+def _has_function(value: Any) -> bool:
+    """Whether this is a dispatcher of Numba."""
+    return inspect.getattr_static(value, "py_func", None) is not None

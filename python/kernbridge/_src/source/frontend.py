@@ -56,21 +56,61 @@ class Export(NamedTuple):
             self.graph,
         )
 
+    def identity(
+        self,
+        values: tuple[bytes, ...],
+        zeroed: bool,
+        buffers: tuple[tuple[int, int, str], ...],
+        n_inputs: int,
+    ) -> bytes:
+        """Return the digest of a call with these attributes and buffers of these kinds."""
+        kinds = tuple((dtype, rank) for dtype, rank, _ in buffers)
+        identity = f"{self.digest} {self.function.name}".encode()
+        made_of = ("kernbridge.source", identity, values, kinds, n_inputs, self.cuda)
+        options = ("zeroed",) if zeroed else ()
+        return hashlib.sha256(repr((*made_of, *options)).encode()).digest()
+
+    def check(
+        self,
+        values: tuple[bytes, ...],
+        zeroed: bool,
+        dtypes: Sequence[str],
+        n_inputs: int,
+    ) -> None:
+        """Raise ValueError if a call that a program describes is none of this function.
+
+        The function reads its arguments and attributes without looking at their number or size.
+        """
+        function, known = self.function, self.function.attributes
+        counts = n_inputs, len(dtypes) - n_inputs
+        expected = len(function.having("arg")), len(function.having("ret"))
+        if min(counts) < 0 or (not function.takes_any and counts != expected):
+            raise ValueError(
+                f"{counts[0]} inputs and {counts[1]} outputs, and the function has {expected[0]} "
+                f"and {expected[1]}"
+            )
+        if len(values) != len(known):
+            raise ValueError(f"{len(values)} attributes, and the function has {len(known)}")
+        types = _core.attribute_types()
+        for attribute, value in zip(known, values, strict=True):
+            size = types[attribute.type][1]
+            if len(value) != size:
+                raise ValueError(
+                    f"attribute {attribute.name!r} of {len(value)} bytes, expected {size}"
+                )
+        for dtype in dtypes[n_inputs:] if zeroed else ():
+            if _DTYPES[dtype][1] < 8:
+                raise ValueError(f"it zeroes an output of {dtype}")
+
     def register(
         self,
         values: tuple[bytes, ...],
         zeroed: bool,
         buffers: tuple[tuple[int, int, str], ...],
         n_inputs: int,
-        digest: bytes | None = None,
     ) -> bytes:
         """Register the function for buffers of these kinds; returns its identity."""
-        if digest is None:
-            kinds = tuple((dtype, rank) for dtype, rank, _ in buffers)
-            identity = f"{self.digest} {self.function.name}".encode()
-            made_of = ("kernbridge.source", identity, values, kinds, n_inputs, self.cuda)
-            options = ("zeroed",) if zeroed else ()
-            digest = hashlib.sha256(repr((*made_of, *options)).encode()).digest()
+        digest = self.identity(values, zeroed, buffers, n_inputs)
         if not _core.is_registered(digest):
             _core.register_source(
                 digest,

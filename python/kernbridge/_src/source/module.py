@@ -340,7 +340,11 @@ def _find(library: Library, path: Path, name: str) -> int:
 
 
 def resolve(digest: bytes, origin: dict[str, Any]) -> None:
-    """Register what a program from another process calls, if its module is loaded here."""
+    """Register what a program from another process calls, if its module is loaded here.
+
+    ValueError is raised if the program describes no call of the function, or another one than that
+    of the digest, under which it would be found from then on.
+    """
     module = _modules.get(str(origin["digest"]))
     name, function = origin["module"], str(origin["function"])
     if module is None or function not in module.function_names:
@@ -350,8 +354,13 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
             "program is run"
             " [KB5107]"
         )
-    dtypes = _core.dtypes()
-    buffers = tuple((dtypes[str(d)][0], int(rank), "") for d, rank in origin["arrays"])
+    codes = _core.dtypes()
+    arrays = [(str(dtype), int(rank)) for dtype, rank in origin["arrays"]]
     values = tuple(bytes.fromhex(v) for v in origin["values"])
     zeroed, n_inputs = bool(origin.get("zeroed")), int(origin["n_inputs"])
-    module.export(function).register(values, zeroed, buffers, n_inputs, digest)
+    export = module.export(function)
+    export.check(values, zeroed, [dtype for dtype, _ in arrays], n_inputs)
+    buffers = tuple((codes[dtype][0], rank, "") for dtype, rank in arrays)
+    if export.identity(values, zeroed, buffers, n_inputs) != digest:
+        raise ValueError("its digest is that of another call")
+    export.register(values, zeroed, buffers, n_inputs)

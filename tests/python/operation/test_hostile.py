@@ -1,0 +1,40 @@
+"""Calls by hand and damaged programs: an error or the right result, never a crash or a hang.
+
+KERNBRIDGE_HOSTILE_SEED repeats a run; a failure prints the seed.
+"""
+
+import os
+import random
+
+import pytest
+
+pytestmark = pytest.mark.once
+
+GPU = {k: v for k, v in os.environ.items() if k in ("KERNBRIDGE_LIBCUDA", "KERNBRIDGE_TEST_CUDA")}
+
+
+@pytest.fixture
+def run(run_python, tmp_path):
+    """Write the programs in one process, and change them in another."""
+
+    def run(what, n):
+        run_python("import hostile\nhostile.write('programs')")
+        seed = os.environ.get("KERNBRIDGE_HOSTILE_SEED") or random.randrange(1 << 32)
+        print(f"KERNBRIDGE_HOSTILE_SEED={seed}")
+        said = run_python(
+            f"import hostile\nhostile.{what}('programs', {seed}, {n})", check=False, **GPU
+        )
+        at = (tmp_path / "programs.at").read_text()
+        assert said.splitlines()[-1:] == ["['refused', 'right']"], f"{said}\nlast: {at}"
+
+    return run
+
+
+@pytest.mark.parametrize("n", [60, pytest.param(3000, marks=pytest.mark.exhaustive)])
+def test_calls_by_hand_fail_or_are_right(run, n):
+    run("calls", n)
+
+
+@pytest.mark.parametrize("n", [30, pytest.param(1500, marks=pytest.mark.exhaustive)])
+def test_a_flipped_bit_of_code_or_identity_is_refused(run, n):
+    run("flips", n)
