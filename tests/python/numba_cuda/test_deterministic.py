@@ -324,7 +324,7 @@ def kernel(x, out):
     cuda.atomic.add(out, 0, x[0])
 
 
-@pytest.mark.parametrize("given", [0.3, 0, -1.0, 2.0**-101, 2.0**101, "yes", float("inf"), None])
+@pytest.mark.parametrize("given", [0.3, 0, 1, -1.0, 2.0**-101, 2.0**101, "yes", float("inf"), None])
 def test_the_option_is_a_power_of_two(given):
     with pytest.raises(ValueError, match=r"'kernel': deterministic is .*a power of two.*KB1005"):
         kernbridge.numba_cuda_kernel(
@@ -369,6 +369,7 @@ def function(x, at, out, more, stream):
     scatter[1, 100, stream](x, at, out)
     scatter.forall(x.size)(x, at, whole[:, 2])
     scatter[1, 1](x[:8], at[:8], out)
+    scatter[1, 1](x[:0], at[:0], out[:0])
     more.copy_to_device(whole)
 
 outs = [S((BINS,), "float32"), S((BINS, 4), "float32")]

@@ -30,7 +30,7 @@ def read_option(label: str, given: Any, kernel: Any = None) -> int | None:
         refuse_mlir(label)
     if given is True:
         return EXPONENT
-    if isinstance(given, (int, float, np.integer, np.floating)) and math.isfinite(given):
+    if isinstance(given, (float, np.floating)) and math.isfinite(given):  # 1 may be meant as True
         mantissa, exponent = math.frexp(given)
         if mantissa == 0.5 and exponent - 1 in EXPONENTS:
             return exponent - 1

@@ -133,6 +133,7 @@ def of_addresses(
                     "to which the kernel adds, by another argument, too; pass a copy [KB4017]"
                 )
         n = address.reach // parameter.dtype.itemsize
+        n_held = max(n, 1)
         assert function.exponent is not None
         sums = HiddenSums(
             leaf=leaf,
@@ -143,8 +144,8 @@ def of_addresses(
             n_elements=Word("constant", n),
             count=Value(constant=n),
             starts=False,
-            buffer=make_temporary((n, INTEGERS), np.int64),
-            n_integers=n * INTEGERS,
+            buffer=make_temporary((n_held, INTEGERS), np.int64),
+            n_integers=n_held * INTEGERS,
         )
         found.append(sums)
     return found
