@@ -154,7 +154,7 @@ if HAS_PARTITIONING:
 try:
     from jax.interpreters.partial_eval import DynamicJaxprTracer as _OfProgram
 except ImportError:
-    _OfProgram = ()  # type: ignore[assignment, misc]
+    _OfProgram = ()
 
 
 def is_part_of_program(values: Sequence[Any]) -> bool:
