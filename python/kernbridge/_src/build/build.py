@@ -45,11 +45,13 @@ def _in_cache(job: Job) -> Built | None:
     folder = artefacts.usable()
     if folder is None:
         return None
+    place = artefacts.modules(folder)
     try:
-        artefacts.make_folders(folder, artefacts.modules(folder))
-        # Another user may have been faster where everybody may make a folder.
-        if artefacts.usable() != folder:
-            return None
+        if not place.is_dir():
+            artefacts.make_folders(folder, place)
+            # Another user may have been faster where everybody may make a folder.
+            if artefacts.usable() != folder:
+                return None
         return _find_or_build(job._replace(root=folder))
     except OSError as e:
         artefacts.warn(str(folder), e)

@@ -12,7 +12,6 @@ import struct
 _MACHINES = {
     3: "i386",
     21: "ppc64le",
-    22: "s390x",
     40: "arm",
     62: "x86_64",
     183: "aarch64",
