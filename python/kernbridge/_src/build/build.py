@@ -60,7 +60,7 @@ def _build(job: Job) -> Built:
 
 
 def _copy(library: Path, target: Path) -> None:
-    """Put a copy where the user wants one, unless it is there."""
+    """Put a copy into the user's build directory, unless it is there."""
     with contextlib.suppress(OSError):
         if target.read_bytes() == library.read_bytes():
             return

@@ -180,7 +180,7 @@ def unseen(text: str) -> bool:
 
 
 def asks(text: str) -> list[str | None]:
-    """Return the names that a text asks for with __has_include; None for one that a macro makes."""
+    """Return the names that a text tests with __has_include; None for one that a macro makes."""
     return [match[1] for match in _ASKS.finditer(_DEFINED.sub("", text))]
 
 

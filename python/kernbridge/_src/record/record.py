@@ -61,7 +61,7 @@ class Recording:
         order: str = "C",
         stream: Any = 0,
     ) -> DeviceArray:
-        """Memory that only the plan sees, as `cuda.device_array` makes it."""
+        """Temporary memory of a plan, as `cuda.device_array` makes it."""
         if strides is not None:
             refuse("cuda.device_array with strides")
         shape = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list)) else (int(shape),)
@@ -121,7 +121,7 @@ class Recording:
         self.add(step, {f"{what} of the launch of {name}": v for what, v in parts.items()})
 
     def add(self, step: Step, details: dict[str, Any]) -> None:
-        """Add a step, with what a message says if the next recording differs."""
+        """Add a step, with the text of a message if the next recording differs."""
         self.steps.append(step)
         self.places.append(current_line())
         self.details.append({what: repr(value) for what, value in details.items()})
