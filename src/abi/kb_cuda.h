@@ -1,4 +1,4 @@
-/* The part of CUDA's driver interface that kernbridge speaks, declared in our own words, so that
+/* The part of CUDA's driver interface that kernbridge uses, declared in our own words, so that
  * the build needs no CUDA. libcuda is opened at run time, see cuda/kb_driver.h.
  * tests/core/cuda_check.c asserts sizes, offsets, constants and signatures against cuda.h where the
  * toolkit is present. */

@@ -1,4 +1,4 @@
-/* The part of XLA's typed FFI that kernbridge speaks, declared in our own words.
+/* The part of XLA's typed FFI that kernbridge uses, declared in our own words.
  *
  * XLA hands a handler one call frame; everything else is reached through the table of functions in
  * that frame, so no symbol of jaxlib is linked and no header of jaxlib is needed to build. Layouts

@@ -158,7 +158,7 @@ static kb_status run_wide(batch *b, const kb_step *step, kb_error *err)
     return KB_OK;
 }
 
-/* Step by step, each for all slices: slices know nothing of each other. */
+/* Step by step, each for all slices: slices are independent of each other. */
 static kb_status run_steps(batch *b, kb_error *err)
 {
     const kb_plan *plan = &b->slices.frame->kernel->plan;

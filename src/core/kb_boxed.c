@@ -155,12 +155,12 @@ static void put(writer *w, const char *text)
 
 enum {
     REAL_ROOM = 40,
-    DIGITS_MAX = 17,   /* tell every double apart */
+    DIGITS_MAX = 17,   /* distinguish every double */
     EXPONENT_MIN = -4, /* Python writes smaller and larger ones with an exponent */
     EXPONENT_MAX = 16,
 };
 
-/* The fewest digits that give the same number again, as Python writes them. */
+/* The fewest digits that are read as the same number again, as Python writes them. */
 static void put_real(writer *w, double value)
 {
     char text[REAL_ROOM];

@@ -1,5 +1,5 @@
 /* Status codes and the message that goes with them. The caller owns the kb_error; nothing here
- * allocates, so an error can always be told. Any thread may enter. */
+ * allocates, so an error can always be reported. Any thread may enter. */
 #ifndef KB_ERROR_H
 #define KB_ERROR_H
 

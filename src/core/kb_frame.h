@@ -14,7 +14,7 @@ enum {
     KB_BATCH_ORDER = 256,     /* the number of levels, plus this times a kb_slice_order */
 };
 
-/* What the user says of the slices of a batch. */
+/* The user's choice for the slices of a batch. */
 typedef enum kb_slice_order {
     KB_SLICES_AUTO,     /* they run at once where the kernel is known to allow it */
     KB_SLICES_IN_ORDER, /* one after the other, on one thread */
@@ -25,7 +25,7 @@ typedef enum kb_slice_order {
 typedef struct kb_frame {
     const kb_kernel *kernel;
     const kb_xla_frame *xla;
-    void *const *inputs;  /* kb_xla_buffer *: what the kernel sees; of one slice, in a batch */
+    void *const *inputs;  /* kb_xla_buffer *: the kernel's; of one slice, in a batch */
     void *const *outputs; /* visible results, then hidden ones */
     const int64_t *masks; /* of the operands; unused without a batch */
     uint32_t n_levels;    /* of the batch; 0 without one */
@@ -38,7 +38,7 @@ typedef struct kb_frame {
         *strides; /* of each buffer, in bytes, from one such slice to the next; NULL if 1 */
 } kb_frame;
 
-/* Buffer i (inputs, outputs, hidden) as a step sees it: in a batch, one slice. */
+/* Buffer i (inputs, outputs, hidden) for a step: in a batch, one slice. */
 static inline const kb_xla_buffer *kb_frame_buffer(const kb_frame *frame, uint32_t i)
 {
     uint32_t n_inputs = frame->kernel->n_inputs;
@@ -65,7 +65,7 @@ int64_t kb_buffer_count(const kb_xla_buffer *buffer);
 /* Bytes of its elements (see kb_dtype_size); -1 where kb_buffer_count is, or if that overflows. */
 int64_t kb_buffer_size(const kb_xla_buffer *buffer);
 
-/* The same for whoever goes over the memory: 0 where the size is -1. */
+/* The same for code that walks over the memory: 0 where the size is -1. */
 static inline size_t kb_buffer_bytes(const kb_xla_buffer *buffer)
 {
     int64_t size = kb_buffer_size(buffer);

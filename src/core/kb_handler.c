@@ -231,7 +231,8 @@ static kb_status load_carried(const kb_xla_frame *frame, const uint8_t *digest,
     return s == KB_NOT_FOUND && load ? load(frame, digest, err) : s;
 }
 
-/* Asks the resolver for a kernel whose code in the program cannot run; the message says both. */
+/* Asks the resolver for a kernel whose code in the program cannot run; the message has both
+ * reasons. */
 static kb_status replace_carried(const kb_xla_frame *frame, const uint8_t *digest, kb_error *err)
 {
     kb_error other;
@@ -241,7 +242,7 @@ static kb_status replace_carried(const kb_xla_frame *frame, const uint8_t *diges
     return err->status;
 }
 
-/* Registers a kernel that this process does not know. */
+/* Registers a kernel that is new to this process. */
 static kb_status provide(const kb_xla_frame *frame, const uint8_t *digest, kb_handler_loader *load,
                          kb_error *err)
 {

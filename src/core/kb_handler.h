@@ -36,7 +36,7 @@ kb_registry *kb_handler_registry(void);
 kb_status kb_handler_register(const kb_kernel *kernel, bool *inserted, kb_error *err);
 
 /* Asked at instantiation for a kernel that this process has not registered: must register it and
- * return KB_OK, or say what is missing. */
+ * return KB_OK, or report what is missing. */
 typedef kb_status kb_handler_resolver(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes origin,
                                       kb_error *err);
 

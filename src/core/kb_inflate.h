@@ -1,4 +1,4 @@
-/* Decompression of raw DEFLATE data (RFC 1951), which nobody vouches for. Any thread may enter. */
+/* Decompression of raw DEFLATE data (RFC 1951), which is not trusted. Any thread may enter. */
 #ifndef KB_INFLATE_H
 #define KB_INFLATE_H
 

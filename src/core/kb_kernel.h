@@ -28,7 +28,7 @@ typedef struct kb_kernel {
     const char *name;   /* the operation as messages call it, e.g. "numba_kernel 'relu'" */
     const char *source; /* where the kernel is defined, e.g. "relu.py:12" */
     uint32_t n_inputs;
-    uint32_t n_outputs;            /* results that the kernel sees */
+    uint32_t n_outputs;            /* results of the kernel */
     uint32_t n_hidden;             /* results behind those, which only hold copies of operands */
     const kb_buffer_spec *buffers; /* inputs, outputs, hidden */
     kb_plan plan;

@@ -47,7 +47,7 @@ typedef struct kb_plan {
 /* Whether a step may run for several slices of a batch at once. */
 typedef enum kb_concurrency {
     KB_CONCURRENT_NEVER,
-    KB_CONCURRENT_IF_TOLD, /* where the user says so */
+    KB_CONCURRENT_IF_TOLD, /* where the user allows it */
     KB_CONCURRENT,
 } kb_concurrency;
 

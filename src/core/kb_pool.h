@@ -9,7 +9,7 @@
 
 typedef void kb_pool_function(void *data, int64_t begin, int64_t end);
 
-/* A loop whose caller knows what its parts cost. */
+/* A loop whose caller passes the cost of its parts. */
 typedef struct kb_pool_loop {
     kb_pool_function *function;
     void *data;

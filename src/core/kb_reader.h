@@ -1,5 +1,5 @@
-/* A cursor over bytes that nobody vouches for: every read is checked, and after the first that does
- * not fit all give zero. Inline; lives on one stack. */
+/* A cursor over untrusted bytes: every read is checked, and after the first that does not fit all
+ * return zero. Inline; lives on one stack. */
 #ifndef KB_READER_H
 #define KB_READER_H
 

@@ -52,7 +52,7 @@ static inline const kb_kernel *table_seek(table *t, int64_t key, size_t *at)
     }
 }
 
-/* Called with the lock held, or before anybody else knows the table. */
+/* Called with the lock held, or before the table is shared. */
 static void table_put(table *t, const kb_kernel *kernel)
 {
     size_t at;

@@ -19,8 +19,8 @@ kb_registry *kb_registry_new(void);
 /* Tests only: frees the registry and every kernel in it. Nobody may be using either. */
 void kb_registry_free(kb_registry *registry);
 
-/* Copies `kernel` in, unless its digest is there already (`*inserted` tells).
- * KB_ALREADY_EXISTS if another digest has the same key: such a kernel cannot be told apart. */
+/* Copies `kernel` in, unless its digest is there already (see `*inserted`).
+ * KB_ALREADY_EXISTS if another digest has the same key: such a kernel cannot be distinguished. */
 kb_status kb_registry_add(kb_registry *registry, const kb_kernel *kernel, bool *inserted,
                           kb_error *err);
 

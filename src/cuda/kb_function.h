@@ -68,7 +68,7 @@ typedef struct kb_function {
  * KB_ALREADY_EXISTS if the digest belongs to other content. */
 kb_status kb_function_hold(const kb_function *from, kb_function **function, kb_error *err);
 
-/* Ends a hold. The last one frees the function; nobody may be using it. */
+/* Ends a hold. The last one frees the function, which must not be in use. */
 void kb_function_drop(kb_function *function);
 
 /* Loads the function for the device of the current context, once, and gives its kernel. Others that
@@ -109,7 +109,7 @@ kb_function_stats kb_function_count(void);
 /* Counts a load; for kb_function_load. */
 void kb_function_count_load(void);
 
-/* Tests only: frees all functions, whoever holds them. Nobody may be using any. */
+/* Tests only: frees all functions, held or not. None may be in use. */
 void kb_function_free_all(void);
 
 #endif

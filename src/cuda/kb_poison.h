@@ -1,4 +1,4 @@
-/* Looks for output elements that nobody writes: runs a call twice, over two fill patterns. */
+/* Looks for output elements that nothing writes: runs a call twice, over two fill patterns. */
 #ifndef KB_POISON_H
 #define KB_POISON_H
 

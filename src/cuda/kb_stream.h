@@ -23,7 +23,7 @@ void kb_stream_leave(const kb_stream_scope *scope);
 
 enum {
     KB_DEBUG_SYNC = 1u << 0,           /* wait for every launch */
-    KB_DEBUG_POISON = 1u << 1,         /* look for outputs that nobody writes, see kb_poison.h */
+    KB_DEBUG_POISON = 1u << 1,         /* look for outputs that nothing writes, see kb_poison.h */
     KB_DEBUG_COUNT_NODES = 1u << 2,    /* tests: count the graph nodes that calls add */
     KB_DEBUG_DEFAULT_STREAM = 1u << 3, /* tests: a call without a stream uses the default one */
     KB_DEBUG_INPUTS = 1u << 4,         /* CPU: compare inputs before and after, see kb_intact.h */

@@ -1,4 +1,4 @@
-/* Owns what a launch in checked mode knows of its arrays, blocks and time. */
+/* Owns the description of the arrays, blocks and time of a launch in checked mode. */
 #include "hostcuda/kb_check.h"
 
 #include "core/kb_memory.h"
@@ -278,7 +278,7 @@ void *kb_check_wrong(kb_thread *t, void *made, int64_t index, int64_t extent, ui
     uint64_t word = (uintptr_t)made;
     uint32_t which = (uint32_t)(word >> KB_CHECK_TAG_SHIFT & KB_CHECK_TAG_MAX);
     if (which >= KB_CHECK_WRONG_FIRST)
-        return made; /* part of a view that is wrong already; the first one is told */
+        return made; /* part of a view that is wrong already; the first one is reported */
     const kb_wrong_index wrong = {
         .index = index < 0 ? index - extent : index,
         .extent = extent,

@@ -27,7 +27,7 @@ typedef struct kb_check_array {
 enum {
     KB_CHECK_BATCHED = 1u << 0,  /* behind the address: bytes from slice to slice */
     KB_CHECK_STRIDED = 1u << 1,  /* behind the extents: strides in bytes */
-    KB_CHECK_CONSTANT = 1u << 2, /* nobody writes to it: no races */
+    KB_CHECK_CONSTANT = 1u << 2, /* nothing writes to it: no races */
     KB_CHECK_DYNAMIC = 1u << 3,  /* shared: the size is the launch's */
 };
 
@@ -45,7 +45,7 @@ enum { KB_CHECK_TEXT = '\t' };
 /* What generated code reads of an array at each access: where it lies at present, and whether
  * accesses inside of it are to be reported. An address without a number has row 0. */
 typedef struct kb_check_row {
-    uint64_t first, size; /* bytes of memory; where size is 0, kb_check_ask knows more */
+    uint64_t first, size; /* bytes of memory; where size is 0, see kb_check_ask */
     kb_race_cell *cells;  /* or NULL: nothing is remembered of it */
     uint32_t unit;        /* bytes of a cell, a power of 2 */
     uint32_t since;       /* a read of what was not written since then is looked at closer */

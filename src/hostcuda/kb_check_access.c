@@ -93,7 +93,7 @@ static void check_races(kb_thread *t, const access *a, uint64_t i)
     kb_race_more *more = &c->shadow->more[cell - c->shadow->cells];
     kb_race_party who = kb_race_party_of(now.time, t->index, a->kind, a->site);
     now.seen = c->seen ? c->seen + (size_t)t->index * KB_WARP : NULL;
-    /* What nobody wrote is no value. */
+    /* An unwritten element has no value. */
     bool same = a->same && kb_race_time(cell->write) >= c->rows->of[a->row].since;
     kb_race_party other = kb_race_conflict(cell, more, &now, who, same);
     if (other) {

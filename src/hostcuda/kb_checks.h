@@ -51,7 +51,7 @@ struct kb_checks {
         kb_thread *thread; /* NULL: there is none */
         uint32_t site, n;  /* of such reads since then */
         char text[KB_FAULT_SIZE];
-    } unwritten;      /* a read of shared memory that nobody has written, until the next barrier */
+    } unwritten;      /* a read of unwritten shared memory, until the next barrier */
     uint32_t n_wrong; /* addresses made of wrong indices */
     kb_wrong_index wrong[KB_CHECK_WRONG_MAX];
 };

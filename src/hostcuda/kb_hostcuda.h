@@ -18,7 +18,7 @@ enum {
     KB_HOSTCUDA_SHARED_MAX = 227 * 1024, /* of a block, as the largest GPUs have it */
 };
 
-/* A launch's result after a fault of the kernel: a code of ours, since nothing else is lost. */
+/* A launch's result after a fault of the kernel: a code of kernbridge, since no context is lost. */
 #define KB_HOSTCUDA_FAULT ((kb_cu_result)9001)
 
 /* The driver. Its streams are XLA's call frames: a launch shares its blocks with the threads of the

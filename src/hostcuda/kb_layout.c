@@ -1,4 +1,4 @@
-/* Owns what generated code knows by heart: the layouts, the numbers and the functions of C that the
+/* Owns what generated code relies on: the layouts, the numbers and the functions of C that the
  * Python package writes into LLVM IR. What does not compile here must change there too; if images
  * for the CPU are concerned, KB_HOSTCUDA_ABI is raised as well, so that a program that was exported
  * before is refused. */

@@ -39,7 +39,7 @@ typedef struct kb_race_more {
     kb_race_party second, earlier;
 } kb_race_more;
 
-/* The present, as a thread sees it. */
+/* The present time of a thread. */
 typedef struct kb_race_now {
     uint32_t time;
     uint32_t phase;       /* since when accesses of other blocks are in no order with ours */

@@ -14,9 +14,9 @@ typedef struct kb_range {
     int64_t low, high, slice; /* bytes from slice to slice of a batch */
     int64_t extents[KB_CHECK_DIMS];
     size_t cell;     /* the first that remembers its accesses */
-    uint64_t unit;   /* bytes of a cell, a power of 2; 0 where nobody writes */
+    uint64_t unit;   /* bytes of a cell, a power of 2; 0 where nothing writes */
     uint32_t group;  /* the first of the arguments that share memory */
-    bool is_watched; /* although nobody writes */
+    bool is_watched; /* although nothing writes */
 } kb_range;
 
 /* An argument, from its words. */

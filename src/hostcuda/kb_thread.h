@@ -62,7 +62,7 @@ void kb_barrier(kb_thread *thread, uint32_t site);
 uint32_t kb_barrier_reduce(kb_thread *thread, uint32_t reduction, uint32_t predicate,
                            uint32_t site);
 
-/* Operations of a warp give a word, and in bit 32 a predicate, as PTX defines them. */
+/* Operations of a warp return a word, and in bit 32 a predicate, as PTX defines them. */
 void kb_warp_barrier(kb_thread *thread, uint32_t mask, uint32_t site);
 uint64_t kb_shuffle(kb_thread *thread, uint32_t mask, uint32_t mode, uint32_t value, uint32_t b,
                     uint32_t c, uint32_t site);

@@ -48,7 +48,7 @@ static bool is_failure(int code)
     }
 }
 
-/* The first failure is told; a kernel's threads may have more. */
+/* The first failure is reported; a kernel's threads may have more. */
 static KB_COLD __attribute__((format(printf, 3, 4))) int fail(const kb_call *call, int code,
                                                               const char *format, ...)
 {

@@ -62,7 +62,7 @@ static KB_COLD kb_status refuse(const kb_frame *frame, uint32_t i, const char *w
                         i < n_inputs ? "input" : "output", i < n_inputs ? i : i - n_inputs, why);
 }
 
-/* Strides of a compact array, the last axis first; gives its element count, -1 if that overflows.
+/* Strides of a compact array, the last axis first; returns its element count, -1 if that overflows.
  */
 static inline int64_t fill_strides(const kb_xla_buffer *buffer, int64_t *strides)
 {

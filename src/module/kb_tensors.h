@@ -1,4 +1,4 @@
-/* The tensors of one call, as user code sees them. They live on the stack of that call. */
+/* The tensors of one call, as user code receives them. They live on the stack of that call. */
 #ifndef KB_TENSORS_H
 #define KB_TENSORS_H
 
@@ -11,7 +11,7 @@
 enum { KB_TENSORS_INLINE = 16, KB_STRIDES_INLINE = 64 }; /* beyond these, one allocation */
 
 typedef struct kb_tensors {
-    kb_tensor *list; /* inputs, then outputs that the kernel sees */
+    kb_tensor *list; /* inputs, then outputs of the kernel */
     void *allocated;
     kb_tensor inline_list[KB_TENSORS_INLINE];
     int64_t inline_strides[KB_STRIDES_INLINE];

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* What the code calls when it gives memory back: the data, its size, and `info` of the memory. */
+/* What the code calls to release memory: the data, its size, and `info` of the memory. */
 typedef void kb_nrt_destructor(void *data, size_t size, void *info);
 
 /* Numba's MemInfo (0.60 to 0.68): the code counts references and reads `data` without a call. */
@@ -37,7 +37,7 @@ void *kb_nrt_varsize_allocate(kb_nrt_memory *memory, size_t size);
 void *kb_nrt_varsize_resize(kb_nrt_memory *memory, size_t size);
 void kb_nrt_varsize_free(kb_nrt_memory *memory, void *data);
 
-/* NRT_MemInfo_call_dtor: gives back memory that nothing refers to. */
+/* NRT_MemInfo_call_dtor: releases memory that nothing refers to. */
 void kb_nrt_destroy(kb_nrt_memory *memory);
 
 #endif

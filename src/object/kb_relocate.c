@@ -1,4 +1,4 @@
-/* Fills in addresses as the psABI documents of x86-64 and aarch64 say. */
+/* Fills in addresses by the rules of the psABI documents of x86-64 and aarch64. */
 #include "object/kb_relocate.h"
 
 #include <elf.h>

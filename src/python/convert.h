@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-/* Raises MemoryError or ValueError with the message; gives NULL. */
+/* Raises MemoryError or ValueError with the message; returns NULL. */
 PyObject *kb_python_raise(kb_error *err);
 
 /* Raises ValueError unless the digest that a function got has the size that it expects. */

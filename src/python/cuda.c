@@ -123,7 +123,7 @@ static PyObject *device_count(PyObject *self, PyObject *unused)
     return Py_BuildValue("is", n, n ? "" : kb_error_text(&err));
 }
 
-/* -1 where the driver does not say. */
+/* -1 if the driver does not report it. */
 static int attribute_of(const kb_driver *cu, int attribute, kb_cu_device device)
 {
     int value;

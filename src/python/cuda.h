@@ -1,4 +1,4 @@
-/* The part of `kernbridge._core` that speaks to src/cuda. Entered with the GIL. */
+/* The part of `kernbridge._core` that calls src/cuda. Entered with the GIL. */
 #ifndef KB_PYTHON_CUDA_H
 #define KB_PYTHON_CUDA_H
 

@@ -1,4 +1,4 @@
-/* How threads that know nothing of Python enter it, and how all of them leave before Python ends:
+/* How threads that are not Python's enter it, and how all of them leave before Python ends:
  * one that is inside then never comes back, and XLA waits for its threads. */
 #ifndef KB_PYTHON_ENTRY_H
 #define KB_PYTHON_ENTRY_H
@@ -14,7 +14,7 @@ typedef struct kb_python_entry {
     PyGILState_STATE gil;
     uint64_t float_mode;
     unsigned long thread;
-    bool needless; /* once the process ends: nobody will use what it does */
+    bool needless; /* once the process ends: its result is not used */
     struct kb_python_entry *next;
 } kb_python_entry;
 

@@ -1,4 +1,4 @@
-/* The part of `kernbridge._core` that speaks to NVRTC. Entered with the GIL. */
+/* The part of `kernbridge._core` that calls NVRTC. Entered with the GIL. */
 #ifndef KB_PYTHON_NVRTC_H
 #define KB_PYTHON_NVRTC_H
 

@@ -1,4 +1,4 @@
-/* The part of `kernbridge._core` that speaks to the scanner of src/source. Entered with the GIL. */
+/* The part of `kernbridge._core` that calls the scanner of src/source. Entered with the GIL. */
 #ifndef KB_PYTHON_SOURCE_H
 #define KB_PYTHON_SOURCE_H
 

@@ -8,7 +8,7 @@ enum { MESSAGE_SHOWN = 1000 };
 
 #define WRITTEN_OUT "a function whose name or parameters a macro makes must be written out"
 
-/* `index` is a token or KB_AT_NAME; of `p`, which may be NULL, the message says the rest. */
+/* `index` is a token or KB_AT_NAME; the message describes `p`, which may be NULL. */
 KB_COLD __attribute__((format(printf, 5, 6))) static kb_status
 disagree(const kb_agreement *g, uint32_t index, const kb_parameter *p, kb_error *err,
          const char *format, ...)

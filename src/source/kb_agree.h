@@ -14,7 +14,7 @@ typedef struct kb_described_parameter {
     kb_text ctype;     /* as spelled; empty if the function was not found */
 } kb_described_parameter;
 
-/* What a scan says of one function. */
+/* The result of a scan for one function. */
 typedef struct kb_described {
     kb_text name;
     kb_text qualified; /* "::a::name"; the name alone if the function was not found */
@@ -35,7 +35,7 @@ typedef struct kb_agreement {
     kb_described *described;  /* the result */
 } kb_agreement;
 
-/* Fills in the result. KB_INVALID_ARGUMENT if the two disagree, or do not say enough. */
+/* Fills in the result. KB_INVALID_ARGUMENT if the two disagree, or are not complete. */
 kb_status kb_agree(kb_agreement *g, kb_error *err);
 
 #endif

@@ -13,13 +13,13 @@ typedef enum kb_role { KB_ROLE_ARG, KB_ROLE_RET, KB_ROLE_ATTR, KB_ROLE_STREAM } 
 /* "arg", "ret", "attr", "stream". */
 const char *kb_role_name(kb_role role);
 
-/* One token, which says what one parameter is. */
+/* One token, which describes one parameter. */
 typedef struct kb_spec {
     kb_text text;
     uint32_t at; /* its offset in the source */
     kb_role role;
     kb_text name;      /* of an attribute */
-    kb_attr_type type; /* KB_ATTR_NONE: whatever the signature says */
+    kb_attr_type type; /* KB_ATTR_NONE: the type in the signature */
 } kb_spec;
 
 typedef enum kb_origin {
@@ -35,7 +35,7 @@ typedef struct kb_annotation {
     uint32_t at; /* the name's offset in the source; 0 if it was given */
     kb_origin origin;
     kb_text given; /* what the caller calls it */
-    bool infer;    /* no tokens: the signature says all */
+    bool infer;    /* no tokens: everything is read off the signature */
     kb_spec *specs;
     uint32_t n_specs;
 } kb_annotation;
@@ -47,7 +47,7 @@ kb_status kb_annotation_read(const kb_token *comment, const kb_places *places, k
 /* The name alone, for who looks for one; empty if there is none. */
 kb_text kb_annotation_name(const kb_token *comment);
 
-/* Reads what a caller gave: `name`, `origin`, `given` and `infer` are set. */
+/* Reads the tokens of a caller: `name`, `origin`, `given` and `infer` are set. */
 kb_status kb_annotation_give(kb_annotation *a, kb_text tokens, kb_arena *arena, kb_error *err);
 
 /* True for a C identifier of ASCII that is no keyword of C++. */

@@ -37,7 +37,7 @@ static void enter_branch(lexer *x, bool never, bool always)
     top->others |= always;
 }
 
-/* Only the compiler knows what is true; a branch that nobody can take (#if 0) is left out. */
+/* Conditions are not evaluated, except that a branch of #if 0 is left out. */
 static void end_directive(lexer *x)
 {
     static const char *const begins[] = {"if", "ifdef", "ifndef", NULL};

@@ -8,7 +8,7 @@
 #include "core/kb_error.h"
 #include "source/kb_token.h"
 
-/* What a parameter is for, as far as the words of its declaration say. */
+/* What a parameter is for, as far as the words of its declaration show. */
 typedef enum kb_look {
     KB_LOOKS_VALUE,   /* and anything else */
     KB_LOOKS_POINTER, /* or an array */

@@ -61,7 +61,7 @@ def counted(n: int, name: str) -> str:
 
 
 def quoted(error: BaseException) -> str:
-    """Return what another message says of an error: its type and text.
+    """Return an error's type and text, as another message quotes them.
 
     A message of kernbridge's own is quoted by its first sentence, without its code and remedy.
     """

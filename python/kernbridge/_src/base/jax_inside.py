@@ -202,7 +202,7 @@ def explicit_sharding(aval: Any) -> Any:
 
 
 def on_mesh(aval: Any, axes: frozenset[Any], sharding: Any = None) -> Any:
-    """Return the output as the mesh in use sees it, varying over manual `axes`.
+    """Return the output as the mesh in use types it, varying over manual `axes`.
 
     Without a sharding it is whole on every device.
     """
@@ -391,7 +391,7 @@ def new_user_context() -> Callable[[Any], None]:
 
 
 def has_started() -> bool:
-    """Return whether JAX has started its backends, or a thread does so; False if it does not say.
+    """Return whether JAX has started its backends, or a thread does so; False if it does not report it.
 
     No lock is taken: in a process that was forked, its owner may not exist.
     """
@@ -404,7 +404,7 @@ def has_started() -> bool:
 
 
 def compiler_options(lowered: Any) -> dict[str, Any]:
-    """Return the options that jax.jit got for the compiler; none if this JAX does not say."""
+    """Return the compiler options of jax.jit; none if this JAX does not hand them over."""
     try:
         return dict(operator.attrgetter("_lowering._compiler_options_kvs")(lowered))
     except (AttributeError, TypeError, ValueError):

@@ -69,7 +69,7 @@ class Kept(Generic[T]):
 
 
 class _Attached:
-    """What kernbridge keeps with one object; knows whose it is."""
+    """What kernbridge keeps with one object, and a weak reference to that object."""
 
     __slots__ = ("owner", "parts")
 

@@ -159,7 +159,7 @@ def encode(value: Any, name: str) -> Any:
     try:
         if exact(decode(coded)) == exact(value):
             return coded
-    except (ValueError, TypeError):  # it is none of ours, or cannot be hashed
+    except (ValueError, TypeError):  # it is no type of kernbridge, or cannot be hashed
         pass
     raise TypeError(
         f"{name} is of type {kind.__module__}.{kind.__qualname__}, which cannot be saved "

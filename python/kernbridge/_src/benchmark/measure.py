@@ -170,7 +170,7 @@ def _repeated(
             if tied:
                 operands, token = lax.optimization_barrier((operands, token))
                 results = evaluate(*operands)
-            else:  # a branch on what XLA does not know, that `first` is 0, holds the call here
+            else:  # XLA cannot see that `first` is 0, so this branch holds the call here
                 results = lax.cond(i >= first, evaluate, lambda *_: kept, *operands)
             return operands, results, _witness(results, token)
 

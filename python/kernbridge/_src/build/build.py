@@ -80,7 +80,7 @@ def _find_or_build(job: Job) -> Built:
 
 
 def _copy(library: Path, target: Path) -> None:
-    """Put a copy where the user wants one, unless it is there."""
+    """Put a copy into the user's build directory, unless it is there."""
     with contextlib.suppress(OSError):
         if target.read_bytes() == library.read_bytes():
             return

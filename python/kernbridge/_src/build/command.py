@@ -58,7 +58,7 @@ class Job(NamedTuple):
         return path
 
     def unpack(self, path: str) -> str:
-        """Return a path of a manifest as the file system knows it."""
+        """Return a path of a manifest as a path of the file system."""
         if not path.startswith("@"):
             return path
         number, _, rest = path[1:].partition("/")

@@ -19,7 +19,7 @@ class Request(NamedTuple):
     ldflags: tuple[str, ...] = ()
     include_paths: tuple[str, ...] = ()  # the user's, in order
     own_include_paths: tuple[str, ...] = ()  # ours: what is in them counts, not where they are
-    architectures: tuple[Architecture, ...] = ()  # of GPUs; empty: all that nvcc knows
+    architectures: tuple[Architecture, ...] = ()  # of GPUs; empty: all that nvcc supports
     optimization_level: int | None = 3  # as in -O3; None leaves it to the compiler
     fast_math: bool = False  # whether arithmetic may be less exact
     build_directory: str | None = None  # a folder that gets a copy of the library

@@ -119,7 +119,9 @@ def _read(job: Job, workspace: Path, begin: int) -> tuple[list[Dependency], bool
     except OSError:  # flags of the user's that send it elsewhere
         return [], False
     inside = str(workspace) + os.sep
-    said = set(_LINE.findall(job.request.source))  # nvcc takes what #line says for files
+    said = set(
+        _LINE.findall(job.request.source)
+    )  # nvcc lists the names in #line directives as files
     found, settled = [], True
     for name in (*build_headers.read_make(made), *job.inputs.files):
         path = os.path.join(os.getcwd(), name)

@@ -1,4 +1,4 @@
-"""The text in which a bundle says what it holds; src/embed/kb_manifest.h describes and reads it."""
+"""The text that describes what a bundle holds; src/embed/kb_manifest.h describes and reads it."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def make(
     other_targets: Sequence[str],
     version: str | None,
 ) -> Program:
-    """Return the program for a bundle; ExportError says why a host without Python cannot run it."""
+    """Return the program for a bundle, or raise ExportError if it needs Python to run."""
     if exported.nr_devices != 1:
         raise ExportError(
             f"export_bundle: the program is for {exported.nr_devices} devices, and a bundle's "

@@ -1,4 +1,4 @@
-"""Compilers as classes: `CompilerBackend` and its kin."""
+"""Compilers as classes: `CompilerBackend` and its subclasses."""
 
 from __future__ import annotations
 

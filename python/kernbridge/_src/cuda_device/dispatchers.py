@@ -18,7 +18,7 @@ from kernbridge._src.numba_common.numba_cuda_device_inside import dispatcher, ty
 _Dispatcher = dispatcher.CUDADispatcher
 _HOME, _TWINS = "_kernbridge_home", "_kernbridge_twins"
 _lock = threading.RLock()
-_home_of_others: str | None = None  # of those that were made before Numba was told to ask
+_home_of_others: str | None = None  # of dispatchers made before Numba was patched
 
 # What depends on what was compiled. Twins have everything else in common.
 _STATE = {"overloads", "specializations", "_can_compile", "_specialized", "_cache", "_numba_type_"}

@@ -20,7 +20,7 @@ from kernbridge._src.numba_common.numba_cuda_device_inside import driver
 
 binding = driver.binding  # of both packages
 Mixin: Any = object  # what is to be put before a class of a package
-VERSION = 13, 0  # of the driver that Numba sees
+VERSION = 13, 0  # which the driver reports to Numba
 
 _ALIGNMENT = 256  # of memory, as cuMemAlloc has it
 _HANDLES = itertools.count(0x1000, 16)

@@ -90,7 +90,7 @@ def _of_gpus(original: Any, what: str) -> Any:
 
 
 def _magic(self: Any) -> tuple[Any, ...]:
-    """What tells kernels for the CPU apart in Numba's cache on disk."""
+    """What distinguishes kernels for the CPU in Numba's cache on disk."""
     return "kernbridge", _core.HOST_ABI, mode.current(), generators.digest()
 
 

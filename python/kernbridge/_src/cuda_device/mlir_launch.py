@@ -28,7 +28,7 @@ Read = list[tuple[Parameter, list[list[Word]]]]
 
 
 def launch_configured(configured: Any, args: tuple[Any, ...]) -> None:
-    """Do what `kernel[grid, block](*args)` asks for."""
+    """Launch a kernel as `kernel[grid, block](*args)` does."""
     versions.look_up_attributes("numba-cuda-mlir", configured, inside.OF_MARSHALLERS)
     how = read_configured(configured)
     kernel = how.kernel
@@ -172,7 +172,7 @@ def declare(kernel: Any, sig: Any, abi_info: Any = None, output: Any = None) -> 
 
 
 def disable_compile(kernel: Any, val: bool = True) -> None:
-    """`disable_compile` of the package, which asks for what it has compiled itself."""
+    """`disable_compile` of the package, which requires that it has compiled the kernel itself."""
     kernel._can_compile = not val
 
 

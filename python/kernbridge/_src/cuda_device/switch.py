@@ -117,7 +117,7 @@ def _prepare() -> None:
 
 
 def install_from_environment() -> None:
-    """Do what KERNBRIDGE_CUDA_ON_CPU asks for."""
+    """Switch the process as KERNBRIDGE_CUDA_ON_CPU describes."""
     chosen = os.environ.get(VARIABLE, "")
     if chosen in ("", "0"):
         return

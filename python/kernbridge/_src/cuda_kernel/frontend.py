@@ -191,7 +191,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
 
 
 def _bytes_of(label: str, p: ScannedParameter, size: int, value: Any) -> bytes:
-    """Return the bytes of a value for a parameter whose type only the compiler knows."""
+    """Return the bytes of a value for a parameter whose type the compiler did not report."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, jax.Array) and not isinstance(value, Tracer):

@@ -142,7 +142,7 @@ def _of_toolkit(path: str, size: int, modified: int) -> tuple[str, ...]:
 
 
 def _of_user(path: str, about: os.stat_result) -> tuple[str, _Text]:
-    """Return digest and names of a file, read anew unless it is certain that nothing changed."""
+    """Return digest and names of a file, read again unless it is certain that nothing changed."""
     if time.time() - about.st_ctime <= SETTLED:
         return _content(path)
     state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)

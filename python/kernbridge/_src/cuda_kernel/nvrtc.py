@@ -55,7 +55,7 @@ class NvrtcFunction(DeviceFunction):
     """Machine code of one kernel."""
 
     ptx: str = ""
-    types: tuple[Type, ...] | None = None  # of the parameters; None: nobody knows
+    types: tuple[Type, ...] | None = None  # of the parameters; None: NVRTC did not report them
 
     def code(self) -> tuple[str, str]:
         """LLVM IR, which NVRTC does not return, and PTX."""
@@ -206,7 +206,8 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
             return _Run(cubin, ptx.rstrip("\0"), entry, signature.read(lowered), sizes)
         except ValueError as e:
             refusals.append(_refusal(request, e, given))
-    # Without a word of ours in the messages; and if it compiles so, its types are not known.
+    # Compiled again without additions of kernbridge, so that the messages are about the source
+    # alone. If that succeeds, the types of the parameters are not known.
     try:
         _nvrtc_call(request, nvrtc, options, _HEADERS, None)
     except ValueError as e:

@@ -66,7 +66,7 @@ pointer=False, constant=False, strange=False))
 
 
 def check(label: str, function: ScannedFunction, types: Sequence[Type] | None) -> ScannedFunction:
-    """Return the function with the types that the compiler knows of its parameters.
+    """Return the function with the types that the compiler reported for its parameters.
 
     `types` is None for a kernel of a binary, whose types nobody knows. KernelError is raised if the
     compiled kernel takes other parameters than those that were read in its source.
@@ -104,7 +104,7 @@ def check(label: str, function: ScannedFunction, types: Sequence[Type] | None) -
 
 
 def _difference(p: ScannedParameter, t: Type) -> str | None:
-    """Say what is wrong, "" if the types speak for themselves; None if nothing is."""
+    """Return what is wrong, "" if the types show it already, None if nothing is wrong."""
     if t.strange:
         return ": a kernel's parameter is a pointer or a value"
     if p.role == "attr":

@@ -123,7 +123,7 @@ def compiling_bounded() -> Iterator[None]:
 
     def named_instruction(self: Any, instruction: Any) -> None:
         kept, watch.name = watch.name, _written_by(instruction, watch.names)
-        if self.fndesc.modname.startswith("numba."):  # names that the user does not know
+        if self.fndesc.modname.startswith("numba."):  # names that are internal to Numba
             watch.name = ""
         try:
             lower(self, instruction)

@@ -64,7 +64,7 @@ def compiling_checked() -> Iterator[None]:
         (target.CUDATargetContext, "enable_boundscheck", property(lambda self: True)),
     )
     with asking, compiled_apart("check", lineinfo=True), warnings.catch_warnings():
-        # A renamed kernel's source is not where it says.
+        # The source of a renamed kernel is not at the place that its code object names.
         warnings.simplefilter("ignore", NumbaDebugInfoWarning)
         yield
 
@@ -75,7 +75,7 @@ def _name_of(dtype: Any) -> str:
 
 
 def _known(builder: Any, address: Any, axes: Sequence[_Axis]) -> Any:
-    """The address in its place, which knows of a wrong index that made it."""
+    """An address that stands in for another one, and keeps the wrong index that it came from."""
     pointer = ir.IntType(8).as_pointer()
     made = builder.bitcast(address, pointer)
     for index, extent, axis in axes:

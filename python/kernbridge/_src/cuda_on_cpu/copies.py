@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
 
 OUTSIDE = "kb.outside."  # and the description of an array in hexadecimal digits, see bounds.py
-OUTSIDE_MAX = 64  # descriptions that are told apart: the bits of a number
+OUTSIDE_MAX = 64  # descriptions that are distinguished: the bits of a number
 
 _SHARED = 3  # the address space
 _ALIGNMENT = 16  # of shared arrays, at least

@@ -73,7 +73,7 @@ def fused(text: str) -> str:
 
 
 def unfenced(text: str) -> str:
-    """A module without the fences that keep `__fmul_rn` and its kin from being fused."""
+    """A module without the fences that keep `__fmul_rn` and similar functions from being fused."""
     return _FENCED.sub(r" = bitcast \1 \2 to \1", text)
 
 

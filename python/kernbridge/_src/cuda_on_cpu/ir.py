@@ -96,7 +96,7 @@ def _whole(
     waits = not called.isdisjoint(_OF_FIBRES)
     _complete(module, entry, copies, checks, waits)
     recursive = _recursive(module)
-    if recursive and not waits:  # only a fibre knows how much of its stack is left
+    if recursive and not waits:  # only a fibre can measure how much of its stack is left
         module, called = _linked(texts)
         _complete(module, entry, copies, checks, waits=True)
         recursive = _recursive(module)
@@ -139,7 +139,7 @@ def _complete(
 
 @contextmanager
 def opaque_pointers() -> Iterator[None]:
-    """Print llvmlite's IR as LLVM wants it; Numba-CUDA prints typed pointers for NVVM."""
+    """Print llvmlite's IR with opaque pointers for LLVM; Numba-CUDA prints typed ones for NVVM."""
     from kernbridge._src.numba_common.numba_cuda_inside import global_compiler_lock
 
     llvmlite_inside.check_for_cuda_on_cpu()

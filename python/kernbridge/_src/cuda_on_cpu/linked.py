@@ -89,7 +89,7 @@ def _folders() -> list[str]:
 
 
 def _of_any_machine(text: str) -> str:
-    """A module without what says for which machine, and how, clang compiled it."""
+    """A module without the target and the attributes with which clang compiled it."""
     text = _COMDAT.sub("", _DROPPED.sub("", text))
     text = _CALLED.sub(r"\1", text)
     return _DEFINED.sub(r"\1 alwaysinline {", text)
@@ -112,8 +112,8 @@ def _failure(label: str, names: str, why: str, command: Sequence[str] = ()) -> C
 def fitted(label: str, kernel: Any, texts: Sequence[str], names: Iterable[str]) -> list[str]:
     """The modules, with functions of these names as Numba-CUDA declares them.
 
-    It has it that a function without a result returns a pointer. Functions whose parameters C++
-    passes otherwise than Numba-CUDA does are refused.
+    Numba-CUDA declares that a function without a result returns a pointer. Functions whose
+    parameters C++ passes otherwise than Numba-CUDA does are refused.
     """
     texts = list(texts)
     for name in names:

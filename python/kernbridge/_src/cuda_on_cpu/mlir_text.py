@@ -210,7 +210,7 @@ class HostText:
     def _called_in(
         self, target: str, operation: str, of: str, result: str, kind: str, *operands: str
     ) -> str:
-        """The line that gives `target` what a function, which stands for an operation, returns."""
+        """The line that assigns to `target` the result of a function that replaces an operation."""
         name = f"kb.{operation}.{of}"
         self._called[name] = f"declare {result} @{name}({', '.join([kind] * len(operands))})"
         given = ", ".join(f"{kind} {operand}" for operand in operands)

@@ -70,7 +70,7 @@ class KernelTable(RuleTable):
                 )
 
     def check_known(self, n_inputs: int, keywords: Sequence[str]) -> None:
-        """Check what can be said of rules and generators once inputs and keywords are known."""
+        """Check rules and generators as far as inputs and keywords allow."""
         call = n_inputs, tuple(keywords)
         if call in self._checked:
             return

@@ -137,7 +137,7 @@ def _entry(operation: KernelTable, platform: str, bound: Bound) -> KernelEntry:
     explicit = bound.choice.explicit
     wanted = explicit == "numba_cuda" or (explicit is None and platform not in kernels)
     if platform == "cpu" and on_gpu is not None and wanted:
-        return on_gpu  # CUDA kernels of Numba run on the CPU, and say so
+        return on_gpu  # CUDA kernels of Numba run on the CPU, with a warning
     if explicit is not None and platform in kernels:
         raise KernelFallbackExhaustedError(
             f"{operation.name!r} has no backend {explicit!r} on {platform}; it has "

@@ -28,7 +28,7 @@ class WholeRule:
     symbolic_zeros: bool
 
     def __call__(self, primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
-        """Return outputs and tangents, as JAX asks for them."""
+        """Return outputs and tangents in the form that JAX expects."""
         given = list(tangents) if self.symbolic_zeros else _zeros_for(tangents)
         result = self.function(list(primals), given, **params)
         if not isinstance(result, (tuple, list)) or len(result) != 2:

@@ -19,7 +19,7 @@ Rule = Callable[..., Any]
 
 
 class RuleTable:
-    """Rules, each as its author gave it."""
+    """Rules, each in the form in which it was defined."""
 
     def __init__(self, name: str) -> None:
         self.name = name

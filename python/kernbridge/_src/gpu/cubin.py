@@ -1,4 +1,4 @@
-"""What a cubin says about the kernels in it: parameters, registers, shared and local memory.
+"""What a cubin records about the kernels in it: parameters, registers, shared and local memory.
 
 Owns the reading of ELF64 files for NVIDIA GPUs, in plain Python; no GPU and no CUDA is needed. Any
 thread may enter. A cubin may come from a cache or from another program: whatever its bytes are, the
@@ -35,7 +35,7 @@ _RESERVED = 1024  # bytes of shared memory that CUDA keeps in every block, from 
 
 @dataclass(frozen=True, slots=True)
 class CubinInfo:
-    """What a cubin says about one kernel.
+    """What a cubin records about one kernel.
 
     `static_shared` are the bytes of shared memory that the kernel declares: what `ptxas -v` calls
     smem. From sm_90 on CUDA keeps 1024 bytes more in each block, which `cuobjdump -res-usage` adds.
@@ -57,7 +57,7 @@ def entries(cubin: bytes) -> tuple[str, ...]:
 
 
 def read(cubin: bytes, entry: str) -> CubinInfo:
-    """Read what a cubin says about the kernel of this name."""
+    """Read what a cubin records about the kernel of this name."""
     elf = _Elf(cubin)
     if entry not in elf.kernels:
         known = ", ".join(sorted(elf.kernels)) or "none"

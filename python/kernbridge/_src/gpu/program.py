@@ -179,7 +179,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Program:
-    """All that the core needs to know of one operation."""
+    """The description of one operation that the core receives."""
 
     name: str
     source: str

@@ -99,7 +99,7 @@ def _not_measured(reason: str) -> Tuned:
 def _measured(
     step: Launch, program: bytes, dims: tuple[tuple[int, ...], ...], gpu: str
 ) -> tuple[Tuned, bool]:
-    """What a measurement says, and whether it holds for later processes, too."""
+    """The result of a measurement, and whether it holds for later processes, too."""
     blocks = (0, *(n for n in CANDIDATES if n <= registers.most_threads(step.function)))
     try:
         auto, us = _core.time_blocks(program, dims, blocks, ROUNDS)

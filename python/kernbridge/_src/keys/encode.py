@@ -27,7 +27,7 @@ _LIBRARY = re.compile(
     r"(builtins|c?math|_?operator|random|time|heapq|bisect|functools|itertools|collections"
     r"|numpy|numba|numba_cuda|numba_cuda_mlir|llvmlite|scipy)(\.|$)"
 )
-# Where a library object is looked for that does not know its own name, such as `random.random`.
+# Where a library object without a name of its own, such as `random.random`, is looked for.
 _NAMESPACES = (
     *("numpy", "random", "numpy.random", "scipy.special"),
     *("numba", "numba.cuda", "numba.extending"),
@@ -140,7 +140,7 @@ def mlir_rewriters(dispatcher: Any) -> list[Any]:
 
 
 def name_of(value: Any, owner: types.ModuleType | None) -> str | None:
-    """Return `module:qualname` if that is this very object, and says enough about it."""
+    """Return `module:qualname` if that is this very object, and identifies what it does."""
     if type(value) in _CONTAINERS:
         return None
     anywhere = isinstance(value, type | types.BuiltinFunctionType)
@@ -164,14 +164,14 @@ def name_of(value: Any, owner: types.ModuleType | None) -> str | None:
 
 
 def overloads(function: Any) -> list[Any]:
-    """What `numba.extending.overload` says that this function means in compiled code."""
+    """What this function means in compiled code, by `numba.extending.overload`."""
     registry = getattr(sys.modules.get("numba.core.typing.templates"), "builtin_registry", None)
     found = [typ for value, typ in getattr(registry, "globals", ()) if value is function]
     return [getattr(t, "_overload_func", t) for typ in found for t in getattr(typ, "templates", ())]
 
 
 def has_safe_key(value: Any) -> bool:
-    """Whether a Numba type's key says all, without an address."""
+    """Whether a Numba type's key describes the type completely, without an address."""
     kind = type(value)
     if not is_library(kind.__module__) or re.match("Deferred|Class", kind.__name__):
         return False

@@ -34,7 +34,9 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), np.gener
 _BOUND = (types.MethodType, types.BuiltinMethodType)
 _CODE = (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)
 _QUICK = frozenset((bool, int, float, complex, str, bytes, type(None)))
-STANDS_FOR = "_kernbridge_stands_for"  # of a function of ours: the library's that it acts as
+STANDS_FOR = (
+    "_kernbridge_stands_for"  # names the library's function that a function of kernbridge replaces
+)
 _LONG = 64  # containers of more plain values than these are taken as a whole
 
 

@@ -99,7 +99,7 @@ def explain(error: BaseException) -> str:
 
 
 def check() -> None:
-    """Raise UnknownVersionError if names are missing, or what says how Numba-CUDA is imported."""
+    """Raise UnknownVersionError if names are missing, or KernelToolchainError with a remedy."""
     try:
         versions.look_up("Numba-CUDA", NAMES)
     except (AttributeError, ImportError) as e:

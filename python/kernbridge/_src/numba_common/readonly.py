@@ -150,7 +150,7 @@ class WriteSearch:
         )
 
     def _member_writes(self, kernel: Any, template: Any, given: Any) -> bool:
-        """Whether a method or an attribute that users gave to a type writes."""
+        """Whether a method or an attribute that users added to a type writes."""
         overloaded = getattr(template, "_overload_func", None)
         if overloaded is None or _is_trusted(overloaded.__module__):
             return False
@@ -158,7 +158,7 @@ class WriteSearch:
         return any(self._template_writes(t, given) for t in resolved.templates)
 
     def _attribute_writes(self, kernel: Any, expr: Any, typemap: Any) -> bool:
-        """Whether an attribute that users gave to arrays writes when it is read."""
+        """Whether an attribute that users added to arrays writes when it is read."""
         owner = typemap.get(expr.value.name)
         if owner is None or not _holds_read_only(owner):
             return False
@@ -170,7 +170,7 @@ class WriteSearch:
         )
 
     def _template_writes(self, template: Any, arguments: Any) -> bool:
-        """Whether what users gave to `numba.extending.overload` or its kin writes."""
+        """Whether an overload that users registered with `numba.extending` writes."""
         types_given = tuple(arguments)
         found = getattr(template, "_impl_cache", {}).values()
         dispatchers = [entry[0] for entry in found if isinstance(entry, tuple)]

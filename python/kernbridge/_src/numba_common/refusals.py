@@ -101,7 +101,7 @@ def _place(error: BaseException, function: Any, cause: str) -> list[str]:
 
 
 def _numba_place(error: BaseException) -> tuple[str, int] | None:
-    """Where Numba says that it is: the innermost place is the first of its text."""
+    """The place that Numba names: the innermost one is the first of its text."""
     found = re.search(r'^File "([^"<]+)", line (\d+):', str(error), re.M)
     found = found or re.search(r"\bat ([^\s(<]+) \((\d+)\)", str(error))
     if found is not None and linecache.getline(found[1], int(found[2])):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CACHE_KIND = "numba_cpu_code"
 
-# Of Numba's settings, what says nothing about the code, and differs between processes.
+# Numba's settings that do not change the code, and differ between processes.
 _OTHER_SETTINGS = ("NUM_THREADS", "NUMBA_NUM_THREADS", "NUMBA_DEFAULT_NUM_THREADS", "CACHE_DIR")
 
 Buffer = tuple[int, int, str]  # dtype code, rank, name

@@ -135,7 +135,7 @@ class _Access:
     def __init__(self, lowerer: Any, array: Any, index: Any) -> None:
         self._lowerer = lowerer
         self._array = array
-        self._index = index  # a variable, or what Numba knows as a constant
+        self._index = index  # a variable, or a constant of Numba
 
     @staticmethod
     def of(builder: Any) -> _Access | None:
@@ -197,7 +197,7 @@ class _Access:
         return list(cgutils.unpack_tuple(builder, array.shape, kind.ndim))
 
     def index(self, context: Any, builder: Any, axis: int, wrapped: Any) -> Any:
-        """The index along an axis as the user gave it: `wrapped` if that cannot be found."""
+        """The index along an axis as the user wrote it: `wrapped` if that cannot be found."""
         given = self._index
         if not isinstance(given, numba_ir.Var):
             each = given if isinstance(given, tuple) else (given,)

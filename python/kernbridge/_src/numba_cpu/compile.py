@@ -68,7 +68,9 @@ class CompileOptions:
 
     checked: bool = False  # every index is checked
     zero_outputs: bool = False  # outputs that are not aliased are filled before the kernel runs
-    vector_math: bool | None = None  # see vector_math.py; None: as the kernel's `fastmath` says
+    vector_math: bool | None = (
+        None  # see vector_math.py; None: if the kernel's `fastmath` allows it
+    )
 
     @property
     def names(self) -> Iterator[str]:
@@ -226,7 +228,7 @@ class Compiler:
         return self._keys_on_disk[signature]
 
     def _travels(self, signature: Signature) -> bool:
-        """Whether other processes recognise the kernel, and nobody wants to look at its code."""
+        """Whether other processes recognise the kernel, and its code is not printed by Numba."""
         from kernbridge._src.numba_common.numba_inside import config
 
         debugged = self.kernel.targetoptions.get("debug", config.DEBUGINFO_DEFAULT)

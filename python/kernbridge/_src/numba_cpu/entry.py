@@ -259,7 +259,7 @@ def _field(builder: Any, buffers: Any, parameter: HostParameter, field: int) -> 
 
 
 def _address(builder: Any, buffers: Any, parameter: HostParameter, item: Any) -> Any:
-    """Where the data is; never NULL, which XLA may give for an array without elements."""
+    """Where the data is; never NULL, which XLA may pass for an array without elements."""
     data = _field(builder, buffers, parameter, _DATA)
     nowhere = builder.inttoptr(_INT64(64), _POINTER)
     is_null = builder.icmp_unsigned("==", data, _POINTER(None))

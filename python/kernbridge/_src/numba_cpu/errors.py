@@ -67,7 +67,7 @@ def message(kind: Any, args: Any) -> str:
     name = IndexError.__name__ if kind is OutOfBounds else name
     try:
         text = str(kind(*(args or ())))
-    except Exception:  # the exception's own constructor; its arguments still say something
+    except Exception:  # the exception's own constructor failed; its arguments are shown instead
         text = ", ".join(map(str, args or ()))
     return f"{name}: {text}" if text else name
 

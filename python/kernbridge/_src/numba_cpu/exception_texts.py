@@ -28,7 +28,7 @@ _VALUE = "\x01"  # KB_FAILURES_VALUE
 
 
 class NotCarried(Exception):
-    """The machine code of a kernel cannot leave its process; the text says why."""
+    """The machine code of a kernel cannot leave its process, for the reason in the text."""
 
 
 class _Value:

@@ -260,7 +260,7 @@ def _check_dispatcher(kernel: Any) -> None:
 
 @functools.cache
 def _explain_calls_by_kernels() -> None:
-    """Let Numba's message say what to do where a kernel calls an operation."""
+    """Add the remedy to Numba's message about a kernel that calls an operation."""
     from kernbridge._src.numba_common import numba_inside
 
     @numba_inside.typeof_impl.register(Operation)
@@ -273,7 +273,7 @@ def _explain_calls_by_kernels() -> None:
 
 
 def _vector_math(kernel: Any, given: Any) -> bool | None:
-    """The option as it is compiled: None where it says what holds anyway."""
+    """The option as it is compiled: None where it equals the default."""
     if given is None:
         return None
     if not isinstance(given, (bool, np.bool_)):

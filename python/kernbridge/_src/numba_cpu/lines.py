@@ -70,7 +70,7 @@ def places_in(text: str) -> dict[int, Place]:
 
 @contextmanager
 def noting_lines() -> Iterator[None]:
-    """Compile so that exceptions know their lines. Under Numba's lock."""
+    """Compile so that exceptions carry their lines. Runs under Numba's lock."""
     with patched(
         (lowering.BaseLower, "lower_block", _lower_block),
         (callconv.CPUCallConv, "_return_errcode_raw", _return_status),

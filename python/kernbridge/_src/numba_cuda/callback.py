@@ -64,7 +64,7 @@ _warned: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels whose launches were
 
 
 class CallingFrontend(PlannedFrontend, PythonFrontend):
-    """A front end that can call through Python, for want of a plan."""
+    """A front end that can call through Python if there is no plan."""
 
     @functools.cached_property
     def _own_callees(self) -> Kept[Callee]:

@@ -1,4 +1,4 @@
-"""What the checked mode is told about the arguments of a kernel.
+"""The description of a kernel's arguments that the checked mode receives.
 
 Imported only when a kernel is compiled for that mode.
 """

@@ -168,7 +168,7 @@ def compile_for_launch(
 
 
 def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
-    """Taken once per kernel and signature: Numba reads globals anew for each that it compiles."""
+    """Taken once per kernel and signature, since Numba reads globals when it compiles each."""
     from kernbridge._src.keys import fingerprint as keys_fingerprint
 
     taken: dict[Any, Fingerprint] = kept_with(kernel, "fingerprints", dict)

@@ -47,7 +47,7 @@ def numba_type(dtype: np.dtype[Any]) -> Any:
 
 
 def parameter_type(parameter: Parameter) -> Any:
-    """What the kernel sees."""
+    """The types of the kernel's parameters."""
     if isinstance(parameter, TupleParameter):
         members = list(map(parameter_type, parameter.members))
         return types.BaseTuple.from_types(members, parameter.made_by or tuple)

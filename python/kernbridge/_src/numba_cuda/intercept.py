@@ -90,7 +90,7 @@ def _dispatcher(api: host_api.HostApi, name: str, original: Any) -> Any:
 
 
 def replace_aliases(function: Any) -> None:
-    """Replace functions of `numba.cuda` that Python functions know by names of their own.
+    """Replace functions of `numba.cuda` that Python functions hold under names of their own.
 
     `from numba.cuda import device_array` binds the function itself, which `install` cannot reach.
     The globals, closures and defaults of `function` are searched, and those of the functions that

@@ -111,7 +111,7 @@ class _Lift:
         factory.body.append(tree)
         try:
             code: Any = compile(outer, self.code.co_filename, "exec", dont_inherit=True)
-        except SyntaxError:  # a nested function says `nonlocal` of an import
+        except SyntaxError:  # a nested function declares an import `nonlocal`
             return None
         for name in ("factory", tree.name):
             inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]

@@ -116,7 +116,7 @@ def element_type(dtype: np.dtype[Any]) -> Any:
 
 
 def parameter_type(parameter: Parameter) -> Any:
-    """What the kernel sees."""
+    """The type of a parameter in the kernel."""
     from kernbridge._src.numba_common.mlir_inside import numba_types, typeof, types
 
     if isinstance(parameter, TupleParameter):

@@ -38,7 +38,7 @@ def no_kernel(label: str, platforms: Sequence[str], lowered_for: Sequence[str]) 
 def lower(
     ctx: Any, operands: Sequence[Any], platform: str, error: KernelError, has_side_effect: bool
 ) -> Any:
-    """Lower an operation that has no kernel for `platform`, or raise `error`, which says so."""
+    """Lower an operation that has no kernel for `platform`, or raise `error`."""
     if len(jax_inside.platforms_of(ctx)) == 1 or platform not in PLATFORMS:
         raise error
     message = f"{error} Or call another function there with jax.lax.platform_dependent."

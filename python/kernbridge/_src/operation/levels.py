@@ -43,7 +43,7 @@ class Levels:
         return tuple(shape[self.mask_of(operand).bit_count() :])
 
     def inside(self, size: Dim, mapped: Sequence[bool]) -> Levels:
-        """One more `vmap` around, which gave the operands in `mapped` a leading axis."""
+        """Add an outer `vmap`, which put a leading axis in front of the operands in `mapped`."""
         bit = 1 << len(self.sizes)
         masks = tuple(self.mask_of(i) | (bit if m else 0) for i, m in enumerate(mapped))
         return Levels((*self.sizes, size), masks)

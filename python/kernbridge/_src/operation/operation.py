@@ -74,7 +74,7 @@ class Operation:
             raise
 
     def _look_again(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> None:
-        """Trace the call anew where an outer function is traced and what `outs` reads changed."""
+        """Trace the call again if an outer function is traced and what `outs` reads has changed."""
         given = (*inputs, *scalars.values())
         if given and not any(isinstance(x, jax.core.Tracer) for x in given):
             return

@@ -58,7 +58,7 @@ class KernelParameters:
         static: Collection[str] = (),
         has_stream: bool = False,
     ) -> None:
-        """`has_stream` says that the last array of a call is a stream, behind the outputs."""
+        """If `has_stream`, the last array of a call is a stream, behind the outputs."""
         self._has_stream = has_stream
         self.label = label
         every = inspect.signature(function).parameters.values()
@@ -75,7 +75,7 @@ class KernelParameters:
         return f"({', '.join(self.names + star)})"
 
     def check_outputs(self, n_outputs: int, n_appended: int = 0) -> None:
-        """What can be said before inputs are known; `n_appended` parameters follow the outputs."""
+        """Check what does not depend on inputs; `n_appended` parameters follow the outputs."""
         last = len(self.names) - n_appended
         self.warn_of_rebound(self.names[max(last - n_outputs, 0) : last])
         n_outputs += n_appended
@@ -142,9 +142,9 @@ class KernelParameters:
             raise TypeError(
                 f"{self.label}: the call has {counted(n_inputs, 'input')}, "
                 f"{counted(n_outputs - 1, 'output')} and a stream, and the function {self} has "
-                f"{counted(len(free), 'parameter')} for these {n_arrays}{left}. A function takes "
-                "the inputs, then one array per output, then the stream; a call passes scalars by "
-                "keyword, by the name of their parameter"
+                f"{counted(len(free), 'parameter')} for these {n_arrays}{left}. A "
+                "function takes the inputs, then one array per output, then the stream; a call "
+                "passes scalars by keyword, by the name of their parameter"
                 " [KB2001]"
             )
         raise TypeError(
@@ -214,7 +214,7 @@ class PythonFrontend(Frontend):
 def check_dtype(
     place: str, dtype: str, supported: frozenset[str], lacking: str, remedy: str = CONVERT
 ) -> None:
-    """Refuse an element type that no kernel can take; `lacking` says who has none for it."""
+    """Refuse an element type that no kernel can take; `lacking` names what has no type for it."""
     if dtype not in supported:
         raise ValueError(
             f"{place} is {dtype}, which {lacking}; {remedy}. "

@@ -99,7 +99,7 @@ def sharding_of_results(
 
 
 def _read(attributes: bytes | str) -> tuple[str, Description]:
-    """The attributes of the plain call, and what the other one says."""
+    """The attributes of the plain call, and the description in the other one."""
     text = attributes.decode() if isinstance(attributes, bytes) else attributes
     found = _ATTRIBUTE.search(text)
     assert found is not None
@@ -149,7 +149,7 @@ def _lowered_again(call: DeviceCall, description: Description) -> DeviceCall:
 def _warn_if_gathered(
     description: Description, choice: Choice, index: int, array: Placed, arrays: Sequence[Placed]
 ) -> None:
-    """Warn once where an operand is brought to every device because the rule says no better."""
+    """Warn once where an operand is gathered on every device, as no rule splits it."""
     terms = description.possible
     for d, (name, (count, _)) in enumerate(zip(array.term, array.parts(), strict=True)):
         if count == 1 or name in choice.factors:

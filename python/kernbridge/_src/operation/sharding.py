@@ -1,4 +1,4 @@
-"""Calls in programs for several devices: what XLA's partitioner is told about them.
+"""Calls in programs for several devices: their description for XLA's partitioner.
 
 Such a call has a target of its own, whose name ends in `SPLIT` and whose handler is the plain
 target's, and an attribute `sharding`, which `partition.py` reads when XLA partitions the program.
@@ -29,7 +29,7 @@ SPLIT = ".split"
 
 @dataclass(frozen=True)
 class Description:
-    """What a call says of itself to the partitioner. Written as a text, and read from it.
+    """The description of a call for the partitioner. It is written as a text, and read from it.
 
     `aliases` are pairs of operand and result. `token` is where the process that lowered the call
     finds it, if it has to be lowered anew for arrays of other extents; empty if it need not.
@@ -101,7 +101,7 @@ def _read(text: str) -> tuple[Term, ...]:
 
 @dataclass(eq=False)
 class Lowered:
-    """A call of a `Frontend` that can be lowered anew for parts of its arrays.
+    """A call of a `Frontend` that can be lowered again for parts of its arrays.
 
     Lives as long as its program. A serialized executable, which JAX pickles with all that it keeps
     alive, has None in its place: it is compiled, and asks for no call any more.

@@ -156,7 +156,7 @@ class ShardingRule:
 
     @staticmethod
     def of(label: str, given: Any, aliases: Sequence[tuple[int, int]]) -> ShardingRule | None:
-        """The rule that a user gave, checked as far as it can be without arrays."""
+        """The user's rule, checked as far as it can be without arrays."""
         if given is None:
             return None
         try:
@@ -286,7 +286,7 @@ class Terms:
 
     @property
     def depends_on_extents(self) -> bool:
-        """Whether the kernel may be called on a part of what it sees."""
+        """Whether the kernel may be called on parts of its arrays."""
         own = {name for term in self.outs + self.ins for name in term if not name.startswith("*")}
         return any(map(self.can_split, own))
 

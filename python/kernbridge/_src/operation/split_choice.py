@@ -26,7 +26,7 @@ class Placed:
 
     @property
     def n_devices(self) -> int:
-        """The number of devices of the sharding, 1 if it does not say."""
+        """The number of devices of the sharding, 1 if that is not known."""
         return len(self.sharding.tile_assignment_devices()) if self.is_tiled else 1
 
     @property

@@ -63,7 +63,7 @@ class Recording:
         order: str = "C",
         stream: Any = 0,
     ) -> DeviceArray:
-        """Memory that only the plan sees, as `cuda.device_array` makes it."""
+        """Temporary memory of a plan, as `cuda.device_array` makes it."""
         if strides is not None:
             refuse("cuda.device_array with strides")
         shape = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list)) else (int(shape),)
@@ -135,7 +135,7 @@ class Recording:
         return self.temporary(shape, dtype).buffer
 
     def add(self, step: Step, details: dict[str, Any]) -> None:
-        """Add a step, with what a message says if the next recording differs."""
+        """Add a step, with the text of a message if the next recording differs."""
         self.steps.append(step)
         self.places.append(current_line())
         self.details.append({what: repr(value) for what, value in details.items()})

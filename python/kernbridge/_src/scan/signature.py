@@ -11,7 +11,7 @@ class ScannedParameter(NamedTuple):
 
     role: str  # "arg", "ret", "attr", "stream"
     name: str
-    type: str  # of an attribute: "float32"; "" until the compiler has said it
+    type: str  # of an attribute: "float32"; "" until the compiler has reported it
     ctype: str  # as spelled in the source; "" if the scanner did not find the function
 
 

@@ -40,7 +40,7 @@ def _kind(letter: str) -> str:
 
 
 def fill(tokens: str, types: bytes) -> str:
-    """Return an annotation with the types that the compiler knows of its attributes."""
+    """Return an annotation with the types that the compiler reported for its attributes."""
     listed = tokens.split()
     letters = _letters(types)[1:]
     if len(letters) != len(listed):
@@ -54,7 +54,7 @@ def fill(tokens: str, types: bytes) -> str:
 
 
 def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunction:
-    """Return the function with every type that its compiler knows.
+    """Return the function with every type that its compiler reported.
 
     `types` are the letters that its library exports; none, if nobody compared them. KernelError is
     raised if the function takes or returns something else than its annotation says.

@@ -1,4 +1,4 @@
-"""Functions that were built from source: where they are, and how the primitive sees them."""
+"""Functions that were built from source: where they are, and their front end for the primitive."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class SourceFrontend(NamedByScanner, Frontend):
         self.zeroed = zeroed
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
-        """Refuse a wrong number of inputs or outputs, and dtypes that no kernel knows."""
+        """Refuse a wrong number of inputs or outputs, and dtypes that no kernel has."""
         inputs, outs = operands, call.outs
         if call.scalars:
             raise TypeError(f"{self.label} has no keyword {call.scalars[0]!r} [KB2006]")
@@ -203,7 +203,7 @@ class SourceFrontend(NamedByScanner, Frontend):
     def _program(
         self, digest: bytes, buffers: tuple[tuple[int, int, str], ...], n_inputs: int
     ) -> bytes:
-        """The library with the description of a call, as src/module/kb_library.h says."""
+        """The library with the description of a call, in the form of src/module/kb_library.h."""
         from kernbridge._src.source import carried
 
         values, library = self.values, self.export.library

@@ -30,7 +30,7 @@ _lock = threading.Lock()
 
 
 class Described(NamedTuple):
-    """What a library that kernbridge built says about one function."""
+    """The description of one function in a library that kernbridge built."""
 
     tokens: str
     run: int

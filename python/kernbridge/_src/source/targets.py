@@ -1,4 +1,4 @@
-"""Public targets: names that `jax.ffi.ffi_call` knows, and what each stands for.
+"""Public targets: names for `jax.ffi.ffi_call`, and what each stands for.
 
 XLA keeps the handler of a name for the life of the process, and code that was compiled calls it. So
 a target that is replaced keeps its handler, and what is behind the handler changes; libraries are
@@ -34,7 +34,7 @@ def register_ffi_target(
     replace: bool = False,
     content_id: str | None = None,
 ) -> None:
-    """Register a function of a module under a name that `jax.ffi.ffi_call` knows.
+    """Register a function of a module under a name for `jax.ffi.ffi_call`.
 
     The same content under the same name does nothing.
 

@@ -150,7 +150,7 @@ def _path(folder: Path, kind: str, key: bytes) -> Path:
 
 
 def _encode(kind: str, key: bytes, artefact: Artefact, name: str) -> bytes:
-    """Write a line of JSON, which says what the file is, then the blobs, then a digest of both."""
+    """Write a line of JSON, which describes the file, then the blobs, then a digest of both."""
     sizes = [len(blob) for blob in artefact.blobs]
     header: dict[str, Any] = {"kind": kind, "key": key.hex(), "sizes": sizes}
     header |= {"meta": artefact.meta, **({"name": name} if name else {})}

@@ -86,7 +86,7 @@ def find_nvcc() -> Nvcc:
 
 
 def forget() -> None:
-    """Look for everything anew: what was found has gone."""
+    """Search again for every compiler, since one that was found is gone."""
     _find_host.cache_clear()
     _find_nvcc.cache_clear()
 
@@ -116,7 +116,9 @@ def _find_host(
     conda: str | None,
     path: str,
 ) -> HostCompiler:
-    tried: list[tuple[str, list[str], str]] = []  # what is said of it, the command, its origin
+    tried: list[
+        tuple[str, list[str], str]
+    ] = []  # what a message shows of it, the command, its origin
     unset = []
     if chosen and chosen.strip():  # what the user named is not passed over
         import shlex
@@ -238,7 +240,7 @@ def _of_system(path: str) -> Iterator[_Candidate]:
 
 def _describe(program: str, origin: str, wheels: str | None) -> Nvcc:
     real = os.path.realpath(program)
-    # A link that leads to ccache says nothing about where the toolkit is.
+    # A link that leads to ccache does not show where the toolkit is.
     home = real if os.path.basename(real).startswith("nvcc") else program
     root = os.path.dirname(os.path.dirname(home))
     parts = ("bin/ptxas", "bin/cudafe++", "bin/fatbinary", "bin/nvlink", "nvvm/bin/cicc")

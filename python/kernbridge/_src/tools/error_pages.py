@@ -13,7 +13,7 @@ _CODE = re.compile(r"\[?(?:KB)?(\d{4})\]?", re.IGNORECASE)
 
 
 class Page(NamedTuple):
-    """What is said about a code."""
+    """The page of a code."""
 
     title: str
     cause: str

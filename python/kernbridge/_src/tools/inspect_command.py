@@ -149,7 +149,7 @@ def _compiling_for(chosen: Any) -> Iterator[None]:
 
 
 def _text(inspection: Inspection, option: str) -> str:
-    """The code that an option asks for."""
+    """The code that an option selects."""
     platform, attribute, _, _ = _TEXTS[option]
     if platform not in ("", inspection.platform):
         other = "--ptx or --sass" if platform == "cpu" else "--asm"

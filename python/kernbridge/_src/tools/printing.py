@@ -48,7 +48,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Code:
-    """Code in a language that pygments knows."""
+    """Code in a language that pygments supports."""
 
     text: str
     language: str
