@@ -115,11 +115,13 @@ static void fence_and_wait(void *const *unused, kb_thread *t)
 
 static void test_all_of_three_dimensions(void)
 {
-    static const uint32_t sizes[6] = {2, 3, 2, 5, 4, 4};
+    static const uint32_t sizes[3][6] = {
+        {2, 3, 2, 5, 4, 4}, {2, 1, 3, 2, 5, 8}, {2, 1, 3, 2, 8, 5}};
     const kb_hostcuda_code code = {
         .threads = {.run = fence_and_wait, .shared = 32, .checked = &table}};
     static const step none[] = {{END, 0, 0, 0, 0}};
-    CHECK_TEXT(launched(&code, none, sizes), "");
+    for (int i = 0; i < 3; i++)
+        CHECK_TEXT(launched(&code, none, sizes[i]), "");
 }
 
 /* The last block reads what the others left, and what it needs for that. */
