@@ -18,6 +18,7 @@ static void test_grammar(void)
     CHECK_REFUSED("// @BE f ret attr.x:int", "'int' is no type of an attribute");
     CHECK_REFUSED("// @BE f ret stream stream", "a.cu:1:21: stream is there twice");
     CHECK_REFUSED("// @BE f ret attr.x:int8 attr.x:int8", "a.cu:1:26: attribute x is there twice");
+    CHECK_REFUSED("// @BE f attr.x:int8 attr.x:int8 ret", "attribute x is there twice");
     CHECK_REFUSED("// @BE f arg", "f has no result");
     CHECK_REFUSED("// @BE f ret\n// @BE f ret", "a.cu:2:8: f is annotated twice, in lines 1 and 2");
 }
