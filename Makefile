@@ -1,7 +1,7 @@
 # make demo    sets up what it needs and runs the main job: a spiking network with its own kernels
 # make test    sets up what it needs and runs the tests: C under sanitizers, Python on three JAX versions
 # make test-all  the same with everything that takes long; prints first how long it takes
-# make mutate  200 small changes of the C core, and those of them that no C test notices
+# make mutate  200 small changes of the C core, and those of them that no C test notices (MUTATE_ARGS="-j 16")
 # make check   format, lint, types, documentation
 # make docs    builds the documentation as a site with a search, in build/docs
 # make bench   per-call cost and threads, against a floor and against peers; batches on all cores; math functions

@@ -165,6 +165,7 @@ static kb_status read_grid(launch *l, kb_error *err)
         l->how.block[i] = step->block[i];
     if (step->flags & KB_LAUNCH_AUTO_BLOCK)
         x.divisor = l->how.block[0] = (uint32_t)step->function->loaded[l->frame->device].best_block;
+    l->grid[0] = l->grid[1] = l->grid[2] = 0;
     kb_status s = kb_value_read(&x, l->frame, &l->grid[0], err);
     for (int i = 1; s == KB_OK && i < 3; i++)
         s = kb_value_read(&step->grid[i], l->frame, &l->grid[i], err);

@@ -31,9 +31,8 @@ static bool is_shared(const kb_checks *c, uint64_t row)
 static const char *shape_of(const kb_checks *c, uint32_t which, char text[NAME_MAX])
 {
     char shape[NAME_MAX / 2];
-    text[0] = '\0';
     if (which == 0 || which > c->n_ranges)
-        return text;
+        return "";
     kb_range_shape(&c->ranges[which - 1], shape, sizeof shape);
     (void)snprintf(text, NAME_MAX, " (of shape %s)", shape);
     return text;

@@ -34,6 +34,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,18 +63,31 @@ STAGES = (
 )
 
 
+running: set[int] = set()  # programs, each with a session of its own
+
+
+def end(*_: object) -> None:
+    """Ends the programs that run, which a mutant may have made endless, and this one."""
+    for process in [*running]:
+        os.killpg(process, signal.SIGKILL)
+    os._exit(1)
+
+
 def run(command: list[str], cwd: Path, seconds: float | None = None) -> int:
     """Returns the exit status; that of a program that takes too long is 124."""
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(
         command, cwd=cwd, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
     )
+    running.add(process.pid)
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         return 124
+    finally:
+        running.discard(process.pid)
 
 
 def symbols(file: Path, *options: str) -> set[str]:
@@ -161,7 +175,9 @@ class Built:
                 sys.exit(f"{self.objects}/tests/core/{name} fails with the sources as they are")
             if status == 0:
                 took[name] = time.monotonic() - begun
-        return {name: 10 + 10 * seconds for name, seconds in sorted(took.items(), key=_second)}
+        return {
+            name: 10 + 10 * seconds for name, seconds in sorted(took.items(), key=itemgetter(1))
+        }
 
     def execute(self, name: str, objects: Path, seconds: float | None) -> int:
         """Runs a program."""
@@ -169,10 +185,6 @@ class Built:
         settings.append(f"KB_FUZZ_SEEDS={self.tree}/tests/core/fuzz_seeds.txt")
         given = settings if name.startswith("fuzz_") else []
         return run([*given, *self.prefix, f"{objects}/tests/core/{name}"], objects, seconds)
-
-
-def _second(item: tuple[str, float]) -> float:
-    return item[1]
 
 
 class Worker:
@@ -355,6 +367,8 @@ def main() -> int:
     parser.add_argument("--stages", nargs="+", choices=names, default=names, help="of the tests")
     parser.add_argument("--verbose", action="store_true", help="show who noticed each mutant")
     args = parser.parse_args()
+    for interruption in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(interruption, end)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     folder = args.build.resolve()
     copy_sources(folder / "tree")
@@ -377,8 +391,7 @@ def main() -> int:
         if args.verbose or not killer:
             print(f"{killer or 'SURVIVES'}: {mutant}", flush=True)
     share = survivors / n if n else 0
-    seconds = time.monotonic() - begun
-    print(f"mutate: {survivors} of {n} survive, {share:.1%}, in {seconds:.0f} s")
+    print(f"mutate: {survivors} of {n} survive, {share:.1%}, in {time.monotonic() - begun:.0f} s")
     print("mutate: noticed " + ", ".join(f"{name}: {k}" for name, k in stages.items() if name))
     return share >= SURVIVORS_MAX
 

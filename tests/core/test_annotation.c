@@ -86,7 +86,7 @@ static void test_given(void)
 {
     const kb_given given[] = {
         {.name = kb_text_of("f"), .infer = true},
-        {.name = kb_text_of("g"), .tokens = kb_text_of("arg ret attr.k:int8")},
+        {.name = kb_text_of("g"), .tokens = kb_text_of("arg ret attr.k:int8 \\")},
     };
     scanned s;
     s.status = kb_scan_functions(scanned_copy(&s, "// @BE\nvoid f(" T ", float k) {}"),

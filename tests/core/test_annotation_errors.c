@@ -11,12 +11,14 @@ static void test_grammar(void)
     CHECK_REFUSED("// @BE int ret", "a.cu:1:8: 'int' is no name of a function");
     CHECK_REFUSED("// @BE f arg out ret",
                   "a.cu:1:14: Invalid arg_spec token 'out'; expected arg, ret, stream");
+    CHECK_REFUSED("// @BE f ret \\x", "a.cu:1:14: Invalid arg_spec token '\\x'; expected arg");
     CHECK_REFUSED("// @BE f ret attr.:int8",
                   "Invalid arg_spec token 'attr.:int8': '' is no name for an attribute");
     CHECK_REFUSED("// @BE f ret attr.x:", "'' is no type of an attribute; expected one of bool");
     CHECK_REFUSED("// @BE f ret attr.x:int", "'int' is no type of an attribute");
     CHECK_REFUSED("// @BE f ret stream stream", "a.cu:1:21: stream is there twice");
     CHECK_REFUSED("// @BE f ret attr.x:int8 attr.x:int8", "a.cu:1:26: attribute x is there twice");
+    CHECK_REFUSED("// @BE f attr.x:int8 attr.x:int8 ret", "attribute x is there twice");
     CHECK_REFUSED("// @BE f arg", "f has no result");
     CHECK_REFUSED("// @BE f ret\n// @BE f ret", "a.cu:2:8: f is annotated twice, in lines 1 and 2");
 }

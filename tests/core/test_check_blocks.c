@@ -102,6 +102,28 @@ static void test_three_dimensions(void)
               "of 'x' (int32[1d]) (at k.py:1), which thread (0, 0, 0) of block (1, 1, 1) writes");
 }
 
+/* What is kept of each block, thread and warp has room for all of them. */
+static void fence_and_wait(void *const *unused, kb_thread *t)
+{
+    static const step add = {ATOMIC, 0, X, 1, 0};
+    (void)unused;
+    kb_check_fenced(t);
+    access_memory(t, &add, 1, NULL);
+    kb_warp_barrier(t, t->index < 2 * KB_WARP ? UINT32_MAX : 0xFFFF, 2);
+    kb_barrier(t, 3);
+}
+
+static void test_all_of_three_dimensions(void)
+{
+    static const uint32_t sizes[3][6] = {
+        {2, 3, 2, 5, 4, 4}, {2, 1, 3, 2, 5, 8}, {2, 1, 3, 2, 8, 5}};
+    const kb_hostcuda_code code = {
+        .threads = {.run = fence_and_wait, .shared = 32, .checked = &table}};
+    static const step none[] = {{END, 0, 0, 0, 0}};
+    for (int i = 0; i < 3; i++)
+        CHECK_TEXT(launched(&code, none, sizes[i]), "");
+}
+
 /* The last block reads what the others left, and what it needs for that. */
 static void test_fences(void)
 {
@@ -179,6 +201,7 @@ int main(void)
     test_threads_that_do_not_wait();
     test_races();
     test_three_dimensions();
+    test_all_of_three_dimensions();
     test_fences();
     test_cooperative_grids();
     return kb_test_end("test_check_blocks");

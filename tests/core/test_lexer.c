@@ -130,6 +130,7 @@ static void test_conditions(void)
     CHECK_TEXT(cut("#endif\n#else\n#elif 0\na\n#if 0", false), "wa");
     CHECK_TEXT(cut("#if 0 || x\na\n#endif\n#if 1 && x\nb\n#else\nc\n#endif", false), "wa_wb_wc");
     CHECK_TEXT(cut("#if 1\n#\na\n#else\nb\n#endif", false), "wa");
+    CHECK_TEXT(cut("#ifdef x\na{}\n#else\nb()\n#endif", false), "wa m{ m}_wb m( m)");
     CHECK_TEXT(cut("# # if 0\na\n# # endif\nb", false), "wa_wb");
     CHECK_TEXT(cut("#if false\na\n#elif true\nb\n#elifdef x\nc\n#else\nd\n#endif", false), "wb");
     CHECK_TEXT(cut("#ifndef x\na\n#elifndef y\nb\n#elifdef z\nc\n#endif", false), "wa_wb_wc");

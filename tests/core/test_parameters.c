@@ -93,6 +93,7 @@ static void test_too_large(void)
     static const uint32_t small[] = {4}, wide[] = {8};
     static char byte;
     const int64_t dims[] = {(int64_t)INT32_MAX + 1};
+    const int64_t most[] = {INT32_MAX};
     const uint8_t kinds[] = {KB_WORD_EXTENT, KB_WORD_COUNT};
     for (int i = 0; i < 2; i++) {
         const kb_word words[] = {{.kind = kinds[i], .buffer = 0}};
@@ -104,6 +105,11 @@ static void test_too_large(void)
         CHECK_INT(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false), KB_INVALID_ARGUMENT);
         CHECK_HAS(c.err.message, "takes a number of 4 bytes where this call has 2147483648");
         step = step_of(function_of("extent", "FAKE extent 1 8\n", 1, wide, 1), words, 1);
+        CHECK_INT(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false), KB_OK);
+        gpu_call_free(&c);
+        gpu_call_init(&c, 1);
+        gpu_arg(&c, KB_DTYPE_U8, 1, 1, most, &byte, 0);
+        step = step_of(function_of("large", "FAKE large 1 4\n", 1, small, 1), words, 1);
         CHECK_INT(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false), KB_OK);
         gpu_call_free(&c);
     }

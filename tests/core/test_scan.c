@@ -155,6 +155,9 @@ static void test_parameters(void)
     declares("void f(" T ", int k = (1, 2));", " attr:k");
     declares("void f(" T ", int k = a < b, int l = 1);", " attr:k attr:l");
     declares("void f(" T ", int k = a < b, int l = c > d);", " attr:k attr:l");
+    declares("void f(" T ", int k = a < b);", " attr:k");
+    declares("void f(" T ", A<B<1>, 2> k);", " attr:k");
+    declares("void f(" T ", A<3 < 4, 2> k);", " attr:k");
     declares("void f(" T ", A<1, 2> k);", " attr:k");
     declares("void f(" T ", A<(1, 2), B<3>> k, int l);", " attr:k attr:l");
     CHECK_REFUSED("// @BE f\nvoid f(" T ", unsigned long);", "parameter 3 is an attribute");

@@ -143,6 +143,10 @@ static void test_attributes(void)
     expect(&slot, &c, "numpy.array([re, im], numpy.float64)");
     call_init(&c);
     with_attributes(&c);
+    fake_attr_array(&c.f, "alpha", KB_DTYPE_F64, 2, (double[]){1, 2}, 16);
+    expect(&slot, &c, "attribute 'alpha' is no scalar, expected float32");
+    call_init(&c);
+    with_attributes(&c);
     fake_attr_array(&c.f, "beta", KB_DTYPE_S32, 2, (int32_t[]){1, 2}, 8);
     expect(&slot, &c, "attribute 'beta' is no scalar, expected int32");
 }

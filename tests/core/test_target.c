@@ -264,6 +264,18 @@ static void test_captured_twice(void)
     kb_target_captures(&calls, &nodes);
     CHECK_INT(calls - calls_before, 3);
     CHECK_INT(nodes - nodes_before, 3);
+    target_call_free(&c);
+
+    program_simple(&p, 33, "captured_nothing");
+    p.n_steps = 0;
+    target_call_init(&c, 33, &p);
+    target_expect(kb_target_graph_instantiate, &c, 0, NULL);
+    CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
+    target_expect(kb_target_graph_execute, &c, 0, NULL);
+    CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
+    kb_target_captures(&calls, &nodes);
+    CHECK_INT(calls - calls_before, 4);
+    CHECK_INT(nodes - nodes_before, 3);
     kb_stream_set_debug(0);
     target_call_free(&c);
 }
