@@ -391,7 +391,7 @@ def new_user_context() -> Callable[[Any], None]:
 
 
 def has_started() -> bool:
-    """Return whether JAX has started its backends, or a thread does so; False if it cannot be known.
+    """Return whether JAX has started its backends, or a thread does so; False if it is unknown.
 
     No lock is taken: in a process that was forked, its owner may not exist.
     """

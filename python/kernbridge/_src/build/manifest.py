@@ -95,8 +95,9 @@ def note(job: Job, known: Provenance) -> None:
 
 def check(known: Provenance, job: Job) -> Provenance | None:
     """Return what is known, with the times of now; None if something changed."""
-    sizes, times, shas = known.sizes, list(known.times), known.shas
+    sizes, shas = known.sizes, known.shas
     try:
+        times = list(known.times)
         paths = list(map(job.unpack, known.paths))
         changed = _core.changed_files(paths, sizes, times)
         for i in changed:
