@@ -30,7 +30,7 @@ import planted
 HANGS_AFTER = 180.0
 """Seconds for one action; the longest ones compile C++ on a busy machine."""
 LONG = 60.0
-"""Seconds of a flood that compiles every kernel before it begins, as what is compiled lasts."""
+"""Seconds of a flood that has C++ and nvcc, and compiles every kernel first, since that lasts."""
 SAMPLES, FEW_SAMPLES = 20, 2
 """Of the process, at times when no action is under way; in long floods and in others."""
 # What a line through the samples of the second half may gain there; MiB, and numbers. Resident
@@ -73,10 +73,8 @@ class Flood:
         import actions
         import kinds
 
-        if options.seconds < LONG:
-            kinds.MODULES = 1  # building them takes longest
         self.actions = actions
-        found = kinds.all_kinds(options.platform, options.kernels)
+        found = kinds.all_kinds(options.platform, options.kernels, options.seconds >= LONG)
         if options.plant:
             planted.FAULTS[options.plant](found, actions.WEIGHTS)
         ours = options.kernels == "ours"
