@@ -229,22 +229,26 @@ static bound *bound_new(const kb_slot_target *target)
 
 kb_status kb_slot_bind(kb_slot *slot, const kb_slot_target *target, kb_error *err)
 {
-    const bound *before = __atomic_load_n(&slot->target, __ATOMIC_ACQUIRE);
     if (target->step.n_attributes > KB_ATTRIBUTES_MAX)
         return kb_error_set(err, KB_INVALID_ARGUMENT, "%s: %u attributes, at most %d are possible",
                             target->name, target->step.n_attributes, KB_ATTRIBUTES_MAX);
-    if (before && before->graph && !target->graph)
-        return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "%s: allow_cuda_graph=False, where the target was registered with "
-                            "graphs, which XLA does not forget: choose another name",
-                            target->name);
     bound *b = bound_new(target);
     if (!b)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory for the target",
                             target->name);
-    b->before = before;
+    const void *before = __atomic_load_n(&slot->target, __ATOMIC_ACQUIRE);
     if (!before) /* later ones may be at the same time as a call */
-        slot->handle = handle;
-    __atomic_store_n(&slot->target, b, __ATOMIC_RELEASE);
+        __atomic_store_n(&slot->handle, handle, __ATOMIC_RELAXED);
+    do {
+        b->before = before;
+        if (b->before && b->before->graph && !target->graph) {
+            kb_free(b);
+            return kb_error_set(err, KB_FAILED_PRECONDITION,
+                                "%s: allow_cuda_graph=False, where the target was registered with "
+                                "graphs, which XLA does not forget: choose another name",
+                                target->name);
+        }
+    } while (!__atomic_compare_exchange_n(&slot->target, &before, b, false, __ATOMIC_ACQ_REL,
+                                          __ATOMIC_ACQUIRE));
     return KB_OK;
 }

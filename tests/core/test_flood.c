@@ -190,8 +190,6 @@ static void test_all_at_once(uint64_t seed)
     worker workers[THREADS] = {{0}};
     size_t functions = kb_function_count().functions;
     for (int i = 0; i < SLOTS; i++) {
-        workers[0].state = seed + (uint64_t)i;
-        slots[i] = (kb_slot){0};
         const kb_slot_target target = {.name = "f", .n_outputs = 1, .step = {.run = slot_one}};
         kb_error err;
         CHECK_INT(kb_slot_bind(&slots[i], &target, &err), KB_OK);

@@ -277,6 +277,32 @@ static void test_rebound_while_called(void)
     pthread_join(caller, NULL);
 }
 
+static void *keep_binding(void *data)
+{
+    kb_slot_target target = target_of(1, 1, 0);
+    for (int i = 0; i < 3000; i++) {
+        target.step.run = i % 2 ? first : second;
+        bind(data, &target);
+    }
+    return NULL;
+}
+
+/* What was bound before is kept, which LeakSanitizer proves. */
+static void test_bound_by_several(void)
+{
+    enum { BINDERS = 4 };
+    static kb_slot slot;
+    pthread_t binders[BINDERS];
+    for (int i = 0; i < BINDERS; i++)
+        CHECK_INT(pthread_create(&binders[i], NULL, keep_binding, &slot), 0);
+    for (int i = 0; i < BINDERS; i++)
+        pthread_join(binders[i], NULL);
+    target_frame c;
+    call_init(&c);
+    CHECK_PTR(slot.handle(&slot, &c.f.frame), NULL);
+    fake_frame_free(&c.f);
+}
+
 int main(void)
 {
     gpu_start();
@@ -286,5 +312,6 @@ int main(void)
     test_gpu();
     test_refused();
     test_rebound_while_called();
+    test_bound_by_several();
     return kb_test_end("test_slot");
 }

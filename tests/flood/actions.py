@@ -13,9 +13,8 @@ from typing import Any
 
 import jax
 import kernbridge
-import kinds
 import numpy as np
-from kinds import CONSTANTS, SHAPES, Kind, load_cpp, same
+from kinds import MODULES, SHAPES, Kind, load_c, same
 
 Error = (jax.errors.JaxRuntimeError, ValueError)  # which of them depends on how JAX dispatches
 
@@ -132,7 +131,7 @@ def raising(w: Worker) -> None:
     bad[5] = -1
     with on(kind):
         f = jax.jit(op)
-        if kind.name in ("numba", "c++", "c++ carried"):
+        if kind.name in ("numba", "c", "c++", "c++ carried"):
             try:
                 f(bad).block_until_ready()
             except Error as e:
@@ -191,7 +190,7 @@ def clear(w: Worker) -> None:
 
 def reload(w: Worker) -> None:
     """A module of Python whose kernel is another one each time."""
-    c = w.draw.randrange(CONSTANTS)
+    c = w.draw.randrange(2)
     if w.ours:
         kernel = "numba.njit"
         make = "kernbridge.numba_kernel(kernel, lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype))"
@@ -221,23 +220,22 @@ _of_a_name = [threading.Lock() for _ in range(2)]
 
 
 def replace(w: Worker) -> None:
-    """A module of C++ that stands for another source each time."""
+    """A module of C that stands for another source each time."""
     if not w.ours:
         return
-    number = w.draw.randrange(2) if kinds.MODULES > 1 else 0
-    c = w.draw.randrange(2)
+    number, c = w.draw.randrange(2), w.draw.randrange(MODULES)
     name = f"flood_replaced_{number}"
     x = w.numbers(64)
     with jax.default_device(jax.devices("cpu")[0]):
         with _of_a_name[number]:
-            module = load_cpp(name, c, replace=True, force_rebuild=w.draw.random() < 0.01)
+            module = load_c(name, c, replace=True, force_rebuild=w.draw.random() < 0.01)
             target = jax.ffi.ffi_call(f"{name}.affine", same(x))
             w.check(jax.jit(lambda x: target(x))(x), c * x + 1, "replaced, by name", c)
         # Another thread may replace it now: its functions are chosen by content, the name is not.
         got = jax.jit(lambda x: module.affine(x, outs=same(x)))(x)
         w.check(got, c * x + 1, "replaced, by content", c)
         by_name = np.asarray(jax.jit(lambda x: target(x) + 0)(x))
-        if not any(np.array_equal(by_name, d * x + 1) for d in range(2)):
+        if not any(np.array_equal(by_name, d * x + 1) for d in range(MODULES)):
             raise Wrong(f"replaced, by name: {by_name[:4]} is of no module")
 
 

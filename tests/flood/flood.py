@@ -3,7 +3,7 @@
     python tests/flood/flood.py --seconds 300 --platform cpu --threads 8 --seed 1
 
 Prints the seed, what was done, and how memory, open files and threads developed. Status 0: all
-values were those of NumPy, nothing hung, nothing grew. 1: a value or an error was wrong. 2:
+values were those of NumPy, nothing hung, nothing grew too far. 1: a value or an error was wrong. 2:
 something grew. 3: something hung; the stacks of all threads are printed.
 """
 
@@ -15,6 +15,7 @@ import ctypes
 import faulthandler
 import gc
 import json
+import math
 import os
 import random
 import sys
@@ -30,13 +31,14 @@ import planted
 HANGS_AFTER = 180.0
 """Seconds for one action; the longest ones compile C++ on a busy machine."""
 LONG = 60.0
-"""Seconds of a flood that compiles every kernel before it begins, as what is compiled lasts."""
+"""Seconds of a flood that has C++ and nvcc, and compiles every kernel first, since that lasts."""
 SAMPLES, FEW_SAMPLES = 20, 2
 """Of the process, at times when no action is under way; in long floods and in others."""
-# What a line through the samples of the second half may gain there; MiB, and numbers. Resident
-# memory also grows by holes between what the allocations of many threads leave.
+# What a line through the samples of the second half may gain there; MiB, and numbers.
+# Those of memory were chosen after floods whose growth is not explained (docs/reliability.md).
+# Kernels last: each new shape of a CUDA kernel is one, so their number is only shown.
 MAY_GROW = {"memory": 48.0, "allocated": 12.0, "GPU memory": 1.0}
-MAY_GROW |= {"files": 2.0, "threads": 2.0, "kernels": 2.0}
+MAY_GROW |= {"files": 2.0, "threads": 2.0}
 
 
 class Watch:
@@ -73,10 +75,8 @@ class Flood:
         import actions
         import kinds
 
-        if options.seconds < LONG:
-            kinds.MODULES = 1  # building them takes longest
         self.actions = actions
-        found = kinds.all_kinds(options.platform, options.kernels)
+        found = kinds.all_kinds(options.platform, options.kernels, options.seconds >= LONG)
         if options.plant:
             planted.FAULTS[options.plant](found, actions.WEIGHTS)
         ours = options.kernels == "ours"
@@ -232,7 +232,7 @@ def report(options: argparse.Namespace, flood: Flood, samples: list[dict[str, fl
     if options.json:
         figures = {**vars(options), "actions": flood.done, "samples": samples, "grown": grown}
         Path(options.json).write_text(json.dumps(figures))
-    too_much = [name for name, gained in grown.items() if gained > MAY_GROW[name]]
+    too_much = [name for name, gained in grown.items() if gained > MAY_GROW.get(name, math.inf)]
     if options.growth and too_much:
         print(f"grew: {', '.join(too_much)}")
         return 2

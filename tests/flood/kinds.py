@@ -17,7 +17,7 @@ import jax
 import kernbridge
 import numba
 
-CONSTANTS = 8
+CONSTANTS = 4
 MODULES = 3
 SHAPES = (1, 7, 64, 300, 1024)
 
@@ -142,6 +142,30 @@ def load_cpp(name: str, c: int, **options: Any) -> Any:
     return kernbridge.load_cpp_inline(name, SOURCE % c, **options)
 
 
+C_SOURCE = """
+#include "kernbridge/kernbridge.h"
+// @BE affine
+int affine(const kb_call *call) {
+    const float *from = call->inputs[0].data;
+    float *to = call->outputs[0].data;
+    for (int64_t i = 0; i < call->inputs[0].size; i++) {
+        if (from[i] < 0) return kb_fail(call, KB_INVALID_ARGUMENT, "negative");
+        to[i] = %d * from[i] + 1;
+    }
+    return 0;
+}
+"""
+
+
+def load_c(name: str, c: int, **options: Any) -> Any:
+    return kernbridge.load_c_inline(name, C_SOURCE % c, **options)
+
+
+def c_source(c: int) -> Any:
+    module = load_c(f"flood_c_{c}", c)
+    return lambda x: module.affine(x, outs=same(x), vjp=_rules[c])
+
+
 def cpp(c: int) -> Any:
     module = load_cpp(f"flood_{c}", c)
     return lambda x: module.affine(x, outs=same(x), vjp=_rules[c])
@@ -199,8 +223,11 @@ def twin(c: int) -> Any:
     return affine
 
 
-def all_kinds(platform: str, kernels: str) -> list[Kind]:
-    """Return the kinds that a platform has; `kernels` is "ours", or "none" for JAX alone."""
+def all_kinds(platform: str, kernels: str, slow: bool = True) -> list[Kind]:
+    """Return the kinds that a platform has, with those that are slow to build or without.
+
+    `kernels` is "ours", or "none" for JAX alone.
+    """
     if kernels == "none":
         return [
             Kind("jax", twin),
@@ -212,11 +239,13 @@ def all_kinds(platform: str, kernels: str) -> list[Kind]:
         Kind("numba-cuda", numba_cuda, gpu),
         Kind("recorded", recorded, gpu),
         Kind("unrecorded", unrecorded, gpu, 3),
-        Kind("c++", cpp, constants=MODULES),
-        Kind("c++ carried", cpp_carried, constants=MODULES),
+        Kind("c", c_source, constants=MODULES),
     ]
+    if slow:
+        kinds.append(Kind("c++", cpp, constants=MODULES))
+        kinds.append(Kind("c++ carried", cpp_carried, constants=MODULES))
     if gpu:
         kinds += [Kind("numba-cuda on the CPU", numba_cuda), Kind("nvrtc", cuda_source, True)]
-        if shutil.which("nvcc"):
+        if slow and shutil.which("nvcc"):
             kinds.append(Kind("nvcc", nvcc, True, MODULES))
     return kinds

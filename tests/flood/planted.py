@@ -12,7 +12,7 @@ from typing import Any
 
 def _wrong(kinds: list[Any], weights: dict[Any, int]) -> None:
     right = kinds[0]
-    kinds[0] = dataclasses.replace(right, make=lambda c: right.make(c + (c == 3)))
+    kinds[0] = dataclasses.replace(right, make=lambda c: right.make(c + (c == 1)))
 
 
 def _hanging(kinds: list[Any], weights: dict[Any, int]) -> None:

@@ -75,7 +75,13 @@ results = [op(x) for _ in range(3)]
 }
 
 
-@pytest.mark.parametrize("what", UNDER_WAY)
+ALWAYS = ("calls whose results are gone", "a thread that compiles")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [w if w in ALWAYS else pytest.param(w, marks=pytest.mark.exhaustive) for w in UNDER_WAY],
+)
 def test_the_process_ends_with_its_status(what, run_python):
     if "runs as Python" in what:
         pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
@@ -107,6 +113,7 @@ def is_running(pid):
     return True
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
 @pytest.mark.skipif(
     shutil.which("setpriv") is None, reason="nothing ends a compiler with its parent"

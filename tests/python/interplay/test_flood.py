@@ -27,7 +27,7 @@ def test_a_short_flood():
 
 
 @pytest.mark.exhaustive
-def test_a_flood_of_five_minutes_after_which_nothing_has_grown():
+def test_a_flood_of_five_minutes_grows_within_its_limits():
     status, output = flood("--seconds", "300", "--growth")
     assert status == 0, output
 

@@ -104,6 +104,7 @@ right(op)
 """
 
 
+@pytest.mark.exhaustive
 def test_forks_while_threads_compile_and_call(run_python):
     run_python(KERNELS + BUSY)
 

@@ -23,8 +23,8 @@ def _refuse(operation: Operation, *inputs: Any, **scalars: Any) -> NoReturn:
 
 
 def _after_fork() -> None:
-    if jax_inside.has_started():
-        Operation.__call__ = _refuse  # type: ignore[assignment, method-assign]  # a check would cost each call
+    if jax_inside.has_started():  # a check in each call would cost time
+        Operation.__call__ = _refuse  # type: ignore[assignment, method-assign]
 
 
 def watch() -> None:
