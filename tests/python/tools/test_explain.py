@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import jax_state_inside
 
 HERE = Path(__file__).name
 SHAPE = jax.ShapeDtypeStruct((256,), jnp.float32)
@@ -202,9 +202,9 @@ def test_what_cannot_be_lowered_raises_its_own_error():
 def test_the_options_of_the_compiler_are_those_of_the_jitted_function():
     options = {"xla_backend_optimization_level": "1"}
     lowered = jax.jit(apart, compiler_options=options).lower(SHAPE)
-    assert jax_inside.compiler_options(lowered) == options
-    assert jax_inside.compiler_options(jax.jit(apart).lower(SHAPE)) == {}
-    assert jax_inside.compiler_options(object()) == {}
+    assert jax_state_inside.compiler_options(lowered) == options
+    assert jax_state_inside.compiler_options(jax.jit(apart).lower(SHAPE)) == {}
+    assert jax_state_inside.compiler_options(object()) == {}
 
 
 def test_what_an_operation_of_several_backends_calls_is_seen():

@@ -388,24 +388,3 @@ def new_user_context() -> Callable[[Any], None]:
         if set_global is not None:
             return set_global
     raise versions.unknown("JAX", ["jax.make_user_context().set_global"])
-
-
-def has_started() -> bool:
-    """Return whether JAX has started its backends, or a thread does so; False if it is unknown.
-
-    No lock is taken: in a process that was forked, its owner may not exist.
-    """
-    try:
-        from jax._src import xla_bridge
-
-        return bool(xla_bridge._backends) or xla_bridge._backend_lock.locked()
-    except (ImportError, AttributeError):
-        return False
-
-
-def compiler_options(lowered: Any) -> dict[str, Any]:
-    """Return the compiler options of jax.jit; none if this JAX does not hand them over."""
-    try:
-        return dict(operator.attrgetter("_lowering._compiler_options_kvs")(lowered))
-    except (AttributeError, TypeError, ValueError):
-        return {}

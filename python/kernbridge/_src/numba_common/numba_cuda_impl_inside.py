@@ -14,7 +14,8 @@ NAMES = (
     "numba.cuda.cudaimpl.cgutils",
     "numba.cuda.cudaimpl.lower",
     "numba.cuda.cudaimpl.normalize_indices",
-    "numba.cuda.cudaimpl.registry.lower_cast",
+    "numba.cuda.cudaimpl.registry",
+    "numba.cuda.core.imputils.Registry.lower_cast",
 )
 
 versions.look_up("Numba-CUDA", NAMES)

@@ -180,11 +180,14 @@ def _load(
         except CompilationError as e:
             raise compiled_types.explain(f"{label} {request.name!r}", found, e) from None
         except (KernelError, FileNotFoundError) as e:
-            is_gone = "No such file" in str(e)
-            is_replaced = built is not None and not built.built and manifest.is_changed(built)
-            if not left or not (is_gone or is_replaced):
+            if built is not None and os.path.exists(built.path):
+                is_there, is_other = True, not built.built and manifest.is_changed(built)
+            else:
+                is_there, is_other = False, built is not None or isinstance(e, FileNotFoundError)
+            if not left or not is_other:
                 raise
-        request = request._replace(force_rebuild=not is_gone)
+        # One that is absent is built in any case, by one of those who need it.
+        request = request._replace(force_rebuild=is_there)
 
 
 def register_all(module: CompiledModule, prefix: str, cuda: bool, replace: bool) -> None:

@@ -15,7 +15,7 @@ from typing import TextIO
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import jax_state_inside
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.source import targets
@@ -123,7 +123,7 @@ def versions() -> dict[str, str | None]:
 def _jax_state() -> Rows:
     devices = "not started (that could take a GPU's memory)"
     # Asking for devices starts the backends, and a GPU's takes most of its memory.
-    if jax_inside.has_started() or jax.config.jax_platforms == "cpu":
+    if jax_state_inside.has_started() or jax.config.jax_platforms == "cpu":
         try:
             platforms = ", ".join(sorted({d.platform for d in jax.devices()}))
             devices = f"{platforms}: {len(jax.devices())} devices"

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import jax_state_inside
 from kernbridge._src.source import targets
 from kernbridge._src.tools import cuda_graphs, hlo_text, moves
 from kernbridge._src.tools.explained import (
@@ -75,7 +75,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
         lowered = jitted.lower(*args, **kwargs)
         compiled = lowered.compile()
     name = getattr(function, "__name__", None) or str(function)
-    options = jax_inside.compiler_options(lowered)
+    options = jax_state_inside.compiler_options(lowered)
     text = compiled.as_text() or ""
     return explain_text(name, text, _platform(compiled), options, lowered.args_info)
 

@@ -1,0 +1,28 @@
+"""State of JAX and of its programs that is not public; nothing where JAX has other names."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+
+def has_started() -> bool:
+    """Return whether JAX has started its backends, or a thread does so; False if it is unknown.
+
+    No lock is taken: in a process that was forked, its owner may not exist.
+    """
+    try:
+        from jax._src import xla_bridge
+
+        backends, is_locked = operator.attrgetter("_backends", "_backend_lock.locked")(xla_bridge)
+        return bool(backends) or bool(is_locked())
+    except (ImportError, AttributeError):
+        return False
+
+
+def compiler_options(lowered: Any) -> dict[str, Any]:
+    """Return the compiler options of jax.jit; none if this JAX does not hand them over."""
+    try:
+        return dict(operator.attrgetter("_lowering._compiler_options_kvs")(lowered))
+    except (AttributeError, TypeError, ValueError):
+        return {}
