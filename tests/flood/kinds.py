@@ -186,7 +186,12 @@ extern "C" __global__ void affine(const float *x, float *out, int n) {
 
 def cuda_source(c: int) -> Any:
     return kernbridge.cuda_kernel(
-        CUDA_SOURCE % c, "affine", same, launch_dims=lambda x: x.size, vjp=_rules[c]
+        CUDA_SOURCE % c,
+        "affine",
+        same,
+        launch_dims=lambda x: x.size,
+        attrs={"n": lambda x: x.size},
+        vjp=_rules[c],
     )
 
 

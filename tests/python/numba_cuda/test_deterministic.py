@@ -410,3 +410,18 @@ except Exception as e:
 refused(lambda: numba_cuda_callable(zeroed, outs, deterministic=True, record="never"), "recorded")
 """
     )
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_subtractions_compile_for_a_gpu(dtype, monkeypatch):
+    """LLVM's `fneg` is not part of the IR that NVVM takes."""
+    monkeypatch.setenv("KERNBRIDGE_CUDA_ARCHS", "9.0")
+
+    @cuda.jit
+    def subtract(x, out):
+        cuda.atomic.sub(out, 0, x[0])
+
+    op = kernbridge.numba_cuda_kernel(subtract, S((1,), dtype), launch_dims=1, deterministic=True)
+    traced = jax.jit(op).trace(S((1,), dtype))
+    assert "custom_call" in traced.lower(lowering_platforms=("cuda",)).as_text()

@@ -164,7 +164,8 @@ def _lower_add(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 
 
 def _lower_sub(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    return _lower(context, builder, signature, args, builder.fneg(args[2]))
+    minus_zero = args[2].type(-0.0)  # NVVM's LLVM has no fneg
+    return _lower(context, builder, signature, args, builder.fsub(minus_zero, args[2]))
 
 
 def _lower(context: Any, builder: Any, signature: Any, args: Any, value: Any) -> Any:
