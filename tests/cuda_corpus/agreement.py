@@ -104,7 +104,7 @@ def stated(text: str) -> dict[str, float]:
         for short, cell in zip((name, name + "f"), cells, strict=True):
             if cell:
                 found[short] = values[cell] if cell in values else float(cell.replace(",", ""))
-    names = text.partition("give the GPU's bits:")[2].partition("\n\n|")[0]
+    names = text.partition("have the same bits as on the GPU:")[2].partition("\n\n|")[0]
     return found | dict.fromkeys(re.findall(r"`(\w+)`", names), 0.0)
 
 

@@ -42,6 +42,7 @@ QUOTED = {
     "_src/numba_cpu/entry.py",
     "_src/numba_cpu/exception_texts.py",
     "_src/numba_cpu/kernel.py",
+    "_src/numba_cpu/origin.py",
     "_src/numba_cuda/callback.py",
     "_src/numba_cuda/compile.py",
     "_src/numba_cuda/entry.py",
@@ -51,6 +52,8 @@ QUOTED = {
     "_src/record/arrays.py",
     "_src/record/record.py",
     "_src/record/running.py",
+    "_src/source/frontend.py",
+    "_src/source/module.py",
     "_src/tools/benchmark_command.py",
     "_src/tools/inspected.py",
 }
