@@ -60,7 +60,7 @@ static void test_contents(void)
     CHECK_INT(kb_bundle_program(bundle, "cuda", 4, &p, &error), KB_NOT_FOUND);
     CHECK_PTR(p, NULL);
     CHECK_TEXT(error.message, "the bundle has no program for the platform cuda, only for cpu: "
-                              "export it with platforms=(\"cuda\", ...)");
+                              "export it with platforms=(\"cuda\", ...) [KB5108]");
     CHECK_INT(kb_bundle_program(bundle, "cp", 2, &p, NULL), KB_NOT_FOUND);
     kb_bundle_close(bundle);
     kb_bundle_close(NULL);
