@@ -118,8 +118,8 @@ static KB_COLD kb_status refuse_counts(const bound *b, const kb_xla_frame *xla, 
 {
     return kb_error_set(err, KB_INVALID_ARGUMENT,
                         "%s: %lld inputs and %lld outputs came, expected %u and %u [KB3007]",
-                        b->kernel.name, (long long)xla->args.size, (long long)xla->rets.size, b->kernel.n_inputs,
-                        b->kernel.n_outputs);
+                        b->kernel.name, (long long)xla->args.size, (long long)xla->rets.size,
+                        b->kernel.n_inputs, b->kernel.n_outputs);
 }
 
 static bool counts_fit(const bound *b, const kb_xla_frame *xla)
