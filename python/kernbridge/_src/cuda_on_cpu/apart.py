@@ -52,11 +52,14 @@ def _compiled_apart(purpose: str, options: dict[str, Any], template_of: Any) -> 
         if id(self) not in found:
             found.add(id(self))
             declared = () if self._can_compile else tuple(self.overloads.items())
+            is_new = self not in overloads
             own = patched(
                 (self, "overloads", overloads.setdefault(self, {})),
                 (self, "targetoptions", {**self.targetoptions, **options}),
             )
             apart.enter_context(own)
+            if is_new:  # Numba's own finaliser releases what Numba compiles, and only that
+                weakref.finalize(self, self._make_finalizer())
             for types, compiled in declared:  # by the decorator: nobody compiles them later
                 with typeinfer.register_dispatcher(self):
                     self.compile_device(types, compiled.signature.return_type)

@@ -180,7 +180,7 @@ def _optimised(text: str, machine: Any, features: str) -> Any:
     options.loop_vectorization = options.slp_vectorization = True
     options.loop_interleaving = True
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    llvmlite_inside.run_once(builder.getModulePassManager(), module, builder)
     return module
 
 
@@ -198,7 +198,7 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(machine, options)
     for function in own:
-        builder.getFunctionPassManager().run(function, builder)
+        llvmlite_inside.run_once(builder.getFunctionPassManager(), function, builder)
     fused = llvm.parse_assembly(fma.fused(str(module)))
     fused.verify()
     return fused

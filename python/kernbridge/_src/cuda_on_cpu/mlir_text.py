@@ -14,6 +14,7 @@ from typing import Any
 
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.cuda_on_cpu.copies import ASSEMBLY, refused
+from kernbridge._src.numba_common import llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 from kernbridge._src.numba_common.llvmlite_inside import ir
 
@@ -239,7 +240,7 @@ def written(label: str, text: str, function: str) -> set[int]:
     machine = llvm.Target.from_default_triple().create_target_machine()
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    llvmlite_inside.run_once(builder.getModulePassManager(), module, builder)
     found = re.search(rf"^define .*@{re.escape(function)}\((.*)\)", str(module), re.M)
     assert found is not None
     return {

@@ -44,6 +44,7 @@ NAMES = (
     "numba.cuda.cudadrv.nvvm._datalayout",
     "numba.cuda.cuda_paths.get_cuda_paths",
     "numba.cuda.dispatcher.CUDADispatcher.__getitem__",
+    "numba.cuda.dispatcher.CUDADispatcher._make_finalizer",
     "numba.cuda.dispatcher.CUDADispatcher.configure",
     "numba.cuda.dispatcher.CUDADispatcher.forall",
     "numba.cuda.dispatcher.CUDADispatcher.get_call_template",

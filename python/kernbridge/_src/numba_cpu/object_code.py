@@ -122,7 +122,7 @@ def _make_private(module: Any, entry: str) -> None:
     module.get_function(entry).name = _core.HOST_CODE_ENTRY
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
-    passes.run(module, _pass_builder())
+    llvmlite_inside.run_once(passes, module, _pass_builder())
     if any(variable.name.startswith("_ZN08NumbaEnv") for variable in module.global_variables):
         raise NotCarried("it uses Python objects")
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,9 @@ _Key = tuple[bytes, Architectures]  # with the identity
 # Machine code lives as long as a kernel that it was made for, or a plan that launches it. The core
 # has copies of what it has loaded.
 _functions: weakref.WeakValueDictionary[_Key, NumbaCudaFunction] = weakref.WeakValueDictionary()
+# Never released, as the machine code for the CPU is not: Numba numbers what it compiles, and of
+# other LLVM IR for a kernel of the same content other machine code would be made.
+_for_host: dict[_Key, artefacts.Artefact] = {}  # with compressed blobs
 _lock = threading.RLock()
 
 
@@ -206,10 +210,14 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
     key = hashlib.sha256(repr(made_of).encode()).digest()
     opaque, name = fingerprint.opaque, job.kernel.py_func.__name__
     found = None if opaque else artefacts.load(CACHE_KIND, key)
-    if found is None:
-        found = _compile(job)
-        if not opaque:
-            artefacts.store(CACHE_KIND, key, found, name)
+    known = _for_host.get((job.identity, job.architectures))
+    if found is None or known is not None:
+        made = _compile(job) if known is None else _packed(known, zlib.decompress)
+        if found is None and not opaque:
+            artefacts.store(CACHE_KIND, key, made, name)
+        found = made
+    if job.for_host and known is None and not opaque:
+        _for_host[job.identity, job.architectures] = _packed(found, zlib.compress)
     meta = found.meta
     images = list(zip(meta["architectures"], found.blobs, strict=True))
     if job.for_host:
@@ -232,6 +240,10 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
         batched=job.batched,
         kernel=weakref.ref(job.kernel),
     )
+
+
+def _packed(found: artefacts.Artefact, pack: Callable[[bytes], bytes]) -> artefacts.Artefact:
+    return found._replace(blobs=tuple(map(pack, found.blobs)))
 
 
 def _compile(job: Job) -> artefacts.Artefact:

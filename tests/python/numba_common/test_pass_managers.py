@@ -1,0 +1,23 @@
+"""Pass managers are freed, which llvmlite does not do."""
+
+import pytest
+from kernbridge._src.numba_common import llvmlite_inside
+from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
+
+pytestmark = pytest.mark.once
+
+
+def test_a_pass_manager_is_freed_once(monkeypatch):
+    freed = []
+    managers = llvm.newpassmanagers.NewPassManager
+    free = managers._dispose
+    monkeypatch.setattr(managers, "_dispose", lambda m: (freed.append(m.closed), free(m)))
+    module = llvm.parse_assembly("define void @f() { ret void }")
+    llvm.initialize_native_target()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+    manager = builder.getModulePassManager()
+    llvmlite_inside.run_once(manager, module, builder)
+    assert manager.closed
+    del manager
+    assert freed == [False]
