@@ -147,7 +147,7 @@ def drawn(kind, n, run_python):
     assert f"drawn {n}" in printed
 
 
-MANY = pytest.mark.parametrize("share", [16, pytest.param(1, marks=pytest.mark.exhaustive)])
+MANY = pytest.mark.parametrize("share", [32, pytest.param(1, marks=pytest.mark.exhaustive)])
 
 
 @MANY

@@ -228,6 +228,7 @@ print("right")
 """
 
 
+@pytest.mark.exhaustive
 def test_operators_compute_what_numpy_does(run_python):
     pytest.importorskip("brainevent", reason="BrainEvent is not installed")
     assert run_python(OPERATORS) == "right\n"

@@ -73,6 +73,7 @@ def test_calls_go_on(clear, tmp_path, monkeypatch):
     while_threads(call, clear, 15)
 
 
+@pytest.mark.exhaustive
 def test_kernels_operations_and_programs_go_while_calls_run():
     compiled, alive = [], []
 
@@ -164,6 +165,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.exhaustive
 def test_kernbridge_is_imported_again(run_python):
     """As a notebook or a test does that removes it from the imported modules."""
     run_python(IMPORTED_AGAIN)

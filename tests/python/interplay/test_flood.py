@@ -20,6 +20,7 @@ def flood(*options):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_short_flood():
     status, output = flood("--seconds", "3")
     assert status == 0, output

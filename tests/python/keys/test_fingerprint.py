@@ -311,6 +311,7 @@ def test_processes_agree(tmp_path):
     assert len(found[0]) == 1
 
 
+@pytest.mark.exhaustive
 def test_processes_disagree_about_what_cannot_be_walked(tmp_path):
     found = [run_process(tmp_path / n, state="object()") for n in ("a", "b")]
     assert found[0][1:] == found[1][1:] == ["kernel.STATE"]

@@ -30,7 +30,7 @@ def run(run_python, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("n", [60, pytest.param(3000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("n", [30, pytest.param(3000, marks=pytest.mark.exhaustive)])
 def test_calls_by_hand_fail_or_are_right(run, n):
     run("calls", n)
 

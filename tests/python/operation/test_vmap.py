@@ -49,7 +49,9 @@ def test_one_level(axes, size):
     np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
-@pytest.mark.parametrize("levels", [2, 3, pytest.param(4, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "levels", [2, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (3, 4))]
+)
 def test_nested_with_every_combination_of_mapped_operands(levels):
     choices = [(0, 0), (0, None), (None, 0)]
     for combination in itertools.product(choices, repeat=levels):

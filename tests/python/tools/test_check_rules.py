@@ -172,6 +172,7 @@ def test_surrogates_need_no_differences():
     assert {c.status for c in check_rules(op, x, finite_differences=False)} == {"passed"}
 
 
+@pytest.mark.exhaustive
 def test_integers_are_held_and_float64_is_checked_finely(x64):
     @numba.njit
     def gather(x, index, out):
