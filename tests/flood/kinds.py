@@ -90,7 +90,8 @@ def _halves(c: int) -> tuple[Any, Any]:
     return scaled, plus_one
 
 
-def recorded(c: int) -> Any:
+def _of_two_launches(c: int) -> Callable[..., None]:
+    """A new function, which launches two new kernels."""
     from numba import cuda
 
     scaled, plus_one = _halves(c)
@@ -101,22 +102,15 @@ def recorded(c: int) -> Any:
         scaled[blocks, 64, stream](x, temporary)
         plus_one[blocks, 64, stream](temporary, out)
 
+    return function
+
+
+def recorded(c: int) -> Any:
+    function = _of_two_launches(c)
     return kernbridge.numba_cuda_callable(function, same, record="always", vjp=rule(c))
 
 
-@functools.cache
-def _of_python(c: int) -> Any:
-    scaled, plus_one = _halves(c)
-
-    def function(x, out, stream):
-        from numba import cuda
-
-        temporary = cuda.device_array(x.size, x.dtype)
-        blocks = (x.size + 63) // 64
-        scaled[blocks, 64, stream](x, temporary)
-        plus_one[blocks, 64, stream](temporary, out)
-
-    return function
+_of_python = functools.cache(_of_two_launches)
 
 
 def unrecorded(c: int) -> Any:

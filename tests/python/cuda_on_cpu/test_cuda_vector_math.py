@@ -10,8 +10,9 @@ pytestmark = [
     pytest.mark.skipif(not vector_math.provided(), reason="there is no libmvec"),
 ]
 
-PROGRAM = """
-import math
+# The machine code of each kernel that is compiled is appended to `codes`.
+HEAD = """
+import math, re
 import jax, jax.numpy as jnp, numpy as np
 import kernbridge
 from kernbridge import _core, numba_cuda_kernel
@@ -25,7 +26,9 @@ def adding(digest, code):
     return add_host_code(digest, code)
 
 _core.add_host_code = adding
+"""
 
+PROGRAM = """
 def values(x, out):
     i = cuda.grid(1)
     if i < out.size:
@@ -56,20 +59,6 @@ with kernbridge.cuda_on_cpu():
 
 
 OPTION = """
-import math, re
-import jax, jax.numpy as jnp, numpy as np
-from kernbridge import _core, numba_cuda_kernel
-from numba import cuda
-
-codes = []
-add_host_code = _core.add_host_code
-
-def adding(digest, code):
-    codes.append(code)
-    return add_host_code(digest, code)
-
-_core.add_host_code = adding
-
 def values(x, e, s, t, l, p):
     i = cuda.grid(1)
     if i < e.size:
@@ -118,7 +107,7 @@ for platform in ("cpu", "cuda"):
 
 
 def test_the_option(run_python):
-    run_python(OPTION, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", KERNBRIDGE_CACHE_DIR="0")
+    run_python(HEAD + OPTION, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", KERNBRIDGE_CACHE_DIR="0")
 
 
 def test_what_is_refused():
@@ -143,4 +132,4 @@ def test_what_is_refused():
 
 
 def test_fast_kernels(run_python):
-    run_python(PROGRAM, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", KERNBRIDGE_CACHE_DIR="0")
+    run_python(HEAD + PROGRAM, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so", KERNBRIDGE_CACHE_DIR="0")
