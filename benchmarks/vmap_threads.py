@@ -8,6 +8,7 @@
 - As many slices as threads, of 100 us: the time of the batch less that of one slice alone. All of
   it is scheduling: the waking of threads, and the waiting for the last. Numba's own `prange` over
   the same slices, without JAX, wakes threads of its own.
+- The same as a step of a `lax.fori_loop`, where threads wait for the next batch.
 - Slices of 1 us that take 60 us together, the least that is shared: the time less that of a loop.
 
 `--threads` is how many cores there are for it; set it where the process has less than the machine.
@@ -37,6 +38,7 @@ from rich.console import Console
 
 OUT = jax.ShapeDtypeStruct((1,), jnp.float32)
 CALIBRATION = 1_000_000
+STEPS = 50
 
 
 @numba.njit(nogil=True)
@@ -81,6 +83,13 @@ def wall_of(call: Callable[..., Any], count: int, n: Any) -> Callable[[], float]
     x = jnp.ones((count, 1), jnp.float32)
     jax.block_until_ready(call(x, n))
     return lambda: min(measure.timed(lambda: jax.block_until_ready(call(x, n))) for _ in range(5))
+
+
+def wall_of_step(call: Callable[..., Any], count: int, n: Any) -> Callable[[], float]:
+    """Seconds of a step of a loop whose only operation is a batch."""
+    loop_of = jax.jit(lambda x, n: jax.lax.fori_loop(0, STEPS, lambda _, y: call(y, n), x))
+    batches = wall_of(loop_of, count, n)
+    return lambda: batches() / STEPS
 
 
 def wall_of_prange(count: int, n: Any) -> Callable[[], float]:
@@ -143,6 +152,8 @@ def main() -> int:
         {
             "one slice": wall_of(shared, 1, n),
             "as many as cores": wall_of(shared, n_threads, n),
+            "one slice, a step": wall_of_step(shared, 1, n),
+            "as many as cores, a step": wall_of_step(shared, n_threads, n),
             f"prange ({layer}), one slice": wall_of_prange(1, n),
             f"prange ({layer}), as many as cores": prange,
         },

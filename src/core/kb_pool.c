@@ -7,6 +7,7 @@
 
 #include "core/kb_error.h"
 #include "core/kb_float_mode.h"
+#include "core/kb_linger.h"
 #include "core/kb_memory.h"
 #include "core/kb_ticks.h"
 
@@ -27,6 +28,7 @@ enum {
 typedef struct loop {
     kb_pool_loop of;
     const kb_xla_frame *xla; /* for who has taken a part that is not done; NULL: threads start */
+    bool lingers;            /* its threads wait for the next loop */
     _Atomic(int64_t) next;
     _Atomic(int64_t) done;
     _Atomic(int64_t) uninvited; /* tasks that are to be scheduled still */
@@ -113,11 +115,13 @@ static bool start(loop *l)
     return true;
 }
 
-/* Without XLA, a thread is started. */
+/* Without XLA, a thread is started. A thread that waits for a loop is there at once. */
 static bool schedule(loop *l)
 {
     if (!l->xla)
         return start(l);
+    if (kb_linger_hand(l))
+        return true;
     kb_xla_schedule args = {
         .struct_size = KB_XLA_SIZE(kb_xla_schedule, data), // NOLINT: of a pointer
         .context = l->xla->context,
@@ -141,20 +145,28 @@ static void invite(loop *l)
     }
 }
 
-/* A task that comes late touches nothing but the loop. One that has taken a part keeps the caller,
- * and with it XLA's frame. */
-static void run_task(void *data)
+/* One that comes late touches nothing but the loop. One that has taken a part keeps the caller, and
+ * with it XLA's frame. Returns whether this thread should wait for another loop. */
+static bool help(loop *l)
 {
-    uint64_t mode = kb_float_mode_exact();
-    loop *l = data;
+    bool lingers = l->lingers;
     int64_t begin = take_part(l);
     if (begin < l->of.count) {
         invite(l);
         run_part(l, begin);
         run_parts(l);
     }
-    kb_float_mode_restore(mode);
     drop(l);
+    return lingers;
+}
+
+static void run_task(void *data)
+{
+    uint64_t entered = kb_ticks(), mode = kb_float_mode_exact();
+    loop *l = data;
+    while (l && help(l))
+        l = kb_linger_wait(entered);
+    kb_float_mode_restore(mode);
 }
 
 /* NULL without memory. */
@@ -190,10 +202,13 @@ static void wait_for_others(loop *l)
 /* What is left of a loop, with other threads; the end of it. */
 static void share(loop *l, int64_t n_tasks)
 {
+    l->lingers = l->xla && kb_linger_begin();
     atomic_store(&l->uninvited, n_tasks);
     invite(l);
     run_parts(l);
     wait_for_others(l);
+    if (l->xla)
+        kb_linger_end();
     drop(l);
 }
 

@@ -1,0 +1,106 @@
+/* Owns the seats on which threads wait for a loop, and the decision whether waiting is worth it.
+ *
+ * Waking a thread takes up to 60 us on a virtual machine, so a thread that waits for as long costs
+ * at most what it may save. It occupies a thread of XLA's pool meanwhile, which XLA may need for
+ * work of its own. Therefore threads wait only if the loop before ended less than that time ago,
+ * and for some loops not at all after a wait in which no loop began; and each returns to the pool
+ * after some milliseconds. */
+#include "core/kb_linger.h"
+
+#include "core/kb_ticks.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+enum {
+    MOMENT = 50 * KB_TICKS_PER_US,    /* how long a thread waits */
+    ENOUGH = 5000 * KB_TICKS_PER_US,  /* how long it stays away from its owner */
+    LOOPS_WITHOUT = 16,               /* after a wait in vain */
+    SEATS = 64,                       /* bits of a mask */
+    CACHE_LINE = 64,
+};
+
+static _Atomic(uint64_t) ended;   /* when the last loop did */
+static _Atomic(uint64_t) begun;   /* loops so far */
+static _Atomic(int) without;      /* loops that are left until threads wait again */
+static _Atomic(uint64_t) taken;   /* seats on which a thread sits */
+static _Atomic(uint64_t) waiting; /* seats whose thread has not been passed anything */
+
+typedef struct seat {
+    alignas(CACHE_LINE) _Atomic(void *) passed;
+} seat;
+
+static seat seats[SEATS];
+
+bool kb_linger_begin(void)
+{
+    atomic_fetch_add_explicit(&begun, 1, memory_order_relaxed);
+    if (kb_ticks() - atomic_load_explicit(&ended, memory_order_relaxed) > MOMENT)
+        return false;
+    int left = atomic_load_explicit(&without, memory_order_relaxed);
+    if (left == 0)
+        return true;
+    atomic_store_explicit(&without, left - 1, memory_order_relaxed);
+    return false;
+}
+
+void kb_linger_end(void)
+{
+    atomic_store_explicit(&ended, kb_ticks(), memory_order_relaxed);
+}
+
+bool kb_linger_hand(void *data)
+{
+    uint64_t seen = atomic_load(&waiting);
+    while (seen) {
+        int i = __builtin_ctzll(seen);
+        uint64_t bit = (uint64_t)1 << i;
+        seen = atomic_fetch_and(&waiting, ~bit);
+        if (seen & bit) {
+            atomic_store(&seats[i].passed, data);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The bit of a free seat, or 0. */
+static uint64_t sit(void)
+{
+    uint64_t seen = atomic_load(&taken);
+    while (~seen) {
+        uint64_t bit = ~seen & (seen + 1);
+        if (atomic_compare_exchange_weak(&taken, &seen, seen | bit))
+            return bit;
+    }
+    return 0;
+}
+
+/* Whether this thread has left before anything was passed to it. */
+static bool leave(uint64_t bit)
+{
+    return atomic_fetch_and(&waiting, ~bit) & bit;
+}
+
+void *kb_linger_wait(uint64_t entered)
+{
+    uint64_t now = kb_ticks(), until = now + MOMENT;
+    uint64_t bit = now - entered < ENOUGH ? sit() : 0;
+    if (!bit)
+        return NULL;
+    seat *mine = &seats[__builtin_ctzll(bit)];
+    uint64_t loops = atomic_load_explicit(&begun, memory_order_relaxed);
+    bool left = false;
+    void *data;
+    atomic_fetch_or(&waiting, bit);
+    while (!(data = atomic_load(&mine->passed)) && !left) {
+        kb_ticks_pause();
+        left = kb_ticks() >= until && leave(bit);
+    }
+    if (left && atomic_load_explicit(&begun, memory_order_relaxed) == loops)
+        atomic_store_explicit(&without, LOOPS_WITHOUT, memory_order_relaxed);
+    atomic_store(&mine->passed, NULL);
+    atomic_fetch_and(&taken, ~bit);
+    return data;
+}

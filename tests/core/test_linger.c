@@ -1,0 +1,170 @@
+/* Proves that a thread that waits for a loop is passed one, that it returns without one after a
+ * moment, and that nothing which was passed is lost or comes twice. */
+#include "core/kb_linger.h"
+#include "core/kb_ticks.h"
+#include "kb_test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { THREADS = 3, PASSED = 1000, SEATS = 64 };
+
+static void test_nobody_waits(void)
+{
+    int data = 0;
+    CHECK(!kb_linger_hand(&data));
+    CHECK(kb_linger_wait(kb_ticks()) == NULL);
+    CHECK(!kb_linger_hand(&data)); /* it has left */
+}
+
+static atomic_int got;
+static atomic_bool over;
+
+static void *wait_once(void *data)
+{
+    void *passed = NULL;
+    while (!passed && !atomic_load(&over))
+        passed = kb_linger_wait(kb_ticks());
+    atomic_fetch_add(&got, passed == data);
+    return NULL;
+}
+
+static void test_a_waiting_thread_is_passed_data(void)
+{
+    pthread_t thread;
+    int data = 0;
+    atomic_store(&over, false);
+    atomic_store(&got, 0);
+    CHECK_INT(pthread_create(&thread, NULL, wait_once, &data), 0);
+    while (!kb_linger_hand(&data))
+        kb_ticks_pause();
+    pthread_join(thread, NULL);
+    CHECK_INT(atomic_load(&got), 1);
+}
+
+static void pause_us(uint64_t us)
+{
+    for (uint64_t begun = kb_ticks(); kb_ticks() - begun < us * KB_TICKS_PER_US;)
+        kb_ticks_pause();
+}
+
+/* A thread that has been away from its owner for long does not wait. Others may stop this process
+ * meanwhile, so one quick return of many is enough. */
+static void test_returns_to_its_owner(void)
+{
+    bool at_once = false;
+    for (int i = 0; i < 1000 && !at_once; i++) {
+        uint64_t begun = kb_ticks();
+        CHECK(kb_linger_wait(begun - (uint64_t)1000000 * KB_TICKS_PER_US) == NULL);
+        at_once = kb_ticks() - begun < 10 * KB_TICKS_PER_US;
+    }
+    CHECK(at_once);
+    uint64_t begun = kb_ticks();
+    CHECK(kb_linger_wait(begun) == NULL);
+    CHECK(kb_ticks() - begun > 10 * KB_TICKS_PER_US);
+}
+
+static atomic_int times[PASSED];
+
+static void *wait_often(void *data)
+{
+    (void)data;
+    while (!atomic_load(&over)) {
+        atomic_int *passed = kb_linger_wait(kb_ticks());
+        if (passed)
+            atomic_fetch_add(passed, 1);
+    }
+    return NULL;
+}
+
+static void *pass_some(void *data)
+{
+    for (atomic_int *next = data, *end = next + PASSED / 2; next < end;)
+        if (kb_linger_hand(next))
+            next++;
+        else
+            kb_ticks_pause();
+    return NULL;
+}
+
+static void test_each_comes_once(void)
+{
+    pthread_t threads[THREADS], passing[2];
+    atomic_store(&over, false);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, wait_often, NULL), 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_INT(pthread_create(&passing[i], NULL, pass_some, &times[i * (PASSED / 2)]), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(passing[i], NULL);
+    atomic_store(&over, true);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < PASSED; i++)
+        if (atomic_load(&times[i]) != 1)
+            CHECK_INT(atomic_load(&times[i]), 1);
+}
+
+static void *wait_a_moment(void *data)
+{
+    (void)data;
+    CHECK(kb_linger_wait(kb_ticks()) == NULL);
+    return NULL;
+}
+
+/* More threads than seats: the others return at once, and all seats are free again afterwards. */
+static void test_more_threads_than_seats(void)
+{
+    pthread_t threads[SEATS + 8];
+    for (int i = 0; i < SEATS + 8; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, wait_a_moment, NULL), 0);
+    for (int i = 0; i < SEATS + 8; i++)
+        pthread_join(threads[i], NULL);
+    test_a_waiting_thread_is_passed_data();
+}
+
+/* Loops that follow each other closely keep their threads; the first one does not, nor does one
+ * that comes late. */
+static void test_when_threads_wait(void)
+{
+    CHECK(!kb_linger_begin());
+    bool kept = false;
+    for (int i = 0; i < 1000 && !kept; i++) { /* a pause of this process may come between */
+        kb_linger_end();
+        kept = kb_linger_begin();
+    }
+    CHECK(kept);
+    kb_linger_end();
+    pause_us(1000);
+    CHECK(!kb_linger_begin());
+}
+
+/* After a wait in which no loop began, some loops let their threads go. */
+static void test_a_wait_in_vain(void)
+{
+    CHECK(kb_linger_wait(kb_ticks()) == NULL);
+    int refused = 0;
+    bool kept = false;
+    while (!kept && refused < 1000) {
+        kb_linger_end();
+        kept = kb_linger_begin();
+        refused += !kept;
+    }
+    CHECK(kept);
+    CHECK(refused >= 16);
+}
+
+int main(void)
+{
+    test_nobody_waits();
+    test_a_waiting_thread_is_passed_data();
+    test_returns_to_its_owner();
+    test_each_comes_once();
+    test_more_threads_than_seats();
+    for (int i = 0; i < 1000 && !kb_linger_begin(); i++) /* what the waits above left behind */
+        kb_linger_end();
+    pause_us(1000);
+    test_when_threads_wait();
+    test_a_wait_in_vain();
+    return kb_test_end("test_linger");
+}
