@@ -100,12 +100,12 @@ def get_cuda_architectures() -> tuple[tuple[int, int], ...] | None:
 
 
 @hides_frames
-def set_compute_capability(value: Spelling) -> None:
+def set_compute_capability(value: Spelling = None) -> None:
     """Choose the GPUs that kernels are compiled for from now on: `set_cuda_architectures`.
 
     Parameters
     ----------
-    value : str, number, list or None
+    value : str, number or list, optional
         Compute capabilities, as in "8.6", "sm_86" or ["8.0", "9.0a"]; None returns to the default.
 
     Raises

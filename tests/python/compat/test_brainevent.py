@@ -66,7 +66,8 @@ def test_compute_capabilities_keep_their_order():
         compat.config.set_compute_capability("8.6, 8.0")
         assert compat.config.get_compute_capability() == ["sm_86", "sm_80"]
     finally:
-        compat.config.set_compute_capability(None)
+        compat.config.set_compute_capability()
+    assert compat.config.get_compute_capability() is None
 
 
 def test_the_folder_of_the_cache_is_a_text(monkeypatch, tmp_path):
@@ -104,6 +105,17 @@ except Exception as e:
 """
 
 
+UTIL = """
+from .._error import KernelError
+from .main import XLACustomKernel
+__all__ = ["EventABI", "dtype_suffix"]
+LIMIT = 3
+class EventABI: pass
+def dtype_suffix(dtype): return "its own"
+def events(x): return dtype_suffix("float64"), x < LIMIT
+"""
+
+
 @pytest.fixture
 def a_brainevent(tmp_path):
     """Write what looks like BrainEvent to pip and to `import`; returns its folder."""
@@ -116,7 +128,9 @@ def a_brainevent(tmp_path):
             "from . import config\nfrom ._op import XLACustomKernel\n"
             "from ._op.main import KernelEntry\nfrom ._error import KernelError\n"
         )
-        (package / "_op" / "__init__.py").write_text("raise ImportError('the bridge itself')\n")
+        for name in ("__init__", "main", "main_helpers"):
+            (package / "_op" / f"{name}.py").write_text("raise ImportError('the bridge itself')\n")
+        (package / "_op" / "util.py").write_text(UTIL)
         (package / "config.py").write_text("def own(): pass\ndef get_backend(): own\n")
         info = folder / f"brainevent-{version}.dist-info"
         info.mkdir()
@@ -155,6 +169,44 @@ except ImportError as e:
     assert "(BrainEvent 0.3.7)" in said
     assert "\nkernbridge\n" in f"\n{said}"
     assert "cannot import name 'CompilationCache'" in said
+
+
+def test_helpers_of_operators_stay_brainevents(run_python, a_brainevent):
+    """Those that stand in a module of its bridge, which has kernbridge's names besides."""
+    said = run_with(
+        run_python,
+        a_brainevent("0.3.7"),
+        INSTALL
+        + """
+import inspect, pickle, sys
+from brainevent._op import util
+from brainevent._op.util import EventABI, events, numba_kernel
+assert util.events is events
+assert events(2) == ("_f64", True)
+assert EventABI.__module__ == util.__name__ == "brainevent._op.util"
+assert pickle.loads(pickle.dumps(events)) is events
+assert pickle.loads(pickle.dumps(EventABI)) is EventABI
+assert "x < LIMIT" in inspect.getsource(events)
+assert numba_kernel is util.numba_kernel is brainevent.numba_kernel
+assert util.XLACustomKernel is brainevent.XLACustomKernel
+names = {}
+exec("from brainevent._op.util import *", names)
+assert {"EventABI", *brainevent.__all__} < names.keys() and "events" not in names
+try:
+    from brainevent._op.util import absent
+except ImportError as e:
+    print(e)
+try:
+    util.absent
+except AttributeError as e:
+    print(e)
+from brainevent._op.main_helpers import numba_kernel
+assert sys.modules["brainevent._op.main_helpers"].__all__ == brainevent.__all__
+""",
+    )
+    assert "cannot import name 'absent' from 'brainevent._op.util'" in said
+    words = "kernbridge takes the place of brainevent._op.util, and has no 'absent'; public names"
+    assert words in said
 
 
 def test_an_unknown_version_is_refused_by_name(run_python, a_brainevent):

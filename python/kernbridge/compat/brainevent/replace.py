@@ -19,8 +19,28 @@ from kernbridge.compat.brainevent import config
 
 SUPPORTED = ("0.2", "0.3")
 FACE = "kernbridge.compat.brainevent"
-_WHOLE = ("brainevent._op", "brainevent._error", "brainevent._registry")
+_PACKAGE = "brainevent._op"
+_WHOLE = (_PACKAGE, "brainevent._error", "brainevent._registry")
 _SETTINGS = "brainevent.config"
+# Of the bridge's modules this one alone also has what belongs to the operators, such as what counts
+# as an event. Its own file runs, and the names of the bridge in it are kernbridge's. The files of
+# the other modules never run: they would compile and register beside kernbridge.
+_SHARED = "brainevent._op.util"
+
+
+def _answer(module: ModuleType, face: ModuleType) -> None:
+    """Let the module answer each name that it does not have as kernbridge's, or refuse it."""
+    name = module.__name__
+
+    def find(attribute: str) -> object:
+        if attribute in face.__all__:
+            return getattr(face, attribute)
+        raise AttributeError(
+            f"kernbridge takes the place of {name}, and has no {attribute!r}; public names are "
+            f"those of {FACE}"
+        )
+
+    vars(module)["__getattr__"] = find
 
 
 class _Replacement(Loader):
@@ -28,44 +48,44 @@ class _Replacement(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         face = importlib.import_module(FACE)
-        name = module.__name__
-
-        def find(attribute: str) -> object:
-            if attribute in face.__all__:
-                return getattr(face, attribute)
-            raise AttributeError(
-                f"kernbridge takes the place of {name}, and has no {attribute!r}; public names are "
-                f"those of {FACE}"
-            )
-
-        vars(module)["__getattr__"] = find
+        _answer(module, face)
         module.__all__ = list(face.__all__)  # type: ignore[attr-defined]
-        module.__doc__ = f"{FACE}, in the place of {name}."
+        module.__doc__ = f"{FACE}, in the place of {module.__name__}."
 
 
-class _Settings(Loader):
-    """Makes BrainEvent's own `config`, with the settings of the bridge replaced."""
+class _Own(Loader):
+    """Makes a module from BrainEvent's own file, and puts names of kernbridge over its own."""
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
 
     def exec_module(self, module: ModuleType) -> None:
         self.loader.exec_module(module)
-        for name in config.__all__:
-            setattr(module, name, getattr(config, name))
+        if module.__name__ == _SETTINGS:
+            names: ModuleType = config
+        else:
+            names = importlib.import_module(FACE)
+            _answer(module, names)
+            own = getattr(module, "__all__", ())
+            module.__all__ = sorted({*own, *names.__all__})  # type: ignore[attr-defined]
+        for name in names.__all__:
+            setattr(module, name, getattr(names, name))
 
 
 class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name in _WHOLE or name.startswith("brainevent._op."):
-            package = name == "brainevent._op"
-            return ModuleSpec(name, _Replacement(), is_package=package)
-        if name == _SETTINGS:
+        if name in (_SETTINGS, _SHARED):
             spec = PathFinder.find_spec(name, path)
             if spec is not None and spec.loader is not None:
-                spec.loader = _Settings(spec.loader)
+                spec.loader = _Own(spec.loader)
+                return spec
+        if name in _WHOLE or name.startswith(f"{_PACKAGE}."):
+            spec = ModuleSpec(name, _Replacement(), is_package=name == _PACKAGE)
+            if name == _PACKAGE:
+                folders = [os.path.join(folder, "_op") for folder in path or ()]
+                spec.submodule_search_locations = folders
             return spec
         return None
 
