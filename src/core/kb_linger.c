@@ -14,10 +14,10 @@
 #include <stddef.h>
 
 enum {
-    MOMENT = 50 * KB_TICKS_PER_US,    /* how long a thread waits */
-    ENOUGH = 5000 * KB_TICKS_PER_US,  /* how long it stays away from its owner */
-    LOOPS_WITHOUT = 16,               /* after a wait in vain */
-    SEATS = 64,                       /* bits of a mask */
+    MOMENT = 50 * KB_TICKS_PER_US,   /* how long a thread waits */
+    ENOUGH = 5000 * KB_TICKS_PER_US, /* how long it stays away from its owner */
+    LOOPS_WITHOUT = 16,              /* after a wait in vain */
+    SEATS = 64,                      /* bits of a mask */
     CACHE_LINE = 64,
 };
 

@@ -20,7 +20,7 @@
 enum {
     PARTS_PER_THREAD = 4,
     INVITED_AT_ONCE = 2, /* tasks that one thread schedules: it costs it 1 us each or more */
-    SPIN_TICKS = 20 * KB_TICKS_PER_US, /* a thread that sleeps takes longer to come back */
+    SPIN_TICKS = 50 * KB_TICKS_PER_US, /* a thread that sleeps takes longer to come back */
     PARTS_STARTED = 64,                /* of a loop that may get threads of its own */
     START_AFTER_NS = 200000,           /* a thread takes about a tenth of this to start */
 };

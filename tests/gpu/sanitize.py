@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import os
 import re
 import signal
@@ -73,9 +74,12 @@ def findings(log: str) -> Iterator[tuple[str, str]]:
         yield kind, "unknown place"
 
 
-def count_gpus() -> int:
+def visible_gpus() -> list[str]:
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    if chosen := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return chosen.split(",")
     listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True)
-    return max(1, listed.stdout.count("GPU "))
+    return [str(i) for i in range(listed.stdout.count("GPU "))] or ["0"]
 
 
 def command_for(tool: str, names: Sequence[str]) -> list[str]:
@@ -121,11 +125,11 @@ def run(
 ) -> list[tuple[Sequence[str], str]]:
     """Run tests in so many processes at a time; returns each group with its log."""
     groups = [names[i : i + GROUP] for i in range(0, len(names), GROUP)]
-    until, n_gpus = time.monotonic() + limit, count_gpus()
+    until, gpus = time.monotonic() + limit, visible_gpus()
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         running = [
-            pool.submit(run_group, tool, group, str(i % n_gpus), until, logs / f"{tool}-{i}.log")
-            for i, group in enumerate(groups)
+            pool.submit(run_group, tool, group, gpu, until, logs / f"{tool}-{i}.log")
+            for i, (group, gpu) in enumerate(zip(groups, itertools.cycle(gpus), strict=False))
         ]
     return [(group, log.result()) for group, log in zip(groups, running, strict=True)]
 
