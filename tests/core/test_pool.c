@@ -175,6 +175,30 @@ static void test_many_at_once(void)
     free(all);
 }
 
+/* Where loops follow each other closely, threads wait for the next one, and need not be scheduled
+ * for it. Other processes may keep them from it for a while. */
+static void test_threads_wait_for_the_next_loop(void)
+{
+    enum { LOOPS = 100, TRIES = 100 };
+    bool waited = false;
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    for (int try = 0; try < TRIES && !waited; try++) {
+        fake_pool_set(2, false);
+        memset(&record, 0, sizeof record);
+        record.caller = pthread_self();
+        record.pause_ns = 20000;
+        for (int i = 0; i < LOOPS; i++)
+            kb_pool_for(&f.frame, 4, look, &record);
+        waited = fake_pool_scheduled() < LOOPS;
+        for (int i = 0; i < 4; i++)
+            CHECK_INT(atomic_load(&record.times[i]), LOOPS);
+        fake_pool_join();
+    }
+    CHECK(waited);
+    fake_frame_free(&f);
+}
+
 int main(void)
 {
     test_counts();
@@ -185,5 +209,6 @@ int main(void)
     test_started_threads_help();
     test_no_memory();
     test_many_at_once();
+    test_threads_wait_for_the_next_loop();
     return kb_test_end("test_pool");
 }
