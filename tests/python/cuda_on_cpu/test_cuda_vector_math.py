@@ -15,7 +15,7 @@ HEAD = """
 import math, re
 import jax, jax.numpy as jnp, numpy as np
 import kernbridge
-from kernbridge import _core, numba_cuda_kernel
+from kernbridge import _core, numba_cuda_callable, numba_cuda_kernel
 from numba import cuda
 
 codes = []
@@ -49,6 +49,18 @@ for fast in (False, True):
     check(op(jnp.asarray(x)), *[b"v_expf", b"v_tanhf"][: 2 * fast])
     program = jax.export.export(jax.jit(op))(x).serialize()
     np.testing.assert_array_equal(jax.export.deserialize(program).call(x), op(x))
+
+def launching(kernel):
+    def launch(x, out, stream):
+        kernel[4, 256, stream](x, out)
+
+    return launch
+
+for fast in (False, True):
+    of_kernel = launching(cuda.jit(fastmath=fast)(values))
+    op = numba_cuda_callable(of_kernel, outs, record="always", vector_math=not fast)
+    check(op(jnp.asarray(x)), *[b"v_expf", b"v_tanhf"][: 2 * (not fast)])
+    assert op is not numba_cuda_callable(of_kernel, outs, record="always")
 
 with kernbridge.cuda_on_cpu():
     for fast in (False, True):
@@ -113,7 +125,7 @@ def test_the_option(run_python):
 def test_what_is_refused():
     import jax
     import jax.numpy as jnp
-    from kernbridge import numba_cuda_kernel
+    from kernbridge import numba_cuda_callable, numba_cuda_kernel
     from numba import cuda
 
     @cuda.jit
@@ -129,6 +141,12 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match=r"vector_math=True and check=True exclude each other"):
         wrap(vector_math=True, check=True)
     wrap(vector_math=False, check=True)
+
+    def launch(out, stream):
+        nothing[1, 1, stream](out)
+
+    with pytest.raises(TypeError, match=r"'launch': vector_math is 'on', expected True, False or"):
+        numba_cuda_callable(launch, jax.ShapeDtypeStruct((1,), jnp.float32), vector_math="on")
 
 
 def test_fast_kernels(run_python):

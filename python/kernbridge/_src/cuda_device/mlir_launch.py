@@ -20,6 +20,7 @@ from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import mlir
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.host_api import read_configured
+from kernbridge._src.numba_cuda.options import CompileOptions
 from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter
 
 _COPIES = "Host array used in CUDA kernel will incur copy overhead to/from device"  # its words
@@ -80,7 +81,7 @@ def _function_of(label: str, kernel: Any, parameters: tuple[Parameter, ...]) -> 
         if why:
             _refuse(label, why, remedy)
         function, _ = numba_cuda_compile.compile_for_launch(
-            label, kernel, parameters, has_batch=False, host=True, checked=checked
+            label, kernel, parameters, has_batch=False, host=True, options=CompileOptions(checked)
         )
         name = kernel.py_func.__qualname__.rpartition(".")[2]
         found = made[parameters, checked] = SimpleNamespace(

@@ -28,6 +28,7 @@ from kernbridge._src.numba_cuda import mlir
 from kernbridge._src.numba_cuda.deterministic import refuse_inputs
 from kernbridge._src.numba_cuda.dispatchers import check_declared
 from kernbridge._src.numba_cuda.job import CHECKED, HOST, Architectures, Job
+from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions, unless_default
 from kernbridge._src.numba_cuda.parameters import Parameter, leaves
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
@@ -110,22 +111,21 @@ def compile_kernel(
     parameters: Sequence[Parameter],
     batched: bool = False,
     host: bool = False,
-    checked: bool = False,
-    exponent: int | None = None,
-    vector_math: bool | None = None,
+    options: CompileOptions = DEFAULT,
 ) -> NumbaCudaFunction:
     """Machine code for these parameters, compiled at most once per content and architectures.
 
-    With `host` it is for the CPU, see the package `cuda_on_cpu`; with `checked` for its checked
-    mode; with `exponent` for `deterministic=`. KernelCompilationError is raised if the kernel is
-    refused, and TypeError if it returns a value.
+    With `host` it is for the CPU, see the package `cuda_on_cpu`. KernelCompilationError is raised
+    if the kernel is refused, and TypeError if it returns a value.
     """
-    architectures = toolchain_cuda.architectures()
+    architectures, vectors = toolchain_cuda.architectures(), None
     if host:
-        architectures = CHECKED if checked or debug.checks() else HOST
-    vectors = vector_math if architectures == HOST else None
+        architectures = CHECKED if options.checked or debug.checks() else HOST
+    if architectures == HOST:
+        vectors = unless_default(kernel, options.vector_math)
     job = Job(
-        label, kernel, tuple(parameters), batched, architectures, exponent, vector_math=vectors
+        *(label, kernel, tuple(parameters), batched, architectures, options.exponent),
+        vector_math=vectors,
     )
     with interrupts.deferred(), _lock:
         fingerprint = _fingerprint_of(kernel, (_identities(job), batched))
@@ -149,9 +149,7 @@ def compile_for_launch(
     parameters: Sequence[Parameter],
     has_batch: bool,
     host: bool = False,
-    checked: bool = False,
-    exponent: int | None = None,
-    vector_math: bool | None = None,
+    options: CompileOptions = DEFAULT,
 ) -> tuple[NumbaCudaFunction, bool]:
     """Machine code for a launch, and whether one launch serves a batch in the grid's z axis.
 
@@ -160,9 +158,7 @@ def compile_for_launch(
     check_declared(label, kernel, parameters)
 
     def compiled(batched: bool) -> NumbaCudaFunction:
-        return compile_kernel(
-            label, kernel, parameters, batched, host, checked, exponent, vector_math
-        )
+        return compile_kernel(label, kernel, parameters, batched, host, options)
 
     function = compiled(False)
     wide = has_batch and not function.uses_z and not function.cooperative

@@ -19,6 +19,7 @@ from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.gpu.launch import join_words
 from kernbridge._src.gpu.program import Fill, Launch, Value, Word
 from kernbridge._src.numba_cuda.deterministic import MINUS_INFINITY, NOT_A_NUMBER, PLUS_INFINITY
+from kernbridge._src.numba_cuda.options import CompileOptions
 from kernbridge._src.numba_cuda.parameters import BYTES_OF_SUM, DeviceParameter, leaves
 from kernbridge._src.operation.spec import ArrayType
 
@@ -64,7 +65,7 @@ class HiddenSums:
         parameters = [DeviceParameter("array", t, 1) for t in (self.dtype, integers)]
         sums = [Word("address", buffer=self.buffer), Word("count", buffer=self.buffer)]
         function, wide = numba_cuda_compile.compile_for_launch(
-            label, kernel, parameters, has_batch, host, checked
+            label, kernel, parameters, has_batch, host, CompileOptions(checked)
         )
         blocks = replace(self.count, divisor=self.count.divisor * threads * per_thread)
         return Launch(

@@ -28,7 +28,7 @@ from kernbridge._src.numba_cuda.callback import (
 )
 from kernbridge._src.numba_cuda.deterministic import read_option, refuse_launch_of_numba
 from kernbridge._src.numba_cuda.dispatchers import check_dispatcher
-from kernbridge._src.numba_cuda.options import read_vector_math
+from kernbridge._src.numba_cuda.options import CompileOptions, read_vector_math, unless_default
 from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter
 from kernbridge._src.numba_cuda.views import read_views, views_of
 from kernbridge._src.operation.operation import Operation, wrap
@@ -221,10 +221,9 @@ def numba_cuda_kernel(
     check_dispatcher(label, kernel)
     fixed = read_static(label, kernel.py_func, static or {})
     exponent = read_option(label, deterministic, kernel)
-    vectors = read_vector_math(label, kernel, vector_math, bool(check))
-    frontend = NumbaCuda(
-        kernel, label, rule, bool(zero_outputs), views, fixed, bool(check), exponent, vectors
-    )
+    vectors = read_vector_math(label, vector_math, bool(check))
+    options = CompileOptions(bool(check), exponent, unless_default(kernel, vectors))
+    frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, fixed, options)
     kept: Kept[Operation]
     kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
     return frontend.operation(spec, kept)
@@ -240,9 +239,7 @@ class NumbaCuda(CallingFrontend):
     zero_outputs: bool
     views: tuple[tuple[str | int, Any], ...]
     static: dict[str, StaticArgument]
-    checked: bool
-    exponent: int | None  # of the resolution of `deterministic=`
-    vector_math: bool | None
+    options: CompileOptions
 
     platforms = ("cuda", "cpu")
 
@@ -258,8 +255,7 @@ class NumbaCuda(CallingFrontend):
             return None
         read = host_state.take([("launch_dims", dims)]) if callable(dims) else None
         static = exact_items({name: given.value for name, given in self.static.items()})
-        options = self.zero_outputs, self.checked, self.exponent, self.vector_math
-        return self.rule, read, self.views, static, options
+        return self.rule, read, self.views, static, self.zero_outputs, self.options
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         """A new operation, with the kernel's name and documentation."""
@@ -292,7 +288,7 @@ class NumbaCuda(CallingFrontend):
 
         rule, label = self.rule, self.label
         why = numba_cuda_compile.why_not_native(self.kernel, host)
-        if why and self.exponent is not None:
+        if why and self.options.exponent is not None:
             refuse_launch_of_numba(label, why)
         if why:
             cuda.refuse_on_cpu(label, why, host)
@@ -306,20 +302,13 @@ class NumbaCuda(CallingFrontend):
         z_is_free = shape.grid[2] == Value(constant=1) and not rule.cooperative
         has_batch = bool(call.levels) and z_is_free
         function, wide = numba_cuda_compile.compile_for_launch(
-            label,
-            self.kernel,
-            parameters,
-            has_batch,
-            host,
-            self.checked,
-            self.exponent,
-            self.vector_math,
+            label, self.kernel, parameters, has_batch, host, self.options
         )
         copied = sorted({b for i in function.opened if (b := buffers[i]) is not None})
         warn_of_copies(label, copied, assignment.names, REMEDY)
         sums = hidden_sums.of_buffers(
             [(leaf, buffers[leaf]) for leaf in function.summed],
-            self.exponent,
+            self.options.exponent,
             arrays,
             assignment.names,
             call.fresh,
@@ -342,7 +331,7 @@ class NumbaCuda(CallingFrontend):
                 *fills,
                 *(s.fill() for s in sums),
                 step,
-                *(s.last(label, bool(call.levels), host, self.checked) for s in sums),
+                *(s.last(label, bool(call.levels), host, self.options.checked) for s in sums),
             ],
             copied=copied,
             temporaries=hidden_sums.temporaries_of(sums, arrays),

@@ -1,14 +1,27 @@
-"""How `numba_cuda_kernel` reads the option `vector_math`."""
+"""How kernels are compiled, and how the option `vector_math` is read."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 
-def read_vector_math(label: str, kernel: Any, given: Any, is_checked: bool) -> bool | None:
-    """The option as kernels are compiled with it: None where it says what holds anyway."""
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """How kernels are compiled, whichever they are, and for whatever."""
+
+    checked: bool = False  # on the CPU: for the checked mode
+    exponent: int | None = None  # of the resolution of `deterministic=`
+    vector_math: bool | None = None  # on the CPU; None: as the kernel's `fastmath` says
+
+
+DEFAULT = CompileOptions()
+
+
+def read_vector_math(label: str, given: Any, is_checked: bool) -> bool | None:
+    """Check the option."""
     if given is None:
         return None
     if not isinstance(given, (bool, np.bool_)):
@@ -19,7 +32,12 @@ def read_vector_math(label: str, kernel: Any, given: Any, is_checked: bool) -> b
             "the threads of a block one by one; leave one of them out"
             " [KB1005]"
         )
-    return None if given == is_fast(kernel) else bool(given)
+    return bool(given)
+
+
+def unless_default(kernel: Any, vector_math: bool | None) -> bool | None:
+    """Return the option, or None where it says what holds for this kernel anyway."""
+    return None if vector_math == is_fast(kernel) else vector_math
 
 
 def is_fast(kernel: Any) -> bool:

@@ -29,6 +29,7 @@ from kernbridge._src.numba_cuda.callback import (
 )
 from kernbridge._src.numba_cuda.deterministic import read_option
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
+from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions, read_vector_math
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
     Assignment,
@@ -52,6 +53,7 @@ def numba_cuda_callable(
     input_output_aliases: Mapping[int, int] | None = None,
     record: str = "auto",
     deterministic: bool | float = False,
+    vector_math: bool | None = None,
     has_side_effect: bool = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
@@ -95,6 +97,9 @@ def numba_cuda_callable(
     deterministic : bool or float, default False
         As for `numba_cuda_kernel`, of every kernel that the function launches. A function that
         cannot be recorded is an error then.
+    vector_math : bool, optional
+        As for `numba_cuda_kernel`, of every kernel that the function launches. Where the function
+        runs as Python, each kernel's ``fastmath`` decides alone.
     has_side_effect : bool, default False
         Run the function even if nothing reads its outputs. Implied by `outs` without any output.
     jvp, vjp : function, optional
@@ -184,7 +189,9 @@ def numba_cuda_callable(
             f'{label}: deterministic= needs a function that is recorded, and record is "never"; '
             'pass record="always" [KB1005]'
         )
-    return NumbaCudaCallable(func, name, label, record, exponent).operation(spec, kept)
+    vectors = read_vector_math(label, vector_math, is_checked=False)
+    options = CompileOptions(exponent=exponent, vector_math=vectors)
+    return NumbaCudaCallable(func, name, label, record, options).operation(spec, kept)
 
 
 _of_objects: Kept[Operation] = Kept(OPERATIONS_KEPT)
@@ -200,7 +207,7 @@ class NumbaCudaCallable(CallingFrontend):
     name: str
     label: str
     record: str
-    exponent: int | None = None  # of the resolution of `deterministic=`
+    options: CompileOptions = DEFAULT  # of the kernels
 
     platforms = ("cuda", "cpu")
     n_appended = 1  # the stream
@@ -212,13 +219,13 @@ class NumbaCudaCallable(CallingFrontend):
     def state(self) -> Hashable:
         """The function and what it reads."""
         state = host_state.take([(self.name, self.function)])
-        options = self.record, self.exponent, debug.verifies()
+        options = self.record, self.options, debug.verifies()
         return host_state.identity_of(self.function), state, options
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         """An operation, which checks itself if that is asked for."""
         operation = Operation(spec, self)
-        if not debug.verifies() or self.record == "never" or self.exponent is not None:
+        if not debug.verifies() or self.record == "never" or self.options.exponent is not None:
             return operation
         unrecorded = NumbaCudaCallable(self.function, self.name, self.label, "never")
         return Verified(spec, operation, Operation(spec, unrecorded))
@@ -262,7 +269,7 @@ class NumbaCudaCallable(CallingFrontend):
         from kernbridge._src.record import record as record_record
 
         recording = record_record.record(
-            self.label, self.function, operands, call, _order(assignment), host, self.exponent
+            self.label, self.function, operands, call, _order(assignment), host, self.options
         )
         copied = sorted(recording.opened)
         warn_of_copies(self.label, copied, assignment.names, REMEDY)
@@ -281,7 +288,7 @@ class NumbaCudaCallable(CallingFrontend):
         )
 
     def _refuse_or_warn(self, why: str) -> None:
-        if self.record == "always" or self.exponent is not None:
+        if self.record == "always" or self.options.exponent is not None:
             other = "leave deterministic= out"
             if self.record == "always":
                 other = 'pass record="auto"'

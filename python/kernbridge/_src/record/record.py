@@ -23,6 +23,7 @@ from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argum
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.deterministic import refuse_mlir
 from kernbridge._src.numba_cuda.host_api import Configured, read_configured
+from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions
 from kernbridge._src.numba_cuda.parameters import DeviceParameter
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.record.arrays import (
@@ -47,7 +48,7 @@ class Recording:
     read_only: frozenset[int]  # buffers that belong to JAX
     batched: bool = False  # launches serve all slices of a batch where they can
     host: bool = False  # launches run on the CPU
-    exponent: int | None = None  # of the resolution of `deterministic=`
+    options: CompileOptions = DEFAULT  # of the kernels
     steps: list[Step] = field(default_factory=list)
     temporaries: list[ArrayType] = field(default_factory=list)
     opened: set[int] = field(default_factory=set)  # read-only buffers that a kernel may write to
@@ -96,7 +97,7 @@ class Recording:
         except NotAnArgument as e:
             refuse(str(e))
         if mlir.is_mlir(kernel):
-            if self.exponent is not None:
+            if self.options.exponent is not None:
                 refuse_mlir(label)
             mlir.check_strides(label, found)
         parameters = [parameter for parameter, _ in found]
@@ -104,7 +105,7 @@ class Recording:
         x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
         has_batch = self.batched and z.constant == 1
         function, wide = numba_cuda_compile.compile_for_launch(
-            label, kernel, parameters, has_batch, self.host, exponent=self.exponent
+            label, kernel, parameters, has_batch, self.host, self.options
         )
         self.opened |= {words[i][0].buffer for i in function.opened}
         self.why_not_portable = self.why_not_portable or function.why_not_portable
@@ -320,7 +321,7 @@ def record(
     call: Call,
     order: Order,
     host: bool = False,
-    exponent: int | None = None,
+    options: CompileOptions = DEFAULT,
 ) -> Recording:
     """Run `function` on stand-ins, twice; `order` puts operands and stream into its parameters.
 
@@ -338,7 +339,7 @@ def record(
             frozenset(call.read_only),
             batched=bool(call.levels),
             host=host,
-            exponent=exponent,
+            options=options,
         )
         given = [
             Scalar(b, scalars[b], t.dtype)
