@@ -1,10 +1,9 @@
-"""`kernbridge.compat.brainevent`: BrainEvent's names, and BrainEvent itself on kernbridge."""
+"""`kernbridge.compat.brainevent`: BrainEvent's names, and how its modules are replaced."""
 
 import ctypes
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import kernbridge
 import numpy as np
@@ -246,61 +245,3 @@ def test_a_script_runs_with_its_arguments(tmp_path, a_brainevent):
     )
     assert done.stdout == "['-x', '1'] kernbridge\n"
     assert "takes the place" in done.stderr
-
-
-OPERATORS = """
-import numpy as np
-from kernbridge.compat import brainevent
-brainevent.install()
-import brainevent as be, jax, jax.numpy as jnp
-
-rng = np.random.default_rng(0)
-dense = np.where(rng.random((7, 5)) < 0.4, rng.random((7, 5)), 0).astype(np.float32)
-row, column = rng.random(7, np.float32), rng.random(5, np.float32)
-fixed = be.FixedNumPerPre(
-    (jnp.arange(14, dtype=jnp.float32).reshape(7, 2), jnp.tile(jnp.array([1, 3]), (7, 1))),
-    shape=(7, 5),
-)
-matrices = [be.CSR.fromdense(dense), fixed]
-
-for matrix in matrices:
-    whole = np.asarray(matrix.todense())
-    assert whole.any()
-    for left, right, vector in ((False, True, column), (True, False, row)):
-        events = be.BinaryArray(jnp.asarray(vector > 0.5))
-        for given, values in ((jnp.asarray(vector), vector), (events, (vector > 0.5) * 1.0)):
-            got = given @ matrix if left else matrix @ given
-            np.testing.assert_allclose(got, values @ whole if left else whole @ values, rtol=1e-5)
-    stack = np.stack([column, 2 * column])
-    got = jax.vmap(lambda x: jax.jit(lambda x: matrix @ x)(x))(stack)
-    np.testing.assert_allclose(got, stack @ whole.T, rtol=1e-5)
-    got = jax.grad(lambda x: (matrix @ x).sum())(jnp.asarray(column))
-    np.testing.assert_allclose(got, whole.sum(0), rtol=1e-5)
-print("right")
-"""
-
-
-@pytest.mark.exhaustive
-def test_operators_compute_what_numpy_does(run_python):
-    pytest.importorskip("brainevent", reason="BrainEvent is not installed")
-    assert run_python(OPERATORS) == "right\n"
-
-
-@pytest.mark.exhaustive
-def test_operators_compute_what_they_do_on_their_own_bridge(tmp_path):
-    """With the data that BrainEvent measures itself with."""
-    pytest.importorskip("brainevent", reason="BrainEvent is not installed")
-    program = Path(__file__).with_name("operators.py")
-    results = []
-    for bridge in ("own", "kernbridge"):
-        path = tmp_path / f"{bridge}.npz"
-        command = [sys.executable, str(program), bridge, str(path), "10"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        results.append(np.load(path))
-    own, ours = results
-    assert len(own.files) > 100
-    assert set(own.files) == set(ours.files)
-    for name in own.files:
-        assert own[name].dtype == ours[name].dtype, name
-        np.testing.assert_allclose(own[name], ours[name], rtol=1e-5, atol=1e-5, err_msg=name)

@@ -1,9 +1,7 @@
 """BrainEvent's C++ headers, as sources that were written for it include and use them."""
 
-import importlib.util
 import shutil
 import subprocess
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +13,6 @@ from kernbridge._src.base import settings
 from kernbridge._src.source import assemble
 from kernbridge._src.toolchain import compilers
 from kernbridge.compat import brainevent as compat
-from kernbridge.compat.brainevent.replace import header_folders
 
 pytestmark = pytest.mark.once
 
@@ -207,40 +204,3 @@ def test_a_folder_of_headers_must_be_there(tmp_path, include_paths):
     with pytest.raises(TypeError, match="add_include_path: path is 3, expected the path of"):
         config.add_include_path(3)
     assert config.get_include_paths() == []
-
-
-def brainevents_sources() -> list[Path]:
-    """Return BrainEvent's annotated CUDA sources."""
-    found = importlib.util.find_spec("brainevent")
-    if found is None or not found.origin:
-        return []
-    files = sorted(Path(found.origin).parent.rglob("*.cu"))
-    return [f for f in files if "@BE" in f.read_text(encoding="utf-8", errors="replace")]
-
-
-SOURCES = 45  # of BrainEvent 0.2.1
-QUICKLY = {"optimization_level": 0, "extra_cuda_cflags": ["-Xptxas", "-O0"]}
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("number", range(SOURCES))
-def test_cuda_sources_of_brainevent_are_built_and_loaded(number, include_paths):
-    sources = brainevents_sources()
-    if not sources:
-        pytest.skip("BrainEvent is not installed")
-    assert len(sources) <= SOURCES
-    if number >= len(sources):
-        pytest.skip(f"this BrainEvent has {len(sources)} sources")
-    nvcc()
-    for folder in header_folders():
-        config.add_include_path(folder)
-    source = sources[number]
-    libraries = ["-lcublas"] if "cublas" in source.name else []
-    module = compat.load_cuda_file(
-        source,
-        compute_capability="9.0",
-        auto_register=False,
-        extra_ldflags=libraries,
-        **QUICKLY,
-    )
-    assert module.function_names
