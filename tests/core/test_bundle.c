@@ -66,6 +66,32 @@ static void test_contents(void)
     kb_bundle_close(NULL);
 }
 
+static void test_two_programs(void)
+{
+    static const char *const platforms[] = {"cpu", "cuda"};
+    char text[BUNDLE_TEXT], folder[BUNDLE_PATH];
+    const char *lines[] = {bundle_lines[0],        bundle_lines[1],
+                           bundle_lines[2],        bundle_lines[3],
+                           "output float32 1 4 r", "program %P cuda program.cpu.mlirbc",
+                           "output float32 1 5 r", NULL};
+    kb_bundle *bundle;
+    const kb_host_program *p;
+    bundle_make(folder, text, bundle_text(lines, text));
+    kb_status s = kb_bundle_open(folder, &bundle, &error);
+    bundle_remove(folder);
+    if (!CHECK_INT(s, KB_OK))
+        return;
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(kb_bundle_program(bundle, platforms[i], strlen(platforms[i]), &p, &error), KB_OK);
+        CHECK_TEXT(p->platform, platforms[i]);
+        CHECK_INT(p->outputs[0]->dims[0], 4 + i);
+    }
+    CHECK_INT(kb_bundle_program(bundle, "rocm", 4, &p, &error), KB_NOT_FOUND);
+    for (int i = 0; i < 2; i++)
+        CHECK_HAS(error.message, platforms[i]);
+    kb_bundle_close(bundle);
+}
+
 /* Opens a folder that is to be refused; the message. */
 static const char *refused(const char *folder, kb_status expected)
 {
@@ -142,6 +168,10 @@ static const struct {
     {2, "data %D", "line 3 is damaged"},
     {2, "data %D arguments.bin more", "line 3 is damaged"},
     {2, "data -128 00 arguments.bin", "line 3 is damaged"},
+    {2,
+     "data 9223372036854775808 "
+     "0000000000000000000000000000000000000000000000000000000000000000 arguments.bin",
+     "line 3 is damaged"},
     {3, "program %P cpu", "line 4 is damaged"},
     {3, "made-by nobody", "line 5 is damaged"}, /* arrays without a program */
     {4, "input float33 1 0 1 4 state.v", "line 5 is damaged"},
@@ -208,6 +238,7 @@ static void test_no_memory(void)
 int main(void)
 {
     test_contents();
+    test_two_programs();
     test_missing();
     test_damage();
     test_bad_lines();

@@ -131,6 +131,33 @@ static void test_shared_memory(void)
     CHECK_TEXT(run(second, two, 16), ""); /* each block writes its own */
 }
 
+/* A read of what nothing has written is told when a barrier, the end or many more reads come
+ * without a race: it is one that explains such a read. */
+static void test_unwritten_or_race(void)
+{
+    enum { MANY = 4096, ROUNDS = MANY / N_THREADS, REST = MANY % N_THREADS };
+    static const row rows[] = {
+        {{{READ, 0, S, 4, 0}, {READ, 0, S, 4, 0}, {READ, 0, S, 5, 0}, {WRITE, 1, S, 4, 1}},
+         "a data race: it writes element [1, 1] of the shared array"},
+        {{{READ, 0, S, 4, 0}, {BARRIER, ALL, 0, 0, 0}, {WRITE, 0, X, 1, 1}, {WRITE, 1, X, 1, 2}},
+         "reads element [1, 1] of the shared array, which no thread of the block has written"},
+    };
+    check_rows(rows, sizeof rows / sizeof *rows);
+    for (int more = 0; more < 2; more++) { /* one read, then so many */
+        step steps[ROUNDS + REST + 4] = {{READ, 0, S, 4, 0}};
+        int n = 1;
+        for (int i = 0; i < ROUNDS; i++)
+            steps[n++] = (step){READ, ALL, S, 4, 0};
+        for (int i = 0; i < REST - 1 + more; i++)
+            steps[n++] = (step){READ, N_THREADS - 1, S, 4, 0};
+        steps[n++] = (step){WRITE, N_THREADS - 1, X, 1, 1};
+        steps[n++] = (step){WRITE, N_THREADS - 2, X, 1, 2};
+        steps[n] = (step){END, 0, 0, 0, 0};
+        CHECK_HAS(run(steps, one_block, 16), more ? "no thread of the block has written"
+                                                  : "a data race: it writes element [1] of 'x'");
+    }
+}
+
 static void test_races(void)
 {
     static const row rows[] = {
@@ -266,6 +293,7 @@ int main(void)
     test_indices();
     test_blocks_of_three_axes();
     test_shared_memory();
+    test_unwritten_or_race();
     test_races();
     test_batches();
     test_barriers();

@@ -146,6 +146,35 @@ static void check_words(const kb_driver *cu)
     }
 }
 
+static kb_cu_result text_refused(kb_cu_result code, const char **text)
+{
+    *text = code ? "of another code" : "";
+    return 1;
+}
+
+static kb_cu_result text_missing(kb_cu_result code, const char **text)
+{
+    (void)code;
+    *text = NULL;
+    return KB_CU_SUCCESS;
+}
+
+/* What a driver does not describe has words all the same. */
+static void check_without_words(const kb_driver *cu)
+{
+    kb_driver mute = *cu;
+    mute.cuGetErrorString = text_refused;
+    expect_words(&mute, 1, "cuInit",
+                 "op: a launch: cuInit failed: CUDA_ERROR_INVALID_VALUE (no description, code 1)");
+    mute.cuGetErrorName = text_refused;
+    mute.cuGetErrorString = text_missing;
+    expect_words(&mute, 1, "cuInit",
+                 "op: a launch: cuInit failed: an unknown error (no description, code 1)");
+    mute.cuGetErrorName = text_missing;
+    expect_words(&mute, 1, "cuInit",
+                 "op: a launch: cuInit failed: an unknown error (no description, code 1)");
+}
+
 static void scene_works(void)
 {
     check_threads();
@@ -153,6 +182,7 @@ static void scene_works(void)
     const kb_driver *cu = kb_driver_get(&err);
     CHECK_INT(kb_driver_device_count(&err), 3);
     check_words(cu);
+    check_without_words(cu);
     fake_cuda_fail("cuDeviceGetCount", 1, 999);
     CHECK_INT(kb_driver_device_count(&err), 0);
     CHECK_HAS(err.message, "no GPU can be used: cuDeviceGetCount failed: CUDA_ERROR_UNKNOWN");

@@ -68,6 +68,15 @@ static void test_uncountable(void)
     }
 }
 
+/* An extent of 0 is none that cannot be counted: there are no elements. */
+static void test_empty(void)
+{
+    int64_t dims[] = {3, 0};
+    const kb_xla_buffer buffer = {.dtype = KB_DTYPE_F32, .rank = 2, .dims = dims};
+    CHECK_INT(kb_buffer_count(&buffer), 0);
+    CHECK_INT(kb_buffer_size(&buffer), 0);
+}
+
 static void test_right(void)
 {
     scene c;
@@ -258,6 +267,7 @@ static void test_many_buffers(void)
 int main(void)
 {
     test_uncountable();
+    test_empty();
     test_right();
     test_dtype();
     test_rank();

@@ -58,6 +58,7 @@ static void test_literals(void)
 {
     CHECK_TEXT(cut("\"a//b\" \"\\\"\" ''", false), "s\"a//b\"_s\"\\\"\"_c''");
     CHECK_TEXT(cut("u8\"x\" L'x' xR\"(a)\"", false), "su8\"x\"_cL'x'_wxR s\"(a)\"");
+    CHECK_TEXT(cut("u8\"a(b\" x L\"(\" x", false), "su8\"a(b\"_wx_sL\"(\"_wx");
     CHECK_TEXT(cut("R\"(a)b\"c)\" x", false), "sR\"(a)b\"c)\"_wx");
     CHECK_TEXT(cut("u8R\"d(a)\" )x\" )d\" x", false), "su8R\"d(a)\" )x\" )d\"_wx");
     CHECK_TEXT(cut("R\"(\n\"\n)\"x", false), "sR\"(\n\"\n)\" wx");

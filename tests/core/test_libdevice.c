@@ -120,6 +120,81 @@ static void test_errors(void)
     SAME(kb_nv_normcdfinv(2), NAN);
 }
 
+/* The double nearest to the exact result, computed with 300 bits (mpmath), which lies well off the
+ * middle between two doubles: at both sides of where one way of computing ends and another begins,
+ * and where a term left out changes the last bit. */
+static void test_nearest(void)
+{
+    static const struct {
+        double (*function)(double);
+        double x, nearest;
+    } rows[] = {
+        {kb_nv_cbrt, 0.5000000000000001, 0.7937005259840998},
+        {kb_nv_rcbrt, 0.5, 1.2599210498948732},
+        {kb_nv_cosh, 0.5, 1.1276259652063807},
+        {kb_nv_cosh, 700.0, 5.0711602736750225e+303},
+        {kb_nv_tanh, 0.5, 0.46211715726000974},
+        {kb_nv_tanh, 2.0, 0.9640275800758169},
+        {kb_nv_exp10, 0.5, 3.1622776601683795},
+        {kb_nv_log10, 0.5, -0.3010299956639812},
+        {kb_nv_erfcx, 1.5000000000000002, 0.3215854164543175},
+        {kb_nv_erfcx, 8.0, 0.06998516620088092},
+        {kb_nv_erfcx, 8.000000000000002, 0.06998516620088091},
+        {kb_nv_erfcx, 7.999999999999999, 0.06998516620088094},
+        {kb_nv_erfcx, 700.0, 0.0008059842969226599},
+        {kb_nv_erfcx, -1.0, 5.008980080762283},
+        {kb_nv_erfcx, 7.5, 0.07457369306287669},
+        {kb_nv_erfcx, 9.0, 0.06230772403777468},
+        {kb_nv_erfcx, 26.0, 0.021683584850562907},
+        {kb_nv_erfcinv, 0.5, 0.4769362762044699},
+        {kb_nv_erfcinv, 0.5000000000000001, 0.47693627620446977},
+        {kb_nv_erfcinv, 0.49999999999999994, 0.47693627620446993},
+        {kb_nv_erfcinv, 1.5, -0.4769362762044699},
+        {kb_nv_erfcinv, 1.5000000000000002, -0.4769362762044701},
+        {kb_nv_erfcinv, 1.4999999999999998, -0.4769362762044696},
+        {kb_nv_erfcinv, 0.25, 0.8134198475976185},
+        {kb_nv_erfcinv, 0.75, 0.2253120550121781},
+        {kb_nv_erfcinv, 1.25, -0.2253120550121781},
+        {kb_nv_erfcinv, 1.75, -0.8134198475976185},
+        {kb_nv_erfinv, 0.5, 0.4769362762044699},
+        {kb_nv_erfinv, 0.5000000000000001, 0.47693627620447},
+        {kb_nv_erfinv, 0.49999999999999994, 0.4769362762044698},
+        {kb_nv_erfinv, 0.9999999999999999, 5.8635847487551676},
+        {kb_nv_erfinv, 0.25, 0.2253120550121781},
+        {kb_nv_erfinv, -0.5, -0.4769362762044699},
+        {kb_nv_erfinv, 0.75, 0.8134198475976185},
+        {kb_nv_normcdf, 0.5, 0.6914624612740131},
+        {kb_nv_normcdf, 2.0, 0.9772498680518208},
+        {kb_nv_normcdf, -1.0, 0.15865525393145705},
+        {kb_nv_normcdfinv, 0.5000000000000001, 2.782916424671767e-16},
+        {kb_nv_normcdfinv, 0.25, -0.6744897501960817},
+        {kb_nv_normcdfinv, 0.75, 0.6744897501960817},
+        {kb_nv_normcdfinv, 6.832310028388554e-147, -25.783257486446},
+        {kb_nv_normcdfinv, 0.9683262330053706, 1.8567443536385273},
+        {kb_nv_sinpi, 873642.9415456841, 0.18260922575040317},
+        {kb_nv_sinpi, -890045.6305155797, 0.917110145172403},
+        {kb_nv_cospi, 0.7500000000000001, -0.7071067811865478},
+        {kb_nv_cospi, 0.7499999999999999, -0.7071067811865472},
+        {kb_nv_cospi, -744666.2438206535, 0.7206997380802475},
+        {kb_nv_cyl_bessel_i0, 0.5, 1.0634833707413236},
+        {kb_nv_cyl_bessel_i0, 30.0, 781672297823.9775},
+        {kb_nv_cyl_bessel_i0, 30.000000000000004, 781672297823.9802},
+        {kb_nv_cyl_bessel_i0, 29.999999999999996, 781672297823.9747},
+        {kb_nv_cyl_bessel_i0, 29.0, 292520631785.69086},
+        {kb_nv_cyl_bessel_i0, 31.0, 2089962966491.9038},
+        {kb_nv_cyl_bessel_i1, 0.5, 0.2578943053908963},
+        {kb_nv_cyl_bessel_i1, 8.0, 399.8731367825601},
+        {kb_nv_cyl_bessel_i1, 30.0, 768532038938.957},
+        {kb_nv_cyl_bessel_i1, 30.000000000000004, 768532038938.9597},
+        {kb_nv_cyl_bessel_i1, 29.999999999999996, 768532038938.9543},
+        {kb_nv_cyl_bessel_i1, 29.0, 287432108126.2548},
+        {kb_nv_cyl_bessel_i1, 31.0, 2055972795294.5647},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!CHECK(same(rows[i].function(rows[i].x), rows[i].nearest)))
+            fprintf(stderr, "in row %zu, of %a\n", i, rows[i].x);
+}
+
 static void test_turns(void)
 {
     SAME(kb_nv_sinpi(0.5), 1);
@@ -310,6 +385,7 @@ int main(void)
     test_roots();
     test_exponentials();
     test_errors();
+    test_nearest();
     test_turns();
     test_turns_are_exact();
     test_bessel();

@@ -159,6 +159,10 @@ static void make_huge(Elf64_Shdr *s)
 {
     s->sh_size = UINT64_C(1) << 40;
 }
+static void make_full(Elf64_Shdr *s)
+{
+    s->sh_size = UINT64_C(1) << 30; /* and there is code besides */
+}
 static void make_far(Elf64_Shdr *s)
 {
     s->sh_offset = UINT64_MAX - 3;
@@ -180,6 +184,8 @@ static void test_sections(void)
     with_section(SHT_PROGBITS, make_odd, KB_INVALID_ARGUMENT);
     with_section(SHT_PROGBITS, make_far, KB_INVALID_ARGUMENT);
     with_section(SHT_NOBITS, make_huge, KB_UNIMPLEMENTED);
+    CHECK_HAS(err.message, "more than 1 GB");
+    with_section(SHT_NOBITS, make_full, KB_UNIMPLEMENTED);
     CHECK_HAS(err.message, "more than 1 GB");
     with_section(SHT_SYMTAB, make_linkless, KB_INVALID_ARGUMENT);
     with_section(SHT_RELA, make_far, KB_INVALID_ARGUMENT);

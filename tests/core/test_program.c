@@ -113,6 +113,23 @@ static void change_all(program_text *p)
     p->steps[2].words[0].value = INT64_MIN;
 }
 
+/* The smallest that may be filled and zeroed: elements of one byte. */
+static void test_bytes(void)
+{
+    program_text p;
+    kb_kernel k;
+    kb_error err;
+    program_init(&p);
+    p.buffers[2].dtype = KB_DTYPE_U8;
+    p.steps[0].fill.item_size = 1;
+    p.steps[2].launch.n_zeroed = 1;
+    p.steps[2].zeroed[0] = 2;
+    if (!CHECK_INT(read_program(&p, false, &k, &err), KB_OK))
+        fprintf(stderr, "%s\n", err.message);
+    else
+        k.free_owner(k.owner);
+}
+
 static void test_every_field(void)
 {
     for (int changed = 0; changed < 2; changed++) {
@@ -320,6 +337,7 @@ static void test_other_image_of_same_digest(void)
 int main(void)
 {
     sample_digest(digest, 77);
+    test_bytes();
     test_every_field();
     test_compressed_image();
     test_smallest();

@@ -255,6 +255,12 @@ static void word_reach_overflows(program_text *p)
     p->steps[FIRST].words[2].reach = INT64_MAX - 99;
 }
 
+static void word_reach_overflows_by_one(program_text *p)
+{
+    p->steps[FIRST].words[2].value = 1;
+    p->steps[FIRST].words[2].reach = INT64_MAX;
+}
+
 static void zeroed_buffer(program_text *p)
 {
     p->steps[FIRST].zeroed[0] = BEHIND;
@@ -371,6 +377,7 @@ static const struct {
     {word_offset_without_reach, "a reach"},
     {word_reach_negative, "an offset"},
     {word_reach_overflows, "a reach"},
+    {word_reach_overflows_by_one, "a reach"},
     {zeroed_buffer, "a buffer"},
     {zeroed_packed, "an output to be zeroed"},
     {many_zeroed, "its length"},

@@ -34,6 +34,8 @@ static void test_measures(void)
         {2, KB_CHECK_STRIDED, {3, 2, -24, -4}, -52, 4, 0, 2},
         {2, KB_CHECK_STRIDED, {3, 2, 24, -4}, -4, 52, 0, 2},
         {2, KB_CHECK_STRIDED, {3, 2, 0, 0}, 0, 4, 0, 2},
+        {1, KB_CHECK_STRIDED, {2, 1}, 0, 5, 0, 2},
+        {1, KB_CHECK_STRIDED, {2, -1}, -1, 4, 0, 2},
         {2, KB_CHECK_STRIDED, {3, 0, -24, 4}, 0, 0, 0, 0},
         {2, KB_CHECK_STRIDED, {1, 1, -24, 99}, 0, 4, 0, 1},
         {2, KB_CHECK_STRIDED | KB_CHECK_BATCHED, {-64, 3, 2, -24, 4}, -48, 8, -64, 2},

@@ -1,15 +1,19 @@
 """Calls of kernbridge's targets by hand, and programs with changed bytes, drawn from a seed.
 
-`write` exports programs in one process, and `calls` and `blobs` run changed ones in another, which
-knows none of the kernels. A changed call or program must fail, or give what a kernel gives.
+`write` exports programs in one process, and `calls`, `flips` and `edits` run changed ones in
+another, which knows none of the kernels. A changed call or program must fail, or give what a kernel
+gives.
 """
 
+import dataclasses
 import pickle
 import random
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxlib.mlir.dialects import stablehlo
 
 N = 8
 FORMULAS = {"axpy": lambda x, y: 2 * x + y, "add": lambda x, y: x + y, "neg": lambda x: -x}
@@ -222,4 +226,157 @@ def flips(path, seed, n):
         else:
             right = _is_right(arguments, [results]) and index >= n
             _tell(index, "right" if right else "WRONG", counts)
+    print(sorted(counts))
+
+
+CALL = re.compile(
+    r"%(?P<id>\d+) = stablehlo\.custom_call @(?P<target>[\w.]+)\((?P<operands>[^)]*)\) "
+    r"\{(?P<attributes>.*)\} : \((?P<types>[^)]*)\) -> (?P<result>tensor<[^>]*>|\(\))"
+)
+VALUES = [
+    *("true", "7 : i32", "7 : i64", "1.5 : f32", '""', '"text"', "[]", "[1, 2]"),
+    *("dense<> : tensor<0xui8>", "dense<1> : tensor<32xui8>", "dense<3> : tensor<1xi64>"),
+    *("dense<-1> : tensor<6xi64>", "dense<1> : tensor<4xi32>", "dense<1.0> : tensor<4xf64>"),
+    *("dense<true> : tensor<4xi1>", "dense<9223372036854775807> : tensor<3xi64>", "{a = 1 : i64}"),
+]
+TYPES = [
+    "8xf32",
+    "9xf32",
+    "8xf64",
+    "8xi32",
+    "8xi1",
+    "8xf16",
+    "f32",
+    "0xf32",
+    "3x8xf32",
+    "3x1x8xf32",
+]
+LAYOUTS = ["dense<[0, 1]> : tensor<2xindex>", "dense<[1, 0]> : tensor<2xindex>"]
+LAYOUTS += ["dense<0> : tensor<1xindex>", "dense<> : tensor<0xindex>", "dense<7> : tensor<1xindex>"]
+ALIAS = (
+    "#stablehlo.output_operand_alias<output_tuple_indices = [{}], "
+    "operand_index = {}, operand_tuple_indices = [{}]>"
+)
+
+
+def _split(text, by=", "):
+    """Split at commas that are in no brackets and no string."""
+    parts, depth, quoted, begin = [], 0, False, 0
+    for i, c in enumerate(text):
+        quoted ^= c == '"'
+        depth += not quoted and (c in "([{<") - (c in ")]}>")
+        if not depth and not quoted and text.startswith(by, i):
+            parts.append(text[begin:i])
+            begin = i + len(by)
+    return [*parts, text[begin:]] if text else []
+
+
+def _entries(text):
+    return dict(part.split(" = ", 1) for part in _split(text))
+
+
+def _text(call, attributes=None, target=None, operands=None, types=None, result=None, to=None):
+    """Write a call of which some parts are others."""
+    attributes = ", ".join(f"{k} = {v}" for k, v in (attributes or call["attributes"]).items())
+    names = ", ".join(call["operands"] if operands is None else operands)
+    kinds = ", ".join(call["types"] if types is None else types)
+    head = f"%{to or call['id']} = stablehlo.custom_call @{target or call['target']}({names})"
+    return f"{head} {{{attributes}}} : ({kinds}) -> {result or call['result']}"
+
+
+def _others(values, name):
+    """Dictionaries in which one value is gone, or another."""
+    yield {k: v for k, v in values.items() if k != name}
+    for value in VALUES:
+        yield {**values, name: value}
+
+
+def _edited_attributes(attributes):
+    """Every edit of a call's attributes, kernbridge's and XLA's, but those of layouts."""
+    outer = attributes
+    inner = _entries(outer["mhlo.backend_config"][1:-1])
+    for name in [*inner, "elsewhere"]:
+        for edited in _others(inner, name):
+            text = ", ".join(f"{k} = {v}" for k, v in edited.items())
+            yield {**outer, "mhlo.backend_config": "{" + text + "}"}
+    yield from _others(outer, "mhlo.backend_config")
+    for places in [("", 0, ""), ("", 1, ""), ("", 9, ""), ("", -1, ""), (0, 0, ""), ("", 0, 0)]:
+        aliases = ALIAS.format(*places)
+        yield {**outer, "output_operand_aliases": f"[{aliases}]"}
+        yield {**outer, "output_operand_aliases": f"[{aliases}, {aliases}]"}
+    for version in range(6):
+        yield {**outer, "api_version": f"{version} : i32"}
+    yield {**outer, "has_side_effect": "true"}
+
+
+def _edited_layouts(attributes):
+    """Every edit of the layouts, in which XLA hands over the elements without telling the call."""
+    outer = attributes
+    for key in ("operand_layouts", "result_layouts"):
+        given = _split(outer[key][1:-1])
+        yield {k: v for k, v in outer.items() if k != key}
+        for layouts in ([], given * 2, *([*given[:-1], layout] for layout in LAYOUTS)):
+            yield {**outer, key: f"[{', '.join(layouts)}]"}
+
+
+def _edited_types(call):
+    """Every edit of the operands' types and of the result's: whether it must be refused, and it."""
+    names, kinds = call["operands"], call["types"]
+    outer = {k: v for k, v in call["attributes"].items() if not k.endswith("layouts")}
+    outer["has_side_effect"] = "true"
+    for other in TYPES:
+        type_, refused = f"tensor<{other}>", not other.endswith("f32")
+        one = "true" if other.endswith("i1") else "1.0" if "f" in other else "1"
+        for i in range(len(names)):
+            operands = [*names[:i], "%other", *names[i + 1 :]]
+            types = [*kinds[:i], type_, *kinds[i + 1 :]]
+            text = _text(call, outer, operands=operands, types=types)
+            yield refused, f"%other = stablehlo.constant dense<{one}> : {type_}\n    {text}"
+        text = _text(call, outer, result=type_, to="other")
+        zeros = f"stablehlo.constant dense<0.0> : {call['result']}"
+        yield refused, f"{text}\n    %{call['id']} = {zeros}"
+    yield True, _text(call, outer, operands=names[1:], types=kinds[1:])
+    yield True, _text(call, outer, operands=names * 2, types=kinds * 2)
+
+
+def _edits(text):
+    """Every edit of a program: what may come of it, what is edited, and the new text."""
+    for found in CALL.finditer(text):
+        call = found.groupdict()
+        call["operands"], call["types"] = _split(call["operands"]), _split(call["types"])
+        call["attributes"] = _entries(call["attributes"])
+        edits = [("right", _text(call, a)) for a in _edited_attributes(call["attributes"])]
+        edits += [("right", _text(call, target=t)) for t in [*TARGETS, "kernbridge.none"]]
+        edits += [("any", _text(call, a)) for a in _edited_layouts(call["attributes"])]
+        if call["types"]:  # no carrier
+            for refused, edited in _edited_types(call):
+                edits.append(("none" if refused else "any", edited))
+        for allowed, edited in edits:
+            yield allowed, edited, text[: found.start()] + edited + text[found.end() :]
+
+
+def edits(path, seed, n):
+    """Edit the StableHLO of programs at every place, and run `n` of what comes of it."""
+    with open(path, "rb") as file:
+        programs = pickle.load(file)
+    every, counts = [], {}
+    for _, blob, shapes, _ in programs:
+        exported = jax.export.deserialize(bytearray(blob))
+        every += [(exported, shapes, *edit) for edit in _edits(exported.mlir_module())]
+    for index in random.Random(seed).sample(range(len(every)), min(n, len(every))):
+        exported, shapes, allowed, edited, text = every[index]
+        with open(f"{path}.at", "w") as at:
+            at.write(f"edits: index {index}: {edited}")
+        arguments = [_array(random.Random(3), shape) for shape in shapes]
+        try:
+            code = stablehlo.serialize_portable_artifact_str(text, "1.0.0")
+            program = dataclasses.replace(exported, mlir_module_serialized=code)
+            results = jax.block_until_ready(program.call(*arguments))
+        except Exception as e:
+            _tell(index, "refused" if str(e) else "WRONG", counts)
+        else:
+            right = allowed == "any" or (allowed == "right" and _is_right(arguments, [results]))
+            _tell(index, "right" if right else "WRONG", counts)
+            if not right:
+                print(edited)
     print(sorted(counts))
