@@ -48,37 +48,39 @@ def load_binary(
 ) -> CompiledModule | CudaBinary:
     """Load a ``.so``, ``.cubin`` or ``.fatbin`` that was built elsewhere.
 
-    A library that kernbridge built (`CompiledModule.path`) says what its functions are. Another one
-    exports ``int name(const kb_call *call)`` (see ``kernbridge/kernbridge.h``), named in
-    `functions`.
+    A library that kernbridge built (`CompiledModule.path`) describes its own functions. Other
+    libraries export functions ``int name(const kb_call *call)`` (see ``kernbridge/kernbridge.h``),
+    which are listed in `functions`.
 
     Parameters
     ----------
     path : str or Path
         The file.
     functions : dict, optional
-        For another library: each function's name and its tokens, as in
+        For other libraries: the name of each function and its tokens, as in
         ``{"scale": "arg ret attr.factor:float32"}``.
     name : str, optional
         The module's name; by default the file's, without its suffix.
     platform : str, optional
-        "cpu" or "cuda"; by default what a library that kernbridge built is for, else "cpu".
+        "cpu" or "cuda". By default, it is the platform for which kernbridge built the library, or
+        "cpu" for other libraries.
     replace, auto_register, target_prefix, allow_cuda_graph
-        See `load_cuda_inline`. Only a library that kernbridge built has targets.
+        See `load_cuda_inline`. Only libraries that kernbridge built have targets.
 
     Returns
     -------
     CompiledModule or CudaBinary
-        Of a library, its functions; of device code, `CudaBinary.kernel` makes operations.
+        For a library, a module with its functions. For device code, a `CudaBinary`, whose method
+        `kernel` makes operations.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     KernelLoadError
-        If it is neither a library nor device code, or cannot be opened.
+        If the file is neither a library nor device code, or cannot be opened.
     KernelError
-        If it exports no function of a name.
+        If the file exports no function with one of the names.
 
     Examples
     --------

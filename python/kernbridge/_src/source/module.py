@@ -176,10 +176,11 @@ class SourceFunction:
         attrs : dict of str to number, optional
             Values of the attributes.
         jvp, vjp : function, optional
-            The derivative, see `numba_kernel`; called with the attributes by name besides.
+            The derivative; see `numba_kernel`. The attributes are passed as additional keyword
+            arguments.
         sharding_rule : str or ShardingRule, optional
-            Along which dimensions a call may be split among devices; see `numba_kernel`. Values of
-            attributes stay what they are.
+            The dimensions along which a call may be split among devices; see `numba_kernel`. Values
+            of attributes stay what they are.
 
         Returns
         -------
