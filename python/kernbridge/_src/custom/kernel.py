@@ -250,7 +250,7 @@ def register(name: str, op: XLACustomKernel) -> None:
 
 
 def get_registry() -> dict[str, XLACustomKernel]:
-    """Return all operations by name, the newest of each name."""
+    """Return all operations by name. If several have the same name, the newest is returned."""
     return dict(_registry)
 
 

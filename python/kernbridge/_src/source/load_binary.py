@@ -184,7 +184,7 @@ def _unreadable(label: str, error: ValueError) -> KernelLoadError:
 
 
 class CudaBinary:
-    """Device code that was built elsewhere: a cubin, or a fatbin.
+    """Device code from a prebuilt cubin or fatbin.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ class CudaBinary:
 
     @property
     def kernel_names(self) -> list[str]:
-        """Entries of a cubin, as the compiler spelled them; of a fatbin, which is packed, none."""
+        """The names of a cubin's kernels as the compiler spelled them; none for a fatbin."""
         if self._is_fatbin:
             return []
         try:
@@ -238,7 +238,7 @@ class CudaBinary:
         vjp: Callable[..., Any] | None = None,
         sharding_rule: str | ShardingRule | None = None,
     ) -> CudaKernel:
-        """Make an operation of a kernel in it.
+        """Make an operation from one of the kernels.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class CudaBinary:
         outs : pytree of jax.ShapeDtypeStruct, or a function
             See `numba_kernel`.
         params : str or list of str
-            What each parameter receives, see `cuda_kernel`; with the type of each number:
+            The role of each parameter, as for `cuda_kernel`, with the type of each number, as in
             ``"arg ret attr.n:int32"``.
         grid, block, launch_dims, threads_per_block, shared_mem, attrs, vmap_method, \
 input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, jvp, vjp, \
@@ -261,7 +261,7 @@ sharding_rule
         Raises
         ------
         KernelError
-            If a cubin has no such kernel, or `params` does not fit it.
+            If a cubin has no such kernel, or `params` does not match it.
         """
         label = f"load_binary '{self.name}.{entry}'"
         rule = LaunchRule.of(

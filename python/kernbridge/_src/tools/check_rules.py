@@ -29,13 +29,13 @@ class RuleCheck(NamedTuple):
     backend : str
         The backend of an `XLACustomKernel`, else empty.
     check : str
-        What was compared with what.
+        The two quantities that were compared.
     status : str
         "passed", "failed" or "skipped".
     error : float
         The largest difference, in units of the tolerance; at most 1 if passed.
     detail : str
-        Where it failed, or why it was skipped.
+        The position of the failure, or the reason why the check was skipped.
     """
 
     backend: str
@@ -54,12 +54,12 @@ RuleCheck.__module__ = "kernbridge"
 
 
 class RuleCheckError(KernelError, AssertionError):
-    """Rules of an operation contradict each other, or what the operation computes.
+    """The rules of an operation contradict each other or the operation's results.
 
     Attributes
     ----------
     checks : tuple of RuleCheck
-        All comparisons, those that passed too.
+        All comparisons, including those that passed.
     """
 
     __module__ = "kernbridge"
