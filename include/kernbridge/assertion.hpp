@@ -1,6 +1,6 @@
-/* What becomes of a failed assertion of the C++ library (_GLIBCXX_ASSERTIONS) in a module that is
- * built with check=True: an error of the call, where the library itself ends the process. Included
- * by check.hpp where KB_CHECKED is defined. */
+/* Turns a failed assertion of the C++ library (_GLIBCXX_ASSERTIONS) into an error of the call, in a
+ * module that is built with check=True; the library itself would end the process. Included by
+ * check.hpp if KB_CHECKED is defined. */
 #ifndef KERNBRIDGE_ASSERTION_HPP
 #define KERNBRIDGE_ASSERTION_HPP
 
@@ -44,8 +44,8 @@ struct Landing {
     Landing *landing = Landing::current();
     if (!landing)
         abort();
-    snprintf(landing->text, sizeof landing->text, "an assertion of the C++ library failed: %s in %s",
-             condition, function);
+    snprintf(landing->text, sizeof landing->text,
+             "an assertion of the C++ library failed: %s in %s", condition, function);
     longjmp(landing->place, 1);
 }
 

@@ -1,5 +1,5 @@
-/* Checks and failures for C++. A failure is an exception, which becomes a JAX error; nothing
- * aborts. Derives from std::exception alone: <stdexcept> and <string> cost nvcc 0.3 s. */
+/* Checks and failures for C++. A failure is an exception, which becomes a JAX error; the process is
+ * not aborted. Only <exception> is included, since <stdexcept> and <string> cost nvcc 0.3 s. */
 #ifndef KERNBRIDGE_CHECK_HPP
 #define KERNBRIDGE_CHECK_HPP
 
@@ -14,7 +14,7 @@
 namespace kernbridge
 {
 
-/* Text of at most 511 bytes; what is more is cut. */
+/* A text of at most 511 bytes; longer texts are truncated. */
 class Message
 {
   public:
@@ -111,7 +111,7 @@ class Message
     size_t size_ = 0;
 };
 
-/* What a kernel throws. `code` is a kb_status. */
+/* The exception that a kernel throws. `code` is a kb_status. */
 class Error : public std::exception
 {
   public:
@@ -151,7 +151,7 @@ class CudaError : public Error
 namespace detail
 {
 
-/* `Fail() & message` throws; on a GPU, where nothing can be thrown, it ends the kernel. */
+/* `Fail() & message` throws; on a GPU, where exceptions do not exist, it ends the kernel. */
 struct Fail {
     KB_HOST_DEVICE void operator&(const Message &message) const
     {
@@ -164,7 +164,7 @@ struct Fail {
     }
 };
 
-/* The call that this thread is in, if it is one of this module's. */
+/* The call that this thread is executing, if it is a call of this module. */
 inline const kb_call *&current()
 {
     static thread_local const kb_call *call = nullptr;
@@ -173,14 +173,14 @@ inline const kb_call *&current()
 
 } // namespace detail
 
-/* The call that this thread is in: for kb_scratch and kb_parallel_for. NULL in the threads of a
- * parallel_for. */
+/* The call that this thread is executing, for kb_scratch and kb_parallel_for. NULL in the threads
+ * of a parallel_for. */
 inline const kb_call *this_call()
 {
     return detail::current();
 }
 
-/* Memory of the host until the kernel returns, aligned to 64 bytes. Throws when there is none. */
+/* Host memory, valid until the kernel returns, aligned to 64 bytes. Throws if there is none. */
 inline void *scratch(size_t bytes)
 {
     void *memory = this_call() ? kb_scratch(this_call(), bytes) : nullptr;
@@ -191,7 +191,7 @@ inline void *scratch(size_t bytes)
 }
 
 /* Calls f(begin, end) for parts of 0..count on XLA's threads and on this one, and returns when all
- * is done. What f throws is thrown again, by the first who did. */
+ * parts are done. If calls of f throw, the first exception is thrown again. */
 template <typename F> void parallel_for(int64_t count, const F &f)
 {
     struct Work {

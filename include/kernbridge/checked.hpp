@@ -1,5 +1,5 @@
-/* What a module that is built with check=True has in place of pointers to a tensor's elements.
- * Included by tensor.hpp where KB_CHECKED is defined; never for GPUs. */
+/* Checked pointers, which replace pointers to a tensor's elements in modules that are built with
+ * check=True. Included by tensor.hpp if KB_CHECKED is defined; not used for GPUs. */
 #ifndef KERNBRIDGE_CHECKED_HPP
 #define KERNBRIDGE_CHECKED_HPP
 
@@ -10,8 +10,8 @@
 namespace kernbridge
 {
 
-/* A pointer into a tensor that knows how many elements there are. It converts to a plain pointer,
- * which is not checked any more. */
+/* A pointer into a tensor that knows the number of elements. It converts to a plain pointer, which
+ * is no longer checked. */
 template <typename T> class Pointer
 {
   public:

@@ -4,8 +4,8 @@
  *         add<scalar_t><<<grid, block, 0, stream>>>(x.data_ptr<scalar_t>(), ...);
  *     });
  *
- * The body is compiled once for each type, which it sees by the name given. It is the body of a
- * lambda: `return` leaves it and not the function around it. A dtype without a case throws. */
+ * The body is compiled once for each type, for which the given name stands. It is the body of a
+ * lambda, so `return` leaves the body and not the surrounding function. Other dtypes throw. */
 #ifndef KERNBRIDGE_DISPATCH_HPP
 #define KERNBRIDGE_DISPATCH_HPP
 
@@ -102,7 +102,7 @@ inline int widths_of_pair(DType index, DType offset)
                            KB_CASES_INTEGRAL(alias, __VA_ARGS__)                                   \
                                KB_CASES_COMPLEX(alias, __VA_ARGS__))
 
-/* Two index types at once, both dtypes before both names:
+/* Dispatches over two index types; both dtypes come before both names:
  * KB_DISPATCH_SIGNED_INDEX_PAIR(indices.dtype(), offsets.dtype(), index_t, offset_t, {...}). */
 #define KB_DISPATCH_SIGNED_INDEX_PAIR(index_dtype, offset_dtype, index, offset, ...)               \
     [&](const ::kernbridge::DType kb_index, const ::kernbridge::DType kb_offset) -> void {         \

@@ -1,5 +1,4 @@
-/* Element types for C++: their numbers, the C++ type of each, and types for those that C++ lacks.
- */
+/* Element types for C++: their numbers, their C++ types, and classes for types that C++ lacks. */
 #ifndef KERNBRIDGE_DTYPE_HPP
 #define KERNBRIDGE_DTYPE_HPP
 
@@ -38,7 +37,7 @@ enum class DType : int32_t {
     Bool = 12,
     Complex64 = 13,
     Complex128 = 14,
-    /* Others keep kb_type's number: static_cast<DType>(KB_TYPE_INT4). */
+    /* For other types, use the number of kb_type: static_cast<DType>(KB_TYPE_INT4). */
     Invalid = 255
 };
 
@@ -70,8 +69,8 @@ KB_HOST_DEVICE inline const char *dtype_name(DType dtype)
     }
 }
 
-/* A complex number as NumPy lays it out. Converts from and to whatever has real() and imag(),
- * std::complex and thrust::complex among them. */
+/* A complex number with NumPy's layout. Converts from and to every type that has real() and imag(),
+ * such as std::complex and thrust::complex. */
 template <typename T> struct alignas(2 * sizeof(T)) complex {
     T x = 0, y = 0;
 
@@ -224,7 +223,7 @@ inline float bfloat_to_float(uint16_t bits)
 
 } // namespace detail
 
-/* Converts from and to float, in which its arithmetic is done. */
+/* Converts from and to float, which is used for its arithmetic. */
 struct float16_t {
     uint16_t bits = 0;
 
@@ -257,7 +256,7 @@ struct bfloat16_t {
 namespace detail
 {
 
-/* The kb_type of a C++ type; -1 for one that is no element type. */
+/* The kb_type of a C++ type; -1 if it is not an element type. */
 template <typename T> struct type_of {
     enum { number = -1 };
 };
@@ -298,8 +297,9 @@ KB_HOST_DEVICE inline bool is_integer(int32_t type)
            (type >= KB_TYPE_INT1 && type <= KB_TYPE_UINT4);
 }
 
-/* Whether an array of `given` may be read as one of `asked`: the same type; integers and bool of
- * one width; as unsigned integers, the bits of types that C++ lacks. */
+/* Whether an array of type `given` may be read as type `asked`: if the types are equal, if both are
+ * integers or bool of the same width, or if `asked` is an unsigned integer for the bits of a type
+ * that C++ lacks. */
 KB_HOST_DEVICE inline bool reads_as(int32_t given, int32_t asked)
 {
     if (given == asked)

@@ -1,15 +1,16 @@
-/* What a kernel written in C, C++ or CUDA sees of a call: its tensors, its attributes, its stream,
- * and a few services.
+/* The interface between a call and a kernel written in C, C++ or CUDA: tensors, attributes, the
+ * stream, and a few services.
  *
  * A kernel is a function
  *
  *     int name(const kb_call *call);
  *
- * that returns 0, or a code other than 0 after kb_fail told why. Whatever a call points to belongs
- * to kernbridge and lives until the kernel returns. Inputs are read-only, unless the caller aliased
- * them to an output. A kernel may be called from any thread, from several at once.
+ * that returns 0, or a nonzero code after it has reported an error with kb_fail. Everything that a
+ * call points to belongs to kernbridge and is valid until the kernel returns. Inputs are read-only,
+ * unless the caller aliased them to an output. A kernel may be called from any thread, and from
+ * several threads at the same time.
  *
- * Structures grow only at their end; `struct_size` tells how far they go. */
+ * New fields are added only at the end of structures; `struct_size` is their size in bytes. */
 #ifndef KERNBRIDGE_H
 #define KERNBRIDGE_H
 
@@ -62,8 +63,8 @@ typedef enum kb_type {
 /* Device types of DLPack. */
 enum { KB_DEVICE_CPU = 1, KB_DEVICE_CUDA = 2 };
 
-/* Begins with DLPack's DLTensor, byte for byte: whoever takes one can take this. Row-major and
- * compact. */
+/* A row-major, compact array. It begins with the fields of DLPack's DLTensor, byte for byte, so it
+ * can be passed to functions that take a DLTensor. */
 typedef struct kb_tensor {
     void *data;
     struct {
@@ -72,7 +73,7 @@ typedef struct kb_tensor {
     } device;
     int32_t ndim;
     struct {
-        uint8_t code; /* DLPack's */
+        uint8_t code; /* as in DLPack */
         uint8_t bits;
         uint16_t lanes;
     } dl_dtype;
@@ -86,23 +87,23 @@ typedef struct kb_tensor {
 
 typedef struct kb_call kb_call;
 
-/* Part of a parallel_for: the indices from `begin` up to, without, `end`. */
+/* One part of a parallel_for: the indices from `begin` to `end`, excluding `end`. */
 typedef void kb_range_function(void *data, int64_t begin, int64_t end);
 
 typedef struct kb_services {
     uint32_t struct_size;
     uint32_t abi;
-    /* Reports why the kernel fails and returns `code`. The text may hold any bytes. */
+    /* Reports why the kernel fails, and returns `code`. The text may contain any bytes. */
     int (*fail)(const kb_call *call, int code, const char *format, ...)
 #ifdef __GNUC__
         __attribute__((format(printf, 3, 4)))
 #endif
         ;
-    /* Memory of the host, until the kernel returns; aligned to 64 bytes. It is not cleared: it
-     * holds anything, and bytes 0xFF (NaN) with KERNBRIDGE_DEBUG=poison. NULL if there is none. */
+    /* Returns host memory that is valid until the kernel returns, aligned to 64 bytes, or NULL if
+     * there is none. It is uninitialised; with KERNBRIDGE_DEBUG=poison all bytes are 0xFF (NaN). */
     void *(*scratch)(const kb_call *call, size_t bytes);
     /* Calls `function` for parts of 0..count on XLA's threads and on this one, and returns when all
-     * is done. On a GPU's call: on this thread alone. */
+     * parts are done. In a call on a GPU, it uses only this thread. */
     void (*parallel_for)(const kb_call *call, int64_t count, kb_range_function *function,
                          void *data);
 } kb_services;
@@ -111,7 +112,7 @@ struct kb_call {
     uint32_t struct_size;
     uint32_t abi; /* KB_ABI */
     const kb_services *services;
-    void *context; /* kernbridge's own */
+    void *context; /* for kernbridge's own use */
     void *stream;  /* a CUstream; NULL on the CPU */
     int32_t device;
     int32_t n_inputs;
@@ -122,7 +123,7 @@ struct kb_call {
     const void *const *attributes; /* values, in the order of the annotation */
 };
 
-/* Codes of failures: name and number are those of XLA's (absl's), so that a status crosses
+/* Error codes. Names and numbers are those of XLA (and absl), so that a status is passed on
  * unchanged. */
 #define KB_STATUS_LIST(X)                                                                          \
     X(OK, 0)                                                                                       \
@@ -140,7 +141,7 @@ typedef enum kb_status {
 #undef KB_STATUS_ENTRY
 } kb_status;
 
-/* For C; kernbridge.hpp has more for C++.
+/* Shorthands for C; C++ code uses kernbridge.hpp.
  *
  *     return kb_fail(call, KB_INVALID_ARGUMENT, "expected %d elements", n); */
 #define kb_fail(call, ...)                ((call)->services->fail((call), __VA_ARGS__))

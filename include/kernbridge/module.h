@@ -1,4 +1,5 @@
-/* Between a module that kernbridge built and kernbridge: for the generated tail alone. */
+/* The interface between a module that kernbridge built and kernbridge. Only the generated tail of a
+ * module uses it. */
 #ifndef KERNBRIDGE_MODULE_H
 #define KERNBRIDGE_MODULE_H
 

@@ -1,6 +1,6 @@
-/* Between a call and a function of a module in C: whether the types of the function's parameters
- * are those that its annotation needs. For the generated tail alone. C cannot take the type of a
- * function apart: T is the type of a parameter as the source spells it. */
+/* Compares the types of the parameters of a function in a C module with those that its annotation
+ * needs. Only the generated tail of a module uses it. C code cannot derive the parameter types from
+ * the type of a function, so T is the type of a parameter as the source spells it. */
 #ifndef KERNBRIDGE_RUNNER_H
 #define KERNBRIDGE_RUNNER_H
 

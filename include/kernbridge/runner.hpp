@@ -1,5 +1,5 @@
-/* Between a call and a function of a module in C++ or CUDA: whether the types of the function's
- * parameters are those that its annotation needs, and its call. For the generated tail alone. */
+/* Calls a function of a C++ or CUDA module, after comparing the types of its parameters with those
+ * that its annotation needs. Only the generated tail of a module uses it. */
 #ifndef KERNBRIDGE_RUNNER_HPP
 #define KERNBRIDGE_RUNNER_HPP
 

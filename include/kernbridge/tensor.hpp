@@ -10,14 +10,15 @@
 namespace kernbridge
 {
 
-/* A row-major, compact array that belongs to XLA. Passed by value, to GPU kernels too: there, shape
- * and stride are known up to 8 axes. `const` is about the description, not the elements. */
+/* A row-major, compact array that belongs to XLA. It is passed by value, also to GPU kernels, where
+ * shape() and stride() work for the first 8 axes. `const` applies to the object, not the elements.
+ */
 class Tensor
 {
   public:
     enum { kMaxDim = 8 }; /* axes that a GPU kernel can see; on the host there is no limit */
 
-    /* `name` is what messages call it. */
+    /* `name` is the tensor's name in messages. */
     explicit Tensor(const kb_tensor &t, const char *name = "")
         : data_(t.data), size_(t.size), more_shape_(t.shape), more_strides_(t.strides),
           ndim_(t.ndim), type_(static_cast<DType>(t.type))
@@ -42,8 +43,8 @@ class Tensor
         return data_;
     }
 
-    /* The elements as T. Throws if they are of another type; for their bits as something else cast
-     * data_ptr(). In a module that is built with check=True, its indices are checked. */
+    /* A pointer to the elements. Throws if T is not their type; to read their bits as another type,
+     * cast data_ptr(). In a module that is built with check=True, its indices are checked. */
 #ifdef KB_CHECKED
     template <typename T>
     Pointer<T> data_ptr(const char *file = __builtin_FILE(), int line = __builtin_LINE()) const
@@ -64,7 +65,7 @@ class Tensor
         return ndim_;
     }
 
-    /* Extent of axis i; negative ones count from the end. Throws if there is no such axis. */
+    /* The extent of axis i; negative i count from the end. Throws if there is no such axis. */
     KB_HOST_DEVICE int64_t shape(int i) const
     {
         i = axis(i);
@@ -75,7 +76,7 @@ class Tensor
         return shape(i);
     }
 
-    /* Elements from one index of axis i to the next. */
+    /* The number of elements between neighbouring indices of axis i. */
     KB_HOST_DEVICE int64_t stride(int i) const
     {
         i = axis(i);
@@ -99,7 +100,7 @@ class Tensor
         return dtype_size(type_);
     }
 
-    /* Elements; 1 without axes. */
+    /* The number of elements; 1 if there are no axes. */
     KB_HOST_DEVICE int64_t numel() const
     {
         return size_;
@@ -109,7 +110,7 @@ class Tensor
         return static_cast<size_t>(size_) * element_size();
     }
 
-    /* Elements as an int. Throws if they are too many for one. */
+    /* The number of elements as an int. Throws if it is too large for one. */
     int numel_checked_int() const
     {
         if (size_ > 0x7fffffff)

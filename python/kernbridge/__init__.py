@@ -1,7 +1,7 @@
 """kernbridge turns Numba, CUDA, C and C++ kernels into JAX operations.
 
 The operations work under jit, vmap, grad, shard_map and export. A kernel works on XLA's buffers in
-place. Nothing is copied, and no Python runs when the operation runs.
+place: nothing is copied, and no Python code is executed at run time.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: where it is, what it holds, and what this process holds.
+"""The cache of compiled kernels: its folder and size, and what this process keeps in memory.
 
 Examples
 --------
@@ -24,8 +24,8 @@ __all__ = ["CacheStats", "cache_stats", "clear_cache", "get_cache_dir", "set_cac
 class CacheStats:
     """What kernbridge holds in memory and on disk.
 
-    What is marked as lasting stays until the process ends: XLA may run a compiled program at any
-    time, and the program holds the address of the machine code.
+    Objects that are marked as lasting stay in memory until the process ends, since XLA may run a
+    compiled program at any time, and the program contains the address of their machine code.
 
     Attributes
     ----------
@@ -36,8 +36,8 @@ class CacheStats:
     cpu_kernels : int
         Numba kernels with machine code for the CPU, one for each content and signature. Lasting.
     cuda_functions : int
-        Numba-CUDA kernels with machine code. They are released with the last kernel of their
-        content and the last plan that launches them.
+        Numba-CUDA kernels with machine code. They are released with the last kernel that has the
+        same content and the last plan that launches them.
     cuda_function_bytes : int
         Memory of that machine code.
     cuda_on_cpu : int
@@ -49,7 +49,7 @@ class CacheStats:
         Functions of registered GPU programs. They are shared by programs of the same content.
         Lasting.
     gpu_loads : int
-        How often one of them was loaded into a GPU.
+        How many times such a function was loaded into a GPU.
     gpu_images : int
         Images with their machine code, one for each content. Lasting.
     gpu_bytes : int
@@ -57,8 +57,8 @@ class CacheStats:
     modules : int
         Modules that were built from C, C++ or CUDA source and loaded. Lasting.
     callbacks : int
-        Python functions that run at every call, since they cannot be recorded. They are released
-        with their operation and the programs that call them; the 64 that were used last stay.
+        Python functions that run at every call because they cannot be recorded. They are released
+        with their operation and the programs that call them, except for the 64 that were used last.
     disk_entries : int
         Compiled artefacts in the folder of the cache.
     disk_bytes : int
@@ -120,6 +120,6 @@ def stats() -> CacheStats:
 
 
 def _held(module: str, name: str) -> Any:
-    """Return what a module holds, which is nothing where it has not been needed yet."""
+    """Return a table of a module; it is empty if the module has not been imported."""
     found = sys.modules.get(f"kernbridge._src.{module}")
     return {} if found is None else getattr(found, name)

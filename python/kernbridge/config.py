@@ -27,13 +27,13 @@ from kernbridge._src.toolchain.architectures import Spelling
 def set_numba_num_threads(n: int | None) -> None:
     """Choose how many threads every `parallel=True` kernel uses, from its next call on.
 
-    Numba's own `numba.set_num_threads` is per thread, and XLA calls kernels from threads of its
-    own. Without this setting a kernel uses the number that Numba had when it was compiled.
+    Numba's own `numba.set_num_threads` applies to one thread, and XLA calls kernels from its own
+    threads. Without this setting, a kernel uses the number that was set when it was compiled.
 
     Parameters
     ----------
     n : int or None
-        1 to `numba.config.NUMBA_NUM_THREADS`; None returns to each kernel's own number.
+        1 to `numba.config.NUMBA_NUM_THREADS`; None restores the number of each kernel.
 
     Raises
     ------
@@ -68,22 +68,22 @@ def get_numba_num_threads() -> int | None:
 def set_cuda_architectures(architectures: Spelling) -> None:
     """Choose the GPUs that kernels are compiled for from now on.
 
-    By default these are the GPUs of this machine, or, where it has none, one of each generation
-    that CUDA 13 compiles for. The environment variable KERNBRIDGE_CUDA_ARCHS does the same, for
-    every front end; KERNBRIDGE_COMPUTE_CAPABILITIES and BRAINEVENT_COMPUTE_CAPABILITIES are other
-    names of it, and the first of the three that is set counts, after this setting.
-    `set_compute_capability` is another name of this setting.
+    By default, these are the GPUs of this machine or, if it has none, one GPU of each generation
+    that CUDA 13 compiles for. The environment variable KERNBRIDGE_CUDA_ARCHS has the same effect,
+    for every front end. KERNBRIDGE_COMPUTE_CAPABILITIES and BRAINEVENT_COMPUTE_CAPABILITIES are
+    alternative names for it; the first of the three that is set is used, unless this function was
+    called. `set_compute_capability` changes the same setting.
 
     Parameters
     ----------
     architectures : str, number, list or None
-        Compute capabilities, as in "8.0, 9.0", "sm_90" or ["8.6", "9.0a"]; None returns to the
-        default. A suffix serves CUDA sources; kernels of Numba are compiled without.
+        Compute capabilities, as in "8.0, 9.0", "sm_90" or ["8.6", "9.0a"]; None restores the
+        default. A suffix applies to CUDA sources; Numba kernels are compiled without it.
 
     Raises
     ------
     ValueError
-        If `architectures` names none, or one that is too old.
+        If `architectures` contains no compute capability, or one that is too old.
     """
     try:
         chosen = None if architectures is None else reader.read(architectures, "cuda architecture")
@@ -106,12 +106,12 @@ def set_compute_capability(value: Spelling = None) -> None:
     Parameters
     ----------
     value : str, number or list, optional
-        Compute capabilities, as in "8.6", "sm_86" or ["8.0", "9.0a"]; None returns to the default.
+        Compute capabilities, as in "8.6", "sm_86" or ["8.0", "9.0a"]; None restores the default.
 
     Raises
     ------
     ValueError
-        If `value` is no compute capability.
+        If `value` is not a compute capability.
     UnsupportedArchError
         If it is older than 5.0.
 
@@ -134,16 +134,16 @@ def get_compute_capability() -> list[str] | None:
 
 @hides_frames
 def prefer_system_nvcc(prefer: bool | None = True) -> None:
-    """Choose which nvcc comes first where CUDA_HOME and its like name none.
+    """Choose which nvcc is preferred if CUDA_HOME and similar variables name none.
 
-    Without this setting KERNBRIDGE_NVCC_PREFER=pip or =system decides, else NVIDIA's wheels of this
-    Python come before PATH and /usr/local/cuda.
+    Without this setting, KERNBRIDGE_NVCC_PREFER=pip or =system decides. If that is not set either,
+    NVIDIA's wheels in this Python are searched before PATH and /usr/local/cuda.
 
     Parameters
     ----------
     prefer : bool or None
-        True: PATH and /usr/local/cuda come first; False: the wheels do; None returns to the
-        environment's choice.
+        True: PATH and /usr/local/cuda are searched first. False: the wheels are searched first.
+        None restores the environment's choice.
 
     Examples
     --------
@@ -165,21 +165,21 @@ def prefers_system_nvcc() -> bool | None:
 
 @hides_frames
 def add_include_path(path: str | os.PathLike[str]) -> None:
-    """Add a folder to those where ``#include`` of every source looks, from the next load on.
+    """Add a folder in which the ``#include`` lines of all sources are looked up from now on.
 
-    A package whose sources share headers declares their folder once. It is searched after the
-    folder of a source's own file and after those that a load names (`extra_include_paths`). What a
-    source reads from it decides whether its library is built anew.
+    A package whose sources share headers can thus declare their folder once. It is searched after
+    the folder of the source's own file and after `extra_include_paths`. If a header in it changes,
+    the libraries that use it are built again.
 
     Parameters
     ----------
     path : str or Path
-        The folder. A second time, nothing happens.
+        The folder. Adding a folder twice has no effect.
 
     Raises
     ------
     TypeError
-        If `path` is no path.
+        If `path` is not a path.
     NotADirectoryError
         If there is no such folder.
 
@@ -208,17 +208,17 @@ def get_include_paths() -> list[str]:
 
 @hides_frames
 def set_backend(platform: str, backend: str | None) -> None:
-    """Choose the backend that every `XLACustomKernel` with it uses on a platform.
+    """Choose the backend that every `XLACustomKernel` uses on a platform, if it has that backend.
 
-    It takes effect at the next call, also of functions that were jitted before. A call's own
-    ``backend=`` goes first; operations without this backend use their default, and say so once.
+    The choice takes effect at the next call, also in functions that were jitted before. A call's
+    ``backend=`` takes precedence. Operations without this backend warn once and use their default.
 
     Parameters
     ----------
     platform : str
         "cpu", "gpu" or "tpu".
     backend : str or None
-        Such as "numba"; None leaves every operation its default.
+        The backend, such as "numba"; None restores the defaults.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def get_backend(platform: str) -> str | None:
 
 
 def clear_backends() -> None:
-    """Leave every operation its default backend, on every platform."""
+    """Let every operation use its default backend on every platform."""
     from kernbridge._src.custom import selection
 
     selection.clear_backends()
@@ -259,12 +259,13 @@ def clear_backends() -> None:
 
 @hides_frames
 def set_cuda_on_cpu(what: str) -> None:
-    """Choose what happens where a CUDA kernel is lowered for the CPU.
+    """Choose what happens if a CUDA kernel is lowered for the CPU.
 
     Parameters
     ----------
     what : {"compile", "error"}
-        "compile", the default: the kernel is compiled for the CPU, and runs there.
+        "compile", the default: the kernel is compiled for the CPU and runs there. "error": the call
+        raises KernelNotAvailableError.
 
     Raises
     ------
@@ -294,18 +295,18 @@ def get_cuda_on_cpu() -> str:
 def set_exported_code(what: str) -> None:
     """Choose what happens to the code that a loaded program carries.
 
-    An exported program holds the machine code of its kernels, where that can leave the process that
-    compiled it. This setting is about kernels that this process did not compile itself: a program
-    that it lowers runs in any case. The environment variable KERNBRIDGE_EXPORTED_CODE chooses for a
-    process that does not call this function.
+    An exported program contains the machine code of its kernels, if that code can be run in another
+    process. This setting applies to kernels that this process did not compile itself; programs that
+    this process lowers always run. Without a call of this function, the environment variable
+    KERNBRIDGE_EXPORTED_CODE decides.
 
     Parameters
     ----------
     what : {"run", "recompile", "refuse"}
-        "run", the default: the code runs with all rights of the process, so load programs from
-        trusted sources only. "recompile": kernels are compiled anew from modules that are imported
-        here (see `allow_imports`), and a program whose kernels are there as code alone is refused.
-        "refuse": a program that carries code is refused.
+        "run", the default: the code runs with all rights of the process, so load programs only from
+        trusted sources. "recompile": kernels are compiled again from modules that this process has
+        imported or may import (see `allow_imports`), and a program with kernels that are available
+        only as machine code is refused. "refuse": a program that contains code is refused.
 
     Raises
     ------
@@ -330,13 +331,14 @@ def get_exported_code() -> str:
 
 @hides_frames
 def set_carry_kernels(carry: bool | None) -> None:
-    """Choose whether compiled programs carry the machine code of Numba kernels, from now on.
+    """Choose whether compiled programs contain the machine code of Numba kernels, from now on.
 
-    Exported programs always do. Without this setting, a program that
-    `jax.experimental.serialize_executable` or JAX's compilation cache keeps names its kernels, and
-    the process that loads it finds their modules; with it, that process needs neither the modules
-    nor Numba. It adds a call that does nothing to each program, which takes about 0.2 us whenever
-    the program runs. The environment variable KERNBRIDGE_CARRY_KERNELS=1 does the same.
+    Exported programs always do. Without this setting, a program that was stored by
+    `jax.experimental.serialize_executable` or in JAX's compilation cache contains only the names of
+    its kernels, and the process that loads it must have imported their modules. With it, that
+    process needs neither the modules nor Numba. It adds an empty call to each program, which takes
+    about 0.2 µs at each run. The environment variable KERNBRIDGE_CARRY_KERNELS=1 has the same
+    effect.
 
     Parameters
     ----------
@@ -367,21 +369,21 @@ def get_carry_kernels() -> bool:
 def allow_imports(*modules: str) -> None:
     """Choose the modules that a loaded program may import to find its kernels.
 
-    An exported program names the module of each Numba kernel that it calls. A module that this
-    process has imported is used as it is. Importing another one runs its code, so that happens only
-    for modules that are named here, or in the environment variable KERNBRIDGE_ALLOW_IMPORTS,
-    separated by commas.
+    An exported program names the module of each Numba kernel that it calls. If this process has
+    imported the module, it is used as it is. Importing another module executes its code. This
+    happens only for modules that are named here or, separated by commas, in the environment
+    variable KERNBRIDGE_ALLOW_IMPORTS.
 
     Parameters
     ----------
     *modules : str
-        Names of modules; a package stands for all that is in it, and "*" for every module. They
+        Names of modules. A package stands for all its modules, and "*" for every module. The names
         replace those of an earlier call; without any, programs import nothing.
 
     Raises
     ------
     TypeError
-        If a name is no text.
+        If a name is not a non-empty string.
 
     Examples
     --------

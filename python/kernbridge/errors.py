@@ -1,10 +1,9 @@
 """The exceptions and the warning that kernbridge raises.
 
-Every exception derives from `KernbridgeError`. Those about kernels derive from `KernelError`:
-`KernelToolchainError` where a tool is missing, `KernelCompilationError` where a compiler refuses a
-kernel, `KernelLoadError`, `KernelRegistrationError` and `KernelNotAvailableError` where a compiled
-kernel cannot be used. What a kernel does wrong while it runs is reported by JAX, as
-`jax.errors.JaxRuntimeError`.
+Every exception derives from `KernbridgeError`. Exceptions about kernels derive from `KernelError`:
+`KernelToolchainError` if a tool is missing, `KernelCompilationError` if a compiler refuses a
+kernel, and `KernelLoadError`, `KernelRegistrationError` and `KernelNotAvailableError` if a compiled
+kernel cannot be used. JAX reports the errors of a running kernel as `jax.errors.JaxRuntimeError`.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""What this process has registered: operations by name and tags, and targets of compiled modules.
+"""The operations, by name and tags, and the targets of modules that this process has registered.
 
 Examples
 --------

@@ -135,7 +135,10 @@ def test_the_conda_recipe_agrees_with_the_project():
     assert f"summary: {PROJECT['description']}\n" in text
     assert f"license: {PROJECT['license']}\n" in text
     assert f'python_min: "{PROJECT["requires-python"].removeprefix(">=")}"' in text
-    assert set(of_recipe("run")) == {"python", *as_conda(PROJECT["dependencies"])}
+    python = "python >=${{ python_min }}"
+    assert set(of_recipe("run")) == {python, *as_conda(PROJECT["dependencies"])}
+    for command, function in PROJECT["scripts"].items():
+        assert f"      - {command} = {function}\n" in text
     assert set(of_recipe("host")) >= as_conda(project["build-system"]["requires"])
     cmake = project["tool"]["scikit-build"]["cmake"]["version"]
     assert f"cmake {cmake}" in of_recipe("build")

@@ -1,4 +1,4 @@
-/* Sources written for BrainEvent's kernel bridge compile against this, unchanged. */
+/* With this header, sources written for BrainEvent's kernel bridge compile unchanged. */
 #ifndef KERNBRIDGE_COMPAT_BRAINEVENT_COMMON_H
 #define KERNBRIDGE_COMPAT_BRAINEVENT_COMMON_H
 

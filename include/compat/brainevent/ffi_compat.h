@@ -1,5 +1,5 @@
-/* Between XLA's buffers and BE::Tensor stands kernbridge's core, so sources that include this get
- * BE::Tensor and its types; XLA's headers are those that they include themselves. */
+/* Declares BE::Tensor and its types. kernbridge's core converts XLA's buffers, so this header does
+ * not include XLA's headers; sources that need them must include them. */
 #ifndef KERNBRIDGE_COMPAT_BRAINEVENT_FFI_COMPAT_H
 #define KERNBRIDGE_COMPAT_BRAINEVENT_FFI_COMPAT_H
 

@@ -44,11 +44,11 @@ class KernelOptions(TypedDict, total=False):
 
 
 def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Operation]:
-    """Decorate a kernel of Numba, which becomes a JAX operation.
+    """Turn a Numba kernel into a JAX operation (a decorator).
 
-    Above ``@numba.njit`` this is `numba_kernel`, above ``@numba.cuda.jit`` (of Numba-CUDA or of
-    numba-cuda-mlir) it is `numba_cuda_kernel`: the name of the kernel is then that of the
-    operation.
+    Above ``@numba.njit``, the decorator calls `numba_kernel`; above ``@numba.cuda.jit`` (of
+    Numba-CUDA or numba-cuda-mlir), it calls `numba_cuda_kernel`. The kernel's name then refers to
+    the operation.
 
     Parameters
     ----------
@@ -68,16 +68,16 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
     Returns
     -------
     function
-        Takes the kernel, and returns the `Operation`. It has the kernel's name, module and
-        docstring, and is pickled by its name. Its attribute ``__wrapped__`` is the kernel, as other
-        kernels call it, and as Numba launches it.
+        A decorator that takes the kernel and returns the `Operation`. The operation has the
+        kernel's name, module and docstring, and is pickled by its name. Its attribute
+        ``__wrapped__`` is the kernel, which other kernels can call and which Numba can launch.
 
     Raises
     ------
     TypeError
-        If an option is unknown, or is one of the other kind of kernel; if what is decorated is no
-        kernel of Numba. A plain Python function is none: the decorator that compiles it, with its
-        own options, decides where it runs.
+        If an option is unknown or applies only to the other kind of kernel, or if the decorated
+        object is not a Numba kernel. A plain Python function is not accepted, because the decorator
+        that compiles it determines where it runs.
     ImportError, ValueError
         See `numba_kernel` and `numba_cuda_kernel`.
 

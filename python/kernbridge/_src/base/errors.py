@@ -83,8 +83,9 @@ class BrainEventError(Exception):
 class KernbridgeError(BrainEventError):
     """The base of every exception that kernbridge defines.
 
-    When JAX compiles a function, it puts an exception that shows where an operation was called in
-    front of the operation's error, and repeats the error's text there. It is said once here.
+    When JAX compiles a function, it chains another exception in front of the operation's error,
+    which shows where the operation was called and repeats the error's text. Here, the text is shown
+    only once.
     """
 
     @property
@@ -242,7 +243,7 @@ class UnsupportedArchError(_CompilerReport, KernelToolchainError):
 
 
 class KernbridgeWarning(UserWarning):
-    """Something works, but not as its author may expect."""
+    """Code that works, but perhaps not as its author expects."""
 
 
 for _class in [c for c in vars().values() if isinstance(c, type)]:  # as users import them

@@ -203,21 +203,21 @@ def measure(
     n_batch_per_run: int = 1,
     data: Sequence[Any] = (),
 ) -> Measurement:
-    """Measure what a call of a function takes, inside `jax.jit`.
+    """Measure the time of a call of a function inside `jax.jit`.
 
     Parameters
     ----------
     fn : callable
-        Called as `fn(*data)` while JAX traces it; returns a pytree of arrays, or None. Arrays that
+        The function. JAX traces `fn(*data)`, which returns a pytree of arrays or None. Arrays that
         it closes over are passed like those of `data`.
     n_warmup : int
-        Runs that are not timed, after a first one that compiles.
+        The number of runs before the timing, after a first one that compiles.
     n_runs : int
-        Runs that are timed, each until its results are there.
+        The number of timed runs. Each ends when its results are available.
     n_batch_per_run : int
-        Calls in one run: above 1, a jitted loop whose iterations wait for each other and are all
-        executed, so that the cost of dispatch is divided by their number. The loop's own cost per
-        iteration is part of the figures.
+        The number of calls in one run. If it is above 1, the calls are the iterations of a jitted
+        loop, which depend on each other and are all executed, so that the cost of dispatch is
+        divided by their number. The figures include the cost of the loop itself.
     data : tuple
         Positional arguments, pytrees: the arrays in them (of any shape) are put on the device
         first, everything else is passed as it is.
@@ -225,7 +225,7 @@ def measure(
     Returns
     -------
     Measurement
-        The time of every run, in seconds per call, what follows from them, and the last output.
+        The time of every run in seconds per call, statistics of these times, and the last output.
 
     Raises
     ------
@@ -288,7 +288,7 @@ def benchmark_function(
     n_batch_per_run: int = 1,
     data: Sequence[Any] = (),
 ) -> BenchmarkTimes:
-    """Measure what a call of a function takes, inside `jax.jit`, in five figures.
+    """Measure the time of a call of a function inside `jax.jit`, and return five figures.
 
     The parameters and errors are those of `measure`, which returns the median and the time of every
     run as well.

@@ -18,18 +18,19 @@ KWARGS = ("kernel_kwargs", "data_kwargs")
 
 @dataclass
 class BenchmarkConfig:
-    """One case to benchmark an operation in.
+    """One set of arguments with which an operation is benchmarked.
 
     Parameters
     ----------
     name : str
-        Its label in tables and plots.
+        The label of the config in tables and plots.
     args : tuple
         Positional arguments of the operation's call function: pytrees of arrays, or other values.
     kernel_kwargs : dict
-        Its keywords.
+        Keyword arguments of the operation's call function.
     data_kwargs : dict
-        What describes the data, such as sizes; only written into the record, for tables and plots.
+        A description of the data, such as sizes. It is only stored in the record, for tables and
+        plots.
 
     Raises
     ------
@@ -79,7 +80,7 @@ class BenchmarkConfig:
         Parameters
         ----------
         device : jax.Device, jax.sharding.Sharding or None
-            Where to; JAX's default device by default.
+            The device; by default JAX's default device.
 
         Returns
         -------
@@ -97,22 +98,22 @@ class BenchmarkConfig:
 
 @dataclass(frozen=True)
 class BenchmarkRecord:
-    """One backend in one case. Times are in milliseconds per call, NaN when there are none.
+    """The result of one backend for one config, with times in milliseconds per call, or NaN.
 
     Attributes
     ----------
     platform, backend, label : str
-        Where it ran, with which kernel, and the name of the config.
+        The platform, the backend, and the name of the config.
     mean_ms, std_ms, min_ms : float
         Mean, standard deviation and minimum over the runs.
     throughput : float
         Calls per second, at the median time.
     success : bool
-        Whether it ran and its results agree with those of the first backend that ran.
+        Whether the backend ran, and its results agree with those of the first backend that ran.
     error : str or None
-        "Type: message" of what went wrong.
+        The error as "Type: message".
     kernel_kwargs, data_kwargs : dict
-        Those of the config.
+        The `kernel_kwargs` and `data_kwargs` of the config.
     median_ms, iqr_ms, max_ms : float
         Median, distance of the quartiles, and maximum over the runs.
     n_runs, n_batch_per_run : int

@@ -13,7 +13,7 @@ from kernbridge._src.benchmark.table import Names
 
 
 class BenchmarkResult:
-    """The records of one operation. Printed, it is a table.
+    """The records of one operation. It prints as a table.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ class BenchmarkResult:
         return list(self._records)
 
     def fastest(self, label: str | None = None) -> BenchmarkRecord | None:
-        """Return the success with the smallest median time.
+        """Return the successful record with the smallest median time.
 
         Parameters
         ----------
         label : str or None
-            The name of one config; every config counts by default.
+            The name of one config; by default, all configs are considered.
 
         Returns
         -------
@@ -96,28 +96,30 @@ class BenchmarkResult:
         speedup_vs: Any = None,
         vary_by: Names = None,
     ) -> None:
-        """Print the records as a table, with rich in colours.
+        """Print the records as a table, which is coloured if rich is installed.
 
-        Names are those of fields of a record, or of keys of its kernel_kwargs and data_kwargs
-        ("data_kwargs.n" where both have an "n"). Each parameter takes one name or several.
+        Names refer to fields of a record, or to keys of its kernel_kwargs and data_kwargs
+        ("data_kwargs.n" if both have an "n"). Each parameter takes one or several names.
 
         Parameters
         ----------
         sort_by : str or sequence of str, optional
-            Sorts the rows of a group; "-name" sorts downwards. NaN and what is missing come last.
+            Names by which the rows of a group are sorted; "-name" sorts in descending order. NaN
+            and missing values come last.
         group_by : str or sequence of str, optional
-            A section of the table for each value; None makes one section.
+            Names whose values each get a section of the table; None makes one section.
         compare_by : str or sequence of str
-            What is compared with each other within a case.
+            Names whose values are compared with each other within a case.
         highlight_best : bool
             Mark the fastest row of each case, by median.
         order_by : str or sequence of str, optional
-            Sorts the groups, by the first value in each.
+            Names by which the groups are sorted, using the first value in each group.
         speedup_vs : value of `compare_by`, optional
-            Adds a column: how many times faster a row is than the row of its case with this value.
+            Add a column with the speedup of each row relative to the row of the same case with this
+            value.
         vary_by : str or sequence of str, optional
-            What makes a case within a group, shown as columns; by default every key of the kwargs
-            that has more than one value.
+            Names that distinguish the cases within a group, shown as columns; by default, every key
+            of the kwargs that has more than one value.
 
         Raises
         ------
@@ -161,15 +163,15 @@ class BenchmarkResult:
         Parameters
         ----------
         ax : matplotlib.axes.Axes or None
-            Where to draw; a new figure by default.
+            The axes to draw into; a new figure by default.
         x : str, optional
             Field or key of the kwargs along x: by default the first key whose values are different
             numbers, or else the label.
         y : str
             Field or key along y. The median, unlike the mean, is not moved by one disturbed run.
         hue, style : str or None
-            What colours distinguish, and what dashes and marks do. Without a style they distinguish
-            configs where points of several would share a line.
+            The names that are distinguished by colours, and by dashes and markers. Without a style,
+            dashes and markers distinguish configs whose points would otherwise share a line.
         kind : {"line", "bar", "scatter"}
             Bars stand side by side, with numbers as categories.
         show : bool
@@ -178,7 +180,7 @@ class BenchmarkResult:
             Draw vertical bars: the quartiles of the runs about medians and throughputs, the
             standard deviation about means. The label of the axis names them.
         **kwargs
-            Handed to `Axes.plot`, `Axes.bar` or `Axes.scatter`.
+            Passed to `Axes.plot`, `Axes.bar` or `Axes.scatter`.
 
         Returns
         -------
@@ -202,15 +204,16 @@ class BenchmarkResult:
         path : path
             Missing folders are made.
         format : {"json", "csv"} or None
-            By default what the suffix of `path` says. Both hold the kwargs too: what JSON does not
-            have, such as tuples and dtypes, is written as JSON that says its type.
+            By default, the format is chosen by the suffix of `path`. Both formats contain the
+            kwargs. Values that JSON does not have, such as tuples and dtypes, are written together
+            with their type.
 
         Raises
         ------
         ValueError
-            The format is another one. Nothing is pickled.
+            If the format is unknown. Nothing is pickled.
         TypeError
-            A value of the kwargs could not be read back as it is; the message names it.
+            If a value of the kwargs could not be restored exactly; the message names it.
         """
         files.save(path, self.primitive_name, self._records, format)
 
@@ -222,14 +225,14 @@ class BenchmarkResult:
         ----------
         path : path
         format : {"json", "csv"} or None
-            By default what the suffix of `path` says.
+            By default, the format is chosen by the suffix of `path`.
 
         Raises
         ------
         FileNotFoundError
             There is no such file.
         ValueError
-            The format is another one, or the file holds something else.
+            If the format is unknown, or the file has other content.
         """
         name, records = files.load(path, format)
         return cls(records, name)

@@ -61,24 +61,27 @@ def benchmark_operation(
         With a call function (`def_call`) and benchmark data (`def_benchmark_data`). It is called as
         `op.call(*config.args, backend=..., **config.kernel_kwargs)`.
     platform : {"cpu", "gpu", "tpu"}
-        The arrays of the configs are put on the first device of this platform, and it runs there.
+        The platform whose first device receives the arrays of the configs and runs the operation.
     n_warmup, n_runs, n_batch_per_run : int
-        Runs that are not timed, runs that are, and calls in each; see `measure`.
+        The numbers of runs before the timing, of timed runs, and of calls in each run; see
+        `measure`.
     compare_results : bool
-        Compare the results of each backend with those of the first that ran: integers and bools
-        exactly, the others within `atol` + `rtol` times the first's; NaN equals NaN. A difference
-        makes the record a failure that says where and how large it is; its times are kept.
+        Compare the results of each backend with those of the first backend that ran: integers and
+        bools exactly, other types within `atol` plus `rtol` times the first result. NaN equals NaN.
+        If the results differ, the record is a failure that states the position and the size of the
+        difference; it keeps its times.
     rtol, atol : float
-        Tolerances, relative and absolute.
+        The relative and the absolute tolerance.
     verbose : bool
         Print a line for each record.
     catch_errors : bool
-        Make exceptions of a backend failed records, with the error "Type: message"; else raise
-        them.
+        Turn the exceptions of a backend into failed records with the error "Type: message".
+        Otherwise, they are raised.
     backends : sequence of str or None
-        Only these; all that there are by default.
+        The backends to run; by default all of them.
     progress : bool or None
-        Show a progress bar on standard error; by default if that is a terminal and rich is there.
+        Show a progress bar on standard error; by default if that is a terminal and rich is
+        installed.
 
     Returns
     -------
@@ -88,16 +91,16 @@ def benchmark_operation(
     Raises
     ------
     ValueError
-        The operation has no call function, no backend for the platform, or not one of `backends`;
-        the data function returns no config; a count is too small.
+        If the operation has no call function, no backend for the platform, or none of `backends`;
+        if the data function returns no config; or if a count is too small.
     BenchmarkDataFnNotProvidedError
-        It has no data function.
+        If the operation has no data function.
     RuntimeError
-        JAX has no device of this platform.
+        If JAX has no device of this platform.
     TypeError
-        The data function returns something else than configs.
+        If the data function returns something other than configs.
     ImportError
-        `progress` is True and rich is missing.
+        If `progress` is True and rich is not installed.
     """
     counts = {"n_warmup": n_warmup, "n_runs": n_runs, "n_batch_per_run": n_batch_per_run}
     check_counts(**counts)

@@ -28,40 +28,44 @@ def export_bundle(
     other_targets: Sequence[str] = (),
     stablehlo_version: str | None = None,
 ) -> None:
-    """Write a function with its kernels for a host that has no Python.
+    """Write a function and its kernels to a folder for programs without Python.
 
-    The bundle is a folder: a StableHLO program for each platform, which carries the machine code of
-    its kernels, and a manifest with the names, types and shapes of what the program takes and
-    returns. A C or C++ program loads it with ``kernbridge/host.h`` and runs it on any PJRT plugin;
-    see docs/c-host.md. Who runs a bundle runs code of who wrote it.
+    The folder, called a bundle, contains a StableHLO program for each platform, with the machine
+    code of its kernels, and a manifest with the names, types and shapes of the inputs and outputs.
+    A C or C++ program loads it with ``kernbridge/host.h`` and runs it on any PJRT plugin; see
+    docs/c-host.md. Running a bundle executes the code of its author.
 
     Parameters
     ----------
     path : str or os.PathLike
-        The folder. A bundle that is there is replaced; anything else is an error.
+        The folder. An existing bundle is replaced; any other existing file or folder is an error.
     fun : callable or jax.export.Exported
-        A function of arrays and pytrees of them. A jitted function keeps its options; arguments
-        that it donates are noted, and those that it does not use are no inputs of the program.
+        A function of arrays and pytrees of arrays. A jitted function keeps its options; the
+        manifest marks donated arguments, and unused arguments are not inputs of the program.
     *avals : jax.ShapeDtypeStruct, array or pytree of them
-        Its positional arguments. May be left out for an exported function of fixed shapes; for one
-        of symbolic shapes they say which shapes the program is for.
+        The positional arguments of `fun`. They may be omitted for an exported function with fixed
+        shapes. For an exported function with symbolic shapes, they determine the shapes of the
+        program.
     platforms : sequence of str, optional
-        Any of "cpu" and "cuda"; by default JAX's own platform, or those of the exported function.
+        "cpu", "cuda" or both; by default JAX's default platform, or the platforms of the exported
+        function.
     with_values : bool
-        Whether the values of arguments that are arrays are written, too, so that the host can start
-        with them: weights, or a first state.
+        Also write the values of arguments that are arrays, such as weights or an initial state, so
+        that the C program can start with them.
     other_targets : sequence of str
-        Handlers of others that the program calls, and that the host registers itself.
+        Targets of other libraries that the program calls, and that the C program registers itself.
     stablehlo_version : str, optional
-        The version that an older plugin reads, "1.13.0" for example: a plugin says it in the
-        attribute ``stablehlo_current_version`` of PJRT_Plugin_Attributes. By default that of JAX's
-        exports, which plugins of the last four weeks before that JAX read.
+        The StableHLO version to write for an older plugin, such as "1.13.0". A plugin reports its
+        version in the attribute ``stablehlo_current_version`` of PJRT_Plugin_Attributes. By
+        default, it is the version of JAX's exports, which plugins from the last four weeks before
+        that JAX can read.
 
     Raises
     ------
     kernbridge.errors.ExportError
-        If the program cannot run without Python: a kernel's code does not travel, a function of JAX
-        calls a handler that only jaxlib has, or a shape is symbolic. The message has the reason.
+        If the program cannot run without Python: if a kernel's code cannot be exported, if a
+        function of JAX calls a handler that only jaxlib has, or if a shape is symbolic. The message
+        states the reason.
 
     Examples
     --------

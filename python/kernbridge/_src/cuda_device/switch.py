@@ -15,29 +15,30 @@ VARIABLE = "KERNBRIDGE_CUDA_ON_CPU"
 
 
 class cuda_on_cpu(ContextDecorator):  # users call it as a function
-    """Run CUDA kernels that Numba launches on the CPU: a context manager, and a decorator.
+    """Run CUDA kernels that Numba launches on the CPU (a context manager and decorator).
 
-    Inside, `numba.cuda` sees one device, the processor, whose memory is that of the process:
-    `kernel[grid, block](...)`, `cuda.to_device`, streams, events and all else of Numba's host API
-    work without a GPU, a driver or a CUDA library. It holds for the thread that enters it; other
-    threads, and this one afterwards, use the GPU if there is one. A kernel may have been decorated
-    before; what is compiled for a GPU and for the CPU is kept apart.
+    In this context, `numba.cuda` has one device, the processor, whose memory is that of the
+    process. `kernel[grid, block](...)`, `cuda.to_device`, streams, events and the rest of Numba's
+    host API work without a GPU, a driver or a CUDA library. The context applies only to the thread
+    that enters it. Other threads, and this thread afterwards, use the GPU if there is one. Kernels
+    may be decorated before the context is entered; their code for GPUs and for the CPU is kept
+    separately.
 
-    Arrays, streams and events that are made inside are to be used inside.
+    Use arrays, streams and events only in the context in which they were created.
 
     Parameters
     ----------
     check : bool
-        Whether kernels run in the checked mode, which finds accesses out of bounds, data races and
-        more (`docs/checks.md`). KERNBRIDGE_DEBUG=check asks for that everywhere.
+        Run kernels in the checked mode, which finds accesses out of bounds, data races and other
+        faults (`docs/checks.md`). KERNBRIDGE_DEBUG=check enables it everywhere.
 
     Raises
     ------
     KernelNotAvailableError
-        When it is entered, if `kernbridge.config.set_cuda_on_cpu("error")` refuses it; inside,
-        where the program asks for what GPUs alone have.
+        When the context is entered, if `kernbridge.config.set_cuda_on_cpu("error")` forbids it; in
+        the context, if the program uses a feature that only GPUs have.
     KernelCompilationError
-        When a kernel is compiled that does not run on CPUs.
+        When a kernel is compiled that cannot run on CPUs.
     KernelFaultError
         When a launch finds a fault, such as a write out of bounds.
 
@@ -83,10 +84,10 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
         return cuda_on_cpu(check=self._mode == mode.CHECK)
 
     def install(self) -> None:
-        """Switch all threads to the CPU, for as long as the process lives.
+        """Switch all threads to the CPU until the process ends.
 
-        Call it before kernels are decorated. KERNBRIDGE_CUDA_ON_CPU=1, or =check, does so when
-        kernbridge is imported.
+        Call this function before kernels are decorated. KERNBRIDGE_CUDA_ON_CPU=1 or =check has the
+        same effect when kernbridge is imported.
         """
         _prepare()
         from kernbridge._src.cuda_device import dispatchers

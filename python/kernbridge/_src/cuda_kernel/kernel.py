@@ -53,52 +53,55 @@ def cuda_kernel(
     vjp: Callable[..., Any] | None = None,
     sharding_rule: str | ShardingRule | None = None,
 ) -> CudaKernel:
-    """Make a JAX operation of a CUDA kernel in source, compiled by NVRTC.
+    """Make a JAX operation from the source of a CUDA kernel, which NVRTC compiles.
 
-    The source holds device code alone; C launches the kernel on XLA's stream, and XLA may put the
-    launch into a CUDA graph. Neither nvcc nor a host compiler is needed. Nothing is compiled before
-    the operation is first lowered; what was compiled before is found by its content.
+    The source contains only device code. The kernel is launched from C on XLA's stream, and XLA may
+    include the launch in a CUDA graph. Neither nvcc nor a host compiler is needed. The kernel is
+    compiled when the operation is first lowered. Compiled code is cached by content.
 
     Parameters
     ----------
     source : str
-        CUDA C++ with a ``__global__`` function. Fixed-width integer types are known; headers of the
-        toolkit may be included.
+        CUDA C++ source with a ``__global__`` function. Fixed-width integer types are predefined,
+        and headers of the toolkit may be included.
     name : str
-        The kernel's name, as C++ writes it: ``"scale"``, or for a template ``"scale<float, 4>"``.
+        The name of the kernel in C++ notation, such as ``"scale"``, or ``"scale<float, 4>"`` for a
+        template.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         See `numba_kernel`.
     grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
         See `numba_cuda_kernel`.
     params : str or list of str, optional
-        What each parameter of the kernel receives, in order: "arg" an input, "ret" an output,
-        "attr.n" or "attr.n:int32" a number. By default a ``// @BE name ...`` comment in the source
-        says so, or the signature does: pointers to const are inputs, other pointers outputs, and
-        what comes by value are attributes of the parameters' names.
+        The role of each parameter of the kernel, in order: "arg" for an input, "ret" for an output,
+        "attr.n" or "attr.n:int32" for a number. By default, the roles are taken from a
+        ``// @BE name ...`` comment in the source or, without one, from the signature: pointers to
+        const are inputs, other pointers are outputs, and parameters that are passed by value are
+        attributes with the parameters' names.
     attrs : dict, optional
-        Values of attributes: numbers, or functions of the inputs' shapes, called as `outs` is, as
-        in ``{"n": lambda x: x.size}``.
+        Values of attributes: numbers, or functions that are called with the same arguments as
+        `outs`, as in ``{"n": lambda x: x.size}``.
     options : list of str, optional
-        For NVRTC, such as "-lineinfo" or "-DTILE=16".
+        Options for NVRTC, such as "-lineinfo" or "-DTILE=16".
     include_paths : list of str, optional
-        Where headers are looked for.
+        Folders that are searched for headers.
     use_fast_math : bool, default False
-        ``--use_fast_math``: quicker, and less exact.
+        Compile with ``--use_fast_math``, which is faster and less accurate.
     vmap_method : str, optional
-        See `numba_cuda_kernel`: where `launch_dims` is no function, one launch per slice, in a loop
-        in C.
+        See `numba_cuda_kernel`. If `launch_dims` is not a function, each slice is one launch, in a
+        loop in C.
     input_output_aliases, zero_outputs, has_side_effect
         See `numba_cuda_kernel`.
     jvp, vjp : function, optional
-        The derivative, see `numba_kernel`; called with the attributes by name besides.
+        The derivative; see `numba_kernel`. The attributes are passed as additional keyword
+        arguments.
     sharding_rule : str or ShardingRule, optional
-        Along which dimensions a call may be split among devices; see `numba_kernel`.
+        The dimensions along which a call may be split among devices; see `numba_kernel`.
 
     Returns
     -------
     CudaKernel
-        Called as ``op(*inputs, **attributes)``; attributes are numbers that are known while
-        tracing, and complete or replace `attrs`.
+        The operation, called as ``op(*inputs, **attributes)``. Attributes are numbers that are
+        known at trace time. They complement or override `attrs`.
 
     Raises
     ------
@@ -108,12 +111,13 @@ def cuda_kernel(
         If there is neither a GPU nor an architecture to compile for (see
         `kernbridge.config.set_cuda_architectures`).
     TypeError, ValueError
-        When traced, if inputs, outputs or attributes do not fit the kernel: their number, the dtype
-        of an array against the pointer's type, a number out of range.
+        When traced, if inputs, outputs or attributes do not match the kernel: if their number is
+        wrong, if the dtype of an array differs from the pointer's type, or if a number is out of
+        range.
     KernelToolchainError
         When lowered, if NVRTC is not found.
     CompilationError
-        When lowered, with NVRTC's output.
+        When lowered, if NVRTC refuses the source; the message contains NVRTC's output.
 
     Examples
     --------

@@ -27,7 +27,8 @@ class KernelEntry:
     platform : str
         "cpu", "gpu" or "tpu".
     kernel_generator : callable
-        Called with the static keywords of a call and `outs`; returns a function of the inputs.
+        A function that is called with the static keywords of a call and `outs`, and returns a
+        function of the inputs.
     """
 
     __module__ = "kernbridge"

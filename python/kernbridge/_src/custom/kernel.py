@@ -26,16 +26,17 @@ _registry: dict[str, XLACustomKernel] = {}
 class XLACustomKernel(KernelTable):
     """One operation with kernels for several platforms and backends.
 
-    Each kernel is given by a generator, which is called with the static keywords of a call and
-    `outs`, and returns a function of the inputs, traced by JAX: usually an operation of
-    `numba_kernel`, `numba_cuda_kernel` or a module built from source. Which kernel runs is chosen
-    by, in this order: ``backend=`` of the call; `config.set_backend`; `set_default`; the first that
-    was defined. A change takes effect at the next call, also of functions that were jitted before.
+    Each kernel is defined by a generator, a function that is called with the static keywords of a
+    call and `outs`, and that returns a function of the inputs. JAX traces the returned function;
+    usually, it is an operation of `numba_kernel`, `numba_cuda_kernel` or a module built from
+    source. The kernel of a call is chosen by the first of the following that is set: ``backend=``
+    of the call, `config.set_backend`, `set_default`. Otherwise, it is the first kernel that was
+    defined. A change takes effect at the next call, also in functions that were jitted before.
 
     Parameters
     ----------
     name : str
-        Shown in jaxprs and messages, and known to `get_registry`.
+        The name in jaxprs, in messages and in `get_registry`.
     doc : str, optional
         What the operation does.
 
@@ -43,7 +44,7 @@ class XLACustomKernel(KernelTable):
     ----------
     name : str
     primitive : jax.extend.core.Primitive
-        To be bound in rules, ``primitive.bind(*inputs, outs=outs, **keywords)``.
+        The primitive that rules may bind, by ``primitive.bind(*inputs, outs=outs, **keywords)``.
     defaults : dict of str to str
         The default backend of each platform.
 
@@ -167,7 +168,7 @@ class XLACustomKernel(KernelTable):
         Parameters
         ----------
         fn : callable
-            Takes what users give, and ``backend=None``; calls the operation.
+            Takes the user's arguments and ``backend=None``, and calls the operation.
         """
         if not callable(fn):
             raise TypeError(f"{self.name!r}: def_call got {fn!r}, expected a function [KB8006]")
@@ -175,7 +176,7 @@ class XLACustomKernel(KernelTable):
 
     @hides_frames
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function that `def_call` was given.
+        """Call the function that was passed to `def_call`.
 
         Raises
         ------
@@ -249,7 +250,7 @@ def register(name: str, op: XLACustomKernel) -> None:
 
 
 def get_registry() -> dict[str, XLACustomKernel]:
-    """Return all operations by name, the newest of each name."""
+    """Return all operations by name. If several have the same name, the newest is returned."""
     return dict(_registry)
 
 

@@ -96,15 +96,17 @@ def defjvp(primitive: Any, *rules: Rule | None) -> None:
     Parameters
     ----------
     primitive : XLACustomKernel or jax.extend.core.Primitive
-        What the rules are for.
+        The operation or primitive that gets the rules.
     *rules : function or None
-        ``rule(tangent, *primals, **params)`` returns the part of the outputs' tangents that comes
-        from this input; None: no part. For several outputs it returns a tuple or list.
+        ``rule(tangent, *primals, **params)`` returns the contribution of this input to the tangents
+        of the outputs, as a tuple or list if there are several outputs. None stands for no
+        contribution.
 
     Raises
     ------
     TypeError
-        If a rule is no function; when differentiated, if it returns no tuple for several outputs.
+        If a rule is not a function; when differentiated, if it does not return a tuple or list for
+        several outputs.
     ValueError
         If there are not as many rules as inputs, once their number is known.
 
@@ -150,7 +152,7 @@ def _primitive_jvp(
 
 
 def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tuple[Any, Any]:
-    """Batch anything: call it for one slice after the other, in a scan.
+    """Batch any primitive or function by calling it for one slice after the other, in a scan.
 
     Parameters
     ----------
@@ -166,8 +168,9 @@ def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tup
     Returns
     -------
     outs, dims
-        Outputs with the batch as axis 0, in the form in which `prim` returns them, and that axis
-        for each output; None for each if nothing is mapped, where `prim` is called once.
+        The outputs, with the structure in which `prim` returns them and the batch as axis 0, and
+        the axis for each output. If nothing is mapped, `prim` is called once, and the axes are
+        None.
 
     Examples
     --------

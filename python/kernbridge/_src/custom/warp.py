@@ -51,7 +51,7 @@ def jaxinfo_to_warpinfo(info: Any) -> Any:
     Returns
     -------
     warp.array
-        Its type, to annotate the parameter of a kernel.
+        The array type, for the annotation of a kernel's parameter.
 
     Raises
     ------

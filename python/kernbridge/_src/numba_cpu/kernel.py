@@ -49,78 +49,81 @@ def numba_kernel(
     vjp: Callable[..., Any] | None = None,
     sharding_rule: str | ShardingRule | None = None,
 ) -> Operation:
-    """Make a JAX operation of a Numba CPU kernel.
+    """Make a JAX operation from a Numba kernel for the CPU.
 
-    The kernel works on XLA's buffers in place: it is called with one C-ordered array per input,
-    then one per output, and writes its results into the latter. It runs without Python and
-    without the GIL. Nothing is compiled before the operation is first lowered; then once for each
-    combination of dtypes and ranks, whatever the shapes.
+    The kernel works on XLA's buffers in place. It is called with one C-ordered array for each
+    input, followed by one for each output, and writes its results into the latter. It runs without
+    Python and without the GIL. It is compiled when the operation is first lowered, once for each
+    combination of dtypes and ranks and independently of the shapes.
 
     Parameters
     ----------
     kernel : numba.njit dispatcher
-        Takes the inputs in order, then the outputs; returns nothing. Must write every element of
-        its outputs, unless `zero_outputs` is set. Inputs are read-only to it, unless they are
-        aliased: a kernel that writes to one anyway gets a copy of it, and a warning says so once.
+        The kernel. It takes the inputs in order, followed by the outputs, and returns nothing. It
+        must write every element of its outputs, unless `zero_outputs` is set. Inputs are read-only
+        unless they are aliased. A kernel that nevertheless writes to an input gets a copy of it,
+        and a warning is issued once.
     outs : pytree of jax.ShapeDtypeStruct, or a function
-        Shape and dtype of each output; the operation returns the same pytree of arrays. A function
-        is called at trace time with one ShapeDtypeStruct per input, and one by name per keyword
-        scalar, and returns that pytree, so that one operation serves every shape. Keys of a dict
-        that are the names of the kernel's output parameters are matched by name; everything else
-        is matched by order, and a dict that JAX would reorder is refused.
+        The shape and dtype of each output. The operation returns a pytree of arrays with the same
+        structure. A function is called at trace time with one ShapeDtypeStruct for each input and,
+        by name, one for each keyword scalar, and returns this pytree, so that one operation serves
+        every shape. A dict whose keys are the names of the kernel's output parameters is matched by
+        name. Everything else is matched by order, and a dict that JAX would reorder is refused.
     vmap_method : str, optional
-        How `jax.vmap` treats the call. By default the kernel is called once per slice, in a loop
-        in C, and always sees its declared ranks, however deeply vmaps are nested. "sequential" and
-        "sequential_unrolled" mean the same. "expand_dims", "broadcast_all" and
+        How `jax.vmap` treats the call. By default, the kernel is called once for each slice, in a
+        loop in C, and always gets arrays of its declared ranks, however deeply vmaps are nested.
+        "sequential" and "sequential_unrolled" do the same. "expand_dims", "broadcast_all" and
         "legacy_vectorized" add the batch to the kernel's arrays as a leading axis, as
         `jax.ffi.ffi_call` does.
     vmap_threads : bool, optional
-        Whether the slices of a batch may run at once. By default they are shared among XLA's
-        threads where that pays, if the kernel provably needs nothing but its arguments; a kernel
-        that draws random numbers, prints, enters Python, calls code that kernbridge does not know,
-        or has `has_side_effect` runs them in order on one thread. False keeps that order for any
-        kernel; True allows threads for any kernel but those with ``parallel=True``.
+        Whether the slices of a batch may run at the same time. By default, they are distributed
+        over XLA's threads if this saves time and if the kernel provably depends only on its
+        arguments. For a kernel that draws random numbers, prints, enters Python, calls code that
+        kernbridge does not know, or has `has_side_effect`, they run in order on one thread. False
+        keeps this order for every kernel; True allows threads for every kernel except those with
+        ``parallel=True``.
     input_output_aliases : dict of int to int, optional
-        From the index of an input to that of an output of the same shape and dtype, counted in the
-        order of the kernel's parameters: both are then the same memory, and the input may be
-        written. Donate the input (`jax.jit(...,
-        donate_argnums=...)`) to save the copy of it.
+        A dict from the index of an input to the index of an output of the same shape and dtype,
+        counted in the order of the kernel's parameters. Both then share the same memory, and the
+        kernel may write to the input. Donate the input (`jax.jit(..., donate_argnums=...)`) to
+        avoid a copy of it.
     has_side_effect : bool, optional
-        Run the kernel even if nothing reads its outputs. Without it JAX takes the operation as
-        pure: it may run it twice, or not at all. Implied by `outs` without any output.
+        Run the kernel even if nothing reads its outputs. Otherwise, JAX treats the operation as a
+        pure function, and may run it twice or not at all. Implied by `outs` without any output.
     half_as_bits : bool, optional
-        Hand bfloat16 and float16 arrays to the kernel as uint16 arrays of their bits, instead of
-        refusing them: Numba has neither type on CPUs.
+        Pass bfloat16 and float16 arrays to the kernel as uint16 arrays of their bits. By default,
+        they are refused, since Numba has neither type on CPUs.
     zero_outputs : bool, default False
         Fill the outputs (not the aliased ones) with zeros before the kernel runs.
     vector_math : bool, optional
-        Whether `exp`, `sin`, `pow` and their kin in loops are computed for several elements at a
-        time by glibc's libmvec, within 4 ulp of the exact value; see docs/numba-kernels.md. By
-        default that is done where the kernel has ``fastmath=True``. Without libmvec, and on other
-        processors than x86-64, the option changes nothing.
+        Compute `exp`, `sin`, `pow` and similar functions in loops for several elements at a time
+        with glibc's libmvec, within 4 ulp of the exact value; see docs/numba-kernels.md. This is
+        the default for kernels with ``fastmath=True``. Without libmvec, and on processors other
+        than x86-64, the option has no effect.
     check : bool, default False
-        Compile the kernel, and the functions that it calls, so that an index out of bounds is an
-        error which names the array, its shape and the line. Also by ``KERNBRIDGE_DEBUG=check``.
+        Compile the kernel and the functions that it calls so that an index out of bounds is an
+        error that names the array, its shape and the line. ``KERNBRIDGE_DEBUG=check`` has the same
+        effect.
     jvp, vjp : function, optional
-        The derivative, for forward and for reverse mode: ``jvp(inputs, outputs, tangents)`` returns
-        the tangents of the outputs, in the form of `outs`; ``vjp(inputs, outputs, cotangents)``
-        returns a tuple with the cotangent of each input. `inputs` and `tangents` are tuples,
-        keyword scalars last, sorted by name. Use None for zero, and for integer arrays, which have
-        no tangents. Either rule serves both modes where JAX can transpose it; see
-        docs/derivatives.md.
+        The derivative for forward and for reverse mode. ``jvp(inputs, outputs, tangents)`` returns
+        the tangents of the outputs, with the structure of `outs`.
+        ``vjp(inputs, outputs, cotangents)`` returns a tuple with the cotangent of each input.
+        `inputs` and `tangents` are tuples that end with the keyword scalars, sorted by name. Use
+        None for zero, and for integer arrays, which have no tangents. Either rule serves both modes
+        if JAX can transpose it; see docs/derivatives.md.
     sharding_rule : str or ShardingRule, optional
-        Along which dimensions a call may be split among the devices of a mesh, as in ``"i j, j ->
-        i"`` for the product of a matrix and a vector; see `ShardingRule`. Batch axes of `jax.vmap`
-        are always split. Along other dimensions an input is gathered on every device before the
-        call, and a warning says so once.
+        The dimensions along which a call may be split among the devices of a mesh, such as
+        ``"i j, j -> i"`` for the product of a matrix and a vector; see `ShardingRule`. Batch axes
+        of `jax.vmap` are always split. Along all other dimensions, an input is gathered on every
+        device before the call, and a warning is issued once.
 
     Returns
     -------
     Operation
-        Called as ``op(*inputs, **scalars)``. Inputs are arrays; scalars among them arrive as 0-d
-        arrays. Keywords are scalars for the kernel's parameters of those names, which are then
-        skipped in the order of inputs and outputs; their values may change from call to call
-        without a new compile.
+        The operation, called as ``op(*inputs, **scalars)``. Inputs are arrays; scalars among them
+        are passed as 0-d arrays. Keyword arguments are scalars for the kernel's parameters of the
+        same names, which are then left out of the order of inputs and outputs. Their values may
+        change from call to call without another compilation.
 
     Raises
     ------
@@ -128,11 +131,11 @@ def numba_kernel(
         If Numba is not installed.
     TypeError
         If `kernel` is not a numba.njit dispatcher or returns a value, or if `vmap_threads` or
-        `vector_math` is no bool; when called, if the number of inputs and outputs is not the
-        kernel's, or an argument is neither array nor scalar.
+        `vector_math` is not a bool; when called, if the number of inputs and outputs does not match
+        the kernel, or an argument is neither an array nor a scalar.
     ValueError
-        If `vmap_method` or an alias is unknown or does not fit; when called, if Numba has no type
-        for a dtype.
+        If `vmap_method` is unknown or an alias is invalid; when called, if Numba has no type for a
+        dtype.
     KernelCompilationError
         When first lowered, if Numba cannot compile the kernel for the given dtypes and ranks.
 

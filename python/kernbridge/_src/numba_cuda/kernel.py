@@ -72,56 +72,61 @@ def numba_cuda_kernel(
     vjp: Callable[..., Any] | None = None,
     sharding_rule: str | ShardingRule | None = None,
 ) -> Operation:
-    """Make a JAX operation of a Numba-CUDA kernel.
+    """Make a JAX operation from a Numba-CUDA kernel.
 
-    The kernel works on XLA's buffers in place, on XLA's stream: it is called with one C-ordered
-    array per input, then one per output, and writes its results into the latter. C launches it; no
-    Python runs, and XLA may put the launch into a CUDA graph. Nothing is compiled before the
-    operation is first lowered; then once for each combination of dtypes and ranks, whatever the
-    shapes, and what was compiled before, in this process or another, is found by its content.
+    The kernel works on XLA's buffers in place, on XLA's stream. It is called with one C-ordered
+    array for each input, followed by one for each output, and writes its results into the latter.
+    It is launched from C without executing Python code, and XLA may include the launch in a CUDA
+    graph. The kernel is compiled when the operation is first lowered, once for each combination of
+    dtypes and ranks and independently of the shapes. Compiled code is cached by content, in memory
+    and on disk.
 
     Parameters
     ----------
     kernel : numba.cuda.jit dispatcher
-        Or one of `numba_cuda_mlir.cuda.jit`. Takes the inputs in order, then the outputs. Must
-        write every element of its outputs, unless `zero_outputs` is set. Inputs are read-only to
-        it, unless they are aliased: a kernel that may write to one anyway, by `cuda.atomic` for
-        example, gets a copy of it, and a warning says so once.
+        A kernel of Numba-CUDA, or of `numba_cuda_mlir.cuda.jit`. It takes the inputs in order,
+        followed by the outputs. It must write every element of its outputs, unless `zero_outputs`
+        is set. Inputs are read-only unless they are aliased. A kernel that may nevertheless write
+        to an input, for example by `cuda.atomic`, gets a copy of it, and a warning is issued once.
     outs : pytree of jax.ShapeDtypeStruct, or a function
-        Shape and dtype of each output; the operation returns the same pytree of arrays. A function
-        is called at trace time with one ShapeDtypeStruct per input, and one by name per keyword
-        scalar, and returns that pytree.
+        The shape and dtype of each output. The operation returns a pytree of arrays with the same
+        structure. A function is called at trace time with one ShapeDtypeStruct for each input and,
+        by name, one for each keyword scalar, and returns this pytree.
     grid, block : int or tuple of 1 to 3 int, optional
-        Blocks, and threads of each block, along x, y, z. Both or neither. With a zero among them
-        nothing is launched, and the outputs are zeros.
+        The number of blocks, and of threads in each block, along x, y and z. Give both or neither.
+        If one of the numbers is zero, nothing is launched and the outputs are zeros.
     launch_dims : int, tuple of 1 to 3 int, or a function, optional
-        Threads wanted along x, y, z, in place of `grid` and `block`. Blocks then have
-        ``min(threads_per_block, n)``, 16 x 16 or 8 x 8 x 4 threads, and cover at least as many.
-        Axis 0 lies along x: in a kernel that indexes ``a[i, j]`` by ``i, j = cuda.grid(2)``,
-        neighbouring threads touch different rows. A function is called as `outs` is.
+        The minimum number of threads along x, y and z, instead of `grid` and `block`. Blocks then
+        have ``min(threads_per_block, n)``, 16 x 16 or 8 x 8 x 4 threads. Axis 0 lies along x, so in
+        a kernel that indexes ``a[i, j]`` with ``i, j = cuda.grid(2)``, neighbouring threads access
+        different rows. A function is called with the same arguments as `outs`.
     threads_per_block : int, "auto" or "tune", default 256
-        Of one-dimensional `launch_dims`; "auto" takes what the driver finds best for the occupancy
-        of the GPU. "tune" measures other sizes when the call is lowered, and takes one that is
-        faster than "auto" by more than the noise. It launches the kernel on scratch arrays of
-        zeros, on which it has to end; what it writes is lost. The size is kept in the disk cache,
-        and `Operation.inspect` shows it. Without a GPU "tune" is "auto".
+        The block size for one-dimensional `launch_dims`. "auto" selects the size that the driver
+        suggests for the best occupancy. "tune" measures several sizes when the call is lowered, and
+        selects another one than "auto" only if it is faster by more than the noise. For this, it
+        launches the kernel on scratch arrays of zeros, so the kernel must terminate on zeros; the
+        results are discarded. The selected size is stored in the disk cache, and
+        `Operation.inspect` shows it. Without a GPU, "tune" is the same as "auto".
     shared_mem : int, default 0
-        Dynamic shared memory of a block in bytes; more than 48 KiB where the GPU has it.
+        The dynamic shared memory of a block in bytes. It may exceed 48 KiB if the GPU supports
+        that.
     vmap_method : str, optional
-        How `jax.vmap` treats the call. By default the kernel sees its declared ranks however deeply
-        vmaps are nested, and all slices are one launch with the batch in the grid's z axis; a
-        kernel that uses z itself, or is cooperative, is launched once per slice, in C.
-        All other methods mean the same, since a launch of fixed size covers one slice. Where
-        `launch_dims` is a function, "expand_dims", "broadcast_all" and "legacy_vectorized" add the
-        batch to the kernel's arrays as a leading axis, and the function gets their shapes.
+        How `jax.vmap` treats the call. By default, the kernel always gets arrays of its declared
+        ranks, however deeply vmaps are nested. All slices are processed in one launch with the
+        batch in the z axis of the grid. A kernel that is cooperative or uses z itself is launched
+        once for each slice, in C. All other methods do the same, since a launch of fixed size
+        covers one slice; but if `launch_dims` is a function, "expand_dims", "broadcast_all" and
+        "legacy_vectorized" add the batch to the kernel's arrays as a leading axis, and the function
+        gets their shapes.
     input_output_aliases : dict of int to int, optional
-        From the index of an input to that of an output of the same shape and dtype: both are then
-        the same memory, and the input may be written.
+        A dict from the index of an input to the index of an output of the same shape and dtype.
+        Both then share the same memory, and the kernel may write to the input.
     cooperative : bool, default False
-        Launch cooperatively, as `cuda.cg.this_grid().sync()` needs; kernels that use it are
-        launched so anyway.
+        Launch the kernel cooperatively, as `cuda.cg.this_grid().sync()` requires. Kernels that use
+        this function are always launched cooperatively.
     cluster : int or tuple of 1 to 3 int, optional
-        Blocks of a thread block cluster (compute capability 9.0 and later); must divide the grid.
+        The number of blocks of a thread block cluster (compute capability 9.0 and later). It must
+        divide the grid.
     pdl : bool, default False
         Programmatic dependent launch: the kernel may start before the previous one on the stream
         ends. Only for kernels that wait for it themselves (``griddepcontrol.wait``).
@@ -130,61 +135,62 @@ def numba_cuda_kernel(
     has_side_effect : bool, default False
         Run the kernel even if nothing reads its outputs. Implied by `outs` without any output.
     view : dict of str or int to dtype, optional
-        For parameters (by name, or by index among the inputs) that take records: the NumPy record
-        dtype. The array's last axis holds the words of one record, for states of
-        `numba.cuda.random` ``view={"states": xoroshiro128p_dtype}`` and an input of
+        The NumPy record dtypes of parameters that take records, by name or by index among the
+        inputs. The last axis of such an array holds the words of one record. For example, states of
+        `numba.cuda.random` are passed with ``view={"states": xoroshiro128p_dtype}`` as an input
         ``uint64[n, xoroshiro128p_dtype.itemsize // 8]``.
     static : dict of str to number, enum member or tuple, optional
-        For parameters by name: arguments that are the same at every call and are no inputs.
-        Numbers, members of enumerations whose values are numbers, and tuples and named tuples of
-        them. Another value of the same type needs no new compile.
+        Arguments, by parameter name, that are the same at every call and are not inputs: numbers,
+        members of enumerations whose values are numbers, and tuples and named tuples of them.
+        Another value of the same type does not need another compilation.
     vector_math : bool, optional
-        On the CPU, whether threads of a block compute `exp`, `sin` and their kin together, within
-        4 ulp, as by `numba_kernel`. By default where the kernel has ``fastmath=True``. Code for
-        GPUs is the same.
+        On the CPU, compute `exp`, `sin` and similar functions for several threads of a block at a
+        time, within 4 ulp, as for `numba_kernel`. This is the default for kernels with
+        ``fastmath=True``. It does not change the code for GPUs.
     check : bool, default False
-        On the CPU, check every access: accesses out of bounds, data races, reads of uninitialised
-        shared memory, and barriers that not all threads reach are errors. Also by
-        ``KERNBRIDGE_DEBUG=check``.
+        On the CPU, check every access. Accesses out of bounds, data races, reads of uninitialised
+        shared memory, and barriers that not all threads reach are errors.
+        ``KERNBRIDGE_DEBUG=check`` has the same effect.
     deterministic : bool or float, default False
-        Let the sums of `cuda.atomic.add` and `sub` of floats have the same bits in every run, for
-        every block size, on CPUs and GPUs: numbers are rounded to multiples of 2.0**-40, or of the
-        power of two that is given, and added as 64-bit integers. See docs/determinism.md.
+        Compute the sums of floats by `cuda.atomic.add` and `sub` with the same bits in every run,
+        for every block size, on CPUs and GPUs. Numbers are rounded to multiples of 2.0**-40, or of
+        the given power of two, and added as 64-bit integers. See docs/determinism.md.
     jvp, vjp : function, optional
-        The derivative, as of `numba_kernel`.
+        The derivative; see `numba_kernel`.
     sharding_rule : str or ShardingRule, optional
-        Along which dimensions a call may be split among devices; see `numba_kernel`.
+        The dimensions along which a call may be split among devices; see `numba_kernel`.
 
     Returns
     -------
     Operation
-        Called as ``op(*inputs, **scalars)``. Inputs are arrays (0-d ones arrive as 0-d arrays);
-        keywords are scalars for the kernel's parameters of those names, whose values may change
-        from call to call without a new compile.
+        The operation, called as ``op(*inputs, **scalars)``. Inputs are arrays; scalars among them
+        are passed as 0-d arrays. Keyword arguments are scalars for the kernel's parameters of the
+        same names, and their values may change from call to call without another compilation.
 
     Raises
     ------
     ValueError
-        If launch arguments, `vmap_method`, an alias or a name in `static` do not fit; when called,
+        If a launch argument, `vmap_method`, an alias or a name in `static` is invalid; when called,
         if Numba-CUDA has no type for a dtype.
     TypeError
-        If `kernel` is not a numba.cuda.jit kernel, or `static` holds something else; when called,
-        if the number of inputs and outputs is not the kernel's, or an argument is neither array nor
-        scalar.
+        If `kernel` is not a numba.cuda.jit kernel, or `static` contains other types; when called,
+        if the number of inputs and outputs does not match the kernel, or an argument is neither an
+        array nor a scalar.
     ImportError
         If Numba-CUDA is missing.
     KernelCompilationError
         When first lowered, if Numba-CUDA refuses the kernel; when lowered for a CPU, if the kernel
-        uses what a CPU cannot do.
+        uses a feature that CPUs do not have.
     KernelNotAvailableError
-        When lowered for a CPU if `kernbridge.config.set_cuda_on_cpu` forbids it, or for a TPU.
+        When lowered for a CPU, if `kernbridge.config.set_cuda_on_cpu` forbids it; when lowered for
+        a TPU.
 
     Notes
     -----
-    A launch that fails is a JAX error naming kernel, grid and block. A fault while a kernel runs
-    (an illegal address) is reported by a later call, since launches do not wait;
-    ``KERNBRIDGE_DEBUG=sync`` waits for each, and ``KERNBRIDGE_DEBUG=poison`` finds output elements
-    that no thread wrote.
+    A launch that fails is a JAX error that names the kernel, the grid and the block. A fault of a
+    running kernel, such as an illegal address, is reported by a later call, since launches are
+    asynchronous. ``KERNBRIDGE_DEBUG=sync`` waits for each launch, and ``KERNBRIDGE_DEBUG=poison``
+    finds output elements that no thread has written.
 
     Examples
     --------

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 
 class Plan(Protocol):
-    """What C runs for one call: launches, fills and copies. Prints as one line a step."""
+    """The launches, fills and copies of one call. It prints as one line for each step."""
 
     @property
     def steps(self) -> Sequence[Any]:
-        """The steps, in their order."""
+        """The steps in order of execution."""
 
 
 @dataclass(frozen=True)
@@ -22,32 +22,33 @@ class Inspection:
     Attributes
     ----------
     name : str
-        Of the kernel.
+        The name of the kernel.
     platform : str
         "cpu" or "cuda".
     llvm_ir : str
-        LLVM IR: optimised for CPUs; as handed to NVVM for GPUs.
+        LLVM IR: for CPUs after optimisation, for GPUs as passed to NVVM.
     assembly : str
-        Assembly of the host, or PTX.
+        Assembly of a CPU kernel, or PTX of a GPU kernel.
     sass : str or None
-        Machine code of the GPU, disassembled; None where no `nvdisasm` is found.
+        The disassembled machine code of a GPU kernel; None if `nvdisasm` is not found.
     architecture : str
-        "sm_90", or the host's.
+        The architecture of the GPU, such as "sm_90", or of the CPU.
     registers : int or None
-        Of a GPU thread.
+        The number of registers of a GPU thread.
     shared_memory : int or None
-        Bytes of a block: static, and dynamic of the launch.
+        Shared memory of a block in bytes: static memory, and dynamic memory of the launch.
     local_memory : int or None
-        Bytes of a GPU thread outside registers: local arrays and spilled registers.
+        Local memory of a GPU thread in bytes: local arrays and spilled registers.
     block : tuple of int or None
-        Threads of a block of the launch.
+        The number of threads of a block along each axis.
     occupancy : float or None
-        Share of a multiprocessor's threads that the launch keeps busy; None without a GPU.
+        The fraction of a multiprocessor's threads that the launch can keep active; None without a
+        GPU.
     export : str
-        What an exported program holds of a Numba kernel for the CPU: its machine code, or its name,
-        with the reason.
+        Whether an exported program contains the machine code of a Numba kernel for the CPU, or its
+        name only, with the reason.
     tuning : str
-        How the block of `threads_per_block="tune"` was chosen; empty for others.
+        How `threads_per_block="tune"` selected the block size; otherwise empty.
     """
 
     __module__ = "kernbridge"

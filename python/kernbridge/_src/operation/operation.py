@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 class Operation:
     """A kernel as a JAX operation.
 
-    Calling it with the kernel's inputs returns the outputs as the pytree that `outs` is. It works
-    under `jax.jit`, `jax.vmap`, `jax.lax.scan` and the other transformations of JAX.
+    Calling it with the kernel's inputs returns the outputs, in a pytree with the structure of
+    `outs`. It works under `jax.jit`, `jax.vmap`, `jax.lax.scan` and the other transformations of
+    JAX.
 
     The operation of a Numba kernel has the kernel's name, module and docstring. Its attribute
     ``__wrapped__`` is the kernel.
@@ -94,18 +95,19 @@ class Operation:
         return f"<{self.spec.label}>"
 
     def plan(self, *inputs: Any, **scalars: Any) -> Plan:
-        """What C runs on a GPU for inputs of these shapes: launches, fills and copies.
+        """Return the steps that C executes on a GPU for inputs of these shapes.
 
         Parameters
         ----------
         *inputs, **scalars : arrays, or objects with a shape and a dtype
-            As of a call.
+            The arguments of a call.
 
         Returns
         -------
         Plan
-            Prints as one line a step; `steps` holds them. Buffers are inputs, keyword scalars,
-            outputs, copies of inputs, temporaries.
+            The launches, fills and copies, in the attribute `steps`. It prints as one line for each
+            step. The buffers are the inputs, keyword scalars, outputs, copies of inputs, and
+            temporaries.
 
         Raises
         ------
@@ -121,18 +123,18 @@ class Operation:
         return make(operands, call)
 
     def inspect(self, *inputs: Any, **scalars: Any) -> tuple[Inspection, ...]:
-        """Code and resources of the kernels that run for inputs of these shapes.
+        """Return the code and the resources of the kernels that run for inputs of these shapes.
 
         Parameters
         ----------
         *inputs, **scalars : arrays, or objects with a shape and a dtype
-            As of a call.
+            The arguments of a call.
 
         Returns
         -------
         tuple of Inspection
-            One for each kernel launch (one for a CPU kernel): LLVM IR, PTX or assembly, SASS where
-            nvdisasm is found, registers, shared and local memory, occupancy.
+            One for each kernel launch, or one for a CPU kernel: LLVM IR, PTX or assembly, SASS if
+            nvdisasm is installed, registers, shared and local memory, and occupancy.
         """
         operands, call = self._described(inputs, scalars)
         return self._frontend.inspect(operands, call)

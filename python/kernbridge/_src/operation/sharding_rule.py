@@ -38,29 +38,30 @@ class Array(Protocol):
 
 @dataclass(frozen=True)
 class ShardingRule:
-    """Declares along which dimensions the call of a kernel may be split among devices.
+    """Declares the dimensions along which the call of a kernel may be split among devices.
 
     Parameters
     ----------
     rule : str
-        The names of the dimensions of every input, then ``->``, then those of every output, in
-        the order of the kernel's parameters and in the notation of Shardy: ``"i j, j -> i"`` for
-        the product of a matrix and a vector. Arrays are separated by commas, names by spaces. A
-        term may begin with ``...``, which stands for the same leading dimensions wherever it
-        occurs. Keyword scalars have no term.
+        The names of the dimensions of every input, then ``->``, then those of every output, in the
+        order of the kernel's parameters and in Shardy's notation, such as ``"i j, j -> i"`` for the
+        product of a matrix and a vector. Arrays are separated by commas, names by spaces. A term
+        may begin with ``...``, which stands for the same leading dimensions wherever it occurs.
+        Keyword scalars have no term.
 
-        The rule promises that the kernel, called with the same part of every array along a name,
-        computes that part of the outputs. A name that an output lacks is contracted, and one that
-        every input lacks is computed as a whole; neither is split.
+        The rule promises the following: if the kernel is called with one part of each array along a
+        name, the same part for all arrays, it computes this part of the outputs. A name that an
+        output lacks is contracted, and a name that every input lacks is computed as a whole.
+        Neither is split.
     reduce : "sum" or dict of str to "sum", optional
-        Promises that the outputs that lack a contracted name are the sums of what the kernel
-        computes of its parts, so that a contracted dimension is split as well, and the partial
-        results are added in one all-reduce. "sum" means every contracted name.
+        Promises that an output that lacks a contracted name is the sum of the results for the parts
+        along that name. Contracted dimensions are then split as well, and the partial results are
+        added in one all-reduce. "sum" applies to every contracted name.
 
     Raises
     ------
     TypeError, ValueError
-        If the notation is wrong, or `reduce` names what is not contracted.
+        If the notation is wrong, or `reduce` contains a name that is not contracted.
 
     Examples
     --------

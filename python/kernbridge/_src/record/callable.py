@@ -59,71 +59,77 @@ def numba_cuda_callable(
     vjp: Callable[..., Any] | None = None,
     sharding_rule: str | ShardingRule | None = None,
 ) -> Operation:
-    """Make a JAX operation of a Python function that launches Numba-CUDA kernels.
+    """Make a JAX operation from a Python function that launches Numba-CUDA kernels.
 
-    The function is called with one device array per input, one per output, and a stream, on which
-    it launches kernels that fill the outputs. It is recorded: it runs once for each combination of
-    shapes and dtypes, when the operation is lowered, on stand-ins for the arrays, and its launches,
-    temporaries, fills and copies become a plan that C replays. No Python runs when the operation
-    runs, and XLA may put the plan into a CUDA graph.
+    The function is called with one device array for each input, one for each output, and a stream.
+    It launches kernels on this stream, which fill the outputs. The function is recorded: it is run
+    for each combination of shapes and dtypes when the operation is lowered, with stand-ins for the
+    arrays. Its launches, temporaries, fills and copies become a plan, which C code replays. No
+    Python code is executed at run time, and XLA may include the plan in a CUDA graph.
 
     Parameters
     ----------
     func : callable
-        ``func(input_1, ..., output_1, ..., stream)``. May launch any number of
-        ``@cuda.jit`` kernels (``kernel[grid, block, stream, shared](...)`` or ``kernel.forall``)
-        with arrays, numbers, members of enumerations, elements of arrays of records, and tuples of
-        these; allocate ``cuda.device_array`` temporaries; slice, reshape, ravel, transpose and view
-        device arrays; fill and copy them (``a[:] = 0``, ``a.copy_to_device(b)``); loop and branch
-        on shapes; call helper functions. It runs twice per lowering, not per call. Every element of
-        the outputs must be written.
+        ``func(input_1, ..., output_1, ..., stream)``. It may launch any number of ``@cuda.jit``
+        kernels (``kernel[grid, block, stream, shared](...)`` or ``kernel.forall``) with arrays,
+        numbers, members of enumerations, elements of arrays of records, and tuples of these;
+        allocate ``cuda.device_array`` temporaries; slice, reshape, ravel, transpose and view device
+        arrays; fill and copy them (``a[:] = 0``, ``a.copy_to_device(b)``); loop and branch on
+        shapes; and call helper functions. It runs twice at each lowering, and not at each call. It
+        must write every element of the outputs.
     outs : pytree of jax.ShapeDtypeStruct, or a function
         As for `numba_cuda_kernel`.
     vmap_method : str, optional
-        How `jax.vmap` treats the call. By default the function always sees the declared ranks, and
-        the plan runs step by step, each step for all slices: one launch with the batch in the
-        grid's z axis, or a launch per slice for kernels that use z. Named methods have JAX's
-        meanings.
+        How `jax.vmap` treats the call. By default, the function always gets arrays of the declared
+        ranks, and each step of the plan is executed for all slices: as one launch with the batch in
+        the z axis of the grid, or, for kernels that use z, as one launch for each slice. The named
+        methods have the same meanings as in JAX.
     input_output_aliases : dict of int to int, optional
-        From the index of an input to that of an output of the same shape and dtype: both are then
-        the same memory.
+        A dict from the index of an input to the index of an output of the same shape and dtype.
+        Both then share the same memory.
     record : {"auto", "always", "never"}, default "auto"
-        What if the function cannot be recorded, because it reads elements on the host, hands an
-        array to another library, or does not do the same each time that it runs (it draws random
-        numbers, counts, or reads a clock). "auto": it runs as Python at each call, with the GIL, on
-        real Numba arrays, and a warning names the line; "always": a KernelError names the line;
-        "never": it always runs so, and then its inputs are copied, which may not be written. On the
-        CPU the arrays are NumPy's, with the methods of Numba's.
+        What happens if the function cannot be recorded. This is the case if it reads elements on
+        the host, passes an array to another library, or behaves differently each time that it runs
+        (because it draws random numbers, counts, or reads a clock). "auto": it runs as Python code
+        at each call, with the GIL, on real Numba arrays, and a warning names the line. "always": a
+        KernelError names the line. "never": it always runs as Python code, on copies of the inputs
+        that are not aliased. On the CPU, the arrays are NumPy arrays with the methods of Numba's
+        device arrays.
     deterministic : bool or float, default False
+<<<<<<< HEAD
         As for `numba_cuda_kernel`, of every kernel that the function launches. A function that
         cannot be recorded is an error then.
     vector_math : bool, optional
         As for `numba_cuda_kernel`, of every kernel that the function launches. Where the function
         runs as Python, each kernel's ``fastmath`` decides alone.
+=======
+        As for `numba_cuda_kernel`, for every kernel that the function launches. It is then an error
+        if the function cannot be recorded.
+>>>>>>> words
     has_side_effect : bool, default False
         Run the function even if nothing reads its outputs. Implied by `outs` without any output.
     jvp, vjp : function, optional
-        The derivative, as of `numba_kernel`.
+        The derivative; see `numba_kernel`.
     sharding_rule : str or ShardingRule, optional
-        Along which dimensions a call may be split among devices; see `numba_kernel`.
+        The dimensions along which a call may be split among devices; see `numba_kernel`.
 
     Returns
     -------
     Operation
-        Called as ``op(*inputs, **scalars)``. Keywords are scalars for the parameters of those
-        names: they may be handed to kernels, and change from call to call. ``op.plan(*inputs)``
-        returns the steps.
+        The operation, called as ``op(*inputs, **scalars)``. Keyword arguments are scalars for the
+        parameters of the same names. They may be passed to kernels, and their values may change
+        from call to call. ``op.plan(*inputs)`` returns the steps.
 
     Raises
     ------
     ImportError
         If Numba-CUDA is missing.
     TypeError
-        If `func` is not callable; when called, if the number of inputs and outputs is not the
-        function's.
+        If `func` is not callable; when called, if the number of inputs and outputs does not match
+        the function.
     ValueError
-        If `record`, `vmap_method` or an alias does not fit; when called, for an input of rank 0, or
-        a dtype that Numba-CUDA has no type for.
+        If `record`, `vmap_method` or an alias is invalid; when called, if an input has rank 0, or
+        if Numba-CUDA has no type for a dtype.
     KernelError
         When first lowered with ``record="always"``, if the function cannot be recorded.
     KernelCompilationError
@@ -131,8 +137,8 @@ def numba_cuda_callable(
 
     Notes
     -----
-    The environment variable ``KERNBRIDGE_DEBUG=verify`` runs every recorded function unrecorded as
-    well, and makes a difference an error.
+    With the environment variable ``KERNBRIDGE_DEBUG=verify``, every recorded function is also run
+    unrecorded. It is an error if the results differ.
 
     Examples
     --------

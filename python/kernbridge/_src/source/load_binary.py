@@ -48,37 +48,39 @@ def load_binary(
 ) -> CompiledModule | CudaBinary:
     """Load a ``.so``, ``.cubin`` or ``.fatbin`` that was built elsewhere.
 
-    A library that kernbridge built (`CompiledModule.path`) says what its functions are. Another one
-    exports ``int name(const kb_call *call)`` (see ``kernbridge/kernbridge.h``), named in
-    `functions`.
+    A library that kernbridge built (`CompiledModule.path`) describes its own functions. Other
+    libraries export functions ``int name(const kb_call *call)`` (see ``kernbridge/kernbridge.h``),
+    which are listed in `functions`.
 
     Parameters
     ----------
     path : str or Path
         The file.
     functions : dict, optional
-        For another library: each function's name and its tokens, as in
+        For other libraries: the name of each function and its tokens, as in
         ``{"scale": "arg ret attr.factor:float32"}``.
     name : str, optional
         The module's name; by default the file's, without its suffix.
     platform : str, optional
-        "cpu" or "cuda"; by default what a library that kernbridge built is for, else "cpu".
+        "cpu" or "cuda". By default, it is the platform for which kernbridge built the library, or
+        "cpu" for other libraries.
     replace, auto_register, target_prefix, allow_cuda_graph
-        See `load_cuda_inline`. Only a library that kernbridge built has targets.
+        See `load_cuda_inline`. Only libraries that kernbridge built have targets.
 
     Returns
     -------
     CompiledModule or CudaBinary
-        Of a library, its functions; of device code, `CudaBinary.kernel` makes operations.
+        For a library, a module with its functions. For device code, a `CudaBinary`, whose method
+        `kernel` makes operations.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     KernelLoadError
-        If it is neither a library nor device code, or cannot be opened.
+        If the file is neither a library nor device code, or cannot be opened.
     KernelError
-        If it exports no function of a name.
+        If the file exports no function with one of the names.
 
     Examples
     --------
@@ -182,7 +184,7 @@ def _unreadable(label: str, error: ValueError) -> KernelLoadError:
 
 
 class CudaBinary:
-    """Device code that was built elsewhere: a cubin, or a fatbin.
+    """Device code from a prebuilt cubin or fatbin.
 
     Attributes
     ----------
@@ -202,7 +204,7 @@ class CudaBinary:
 
     @property
     def kernel_names(self) -> list[str]:
-        """Entries of a cubin, as the compiler spelled them; of a fatbin, which is packed, none."""
+        """The names of a cubin's kernels as the compiler spelled them; none for a fatbin."""
         if self._is_fatbin:
             return []
         try:
@@ -236,7 +238,7 @@ class CudaBinary:
         vjp: Callable[..., Any] | None = None,
         sharding_rule: str | ShardingRule | None = None,
     ) -> CudaKernel:
-        """Make an operation of a kernel in it.
+        """Make an operation from one of the kernels.
 
         Parameters
         ----------
@@ -245,7 +247,7 @@ class CudaBinary:
         outs : pytree of jax.ShapeDtypeStruct, or a function
             See `numba_kernel`.
         params : str or list of str
-            What each parameter receives, see `cuda_kernel`; with the type of each number:
+            The role of each parameter, as for `cuda_kernel`, with the type of each number, as in
             ``"arg ret attr.n:int32"``.
         grid, block, launch_dims, threads_per_block, shared_mem, attrs, vmap_method, \
 input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, jvp, vjp, \
@@ -259,7 +261,7 @@ sharding_rule
         Raises
         ------
         KernelError
-            If a cubin has no such kernel, or `params` does not fit it.
+            If a cubin has no such kernel, or `params` does not match it.
         """
         label = f"load_binary '{self.name}.{entry}'"
         rule = LaunchRule.of(

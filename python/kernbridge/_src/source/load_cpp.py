@@ -30,46 +30,49 @@ def load_cpp_inline(
     check: bool = False,
     carry: bool = False,
 ) -> CompiledModule:
-    """Build C++ source, and make its annotated functions JAX operations on the CPU.
+    """Build C++ source, and make JAX operations on the CPU from its annotated functions.
 
     Parameters
     ----------
     name : str
         The module's name.
     cpp_sources : str or list of str
-        The source, C++17; several are joined.
+        The source in C++17; several sources are concatenated.
     functions : dict or list, optional
-        In place of ``// @BE`` annotations, see `load_cuda_inline`.
+        Used instead of ``// @BE`` annotations; see `load_cuda_inline`.
     extra_cflags, extra_ldflags, extra_include_paths : list of str, optional
-        For the compiler (``-march=native``, ``-std=c++20``), the linker, and ``#include``.
+        Options for the compiler (such as ``-march=native`` or ``-std=c++20``), options for the
+        linker, and folders for ``#include``.
     build_directory, verbose, force_rebuild, replace, auto_register, target_prefix
         See `load_cuda_inline`.
     optimization_level : int, default 3
         ``-O``.
     check : bool, default False
-        Build so that an index out of bounds is an error: of what ``data_ptr<T>()`` returns, which
-        is then a `kernbridge::Pointer`, so write ``auto p = x.data_ptr<T>()``; and of the
-        containers of the C++ library. Also by ``KERNBRIDGE_DEBUG=check``. Not for C.
+        Build the module so that an index out of bounds is an error, both for the result of
+        ``data_ptr<T>()`` and for the containers of the C++ library. ``data_ptr<T>()`` then returns
+        a `kernbridge::Pointer`, so write ``auto p = x.data_ptr<T>()``. ``KERNBRIDGE_DEBUG=check``
+        has the same effect. Not available for C.
     carry : bool, default False
-        Let exported programs hold the library, so that they run where neither the source nor a
-        compiler is; see docs/source-kernels.md for what that needs. Without it they name the
-        module, which has to be loaded before they are called.
+        Include the library in exported programs, so that they run without the source and without a
+        compiler; docs/source-kernels.md lists the conditions. By default, exported programs contain
+        only the module's name, and the module must be loaded before they are called.
 
     Returns
     -------
     CompiledModule
-        Its functions are attributes.
+        The module, with its functions as attributes.
 
     Raises
     ------
     KernelError
         If an annotation is missing, wrong, or disagrees with its function.
     HostCompilerNotFoundError
-        If there is no compiler; with all that was tried.
+        If no compiler is found; the message lists what was tried.
     CompilationError
-        If the compiler refuses the source; with its output, in the lines of `cpp_sources`.
+        If the compiler refuses the source; the message has its output, with line numbers of
+        `cpp_sources`.
     KernelRegistrationError
-        If a target's name belongs to other content.
+        If a target of the same name has other content.
 
     Examples
     --------
@@ -94,12 +97,12 @@ def load_cpp_inline(
 def load_cpp_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
-    """Build one C++ file; for the rest, see `load_cpp_inline`.
+    """Build one C++ file; see `load_cpp_inline` for the other parameters.
 
     Parameters
     ----------
     filepath : str or Path
-        The file. What it includes is looked for in its folder first.
+        The file. Its own folder is searched first for includes.
     name : str, optional
         The module's name; by default the file's, without its suffix.
     """
@@ -114,27 +117,27 @@ def load_c_inline(
     functions: Functions = None,
     **options: Any,
 ) -> CompiledModule:
-    """Build C source, and make its annotated functions JAX operations on the CPU.
+    """Build C source, and make JAX operations on the CPU from its annotated functions.
 
-    A function takes ``const kb_tensor *`` for each tensor and scalars for attributes, and returns
-    nothing, or 0 for success; or it takes the whole call, ``int name(const kb_call *call)``. See
-    ``kernbridge/kernbridge.h``.
+    A function has a parameter ``const kb_tensor *`` for each tensor and a scalar parameter for each
+    attribute, and returns nothing, or 0 for success. Alternatively, it takes the whole call, as in
+    ``int name(const kb_call *call)``. See ``kernbridge/kernbridge.h``.
 
     Parameters
     ----------
     name : str
         The module's name.
     c_sources : str or list of str
-        The source, C11; several are joined.
+        The source in C11; several sources are concatenated.
     functions : dict or list, optional
-        In place of ``// @BE`` annotations, see `load_cuda_inline`.
+        Used instead of ``// @BE`` annotations; see `load_cuda_inline`.
     **options
-        Those of `load_cpp_inline`, without `check`.
+        The options of `load_cpp_inline`, except `check`.
 
     Returns
     -------
     CompiledModule
-        Its functions are attributes.
+        The module, with its functions as attributes.
 
     Examples
     --------
@@ -160,6 +163,6 @@ def load_c_inline(
 def load_c_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
-    """Build one C file as `load_c_inline` builds a text; see `load_cpp_file`."""
+    """Build one C file as `load_c_inline` builds a string; see `load_cpp_file`."""
     known = complete("load_c_file", load_cpp_inline, options, without="check")
     return build_files("load_c_file", "c", name, [Path(filepath)], functions, known)

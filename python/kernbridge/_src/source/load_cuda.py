@@ -32,70 +32,74 @@ def load_cuda_inline(
     use_fast_math: bool = False,
     allow_cuda_graph: bool = True,
 ) -> CompiledModule:
-    """Build CUDA source with nvcc, and make its annotated functions JAX operations.
+    """Build CUDA source with nvcc, and make JAX operations from its annotated functions.
 
-    A function to be called from JAX is preceded by a comment that says what its parameters are::
+    A function that is to be called from JAX is preceded by a comment that describes its
+    parameters::
 
         // @BE scale arg ret attr.factor:float32 stream
         void scale(const BE::Tensor x, BE::Tensor out, float factor, int64_t stream) { ... }
 
-    Each becomes ``module.scale(x, outs=..., factor=2.0)``, and the target ``"name.scale"`` of
-    `jax.ffi.ffi_call`. What was built before from the same sources, headers, options and compiler
-    is found on disk.
+    Such a function becomes the operation ``module.scale(x, outs=..., factor=2.0)``, and the target
+    ``"name.scale"`` for `jax.ffi.ffi_call`. A library that was built from the same sources and
+    headers with the same options and compiler is loaded from the disk cache.
 
     Parameters
     ----------
     name : str
         The module's name.
     cuda_sources : str or list of str
-        The source; several are joined.
+        The source; several sources are concatenated.
     functions : dict or list, optional
-        In place of annotations: from each function's name to its tokens, or names alone, whose
-        parameters are read off the source.
+        Used instead of annotations: a dict from function names to tokens, or a list of function
+        names, for which the tokens are derived from the source.
     extra_cuda_cflags, extra_ldflags, extra_include_paths : list of str, optional
-        For nvcc, the linker, and ``#include``.
+        Options for nvcc, options for the linker, and folders for ``#include``.
     build_directory : str, optional
-        A folder that gets a copy of the library.
+        A folder to which the library is copied.
     verbose : bool, default False
         Print the compiler's command and output.
     compute_capability : str, float or list, optional
-        GPUs to compile for, as in "9.0" or ["sm_80", "sm_90"]; by default this machine's.
+        The GPUs to compile for, as in "9.0" or ["sm_80", "sm_90"]; by default those of this
+        machine.
     force_rebuild : bool, default False
-        Build although the cache has it.
+        Build the library even if it is in the cache.
     replace : bool, default False
-        Let the module's targets take the place of other content of the same names.
+        Let the module's targets replace targets of the same names that have other content.
     auto_register : bool, default True
         Register the targets.
     target_prefix : str, optional
-        What the names of the targets begin with, in place of `name`.
+        The prefix of the targets' names, instead of `name`.
     optimization_level : int, default 3
         ``-O``.
     use_fast_math : bool, default False
-        ``--use_fast_math``: quicker, and less exact.
+        Compile with ``--use_fast_math``, which is faster and less accurate.
     allow_cuda_graph : bool, default True
-        Let XLA record calls into CUDA graphs. A function that waits for the GPU, allocates, chooses
-        its launches by data, or copies from memory of its own stack (which a graph reads when it
-        runs) must not be.
+        Let XLA record calls into CUDA graphs. Set this to False for a function that waits for the
+        GPU, allocates memory, chooses its launches depending on data, or copies from memory on its
+        own stack (which a graph would read only when it runs).
 
     Returns
     -------
     CompiledModule
-        Its functions are attributes.
+        The module, with its functions as attributes.
 
     Raises
     ------
     KernelError
         If an annotation is missing, wrong, or disagrees with its function.
     NvccNotFoundError, HostCompilerNotFoundError
-        If there is no compiler; with all that was tried.
+        If no compiler is found; the message lists what was tried.
     CompilationError
-        If the compiler refuses the source; with its output, in the lines of `cuda_sources`.
+        If the compiler refuses the source; the message has its output, with line numbers of
+        `cuda_sources`.
     KernelRegistrationError
-        If a target's name belongs to other content.
+        If a target of the same name has other content.
 
     Notes
     -----
-    A C++ exception, whatever its type, and an error of a launch, looked for or not, are JAX errors.
+    C++ exceptions of any type and errors of launches become JAX errors, whether or not the function
+    checks for them.
 
     Examples
     --------
@@ -124,12 +128,12 @@ def load_cuda_inline(
 def load_cuda_file(
     filepath: str | Path, functions: Functions = None, *, name: str | None = None, **options: Any
 ) -> CompiledModule:
-    """Build one ``.cu`` file; for the rest, see `load_cuda_inline`.
+    """Build one ``.cu`` file; see `load_cuda_inline` for the other parameters.
 
     Parameters
     ----------
     filepath : str or Path
-        The file. What it includes is looked for in its folder first.
+        The file. Its own folder is searched first for includes.
     name : str, optional
         The module's name; by default the file's, without its suffix.
     """
@@ -155,7 +159,8 @@ def load_cuda_dir(
     name : str, optional
         The module's name; by default the folder's.
     file_patterns : list of str, default ``["*.cu"]``
-        Which files; they are joined in the order of their names, as one translation unit.
+        Patterns that select the files. These are concatenated in the order of their names, as one
+        translation unit.
 
     Raises
     ------

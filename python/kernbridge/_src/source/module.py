@@ -87,9 +87,9 @@ def _hint(why: str, path: str | Path) -> str:
 class SourceFunction:
     """A function of a module, to be called as an operation.
 
-    Called as ``module.function(*inputs, outs=..., attribute=...)``. Inputs are arrays, attributes
-    numbers that are known while tracing. It works under `jax.jit`, `jax.vmap` and the other
-    transformations, as `numba_kernel` does.
+    It is called as ``module.function(*inputs, outs=..., attribute=...)``. Inputs are arrays, and
+    attributes are numbers that are known at trace time. It works under `jax.jit`, `jax.vmap` and
+    the other transformations, like an operation of `numba_kernel`.
     """
 
     __module__ = "kernbridge"
@@ -154,20 +154,21 @@ class SourceFunction:
         vjp: Callable[..., Any] | None = None,
         sharding_rule: str | ShardingRule | None = None,
     ) -> Operation:
-        """The operation for these outputs and attributes, to be called with the inputs alone.
+        """Return the operation for these outputs and attributes; call it with the inputs only.
 
         Parameters
         ----------
         outs : pytree of jax.ShapeDtypeStruct, or a function
             See `numba_kernel`.
         vmap_method : str, optional
-            See `numba_kernel`: by default one call per slice, in a loop in C.
+            See `numba_kernel`. By default, each slice is one call, in a loop in C.
         vmap_threads : bool, optional
-            Pass True if calls of a C or C++ function may run at once: the slices of a batch are
-            then shared among threads where that pays. By default they run in order, since what a
-            function keeps between calls cannot be seen.
+            Pass True if calls of a C or C++ function may run at the same time. The slices of a
+            batch are then distributed over threads if this saves time. By default, they run in
+            order, since kernbridge cannot know whether a function keeps state between calls.
         input_output_aliases : dict of int to int, optional
-            From the index of an input to that of an output that takes its memory.
+            A dict from the index of an input to the index of an output, which share the same
+            memory.
         has_side_effect : bool, default False
             Run even if nothing reads the outputs.
         zero_outputs : bool, default False
@@ -176,15 +177,16 @@ class SourceFunction:
         attrs : dict of str to number, optional
             Values of the attributes.
         jvp, vjp : function, optional
-            The derivative, see `numba_kernel`; called with the attributes by name besides.
+            The derivative; see `numba_kernel`. The attributes are passed as additional keyword
+            arguments.
         sharding_rule : str or ShardingRule, optional
-            Along which dimensions a call may be split among devices; see `numba_kernel`. Values of
-            attributes stay what they are.
+            The dimensions along which a call may be split among devices; see `numba_kernel`. The
+            values of attributes are the same for all parts.
 
         Returns
         -------
         Operation
-            The same one for equal arguments, while it is remembered.
+            The operation. Equal arguments return the same operation, as long as it is cached.
         """
         export, attrs, zeroed = self._export, attrs or {}, bool(zero_outputs)
         if zeroed and export.cuda:
@@ -220,7 +222,7 @@ class SourceFunction:
 
 
 class CompiledModule:
-    """Functions that were built from one source.
+    """The functions that were built from one source.
 
     Attributes
     ----------
@@ -229,9 +231,10 @@ class CompiledModule:
     path : str
         The path of the shared library.
     function_names : list of str
-        Its functions: each is an attribute, ``module.function``, and ``module["function"]``.
+        The names of the functions. Each is available as ``module.function`` and
+        ``module["function"]``.
     content_hash : str
-        The digest of all that it was built from, headers and compiler included.
+        A digest of everything that determines the library, including headers and the compiler.
     """
 
     __module__ = "kernbridge"
@@ -286,12 +289,13 @@ class CompiledModule:
         return list(self._functions)
 
     def get_handler(self, name: str) -> Any:
-        """The capsule that `jax.ffi.register_ffi_target` takes.
+        """Return the capsule for `jax.ffi.register_ffi_target`.
 
         Raises
         ------
         KeyError
-            If there is no such function, or no handler: only modules that kernbridge built have.
+            If there is no such function, or if it has no handler, since kernbridge did not build
+            the module.
         """
         export = self.export(name)
         if not export.handler:

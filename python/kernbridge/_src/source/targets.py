@@ -36,7 +36,7 @@ def register_ffi_target(
 ) -> None:
     """Register a function of a module under a name for `jax.ffi.ffi_call`.
 
-    The same content under the same name does nothing.
+    Registering the same content under the same name again has no effect.
 
     Parameters
     ----------
@@ -49,16 +49,17 @@ def register_ffi_target(
     platform : str, default "CUDA"
         "CUDA" or "cpu".
     replace : bool, default False
-        Let other content take the name. What JAX has traced is forgotten
-        (`jax.clear_caches`); programs that were compiled call the new function from then on.
+        Replace a target of the same name that has other content. JAX's caches are cleared
+        (`jax.clear_caches`), and programs that were compiled before call the new function from then
+        on.
     content_id : str, optional
-        What distinguishes the content, in place of the module's hash.
+        An identifier of the content, instead of the module's hash.
 
     Raises
     ------
     KernelRegistrationError
-        If the name belongs to other content and `replace` is false, or if a target that takes part
-        in CUDA graphs is to be replaced by one that may not.
+        If a target of this name has other content and `replace` is false, or if a target that XLA
+        may record into CUDA graphs would be replaced by one that must not be recorded.
     KeyError
         If the module has no such function.
     """

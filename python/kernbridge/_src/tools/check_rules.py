@@ -29,13 +29,13 @@ class RuleCheck(NamedTuple):
     backend : str
         The backend of an `XLACustomKernel`, else empty.
     check : str
-        What was compared with what.
+        The two quantities that were compared.
     status : str
         "passed", "failed" or "skipped".
     error : float
         The largest difference, in units of the tolerance; at most 1 if passed.
     detail : str
-        Where it failed, or why it was skipped.
+        The position of the failure, or the reason why the check was skipped.
     """
 
     backend: str
@@ -54,12 +54,12 @@ RuleCheck.__module__ = "kernbridge"
 
 
 class RuleCheckError(KernelError, AssertionError):
-    """Rules of an operation contradict each other, or what the operation computes.
+    """The rules of an operation contradict each other or the operation's results.
 
     Attributes
     ----------
     checks : tuple of RuleCheck
-        All comparisons, those that passed too.
+        All comparisons, including those that passed.
     """
 
     __module__ = "kernbridge"
@@ -83,46 +83,46 @@ def check_rules(
     seed: int = 0,
     **kwargs: Any,
 ) -> tuple[RuleCheck, ...]:
-    """Compare the rules of an operation with what it computes, on every backend.
+    """Test the derivative and batching rules of an operation, on every backend.
 
-    Its jvp is compared with central differences and with its vjp, `jax.vmap` of it and of its vjp
-    with a Python loop, and each backend with the first one.
+    The jvp is compared with central differences and with the vjp; `jax.vmap` of the operation and
+    of its vjp is compared with a Python loop; and each backend is compared with the first one.
 
     Parameters
     ----------
     op : XLACustomKernel, Operation or callable
-        What to check. An `XLACustomKernel` is called with `outs`, or, without it, through the
-        function of `def_call`.
+        The operation to check. An `XLACustomKernel` is called with `outs` or, without `outs`,
+        through the function that was passed to `def_call`.
     *args : arrays
-        Inputs at which the operation is smooth. Inputs of integers are held constant.
+        Inputs at which the operation is smooth. Integer inputs are held constant.
     outs : pytree of jax.ShapeDtypeStruct, optional
         For an `XLACustomKernel`.
     backends : sequence of str, optional
-        Those to check; by default all of the default platform.
+        The backends to check; by default all backends of the default platform.
     finite_differences : bool, default True
-        False for surrogate gradients, which are not the derivative.
+        Set this to False for surrogate gradients, which differ from the true derivative.
     step : float, optional
-        The step of the differences, relative to the inputs' size; by default the cube root of the
-        dtype's resolution.
+        The step of the finite differences, relative to the size of the inputs; by default the cube
+        root of the resolution of the dtype.
     rtol, atol : float, optional
-        Tolerances; by default 1e-2 for float32 and 1e-5 for float64 where differences are taken,
-        and a hundred times the dtype's resolution elsewhere.
+        Tolerances. For finite differences, the defaults are 1e-2 for float32 and 1e-5 for float64;
+        for other comparisons, a hundred times the resolution of the dtype.
     batch : int, default 3
-        Slices of the vmap.
+        The number of slices of the vmap.
     seed : int, default 0
         The seed of the random directions.
     **kwargs
-        Keywords of the call.
+        Keyword arguments of the call.
 
     Returns
     -------
     tuple of RuleCheck
-        All comparisons.
+        The result of each comparison.
 
     Raises
     ------
     RuleCheckError
-        If one failed; its message lists all that did.
+        If a comparison failed. The message lists all comparisons that failed.
 
     Examples
     --------

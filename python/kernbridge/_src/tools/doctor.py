@@ -66,17 +66,17 @@ class Diagnosis:
 
 
 def print_diagnostics(file: TextIO | None = None) -> bool:
-    """Print what kernbridge finds here, and what to install for what it does not.
+    """Print what kernbridge finds on this machine, and what to install for the rest.
 
     Parameters
     ----------
     file : text file or None
-        Where to; standard output by default.
+        The file to print to; standard output by default.
 
     Returns
     -------
     bool
-        Whether any kind of kernel can be compiled here.
+        Whether at least one kind of kernel can be compiled on this machine.
 
     Examples
     --------

@@ -27,32 +27,32 @@ _OWN = f"{Path(_core.__file__).parent}/"
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
-    """Report what a jitted function costs beside the work of its kernels.
+    """Report the costs of a jitted function apart from the work of its kernels.
 
-    The function is lowered and compiled for these arguments, and not executed. No warning is
-    emitted meanwhile: gathered arrays and donations without effect are among the findings.
+    The function is lowered and compiled for these arguments, but not executed. Gathered arrays and
+    donations without effect are reported as findings, and not as warnings.
 
     Parameters
     ----------
     function : callable
         A function that `jax.jit` returned, with its donated arguments, shardings and compiler
-        options; or one that it takes.
+        options; or a function that has not been jitted.
     *args, **kwargs
-        Arguments of the function: arrays, or `jax.ShapeDtypeStruct` in their place.
+        Arguments of the function: arrays, or `jax.ShapeDtypeStruct` objects instead.
 
     Returns
     -------
     Explanation
         The calls of kernbridge, the loops around them, the CUDA graphs that XLA makes of them, and
         `findings`: copies and transpositions next to calls, donated arguments that are not reused,
-        arrays that are gathered from several devices, and loops on a GPU whose turns are started
-        step by step. Each has its remedy. `print` shows all of it.
+        arrays that are gathered from several devices, and loops on a GPU whose iterations are
+        launched step by step. Each finding contains a remedy. `print` shows the whole report.
 
     Notes
     -----
-    The graphs are those that XLA makes by its rule for the steps of the compiled program, with the
-    settings of `XLA_FLAGS` and of the function's `compiler_options`. The text of a program does not
-    contain them.
+    The graphs are derived from the steps of the compiled program by XLA's rule, with the settings
+    in `XLA_FLAGS` and in the function's `compiler_options`, because the text of a compiled program
+    does not contain them.
 
     Examples
     --------

@@ -135,7 +135,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a jitted function costs beside the work of its kernels. `print` it.
+    """The costs of a jitted function apart from the work of its kernels. `print` shows the report.
 
     Attributes
     ----------
@@ -144,13 +144,13 @@ class Explanation:
     platform : str
         "cpu" or "cuda", where it was compiled for.
     calls : tuple of ExplainedCall
-        The calls of kernbridge, those of the same operation and arrays together.
+        The calls of kernbridge; calls of the same operation with the same arrays are combined.
     loops : tuple of ExplainedLoop
         The loops that contain calls.
     graphs : tuple of ExplainedGraph
         The CUDA graphs that XLA makes by its rule for consecutive steps; empty on a CPU.
     findings : tuple of Finding
-        What costs time and can be avoided, the most expensive first.
+        Avoidable costs, the most expensive first.
     """
 
     __module__ = "kernbridge"
