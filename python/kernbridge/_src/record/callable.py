@@ -96,16 +96,11 @@ def numba_cuda_callable(
         that are not aliased. On the CPU, the arrays are NumPy arrays with the methods of Numba's
         device arrays.
     deterministic : bool or float, default False
-<<<<<<< HEAD
-        As for `numba_cuda_kernel`, of every kernel that the function launches. A function that
-        cannot be recorded is an error then.
-    vector_math : bool, optional
-        As for `numba_cuda_kernel`, of every kernel that the function launches. Where the function
-        runs as Python, each kernel's ``fastmath`` decides alone.
-=======
         As for `numba_cuda_kernel`, for every kernel that the function launches. It is then an error
         if the function cannot be recorded.
->>>>>>> words
+    vector_math : bool, optional
+        As for `numba_cuda_kernel`, for every kernel that the function launches. If the function
+        runs as Python code, only the ``fastmath`` option of each kernel counts.
     has_side_effect : bool, default False
         Run the function even if nothing reads its outputs. Implied by `outs` without any output.
     jvp, vjp : function, optional
