@@ -46,8 +46,8 @@ def test_the_decorator_takes_these_kernels(gpu):
     made = kernbridge.kernel(S((4,), F32), **options)(one_of_two)
     assert made is numba_cuda_kernel(one_of_two, S((4,), F32), **options)
     assert made.__wrapped__ is one_of_two
-    with pytest.raises(TypeError, match="vector_math is an option of numba_kernel"):
-        kernbridge.kernel(S((4,), F32), launch_dims=4, vector_math=True)(one_of_two)
+    with pytest.raises(TypeError, match="half_as_bits is an option of numba_kernel"):
+        kernbridge.kernel(S((4,), F32), launch_dims=4, half_as_bits=True)(one_of_two)
 
 
 @pytest.mark.once

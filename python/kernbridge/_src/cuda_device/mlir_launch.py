@@ -48,8 +48,8 @@ def launch_configured(configured: Any, args: tuple[Any, ...]) -> None:
             warnings.warn(_COPIES, inside.NumbaPerformanceWarning, stacklevel=3)
         function = _function_of(label, kernel, tuple(parameter for parameter, _ in read))
     except (KernelCompilationError, KernelNotAvailableError) as e:
-        if isinstance(e.__cause__, inside.NumbaError):
-            raise e.__cause__ from None  # the package's own, as on a GPU
+        if isinstance(e.__context__, inside.NumbaError):
+            raise e.__context__ from None  # the package's own, as on a GPU
         code.refusals.append((kernel.py_func.__name__, str(e)))
         raise
     words = [word.value for _, leaves in read for leaf in leaves for word in leaf]
