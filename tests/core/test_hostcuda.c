@@ -273,7 +273,8 @@ static void test_threads(void)
                   KB_OK);
         fake_pool_join();
         for (int i = 0; i < N_BLOCKS; i++)
-            CHECK_INT(atomic_load(&sums[i]), 42 + N_IN_BLOCK * (N_IN_BLOCK - 1) / 2 + N_IN_BLOCK * i);
+            CHECK_INT(atomic_load(&sums[i]),
+                      42 + N_IN_BLOCK * (N_IN_BLOCK - 1) / 2 + N_IN_BLOCK * i);
         fake_frame_free(&f);
     }
     number = 13;

@@ -78,15 +78,16 @@ def _parent(turn: int) -> Parent:
 
 
 def run(
-    script: Path, environment: dict[str, str], timeout: float
+    script: Path, environment: dict[str, str], timeout: float, turn: int | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a script in its own folder and with an environment of its own.
 
     A script that looks at ``sys.modules`` and one whose environment decides how JAX or Numba are
-    imported start from the beginning. Two threads may run a script each.
+    imported start from the beginning. Two threads may run a script each. Who counts the turns of
+    his own programs starts the second process only if there is a second program.
     """
     if "sys.modules" not in script.read_text():
-        parent = _parent(next(_turns))
+        parent = _parent(next(_turns) if turn is None else turn % 2)
         if parent.suits(environment):
             return parent.run(script, environment, timeout)
     return subprocess.run(

@@ -66,7 +66,9 @@ FUNCTIONS = {  # of the operation; and how often it occurs in them
 }
 
 
-@pytest.mark.parametrize("n_batch", [1, 2, 7, 16])
+@pytest.mark.parametrize(
+    "n_batch", [1, 7, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (2, 16))]
+)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_call_is_executed(op, name, n_batch):
     function, data, occurs = FUNCTIONS[name]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.once
 @pytest.mark.parametrize(
     ("group", "bugs"),
     [
-        *(pytest.param(group, 1, id=f"{group}-one bug") for group in case.GROUPS[::4]),
+        *(pytest.param(group, 1, id=f"{group}-one bug") for group in case.GROUPS[::6]),
         *(
             pytest.param(group, None, id=f"{group}-every bug", marks=pytest.mark.exhaustive)
             for group in case.GROUPS

@@ -214,6 +214,7 @@ def test_no_backend_is_pinned_by_a_trace_of_another():
     assert op(x)[0] == 2
 
 
+@pytest.mark.once
 def test_calls_are_remembered_within_bounds():
     from kernbridge._src.custom import kernel
 

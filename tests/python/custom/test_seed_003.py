@@ -18,14 +18,19 @@ from operations import (
 BACKENDS = ("numba", "cpp")
 
 
+def but(backend):
+    """Both, one of them in `make test-all` alone: it takes seconds to compile."""
+    return [pytest.param(b, marks=[pytest.mark.exhaustive] * (b == backend)) for b in BACKENDS]
+
+
 @pytest.mark.once
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", but("cpp"))
 def test_leaky_relu(backend):
     check_leaky(backend)
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", but("numba"))
 def test_lif_step(backend):
     check_lif(backend)
 

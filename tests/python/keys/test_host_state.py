@@ -137,6 +137,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("function", REFUSED, ids=lambda f: f.__name__)
 @pytest.mark.usefixtures("gpu")
 def test_what_differs_is_named_with_its_line(function):

@@ -30,20 +30,28 @@ def run(run_python):
     return run
 
 
-def test_plans_have_the_bits_of_a_plain_loop(run):
-    run("""
+@pytest.mark.parametrize(
+    "plans",  # with a number of words
+    [{"persistent": 32}, pytest.param({"graph": 16}, marks=pytest.mark.exhaustive)],
+    ids=str,
+)
+def test_plans_have_the_bits_of_a_plain_loop(plans, run):
+    run(
+        f"plans = {plans}"
+        """
 p.START_MEAN = p.START_MEAN + 9  # many begin above the threshold
 model = p.Model(0.005)
 plain = results(model, "cpu", 220)
 spikes = plain[0]
 in_words = np.bincount(spikes.steps * 4 + spikes.neurons % 4)
 assert in_words.max() > neuron.MANY and (in_words == 1).sum() > 10, in_words
-for plan, words in (("graph", 16), ("persistent", 32)):
+for plan, words in plans.items():
     network.MOST_WORDS = words  # of the records of a source, in four parts
     launch = run.Launch(group=4, threads=128)
     found = differences(results(model, plan, 220, launch=launch), plain)
     assert not found, (plan, found)
-""")
+"""
+    )
 
 
 @pytest.mark.exhaustive

@@ -26,6 +26,7 @@ def wrap(**options):
     return kernbridge.numba_cuda_kernel(add, OUT, **options)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -56,6 +57,7 @@ def test_launch_arguments_are_checked_when_wrapped(options, message):
         wrap(**options)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("options", "message"),
     [

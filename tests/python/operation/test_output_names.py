@@ -43,6 +43,7 @@ def test_dict_is_matched_by_name(kind, keys, as_function):
         _check({key: value[row] for key, value in batched.items()}, v)
 
 
+@pytest.mark.once
 def test_nested_dicts_are_matched_by_name():
     @numba.njit
     def kernel(x, z, a, m):

@@ -20,13 +20,14 @@ ALL = corpus.all_cases()
 CPU = [c for c in ALL if c.language != "cuda"]
 CUDA = [c for c in ALL if c.language == "cuda"]
 NAMED = {"argnames": "case", "argvalues": CPU, "ids": [c.name for c in CPU]}
-A_THIRD = {  # the others in `make test-all`
-    "argnames": "case",
-    "argvalues": [
-        pytest.param(c, id=c.name, marks=[pytest.mark.exhaustive] * (i % 3 > 0))
-        for i, c in enumerate(CPU)
-    ],
-}
+
+
+def one_of(n):
+    """Every n-th case; the others run in `make test-all`."""
+    rare = pytest.mark.exhaustive
+    params = [pytest.param(c, id=c.name, marks=[rare] * (i % n > 0)) for i, c in enumerate(CPU)]
+    return {"argnames": "case", "argvalues": params}
+
 
 Error = (jax.errors.JaxRuntimeError, ValueError)  # which of them depends on how JAX dispatches
 
@@ -55,7 +56,7 @@ def test_every_bug_is_an_edit_of_its_own(case):
         case.text_with(number)
 
 
-@pytest.mark.parametrize(**NAMED)
+@pytest.mark.parametrize(**one_of(2))
 def test_numbers_are_those_of_the_reference(case):
     module = load(case)
     assert set(module.function_names) == {c.function for c in case.calls}
@@ -63,7 +64,7 @@ def test_numbers_are_those_of_the_reference(case):
         assert case.wrong(module, seed) == ""
 
 
-@pytest.mark.parametrize(**A_THIRD)
+@pytest.mark.parametrize(**one_of(3))
 def test_a_planted_bug_shows(case):
     """One bug of each case, which differs from case to case."""
     show_bugs(case, [zlib.crc32(case.name.encode()) % len(case.bugs)])
@@ -90,7 +91,7 @@ def sliced(call):
     return [np.stack(arrays) for arrays in zip(*each, strict=True)]
 
 
-@pytest.mark.parametrize(**A_THIRD)
+@pytest.mark.parametrize(**one_of(3))
 def test_vmap_equals_slices(case):
     module = load(case)
     for call in case.calls:
@@ -194,7 +195,7 @@ def test_what_a_source_refuses_is_an_error_of_jax(what):
         jax.block_until_ready(jax.jit(operation)(*map(jnp.asarray, inputs)))
 
 
-ALWAYS = ("event_product", "half_axpy", "lif_step")
+ALWAYS = ("event_product", "half_axpy")
 
 
 @pytest.mark.parametrize(
