@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import kernbridge
-import numpy as np
 import pytest
 from conftest import path_with
 from kernbridge import XLACustomKernel

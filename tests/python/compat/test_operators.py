@@ -66,7 +66,10 @@ print("right")
 """
 
 
-BOTH = [pytest.param(SHORT, id="short"), pytest.param(LONG, id="long", marks=pytest.mark.exhaustive)]
+BOTH = [
+    pytest.param(SHORT, id="short"),
+    pytest.param(LONG, id="long", marks=pytest.mark.exhaustive),
+]
 
 
 @pytest.mark.parametrize("which", BOTH)
