@@ -25,9 +25,10 @@ static struct {
 static void change_field(library_text *t, reader *r)
 {
     static const char *const functions[] = {"scale", "", "scal", "scales", "kb_module"};
-    uint32_t *const fields[] = {&t->version, &t->n_hidden, &t->zeroed, &t->value_size};
+    uint32_t *const fields[] = {&t->version,    &t->n_hidden,  &t->zeroed,
+                                &t->value_size, &t->dtypes[0], &t->dtypes[1]};
     uint32_t whole = t->stored_size;
-    uint8_t what = byte(r) % 8;
+    uint8_t what = byte(r) % 12;
     if (what == 0)
         t->function = functions[byte(r) % 5];
     else if (what == 1)
@@ -35,7 +36,7 @@ static void change_field(library_text *t, reader *r)
     else if (what == 2)
         t->value_size = byte(r) % 18;
     else
-        *fields[what % 4] = (uint32_t)number(r);
+        *fields[what % (sizeof fields / sizeof *fields)] = (uint32_t)number(r);
 }
 
 /* A byte before the library, or one of those by which the loader knows for what it is. */

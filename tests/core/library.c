@@ -28,8 +28,11 @@ uint8_t *library_bytes(uint32_t *size)
 
 void library_init(library_text *t)
 {
-    *t = (library_text){
-        .version = KB_LIBRARY_VERSION, .zeroed = 1, .value_size = 8, .function = "scale"};
+    *t = (library_text){.version = KB_LIBRARY_VERSION,
+                        .zeroed = 1,
+                        .value_size = 8,
+                        .dtypes = {KB_DTYPE_F64, KB_DTYPE_F64},
+                        .function = "scale"};
     (void)library_bytes(&t->stored_size);
 }
 
@@ -45,7 +48,7 @@ uint8_t *library_write(const library_text *t, const uint8_t digest[KB_DIGEST_SIZ
     sealed_put_u32(&at, 1);
     sealed_put_u32(&at, t->n_hidden);
     for (int i = 0; i < 2; i++) {
-        sealed_put_u32(&at, KB_DTYPE_F64);
+        sealed_put_u32(&at, t->dtypes[i]);
         sealed_put_u32(&at, 1);
         sealed_put_text(&at, i ? "y" : "x");
     }

@@ -8,6 +8,7 @@
 /* A kernel field by field; what is written may be wrong in any of them. */
 typedef struct library_text {
     uint32_t version, n_hidden, zeroed, value_size;
+    uint32_t dtypes[2];   /* of the input and the output */
     uint32_t stored_size; /* bytes of the library that are written */
     const char *function;
 } library_text;

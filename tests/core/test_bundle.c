@@ -163,6 +163,7 @@ static const struct {
     {0, "kernbridge-bundle 1 2", "it is no manifest of a bundle"},
     {1, "maker kernbridge", "line 2 is damaged"},
     {1, "", "line 2 is damaged"},
+    {1, "data %D arguments.bin", "line 3 is damaged"}, /* a second time */
     {2, "data %D ../arguments.bin", "line 3 is damaged"},
     {2, "data %D .hidden", "line 3 is damaged"},
     {2, "data %D", "line 3 is damaged"},

@@ -7,13 +7,14 @@
 static const uint32_t one_block[6] = {1, 1, 1, N_THREADS, 1, 1}, two[6] = {1, 1, 2, 70, 1, 1};
 
 /* The first fault of the blocks; empty if there is none. */
-static const char *run(const step steps[], const uint32_t sizes[6], uint32_t dynamic)
+static const char *run_with(const kb_check_table *about, const step steps[],
+                            const uint32_t sizes[6], uint32_t dynamic)
 {
     static char fault[KB_FAULT_SIZE];
-    kb_block_code code = {.run = run_script, .shared = 32, .stack = 256, .checked = &table};
+    kb_block_code code = {.run = run_script, .shared = 32, .stack = 256, .checked = about};
     script = steps;
     fault[0] = '\0';
-    kb_checks *checks = kb_checks_new(&table, sizes, dynamic, parameters, false);
+    kb_checks *checks = kb_checks_new(about, sizes, dynamic, parameters, false);
     kb_block *block = kb_block_take(&code, sizes, dynamic);
     if (!CHECK(checks && block))
         return "no memory";
@@ -27,6 +28,11 @@ static const char *run(const step steps[], const uint32_t sizes[6], uint32_t dyn
     kb_block_give_back(block);
     kb_checks_free(checks);
     return fault;
+}
+
+static const char *run(const step steps[], const uint32_t sizes[6], uint32_t dynamic)
+{
+    return run_with(&table, steps, sizes, dynamic);
 }
 
 static void check_rows(const row rows[], size_t n)
@@ -75,6 +81,28 @@ static void test_bounds(void)
         {{{WRITE, 0, RAW, 2, 1}, {READ, 1, RAW, 3, 0}}, NULL},
     };
     check_rows(rows, sizeof rows / sizeof *rows);
+}
+
+/* Threads that wait for nobody run one after the other, with their own arrays at the same place. */
+static void test_threads_that_do_not_wait(void)
+{
+    static const row rows[] = {
+        {{{WRITE, 0, LOCAL, 4, 1}, {WRITE, 0, DYNAMIC, 3, 1}, {READ, 1, LOCAL, 0, 0}}, NULL},
+        {{{WRITE, ALL, LOCAL, 4, 1}, {WRITE, 1, S, 5, 1}, {READ, 1, S, 5, 0}}, NULL},
+        {{{WRITE, 66, LOCAL, 5, 1}},
+         "thread (66, 0, 0): writes the local array out of bounds: element [5], and it has 5"},
+        {{{WRITE, 0, LOCAL, 4, 1}, {WRITE, 0, DYNAMIC, 4, 1}},
+         "writes the dynamic array out of bounds: element [4], and it has 4"},
+    };
+    kb_check_table about = table;
+    about.waits = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *got = run_with(&about, rows[i].steps, one_block, 16);
+        if (rows[i].fault)
+            CHECK_HAS(got, rows[i].fault);
+        else
+            CHECK_TEXT(got, "");
+    }
 }
 
 static void test_indices(void)
@@ -290,6 +318,7 @@ int main(void)
 {
     set_up();
     test_bounds();
+    test_threads_that_do_not_wait();
     test_indices();
     test_blocks_of_three_axes();
     test_shared_memory();

@@ -294,6 +294,9 @@ static void test_threads(void)
                "_ZN10kernbridge5scaleExx");
     CHECK_TEXT(kb_entry_name("_ZN10kernbridge99scale_0123456789ab", name, sizeof name),
                "_ZN10kernbridge99scale_01234567");
+    CHECK_TEXT(kb_entry_name("_ZN10kernbridge13_0123456789abE", name, sizeof name),
+               "_ZN10kernbridge13_0123456789abE");
+    CHECK_TEXT(kb_entry_name("_ZN10kernbridge14k_0123456789abE", name, sizeof name), "k");
     CHECK_TEXT(kb_entry_name("scale", name, sizeof name), "scale");
     CHECK_HAS(err.message, "was told to");
     how.shared = 227 * 1024;

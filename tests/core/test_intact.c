@@ -2,6 +2,7 @@
  * the input is put back, also where the kernel itself fails, and that what shares its memory with a
  * result may change. */
 #include "core/kb_dtype.h"
+#include "core/kb_memory.h"
 #include "hostcuda/kb_intact.h"
 #include "kb_test.h"
 #include "sample.h"
@@ -95,10 +96,30 @@ static void test_alias(void)
     changes = NOTHING;
 }
 
+static void test_no_memory(void)
+{
+    kb_error err;
+    kb_status s = KB_RESOURCE_EXHAUSTED;
+    int n = 0;
+    while (s != KB_OK && ++n < 10) {
+        out[0] = 0;
+        kb_memory_fail_nth(n);
+        s = call(out, &err);
+        kb_memory_fail_nth(0);
+        if (s == KB_OK)
+            break;
+        CHECK_INT(s, KB_RESOURCE_EXHAUSTED);
+        CHECK_TEXT(err.message, "op3: no memory to compare inputs with");
+        CHECK(out[0] == 0); /* it did not run */
+    }
+    CHECK(n > 1 && n < 10);
+}
+
 int main(void)
 {
     test_right();
     test_changes();
     test_alias();
+    test_no_memory();
     return kb_test_end("test_intact");
 }

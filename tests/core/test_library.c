@@ -104,6 +104,10 @@ static void test_wrong_fields(void)
     refuse(&t, KB_INVALID_ARGUMENT, "does not hold");
     t = good, t.zeroed = 2;
     refuse(&t, KB_INVALID_ARGUMENT, "whether outputs are zeroed does not hold");
+    for (int i = 0; i < 2; i++) {
+        t = good, t.dtypes[i] = 999;
+        refuse(&t, KB_INVALID_ARGUMENT, "a dtype does not hold");
+    }
     t = good, t.value_size = 17;
     refuse(&t, KB_INVALID_ARGUMENT, "the size of an attribute does not hold");
     t = good, t.value_size = 0;

@@ -44,8 +44,8 @@ typedef struct scene {
     writer w;
 } scene;
 
-/* op1(x: f32[8]) -> (y: f32[8]; hidden z: f32[8]) */
-static void scene_init(scene *s, bool shares)
+/* op1(x: f32[8]) -> (y: f32[8]; z: f32[8]), of which z is hidden or a second output */
+static void scene_begin(scene *s, bool shares, bool second)
 {
     const int64_t dims[] = {8};
     memset(s, 0, sizeof *s);
@@ -56,13 +56,18 @@ static void scene_init(scene *s, bool shares)
         s->x[i] = (float)i;
     gpu_arg(&s->c, KB_DTYPE_F32, 1, 1, dims, s->x, 0);
     gpu_ret(&s->c, KB_DTYPE_F32, 1, 1, dims, shares ? s->x : s->y);
-    gpu_hidden(&s->c, KB_DTYPE_F32, 1, 1, dims, s->z);
+    (second ? gpu_ret : gpu_hidden)(&s->c, KB_DTYPE_F32, 1, 1, dims, s->z);
     s->launch = gpu_launch("write", 2);
     s->launch.n_words = 2;
     s->launch.words = words;
     s->step = (kb_step){.kind = KB_STEP_LAUNCH, .other = &s->launch};
     s->c.s.kernel.plan = (kb_plan){.n_steps = 1, .steps = &s->step};
     CHECK_INT(gpu_read(&s->c), KB_OK);
+}
+
+static void scene_init(scene *s, bool shares)
+{
+    scene_begin(s, shares, false);
 }
 
 static kb_status poison(scene *s)
@@ -103,6 +108,17 @@ static void test_unwritten(void)
             CHECK_TEXT(s.c.err.message, text);
             gpu_call_free(&s.c);
         }
+}
+
+/* Nobody writes to the second output. */
+static void test_second_output(void)
+{
+    scene s;
+    scene_begin(&s, false, true);
+    CHECK_INT(poison(&s), KB_INTERNAL);
+    CHECK_HAS(s.c.err.message, "no thread wrote 8 of the 8 elements of output 1 (y), the first of "
+                               "them element 0");
+    gpu_call_free(&s.c);
 }
 
 /* The output is the operand's memory: not looked at, and put back before the second run. */
@@ -191,6 +207,7 @@ int main(void)
     cu = gpu_start();
     test_all_written();
     test_unwritten();
+    test_second_output();
     test_aliased();
     test_hidden();
     test_batch();

@@ -130,6 +130,20 @@ static void test_bytes(void)
         k.free_owner(k.owner);
 }
 
+/* Parameters behind which nothing comes but the number of outputs to be zeroed. */
+static void test_ends_in_words(void)
+{
+    program_text p;
+    kb_kernel k;
+    kb_error err;
+    program_init(&p);
+    p.n_steps = 3;
+    p.steps[2].launch.n_zeroed = 0;
+    CHECK(p.steps[2].launch.n_words > 4);
+    if (CHECK_INT(read_program(&p, false, &k, &err), KB_OK))
+        k.free_owner(k.owner);
+}
+
 static void test_every_field(void)
 {
     for (int changed = 0; changed < 2; changed++) {
@@ -338,6 +352,7 @@ int main(void)
 {
     sample_digest(digest, 77);
     test_bytes();
+    test_ends_in_words();
     test_every_field();
     test_compressed_image();
     test_smallest();

@@ -51,6 +51,8 @@ static void test_which(void)
 
 static void test_parameters(void)
 {
+    CHECK_SCAN("// @BE f\nvoid f(" T ", bool b = a<1>, float z = 2) {}",
+               "::f" FOUND " attr:b attr:z");
     CHECK_SCAN("// @BE f\nvoid f(" T ", int k = g(1, 2), bool b = a<1, 2>(0), float z = x < y) {}",
                "::f" FOUND " attr:k attr:b attr:z");
     CHECK_SCAN("// @BE f arg ret attr.p:int8 attr.q\nvoid f(" T
