@@ -18,7 +18,9 @@ enum { RED_ZONE = 0 };
 #define ALLOW(memory, size)  ((void)0)
 #endif
 
-enum { CHUNK = 2048 };
+/* Most arenas last as long as the process and hold a few hundred bytes. Each chunk is twice as large
+ * as the one before it, up to the last size. */
+enum { FIRST_CHUNK = 256, LAST_CHUNK = 2048 };
 
 typedef struct chunk {
     struct chunk *before;
@@ -37,9 +39,18 @@ kb_arena *kb_arena_new(void)
     return kb_calloc(1, sizeof(kb_arena));
 }
 
+static size_t next_room(const kb_arena *arena)
+{
+    if (!arena->newest)
+        return FIRST_CHUNK;
+    return arena->newest->size < LAST_CHUNK / 2 ? 2 * arena->newest->size : LAST_CHUNK;
+}
+
 static chunk *add_chunk(kb_arena *arena, size_t size)
 {
-    size_t room = size > CHUNK ? size : CHUNK;
+    size_t room = next_room(arena);
+    if (room < size)
+        room = size;
     if (room > SIZE_MAX - sizeof(chunk))
         return NULL;
     chunk *c = kb_calloc(1, sizeof(chunk) + room);

@@ -38,6 +38,7 @@ PACKAGES = {
         *llvmlite_inside.NAMES,
         *llvmlite_inside.CUDA_ON_CPU_NAMES,
         *llvmlite_inside.OBJECT_CODE_NAMES,
+        *llvmlite_inside.PASS_MANAGER_NAMES,
     ),
 }
 ALL = [(package, name) for package, names in PACKAGES.items() for name in names]

@@ -1,8 +1,25 @@
 """A process that is forked has no threads of XLA, and must not wait for them."""
 
+import fake_gpu
 import pytest
 
 pytestmark = pytest.mark.once
+
+IN_CHILD = """
+def in_child(work):
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        faulthandler.dump_traceback_later(60, exit=True)
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException as e:
+            print(type(e).__name__, str(e).splitlines()[0], flush=True)
+        os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
 
 KERNELS = """
 import faulthandler, os, sys, threading, time, warnings
@@ -21,23 +38,10 @@ def make():
 op = make()
 x = np.arange(100_000, dtype=np.float32).reshape(100, 1000)
 
-def in_child(work):
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        faulthandler.dump_traceback_later(60, exit=True)
-        status = 1
-        try:
-            work()
-            status = 0
-        except BaseException as e:
-            print(type(e).__name__, str(e).splitlines()[0], flush=True)
-        os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
 def right(function):
     assert np.array_equal(function(x), 2 * x)
 """
+KERNELS += IN_CHILD
 
 CHILDREN = {
     "the operation": "right(op)",
@@ -139,3 +143,72 @@ if __name__ == "__main__":
 def test_a_process_that_is_started_otherwise_works(method, run_python, tmp_path):
     (tmp_path / "kernels.py").write_text(KERNELS)
     assert run_python(STARTED.replace("METHOD", repr(method))) == "right\n"
+
+
+ON_A_GPU = """
+import fake_gpu
+fake_gpu.install()  # a driver that executes, in place of a GPU's
+import faulthandler, os, sys, warnings
+import jax, numpy as np
+import kernbridge
+from numba import cuda
+warnings.simplefilter("ignore")
+
+@cuda.jit
+def kernel(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = 2 * x[i]
+
+def twice(x, out, stream):
+    kernel[4, 64, stream](x, out)
+    kernel[4, 64, stream](x, out)
+
+def same(x):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+def make():
+    return kernbridge.numba_cuda_kernel(
+        kernel, same, launch_dims=lambda x: x.size, threads_per_block=64
+    )
+
+op = make()
+recorded = kernbridge.numba_cuda_callable(twice, same, record="always")
+x = np.arange(200, dtype=np.float32)
+driver = fake_gpu.FakeDriver()
+
+def right(function):
+    before = len(driver.launches)
+    assert np.array_equal(function(x), 2 * x)
+    assert len(driver.launches) > before
+"""
+
+
+@pytest.fixture
+def with_fake_gpu():
+    if fake_gpu.compiler() is None:
+        pytest.skip("no C compiler to build the fake CUDA driver with")
+    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("with_fake_gpu")
+def test_the_child_of_a_process_that_used_a_gpu_is_refused(run_python):
+    printed = run_python(
+        f"{ON_A_GPU}\n{IN_CHILD}\n"
+        "right(op); right(recorded)\n"
+        "for function in (op, recorded, jax.jit(op), make()):\n"
+        "    assert in_child(lambda: right(function)) == 1\n"
+        "right(op); right(recorded)\n"
+    )
+    assert printed.count("[KB7008]\n") == len(printed.splitlines()) == 4, printed
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("with_fake_gpu")
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_process_that_is_started_otherwise_uses_the_gpu(method, run_python, tmp_path):
+    (tmp_path / "kernels.py").write_text(ON_A_GPU)
+    work = "kernels.right(kernels.op)\n    kernels.right(kernels.recorded)"
+    program = STARTED.replace("kernels.right(kernels.jax.vmap(kernels.op))", work)
+    assert run_python(program.replace("METHOD", repr(method))) == "right\n"

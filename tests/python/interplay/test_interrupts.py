@@ -3,7 +3,11 @@
 import random
 import shutil
 
+import kernbridge
 import pytest
+from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.cuda_kernel import nvrtc
+from kernbridge._src.toolchain import compilers
 
 pytestmark = pytest.mark.once
 
@@ -231,6 +235,172 @@ np.testing.assert_array_equal(module.doubled(x, outs=same(x)), 2 * x)
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
 def test_a_compiler_is_stopped_with_all_that_it_started(run_python, tmp_path):
     run_python(BEGIN + BUILDING, KERNBRIDGE_CACHE_DIR=str(tmp_path / "cache"))
+
+
+LONG_KERNEL = """
+from numba import cuda, uint32
+
+@cuda.jit
+def kernel(n, out):
+    value = uint32(1)
+    for i in range(n[0]):
+        value = value * uint32(1664525) + uint32(1013904223) + (value >> uint32(16))
+    out[0] = value
+
+out = jax.ShapeDtypeStruct((1,), jnp.uint32)
+op = jax.jit(kernbridge.numba_cuda_kernel(kernel, out, launch_dims=1))
+n = np.array([100_000_000], np.int32)
+expected = np.asarray(op(n))
+
+def call(thread):
+    thread.start()
+    op(n).block_until_ready()
+    thread.join()
+
+thread = threading.Timer(0.05, press)
+assert interrupted(lambda: call(thread))
+thread.join()
+np.testing.assert_array_equal(op(n), expected)
+"""
+
+
+def test_a_cuda_kernel_on_the_cpu_runs_to_its_end(run_python):
+    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+    run_python(BEGIN + LONG_KERNEL)
+
+
+NVRTC = """
+from kernbridge._src.cuda_kernel import nvrtc
+kernbridge.config.set_cuda_architectures("9.0")
+SOURCE = r'''
+extern "C" __global__ void scaled(const float *x, float *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = CONSTANT * x[i];
+}
+'''
+
+def make(c):
+    return kernbridge.cuda_kernel(
+        SOURCE.replace("CONSTANT", str(c)), "scaled", same, launch_dims=8,
+        attrs={"n": np.int32(8)},
+    )
+
+def export(*ops):
+    f = jax.jit(lambda x: [op(x) for op in ops])
+    return jax.export.export(f, platforms=["cuda"])(x).serialize()
+
+real, threads = nvrtc._nvrtc_call, []
+
+def pressing(*args):
+    if not threads:
+        threads.append(threading.Timer(0.005, press))
+        threads[0].start()
+    return real(*args)
+
+def files():
+    return [f for _, _, fs in os.walk(os.environ["KERNBRIDGE_CACHE_DIR"]) for f in fs]
+
+def call(ops):
+    export(*ops)
+    threads[0].join()
+
+for count in (1, 3):  # in this thread, and in threads
+    threads.clear()
+    nvrtc._nvrtc_call = pressing
+    ops = [make(10 * count + c) for c in range(count)]
+    assert interrupted(lambda: call(ops))
+    threads[0].join()
+    nvrtc._nvrtc_call = real
+    assert export(*ops)
+    assert export(*(make(10 * count + c) for c in range(count)))
+    assert not [f for f in files() if f.endswith(".tmp")], files()
+"""
+
+
+@pytest.mark.exhaustive
+def test_the_next_kernel_of_nvrtc_is_right(run_python, tmp_path):
+    try:
+        nvrtc.library()
+    except KernelToolchainError:
+        pytest.skip("NVRTC is not installed")
+    run_python(BEGIN + NVRTC, KERNBRIDGE_CACHE_DIR=str(tmp_path / "cache"))
+
+
+NVCC = """
+import subprocess
+from kernbridge._src.build import run
+SOURCE = r'''
+#include <cuda_runtime.h>
+#include "kernbridge/kernbridge.hpp"
+__global__ void scaled(const float *x, float *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = 3 * x[i];
+}
+// @BE scale arg ret stream
+void scale(const kernbridge::Tensor x, kernbridge::Tensor out, int64_t stream) {
+    scaled<<<1, 8, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), out.data_ptr<float>(), 8);
+}
+'''
+groups, Popen = [], subprocess.Popen
+
+class Noting(Popen):
+    def __init__(self, *args, **how):
+        super().__init__(*args, **how)
+        if how.get("process_group") == 0:
+            groups.append(self.pid)
+
+subprocess.Popen = Noting
+
+def members():  # the programs in the compilers' groups, by their numbers
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                about = file.read()
+        except OSError:
+            continue
+        program, rest = about.split("(", 1)[1].rsplit(") ", 1)
+        state, _, group = rest.split()[:3]
+        if int(group) in groups and state != "Z":
+            found[int(name)] = program
+    return found
+
+def load():
+    return kernbridge.load_cuda_inline(
+        "interrupted", SOURCE, compute_capability="9.0", auto_register=False
+    )
+
+def keys():
+    while STAGE not in members().values():
+        time.sleep(0.001)
+    press()
+
+def files():
+    return [f for _, _, fs in os.walk(os.environ["KERNBRIDGE_CACHE_DIR"]) for f in fs]
+
+thread = threading.Thread(target=keys)
+thread.start()
+assert interrupted(load)
+thread.join()
+while members():  # killed, and ending in their own time
+    time.sleep(0.01)
+assert all(name.endswith(".lock") for name in files()), files()
+assert os.listdir(os.path.join(os.environ["KERNBRIDGE_CACHE_DIR"], "v1", "staging")) == []
+assert os.listdir(os.environ["TMPDIR"]) == [], os.listdir(os.environ["TMPDIR"])
+assert load().function_names == ["scale"]
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("stage", ["nvcc", "cicc", "ptxas", "cc1plus"])
+def test_nvcc_is_stopped_with_all_that_it_started(stage, run_python, tmp_path):
+    try:
+        compilers.find_nvcc()
+    except kernbridge.NvccNotFoundError:
+        pytest.skip("nvcc is not installed")
+    (tmp_path / "tmp").mkdir()
+    folders = {"KERNBRIDGE_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp")}
+    run_python(BEGIN + NVCC.replace("STAGE", repr(stage)), **folders)
 
 
 ANYWHERE = """

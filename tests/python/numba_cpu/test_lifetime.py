@@ -11,6 +11,8 @@ import numpy as np
 import psutil
 import pytest
 from kernbridge import numba_kernel
+from kernbridge._src.numba_common import llvmlite_inside
+from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 from kernbridge._src.numba_cpu import kernel as numba_cpu_kernel
 
 S = jax.ShapeDtypeStruct
@@ -91,3 +93,88 @@ def test_a_compiled_program_outlives_its_operation():
     jax.clear_caches()
     gc.collect()
     np.testing.assert_array_equal(f(x), np.asarray(x) + 19)
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The libraries of entries that are built meanwhile."""
+    libraries = weakref.WeakSet()
+    build = numba_cpu_entry.build_entry
+
+    def noting(*args):
+        entry = build(*args)
+        libraries.add(entry.keep[0])
+        return entry
+
+    monkeypatch.setattr(numba_cpu_entry, "build_entry", noting)
+    return libraries
+
+
+def test_numbas_library_goes_where_the_core_has_the_machine_code(built):
+    @numba.njit
+    def kernel(x, out):
+        for i in range(out.size):
+            out[i] = x[i] + 4711
+
+    op = numba_kernel(kernel, lambda x: S(x.shape, x.dtype))
+    np.testing.assert_array_equal(op(x), x + 4711)
+    gc.collect()
+    assert len(built) == 0
+    assert "kb_entry" in op.inspect(x)[0].llvm_ir  # made anew for that
+    gc.collect()
+    assert len(built) == 0
+
+
+def test_numbas_library_stays_where_it_has_the_machine_code(built):
+    @numba.njit
+    def kernel(x, out):
+        for i in range(out.size):
+            out[i] = x[i] + 4712 + 0 * np.random.random()  # Numba's state is in this process
+
+    op = numba_kernel(kernel, lambda x: S(x.shape, x.dtype))
+    np.testing.assert_array_equal(op(x), x + 4712)
+    f = jax.jit(op).lower(x).compile()
+    del op, kernel
+    gc.collect()
+    assert len(built) == 1
+    np.testing.assert_array_equal(f(x), x + 4712)
+
+
+@pytest.mark.once
+def test_numbas_pass_managers_are_freed(monkeypatch):
+    if not llvmlite_inside._without_dispose():
+        pytest.skip("this llvmlite frees them")
+    from llvmlite.binding import ffi, newpassmanagers
+
+    made, freed = [], []
+    builder, dispose = newpassmanagers.PassBuilder, newpassmanagers.NewPassManager._dispose
+
+    def noting(make):
+        def making(self):
+            made.append(make)
+            return make(self)
+
+        return making
+
+    for name in ("getModulePassManager", "getFunctionPassManager"):
+        monkeypatch.setattr(builder, name, noting(getattr(builder, name)))
+
+    def freeing(self):
+        freed.append(type(self))
+        dispose(self)
+
+    llvmlite_inside._without_dispose.cache_clear()
+    monkeypatch.setattr(newpassmanagers.NewPassManager, "_dispose", freeing)
+
+    @numba.njit
+    def kernel(x, out):
+        for i in range(out.size):
+            out[i] = x[i] + 4713
+
+    try:
+        np.testing.assert_array_equal(numba_kernel(kernel, S((4,), jnp.float32))(x), x + 4713)
+    finally:
+        llvmlite_inside._without_dispose.cache_clear()
+    assert len(made) >= 4
+    assert len(freed) >= len(made)
+    assert newpassmanagers.ModulePassManager._dispose is ffi.ObjectRef._dispose

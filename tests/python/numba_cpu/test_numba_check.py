@@ -1,6 +1,7 @@
 """The checked mode of Numba kernels on the CPU: what is out of bounds is an error that names it."""
 
 import re
+from threading import Thread
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import numba_kernel
+from numba.extending import overload
 
 pytestmark = pytest.mark.once
 
@@ -243,6 +245,52 @@ except jax.errors.JaxRuntimeError as e:
 """
     printed = run_python(script, KERNBRIDGE_DEBUG="check")
     assert "index 3 is out of bounds for axis 0 of array 'x'" in printed
+
+
+def while_typing(*seen):
+    """A function whose call lets another thread look, while Numba types it."""
+    found = []
+
+    def plain(x):
+        return x
+
+    @overload(plain)
+    def _typed(x):
+        thread = Thread(target=lambda: found.append([look() for look in seen]))
+        thread.start()
+        thread.join(60)
+        return lambda x: x
+
+    return plain, found
+
+
+def test_another_thread_sees_no_checked_function():
+    """It may read what Numba has compiled of a function without Numba's lock."""
+
+    @numba.njit
+    def callee(x, i):
+        return x[i]
+
+    read = numba.njit("f4(f4[::1], i8)")(callee.py_func)
+    signature = (numba.float32[::1], numba.int64)
+    callee.compile(signature)
+    before = callee.get_overload(signature), read.get_overload(signature)
+    plain, found = while_typing(
+        lambda: callee.get_overload(signature),
+        lambda: read.get_overload(signature),
+        lambda: callee.signatures + read.signatures,
+    )
+
+    @numba.njit
+    def kernel(x, out):
+        for i in range(3):
+            out[i] = callee(x, i) + read(x, i) + plain(x[i])
+
+    message, _ = fails(kernel, X[:2])
+    assert "IndexError: index 2 is out of bounds" in message
+    assert found
+    assert all(seen == [*before, [signature, signature]] for seen in found)
+    assert (callee.get_overload(signature), read.get_overload(signature)) == before
 
 
 def test_export_keeps_the_checks():

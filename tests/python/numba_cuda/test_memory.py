@@ -79,6 +79,23 @@ def test_python_functions_live_as_long_as_what_calls_them(monkeypatch):
     assert counts().callbacks <= before + 1  # the last one that was used
 
 
+def test_descriptions_are_small():
+    """They last: those of functions that run as Python, one for each of them, do too."""
+
+    def bytes_of_one(n):
+        kernel = make(5000 + n)
+
+        def function(x, out, stream):
+            kernel[1, 4, stream](x, out)
+
+        op = kernbridge.numba_cuda_callable(function, OUT, record="never")
+        before = counts().kernel_bytes
+        jax.jit(op).lower(OUT)
+        return counts().kernel_bytes - before
+
+    assert 0 < min(map(bytes_of_one, range(3))) < 1600  # now and then the table of them grows
+
+
 def test_counts_are_documented_and_grow():
     @numba.njit
     def kernel(x, out):

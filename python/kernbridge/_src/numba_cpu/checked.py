@@ -9,8 +9,9 @@ Imported only when a kernel is compiled, since it imports Numba.
 from __future__ import annotations
 
 import re
+import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -70,13 +71,43 @@ def compiling_checked(kernel: Any) -> Iterator[None]:
         yield
 
 
+class _Overloads(MutableMapping[Any, Any]):
+    """What stands for a function's overloads meanwhile: those with checks for the thread that
+    compiles, and the function's own for others, which may read them without Numba's lock."""
+
+    def __init__(self, checked: dict[Any, Any], own: Any) -> None:
+        self._checked = checked
+        self._own = own
+        self._thread = threading.get_ident()
+
+    @property
+    def _seen(self) -> Any:
+        return self._checked if threading.get_ident() == self._thread else self._own
+
+    def __getitem__(self, arguments: Any) -> Any:
+        return self._seen[arguments]
+
+    def __setitem__(self, arguments: Any, compiled: Any) -> None:
+        self._seen[arguments] = compiled
+
+    def __delitem__(self, arguments: Any) -> None:
+        del self._seen[arguments]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._seen)
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+
 @contextmanager
 def _checked(function: Any) -> Iterator[None]:
     """Let a function be compiled with checks; what it has outside of this mode comes back."""
     front = function._compiler
+    overloads = _Overloads(_overloads.setdefault(function, {}), function.overloads)
     declared = () if function._can_compile else [o.signature for o in function.overloads.values()]
     with patched(
-        (function, "overloads", _overloads.setdefault(function, {})),
+        (function, "overloads", overloads),
         (function, "_cache", NullCache()),
         (front, "targetoptions", {**front.targetoptions, "boundscheck": True}),
         (front, "_failed_cache", {}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,7 +87,7 @@ class Native:
     digest: bytes
     copied: tuple[int, ...]  # inputs that the kernel may write without being allowed to
     carried: Carried  # what other processes get of it
-    entry: Entry | None = None  # owns the machine code; None if it came from the disk
+    entry: Entry | None = None  # Numba's; None if the core has placed the machine code itself
 
 
 # Never released: the core has the addresses of the machine code, and finds them for every program
@@ -142,14 +142,12 @@ class Compiler:
             return _registered[digest]
 
     def library(self, signature: Signature) -> Any:
-        """Numba's library of the kernel; compiled for that, if the code came from the disk."""
+        """Numba's library of the kernel; compiled for that, unless the machine code is in it."""
         with interrupts.deferred(), _lock:
-            native = self.native(signature)
-            if native.entry is None:
+            entry = self.native(signature).entry
+            if entry is None:
                 entry, _ = self._build(signature, self._assign(signature))
-                native = _registered[native.digest] = replace(native, entry=entry)
-            assert native.entry is not None
-            return native.entry.keep[0]
+            return entry.keep[0]
 
     def check_result(self, signature: Signature) -> None:
         """Refuse a kernel that returns a value; compiles it, once, unless its code is on disk."""
@@ -206,7 +204,8 @@ class Compiler:
                 numba.get_num_threads() if entry.parallel else 0,
                 code.independent,
             )
-        return Native(digest, copied, code, entry)
+        # Numba's library and all that it refers to, which would last, is needed only to run it.
+        return Native(digest, copied, code, None if code.runs_here else entry)
 
     def _load(self, digest: bytes, signature: Signature) -> Native | None:
         """Register the machine code that the disk has; None if there is none."""

@@ -21,7 +21,7 @@ from kernbridge._src.base.errors import UnknownVersionError, defect
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common import cpu_features, vector_math
 from kernbridge._src.numba_common.defaults import exact_defaults
-from kernbridge._src.numba_common.llvmlite_inside import binding, ir
+from kernbridge._src.numba_common.llvmlite_inside import binding, freeing_pass_managers, ir
 from kernbridge._src.numba_common.numba_inside import (
     OF_OPEN_LIBRARIES,
     cgutils,
@@ -87,6 +87,7 @@ class Entry:
 
 
 @global_compiler_lock
+@freeing_pass_managers()
 @noting_lines()
 @exact_defaults(types.Omitted)
 @reporting_exceptions()
@@ -121,6 +122,8 @@ def _compiles_apart(kernel: Any) -> bool:
     return not any(i.opname in with_blocks for i in dis.get_instructions(kernel.py_func))
 
 
+@global_compiler_lock
+@freeing_pass_managers()
 def compile_anew(kernel: Any, arguments: Sequence[Any]) -> Any:
     """What the dispatcher itself does to compile, without its wrappers and up to machine code."""
     front = kernel._compiler
@@ -142,6 +145,7 @@ def compile_anew(kernel: Any, arguments: Sequence[Any]) -> Any:
 
 
 @global_compiler_lock
+@freeing_pass_managers()
 def build_entry(
     overload: Overload,
     parameters: Sequence[HostParameter | None],
