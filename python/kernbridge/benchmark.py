@@ -1,4 +1,4 @@
-"""Benchmarks of functions and operations: what is measured, compared, shown and kept.
+"""Benchmarks of functions and operations, with comparisons, tables, plots and files.
 
 `measure` and `benchmark_function` time a function under `jax.jit`; `benchmark_operation`, or the
 method `benchmark` of an operation, times every backend of an operation and compares their results;

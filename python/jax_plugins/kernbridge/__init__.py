@@ -1,7 +1,7 @@
-"""What JAX calls when it starts its backends: registers kernbridge's targets.
+"""The plugin that JAX calls when it starts its backends. It registers kernbridge's targets.
 
-A process that loads an exported program need not import kernbridge for it. This module is no part
-of the package, so that JAX starts where kernbridge cannot be imported.
+A process that loads an exported program therefore need not import kernbridge. This module is not
+part of the package, so that JAX starts even if kernbridge cannot be imported.
 """
 
 import logging

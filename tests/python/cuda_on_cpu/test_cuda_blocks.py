@@ -392,6 +392,12 @@ x = np.arange(n, dtype=np.int32)
 y = x
 for k in range(6):
     y = np.roll(y, 1) + k
+try:
+    jax.block_until_ready(numba_cuda_kernel(wave, outs, grid=2049, block=32)(x))
+except jax.errors.JaxRuntimeError as e:
+    assert "a cooperative grid has at most 65536 threads on the CPU" in str(e), e
+else:
+    raise SystemExit("no error")
 for op in ops:
     np.testing.assert_array_equal(op(x)[1], y)
     np.testing.assert_array_equal(jax.vmap(op)(jnp.stack([x] * 3))[1][2], y)

@@ -45,6 +45,14 @@ def at_some(x, out):
         out[i] = math.tanh(x[i]) if x[i] > 0 else np.float32(0)
 
 
+@numba.njit
+def leaves_early(x, out):
+    for i in range(x.size):
+        out[i] = math.exp(x[i])
+        if out[i] > 1e30:
+            break
+
+
 @numba.njit(fastmath=True)
 def fast(x, out):
     for i in range(x.size):
@@ -84,6 +92,7 @@ def called(kernel, **options):
         (sigmoid, {"expf"}),
         (several, {"sinf", "cosf", "tanhf", "erff", "powf"}),
         (at_some, {"tanhf"}),
+        (leaves_early, set()),
     ],
 )
 def test_loops_are_vectorised(kernel, functions):

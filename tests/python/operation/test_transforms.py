@@ -154,6 +154,21 @@ def test_donation_with_an_alias_works_in_place():
     np.testing.assert_array_equal(z, np.arange(1000) + 1)
 
 
+@pytest.mark.filterwarnings("ignore::kernbridge.KernbridgeWarning")
+def test_xla_copies_no_buffer_unless_the_kernel_writes_to_an_input():
+    @numba.njit
+    def writes(x, y, out):
+        x[0] = y[0]
+        out[:] = x
+
+    def copies(kernel):
+        program = jax.jit(numba_kernel(kernel, S((4,), jnp.float32))).lower(x, x).compile()
+        return program.as_text().count(" copy(")
+
+    assert copies(add) == 0
+    assert copies(writes) == 1
+
+
 def test_alias_without_donation_leaves_the_input_alone():
     @numba.njit
     def increment(x, out):

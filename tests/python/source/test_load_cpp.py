@@ -405,8 +405,14 @@ def test_replace(module):
     with pytest.raises(kernbridge.KernelRegistrationError, match=r"replace=True.*target_prefix"):
         kernbridge.load_cpp_inline("edited", source(4))
     assert call(x).tolist() == [3, 3, 3]
-    second = kernbridge.load_cpp_inline("edited", source(4), replace=True)
+    module_of = {"cell": first}
+    by_variable = jax.jit(lambda x: axpy(module_of["cell"], x, x))
+    by_object = jax.jit(lambda x: axpy(first, x, x))
+    assert by_variable(x).tolist() == by_object(x).tolist() == [3, 3, 3]
+    second = module_of["cell"] = kernbridge.load_cpp_inline("edited", source(4), replace=True)
     assert call(x).tolist() == [5, 5, 5]
+    assert by_variable(x).tolist() == [5, 5, 5]
+    assert by_object(x).tolist() == [3, 3, 3]
     assert axpy(first, x, x).tolist() == [3, 3, 3]  # by content, not by name
     assert axpy(second, x, x).tolist() == [5, 5, 5]
     kernbridge.load_cpp_inline("edited", source(2), replace=True)

@@ -151,6 +151,13 @@ def test_json_may_stand_before_the_command(capfd):
     assert any(flag.startswith("-I") for flag in found["flags"])
 
 
+def test_wrong_arguments_are_no_answer(capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["c-flags", "--json", "--no-such-option"])
+    assert left.value.code == 2
+    assert capsys.readouterr().out == ""
+
+
 def test_a_script_keeps_its_stdout(capsys):
     with pytest.raises(SystemExit) as left:
         cli.main(["--json", "cuda-on-cpu", "script.py"])

@@ -1,1 +1,1 @@
-"""What every other package may use: errors, debug modes, versions, and small containers."""
+"""The base of all other packages: errors, debug modes, versions, and small containers."""

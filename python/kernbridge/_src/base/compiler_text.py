@@ -1,4 +1,4 @@
-"""What a message shows of a compiler's output: the first errors, each with the user's own line.
+"""Shortens a compiler's output for messages: the first errors, each with the user's line.
 
 The formats of gcc, clang, nvcc, NVRTC and of linkers are known. A compiler does not show the line
 of an error where it cannot read the file, as with the text of an inline module: the line and the

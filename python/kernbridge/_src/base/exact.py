@@ -1,4 +1,4 @@
-"""Exact keys: values that Python calls equal although a kernel distinguishes them.
+"""Exact keys for values that Python compares as equal although a kernel distinguishes them.
 
 Python compares 1, 1.0 and True as equal, 0.0 and -0.0 as equal, and a NaN as unequal to itself. A
 kernel that was made for one of them computes something else for another. `exact` returns a key that

@@ -1,7 +1,7 @@
 """Ctrl-C while Numba and LLVM compile: it waits until they are done.
 
-Neither of them expects an exception at any place. Where KeyboardInterrupt came, a later compilation
-failed with an error of theirs, or LLVM released memory twice.
+Neither of them expects exceptions. After a KeyboardInterrupt, a later compilation failed with one
+of their errors, or LLVM released memory twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attributes of other packages, replaced for a while."""
+"""Temporary replacement of attributes of other packages."""
 
 from __future__ import annotations
 

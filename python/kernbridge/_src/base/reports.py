@@ -1,8 +1,8 @@
-"""How an error or a warning reaches its reader: what it is printed with, and where it points.
+"""How errors and warnings are presented: their tracebacks, and the lines to which they point.
 
-The frames of kernbridge are left out of tracebacks where JAX leaves out its own: by JAX within its
-functions, since kernbridge's folder is registered with it, and here where kernbridge was called
-directly. JAX_TRACEBACK_FILTERING=off shows them all.
+The frames of kernbridge are hidden in tracebacks if JAX hides its own. JAX does this within its
+functions, since kernbridge's folder is registered with it; this module does it if kernbridge was
+called directly. JAX_TRACEBACK_FILTERING=off shows all frames.
 """
 
 from __future__ import annotations

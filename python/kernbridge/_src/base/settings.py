@@ -1,4 +1,4 @@
-"""What `kernbridge.config` holds for the process, where every package can read it."""
+"""The settings of `kernbridge.config`, where every package can read them."""
 
 from __future__ import annotations
 

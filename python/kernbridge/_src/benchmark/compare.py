@@ -1,4 +1,4 @@
-"""Whether two backends returned the same results, and in words where they did not."""
+"""Compares the results of two backends, and describes the differences."""
 
 from __future__ import annotations
 

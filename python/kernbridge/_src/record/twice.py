@@ -1,9 +1,9 @@
-"""Whether a recording of a function may stand for every later call of it.
+"""Decides whether a recording of a function may be replayed for every later call.
 
-A plan is replayed for ever. A function that draws random numbers, counts, or reads a clock would do
-something else at each call, so that a plan of it is wrong. It is recorded twice: the recordings
-have to be equal, and the second one must not change what the function reads. The first may, since
-functions fill caches of their own.
+A plan is the same for all later calls. It would be wrong for a function that draws random numbers,
+counts, or reads a clock, since such a function behaves differently at each call. Every function is
+therefore recorded twice. The recordings must be equal, and the second one must not change anything
+that the function reads. The first one may, since functions may fill their own caches.
 """
 
 from __future__ import annotations

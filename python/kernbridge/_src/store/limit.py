@@ -1,4 +1,4 @@
-"""How large the cache is, and what goes when it is too large: the least recently used first."""
+"""The size of the cache. If it is too large, the least recently used entries are removed first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in the cache, file by file, for those who look at it."""
+"""Lists the entries of the cache, file by file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who builds: one process or thread a key, and what a builder that died leaves behind.
+"""Locks for builds: one process or thread builds a key. Also removes what dead builders leave.
 
 A lock is a file that a process holds locked; it is free when the process has gone, however it went.
 Lock files are never removed (that could give two owners); there are at most 4096, each empty. A

@@ -1,4 +1,4 @@
-"""Who could replace what lies in a folder: code that is loaded from there runs in this process.
+"""Decides which users could replace the files in a folder from which code is loaded.
 
 A file that only this user can write is not enough. Whoever owns a folder above it can move that
 folder away and put another one in its place, between a check and a use. So every folder from the

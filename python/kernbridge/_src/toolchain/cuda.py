@@ -1,4 +1,4 @@
-"""Whether there is CUDA, which GPUs to compile for, and what is wrong when Numba-CUDA fails."""
+"""Finds CUDA and the GPUs to compile for, and explains failures of Numba-CUDA."""
 
 from __future__ import annotations
 

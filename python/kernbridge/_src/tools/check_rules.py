@@ -1,4 +1,4 @@
-"""Are the rules of an operation right? Derivatives against finite differences, vmap against a loop.
+"""Tests the rules of an operation: derivatives against finite differences, vmap against a loop.
 
 The tests of derivatives are those of Griewank and Walther, Evaluating Derivatives (2008), chapter
 3: along a random direction v, and weighted by a random u, central differences give J v, and

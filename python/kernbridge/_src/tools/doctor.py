@@ -1,4 +1,4 @@
-"""What works on this machine, and what to install for what does not."""
+"""Reports what works on this machine, and what to install for the rest."""
 
 from __future__ import annotations
 
