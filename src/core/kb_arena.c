@@ -18,8 +18,8 @@ enum { RED_ZONE = 0 };
 #define ALLOW(memory, size)  ((void)0)
 #endif
 
-/* Most arenas last as long as the process and hold a few hundred bytes. Each chunk is twice as large
- * as the one before it, up to the last size. */
+/* Most arenas last as long as the process and hold a few hundred bytes. Each chunk is twice as
+ * large as the one before it, up to the last size. */
 enum { FIRST_CHUNK = 256, LAST_CHUNK = 2048 };
 
 typedef struct chunk {

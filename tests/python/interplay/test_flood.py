@@ -59,9 +59,9 @@ def test_kernels_leave_no_more_than_functions_of_numba_and_jax_alone(tmp_path):
     left = json.loads(figures.read_text())
     for name, of_one in left.items():
         if "known" in name:
-            assert of_one["KiB"] < left["JAX alone"]["KiB"] + 1, output
+            assert of_one["KiB"] < left["JAX alone"]["KiB"] + 5, output
             assert of_one["objects"] < 1, output
     # New contents last, with their machine code, in place of all that Numba and LLVM made of them.
     assert left["numba"]["KiB"] < left["Numba alone"]["KiB"] / 4, output
     assert left["numba"]["objects"] < left["Numba alone"]["objects"] + 1, output
-    assert left["numba-cuda"]["KiB"] < 100, output
+    assert left["numba-cuda"]["KiB"] < 200, output
