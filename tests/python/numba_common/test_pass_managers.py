@@ -7,11 +7,7 @@ from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 pytestmark = pytest.mark.once
 
 
-def test_a_pass_manager_is_freed_once(monkeypatch):
-    freed = []
-    managers = llvm.newpassmanagers.NewPassManager
-    free = managers._dispose
-    monkeypatch.setattr(managers, "_dispose", lambda m: (freed.append(m.closed), free(m)))
+def run_one():
     module = llvm.parse_assembly("define void @f() { ret void }")
     llvm.initialize_native_target()
     machine = llvm.Target.from_default_triple().create_target_machine()
@@ -19,5 +15,39 @@ def test_a_pass_manager_is_freed_once(monkeypatch):
     manager = builder.getModulePassManager()
     llvmlite_inside.run_once(manager, module, builder)
     assert manager.closed
-    del manager
+
+
+def test_a_pass_manager_is_freed_once(monkeypatch):
+    freed = []
+    managers = llvm.newpassmanagers.NewPassManager
+    free = managers._dispose
+    monkeypatch.setattr(managers, "_dispose", lambda m: (freed.append(m.closed), free(m)))
+    run_one()
+    assert freed == [False]
+
+
+def test_it_is_freed_once_while_another_thread_compiles(monkeypatch):
+    freed = []
+    llvm_managers = llvm.newpassmanagers
+    free = llvm_managers.NewPassManager._dispose
+
+    def free_when_another_begins(manager):
+        freed.append(manager.closed)
+        if len(freed) == 1:
+            free(manager)
+        monkeypatch.setattr(llvm_managers.ModulePassManager, "_dispose", free_when_another_begins)
+
+    monkeypatch.setattr(llvm_managers.NewPassManager, "_dispose", free_when_another_begins)
+    run_one()
+    assert freed == [False]
+
+
+def test_it_is_freed_once_while_this_thread_compiles(monkeypatch):
+    freed = []
+    managers = llvm.newpassmanagers
+    free = managers.NewPassManager._dispose
+    monkeypatch.setattr(
+        managers.ModulePassManager, "_dispose", lambda m: (freed.append(m.closed), free(m))
+    )
+    run_one()
     assert freed == [False]

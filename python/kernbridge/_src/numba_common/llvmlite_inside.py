@@ -171,10 +171,11 @@ def run_once(manager: Any, code: Any, builder: Any) -> None:
     own, so that closing one frees nothing: 32 KiB and more for each.
     """
     manager.run(code, builder)
-    shadowed = type(manager)._dispose is binding.ffi.ObjectRef._dispose
-    if shadowed and not manager.closed:
+    if type(manager)._dispose is not binding.ffi.ObjectRef._dispose:
+        manager.close()
+    elif not manager.closed:
         binding.newpassmanagers.NewPassManager._dispose(manager)
-    manager.close()
+        manager.detach()  # close() would free it again inside another thread's freeing_pass_managers
 
 
 @functools.cache
