@@ -4,6 +4,7 @@ import gc
 import importlib
 import sys
 import threading
+import time
 import weakref
 
 import jax
@@ -85,6 +86,9 @@ def test_kernels_operations_and_programs_go_while_calls_run():
         alive.append(kernel)
 
     def collect():
+        seen, until = len(alive), time.monotonic() + 60
+        while len(alive) == seen and time.monotonic() < until:
+            time.sleep(0.001)  # a call ends between two collections
         gc.collect()
         jax.clear_caches()
 
@@ -92,7 +96,7 @@ def test_kernels_operations_and_programs_go_while_calls_run():
     compiled.clear()
     jax.clear_caches()
     gc.collect()
-    assert len(alive) > 3
+    assert len(alive) > 10
     # A thread remembers what it traced last, and the machine code its first kernel.
     assert sum(kernel() is not None for kernel in alive) <= 5
 
