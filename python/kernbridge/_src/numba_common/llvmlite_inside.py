@@ -175,7 +175,7 @@ def run_once(manager: Any, code: Any, builder: Any) -> None:
         manager.close()
     elif not manager.closed:
         binding.newpassmanagers.NewPassManager._dispose(manager)
-        manager.detach()  # close() would free it again inside another thread's freeing_pass_managers
+        manager.detach()  # if another thread is freeing pass managers, close() would free it twice
 
 
 @functools.cache
