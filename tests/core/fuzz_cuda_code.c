@@ -64,23 +64,12 @@ static uint8_t *part_of(uint8_t *bytes, size_t size)
     return part;
 }
 
-static bool is_signed(const uint8_t *bytes, size_t size)
-{
-    uint8_t *again = malloc(size);
-    require(again != NULL, "no memory");
-    memcpy(again, bytes, size);
-    sealed_sign(again, size, digest, KB_HOSTCUDA_DIGEST);
-    bool same = memcmp(again, bytes, size) == 0;
-    free(again);
-    return same;
-}
-
 static void check_placed(const uint8_t *bytes, size_t size)
 {
     const kb_hostcuda_code *code = kb_hostcuda_find(digest);
     uint32_t fields[3]; /* form, shared, stack */
     require(code != NULL, "code that is not known");
-    require(is_signed(bytes, size), "code with a wrong digest");
+    require(sealed_is_signed(bytes, size, digest, KB_HOSTCUDA_DIGEST), "code with a wrong digest");
     memcpy(fields, bytes + SEALED_BODY + sizeof(int64_t), sizeof fields);
     require(fields[0] < 3, "an unknown form");
     require(code->threads.shared == fields[1] && code->threads.stack == fields[2], "a size");

@@ -51,17 +51,6 @@ static void change_byte(uint8_t *bytes, size_t size, size_t stored, reader *r)
     bytes[at] = byte(r);
 }
 
-static bool is_signed(const uint8_t *bytes, size_t size, const uint8_t *digest)
-{
-    uint8_t *again = malloc(size);
-    require(again != NULL, "no memory");
-    memcpy(again, bytes, size);
-    sealed_sign(again, size, digest, KB_DIGEST_SIZE);
-    bool same = memcmp(again, bytes, size) == 0;
-    free(again);
-    return same;
-}
-
 static kb_status load(const uint8_t *bytes, size_t size, const uint8_t *digest, reader *r,
                       kb_error *err)
 {
@@ -101,7 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
     kb_status s = load(bytes, size, digest, &r, &err);
     if (s == KB_OK) {
         counts.registered++;
-        require(is_signed(bytes, size, digest), "a library with a wrong digest");
+        require(sealed_is_signed(bytes, size, digest, KB_DIGEST_SIZE),
+                "a library with a wrong digest");
         require(kb_registry_match(kb_handler_registry(), digest, &kernel, &err) == KB_OK,
                 "a kernel that is not known");
         for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++)

@@ -27,15 +27,29 @@ void sealed_put_text(uint8_t **at, const char *text)
     sealed_put(at, text, strlen(text));
 }
 
-void sealed_sign(uint8_t *bytes, size_t size, const void *owner, size_t owner_size)
+static void write_digest(const uint8_t *bytes, size_t size, const void *owner, size_t owner_size,
+                         uint8_t *digest)
 {
     kb_sha256 h;
-    if (size < SEALED_BODY)
-        return;
     kb_sha256_begin(&h);
     kb_sha256_add(&h, owner, owner_size);
     kb_sha256_add(&h, bytes + SEALED_BODY, size - SEALED_BODY);
-    kb_sha256_end(&h, bytes + SEALED_SHA);
+    kb_sha256_end(&h, digest);
+}
+
+void sealed_sign(uint8_t *bytes, size_t size, const void *owner, size_t owner_size)
+{
+    if (size >= SEALED_BODY)
+        write_digest(bytes, size, owner, owner_size, bytes + SEALED_SHA);
+}
+
+bool sealed_is_signed(const uint8_t *bytes, size_t size, const void *owner, size_t owner_size)
+{
+    uint8_t digest[KB_SHA256_SIZE];
+    if (size < SEALED_BODY)
+        return false;
+    write_digest(bytes, size, owner, owner_size, digest);
+    return memcmp(digest, bytes + SEALED_SHA, sizeof digest) == 0;
 }
 
 void sealed_each_part(const uint8_t *bytes, size_t size, size_t step, const void *owner,

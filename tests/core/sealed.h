@@ -4,6 +4,7 @@
 
 #include "core/kb_sha256.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,9 @@ void sealed_put_text(uint8_t **at, const char *text);
 
 /* Puts the right digest into bytes of which the body is written, or was changed. */
 void sealed_sign(uint8_t *bytes, size_t size, const void *owner, size_t owner_size);
+
+/* Whether bytes that have a body, if an empty one, have the right digest. */
+bool sealed_is_signed(const uint8_t *bytes, size_t size, const void *owner, size_t owner_size);
 
 /* Expects a reader to refuse the bytes. `owner` is what they are signed for. */
 typedef void (*sealed_refused)(const uint8_t *bytes, size_t size, const void *owner);

@@ -43,21 +43,13 @@ def subjects() -> dict[str, tuple[Callable[[int], Any], bool]]:
     """Return what makes and calls one kernel, and whether its content is new each time."""
     import jax
     import kinds
-    import numba
     import numpy as np
 
     x = np.ones(8, np.float32)
 
     def numba_alone(c: int) -> None:
-        @numba.njit
-        def kernel(x, out):
-            for i in range(len(x)):
-                if x[i] < 0:
-                    raise ValueError("negative")
-                out[i] = c * x[i] + 1
-
         out = np.empty_like(x)
-        kernel(x, out)
+        kinds.compiled_by_numba(c)(x, out)
         assert out[0] == c + 1
 
     def called(make: Callable[[int], Any]) -> Callable[[int], None]:

@@ -43,7 +43,7 @@ def rule(c: int) -> Callable[..., Any]:
 _rules = [rule(c) for c in range(CONSTANTS + 1)]
 
 
-def numba_cpu(c: int) -> Any:
+def compiled_by_numba(c: int) -> Any:
     @numba.njit
     def kernel(x, out):
         for i in range(len(x)):
@@ -51,7 +51,11 @@ def numba_cpu(c: int) -> Any:
                 raise ValueError("negative")
             out[i] = c * x[i] + 1
 
-    return kernbridge.numba_kernel(kernel, same, vjp=rule(c))
+    return kernel
+
+
+def numba_cpu(c: int) -> Any:
+    return kernbridge.numba_kernel(compiled_by_numba(c), same, vjp=rule(c))
 
 
 def numba_cuda(c: int) -> Any:
