@@ -173,6 +173,7 @@ def calls(path, seed, n):
         programs = pickle.load(file)
     known = [(t, a, shapes) for _, _, shapes, seen in programs for t, a in seen]
     others, counts = [a for _, a, _ in known], {}
+    _as_written(known, counts)
     for index in range(n):
         r = random.Random(f"{seed} {index}")
         with open(f"{path}.at", "w") as at:
@@ -197,6 +198,23 @@ def calls(path, seed, n):
         else:
             _tell(index, "right" if _is_right(arguments, results) else "WRONG", counts)
     print(sorted(counts))
+
+
+def _as_written(known, counts):
+    """Make unchanged calls, which must be right, and a call of no target, which must be refused."""
+    for target, attributes, shapes in [*known, ("kernbridge.absent", *known[0][1:])]:
+        if target.endswith(".carrier") or "program" not in attributes:
+            continue  # the one has no results, and the other needs the one
+        arguments = [np.ones(shape, np.float32) for shape in shapes]
+        call = jax.ffi.ffi_call(target, [jax.ShapeDtypeStruct(shapes[0], jnp.float32)])
+        try:
+            results = jax.block_until_ready(call(*arguments, **attributes))
+        except Exception as e:
+            refused = target == "kernbridge.absent"
+            _tell(f"{target}: {e}", "refused" if refused else "WRONG", counts)
+        else:
+            right = _is_right(arguments, results) and target != "kernbridge.absent"
+            _tell(target, "right" if right else "WRONG", counts)
 
 
 def flips(path, seed, n):
@@ -359,12 +377,16 @@ def edits(path, seed, n):
     """Edit the StableHLO of programs at every place, and run `n` of what comes of it."""
     with open(path, "rb") as file:
         programs = pickle.load(file)
-    every, counts = [], {}
+    every, unchanged, counts = [], [], {}
     for _, blob, shapes, _ in programs:
         exported = jax.export.deserialize(bytearray(blob))
+        unchanged.append((exported, shapes, "right", "", exported.mlir_module()))
         every += [(exported, shapes, *edit) for edit in _edits(exported.mlir_module())]
-    for index in random.Random(seed).sample(range(len(every)), min(n, len(every))):
-        exported, shapes, allowed, edited, text = every[index]
+    absent = unchanged[0][-1].replace("@kernbridge.host(", "@kernbridge.absent(")
+    fixed = [*unchanged, (*unchanged[0][:2], "none", "no such target", absent)]
+    indices = random.Random(seed).sample(range(len(every)), min(n, len(every)))
+    for index in [*range(-len(fixed), 0), *indices]:
+        exported, shapes, allowed, edited, text = every[index] if index >= 0 else fixed[index]
         with open(f"{path}.at", "w") as at:
             at.write(f"edits: index {index}: {edited}")
         arguments = [_array(random.Random(3), shape) for shape in shapes]
@@ -373,7 +395,8 @@ def edits(path, seed, n):
             program = dataclasses.replace(exported, mlir_module_serialized=code)
             results = jax.block_until_ready(program.call(*arguments))
         except Exception as e:
-            _tell(index, "refused" if str(e) else "WRONG", counts)
+            refused = str(e) and not (allowed == "right" and index < 0)
+            _tell(index, "refused" if refused else "WRONG", counts)
         else:
             right = allowed == "any" or (allowed == "right" and _is_right(arguments, [results]))
             _tell(index, "right" if right else "WRONG", counts)
