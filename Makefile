@@ -14,8 +14,7 @@
 # make gpu     everything that a machine with a GPU runs (no network needed; uses its own Python)
 
 PYTHON      ?= python3
-OLDEST_JAX   ?= jax==0.8.0 jaxlib==0.8.0
-OLDEST_NUMBA ?= numba==0.60.0
+OLDEST_VERSIONS ?= jax==0.8.0 jaxlib==0.8.0 numba==0.62.0
 # The newest JAX needs a newer Python than the oldest that kernbridge supports.
 NEXT_PYTHON ?= $(shell tests/find_python 3.12)
 JOBS        ?= 2
@@ -23,7 +22,6 @@ PYTEST_ARGS ?=
 BUILD       := build
 VENV        := $(BUILD)/venv
 OLDEST      := $(BUILD)/venv-oldest
-NUMBA       := $(BUILD)/venv-numba
 NEXT        := $(BUILD)/venv-next
 DEV         := $(BUILD)/venv-dev
 MLIR        := $(BUILD)/mlir
@@ -57,12 +55,12 @@ unexport PYTHONDONTWRITEBYTECODE
 export KERNBRIDGE_CACHE_DIR := $(CURDIR)/$(BUILD)/cache
 
 .SECONDARY: # keep the stamps of intermediate steps
-.PHONY: demo prepare test test-all test-aarch64 test-core mutate test-newest test-oldest test-oldest-numba test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
+.PHONY: demo prepare test test-all test-aarch64 test-core mutate test-newest test-oldest test-next test-mlir test-dist check docs bench c-host dev dist release-check gpu clean
 
 demo: $(VENV)/demo.stamp
 	$(VENV)/bin/python examples/coba.py --raster coba_raster.png
 
-PYTEST := -m pytest -n $(JOBS) --dist worksteal
+PYTEST = -m pytest $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist worksteal)
 BRIEF  := not exhaustive
 OTHERS := not once and not exhaustive
 
@@ -73,9 +71,9 @@ HALF   := $(shell echo $$((($(JOBS) + 1) / 2)))
 test:
 	$(MAKE) -j2 test-core prepare
 	$(MAKE) -j2 --output-sync=target test-oldest test-next JOBS=$(if $(NEXT_PYTHON),$(HALF),$(JOBS))
-	$(MAKE) test-oldest-numba test-newest
+	$(MAKE) test-newest
 
-prepare: $(VENV)/test.stamp $(VENV)/plugin.stamp $(OLDEST)/test.stamp $(NUMBA)/test.stamp $(if $(NEXT_PYTHON),$(NEXT)/test.stamp)
+prepare: $(VENV)/test.stamp $(VENV)/plugin.stamp $(OLDEST)/test.stamp $(if $(NEXT_PYTHON),$(NEXT)/test.stamp)
 
 test-all:
 	@echo "test-all: about 90 minutes on two cores"
@@ -109,9 +107,6 @@ test-newest: $(VENV)/test.stamp $(VENV)/plugin.stamp
 
 test-oldest: $(OLDEST)/test.stamp
 	$(OLDEST)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS)
-
-test-oldest-numba: $(NUMBA)/test.stamp
-	$(NUMBA)/bin/python $(PYTEST) -m "$(OTHERS)" $(PYTEST_ARGS) tests/python/numba_cpu tests/python/numba_common
 
 ifeq ($(NEXT_PYTHON),)
 test-next:
@@ -180,7 +175,7 @@ $(VENV)/python.stamp $(DEV)/python.stamp $(TOOLS)/python.stamp: %/python.stamp:
 
 # The other versions get theirs from uv too, in a tenth of the time.
 $(NEXT)/python.stamp: private PYTHON := $(NEXT_PYTHON)
-$(OLDEST)/python.stamp $(NUMBA)/python.stamp $(NEXT)/python.stamp: %/python.stamp: | $(VENV)/python.stamp
+$(OLDEST)/python.stamp $(NEXT)/python.stamp: %/python.stamp: | $(VENV)/python.stamp
 	@$(PYTHON) tests/check_python
 	$(VENV)/bin/uv venv --quiet --clear --seed --python "$$(command -v $(PYTHON))" $* || $(PYTHON) -m venv --clear $*
 	touch $@
@@ -204,12 +199,11 @@ $(VENV)/plugin.stamp: | $(VENV)/python.stamp
 	@$(call install,$(VENV),--no-deps $(PJRT_PLUGIN)) && touch $@ \
 	  || echo "skipped: $(PJRT_PLUGIN), which cannot be installed here"
 
-$(OLDEST)/test.stamp $(NUMBA)/test.stamp $(NEXT)/test.stamp: private UV_OF := $(VENV)
-$(OLDEST)/test.stamp: PACKAGES := $(OLDEST_JAX)
-$(NUMBA)/test.stamp: PACKAGES := $(OLDEST_NUMBA)
+$(OLDEST)/test.stamp $(NEXT)/test.stamp: private UV_OF := $(VENV)
+$(OLDEST)/test.stamp: PACKAGES := $(OLDEST_VERSIONS)
 # Numba-CUDA asks for an older one (pyproject.toml); the tests give it what it lacks (tests/python/forks.py).
 $(NEXT)/test.stamp: NUMPY := numpy
-$(OLDEST)/test.stamp $(NUMBA)/test.stamp $(NEXT)/test.stamp: %/test.stamp: $(DIST)/wheel.stamp %/python.stamp
+$(OLDEST)/test.stamp $(NEXT)/test.stamp: %/test.stamp: $(DIST)/wheel.stamp %/python.stamp
 	$(call install,$*,"$$(echo $(DIST)/*.whl)[test]" $(PACKAGES))
 	$(call install,$*,--no-deps --force-reinstall $(DIST)/*.whl)
 	$(if $(NUMPY),$(call install,$*,--no-deps --upgrade $(NUMPY)))

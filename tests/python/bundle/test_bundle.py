@@ -8,7 +8,6 @@ import bundle_kernels as kernels
 import jax
 import jax.numpy as jnp
 import kernbridge
-import llvmlite
 import numba
 import numpy as np
 import pytest
@@ -17,13 +16,7 @@ from kernbridge._src.base import jax_inside
 from kernbridge._src.bundle import manifest, program
 from kernbridge.errors import ExportError, UnknownVersionError
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::kernbridge.KernbridgeWarning"),
-    pytest.mark.skipif(
-        tuple(map(int, llvmlite.__version__.split(".")[:2])) < (0, 44),
-        reason="machine code needs llvmlite 0.44 to travel",
-    ),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::kernbridge.KernbridgeWarning")
 S = jax.ShapeDtypeStruct
 X = np.arange(3, dtype=np.float32)
 

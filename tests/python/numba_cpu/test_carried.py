@@ -5,7 +5,6 @@ import json
 import carried_kernels as kernels
 import jax
 import jax.numpy as jnp
-import llvmlite
 import numba
 import numpy as np
 import pytest
@@ -68,10 +67,6 @@ def elsewhere(tmp_path, run_python):
 
 
 @pytest.mark.once
-@pytest.mark.skipif(
-    tuple(map(int, llvmlite.__version__.split(".")[:2])) < (0, 44),
-    reason="machine code needs llvmlite 0.44 to travel",
-)
 @pytest.mark.filterwarnings("ignore:.*may write to input")
 @pytest.mark.exhaustive
 def test_results_are_those_of_the_process_that_compiled(elsewhere):

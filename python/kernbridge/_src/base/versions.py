@@ -20,9 +20,9 @@ from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError
 
 TESTED = {  # the first and the last minor version; pyproject.toml repeats them as `tested`
     "JAX": ((0, 8), (0, 12)),
-    "Numba": ((0, 60), (0, 68)),
+    "Numba": ((0, 62), (0, 68)),
     "Numba-CUDA": ((0, 30), (0, 30)),
-    "llvmlite": ((0, 43), (0, 50)),
+    "llvmlite": ((0, 45), (0, 50)),
     "numba-cuda-mlir": ((0, 6), (0, 6)),
 }
 _MODULES = {

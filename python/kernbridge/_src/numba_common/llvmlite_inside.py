@@ -32,7 +32,7 @@ NAMES = (
     "llvmlite.ir.Value",
     "llvmlite.ir.VoidType",
 )
-CUDA_ON_CPU_NAMES = (  # since llvmlite 0.44
+CUDA_ON_CPU_NAMES = (
     "llvmlite.binding.Target.from_default_triple",
     "llvmlite.binding.create_new_module_pass_manager",
     "llvmlite.binding.create_pass_builder",
@@ -78,7 +78,7 @@ CUDA_ON_CPU_NAMES = (  # since llvmlite 0.44
     "llvmlite.ir.types.Type",
     "llvmlite.ir.types.ir_layer_typed_pointers_enabled",
 )
-OBJECT_CODE_NAMES = (  # since llvmlite 0.44
+OBJECT_CODE_NAMES = (
     "llvmlite.binding.Target.from_triple",
     "llvmlite.binding.create_new_module_pass_manager",
     "llvmlite.binding.create_pass_builder",
@@ -96,7 +96,7 @@ OBJECT_CODE_NAMES = (  # since llvmlite 0.44
     "llvmlite.binding.value.ValueRef.add_function_attribute",
     "llvmlite.binding.value.ValueRef.linkage",
 )
-PASS_MANAGER_NAMES = (  # since llvmlite 0.44
+PASS_MANAGER_NAMES = (
     "llvmlite.binding.ffi.ObjectRef._dispose",
     "llvmlite.binding.newpassmanagers.FunctionPassManager",
     "llvmlite.binding.newpassmanagers.ModulePassManager",

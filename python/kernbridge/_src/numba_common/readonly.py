@@ -1,7 +1,7 @@
 """Finds the ways in which Numba lets code write through a read-only array.
 
 Numba refuses `x[i] = v`, `x.fill(v)` and most others while it infers types. These it lets through
-(0.60 to 0.68): assignment through `x.flat` and `np.nditer`, `np.ascontiguousarray(x)` (which
+(0.62 to 0.68): assignment through `x.flat` and `np.nditer`, `np.ascontiguousarray(x)` (which
 returns x itself, typed writable), `np.fill_diagonal(x, v)`, an `out` argument of `np.dot`, C
 pointers, intrinsics, generalised ufuncs, and all of these in what a kernel calls. Numba-CUDA lets
 all of `cuda.atomic` through besides.
