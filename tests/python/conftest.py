@@ -57,9 +57,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """Leave what is there before the first test out of every search for garbage."""
+    """Search for garbage less often, and not in what was imported: it took a tenth of the time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 WITHOUT_FAKE = {"KERNBRIDGE_LIBCUDA": "", "KERNBRIDGE_TEST_CUDA": ""}
