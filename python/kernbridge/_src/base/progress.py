@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import Iterator
 
+from kernbridge._src.base import settings
+
 VARIABLE = "KERNBRIDGE_PROGRESS"
 QUIET = 2.0
 """Seconds before anything is written."""
@@ -52,8 +54,8 @@ def _shown(doing: str) -> Iterator[None]:
 
 
 def _is_on() -> bool:
-    chosen = os.environ.get(VARIABLE, "")
-    return _is_terminal() if chosen == "" else chosen != "0"
+    chosen = settings.switch(VARIABLE)
+    return _is_terminal() if chosen is None else chosen
 
 
 def _is_terminal() -> bool:

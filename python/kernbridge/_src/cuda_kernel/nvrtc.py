@@ -5,6 +5,7 @@ Needs no GPU, no nvcc and no host compiler.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import importlib.util
@@ -20,7 +21,9 @@ from kernbridge._src.base import progress
 from kernbridge._src.base.errors import (
     CompilationError,
     KernelCompilationError,
+    KernelError,
     KernelToolchainError,
+    UnsupportedArchError,
     coded,
 )
 from kernbridge._src.base.kept import Kept
@@ -40,6 +43,7 @@ _RULES = (
     *("cuda_kernel/include/kernbridge_signature.h", "cuda_kernel/include/stdint.h"),
     *("build/headers.py", "build/inputs.py"),
 )
+_ARCHITECTURE = "--gpu-architecture=sm_"
 ATTEMPTS = 3  # compilations of one source, if its headers change meanwhile
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
@@ -154,7 +158,7 @@ def _compile(
     runs = []
     for major, minor in architectures:
         options = (
-            f"--gpu-architecture=sm_{major}{minor}",
+            f"{_ARCHITECTURE}{major}{minor}",
             "-std=c++17",
             *(f"-I{path}" for path in (*request.include_paths, *_toolkit_headers(nvrtc))),
             *request.options,
@@ -232,7 +236,44 @@ def _nvrtc_call(
             nvrtc, request.source, request.file, options, headers, request.name, probe
         )
     except RuntimeError as e:
+        if "INVALID_OPTION" in str(e):
+            raise _refused_option(request, nvrtc, options) from e
         raise KernelCompilationError(coded(f"{request.label}: {e}", "KB4006")) from e
+
+
+def _refused_option(request: Compilation, nvrtc: str, options: tuple[str, ...]) -> KernelError:
+    """NVRTC does not name the option that it refuses, and writes no log."""
+    wanted = [int(option[len(_ARCHITECTURE) :]) for option in options if _ARCHITECTURE in option]
+    known = _known_architectures(nvrtc)
+    if known and wanted[0] not in known:
+        return UnsupportedArchError(
+            f"[E-ARCH] {request.label}: this NVRTC does not compile for compute capability "
+            f"{_capability(wanted[0])}; it knows {', '.join(map(_capability, known))}. Name others with "
+            "kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS, or install another "
+            "nvidia-cuda-nvrtc"
+            " [KB4009]"
+        )
+    return KernelCompilationError(
+        f"{request.label}: NVRTC refuses one of its options, and does not report which: "
+        f"{' '.join(o for o in options if not o.startswith('--pre-include'))} [KB4006]"
+    )
+
+
+def _known_architectures(nvrtc: str) -> list[int]:
+    """Return the compute capabilities that NVRTC compiles for, or none if it does not list them."""
+    library = ctypes.CDLL(nvrtc)
+    count = ctypes.c_int()
+    try:
+        library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+        found = (ctypes.c_int * count.value)()
+        library.nvrtcGetSupportedArchs(found)
+    except AttributeError:
+        return []
+    return list(found)
+
+
+def _capability(number: int) -> str:
+    return f"{number // 10}.{number % 10}"
 
 
 def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) -> CompilationError:

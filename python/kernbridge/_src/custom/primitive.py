@@ -253,8 +253,8 @@ def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any)
     if rules is None:
         raise NoDerivativeError(
             f"{operation.name!r} has no derivative: JAX cannot look inside a kernel. Give it a "
-            "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule, or cut it out with "
-            "jax.lax.stop_gradient"
+            "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule. To treat its result as a "
+            "constant, pass its inputs through jax.lax.stop_gradient."
             " [KB2101]"
         )
     results = primitive.bind(*primals, **params, **{OURS: bound})
@@ -267,8 +267,9 @@ def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params
     rule = operation.transpose_rule
     if rule is None:
         raise NoDerivativeError(
-            f"{operation.name!r} is applied to a tangent, and JAX wants its transpose: give it "
-            "def_transpose_rule, or the operation whose tangent this is def_vjp_rule"
+            f"JAX cannot transpose {operation.name!r}, since it cannot look inside a kernel. "
+            "Give it a rule with def_transpose_rule, or, if a jvp rule calls it, define a vjp rule "
+            "beside that jvp rule."
             " [KB2102]"
         )
 

@@ -306,11 +306,20 @@ batching.primitive_batchers[call_p] = _batch
 def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
     raise NoDerivativeError(
         f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Give it a rule with "
-        "vjp= (reverse mode) or jvp= (both modes) where it is wrapped, or cut it out with "
-        "jax.lax.stop_gradient."
+        "vjp= (reverse mode) or jvp= (both modes) where it is wrapped. To treat its result as a "
+        "constant, pass its inputs through jax.lax.stop_gradient."
         " [KB2101]"
     )
 
 
+def no_transpose(*_: Any, frontend: Frontend, **__: Any) -> Any:
+    raise NoDerivativeError(
+        f"JAX cannot transpose {frontend.label}, since it cannot look inside a kernel. If a jvp "
+        "rule calls it, pass a vjp rule beside that jvp rule, or define it as an XLACustomKernel "
+        "with def_transpose_rule."
+        " [KB2102]"
+    )
+
+
 ad.primitive_jvps[call_p] = _no_derivative
-ad.primitive_transposes[call_p] = _no_derivative
+ad.primitive_transposes[call_p] = no_transpose

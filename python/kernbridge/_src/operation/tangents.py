@@ -335,15 +335,7 @@ def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
     return results, differentiate(rules, outs, levels, primals, results, tangents)
 
 
-def _transpose_operation(*_: Any, frontend: Frontend, **__: Any) -> Any:
-    raise NoDerivativeError(
-        f"{frontend.label} is applied to a tangent, and JAX wants its transpose: give the "
-        "operation whose tangent this is a vjp rule beside its jvp rule, or make this one an "
-        "XLACustomKernel with def_transpose_rule"
-        " [KB2102]"
-    )
-
 
 define_with_levels(
-    operation_p, _abstract_operation, _evaluate_operation, _jvp_of_operation, _transpose_operation
+    operation_p, _abstract_operation, _evaluate_operation, _jvp_of_operation, primitive.no_transpose
 )
