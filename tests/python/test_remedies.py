@@ -1,16 +1,15 @@
 """What the pages of the codes promise: the mistake is refused, and the remedy works.
 
-Each test is named after its code. `ELSEWHERE` names the tests of the codes that need a GPU's
-driver, a compiler, another process or a damaged file.
+Each test is named after its code; `ELSEWHERE` lists the codes whose tests are in other files.
 """
 
 import contextlib
 import functools
-import os
 import re
 import warnings
 from pathlib import Path
 
+import fake_gpu
 import jax
 import jax.numpy as jnp
 import kernbridge
@@ -18,6 +17,12 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import XLACustomKernel, check_rules, config, numba_kernel
+from kernbridge._src.base import debug, progress, settings
+from kernbridge._src.build import command, run
+from kernbridge._src.cuda_device import switch
+from kernbridge._src.source import module as source_module
+from kernbridge._src.store import limit
+from kernbridge._src.toolchain import architectures, compilers
 from kernbridge._src.tools import error_pages
 
 pytestmark = pytest.mark.once
@@ -105,8 +110,9 @@ def test_kb1002():
 
 @numba.njit
 def lif(v, i, v_out, spikes):
-    v_out[:] = v + i
-    spikes[:] = 7
+    for k in range(v.size):
+        v_out[k] = v[k] + i[k]
+        spikes[k] = 7
 
 
 def test_kb1003():
@@ -173,7 +179,8 @@ def test_kb1008():
 
     @numba.njit
     def writes(x, out):
-        out[...] = x * 2
+        for i in range(x.size):
+            out[i] = x[i] * 2
 
     with warned("KB1008"):
         numba_kernel(rebinds, F32)
@@ -229,7 +236,8 @@ def test_kb2003():
     words = numba_kernel(copy, jax.ShapeDtypeStruct((2,), jnp.uint32))
     assert (words(jax.random.key_data(key)) == jax.random.key_data(key)).all()
     copied = numba_kernel(copy, bits, half_as_bits=True)(X.astype(jnp.bfloat16))
-    assert copied.dtype == jnp.bfloat16 and (copied == X.astype(jnp.bfloat16)).all()
+    assert copied.dtype == jnp.bfloat16
+    assert (copied == X.astype(jnp.bfloat16)).all()
 
 
 def test_kb2004():
@@ -359,6 +367,63 @@ def test_kb3002(run_python):
     assert run_python(LEFT_OUT, KERNBRIDGE_DEBUG="poison") == "True [1.0, 0.0, 0.0]\n"
 
 
+C_SOURCE = """
+#include "kernbridge/kernbridge.h"
+// @BE fill
+int fill(const kb_tensor *x, kb_tensor *out, float factor)
+{
+    ((float *)out->data)[0] = factor;
+    return factor < 0 ? 3 : 0;
+}
+// @BE repeat
+void repeat(kb_tensor *out, int n) {}
+"""
+FIRST = jax.ShapeDtypeStruct((1,), jnp.float32)
+
+
+@pytest.fixture(scope="module")
+def module():
+    if fake_gpu.compiler() is None:
+        pytest.skip("no C compiler")
+    return kernbridge.load_c_inline("remedies", C_SOURCE)
+
+
+def test_kb2006(module):
+    for wrong in ({}, {"factor": "2"}, {"factor": np.float64(2)}, {"factor": 1e40}, {"gain": 2.0}):
+        with refused("KB2006"):
+            module.fill(X, outs=FIRST, **wrong)
+    with refused("KB2006", TypeError):
+        jax.jit(lambda a: module.fill(X, outs=FIRST, factor=a))(2.0)
+    with refused("KB2006", ValueError):
+        module.repeat(outs=F32, n=2**31)
+    for number in (2, 2.0, np.float32(2)):
+        equal(module.fill(X, outs=FIRST, factor=number), [2])
+
+
+def test_kb3005(module):
+    with refused("KB3005", jax.errors.JaxRuntimeError) as caught:
+        jax.block_until_ready(module.fill(X, outs=FIRST, factor=-1))
+    assert "the function returned 3" in str(caught.value)
+
+
+def through_ffi(*inputs, **attributes):
+    return jax.block_until_ready(jax.ffi.ffi_call("remedies.fill", FIRST)(*inputs, **attributes))
+
+
+def test_kb3006(module):
+    for wrong in ({}, {"factor": 5.0}, {"factor": np.float32(5), "extra": np.int32(1)}):
+        with refused("KB3006", jax.errors.JaxRuntimeError):
+            through_ffi(X, **wrong)
+    equal(jax.jit(lambda x: through_ffi(x, factor=np.float32(5)))(X), [5])
+    jax.clear_caches()  # in which 5.0 and np.float32(5) are the same
+    equal(through_ffi(X, factor=np.float32(5)), [5])
+
+
+def test_kb3007(module):
+    with refused("KB3007", jax.errors.JaxRuntimeError):
+        through_ffi(X, X, factor=np.float32(2))
+
+
 # 4: compiling
 
 
@@ -393,9 +458,12 @@ def test_kb4003():
         out[0] = x[0]
 
     def written(x, out):
-        local = x.copy()
+        local = np.empty(3, np.float32)
+        for i in range(3):
+            local[i] = x[i]
         local[0] = 7
-        out[:] = local
+        for i in range(3):
+            out[i] = local[i]
 
     with warned("KB4003"):
         assert compiled(writes)[0] == 7
@@ -407,6 +475,83 @@ def test_kb4003():
     with silent():
         declared = numba.njit([(read_only, numba.float32[::1])])(double.py_func)
         equal(compiled(declared), 2 * X)
+
+
+def test_kb4007(module):
+    include = '#include "kernbridge/kernbridge.h"\n'
+    wrong = include + "// @BE f arg\nvoid f(const kb_tensor *x, kb_tensor *o) {}"
+    with refused("KB4007", kernbridge.KernelError) as caught:
+        kernbridge.load_c_inline("remedies_annotation", wrong)
+    assert str(caught.value).splitlines()[1:] == ["// @BE f arg", "       ^"]  # the column
+    right = kernbridge.load_c_inline("remedies_annotation", wrong.replace("f arg", "f"))
+    assert right.function_names == ["f"]
+
+
+def test_kb4011(monkeypatch, tmp_path):
+    from kernbridge._src.source import assemble
+
+    assemble.include_paths.cache_clear()
+    monkeypatch.setattr(kernbridge, "__path__", [str(tmp_path)])
+    try:
+        with refused("KB4011", kernbridge.errors.HeaderNotFoundError):
+            assemble.include_paths()
+    finally:
+        assemble.include_paths.cache_clear()
+
+
+# 5: modules, the cache, programs from elsewhere
+
+
+def test_kb5101(module):
+    other = C_SOURCE.replace("= factor", "= 10 * factor")
+    with refused("KB5101", kernbridge.KernelRegistrationError):
+        kernbridge.load_c_inline("remedies", other)
+    compiled = jax.jit(lambda x: module.fill(x, outs=FIRST, factor=3))
+    equal(compiled(X), [3])
+    replaced = kernbridge.load_c_inline("remedies", other, replace=True)
+    equal(replaced.fill(X, outs=FIRST, factor=3), [30])
+    equal(through_ffi(X, factor=np.float32(3)), [30])  # the name refers to the new code
+    equal(module.fill(X, outs=FIRST, factor=3), [3])  # and the module to its own
+    equal(compiled(X), [3])
+    kernbridge.load_c_inline("remedies", C_SOURCE, replace=True)
+
+
+def test_kb5102(tmp_path, module):
+    library = tmp_path / "kernels.so"
+    library.write_text("no library")
+    with refused("KB5102", kernbridge.KernelLoadError):
+        kernbridge.load_binary(library)
+    header = bytearray(Path(module.path).read_bytes())
+    header[18] = 0xB7  # of aarch64
+    library.write_bytes(header)
+    with refused("KB5102", kernbridge.KernelLoadError) as caught:
+        kernbridge.load_binary(library, functions={"fill": "arg ret"})
+    assert "built for aarch64" in str(caught.value)
+    needed = "libneeded.so: cannot open shared object file: No such file or directory"
+    assert "put its folder on LD_LIBRARY_PATH" in source_module._hint(needed, library)
+
+
+def test_kb5103(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with refused("KB5103", FileNotFoundError) as caught:
+        kernbridge.load_cpp_file("kernels.cpp")
+    assert str(tmp_path / "kernels.cpp") in str(caught.value)  # relative to the working folder
+
+
+def test_kb5104(module):
+    with refused("KB5104", AttributeError) as caught:
+        module.halve  # noqa: B018
+    assert "it has fill, repeat" in str(caught.value)
+
+
+def test_kb5105(module):
+    with refused("KB5105", ValueError):
+        kernbridge.load_c_inline("", C_SOURCE)
+    with refused("KB5105", TypeError):
+        kernbridge.load_c_inline("remedies_bytes", C_SOURCE.encode())
+    with refused("KB5105", TypeError) as caught:
+        kernbridge.load_c_inline("remedies_option", C_SOURCE, extra_cflag=[])
+    assert "extra_cflags" in str(caught.value)
 
 
 # 6: sharding and export
@@ -436,15 +581,58 @@ def test_kb6002():
         equal(jax.jit(inside)(y), 2 * np.arange(8.0))
 
 
-def test_kb6102():
+def test_kb6003():
+    mesh = jax.make_mesh((2, 2), ("d", "e"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    op = numba_kernel(double, lambda x: x, has_side_effect=True)
+
+    def mapped(axes):
+        spec = jax.sharding.PartitionSpec("d")
+        return jax.jit(
+            jax.shard_map(op, mesh=mesh, in_specs=spec, out_specs=spec, axis_names=axes)
+        )(jnp.arange(4.0))
+
+    with refused("KB6003", NotImplementedError) as caught:
+        mapped({"d"})
+    assert "let axis_names of jax.shard_map name all axes of the mesh" in str(caught.value)
+    equal(mapped({"d", "e"}), 2 * np.arange(4.0))
+
+
+def test_kb6101():
+    unnamed = object()
+
     @numba.njit
     def local(x, out):
         with numba.objmode():
-            print(end="")
-        out[:] = x
+            str(unnamed)
+        out[0] = x[0]
 
+    op = numba_kernel(local, F32)
     with refused("KB6101", ValueError):
-        jax.export.export(jax.jit(numba_kernel(local, F32)))(F32)
+        jax.export.export(jax.jit(op))(F32)
+    assert numba_kernel(double, F32).inspect(X)[0].export != op.inspect(X)[0].export
+
+
+def test_kb6103(tmp_path):
+    (n,) = jax.export.symbolic_shape("n")
+    with refused("KB6103", kernbridge.ExportError):
+        kernbridge.export_bundle(
+            tmp_path / "bundle", jnp.sin, jax.ShapeDtypeStruct((n,), jnp.float32)
+        )
+    with refused("KB6103", kernbridge.ExportError):
+        kernbridge.export_bundle(
+            tmp_path / "bundle", lambda x: jax.pure_callback(np.sin, F32, x), X
+        )
+
+
+def test_kb6104(tmp_path):
+    with refused("KB6104", TypeError):
+        kernbridge.export_bundle(tmp_path / "bundle", X)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "text").touch()
+    with refused("KB6104", FileExistsError):
+        kernbridge.export_bundle(tmp_path / "notes", jnp.sin, X)
+    for _ in range(2):  # a folder that does not exist, and then a bundle
+        kernbridge.export_bundle(tmp_path / "bundle", jnp.sin, X)
 
 
 # 7: platforms
@@ -504,14 +692,53 @@ def test_kb7007():
 # 8: settings, benchmarks, custom operations
 
 
+WRONG_SETTINGS = [
+    (config.set_numba_num_threads, "two"),
+    (config.set_cuda_architectures, "hopper"),
+    (config.set_compute_capability, "hopper"),
+    (config.prefer_system_nvcc, "yes"),
+    (config.add_include_path, 3),
+    (functools.partial(config.set_backend, "cpu"), 3),
+    (config.set_cuda_on_cpu, False),
+    (config.set_exported_code, "never"),
+    (config.set_carry_kernels, 1),
+    (config.allow_imports, 3),
+    (kernbridge.set_cache_dir, ""),
+    (kernbridge.cuda_on_cpu, "yes"),
+]
+
+
 def test_kb8001():
-    with refused("KB8001", ValueError) as caught:
-        config.set_cuda_on_cpu(False)
-    assert "'compile' or 'error'" in str(caught.value)
-    with refused("KB8001"):
-        config.set_exported_code("never")
-    with refused("KB8001"):
-        config.set_cuda_architectures("hopper")
+    for setting, value in WRONG_SETTINGS:
+        with refused("KB8001"):
+            setting(value)
+    named = {setting.__name__ for setting, _ in WRONG_SETTINGS if hasattr(setting, "__name__")}
+    prefixes = ("set_", "prefer_", "add_", "allow_")
+    every = {n for n in vars(config) if n.startswith(prefixes) and n != "set_num_threads"}
+    assert every <= {*named, "set_backend"}
+
+
+WRONG_VARIABLES = {
+    "KERNBRIDGE_DEBUG": debug._read,
+    "KERNBRIDGE_CACHE_SIZE": limit.limit,
+    "KERNBRIDGE_COMPILE_TIMEOUT": run.timeout,
+    "KERNBRIDGE_PROGRESS": progress._is_on,
+    "KERNBRIDGE_EXPORTED_CODE": settings.install,
+    "KERNBRIDGE_CARRY_KERNELS": settings.carries_kernels,
+    "KERNBRIDGE_CUDA_ON_CPU": switch.install_from_environment,
+    "KERNBRIDGE_CUDA_ARCHS": architectures.chosen,
+    "KERNBRIDGE_COMPUTE_CAPABILITIES": architectures.chosen,
+    "KERNBRIDGE_NVCC_PREFER": compilers._prefers_system,
+    "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER": command._allows_any_compiler,
+}
+
+
+@pytest.mark.parametrize("variable", WRONG_VARIABLES)
+def test_kb8002(variable, monkeypatch):
+    monkeypatch.setenv(variable, "perhaps")
+    with refused("KB8002", ValueError) as caught:
+        WRONG_VARIABLES[variable]()
+    assert re.search(f"{variable}.*'perhaps'", str(caught.value))
 
 
 def test_kb8005():
@@ -521,13 +748,11 @@ def test_kb8005():
     op.def_call(lambda x: op(x, outs=[F32]))
     with refused("KB8005", kernbridge.BenchmarkDataFnNotProvidedError):
         op.benchmark(platform="cpu")
-    op.def_benchmark_data(
-        lambda *, platform: [kernbridge.BenchmarkConfig("three", (X,))]
-    )
-    result = op.benchmark(platform="cpu", n_runs=1, n_warmup=1)
-    assert [r.label for r in result] == ["three"]
-    with refused("KB8005"):
-        op.benchmark(platform="cpu", n_runs=0)
+    op.def_benchmark_data(lambda *, platform: [kernbridge.BenchmarkConfig("three", (X,))])
+    assert len(op.benchmark(platform="cpu", n_runs=1, n_warmup=0).records) == 1
+    for wrong in ({"n_runs": 0}, {"n_runs": 1.5}, {"n_warmup": -1}):
+        with refused("KB8005"):
+            op.benchmark(platform="cpu", **wrong)
 
 
 def test_kb8006():
@@ -541,7 +766,6 @@ def test_kb8007():
     first = custom("twice", numba=generator)
     with warned("KB8007"):
         second = custom("twice")
-    assert kernbridge.get_primitives_by_tags is not None
     equal(first(X, outs=[F32])[0], 2 * X)
     assert second is not first
 
@@ -558,11 +782,50 @@ def test_kb8008():
     equal(jax.jit(lambda x: run(x, 2.0))(X), 2 * X)
 
 
-ELSEWHERE = {}
+ELSEWHERE = {
+    "KB1101": "numba_cuda/test_cuda_arguments.py",
+    "KB1102": "numba_cuda/test_cuda_arguments.py",
+    "KB1103": "numba_cuda/test_cuda_static_arguments.py",
+    "KB2007": "cuda_kernel/test_cuda_signature.py::test_types_of_templates_come_from_the_compiler",
+    "KB3003": "numba_common/test_written_inputs.py",
+    "KB3004": "cuda_device/test_launch_errors.py",
+    "KB3008": "cuda_on_cpu/test_cuda_unrecorded.py",
+    "KB3009": "../core/test_handler.c",
+    "KB4004": "numba_cuda/test_lift_imports.py",
+    "KB4005": "cuda_on_cpu/test_cuda_on_cpu.py",
+    "KB4006": "build/test_build.py",
+    "KB4008": "toolchain/test_toolchain.py",
+    "KB4009": "cuda_kernel/test_cuda_source.py::test_an_architecture_that_nvrtc_lacks",
+    "KB4010": "build/test_build.py",
+    "KB4012": "cuda_on_cpu/test_cuda_on_cpu.py",
+    "KB4013": "cuda_on_cpu/test_cuda_unrecorded.py",
+    "KB4014": "../gpu/test_numba_cuda_kernel.py",
+    "KB4015": "compat/test_semantics.py",
+    "KB4016": "test_package.py",
+    "KB4017": "numba_cuda/test_deterministic.py",
+    "KB5001": "store/test_cache_trust.py",
+    "KB5106": "source/test_load_cpp.py",
+    "KB5107": "source/test_carried_library.py",
+    "KB5108": "bundle/test_c_host.py",
+    "KB6102": "operation/test_export.py",
+    "KB7002": "cuda_on_cpu/test_cuda_on_cpu.py",
+    "KB7003": "cuda_on_cpu/test_cuda_on_cpu.py",
+    "KB7004": "cuda_kernel/test_cuda_source.py::test_needs_an_architecture",
+    "KB7005": "cuda_device/test_launch_errors.py",
+    "KB7008": "interplay/test_forks.py",
+    "KB7009": "interplay/test_subinterpreters.py",
+    "KB8003": "base/test_versions.py",
+    "KB8004": "base/test_versions.py",
+    "KB8009": "benchmark/test_benchmark_files.py",
+    "KB8010": "compat/test_brainevent.py",
+}
+"""Where a test is, for codes that need a GPU's driver, a compiler or another process."""
 
 
 def test_each_code_has_a_test():
     here = {name[5:].upper() for name in globals() if name.startswith("test_kb")}
     assert not here & ELSEWHERE.keys()
-    print(sorted(error_pages.pages().keys() - here))
-    assert os
+    assert here | ELSEWHERE.keys() == error_pages.pages().keys()
+    for place in ELSEWHERE.values():
+        file, _, name = place.partition("::")
+        assert f"def {name}" in (HERE / file).read_text() if name else (HERE / file).is_file()

@@ -255,6 +255,39 @@ def test_needs_an_architecture(run_python):
     assert "cuda_kernel needs a GPU" in told
 
 
+OLD_AND_NEW = """
+import jax, jax.numpy as jnp, kernbridge
+from kernbridge import config
+from numba import cuda
+
+x = jax.ShapeDtypeStruct((3,), jnp.float32)
+config.set_cuda_architectures("9.0")
+source = 'extern "C" __global__ void f(const float *x, float *out) { out[0] = x[0]; }'
+ops = [
+    kernbridge.cuda_kernel(source, "f", x, launch_dims=1),
+    kernbridge.cuda_kernel(source, "f", x, launch_dims=1, options=["--no-such-option"]),
+    kernbridge.numba_cuda_kernel(cuda.jit(lambda x, out: None), x, launch_dims=1),
+]
+for op, architecture in zip([*ops, *ops[::2]], ("5.2", "9.0", "5.2", "19.0", "19.0")):
+    config.set_cuda_architectures(architecture)
+    try:
+        jax.export.export(jax.jit(op), platforms=["cuda"])(x)
+    except kernbridge.KernelError as e:
+        print(architecture, type(e).__name__, str(e).splitlines()[0])
+"""
+
+
+def test_an_architecture_that_nvrtc_lacks(run_python):
+    pytest.importorskip("numba_cuda")
+    printed = run_python(OLD_AND_NEW).splitlines()
+    assert printed.pop(1).endswith(" --no-such-option [KB4006]")
+    assert len(printed) == 4
+    for line, architecture in zip(printed, ("5.2", "5.2", "19.0", "19.0"), strict=True):
+        assert line.startswith(f"{architecture} UnsupportedArchError [E-ARCH] "), line
+        assert f"does not compile for compute capability {architecture}" in line
+        assert line.endswith("[KB4009]"), line
+
+
 def test_binary(gpu, tmp_path):
     op = kernbridge.cuda_kernel(SOURCE, "fma3", lambda x: like(x), launch_dims=3)
     ((_, cubin),) = op.plan(jnp.ones(3), a=1.0, b=1.0, n=3, flag=1, z=0).functions[0].images

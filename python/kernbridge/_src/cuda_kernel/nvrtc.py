@@ -255,7 +255,7 @@ def _refused_option(request: Compilation, nvrtc: str, options: tuple[str, ...]) 
         )
     return KernelCompilationError(
         f"{request.label}: NVRTC refuses one of its options, and does not report which: "
-        f"{' '.join(o for o in options if not o.startswith('--pre-include'))} [KB4006]"
+        f"{' '.join(request.options)} [KB4006]"
     )
 
 

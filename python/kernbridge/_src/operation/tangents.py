@@ -335,7 +335,6 @@ def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
     return results, differentiate(rules, outs, levels, primals, results, tangents)
 
 
-
 define_with_levels(
     operation_p, _abstract_operation, _evaluate_operation, _jvp_of_operation, primitive.no_transpose
 )
