@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from kernbridge import _core
+from kernbridge._src.base.errors import coded
 
 Architecture = tuple[int, int, str]  # major, minor, suffix
 
@@ -39,8 +40,8 @@ def set_exported_code(what: str, where: str) -> None:
     """
     global exported_code
     if what not in _EXPORTED_CODE:
-        code = "KB8002" if where == EXPORTED_CODE else "KB8001"
-        raise ValueError(f"{where} is {what!r}, expected 'run', 'recompile' or 'refuse' [{code}]")
+        text = f"{where} is {what!r}, expected 'run', 'recompile' or 'refuse'"
+        raise ValueError(coded(text, "KB8002" if where == EXPORTED_CODE else "KB8001"))
     _core.set_carried_code(_EXPORTED_CODE.index(what))
     exported_code = what
 

@@ -82,7 +82,7 @@ def _written(module: Any, version: str) -> bytes:
         return bytes(dialect.serialize_portable_artifact(module, version))
     except ValueError as e:
         raise ValueError(
-            f"the program cannot be written for StableHLO {version}: {e} [KB6104]"
+            f"the program cannot be converted to StableHLO {version}: {e} [KB6104]"
         ) from e
 
 

@@ -79,10 +79,10 @@ def unknown(package: str, missing: Iterable[str]) -> UnknownVersionError:
     if len(names) > _MOST_NAMED:
         shown += f" and {len(names) - _MOST_NAMED} more"
     return UnknownVersionError(
-        f"kernbridge does not know this {package} {_version(package)}: {shown} "
-        f"{'is' if len(names) == 1 else 'are'} missing; {_tested(package)} are tested. Install one "
-        "of these versions (pip install 'kernbridge[tested]'), or look for a newer kernbridge."
-        " [KB8003]"
+        f"kernbridge does not support {package} {_version(package)}: {shown} "
+        f"{'is' if len(names) == 1 else 'are'} missing. It is tested with {_tested(package)}. "
+        "Install one of these versions (pip install 'kernbridge[tested]'), or look for a newer "
+        "kernbridge. [KB8003]"
     )
 
 

@@ -64,9 +64,8 @@ def _in_private(job: Job) -> Built:
         return _find_or_build(job._replace(root=_private(os.getpid())))
     except OSError as e:
         raise KernelToolchainError(
-            f"{job.request.name}: the library cannot be written to a temporary folder either: {e}; "
-            "make room there, or set TMPDIR to another folder"
-            " [KB4008]"
+            f"{job.request.name}: the library cannot be written to a temporary folder either: "
+            f"{e}; free some space there, or set TMPDIR to another folder [KB4008]"
         ) from e
 
 
@@ -109,7 +108,6 @@ def _temporary() -> str:
             return place
         objections.append(f"{place}: {why or 'it cannot be written to'}")
     raise KernelToolchainError(
-        "there is no folder for temporary files in which nobody else can replace a library; set "
-        f"TMPDIR to one. {'; '.join(objections)}"
-        " [KB4008]"
+        "found no folder for temporary files in which no other user can replace a library; set "
+        f"TMPDIR to such a folder. {'; '.join(objections)} [KB4008]"
     )

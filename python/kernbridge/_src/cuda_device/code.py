@@ -222,9 +222,8 @@ class Attributes:
 def not_there(what: str) -> KernelNotAvailableError:
     """The error for what machine code of GPUs has, and that of the CPU does not."""
     return KernelNotAvailableError(
-        f"the program asks for {what}, which does not exist where kernels run on the CPU; ask on a "
-        "GPU"
-        " [KB7005]"
+        f"the program asks for {what}, which does not exist where kernels run on the CPU; run "
+        "this part on a GPU [KB7005]"
     )
 
 

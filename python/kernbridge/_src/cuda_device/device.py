@@ -200,9 +200,8 @@ def refuse_memory_of_gpus(memory: Any) -> None:
     context = getattr(getattr(memory, "gpu_data", memory), "context", None)
     if context is not None and context.device.name != NAME:
         raise TypeError(
-            "a device array that was made outside of kernbridge.cuda_on_cpu, on a GPU, is used "
-            "inside: copy it to the host before, by copy_to_host()"
-            " [KB7005]"
+            "a device array that was created on a GPU, outside of kernbridge.cuda_on_cpu, is "
+            "used inside of it; copy it to the host first, with copy_to_host() [KB7005]"
         )
 
 

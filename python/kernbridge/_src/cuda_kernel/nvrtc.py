@@ -181,8 +181,8 @@ def _differing(
         for (major, minor), run in zip(architectures, runs, strict=True)
     )
     return KernelCompilationError(
-        f"{request.label}: the parameters of {request.name!r} are not the same for each compute "
-        f"capability, as every GPU gets the same arguments: [KB4006]\n{lines}"
+        f"{request.label}: the parameters of {request.name!r} must be the same for each compute "
+        f"capability, since every GPU gets the same arguments: [KB4006]\n{lines}"
     )
 
 
@@ -217,8 +217,8 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
     except ValueError as e:
         raise _refusal(request, e, options) from None
     raise CompilationError(
-        f"{request.label}: NVRTC compiles {request.name!r}, and does not report the types of its "
-        "parameters, which have to be compared with the source [KB4006]",
+        f"{request.label}: NVRTC compiles {request.name!r} but does not report the types of its "
+        "parameters, which must be compared with the source [KB4006]",
         compiler_output=refusals[-1].compiler_output,
         command=refusals[-1].command,
     )
@@ -248,13 +248,12 @@ def _refused_option(request: Compilation, nvrtc: str, options: tuple[str, ...]) 
     if known and wanted[0] not in known:
         return UnsupportedArchError(
             f"[E-ARCH] {request.label}: this NVRTC does not compile for compute capability "
-            f"{_capability(wanted[0])}; it knows {', '.join(map(_capability, known))}. Name others with "
-            "kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS, or install another "
-            "nvidia-cuda-nvrtc"
-            " [KB4009]"
+            f"{_capability(wanted[0])}; it knows {', '.join(map(_capability, known))}. Choose "
+            "others with kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS, or "
+            "install another nvidia-cuda-nvrtc [KB4009]"
         )
     return KernelCompilationError(
-        f"{request.label}: NVRTC refuses one of its options, and does not report which: "
+        f"{request.label}: NVRTC rejects one of these options, and does not report which: "
         f"{' '.join(request.options)} [KB4006]"
     )
 

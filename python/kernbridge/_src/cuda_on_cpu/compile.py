@@ -159,9 +159,8 @@ def _check_symbols(names: Iterable[str]) -> None:
     for name in names:
         if not _core.cuda_code_provides(name):
             raise KernelNotAvailableError(
-                f"a CUDA kernel that was lowered for the CPU calls {name!r}, which this kernbridge "
-                "does not have; lower it anew with this version"
-                " [KB5107]"
+                f"a CUDA kernel that was lowered for the CPU calls {name!r}, which this "
+                "kernbridge does not have; lower it again with this version [KB5107]"
             )
 
 

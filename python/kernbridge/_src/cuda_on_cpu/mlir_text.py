@@ -164,7 +164,7 @@ class HostText:
             if (found := _ALLOCA.match(line)) and not found["varies"]:
                 begin.append(line)  # in a loop, each passage would take new memory
             elif found:
-                self._refuse("a local array whose size is no constant")
+                self._refuse("a local array whose size is not a constant")
                 made.append(line)
             elif not _RAISED.search(line):
                 made.append(self._instruction(line))
@@ -225,8 +225,8 @@ def parsed(label: str, text: str) -> Any:
     except RuntimeError as e:
         number = ".".join(map(str, llvm.llvm_version_info))
         raise KernelCompilationError(
-            f"{label}: LLVM {number} of the installed llvmlite does not read what numba-cuda-mlir "
-            f"made of the kernel; install a newer llvmlite [KB8004]\n{e}"
+            f"{label}: LLVM {number} of the installed llvmlite cannot read the IR that "
+            f"numba-cuda-mlir generated for the kernel; install a newer llvmlite [KB8004]\n{e}"
         ) from e
 
 

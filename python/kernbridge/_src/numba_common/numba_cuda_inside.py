@@ -95,7 +95,10 @@ def explain(error: BaseException) -> str:
             "a newer numba-cuda"
         )
     if "IMPORT_NAME" in text:
-        return "Numba-CUDA takes no `import` inside a device function: move it to module level"
+        return (
+            "Numba-CUDA does not support `import` inside a device function: move it to the "
+            "module level"
+        )
     missing = ("libnvvm", "nvJitLink", "nvjitlink", "libNVVM", "nvrtc")
     if any(name in text for name in missing) or type(error).__name__ == "NvvmSupportError":
         return (
@@ -115,9 +118,8 @@ def refused_architecture(
     wanted = ", ".join(f"{major}.{minor}" for major, minor in architectures)
     return UnsupportedArchError(
         f"[E-ARCH] {label}: Numba-CUDA does not compile for compute capability {wanted} "
-        f"({refused[0]}). Name others with kernbridge.config.set_cuda_architectures or "
-        "KERNBRIDGE_CUDA_ARCHS, or install other versions of CUDA's packages"
-        " [KB4009]"
+        f"({refused[0]}). Choose others with kernbridge.config.set_cuda_architectures or "
+        "KERNBRIDGE_CUDA_ARCHS, or install other versions of CUDA's packages [KB4009]"
     )
 
 
@@ -140,9 +142,9 @@ if importlib.util.find_spec("numba_cuda") is None:
     )
 if "numba_cuda" not in (cuda.__file__ or ""):
     raise ImportError(
-        f"numba.cuda is {cuda.__file__}, expected the one of the package numba-cuda, which is "
-        "installed, but whose _numba_cuda_redirector.pth Python did not read when it started; "
-        "install numba-cuda into the environment's own site-packages [KB4016]"
+        f"numba.cuda was imported from {cuda.__file__} instead of from the package numba-cuda. "
+        "That package is installed, but Python did not read its _numba_cuda_redirector.pth at "
+        "startup; install numba-cuda into the environment's own site-packages [KB4016]"
     )
 check()
 versions.warn_of_untested("Numba-CUDA")

@@ -155,7 +155,7 @@ def make(
     except exception_texts.NotCarried as e:
         return Carried(why_not=str(e))
     except ValueError as e:
-        return Carried(why_not=f"its machine code cannot be placed anywhere else: {e}")
+        return Carried(why_not=f"its machine code cannot be loaded elsewhere: {e}")
     if code.lasting and key is not None:
         kept = artefacts.Artefact(meta={"copied": list(copied)}, blobs=(program,))
         artefacts.store(CACHE_KIND, key, kept, about.kernel)

@@ -106,7 +106,7 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
             declared = "; ".join(", ".join(map(str, s)) for s in kernel.signatures)
             given = ", ".join(map(str, positional))
             raise errors.TypingError(
-                f"The kernel is declared for ({declared}), and the call passes ({given}). Convert "
+                f"The kernel is declared for ({declared}), but the call passes ({given}). Convert "
                 "the arrays, or decorate the kernel without a signature"
             )
         arguments = signature.args

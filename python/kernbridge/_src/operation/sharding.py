@@ -132,9 +132,8 @@ class Lowered:
         if native.copied != self.copied:
             raise KernelError(
                 f"{self.frontend.label} writes to inputs {self.copied} when it is called with "
-                f"whole arrays, and to inputs {native.copied} with parts of them; leave out "
-                "sharding_rule"
-                " [KB6003]"
+                f"whole arrays, and to inputs {native.copied} with parts of them; remove "
+                "sharding_rule [KB6003]"
             )
         self.kept.append(native.keep)
         return native, self.masks
@@ -203,11 +202,10 @@ def request(
     if call.has_side_effect:
         if grouped:
             raise NotImplementedError(
-                f"{frontend.label} has a side effect, and is called inside jax.shard_map with mesh "
-                "axes that are left to the compiler, where XLA runs no call on one device alone; "
-                "let axis_names of jax.shard_map name all axes of the mesh, or call the operation "
-                "outside of it"
-                " [KB6003]"
+                f"{frontend.label} has a side effect, and is called inside jax.shard_map with "
+                "mesh axes that are left to the compiler, where XLA cannot run a call on one "
+                "device only; let axis_names of jax.shard_map name all axes of the mesh, or call "
+                "the operation outside of it [KB6003]"
             )
         text = Description(frontend.label, terms.whole, aliased, once=n_devices).write()
         return Request(native.target + SPLIT, {"sharding": text}, {})

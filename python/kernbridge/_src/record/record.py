@@ -268,7 +268,7 @@ def launch_configured(target: Any, configuration: Any, *arguments: Any) -> None:
 def _check_bytes(name: str, array: Any, size: Any) -> None:
     """Refuse bytes that are not those of one contiguous device array."""
     if not isinstance(array, DeviceArray) or not array.is_c_contiguous():
-        refuse(f"{name} of something else than contiguous device arrays")
+        refuse(f"{name} of arrays other than contiguous device arrays")
     if not 0 <= size <= array.nbytes:
         raise ValueError(f"{name} of {size} bytes of {array.describe()}")
 

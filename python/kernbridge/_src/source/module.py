@@ -82,7 +82,9 @@ def _hint(why: str, path: str | Path) -> str:
     if "cannot open shared object file" in why:
         return " It needs this library: put its folder on LD_LIBRARY_PATH, or link with -Wl,-rpath"
     if "undefined symbol" in why:
-        return " A function is declared and used, but nowhere defined; name its library in ldflags"
+        return (
+            " A function is declared and used, but not defined; pass its library in extra_ldflags"
+        )
     return ""
 
 

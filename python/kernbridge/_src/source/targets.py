@@ -72,10 +72,9 @@ def register_ffi_target(
             return
         if before is not None and not replace:
             raise KernelRegistrationError(
-                f"the target {target_name!r} on {platform} belongs to other content: load with "
-                "replace=True to let the new code take its place, or choose another name (name= or "
-                "target_prefix=)"
-                " [KB5101]"
+                f"the target {target_name!r} on {platform} is already registered with other code: "
+                "load with replace=True to replace that code, or choose another name (name= or "
+                "target_prefix=) [KB5101]"
             )
         try:
             export.bind(slot, target_name)

@@ -202,8 +202,8 @@ class _Reader:
         where, turns, least = self._where(loop), turn[0].executions, self._settings.min_size
         if loop.turns is None:
             text = (
-                "The number of turns of this loop is not known before it runs, so the host waits "
-                "for the GPU in every turn to read the condition."
+                "The number of iterations of this loop is not known before it runs, so the host "
+                "waits for the GPU in every iteration to read the condition."
             )
             remedy = (
                 "Use jax.lax.scan, or jax.lax.fori_loop with bounds that are Python numbers, or do "

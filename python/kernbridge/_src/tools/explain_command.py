@@ -13,7 +13,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command to those of `kernbridge`."""
     what = "explain the code of a message, such as KB2001"
     parser = commands.add_parser("explain", parents=[common], help=what)
-    parser.add_argument("code", type=_code, help="as the message has it")
+    parser.add_argument("code", type=_code, help="as printed in the message")
     parser.set_defaults(run=_run)
 
 

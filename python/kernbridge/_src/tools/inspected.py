@@ -43,7 +43,7 @@ def read_arguments(text: str) -> Arguments:
         if match["name"]:
             named[match["name"]] = value
         elif named:
-            raise ValueError(f"--args: {part!r} has no name, and follows one that has")
+            raise ValueError(f"--args: {part!r} has no name, but follows an argument with a name")
         else:
             inputs.append(value)
     return inputs, named
