@@ -284,9 +284,7 @@ def test_wrong_data(given, error, text):
 
 
 def test_wrong_configs():
-    with pytest.raises(
-        TypeError, match=r"'case': `args` must be the tuple .* \(x,\); got ndarray"
-    ):
+    with pytest.raises(TypeError, match=r"'case': `args` must be the tuple .* \(x,\); got ndarray"):
         BenchmarkConfig("case", np.ones(3))
     with pytest.raises(TypeError, match="`name` must be a str, got int"):
         BenchmarkConfig(3, ())

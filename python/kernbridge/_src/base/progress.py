@@ -1,8 +1,8 @@
-"""One line on stderr about compilations that take longer than two seconds.
+"""Writes a line to stderr about compilations that take longer than two seconds.
 
-The time begins with the first of compilations that follow each other, so that a program of many
-kernels is seen, too. Any thread may enter; a thread of its own writes, since compilers do not call
-back. Where nothing is to be written, there is no thread.
+Compilations that follow each other are timed together, so that a program with many kernels is
+reported as well. Any thread may enter. A separate thread writes the line, since compilers do not
+call back. If nothing is to be written, no thread is started.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How errors and warnings are presented: their tracebacks, and the lines to which they point.
+"""Controls how errors and warnings are presented: their tracebacks and the lines they point to.
 
 The frames of kernbridge are hidden in tracebacks if JAX hides its own. JAX does this within its
 functions, since kernbridge's folder is registered with it; this module does it if kernbridge was

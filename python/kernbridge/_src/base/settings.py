@@ -1,4 +1,4 @@
-"""The settings of `kernbridge.config`, where every package can read them."""
+"""Holds the settings of `kernbridge.config`, so that every package can read them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Exported programs as MLIR: what their main function takes, and what they call.
+"""Reads exported programs as MLIR: the arguments of the main function and its custom calls.
 
-It is read through the bindings of MLIR that JAX has, which are imported where they are used.
+Uses the MLIR bindings of JAX, which are imported on demand.
 """
 
 from __future__ import annotations

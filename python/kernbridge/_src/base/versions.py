@@ -1,4 +1,4 @@
-"""The versions of other packages that kernbridge is tested with, and what it needs of them.
+"""Knows the versions of other packages that kernbridge is tested with, and the names that it uses.
 
 kernbridge uses names of JAX, Numba, Numba-CUDA, its successor numba-cuda-mlir and llvmlite that
 these packages do not promise to keep. Each package has one module that looks them all up

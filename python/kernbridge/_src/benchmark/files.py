@@ -1,8 +1,8 @@
-"""Results on disk, as JSON or CSV, without loss; nothing that is read is executed.
+"""Saves benchmark results as JSON or CSV without loss, and loads them without executing anything.
 
-Numbers, texts, None, lists and dicts with names as keys are JSON's own. What JSON does not have is
-an object with the key "$type": tuples, NaN and infinities, and the scalars, dtypes and scalar types
-of NumPy and JAX. Any other value is refused by name.
+Numbers, strings, None, lists, and dicts with strings as keys are stored as JSON. Other values are
+stored as an object with the key "$type": tuples, NaN and infinities, and the scalars, dtypes and
+scalar types of NumPy and JAX. Any other value is refused, and the error names it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures the time of a function: it is compiled once, waited for, and never optimised away.
+"""Measures the time of a function under `jax.jit`.
 
 Several calls in one run are one jitted loop. Each call takes its operands out of an
 `optimization_barrier` that also holds a number made from the results of the call before. That

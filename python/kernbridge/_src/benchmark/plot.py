@@ -1,4 +1,7 @@
-"""Records as a figure: lines, bars or points with errors; logarithmic where values span decades."""
+"""Draws benchmark records as lines, bars or points with error bars.
+
+Axes are logarithmic if the values span several orders of magnitude.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a benchmark gets and what it finds: cases, and the figures of a backend in a case."""
+"""The inputs and outputs of a benchmark: its cases, and the results of a backend for one case."""
 
 from __future__ import annotations
 

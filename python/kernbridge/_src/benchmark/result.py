@@ -1,4 +1,4 @@
-"""`BenchmarkResult`: the records of one operation, to read, print, plot and keep."""
+"""`BenchmarkResult`: the records of one operation, to be read, printed, plotted and saved."""
 
 from __future__ import annotations
 

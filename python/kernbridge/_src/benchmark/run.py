@@ -1,4 +1,4 @@
-"""Benchmarking an operation: every backend in every config, results compared."""
+"""Benchmarks an operation: runs every backend on every config and compares the results."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A source becomes a shared library: from the cache, or by a compiler.
+"""Builds a shared library from source, or takes it from the cache.
 
-Any thread and any process may build the same thing at any time: one of them does, the others wait
-and take what it made. A library appears whole or not at all, under a name that no other content
-has, and is never written again.
+Any thread and any process may build the same library at any time: one of them builds it, and the
+others wait for the result. A library appears completely or not at all, its name is unique to its
+content, and it is never overwritten.
 """
 
 from __future__ import annotations

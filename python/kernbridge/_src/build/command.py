@@ -1,4 +1,4 @@
-"""Command lines of compilers, and the key of all that decides what they make."""
+"""Assembles the command lines of compilers, and the cache keys of their results."""
 
 from __future__ import annotations
 

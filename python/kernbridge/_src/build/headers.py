@@ -1,4 +1,4 @@
-"""Which headers a build read, what would be read in their place, and where nobody can know that."""
+"""Determines the headers that a build read, and the files that would change the result."""
 
 from __future__ import annotations
 

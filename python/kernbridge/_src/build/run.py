@@ -1,4 +1,4 @@
-"""Running a compiler: time limit, and errors in the user's terms."""
+"""Runs a compiler with a time limit, and translates its failures to errors for the user."""
 
 from __future__ import annotations
 

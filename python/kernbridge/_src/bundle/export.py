@@ -1,4 +1,4 @@
-"""`export_bundle`: a function with kernels becomes a folder that a C program can load."""
+"""`export_bundle`: writes a function with kernels to a folder that a C program can load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function becomes a program that needs no Python: exported, and looked through for what does."""
+"""Exports a function as a program that needs no Python, and checks that it does not call Python."""
 
 from __future__ import annotations
 

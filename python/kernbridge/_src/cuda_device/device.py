@@ -1,7 +1,8 @@
-"""The processor as a device, with its context, memory, streams and events.
+"""The CPU as a CUDA device, with its context, memory, streams and events.
 
-They are Numba's own classes where these ask the driver; what lives on after the thread has gone
-back to a GPU (memory, streams, events) does not ask it. Each package has its own `Processor`.
+Numba's own classes are used where these call the driver. Objects that may outlive the block in
+which the thread uses the CPU (memory, streams, events) do not call the driver. Each package has
+its own `Processor`.
 """
 
 from __future__ import annotations

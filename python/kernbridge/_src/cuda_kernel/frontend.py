@@ -1,4 +1,4 @@
-"""The front end of `cuda_kernel`: from a kernel's parameters and a call to a launch."""
+"""The front end of `cuda_kernel`: converts a kernel's parameters and a call to a launch."""
 
 from __future__ import annotations
 

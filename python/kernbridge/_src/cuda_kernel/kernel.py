@@ -1,4 +1,4 @@
-"""CUDA kernels from source, without nvcc: `cuda_kernel`."""
+"""`cuda_kernel`: operations from CUDA kernels in source code, without nvcc."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""CUDA device code to machine code, by NVRTC: where it is, its options, and what it returns.
+"""Compiles CUDA device code with NVRTC.
 
-Needs no GPU, no nvcc and no host compiler.
+Needs neither a GPU nor nvcc nor a host compiler.
 """
 
 from __future__ import annotations

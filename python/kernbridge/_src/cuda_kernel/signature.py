@@ -1,9 +1,9 @@
-"""The types of a compiled kernel's parameters, as NVRTC itself understands them.
+"""Determines the types of a compiled kernel's parameters with NVRTC.
 
-The text of a source only says what a kernel seems to take: conditions, macros, typedefs, namespaces
-and templates decide what it does take. So NVRTC is asked for the name of one more variable, a
-template whose arguments are numbers that describe the parameters of `decltype(&kernel)`. It works
-for functions of C and for templates alike, and no mangled type has to be read.
+The text of a source does not determine the parameters of a kernel: conditions, macros, typedefs,
+namespaces and templates do. NVRTC is therefore asked for the name of an additional variable, a
+template whose arguments are numbers that describe the parameters of `decltype(&kernel)`. This works
+for C functions and for templates, and no mangled types have to be parsed.
 """
 
 from __future__ import annotations

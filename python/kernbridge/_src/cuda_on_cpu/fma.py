@@ -1,4 +1,4 @@
-"""Products and sums of a kernel for the CPU, fused where NVVM and ptxas fuse them.
+"""Fuses products and sums of a kernel for the CPU where NVVM and ptxas fuse them on a GPU.
 
 Both are allowed to by default. What they do, as the machine code of CUDA 13 shows it:
 

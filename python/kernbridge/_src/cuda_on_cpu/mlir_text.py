@@ -1,8 +1,8 @@
-"""The LLVM IR of numba-cuda-mlir for the CPU, as text, in which nothing belongs to GPUs alone.
+"""Rewrites the LLVM IR of numba-cuda-mlir, as text, so that it runs on the CPU.
 
-What `copies` does for modules of Numba-CUDA, which are objects of llvmlite, is done here for the
-text that MLIR prints: it has opaque pointers and the names that LLVM has today for intrinsics. That
-text is regular, with one instruction a line.
+`copies` does the same for modules of Numba-CUDA, which are objects of llvmlite. The text that MLIR
+prints has opaque pointers and the current names of LLVM's intrinsics. It is regular, with one
+instruction in each line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels of an operation by platform and backend, and which of them a call uses."""
+"""Lists the kernels of an operation by platform and backend, and chooses the one for a call."""
 
 from __future__ import annotations
 

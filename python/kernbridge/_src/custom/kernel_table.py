@@ -1,4 +1,4 @@
-"""The kernels of an operation: how they are defined, and which one is the default."""
+"""Stores the kernels of an operation and its default backends."""
 
 from __future__ import annotations
 

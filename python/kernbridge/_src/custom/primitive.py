@@ -1,7 +1,7 @@
-"""The JAX primitive of an `XLACustomKernel`: how JAX's transformations reach its kernels and rules.
+"""The JAX primitive of an `XLACustomKernel`, through which JAX's transformations use its kernels.
 
-Parameters are the user's (`outs`, the static keywords) and one of ours, which names the chosen
-kernels and the `vmap`s around the call; users' functions never see it.
+Its parameters are those of the user (`outs` and the static keywords) and one of kernbridge, which
+contains the chosen kernels and the `vmap`s around the call, and is not passed to users' functions.
 """
 
 from __future__ import annotations

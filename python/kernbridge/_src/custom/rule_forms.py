@@ -1,4 +1,4 @@
-"""Derivative and batching rules in the forms that JAX's primitives take them."""
+"""Derivative and batching rules in the forms that JAX's primitives use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of JAX in the terms of NVIDIA's Warp, for generators of Warp kernels."""
+"""Converts JAX's types to those of NVIDIA's Warp, for generators of Warp kernels."""
 
 from __future__ import annotations
 

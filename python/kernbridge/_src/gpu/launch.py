@@ -1,4 +1,4 @@
-"""How a GPU kernel is launched: the arguments of `numba_cuda_kernel`, checked and resolved."""
+"""Checks and resolves the launch arguments of `numba_cuda_kernel` and `cuda_kernel`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many threads of a multiprocessor a launch keeps busy, computed without a GPU.
+"""Computes the occupancy of a launch without a GPU.
 
 The calculation and the limits are those of cuda_occupancy.h, with which tests compare them. The
 numbers of threads, which the header does not have, are those of NVIDIA's programming guide.

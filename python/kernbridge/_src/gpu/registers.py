@@ -1,4 +1,4 @@
-"""How many threads of a block the registers of a kernel allow."""
+"""Computes how many threads a block can have, given the registers of a kernel."""
 
 from __future__ import annotations
 

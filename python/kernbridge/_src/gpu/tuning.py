@@ -1,7 +1,7 @@
-"""`threads_per_block="tune"`: the size of a block that was fastest on this GPU.
+"""`threads_per_block="tune"`: measures which block size is fastest on this GPU.
 
-What is measured is the launch that XLA will call, alone, on arrays of zeros. The answer belongs to
-the program, the extents of its arrays and the GPU, and is kept on disk by them.
+The launch that XLA will call is measured alone, on arrays of zeros. The result is stored on disk
+for the program, the extents of its arrays and the GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a Python function of the user reads: a snapshot that can be compared with a later one.
+"""Takes a snapshot of what a Python function of the user reads, for comparison with a later one.
 
 Kernels are compiled, and `keys/fingerprint.py` takes their identity. Functions that launch kernels,
 that describe outputs or launches, and derivative rules are Python, which reads lists, attributes

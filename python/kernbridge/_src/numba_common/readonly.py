@@ -1,4 +1,4 @@
-"""Finds the ways in which Numba lets code write through a read-only array.
+"""Finds code that writes to a read-only array in ways that Numba does not refuse.
 
 Numba refuses `x[i] = v`, `x.fill(v)` and most others while it infers types. These it lets through
 (0.60 to 0.68): assignment through `x.flat` and `np.nditer`, `np.ascontiguousarray(x)` (which

@@ -1,8 +1,8 @@
-"""What users read of a kernel that Numba or Numba-CUDA cannot compile: cause, place and remedy.
+"""Formats the message for a kernel that Numba or Numba-CUDA cannot compile: cause, line and remedy.
 
-Numba's own text has up to 250 lines and names the cause once for each function that it tried. Here
-is its first cause, the line of the kernel, and what to do in the commonest cases. With
-KERNBRIDGE_DEBUG=full the whole text is printed.
+Numba's own text has up to 250 lines, and repeats the cause for each function that it tried. The
+message contains the first cause, the line of the kernel, and a remedy for common causes. With
+KERNBRIDGE_DEBUG=full, the complete text is printed.
 """
 
 from __future__ import annotations

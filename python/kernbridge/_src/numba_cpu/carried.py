@@ -1,7 +1,6 @@
-"""Kernels as machine code with their description, which the core reads: kept on disk by content,
-and carried in programs.
+"""Kernels as machine code with a description for the core, on disk and in programs.
 
-The format is that of src/object/kb_host_code.h.
+src/object/kb_host_code.h describes the format.
 """
 
 from __future__ import annotations

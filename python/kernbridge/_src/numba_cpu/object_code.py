@@ -1,4 +1,4 @@
-"""The machine code of a Numba kernel as an object that runs where neither Numba nor LLVM is.
+"""Compiles a Numba kernel to an object that runs without Numba and LLVM.
 
 It is made of the LLVM IR of the entry's library, which Numba has optimised: the entry keeps its
 name, everything else becomes private, what is not called is dropped, and exceptions

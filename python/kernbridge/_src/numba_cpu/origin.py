@@ -1,6 +1,6 @@
-"""Where a fresh process finds a Numba kernel: what a program carries in place of machine code.
+"""Describes how a new process finds a Numba kernel that a program refers to by name.
 
-A call carries the kernel's module and qualified name, and its signature.
+A call contains the kernel's module, its qualified name and its signature.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arguments of kernels as Python values: numbers, members of enumerations, and tuples of them."""
+"""Reads kernel arguments: numbers, members of enumerations, and tuples of these."""
 
 from __future__ import annotations
 

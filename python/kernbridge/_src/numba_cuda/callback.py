@@ -1,7 +1,8 @@
-"""Functions and kernels of GPUs that only Python can run: the slow path.
+"""Calls Python for functions and kernels on GPUs that cannot be launched from C.
 
-The core calls `call` on XLA's thread, with the GIL, and hands over the addresses of one slice.
-What the function raises becomes an XLA error. Such a call is in no CUDA graph, and is not exported.
+The core calls `call` on XLA's thread, with the GIL, and passes the addresses of one slice. An
+exception that the function raises becomes an XLA error. Such a call cannot be part of a CUDA graph
+or of an exported program.
 """
 
 from __future__ import annotations

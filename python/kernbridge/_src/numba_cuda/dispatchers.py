@@ -1,4 +1,4 @@
-"""What kernbridge refuses of a dispatcher of Numba-CUDA, or of its successor."""
+"""Checks the dispatchers that are passed to `numba_cuda_kernel`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Imports in a kernel's body, which Numba-CUDA refuses, moved out of it.
+"""Moves imports, which Numba-CUDA does not support in kernels, out of a kernel's body.
 
-Owns the rewriting of a Python function without its `import` statements: what they bind become
-globals of the new function, resolved once, when it is made. Any thread may enter.
+A function is rewritten without its `import` statements. The names that they bind become globals of
+the new function, which are resolved once, when it is created. Any thread may enter.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Kernels of numba-cuda-mlir, the successor of Numba-CUDA, to machine code.
+"""Compiles kernels of numba-cuda-mlir, the successor of Numba-CUDA.
 
-numba-cuda-mlir makes MLIR of the kernel; `mlir_entry` adds an entry that takes the words of
-kernbridge's launches. libNVVM and nvJitLink make cubins of that, and `cuda_on_cpu` makes code for
-the CPU of its LLVM IR.
+numba-cuda-mlir generates MLIR for the kernel, and `mlir_entry` adds an entry that takes the words
+of kernbridge's launches. libNVVM and nvJitLink compile this to cubins, and `cuda_on_cpu` compiles
+its LLVM IR for the CPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How kernels are compiled, and how the option `vector_math` is read."""
+"""The compile options of kernels, and the interpretation of `vector_math`."""
 
 from __future__ import annotations
 

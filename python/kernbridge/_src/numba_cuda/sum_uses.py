@@ -1,7 +1,7 @@
-"""What a kernel of `deterministic=` may do with the arrays that it adds to, and with other floats.
+"""Refuses kernels of `deterministic=` whose results would still depend on the order of additions.
 
-Each instruction of the kernel and of its device functions is looked at when it is lowered. Imported
-only when a kernel is compiled, since it imports Numba.
+Checks each instruction of the kernel and of its device functions when it is lowered. Imported only
+when a kernel is compiled, since it imports Numba.
 """
 
 from __future__ import annotations

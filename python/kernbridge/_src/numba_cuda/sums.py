@@ -1,4 +1,4 @@
-"""Compiling kernels of `deterministic=`: float additions become additions of integers.
+"""Compiles kernels of `deterministic=`, in which additions of floats become additions of integers.
 
 An array that receives additions has a Numba type of its own, which its views have, too. The field
 `parent` of an array, which Numba-CUDA hands on from array to view and does not use, holds the

@@ -1,4 +1,4 @@
-"""Arrays of words that a kernel of Numba-CUDA takes as arrays of records."""
+"""The option `view=`: arrays of words that a Numba-CUDA kernel takes as arrays of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operation becomes on a platform where it has no kernel.
+"""Lowers an operation for a platform on which it has no kernel.
 
 A program for that platform alone is refused when it is lowered. In a program for several platforms
 the operation becomes a call that fails where it runs, so that the others can run the program, and

@@ -1,7 +1,7 @@
-"""Processes that were forked after JAX had started refuse the calls of operations.
+"""Refuses calls of operations in processes that were forked after JAX had started.
 
-XLA's threads do not exist in such a process. What waits for them, such as the compilation of a
-program or a computation that is not small, would wait for ever.
+XLA's threads do not exist in such a process, so whatever waits for them, such as the compilation of
+a program or a large computation, would wait forever.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""An operation: a kernel with its specification, called like a function.
+"""`Operation`: a kernel with its specification, which is called like a function.
 
-A call goes straight to one jitted function; whatever is checked, is checked while that is traced.
+A call goes directly to one jitted function. All checks take place while that function is traced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a fresh process finds a kernel whose machine code does not travel with a program.
+"""Describes how a new process finds a kernel whose machine code a program does not contain.
 
 A call carries an origin, JSON text. The core asks `resolve` when a program (exported, or taken from
 JAX's compilation cache) names a kernel that this process has not registered.

@@ -1,7 +1,7 @@
-"""Which output of a kernel each leaf of `outs` is: by name where names are given, else by place.
+"""Matches the leaves of `outs` with the outputs of a kernel, by name or by place.
 
-JAX hands over the values of a dict in the order of its sorted keys, which is seldom the order in
-which a kernel takes its outputs.
+JAX orders the values of a dict by its sorted keys, which is seldom the order in which a kernel
+takes its outputs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Front ends whose kernel is a Python function: its parameters as inputs, scalars and outputs."""
+"""Assigns the parameters of a kernel that is a Python function to inputs, scalars and outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XLA's questions about calls that it may split: which parts, and what runs on each device.
+"""Answers XLA's queries about calls that may be split: the parts, and the program of each device.
 
 There is one partitioner for each target in the process. It is called while XLA compiles a program
 for several devices, and knows a call by its attributes alone. A split call is the same call on

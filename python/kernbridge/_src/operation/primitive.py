@@ -1,4 +1,4 @@
-"""kernbridge's JAX primitive: abstract evaluation, lowering, batching, no derivatives."""
+"""kernbridge's JAX primitive: abstract evaluation, lowering and batching."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Calls in programs for several devices: their description for XLA's partitioner.
+"""Describes calls in programs for several devices to XLA's partitioner.
 
-Such a call has a target of its own, whose name ends in `SPLIT` and whose handler is the plain
-target's, and an attribute `sharding`, which `partition.py` reads when XLA partitions the program.
-Nothing else of the call belongs to the process that lowered it, so programs can be exported and
-cached.
+Such a call has a separate target, whose name ends in `SPLIT` and whose handler is that of the plain
+target, and an attribute `sharding`, which `partition.py` reads when XLA partitions the program. The
+call refers to nothing else in the process, so programs can be exported and cached.
 """
 
 from __future__ import annotations

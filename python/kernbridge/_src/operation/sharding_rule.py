@@ -1,7 +1,7 @@
-"""Which part of its inputs a kernel needs for a part of its outputs, as its author declares it.
+"""`ShardingRule`: which part of its inputs a kernel needs to compute a part of its outputs.
 
-A dimension is called by a name. "i j, j -> i" says that a block of rows of the first input is all
-that the same block of the output needs of it.
+A rule names dimensions: "i j, j -> i" states that a block of rows of the output depends only on the
+same block of rows of the first input.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an operation promises before anything is compiled: outputs, aliases, batching, effects.
+"""The specification of an operation: outputs, aliases, batching and effects.
 
-Everything here runs when a kernel is wrapped or traced, never when the operation runs.
+This code runs when a kernel is wrapped or traced, and never when the operation runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a call is split: which of its dimensions, over which devices.
+"""Chooses how a call is split: which of its dimensions, over which devices.
 
 A split along one name is a number of parts and, for each device, the part that it computes.
 """

@@ -1,4 +1,4 @@
-"""Derivative rules that users define for their kernels.
+"""Applies the derivative rules that users define for their kernels.
 
 A rule for tangents (`jvp`) and one for cotangents (`vjp`) describe the same linear map. Where there
 is a `vjp`, the tangents of a call are one linear equation, `kernbridge_tangent`: forward mode

@@ -1,4 +1,4 @@
-"""Python functions that launch Numba-CUDA kernels: `numba_cuda_callable` and its front end."""
+"""`numba_cuda_callable` and its front end: Python functions that launch Numba-CUDA kernels."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Attributes of kernels written in C, C++ or CUDA: Python values as the bytes that C reads.
+"""Encodes attributes of kernels in C, C++ or CUDA as the bytes that C reads.
 
-An attribute is static: a number that a call holds while it is traced, not an array.
+An attribute is a number that is fixed while a call is traced, not an array.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From source text to a module: scan, generate the tail, build, open, register."""
+"""Builds a module from source: scans it, generates its tail, compiles, opens and registers it."""
 
 from __future__ import annotations
 

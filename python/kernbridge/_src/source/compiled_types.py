@@ -1,4 +1,4 @@
-"""The types of a function's parameters, as its compiler understands them.
+"""Compares the types of a function's parameters, as the compiler reports them, with its annotation.
 
 The scanner reads names and no types. The generated tail of a module (`tail.py`) compares the
 types of `decltype(&function)` with the annotation, and exports a letter for each; a negative one

@@ -1,4 +1,4 @@
-"""Functions that were built from source: where they are, and their front end for the primitive."""
+"""The front end for functions that were built from source."""
 
 from __future__ import annotations
 

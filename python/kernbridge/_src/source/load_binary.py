@@ -1,4 +1,4 @@
-"""Kernels that were built elsewhere: `load_binary`."""
+"""`load_binary`: kernels that were built elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels from CUDA source: `load_cuda_inline`, `load_cuda_file`, `load_cuda_dir`."""
+"""`load_cuda_inline`, `load_cuda_file`, `load_cuda_dir`: kernels from CUDA source."""
 
 from __future__ import annotations
 

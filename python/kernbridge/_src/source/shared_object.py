@@ -1,7 +1,7 @@
-"""Whether a shared library can be opened here, told before the system's loader is asked.
+"""Checks whether a shared library can be opened before the system's loader is called.
 
-The loader says "No such file or directory" of a library for another processor, and the process is
-killed by a bus error if the library was cut short.
+For a library of another processor, the loader reports "No such file or directory", and a truncated
+library ends the process with a bus error.
 """
 
 from __future__ import annotations

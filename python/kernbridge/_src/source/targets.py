@@ -1,8 +1,7 @@
-"""Public targets: names for `jax.ffi.ffi_call`, and what each stands for.
+"""Manages public targets: the names for `jax.ffi.ffi_call`, and the functions that they refer to.
 
-XLA keeps the handler of a name for the life of the process, and code that was compiled calls it. So
-a target that is replaced keeps its handler, and what is behind the handler changes; libraries are
-never closed.
+XLA keeps the handler of a name until the process ends, and compiled code calls it. If a target is
+replaced, its handler therefore remains, and calls the new function. Libraries are never closed.
 """
 
 from __future__ import annotations

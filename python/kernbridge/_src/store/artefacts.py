@@ -1,4 +1,4 @@
-"""Compiled artefacts on disk, by the digest of all that they were made from.
+"""Stores compiled artefacts on disk, under the digest of everything that they depend on.
 
 Owns the folder, the format of a file in it, and who may have written it: code is loaded from these
 files. Any thread and any process may enter at any time, without locks: a file appears whole or not

@@ -1,4 +1,4 @@
-"""Which GPUs are compiled for, by every front end: the only reader of settings and variables."""
+"""Determines the GPU architectures to compile for."""
 
 from __future__ import annotations
 

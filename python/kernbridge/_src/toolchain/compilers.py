@@ -1,7 +1,7 @@
-"""Which compilers there are: C, C++ and nvcc.
+"""Finds the compilers of C and C++, and nvcc.
 
-Finding starts no process. What was found is kept in the process, by the environment variables that
-decide it; a compiler that is not found is looked for again next time.
+No process is started to find them. A result is kept in the process for the environment variables
+that determine it; a compiler that was not found is searched for again the next time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m kernbridge benchmark`: operations of modules and files, benchmarked from a shell."""
+"""`python -m kernbridge benchmark`: benchmarks the operations of modules and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kernbridge cache` and `kernbridge clear`: what the cache holds, and how it is emptied."""
+"""`kernbridge cache` and `kernbridge clear`: list the contents of the cache and clear it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kernbridge doctor` and `kernbridge --version`: what works here, and whether it really does."""
+"""`kernbridge doctor` and `kernbridge --version`: report and test what works on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a jitted function costs beside the work of its kernels, read from the compiled program."""
+"""Analyses the costs of a jitted function apart from its kernels, from the compiled program."""
 
 from __future__ import annotations
 

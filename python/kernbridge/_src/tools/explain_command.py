@@ -1,4 +1,4 @@
-"""`kernbridge explain`: what the code of a message means, and what to do."""
+"""`kernbridge explain`: prints the meaning of the code in a message, and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kinds of kernel work on this machine, and what the others lack."""
+"""Determines which kinds of kernels work on this machine, and what the others need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kernbridge inspect module:op`: the code and the resources of an operation's kernels."""
+"""`kernbridge inspect module:op`: prints the code and the resources of an operation's kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kernbridge inspect` inspects: an operation, by its name, and the calls of it."""
+"""Finds the operation that `kernbridge inspect` is called for, and its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `kernbridge inspect` prints of a function of a C, C++ or CUDA module."""
+"""Prints functions of C, C++ and CUDA modules for `kernbridge inspect`."""
 
 from __future__ import annotations
 

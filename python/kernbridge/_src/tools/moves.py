@@ -1,4 +1,4 @@
-"""Copies, transpositions and gathers next to calls of kernbridge, and donations without effect."""
+"""Finds copies, transpositions and gathers next to calls of kernbridge, and unused donations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kernbridge cuda-on-cpu script.py`: a script that need not import kernbridge."""
+"""`kernbridge cuda-on-cpu script.py`: runs a script that need not import kernbridge."""
 
 from __future__ import annotations
 
