@@ -70,7 +70,7 @@ def packages(tools: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_packaged(path: str, folders: tuple[str, ...]) -> bool:
-    """Whether a header lies in one of `packages`."""
+    """Whether a header is in one of `packages`."""
     return path.startswith(folders) and not path.startswith(LOCAL)
 
 

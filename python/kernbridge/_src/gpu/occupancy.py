@@ -34,7 +34,7 @@ REGISTERS = 64 << 10  # of a multiprocessor, and the most that one block may hav
 REGISTERS_MAX = 255  # of a thread
 _WARP = 32
 _PARTITIONS = 4  # of a multiprocessor, each with its own registers
-_REGISTER_UNIT = 256  # registers are handed to warps in multiples of this
+_REGISTER_UNIT = 256  # registers are allocated to warps in multiples of this
 
 
 def reserved(architecture: int) -> int:

@@ -359,7 +359,7 @@ def _compile_entry(job: Job) -> Any:
         compiled = dispatcher._Kernel(entry, words, **options)
         versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)
         (overload,) = device.overloads.values()
-        search = readonly.WriteSearch(compile_anew=None)
+        search = readonly.WriteSearch(compile_again=None)
         may_write = search.may_write(device, overload.signature.args, overload)
     if overload.signature.return_type != types.none:
         raise ReturnsValue(job.label, overload.signature.return_type)

@@ -27,7 +27,7 @@ def lift(function: types.FunctionType, label: str) -> types.FunctionType:
 
     A function without imports is returned as it is. The new one has the same closure cells,
     defaults, names and line numbers, and a copy of the globals: when the original's globals are
-    bound anew later, it does not see that.
+    bound again later, it does not see that.
     """
     if not any(step.opname == "IMPORT_NAME" for step in dis.get_instructions(function)):
         return function

@@ -31,7 +31,7 @@ class Description:
     """The description of a call for the partitioner. It is written as a text, and read from it.
 
     `aliases` are pairs of operand and result. `token` is where the process that lowered the call
-    finds it, if it has to be lowered anew for arrays of other extents; empty if it need not.
+    finds it, if it has to be lowered again for arrays of other extents; empty if it need not.
     Devices that are `grouped` by manual axes cannot add their results up. A call with a side effect
     runs on the first of `once` devices.
     """

@@ -31,7 +31,7 @@ class Placed:
 
     @property
     def is_tiled(self) -> bool:
-        """Whether the array lies in parts on devices."""
+        """Whether the array is stored in parts on several devices."""
         s = self.sharding
         return s is not None and not (s.is_replicated() or s.is_maximal() or s.is_manual())
 

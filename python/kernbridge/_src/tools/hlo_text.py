@@ -45,7 +45,7 @@ class Array:
 
     @property
     def is_transposed(self) -> bool:
-        """Whether its elements lie in another order than that of its indices."""
+        """Whether its elements are stored in another order than that of its indices."""
         order = [int(n) for n in re.findall(r"\d+", self.layout.split(":")[0])]
         return order != sorted(order, reverse=True)
 
