@@ -116,8 +116,8 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
 
 def _compiles_apart(kernel: Any) -> bool:
     """Whether kernel and entry can share a library. Not so for `with` blocks, which Numba lifts out
-    to functions of their own. Code from Numba's cache on disk is compiled again: it has no types that
-    show which inputs it writes to."""
+    to functions of their own. Code from Numba's cache on disk is compiled again: it has no types
+    that show which inputs it writes to."""
     with_blocks = {"BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"}
     return not any(i.opname in with_blocks for i in dis.get_instructions(kernel.py_func))
 
