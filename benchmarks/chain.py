@@ -292,7 +292,7 @@ def compete(
 
 
 def check_graphs(floor: Floor, console: Console) -> None:
-    """Tell whether XLA did put the chain into a CUDA graph, and did not when told."""
+    """Check that XLA put the chain into a CUDA graph, and did not if that was disabled."""
     program, x = chain(CHAIN).wrap(floor.op("add")), jnp.ones(N, jnp.float32)
     for words, options in (("", None), ("out", NO_GRAPHS)):
         function, runs = jax.jit(program, compiler_options=options), 10

@@ -61,7 +61,7 @@ def event_driven(weights: Any, synapses: Any, backend: str) -> tuple[Product, An
 
 
 def in_jax(weights: Any, synapses: Any, most: int) -> dict[str, tuple[Product, Any]]:
-    """Five ways. The one with top_k is told how many neurons spike, and would lose any beyond."""
+    """Five ways. The one with top_k gets the number of spikes, and would lose further ones."""
     pre, post = presynaptic(synapses), synapses.post
     n = synapses.indptr.size - 1
 

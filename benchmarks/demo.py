@@ -2,7 +2,7 @@
 
     python benchmarks/demo.py [--json FILE] [--rounds 5]
 
-Each round runs every form anew, in turn. A figure of a round is the median over the calls of a
+Each round runs every form again, in turn. A figure of a round is the median over the calls of a
 jitted scan of some hundred steps, divided by its steps. All forms must have the same spikes, to
 within 10 % for those in pure JAX, whose sums XLA may fuse.
 """

@@ -5,7 +5,7 @@
 
 Without --nest, NEST's side comes from microcircuit_nest.npz beside this file, which --keep writes:
 of each seed, population and measure the mean and 101 quantiles. Our side runs each seed, which
-draws the network, the drive and the initial potentials anew, unless --ours names spikes that a run
+draws the network, the drive and the initial potentials again, unless --ours names spikes that a run
 before has written there.
 
 For each population and measure: means and standard deviations over the seeds; the p-value of

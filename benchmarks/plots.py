@@ -265,7 +265,7 @@ def block(name: str, folder: Path = RESULTS) -> str:
 
 
 def with_blocks(page: str, folder: Path = RESULTS) -> str:
-    """The text of a page with the blocks of its figures anew."""
+    """Return the text of a page with updated blocks of figures."""
 
     def anew(match: re.Match[str]) -> str:
         return f"{match[1]}\n{block(match[2], folder)}<!-- end of figure -->"

@@ -157,7 +157,7 @@ class Program:
 
 
 class Process:
-    """A process that runs the same programs on one GPU, when it is told."""
+    """A process that runs the same programs on one GPU, on request."""
 
     def __init__(self, index: int, names: list[str]) -> None:
         shown = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")

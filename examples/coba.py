@@ -258,7 +258,7 @@ def check_exact(run: Run, spikes: np.ndarray, final: State, neurons: int) -> lis
 
 
 def compare(p: Params, net: Network, kernels: Run, bar: Progress) -> dict[str, Run]:
-    """Run pure JAX for 20 calls. Its event-driven form is told the most spikes of any step."""
+    """Run pure JAX for 20 calls. Its event-driven form gets the most spikes of any step."""
     budget = max(1, int(np.bincount(kernels.spikes // p.neurons, minlength=1).max()))
     runs = {}
     for name, (step, data) in in_jax.models(constants(p), p.n_exc, net, budget).items():

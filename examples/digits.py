@@ -44,7 +44,7 @@ from jax.example_libraries import optimizers
 
 
 def operation(name: str, launch: Callable[..., Any]) -> kernbridge.XLACustomKernel:
-    """An operation with a kernel in each language. `launch` tells GPUs the threads along x and y,
+    """An operation with a kernel in each language. `launch` gives GPUs their threads along x and y,
     and the sizes of batch and targets, by threads for a row, rows, the last input, the output."""
     op, kernel = kernbridge.XLACustomKernel(name), name.split("csr_")[1]
 

@@ -3,7 +3,7 @@
     python examples/microcircuit.py --scale 0.1 --plan graph --seconds 1
 
 77,169 neurons under 1 mm2 of cortex, 299 million synapses, steps of 0.1 ms: the yardstick of
-simulators of spiking networks. The model lies in the folder pd14. Two plans run it on GPUs:
+simulators of spiking networks. The model is in the folder pd14. Two plans run it on GPUs:
 
     graph       one launch a step in a JAX loop, on one GPU, or on several by shard_map
     persistent  one cooperative launch for many steps

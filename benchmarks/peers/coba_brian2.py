@@ -3,9 +3,9 @@
     python coba_brian2.py NETWORK.npz MS THREADS FOLDER
 
 A C++ program of its own (standalone mode) in float32 with -O3 -march=native -ffast-math; with
-several threads, by OpenMP. It lies in FOLDER and is made if it is not there. The loop over the
-steps times itself: making the synapses and writing the results are left out. Spikes are counted,
-not recorded. Needs Brian2 2.10, and neither JAX nor kernbridge.
+several threads, by OpenMP. It is in FOLDER, and is generated if it does not exist. The loop
+over the steps times itself: making the synapses and writing the results are left out. Spikes
+are counted, not recorded. Needs Brian2 2.10, and neither JAX nor kernbridge.
 """
 
 from __future__ import annotations

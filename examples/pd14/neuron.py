@@ -1,8 +1,8 @@
 """What the kernels of all plans are made of: the step of a neuron, its drive, and words of spikes.
 
-A part tells the others who has fired by one word of 64 bits: the neurons of up to four spikes in 10
-bits each, how many there are in 3 bits, and the step in 20 bits. Where more have fired, the count
-is `MANY`, and 16 further words have a bit for each neuron.
+A part reports its spikes to the others in one word of 64 bits: the neurons of up to four spikes in
+10 bits each, their number in 3 bits, and the step in 20 bits. If more neurons have fired, the
+number is `MANY`, and 16 further words have a bit for each neuron.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls

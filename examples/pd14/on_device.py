@@ -42,7 +42,7 @@ def _add(x, y):
 
 @intrinsic
 def _load_relaxed(typing, words, index):
-    """Read element `index` of a 1-D array of uint64 anew."""
+    """Read element `index` of a 1-D array of uint64 again."""
 
     def code(context, builder, signature, arguments):
         array, at = arguments

@@ -1,6 +1,6 @@
 """The plan `persistent`: one cooperative launch for many steps, which never leaves the SMs.
 
-A block owns a part of the neurons: their state lies in its threads' registers, their ring in its
+A block owns a part of the neurons: their state is in its threads' registers, their ring in its
 shared memory. In each step every block writes one word, which says who of its neurons has fired,
 and waits for the words of all others. That is the barrier of the grid and the exchange of spikes
 at once, and it takes one store and one load. What the next step does not need happens during that

@@ -46,9 +46,7 @@ def set_numba_num_threads(n: int | None) -> None:
         set_num_threads(0)
         return
     if isinstance(n, bool) or not isinstance(n, int):
-        raise TypeError(
-            f"set_numba_num_threads: n is {n!r}, expected a whole number or None [KB8001]"
-        )
+        raise TypeError(f"set_numba_num_threads: n is {n!r}, expected an integer or None [KB8001]")
     most = numba.config.NUMBA_NUM_THREADS
     if not 1 <= n <= most:
         raise ValueError(
@@ -237,9 +235,11 @@ def set_backend(platform: str, backend: str | None) -> None:
 
     where = selection.platform_of("set_backend", platform)
     if backend is not None and not isinstance(backend, str):
-        raise TypeError(f"set_backend: backend is {backend!r}, expected a name, or None [KB8001]")
+        raise TypeError(f"set_backend: backend is {backend!r}, expected a name or None [KB8001]")
     if backend == "":
-        raise ValueError("set_backend: backend is an empty text, expected a name, or None [KB8001]")
+        raise ValueError(
+            "set_backend: backend is an empty string, expected a name or None [KB8001]"
+        )
     selection.set_backend(where, backend)
 
 
@@ -261,6 +261,9 @@ def clear_backends() -> None:
 def set_cuda_on_cpu(what: str) -> None:
     """Choose what happens if a CUDA kernel is lowered for the CPU.
 
+    The choice applies to calls that are lowered afterwards. Calls that JAX has already compiled
+    keep running, until `jax.clear_caches` makes JAX lower them again.
+
     Parameters
     ----------
     what : {"compile", "error"}
@@ -281,7 +284,7 @@ def set_cuda_on_cpu(what: str) -> None:
     """
     if what not in ("compile", "error"):
         raise ValueError(
-            f"set_cuda_on_cpu: what is {what!r}, expected 'compile' or 'error' [KB8001]"
+            f"set_cuda_on_cpu: the argument is {what!r}, expected 'compile' or 'error' [KB8001]"
         )
     settings.cuda_on_cpu = what
 
@@ -395,5 +398,5 @@ def allow_imports(*modules: str) -> None:
     """
     for module in modules:
         if not isinstance(module, str) or not module:
-            raise TypeError(f"allow_imports: {module!r} is no name of a module [KB8001]")
+            raise TypeError(f"allow_imports: {module!r} is not the name of a module [KB8001]")
     settings.allowed_imports = modules

@@ -75,6 +75,6 @@ kb_status kb_fields_check(const kb_fields *f, const char *what, const char *whol
 
 kb_status kb_fields_refuse(const char *what, const char *whole, const char *wrong, kb_error *err)
 {
-    return kb_error_set(err, KB_INVALID_ARGUMENT, "%s is damaged, or %s: %s does not hold", what,
-                        whole, wrong);
+    return kb_error_set(err, KB_INVALID_ARGUMENT, "%s is damaged, or %s: the check of %s failed",
+                        what, whole, wrong);
 }

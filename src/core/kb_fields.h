@@ -39,7 +39,7 @@ void kb_fields_buffers(kb_fields *f, kb_kernel *kernel);
 kb_xla_bytes kb_fields_packed(kb_fields *f, const char *what);
 
 /* KB_OK if all that was read holds. `what` names the whole, and `whole` what it belongs to, in the
- * message: "<what> is damaged, or <whole>: <the field> does not hold". */
+ * message: "<what> is damaged, or <whole>: the check of <the field> failed". */
 kb_status kb_fields_check(const kb_fields *f, const char *what, const char *whole, kb_error *err);
 
 /* That message for a field which does not hold. */

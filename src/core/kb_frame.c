@@ -116,7 +116,7 @@ static KB_COLD kb_status describe_counts(const kb_frame *frame, kb_error *err)
 {
     const kb_kernel *kernel = frame->kernel;
     return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s: %lld operands and %lld results came, expected %u and %u", kernel->name,
+                        "%s: got %lld operands and %lld results, expected %u and %u", kernel->name,
                         (long long)frame->xla->args.size, (long long)frame->xla->rets.size,
                         kernel->n_inputs, kernel->n_outputs + kernel->n_hidden);
 }
@@ -132,8 +132,8 @@ static __attribute__((noinline)) kb_status read_batch(kb_frame *frame, const int
     int64_t n_levels = words[0] & (KB_BATCH_ORDER - 1), order = words[0] / KB_BATCH_ORDER;
     if (words[0] < 0 || n_levels > KB_BATCH_LEVELS_MAX || order >= KB_SLICE_ORDERS)
         return kb_error_set(err, KB_INVALID_ARGUMENT,
-                            "%s: a batch of %lld nested levels came, expected 0 to %d",
-                            kernel->name, (long long)words[0], KB_BATCH_LEVELS_MAX);
+                            "%s: got a batch of %lld nested levels, expected 0 to %d", kernel->name,
+                            (long long)words[0], KB_BATCH_LEVELS_MAX);
     for (uint32_t i = 0; i < kernel->n_inputs; i++)
         if (words[1 + i] < 0 || words[1 + i] >> n_levels != 0)
             return kb_error_set(err, KB_INVALID_ARGUMENT,

@@ -166,7 +166,7 @@ static KB_COLD kb_status refuse_unregistered(kb_error *err)
 {
     return kb_error_set(err, KB_NOT_FOUND,
                         "the kernel of this kernbridge call is not registered in this process, and "
-                        "the program does not carry it: lower it anew, or export it with "
+                        "the program does not carry it: lower it again, or export it with "
                         "jax.export");
 }
 
@@ -205,17 +205,17 @@ static kb_status check_carried(const kb_xla_frame *frame, kb_error *err)
             return KB_NOT_FOUND;
         return kb_error_set(
             err, KB_FAILED_PRECONDITION,
-            "a kernel of the program is there as code alone, so that it cannot be compiled anew, "
-            "and this process was told to run no code of programs "
+            "the program contains a kernel only as machine code, so that it cannot be compiled "
+            "again, and this process is configured not to run machine code from programs "
             "(kernbridge.config.set_exported_code(\"recompile\"), or KERNBRIDGE_EXPORTED_CODE)");
     default:
         return kb_error_set(
             err, KB_FAILED_PRECONDITION,
-            "the program carries the code of a kernel, and this process was told to refuse such "
-            "programs (kernbridge.config.set_exported_code(\"refuse\"), or "
+            "the program contains the machine code of a kernel, and this process is configured to "
+            "refuse such programs (kernbridge.config.set_exported_code(\"refuse\"), or "
             "KERNBRIDGE_EXPORTED_CODE); \"recompile\" compiles kernels of modules that are "
-            "imported here, and \"run\" runs the code, which is safe only if you trust who made "
-            "the program");
+            "imported here, and \"run\" runs the code, which is safe only if you trust the author "
+            "of the program");
     }
 }
 
@@ -238,7 +238,7 @@ static kb_status replace_carried(const kb_xla_frame *frame, const uint8_t *diges
     kb_error other;
     if (resolve(frame, digest, &other) == KB_OK)
         return KB_OK;
-    kb_error_append(err, ". Nor can the kernel be compiled anew: %s", other.message);
+    kb_error_append(err, ". Nor can the kernel be compiled again: %s", other.message);
     return err->status;
 }
 

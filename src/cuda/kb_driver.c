@@ -135,10 +135,10 @@ kb_status kb_driver_fail(kb_error *err, const kb_driver *cu, kb_cu_result code, 
     kb_error_set(err, KB_INTERNAL, "%s: %s failed: %s (%s, code %d)", what, call, name, text,
                  (int)code);
     if (is_fault(code) && strcmp(call, "cuStreamSynchronize") != 0)
-        kb_error_append(
-            err, ". A kernel did this while it ran: possibly an earlier one, of this "
-                 "operation or of another. The CUDA context is lost, and every later call "
-                 "fails: restart the process. KERNBRIDGE_DEBUG=sync names the guilty launch");
+        kb_error_append(err,
+                        ". A kernel did this while it ran: possibly an earlier one, of this "
+                        "operation or of another. The CUDA context is lost, and every later call "
+                        "fails: restart the process. KERNBRIDGE_DEBUG=sync reports the launch");
     else if (is_fault(code))
         kb_error_append(err, ". The CUDA context is lost: restart the process");
     return err->status;

@@ -33,7 +33,7 @@ static kb_status choose(const kb_function *f, const kb_driver *cu, kb_cu_device 
                                 f->images[i].cc / 10 % 100, f->images[i].cc % 10);
     return kb_error_set(err, KB_FAILED_PRECONDITION,
                         "%s: compiled for compute capability %s, and GPU %d has %d.%d; lower the "
-                        "program anew on this machine, or name its architecture with "
+                        "program again on this machine, or name its architecture with "
                         "kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS",
                         what, there, device, major, minor);
 }

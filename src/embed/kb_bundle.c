@@ -49,7 +49,7 @@ static kb_status refuse_file(const char *path, int number, kb_error *err)
 static kb_status refuse_damaged(const char *path, const char *what, kb_error *err)
 {
     return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s is damaged: %s. Copy the bundle again, or export it anew", path, what);
+                        "%s is damaged: %s. Copy the bundle again, or export it again", path, what);
 }
 
 /* The path of a file; NULL without memory. */

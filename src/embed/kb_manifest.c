@@ -250,7 +250,7 @@ static kb_status check_version(line *l, kb_error *err)
     bool known = next_is(l, "kernbridge-bundle");
     size_t version = read_number(l);
     if (!known || l->failed || l->at != l->end)
-        return kb_error_set(err, KB_INVALID_ARGUMENT, "it is no manifest of a bundle");
+        return kb_error_set(err, KB_INVALID_ARGUMENT, "it is not the manifest of a bundle");
     if (version != KB_MANIFEST_VERSION)
         return kb_error_set(err, KB_FAILED_PRECONDITION,
                             "the bundle has format %zu, and this libkernbridge reads format %d: "
@@ -282,7 +282,7 @@ kb_status kb_manifest_read(const char *text, size_t size, kb_arena *arena, kb_ma
     const char *end = text + size;
     line l;
     if (!next_line(text, end, &l))
-        return kb_error_set(err, KB_INVALID_ARGUMENT, "it is no manifest of a bundle");
+        return kb_error_set(err, KB_INVALID_ARGUMENT, "it is not the manifest of a bundle");
     const char *at = l.end + 1;
     kb_status s = check_version(&l, err);
     if (s != KB_OK)
@@ -293,7 +293,7 @@ kb_status kb_manifest_read(const char *text, size_t size, kb_arena *arena, kb_ma
         at = l.end + 1;
         if (at == end) {
             if (!is_end(text, &l))
-                return refuse(number, ": the digest of the manifest does not hold", err);
+                return refuse(number, ": the check of its digest failed", err);
             return manifest->programs ? KB_OK : refuse(number, ": there is no program", err);
         }
         read_line(&r, &l);

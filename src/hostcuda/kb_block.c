@@ -99,10 +99,11 @@ static void stuck(kb_block *b)
         kb_block_fail(
             (kb_thread *)(uintptr_t)warp,
             "waits in %s for the lanes 0x%08x, and thread (%u, %u, %u) of these stands in "
-            "%s: neither can go on",
+            "%s: neither can continue",
             kb_block_what(warp), warp->call.mask, other->tid[0], other->tid[1], other->tid[2],
             kb_block_what(other));
-    kb_block_fail(&b->threads[0], "threads of the block wait for each other, and none can go on");
+    kb_block_fail(&b->threads[0],
+                  "threads of the block wait for each other, and none can continue");
 }
 
 static kb_thread *find_next(kb_block *b, uint32_t after)
@@ -285,7 +286,7 @@ void kb_raise(kb_thread *t, const char *what)
 
 void kb_assert(kb_thread *t, const char *what, const char *file, uint32_t line)
 {
-    kb_block_fail(t, "the assertion (%s) at %s:%u does not hold", what, file, line);
+    kb_block_fail(t, "the assertion (%s) at %s:%u failed", what, file, line);
 }
 
 void kb_recurse(kb_thread *t, uint64_t size)

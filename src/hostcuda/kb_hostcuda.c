@@ -134,7 +134,7 @@ kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_
     if (!image || image->size <= KB_HOSTCUDA_DIGEST ||
         ((const char *)image->bytes)[image->size - 1] != '\0')
         return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "%s: the program has no code for the CPU; lower it anew for this "
+                            "%s: the program has no code for the CPU; lower it again for this "
                             "platform",
                             what);
     kb_status s = check_abi(image, what, err);
@@ -146,6 +146,6 @@ kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_
     kb_error other;
     if (s != KB_FAILED_PRECONDITION || compile(image, what, &other) == KB_OK)
         return s == KB_FAILED_PRECONDITION ? KB_OK : s;
-    kb_error_append(err, ". Nor can the kernel be compiled anew: %s", other.message);
+    kb_error_append(err, ". Nor can the kernel be compiled again: %s", other.message);
     return s;
 }

@@ -47,7 +47,7 @@ typedef struct kb_hostcuda_code {
  * behind it, LLVM IR, and NUL. */
 enum { KB_HOSTCUDA_DIGEST = 64 }; /* hexadecimal digits */
 
-/* Raised when code in images must be generated anew: a layout, a number or a function that
+/* Raised when code in images must be generated again: a layout, a number or a function that
  * kb_layout.c compares has changed, or what one of them means. */
 enum { KB_HOSTCUDA_ABI = 1 };
 

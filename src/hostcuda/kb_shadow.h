@@ -22,7 +22,7 @@ void kb_shadow_give_back(kb_shadow *shadow);
 /* Whether the time might end before long. */
 bool kb_shadow_is_late(const kb_shadow *shadow);
 
-/* Erases everything and begins with the time anew, if it is late; whether it was. */
+/* Erases everything and begins with the time again, if it is late; whether it was. */
 bool kb_shadow_renew(kb_shadow *shadow);
 
 #endif

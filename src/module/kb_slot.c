@@ -92,7 +92,7 @@ static KB_COLD kb_status refuse_attributes(const bound *b, const kb_xla_attrs *a
     for (int64_t i = 0; i < attrs->size; i++)
         kb_error_append(err, "%s%.*s", i ? ", " : "", (int)attrs->names[i]->size,
                         attrs->names[i]->data);
-    kb_error_append(err, attrs->size ? " came, expected " : "were left out, expected ");
+    kb_error_append(err, attrs->size ? " were passed, expected " : "were left out, expected ");
     list_attributes(b, err);
     return kb_error_code(err, "KB3006");
 }
@@ -117,7 +117,7 @@ static kb_status read_attributes(const bound *b, const kb_xla_attrs *attrs, cons
 static KB_COLD kb_status refuse_counts(const bound *b, const kb_xla_frame *xla, kb_error *err)
 {
     return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s: %lld inputs and %lld outputs came, expected %u and %u [KB3007]",
+                        "%s: got %lld inputs and %lld outputs, expected %u and %u [KB3007]",
                         b->kernel.name, (long long)xla->args.size, (long long)xla->rets.size,
                         b->kernel.n_inputs, b->kernel.n_outputs);
 }

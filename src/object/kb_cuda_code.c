@@ -31,7 +31,7 @@ static kb_status refuse_damaged(const char *name, const char *what, kb_error *er
 {
     return kb_error_set(err, KB_INVALID_ARGUMENT,
                         "%s: the machine code of a kernel for the CPU is damaged, or belongs to "
-                        "another kernel: %s does not hold",
+                        "another kernel: the check of %s failed",
                         name, what);
 }
 

@@ -267,7 +267,7 @@ static int refuse_subinterpreter(PyObject *module)
         return 0;
     PyErr_SetString(PyExc_ImportError,
                     "kernbridge cannot be imported in a sub-interpreter of Python, because neither "
-                    "it nor JAX keeps apart what belongs to each interpreter; import it in the "
+                    "it nor JAX has separate state for each interpreter; import it in the "
                     "main interpreter, or start another process [KB7009]");
     return -1;
 }

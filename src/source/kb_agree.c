@@ -6,7 +6,7 @@
 
 enum { MESSAGE_SHOWN = 1000 };
 
-#define WRITTEN_OUT "a function whose name or parameters a macro makes must be written out"
+#define WRITTEN_OUT "if a macro generates the name or the parameters of a function, write them out"
 
 /* `index` is a token or KB_AT_NAME; the message describes `p`, which may be NULL. */
 KB_COLD __attribute__((format(printf, 5, 6))) static kb_status
@@ -134,10 +134,11 @@ static kb_status agree_count(const kb_agreement *g, kb_error *err)
         return KB_OK;
     const kb_spec *lone = attribute_without_parameter(g);
     kb_text name = lone ? lone->text : (kb_text){"", 0};
-    return disagree(g, KB_AT_NAME, NULL, err,
-                    "the annotation tells of %u parameters, C++ of %u (%.*s)%s%.*s%s; " WRITTEN_OUT,
-                    (unsigned)a->n_specs, (unsigned)g->parameters.n, KB_TEXT_ARG(list),
-                    lone ? ": " : "", KB_TEXT_ARG(name), lone ? " not found in signature" : "");
+    return disagree(
+        g, KB_AT_NAME, NULL, err,
+        "the annotation describes %u parameters, and C++ has %u (%.*s)%s%.*s%s; " WRITTEN_OUT,
+        (unsigned)a->n_specs, (unsigned)g->parameters.n, KB_TEXT_ARG(list), lone ? ": " : "",
+        KB_TEXT_ARG(name), lone ? " not found in signature" : "");
 }
 
 /* Whether an attribute has the name of its parameter. Numbers are passed by position: under the

@@ -77,11 +77,11 @@ static kb_status read_attribute(const kb_annotation *a, const kb_places *places,
     spec->role = KB_ROLE_ATTR;
     spec->name = (kb_text){rest.at, colon ? (size_t)(colon - rest.at) : rest.size};
     if (!kb_annotation_is_name(spec->name))
-        return kb_annotation_error(
-            a, places, index, err,
-            "Invalid arg_spec token '%.*s': '%.*s' is no name for an attribute: it must be a C "
-            "identifier and no keyword of C++",
-            KB_TEXT_ARG(spec->text), KB_TEXT_ARG(spec->name));
+        return kb_annotation_error(a, places, index, err,
+                                   "Invalid arg_spec token '%.*s': '%.*s' is not a valid name for "
+                                   "an attribute: it must be a C "
+                                   "identifier and no keyword of C++",
+                                   KB_TEXT_ARG(spec->text), KB_TEXT_ARG(spec->name));
     if (!colon)
         return KB_OK;
     kb_text type = {colon + 1, rest.size - spec->name.size - 1};

@@ -13,7 +13,7 @@ static void test_grammar(void)
                   "a.cu:1:14: Invalid arg_spec token 'out'; expected arg, ret, stream");
     CHECK_REFUSED("// @BE f ret \\x", "a.cu:1:14: Invalid arg_spec token '\\x'; expected arg");
     CHECK_REFUSED("// @BE f ret attr.:int8",
-                  "Invalid arg_spec token 'attr.:int8': '' is no name for an attribute");
+                  "Invalid arg_spec token 'attr.:int8': '' is not a valid name for an attribute");
     CHECK_REFUSED("// @BE f ret attr.x:", "'' is no type of an attribute; expected one of bool");
     CHECK_REFUSED("// @BE f ret attr.x:int", "'int' is no type of an attribute");
     CHECK_REFUSED("// @BE f ret stream stream", "a.cu:1:21: stream is there twice");
@@ -33,10 +33,9 @@ static void test_agreement(void)
     CHECK_REFUSED("// @BE f\nvoid f(" T ", CUstream s, CUstream t);",
                   "parameter 4 't' is a second stream");
     CHECK_REFUSED("// @BE f arg ret attr.n\nvoid f(" T ");",
-                  "f: the annotation tells of 3 parameters, C++ of 2 (const BE::Tensor a, "
-                  "BE::Tensor o): attr.n not found in signature; a function whose name or "
-                  "parameters a macro makes must be "
-                  "written out");
+                  "f: the annotation describes 3 parameters, and C++ has 2 (const BE::Tensor a, "
+                  "BE::Tensor o): attr.n not found in signature; if a macro generates the name or "
+                  "the parameters of a function, write them out");
     CHECK_REFUSED("// @BE f ret arg\nvoid f(" T ");",
                   "a.cu:1:10: f: parameter 1 'a' is `const BE::Tensor`, and the annotation says "
                   "`ret`: a result must not be const");

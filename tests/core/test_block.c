@@ -267,7 +267,7 @@ static void test_faults(void)
     CHECK_TEXT(fault, "block (0, 0, 0), thread (8, 0, 0): ValueError: bad");
     out[0][0] = UINT32_MAX;
     CHECK(!run(raiser, one_block, 0, fault));
-    CHECK_HAS(fault, ", 0, 0): the assertion (i < n) at f.cu:12 does not hold");
+    CHECK_HAS(fault, ", 0, 0): the assertion (i < n) at f.cu:12 failed");
     out[0][0] = 20;
     CHECK(run(descender, one_block, 0, NULL));
     CHECK_INT(out[1][8], 5);

@@ -143,7 +143,7 @@ static void test_damage(void)
     bundle_put(folder, "program.cpu.mlirbc", code, sizeof code);
     CHECK_HAS(refused(folder, KB_INVALID_ARGUMENT), "program.cpu.mlirbc is damaged: it is not the "
                                                     "file that the manifest describes. Copy the "
-                                                    "bundle again, or export it anew");
+                                                    "bundle again, or export it again");
     bundle_put(folder, "program.cpu.mlirbc", bundle_code, BUNDLE_CODE - 1);
     CHECK_HAS(refused(folder, KB_INVALID_ARGUMENT), "program.cpu.mlirbc is damaged");
     bundle_put(folder, "program.cpu.mlirbc", bundle_code, BUNDLE_CODE + 1);
@@ -159,8 +159,8 @@ static const struct {
     int at;
     const char *line, *words;
 } bad_lines[] = {
-    {0, "kernbridge", "it is no manifest of a bundle"},
-    {0, "kernbridge-bundle 1 2", "it is no manifest of a bundle"},
+    {0, "kernbridge", "it is not the manifest of a bundle"},
+    {0, "kernbridge-bundle 1 2", "it is not the manifest of a bundle"},
     {1, "maker kernbridge", "line 2 is damaged"},
     {1, "", "line 2 is damaged"},
     {1, "data %D arguments.bin", "line 3 is damaged"}, /* a second time */

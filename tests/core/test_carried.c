@@ -81,7 +81,7 @@ static void test_code_that_does_not_run(void)
     resolve_status = KB_NOT_FOUND;
     instantiate(true, true,
                 (expected){load_status, 1, 1,
-                           "the code does not run. Nor can the kernel be compiled anew: no module "
+                           "the code does not run. Nor can the kernel be compiled again: no module "
                            "of that name"});
     load_status = KB_INVALID_ARGUMENT, resolve_status = KB_OK; /* damage is told */
     instantiate(true, true, (expected){load_status, 1, 0, "the code does not run"});

@@ -56,7 +56,7 @@ static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *di
 static void changed_is_refused(const uint8_t *bytes, size_t size, const void *digest)
 {
     damaged_is_refused(bytes, size, digest);
-    CHECK_HAS(err.message, "its digest does not hold");
+    CHECK_HAS(err.message, "the check of its digest failed");
 }
 
 static void test_a_part_is_refused(void)
@@ -92,11 +92,11 @@ static void test_wrong_fields(void)
                            "kernbridge, and this kernbridge has ABI 1");
     t = GOOD, t.form = 3;
     CHECK_INT(load(&t, digest), KB_INVALID_ARGUMENT);
-    CHECK_HAS(err.message, "its beginning does not hold");
+    CHECK_HAS(err.message, "the check of its beginning failed");
     for (uint32_t form = 1; form < 3; form++) {
         t = GOOD, t.form = form;
         CHECK_INT(load(&t, digest), KB_INVALID_ARGUMENT);
-        CHECK_HAS(err.message, "what it defines does not hold");
+        CHECK_HAS(err.message, "the check of what it defines failed");
     }
     t = GOOD, t.features = INT64_MIN;
     CHECK_INT(load(&t, digest), KB_FAILED_PRECONDITION);

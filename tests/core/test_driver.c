@@ -113,7 +113,7 @@ static void expect_words(const kb_driver *cu, int code, const char *call, const 
 #define EARLIER                                                                                    \
     ". A kernel did this while it ran: possibly an earlier one, of this operation or of another. " \
     "The CUDA context is lost, and every later call fails: restart the process. "                  \
-    "KERNBRIDGE_DEBUG=sync names the guilty launch"
+    "KERNBRIDGE_DEBUG=sync reports the launch"
 #define LOST ". The CUDA context is lost: restart the process"
 
 static void check_words(const kb_driver *cu)

@@ -51,7 +51,7 @@ static void refused_as_short(fake_frame *f, size_t *size, const char *text)
     *size -= 1;
     expect(kb_handler_host_instantiate(&f->frame), KB_FAILED_PRECONDITION, text);
     expect(kb_handler_host_instantiate(&f->frame), KB_FAILED_PRECONDITION,
-           "kernbridge does not know this version of jaxlib");
+           "kernbridge does not support this version of jaxlib");
     *size += 1;
 }
 

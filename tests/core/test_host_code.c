@@ -114,7 +114,7 @@ static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *ow
 static void changed_is_refused(const uint8_t *bytes, size_t size, const void *owner)
 {
     damaged_is_refused(bytes, size, owner);
-    CHECK_HAS(err.message, "its digest does not hold");
+    CHECK_HAS(err.message, "the check of its digest failed");
 }
 
 static void test_a_part_is_refused(void)
@@ -178,7 +178,7 @@ static void test_wrong_fields(void)
     t = good, t.n_inputs = KB_BUFFERS_MAX + 1;
     refuse(&t, KB_INVALID_ARGUMENT, "a number of buffers");
     t = good, t.n_hidden = KB_BUFFERS_MAX;
-    refuse(&t, KB_INVALID_ARGUMENT, "does not hold");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of ");
     t = good, t.buffers[0].dtype = 12345;
     refuse(&t, KB_INVALID_ARGUMENT, "a dtype");
     t = good, t.buffers[1].rank = KB_RANK_MAX + 1;
@@ -186,7 +186,7 @@ static void test_wrong_fields(void)
     t = good, t.buffers[1].rank = -1;
     refuse(&t, KB_INVALID_ARGUMENT, "a rank");
     t = good, t.n_places = UINT32_MAX;
-    refuse(&t, KB_INVALID_ARGUMENT, "does not hold");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of ");
     t = good, t.places[0].status = 0;
     refuse(&t, KB_INVALID_ARGUMENT, "the status of an exception");
     t = good, t.places[0].status = UINT32_MAX;
@@ -196,11 +196,11 @@ static void test_wrong_fields(void)
     t = good, t.object_size = t.stored_size = 0;
     refuse(&t, KB_INVALID_ARGUMENT, "the machine code is damaged");
     t = good, t.object_size--;
-    refuse(&t, KB_INVALID_ARGUMENT, "its code does not hold");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of its code failed");
     t = good, t.object_size = UINT32_MAX;
-    refuse(&t, KB_INVALID_ARGUMENT, "its code does not hold");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of its code failed");
     t = good, t.object_size++; /* as if it were compressed */
-    refuse(&t, KB_INVALID_ARGUMENT, "its code does not hold");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of its code failed");
 }
 
 /* Names a feature that this processor lacks, or one that no kernbridge knows. */

@@ -190,7 +190,7 @@ static void test_provide_code(void)
         {KB_OK, true, KB_OK, 0, NULL},
         {KB_FAILED_PRECONDITION, true, KB_OK, 1, NULL},
         {KB_FAILED_PRECONDITION, false, KB_FAILED_PRECONDITION, 0,
-         "op: it does not fit. Nor can the kernel be compiled anew: op: nothing here compiles"},
+         "op: it does not fit. Nor can the kernel be compiled again: op: nothing here compiles"},
         {KB_INVALID_ARGUMENT, true, KB_INVALID_ARGUMENT, 0, "op: it does not fit"},
     };
     kb_hostcuda_set_loader(load_code);

@@ -76,7 +76,7 @@ static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *di
 static void changed_is_refused(const uint8_t *bytes, size_t size, const void *digest)
 {
     damaged_is_refused(bytes, size, digest);
-    CHECK_HAS(err.message, "its digest does not hold");
+    CHECK_HAS(err.message, "the check of its digest failed");
 }
 
 static void test_a_part_is_refused(void)
@@ -101,21 +101,21 @@ static void test_wrong_fields(void)
     t.version++;
     refuse(&t, KB_FAILED_PRECONDITION, "has format 2, and this kernbridge reads format 1");
     t = good, t.n_hidden = 1;
-    refuse(&t, KB_INVALID_ARGUMENT, "does not hold");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of ");
     t = good, t.zeroed = 2;
-    refuse(&t, KB_INVALID_ARGUMENT, "whether outputs are zeroed does not hold");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of whether outputs are zeroed failed");
     for (int i = 0; i < 2; i++) {
         t = good, t.dtypes[i] = 999;
-        refuse(&t, KB_INVALID_ARGUMENT, "a dtype does not hold");
+        refuse(&t, KB_INVALID_ARGUMENT, "the check of a dtype failed");
     }
     t = good, t.value_size = 17;
-    refuse(&t, KB_INVALID_ARGUMENT, "the size of an attribute does not hold");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of the size of an attribute failed");
     t = good, t.value_size = 0;
-    refuse(&t, KB_INVALID_ARGUMENT, "the size of an attribute does not hold");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of the size of an attribute failed");
     t = good, t.function = "scales";
-    refuse(&t, KB_INVALID_ARGUMENT, "what it defines does not hold");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of what it defines failed");
     t = good, t.stored_size--;
-    refuse(&t, KB_INVALID_ARGUMENT, "does not hold");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of ");
     uint8_t *library = library_bytes(&t.stored_size);
     library[0] ^= 1; /* no library */
     refuse(&good, KB_FAILED_PRECONDITION, "(in load_c 'op', which the program carries)");

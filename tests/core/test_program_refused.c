@@ -409,7 +409,8 @@ static bool refuses(const program_text *p, const char *what)
         return s != KB_OK;
     CHECK_INT(s, KB_INVALID_ARGUMENT);
     snprintf(text, sizeof text,
-             "a kernel's program is damaged, or of another version of kernbridge: %s does not hold",
+             "a kernel's program is damaged, or of another version of kernbridge: the check of %s "
+             "failed",
              what);
     return CHECK_TEXT(err.message, text);
 }

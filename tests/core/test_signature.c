@@ -63,8 +63,8 @@ static void test_parameters(void)
         "// @BE f\nvoid f([[maybe_unused]] const BE::Tensor & a, kb_tensor *o, "
         "std::complex<float> c, unsigned long long n, cudaStream_t)",
         "a.cu:1:8: the definition of f was not found in this source; write its parameters "
-        "out, for example\n    // @BE f arg ret attr.alpha:float32\n(a function whose name "
-        "or parameters a macro makes must be written out, there or here)\n// @BE f\n       ^");
+        "out, for example\n    // @BE f arg ret attr.alpha:float32\n(if a macro generates the "
+        "name or the parameters of a function, write them out, there or here)\n// @BE f\n       ^");
     CHECK_SCAN("// @BE f\nvoid f([[maybe_unused]] const BE::Tensor & a, kb_tensor *o, "
                "std::complex<float> c, unsigned long long n, cudaStream_t);",
                "::f" FOUND " attr:c attr:n stream");
@@ -77,11 +77,12 @@ static void test_macros(void)
                "// @BE f_x arg ret attr.k\nDEF(x, float)\n",
                "f_x arg ret attr:k");
     CHECK_REFUSED("#define D(n) void n(const Tensor a, Tensor o) {}\n// @BE f\nD(f)",
-                  "a macro makes must be written out");
-    CHECK_REFUSED("#define MORE , float k\n// @BE f arg ret attr.k\nvoid f(" T " MORE) {}",
-                  "the annotation tells of 3 parameters, C++ of 2 (const BE::Tensor a, BE::Tensor "
-                  "o MORE): attr.k not found in signature; a function whose name or parameters a "
-                  "macro makes");
+                  "if a macro generates the name or the parameters of a function");
+    CHECK_REFUSED(
+        "#define MORE , float k\n// @BE f arg ret attr.k\nvoid f(" T " MORE) {}",
+        "the annotation describes 3 parameters, and C++ has 2 (const BE::Tensor a, BE::Tensor "
+        "o MORE): attr.k not found in signature; if a macro generates the name or "
+        "the parameters");
 }
 
 static void test_kernels(void)

@@ -120,7 +120,7 @@ static void test_attributes(void)
     with_attributes(&c);
     fake_attr_remove(&c.f, "beta");
     fake_attr_scalar(&c.f, "gamma", KB_DTYPE_S32, &(int32_t){1}, 4);
-    expect(&slot, &c, "gamma, half, z came, expected");
+    expect(&slot, &c, "gamma, half, z were passed, expected");
     call_init(&c);
     with_attributes(&c);
     fake_attr_scalar(&c.f, "alpha", KB_DTYPE_F64, &(double){1}, 8);
@@ -158,11 +158,11 @@ static void test_counts(void)
     bind(&slot, &target);
     target_frame c;
     call_init(&c);
-    expect(&slot, &c, "1 inputs and 1 outputs came, expected 2 and 1");
+    expect(&slot, &c, "got 1 inputs and 1 outputs, expected 2 and 1");
     target = target_of(1, 0, 0);
     bind(&slot, &target);
     call_init(&c);
-    expect(&slot, &c, "1 inputs and 1 outputs came, expected 1 and 0");
+    expect(&slot, &c, "got 1 inputs and 1 outputs, expected 1 and 0");
     target = target_of(KB_ANY_COUNT, KB_ANY_COUNT, 0);
     bind(&slot, &target);
     call_init(&c);

@@ -46,9 +46,9 @@ static void test_damaged_program(void)
     fake_attr_array(&c.f, "program", KB_DTYPE_U8, 8, &word, 8);
     target_expect(kb_target_instantiate, &c, KB_INVALID_ARGUMENT,
                   "a kernel's program is damaged, or of another version of kernbridge: its first "
-                  "bytes does not hold");
+                  "bytes failed");
     fake_attr_array(&c.f, "program", KB_DTYPE_U8, 0, NULL, 0);
-    target_expect(kb_target_instantiate, &c, KB_INVALID_ARGUMENT, "its length does not hold");
+    target_expect(kb_target_instantiate, &c, KB_INVALID_ARGUMENT, "the check of its length failed");
     fake_attr_string(&c.f, "program", "KBCU", 4);
     target_expect(kb_target_instantiate, &c, KB_NOT_FOUND, "not registered in this process");
     target_expect(kb_target_execute, &c, KB_NOT_FOUND, "not registered in this process");
@@ -64,7 +64,7 @@ static void test_damaged_call(void)
     target_expect(kb_target_instantiate, &c, 0, NULL);
     c.f.frame.rets.size = 0;
     target_expect(kb_target_execute, &c, KB_INVALID_ARGUMENT,
-                  "simple: 1 operands and 0 results came, expected 1 and 1");
+                  "simple: got 1 operands and 0 results, expected 1 and 1");
     fake_attr_remove(&c.f, "call");
     target_expect(kb_target_execute, &c, KB_INVALID_ARGUMENT, "without its key");
     target_expect(kb_target_instantiate, &c, KB_INVALID_ARGUMENT, "without its key");
@@ -207,7 +207,7 @@ static void test_fault(void)
                       "encountered, code 700). A kernel did this while it ran: possibly an earlier "
                       "one, of this operation or of another.");
         target_expect(kb_target_execute, &innocent, KB_INTERNAL,
-                      "KERNBRIDGE_DEBUG=sync names the guilty launch");
+                      "KERNBRIDGE_DEBUG=sync reports the launch");
     }
     target_call_free(&guilty);
     target_call_free(&innocent);

@@ -271,7 +271,7 @@ int main(void)
         .name = "library",
         .run = run_library,
         .at_least = {[TORTURE_MEMORY] = 6, [TORTURE_FILE] = 3, [TORTURE_LIBRARY] = 2},
-        .words = "what it defines does not hold",
+        .words = "the check of what it defines failed",
     });
     scenario_torture(&(scenario){
         .name = "public target",

@@ -56,7 +56,7 @@ static void test_image_for_one(void)
     check_runs(&c, 0);
     check_refused(&c, 1,
                   "simple: compiled for compute capability 9.0, and GPU 1 has 7.5; lower the "
-                  "program anew on this machine");
+                  "program again on this machine");
     check_runs(&c, 0);
     target_call_free(&c);
     init(&c, &p, 2, 75);

@@ -259,7 +259,7 @@ def test_uneven_parts(make):
     def f(x):
         return op(jax.lax.with_sharding_constraint(x, where), x)
 
-    with pytest.warns(KernbridgeWarning, match="the dimension has no 2 equal parts"):
+    with pytest.warns(KernbridgeWarning, match="the dimension cannot be split into 2 equal parts"):
         np.testing.assert_array_equal(jax.jit(f)(X[:511]), 3 * X[:511])
 
 

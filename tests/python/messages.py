@@ -37,13 +37,13 @@ _ENTRY = re.compile(
 )
 _PREAMBLE = re.compile(r"```python\n(.*?)```\n", re.S)
 _PLACES = (
-    (r"\S*/(?:site|dist)-packages/", "site-packages/"),
+    (r"\S*/(?:(?:site|dist)-packages|build/site)/", "site-packages/"),
     (r"(?<=site-packages/)(\S+), line \d+", r"\1, line N"),
     (r"(?:/[^\s/:'\"]+)+/(?:program_\d+|preamble)\.py", "program.py"),
     (r"\bprogram_\d+\b", "program"),
     (r"(?:/[^\s/:'\"]+)+/(?=mistakes/)", ""),
     (r"0x[0-9a-f]{4,}", "0x..."),
-    (r"\b[0-9a-f]{16,}\b", "<digest>"),
+    (r"(?<!\.)\b[0-9a-f]{16,}\b", "<digest>"),
     (r"/tmp/[^\s'\"]*", "/tmp/..."),
     (r"(?m)^ *[~^]+\n", lambda found: found.group() if "^" in found.group() else ""),
 )

@@ -241,7 +241,7 @@ def test_an_operation_is_not_launched_by_the_syntax_of_numba():
 @pytest.mark.once
 def test_a_switched_off_compiler_is_named(monkeypatch):
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    with pytest.raises(TypeError, match=r"NUMBA_DISABLE_JIT is set, which turns numba\.njit off"):
+    with pytest.raises(TypeError, match=r"NUMBA_DISABLE_JIT is set, which disables numba\.njit"):
         kernbridge.kernel(lambda x: x)(lambda x, out: None)
 
 

@@ -206,7 +206,7 @@ def test_all_that_numba_wrote_is_printed_on_demand(run_python):
     assert "During: typing of get attribute" not in short
     assert "numba.core.errors.TypingError: " in full
     assert "During: typing of get attribute" in full
-    assert "\nSet KERNBRIDGE_DEBUG=full to see all that Numba wrote." in short
+    assert "\nSet KERNBRIDGE_DEBUG=full to see Numba's complete message." in short
 
 
 def test_an_error_is_not_its_own_cause():

@@ -64,5 +64,5 @@ def test_a_program_runs_on_the_gpu_that_it_has_an_image_for(tmp_path, run_python
     assert failed.startswith("1 failed:")
     assert (
         "numba_cuda_kernel 'increment': compiled for compute capability 9.0, and GPU 1 has 7.5; "
-        "lower the program anew on this machine" in failed
+        "lower the program again on this machine" in failed
     )

@@ -137,10 +137,14 @@ def _name(kernel: Any) -> str:
 
 
 _REMEDIES = {
-    "numba_kernel": "a numba.njit function has no launch: leave {them} out, or decorate the "
-    "function with @numba.cuda.jit",
-    "numba_cuda_kernel": "a numba.cuda.jit kernel has none such: leave {them} out, or decorate the "
-    "function with @numba.njit",
+    "numba_kernel": (
+        "a numba.njit function has no launch: remove {them}, or decorate the function with "
+        "@numba.cuda.jit"
+    ),
+    "numba_cuda_kernel": (
+        "this does not apply to a numba.cuda.jit kernel: remove {them}, or decorate the function "
+        "with @numba.njit"
+    ),
 }
 
 
@@ -164,12 +168,12 @@ def _why_none(kernel: Any) -> str:
     if isinstance(kernel, FunctionType):
         numba = sys.modules.get("numba")
         if numba is not None and numba.config.DISABLE_JIT:
-            hint = "NUMBA_DISABLE_JIT is set, which turns numba.njit off; unset it"
+            hint = "NUMBA_DISABLE_JIT is set, which disables numba.njit; unset it"
         else:
             hint = (
-                "write @numba.njit (for CPUs) or @numba.cuda.jit (for GPUs, and for CPUs where "
-                "there is none) between @kernbridge.kernel and the function. A function that "
-                "launches kernels belongs to numba_cuda_callable"
+                "write @numba.njit (for CPUs) or @numba.cuda.jit (for GPUs, or for CPUs on a "
+                "machine without a GPU) between @kernbridge.kernel and the function. Pass a "
+                "function that launches kernels to numba_cuda_callable"
             )
         return (
             f"kernel: {kernel.__name__!r} is a plain Python function, not compiled by Numba; {hint}"

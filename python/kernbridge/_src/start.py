@@ -1,8 +1,8 @@
-"""All side effects of importing kernbridge: what JAX and the core are handed, once a process.
+"""Executes all side effects of `import kernbridge`, once per process.
 
-JAX gets the handlers of calls. The core gets the functions in Python that it calls: one finds the
-kernel of a program of another process by its origin, one makes machine code of a CUDA kernel for
-CPUs, and one runs a function of the user at each call of an operation that cannot be recorded.
+Registers the handlers of calls with JAX, and passes three functions to the core: one finds the
+kernel of a program from another process, one compiles a CUDA kernel for the CPU, and one runs a
+Python function of the user at each call of an operation that cannot be recorded.
 """
 
 from __future__ import annotations

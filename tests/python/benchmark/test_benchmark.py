@@ -282,9 +282,9 @@ def test_the_garbage_collector_is_as_it_was():
         ({"n_runs": 0}, ValueError, "`n_runs` must be at least 1, got 0"),
         ({"n_warmup": -1}, ValueError, "`n_warmup` must be at least 0, got -1"),
         ({"n_batch_per_run": 0}, ValueError, "`n_batch_per_run` must be at least 1"),
-        ({"n_runs": 2.0}, TypeError, "`n_runs` is a number of runs, an int; got 2.0"),
+        ({"n_runs": 2.0}, TypeError, "`n_runs` must be an int, a number of runs; got 2.0"),
         ({"n_runs": True}, TypeError, "got True"),
-        ({"data": x}, TypeError, r"positional arguments, got ArrayImpl: write data=\(x,\)"),
+        ({"data": x}, TypeError, r"positional arguments, such as \(x,\); got ArrayImpl"),
     ],
 )
 def test_wrong_arguments(options, error, text):

@@ -240,11 +240,11 @@ def test_a_missing_file(tmp_path):
     ("name", "text", "why"),
     [
         ("r.json", "{", "Expecting"),
-        ("r.json", "[]", "does not hold benchmark results"),
+        ("r.json", "[]", "does not contain benchmark results"),
         ("r.json", '{"format": "other"}', "format and version"),
         ("r.json", '{"format": "kernbridge benchmark", "version": 2}', "format and version"),
         ("r.csv", "a,b\n1,2\n", "first column"),
-        ("r.csv", "", "does not hold benchmark results"),
+        ("r.csv", "", "does not contain benchmark results"),
         ("r.csv", "primitive_name,platform\nop,cpu\n", "backend"),
         ("r.csv", "primitive_name," + ",".join(FIELDS) + "\nop,cpu\n", "zip"),
     ],

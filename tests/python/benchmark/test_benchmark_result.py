@@ -63,7 +63,7 @@ def test_fastest():
     assert BenchmarkResult([FAILED]).fastest() is None
     assert BenchmarkResult([]).fastest() is None
     with pytest.raises(
-        ValueError, match="decay: no config is named 'huge'; there are small, large"
+        ValueError, match="decay: no config is named 'huge'; the names are small, large"
     ):
         result.fastest("huge")
 
@@ -315,7 +315,7 @@ def test_configs_that_would_share_a_line_are_told_apart():
     assert ax.lines[0].get_linestyle() != ax.lines[1].get_linestyle()
     assert legend(labels.plot(hue="label").axes[0]) == ["l", "m"]
     same = BenchmarkResult([record("a", "l", 1.0, n=1), record("a", "l", 2.0, n=1)])
-    with pytest.raises(ValueError, match="would be the same bar: give `style`"):
+    with pytest.raises(ValueError, match="would share a bar: pass the field that distinguishes"):
         same.plot(kind="bar")
 
 
@@ -333,7 +333,7 @@ def test_on_axes_of_ones_own(pyplot, monkeypatch):
 
 @pytest.mark.usefixtures("pyplot")
 def test_what_cannot_be_plotted():
-    with pytest.raises(ValueError, match="`kind` is one of line, bar, scatter, got 'pie'"):
+    with pytest.raises(ValueError, match="`kind` must be one of line, bar, scatter, got 'pie'"):
         result.plot(kind="pie")
     for name in ("x", "y", "hue", "style"):
         with pytest.raises(ValueError, match=f"`{name}` names 'colour'"):

@@ -203,7 +203,7 @@ assert sys.modules["brainevent._op.main_helpers"].__all__ == brainevent.__all__
 """,
     )
     assert "cannot import name 'absent' from 'brainevent._op.util'" in said
-    words = "kernbridge takes the place of brainevent._op.util, and has no 'absent'; public names"
+    words = "kernbridge takes the place of brainevent._op.util, but has no 'absent'; the public"
     assert words in said
 
 

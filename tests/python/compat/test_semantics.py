@@ -56,7 +56,7 @@ def test_the_text_of_a_compilers_error():
     assert str(errors.CompilationError("f: refused", " \n")) == "f: refused"
     error = errors.HostCompilerIncompatibleError("too new", "no\n" * 300, "nvcc")
     assert len(str(error).splitlines()) <= 24
-    assert "no\nThis exception's compiler_output has all 300 lines" in str(error)
+    assert "no\nThis exception's compiler_output contains all 300 lines" in str(error)
 
 
 @pytest.mark.once
@@ -77,13 +77,14 @@ REFUSED = {
     ),
     "a struct": (
         "attr.p", ", Q p",
-        r"parameter 3 'p' is `Q` \(a type that is no number\): Cannot map C\+\+ type .*, or write "
-        r"attr\.p:TYPE",
+        r"parameter 3 'p' is `Q` \(a type that is not a number\): Cannot map C\+\+ type .*, or "
+        r"write attr\.p:TYPE",
     ),
     "another type": ("attr.p:int32", ", float p", r"parameter 3 'p' is `float` \(float32\), and"),
     "no such parameter": (
         "attr.p attr.q", ", float p",
-        r"the annotation tells of 4 parameters, C\+\+ of 3 \(.*\): attr\.q not found in signature",
+        r"the annotation describes 4 parameters, and C\+\+ has 3 \(.*\): attr\.q not found in "
+        r"signature",
     ),
     "an unknown token": ("out", "", "Invalid arg_spec token 'out'; expected arg, ret, stream,"),
     "an unknown type": (
@@ -92,7 +93,7 @@ REFUSED = {
     ),
     "no name": (
         "attr.a-b", ", float p",
-        "Invalid arg_spec token 'attr.a-b': 'a-b' is no name for an attribute",
+        "Invalid arg_spec token 'attr.a-b': 'a-b' is not a valid name for an attribute",
     ),
 }  # fmt: skip
 

@@ -113,7 +113,7 @@ GOOD = {"a": 1.0, "b": 1.0, "flag": 1, "z": 0}
         (lambda op, x: op(x.astype(int), **GOOD), TypeError, "input 0 is int32.*const float"),
         (lambda op, x: op(x), TypeError, "needs attribute 'a'; its attributes are a, "),
         (lambda op, x: op(x, **GOOD, c=1), TypeError, "no attribute 'c'"),
-        (lambda op, x: op(x, **{**GOOD, "flag": 256}), ValueError, "uint8 does not hold"),
+        (lambda op, x: op(x, **{**GOOD, "flag": 256}), ValueError, "is out of range for uint8"),
         (lambda op, x: op(x, **{**GOOD, "n": 2.5}), TypeError, "'n' is 2.5 of type float"),
         (lambda op, x: jax.jit(lambda b: op(x, **{**GOOD, "b": b}))(1.0), TypeError, "traced"),
     ],
@@ -154,7 +154,7 @@ def test_template_by_name_expression(gpu, x64):
     struct = "struct two { int a, b; };\n__global__ void s(const float* x, float* o, two t) {}"
     by_struct = kernbridge.cuda_kernel(struct, "s", lambda x: like(x), launch_dims=1)
     assert by_struct.plan(x, t=bytes(8)).functions[0].sizes == (8, 8, 8)
-    with pytest.raises(TypeError, match="is not known here; pass a NumPy scalar"):
+    with pytest.raises(TypeError, match="is not known; pass a NumPy scalar"):
         by_struct.plan(x, t=2.0)
     with pytest.raises(TypeError, match=r"of 4 bytes.*takes 8"):
         by_struct.plan(x, t=bytes(4))
@@ -253,6 +253,39 @@ def test_needs_an_architecture(run_python):
     program = f"import kernbridge\nkernbridge.cuda_kernel({SOURCE!r}, 'fma3', None, launch_dims=1)"
     told = run_python(program, check=False, CUDA_VISIBLE_DEVICES="")
     assert "cuda_kernel needs a GPU" in told
+
+
+OLD_AND_NEW = """
+import jax, jax.numpy as jnp, kernbridge
+from kernbridge import config
+from numba import cuda
+
+x = jax.ShapeDtypeStruct((3,), jnp.float32)
+config.set_cuda_architectures("9.0")
+source = 'extern "C" __global__ void f(const float *x, float *out) { out[0] = x[0]; }'
+ops = [
+    kernbridge.cuda_kernel(source, "f", x, launch_dims=1),
+    kernbridge.cuda_kernel(source, "f", x, launch_dims=1, options=["--no-such-option"]),
+    kernbridge.numba_cuda_kernel(cuda.jit(lambda x, out: None), x, launch_dims=1),
+]
+for op, architecture in zip([*ops, *ops[::2]], ("5.2", "9.0", "5.2", "19.0", "19.0")):
+    config.set_cuda_architectures(architecture)
+    try:
+        jax.export.export(jax.jit(op), platforms=["cuda"])(x)
+    except kernbridge.KernelError as e:
+        print(architecture, type(e).__name__, str(e).splitlines()[0])
+"""
+
+
+def test_an_architecture_that_nvrtc_lacks(run_python):
+    pytest.importorskip("numba_cuda")
+    printed = run_python(OLD_AND_NEW).splitlines()
+    assert printed.pop(1).endswith(" --no-such-option [KB4006]")
+    assert len(printed) == 4
+    for line, architecture in zip(printed, ("5.2", "5.2", "19.0", "19.0"), strict=True):
+        assert line.startswith(f"{architecture} UnsupportedArchError [E-ARCH] "), line
+        assert f"does not compile for compute capability {architecture}" in line
+        assert line.endswith("[KB4009]"), line
 
 
 def test_binary(gpu, tmp_path):

@@ -268,9 +268,13 @@ try:
     config.set_cuda_on_cpu("sometimes")
 except ValueError as e:
     assert "expected 'compile' or 'error'" in str(e)
+compiled = numba_cuda_kernel(plain, S((32,), jnp.float32), grid=1, block=32)
+before = compiled(jnp.ones(32))
 config.set_cuda_on_cpu("error")
+assert (compiled(jnp.ones(32)) == before).all()  # it was lowered before
+jax.clear_caches()
 try:
-    numba_cuda_kernel(plain, S((32,), jnp.float32), grid=1, block=32)(jnp.ones(32))
+    compiled(jnp.ones(32))
 except kernbridge.KernelNotAvailableError as e:
     assert "forbids that" in str(e)
 else:

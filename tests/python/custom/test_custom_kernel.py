@@ -179,10 +179,13 @@ def test_rules_and_generators_are_checked_against_the_first_call():
 
 def test_what_a_kernel_gives_is_checked():
     for generator, match in (
-        (lambda outs: lambda x: (x, x), r"gave 2 outputs, and outs declares 1"),
-        (lambda outs: lambda x: x[:2], r"float32\[2\] as output 0, and outs declares float32\[4\]"),
+        (lambda outs: lambda x: (x, x), r"returned 2 outputs, but `outs` declares 1"),
+        (
+            lambda outs: lambda x: x[:2],
+            r"float32\[2\] as output 0, but `outs` declares float32\[4\]",
+        ),
         (lambda outs: lambda x: x.astype(int), r"int32\[4\] as output 0"),
-        (lambda outs: lambda x: "text", "gave 'text' as output 0"),
+        (lambda outs: lambda x: "text", "returned 'text' as output 0"),
         (lambda outs: x, "expected a function of the inputs"),
         (lambda outs: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda outs: lambda x: 1 / 0, "ZeroDivisionError"),
@@ -354,7 +357,7 @@ def test_linear_operations_transpose():
     np.testing.assert_allclose(jax.vmap(jax.grad(lambda x: (f(x) ** 2).sum()))(X), 8 * X)
     np.testing.assert_allclose(jax.hessian(lambda x: (f(x) ** 2).sum())(x), 8 * np.eye(4))
     op.def_transpose_rule(lambda cts, *args, **params: [])
-    with pytest.raises(TypeError, match="the transpose rule gave 0, expected a list of 1"):
+    with pytest.raises(TypeError, match="the transpose rule returned 0, expected a list of 1"):
         jax.linear_transpose(f, x)(x)
 
 
@@ -403,7 +406,7 @@ def test_jvp_rules_of_jaxs_form_see_symbolic_zeros():
     np.testing.assert_allclose(batched, jnp.broadcast_to(x + 1, X.shape))
     assert seen[-1] == [False, True]
     op.def_jvp_rule(lambda primals, tangents, outs: [primals[0]])
-    with pytest.raises(TypeError, match=r"the jvp rule gave .*expected a pair"):
+    with pytest.raises(TypeError, match=r"the jvp rule returned .*expected a pair"):
         jax.grad(lambda a: f(a, x).sum())(x)
 
 
@@ -438,7 +441,7 @@ def test_defjvp_for_primitives_and_operations():
     with pytest.raises(TypeError, match="expected a tuple or list of 2 tangents"):
         jax.jvp(run, (x, x), (x, x))
     defjvp(primitive, lambda t, a, b: [t], None)
-    with pytest.raises(ValueError, match="jvp rule 0 gave 1 tangents, expected 2"):
+    with pytest.raises(ValueError, match="jvp rule 0 returned 1 tangents, expected 2"):
         jax.jvp(run, (x, x), (x, x))
 
 
@@ -484,7 +487,7 @@ def test_x64_is_known_when_a_call_is_traced(x64):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         assert op(x, outs=S((4,), jnp.float64), alpha=2.0).dtype == jnp.float32
-    assert any("asks for float64" in str(w.message) for w in told)
+    assert any("has dtype float64" in str(w.message) for w in told)
 
 
 def test_exported_programs_hold_the_kernel():

@@ -65,7 +65,7 @@ def test_the_fastest_block_is_taken(gpu, times):
     (found,) = op.inspect(X)
     assert found.block == (128, 1, 1)
     assert found.tuning == (
-        "128 threads a block took 80.00 us, 256 threads by occupancy 100.00 us, "
+        "128 threads per block took 80.00 us, 256 threads by occupancy 100.00 us, "
         "measured on Fake GPU 0, sm_90"
     )
     assert found.tuning in str(found)

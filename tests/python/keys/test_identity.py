@@ -270,7 +270,7 @@ def test_what_may_be_imported(monkeypatch):
         assert [may(m) for m in ("a", "x.y", "y", "y.z", "")] == [False, True, False, True, False]
         allow("*")
         assert may("anything")
-        with pytest.raises(TypeError, match="3 is no name of a module"):
+        with pytest.raises(TypeError, match="3 is not the name of a module"):
             allow(3)
     finally:
         allow()

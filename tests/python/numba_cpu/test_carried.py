@@ -145,8 +145,8 @@ NOT_CARRIED = [
     (kernels.threads, {"parallel": True}, "it runs on Numba's threads"),
     (kernels.random, {}, "it draws random numbers from Numba's state"),
     (kernels.blas, {}, "it calls BLAS or LAPACK"),
-    (kernels.large, {}, "it holds addresses of this process: of a large global array"),
-    (kernels.object_mode, {}, "it holds addresses of this process"),
+    (kernels.large, {}, "it contains addresses of this process: of a large global array"),
+    (kernels.object_mode, {}, "it contains addresses of this process"),
     (kernels.printing, {}, "it "),
     (kernels.own_error_of_values, {}, "the text of OwnError depends on values of the call"),
 ]
@@ -165,8 +165,23 @@ def test_what_cannot_leave_its_process_goes_by_name_and_says_why(elsewhere):
         programs.append((exported(op, X), X))
     for (function, _, why), text in zip(NOT_CARRIED, elsewhere(programs), strict=True):
         assert f"the program needs the kernel carried_kernels:{function.__qualname__}" in text
-        found = text.partition("It carries no machine code of the kernel, because ")[2]
+        found = text.partition("It does not contain the machine code of the kernel, because ")[2]
         assert found.startswith(why), text
+
+
+@pytest.mark.once
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("items", ["[1.0, 2.0]", "{1, 2}", "{1.0, 2.0}", "{'a', 'b'}", "{1: 2.0}"])
+def test_which_containers_programs_contain(items, tmp_path):
+    source = tmp_path / "container.py"
+    source.write_text(f"def container(x, out):\n    out[0] = len({items})\n")
+    names = {}
+    exec(compile(source.read_text(), str(source), "exec"), names)
+    op = operation(names["container"], jax.ShapeDtypeStruct((1,), jnp.float32))
+    (inspected,) = op.inspect(X)
+    by_name = inspected.export.startswith("by name, because ")
+    assert by_name != inspected.export.endswith(" bytes of machine code")
+    assert by_name == (items not in ("[1.0, 2.0]", "{1, 2}"))
 
 
 @pytest.mark.once
@@ -187,7 +202,10 @@ def test_code_of_programs_may_be_refused(elsewhere, what):
     elif what == "recompile":
         assert "the program needs the kernel carried_kernels:double" in got
     else:
-        assert 'told to refuse such programs (kernbridge.config.set_exported_code("refuse")' in got
+        assert (
+            'configured to refuse such programs (kernbridge.config.set_exported_code("refuse")'
+            in got
+        )
 
 
 @pytest.mark.once

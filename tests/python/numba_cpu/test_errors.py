@@ -40,7 +40,7 @@ def test_vmap_method_unknown():
     [
         ([OUT, 3], TypeError, "output 1 in `outs` is 3 of type int.*ShapeDtypeStruct"),
         ("float32", TypeError, "output 0 in `outs` is 'float32'"),
-        ([OUT] * 4, TypeError, r"`outs` has 4 outputs, and the kernel \(x, y, out\) takes 3"),
+        ([OUT] * 4, TypeError, r"`outs` has 4 outputs, but the kernel \(x, y, out\) takes 3"),
     ],
     ids=repr,
 )
@@ -110,7 +110,7 @@ def test_argument_that_is_neither_array_nor_scalar(value):
 def test_call_that_outs_cannot_take():
     op = numba_kernel(scale, lambda x, alpha: OUT)
     with pytest.raises(
-        TypeError, match=r"'scale': `outs` is a function of \(x, alpha\), and the call has 1 input"
+        TypeError, match=r"'scale': `outs` is a function of \(x, alpha\), but the call has 1 input"
     ):
         op(x)
     with pytest.raises(TypeError, match=r"1 input and beta: .*'(alpha|beta)'"):

@@ -44,7 +44,7 @@ def wrap(**options):
         ({"grid": 1, "block": 1025}, "1025 threads, at most 1024"),
         ({"grid": 1, "block": (32, 32, 2)}, "2048 threads"),
         ({"grid": 1, "block": (1, 1, 65)}, "at most .*64.* along x, y, z"),
-        ({"grid": (1, 65536), "block": 1}, "65536 blocks along y, at most 65535"),
+        ({"grid": (1, 65536), "block": 1}, "65536 blocks along y, but can have at most 65535"),
         ({"grid": 4, "block": 1, "cluster": 3}, "does not divide grid"),
         ({"grid": 4, "block": 1, "cluster": 17}, "cluster is 17, expected 1 to 16"),
         ({"launch_dims": 8, "shared_mem": -1}, "shared_mem is -1"),

@@ -156,7 +156,7 @@ print(driver.fault_text)
     assert "cuStreamSynchronize failed: CUDA_ERROR_LAUNCH_FAILED" in printed[0]
     assert "'increment': " in printed[1]
     assert "CUDA_ERROR_LAUNCH_FAILED" in printed[1]
-    assert "neither can go on" in printed[2]
+    assert "neither can continue" in printed[2]
 
 
 def test_poison_finds_what_nobody_writes(run_debugged):

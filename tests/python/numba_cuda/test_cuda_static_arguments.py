@@ -75,7 +75,7 @@ def compiled():
 
 def test_what_is_no_static_argument_is_refused():
     with pytest.raises(
-        ValueError, match=r"static names 'other', and the kernel \(mode, x, .*no such"
+        ValueError, match=r"static contains 'other', but the kernel \(mode, x, .*no such"
     ):
         wrap(other=1)
     for value, words in ((np.ones(3), "ndarray"), ("text", "str"), ((1, [2]), "list, in a tuple")):

@@ -184,7 +184,7 @@ def test_a_fault_of_a_kernel_is_told_by_the_next_call_as_on_a_gpu(gpu):
     op = kernbridge.numba_cuda_kernel(lanes_apart, S((32,), F32), grid=1, block=32)
     jax.block_until_ready(op(small(32)))  # it was launched
     assert "block (0, 0, 0), thread (" in gpu.fault_text
-    assert "neither can go on" in gpu.fault_text
+    assert "neither can continue" in gpu.fault_text
     with pytest.raises(
         Error, match=r"'lanes_apart': .*CUDA_ERROR_LAUNCH_FAILED.*possibly an earlier one"
     ):

@@ -268,11 +268,11 @@ def test_names_bound_otherwise():
         return outside
 
     for f in (assigned, parameter, deleted, declared, nested, in_a_nested_one):
-        error = refused(f, "`math` is bound in another way too")
+        error = refused(f, "`math` is also bound in another way")
         assert f":{line_of(f, 'import ')}: " in str(error)
         assert "Move `import " in str(error)
-    refused(looped, "`sin` is bound in another way too.*Move `from math import sin` to")
-    refused(free, "`outside` is bound in another way too")
+    refused(looped, "`sin` is also bound in another way.*Move `from math import sin` to")
+    refused(free, "`outside` is also bound in another way")
     assert outside is None
 
 

@@ -304,7 +304,7 @@ define ptx_kernel void @k(i64 %0) {
 
 
 def test_a_local_array_of_varying_size_is_refused_by_name():
-    with pytest.raises(KernelCompilationError, match="a local array whose size is no constant"):
+    with pytest.raises(KernelCompilationError, match="a local array whose size is not a constant"):
         mlir_text.HostText("label", VARYING)
 
 

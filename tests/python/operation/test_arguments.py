@@ -206,7 +206,7 @@ def test_64_bit_output_without_x64_warns(dtype):
         out[:] = 1
 
     op = numba_kernel(fill, S((2,), dtype))
-    with pytest.warns(UserWarning, match=rf"output 0 asks for {dtype}.*jax_enable_x64"):
+    with pytest.warns(UserWarning, match=rf"output 0 has dtype {dtype}.*jax_enable_x64"):
         result = op()
     assert result.dtype == jnp.zeros((), jax.dtypes.canonicalize_dtype(dtype)).dtype
     np.testing.assert_array_equal(result, [1, 1])

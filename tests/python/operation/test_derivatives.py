@@ -397,7 +397,7 @@ def bad(rules, error, match):
 
 def test_rules_that_do_not_fit_are_refused():
     bad({"vjp": 3}, TypeError, r"numba_kernel 'wave': vjp is 3, expected a function \(inputs, out")
-    bad({"jvp": lambda i, t: t}, TypeError, r"jvp is a function of \(i, t\), and is called as")
+    bad({"jvp": lambda i, t: t}, TypeError, r"jvp is a function of \(i, t\), but is called as")
     bad({"vjp": lambda i, o, ct: ct["out"]}, TypeError, "expected a tuple of 2 cotangents")
     bad({"vjp": lambda i, o, ct: (1.0,)}, TypeError, "returned 1, expected a tuple of 2 cotangents")
     bad({"vjp": lambda i, o, ct: ("a", None)}, TypeError, "'a' as the cotangent of input 0")

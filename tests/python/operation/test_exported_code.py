@@ -41,7 +41,7 @@ void copy(const kernbridge::Tensor x, kernbridge::Tensor out) {
 SAID = {
     "run": "ran",
     "recompile": "load its module 'test_constructor' here",
-    "refuse": 'told to refuse such programs (kernbridge.config.set_exported_code("refuse")',
+    "refuse": 'configured to refuse such programs (kernbridge.config.set_exported_code("refuse")',
 }
 
 

@@ -77,7 +77,10 @@ def test_the_call_fails_where_there_is_no_kernel_and_is_not_avoided():
     message = str(e.value)
     assert "'test_platforms_gpu' was lowered for cpu, where it has no kernel" in message
     assert "Define one with def_numba_kernel or def_cpp_kernel" in message
-    assert "Or call another function there with jax.lax.platform_dependent." in message
+    assert (
+        "Alternatively, call another function on that platform with jax.lax.platform_dependent."
+        in message
+    )
     avoided = jax.jit(lambda x: jax.lax.platform_dependent(x, cpu=lambda x: x + 1, cuda=f))
     np.testing.assert_array_equal(exported(avoided, X).call(X), X + 1)
 

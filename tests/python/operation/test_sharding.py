@@ -284,7 +284,9 @@ def test_uneven_parts_are_whole(n):
         x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh(*LINE), P("x")))
         return ADD(x, x)
 
-    with pytest.warns(KernbridgeWarning, match="the dimension has no 4 equal parts. Pad it to a m"):
+    with pytest.warns(
+        KernbridgeWarning, match="the dimension cannot be split into 4 equal parts. Pad it to a m"
+    ):
         found = jax.jit(f)(x)
     np.testing.assert_allclose(found, 3 * x)
     found = jax.jit(lambda a: jax.vmap(PLAIN, (0, None))(a, x[:2]))(np.ones((n, 3, 2), np.float32))
@@ -568,7 +570,7 @@ def test_a_gather_is_warned_about_once_with_the_operation_and_the_remedy(monkeyp
         'the kernel is wrapped, such as sharding_rule="i j, j -> i", or call the operation inside '
         "jax.shard_map. [KB6002]"
     )
-    assert "the sharding rule names this dimension 'j', which not every output has. If" in second
+    assert "the sharding rule names this dimension 'j', which some outputs lack. If" in second
     assert 'sharding_rule=kernbridge.ShardingRule(..., reduce="sum"), or shard ano' in second
 
 

@@ -85,8 +85,8 @@ X = jnp.ones(4)
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("i -> i", "has 1 input terms, and the call has 2 inputs"),
-        ("i, i -> i, i", "has 2 output terms, and the call has 1 outputs"),
+        ("i -> i", "has 1 input term, but the call has 2 inputs"),
+        ("i, i -> i, i", "has 2 output terms, but the call has 1 output"),
         ("i, i -> i j", r"describes output 0 as 'i j', and it is float32\[4\] of rank 1"),
         ("i j, i -> i", r"describes input 0 as 'i j', and it is float32\[4\] of rank 1"),
         ("..., ... i -> i", r"input 1 as '... i', where ... stood for 1 before"),
@@ -112,7 +112,7 @@ def test_truth_values_are_not_summed():
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("i, j -> j", "names their dimensions 'i' and 'j'; one memory has one term"),
+        ("i, j -> j", "names their dimensions 'i' and 'j'; use the same term for both"),
         (
             ShardingRule("i, i j -> i", reduce="sum"),
             "output 0 is a sum over 'j' .* begins as input 0 .* added once for each device",

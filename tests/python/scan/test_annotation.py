@@ -351,7 +351,9 @@ def test_other_parameter(parameter, name, ctype):
 @pytest.mark.parametrize("parameters", ["", "void", " void ", "/* none */"])
 def test_no_parameters(parameters):
     assert "it has no tensor" in error(f"// @BE f\nvoid f({parameters}) {{}}")
-    assert "tells of 1 parameters, C++ of 0 (" in error(f"// @BE f ret\nvoid f({parameters}) {{}}")
+    assert "describes 1 parameters, and C++ has 0 (" in error(
+        f"// @BE f ret\nvoid f({parameters}) {{}}"
+    )
 
 
 # Which of several --------------------------------------------------------------------------------
@@ -398,15 +400,17 @@ def test_macro(code):
     assert short(one(f"// @BE f_x arg ret attr.k\n{code}\n")) == ("arg", "ret", "attr:k")
     message = error(f"// @BE f_x\n{code}\n")
     assert "the definition of f_x was not found in this source; write its parameters out" in message
-    assert "a macro makes must be written out" in message
+    assert "if a macro generates the name or the parameters" in message
 
 
 def test_macro_of_parameters():
     text = "#define PARAMS const BE::Tensor a, BE::Tensor o\n// @BE f%s\nvoid f(PARAMS, float k) {}"
     message = error(text % " arg ret attr.k")
-    assert "the annotation tells of 3 parameters, C++ of 2 (PARAMS, float k)" in message
-    assert "a macro makes must be written out" in message
-    assert "a macro makes must be written out" in error(text.replace(", float k", "") % "")
+    assert "the annotation describes 3 parameters, and C++ has 2 (PARAMS, float k)" in message
+    assert "if a macro generates the name or the parameters" in message
+    assert "if a macro generates the name or the parameters" in error(
+        text.replace(", float k", "") % ""
+    )
 
 
 def test_macro_of_types():
@@ -527,12 +531,15 @@ ERRORS = [
     ("// @BE f arg, ret", "Invalid arg_spec token 'arg,'"),
     ("// @BE f ARG ret", "Invalid arg_spec token 'ARG'"),
     ("// @BE f arg ret attr", "Invalid arg_spec token 'attr'"),
-    ("// @BE f arg ret attr.", "Invalid arg_spec token 'attr.': '' is no name for an attribute"),
+    (
+        "// @BE f arg ret attr.",
+        "Invalid arg_spec token 'attr.': '' is not a valid name for an attribute",
+    ),
     (
         "// @BE f arg ret attr.2x",
-        "token 'attr.2x': '2x' is no name for an attribute",
+        "token 'attr.2x': '2x' is not a valid name for an attribute",
     ),
-    ("// @BE f arg ret attr.for", "'for' is no name for an attribute"),
+    ("// @BE f arg ret attr.for", "'for' is not a valid name for an attribute"),
     ("// @BE f arg ret attr.k:", "Invalid arg_spec token 'attr.k:': '' is no type of an attribute"),
     (
         "// @BE f arg ret attr.k:f32",
@@ -553,7 +560,8 @@ ERRORS = [
     ),
     (
         f"// @BE f arg ret attr.k\nvoid f({T}) {{}}",
-        "f: the annotation tells of 3 parameters, C++ of 2 (const BE::Tensor a, BE::Tensor o)",
+        "f: the annotation describes 3 parameters, and C++ has 2 (const BE::Tensor a, "
+        "BE::Tensor o)",
     ),
     (
         "// @BE f ret arg\nvoid f(const BE::Tensor a, BE::Tensor o) {}",
@@ -858,7 +866,7 @@ def test_kernel_by_macro():
         "#define K(T, S) __global__ void k_##S(const T *x, T *y, T a) { y[0] = x[0] * a; }\n"
         "K(float, f32)\nK(double, f64)\n"
     )
-    assert "a macro makes must be written out" in kernel_error(text, "k_f64")
+    assert "if a macro generates the name or the parameters" in kernel_error(text, "k_f64")
     assert short(kernel(text, "k_f64", "arg ret attr.a")) == ("arg", "ret", "attr:a")
 
 
@@ -878,7 +886,7 @@ def test_kernel_with_tokens():
         (f"namespace a {{ {KERNEL} }}", "b::k", None, "k was not found"),
         (KERNEL, "k", "arg ret stream", "kernel 'k' token 3: k: a kernel takes no stream"),
         (f"// @BE k arg ret stream\n{KERNEL}", "k", None, "k.cu:1:18: k: a kernel takes no stream"),
-        (KERNEL, "k", "arg ret", "the annotation tells of 2 parameters, C++ of 3"),
+        (KERNEL, "k", "arg ret", "the annotation describes 2 parameters, and C++ has 3"),
         (KERNEL, "k", "ret ret attr.n", "a result must not be const"),
         (KERNEL, "k", "arg arg attr.n", "k has no result"),
         ("__global__ void k(const int *x) {}", "k", None, "it has no result"),

@@ -138,7 +138,7 @@ REFUSED = {
         "attr.v:float32",
     ),
     "half": (" arg ret attr.v:float16", "{T}, float v", "takes float16; write attr.v:float32"),
-    "struct": ("", "{T}, struct S v", r"`struct S` \(a type that is no number\).* attr.v:TYPE"),
+    "struct": ("", "{T}, struct S v", r"`struct S` \(a type that is not a number\).* attr.v:TYPE"),
     "array": ("", "{T}, float v[3]", r"parameter 3 'v' is `float\[3\]`"),
     "function": (" arg ret attr.v", "{T}, void (*v)(int)", "parameter 3 'v' is `void"),
     "tensor": (

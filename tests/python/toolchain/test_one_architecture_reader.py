@@ -55,7 +55,9 @@ def test_an_empty_variable_is_none(monkeypatch, name):
 @pytest.mark.parametrize("reader", [cuda.architectures, architectures.cuda_architectures])
 def test_the_same_errors(monkeypatch, reader):
     monkeypatch.setenv(VARIABLES[0], "sm_x")
-    with pytest.raises(ValueError, match="KERNBRIDGE_CUDA_ARCHS: 'sm_x' is no compute capability"):
+    with pytest.raises(
+        ValueError, match="KERNBRIDGE_CUDA_ARCHS: 'sm_x' is not a compute capability"
+    ):
         reader()
     monkeypatch.setenv(VARIABLES[0], "3.5")
     with pytest.raises(UnsupportedArchError, match=r"KERNBRIDGE_CUDA_ARCHS: .* 3\.5 is older"):

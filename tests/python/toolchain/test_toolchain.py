@@ -168,7 +168,7 @@ def test_nvcc_that_is_nowhere(monkeypatch):
     wanted = [
         *("[E-NVCC]", "KERNBRIDGE_NVCC_PATH: not set", "BRAINEVENT_NVCC_PATH: not set"),
         *("CUDA_HOME: not set", "CUDA_PATH: not set", "wheels of NVIDIA", "nvcc on PATH"),
-        *("/usr/local/cuda/bin/nvcc: no such program", "1. pip install", "4. name the program"),
+        *("/usr/local/cuda/bin/nvcc: no such program", "1. pip install", "4. set its path"),
     ]
     places = [text.index(part) for part in wanted]
     assert places == sorted(places)
@@ -226,7 +226,7 @@ def test_spellings_of_architectures(spelling, expected):
 
 @pytest.mark.parametrize("spelling", ["", "nine", [], [[]], "9.0b", "sm_9", True, "9.0,,8", 8.65])
 def test_what_is_no_architecture(spelling):
-    with pytest.raises(ValueError, match="is no compute capability"):
+    with pytest.raises(ValueError, match="is not a compute capability"):
         architectures.cuda_architectures(spelling)
 
 

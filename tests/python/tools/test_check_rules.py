@@ -152,7 +152,7 @@ def test_the_function_of_def_call_is_used_without_outs():
     op = custom(first=lambda x, y: x * x * y)
     op.def_call(lambda x, y, backend=None: op(x, y, outs=x, backend=backend))
     assert {c.status for c in check_rules(op, x, y)} == {"passed"}
-    with pytest.raises(TypeError, match="takes neither outs nor backends"):
+    with pytest.raises(TypeError, match="so neither outs nor backends can be passed"):
         check_rules(made(), x, y, outs=x)
 
 

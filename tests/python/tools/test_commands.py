@@ -162,7 +162,7 @@ def test_a_script_keeps_its_stdout(capsys):
     with pytest.raises(SystemExit) as left:
         cli.main(["--json", "cuda-on-cpu", "script.py"])
     assert left.value.code == 2
-    assert "--json: what is printed is what the script prints" in capsys.readouterr().err
+    assert "--json: only the script prints to stdout" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_the_cache_is_cleared_after_a_question(filled, capsys, monkeypatch, repl
 def test_without_a_terminal_nobody_is_asked(filled, capfd, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert cli.main(["cache", "clear"]) == 1
-    assert "there is no terminal to ask" in capfd.readouterr().err
+    assert "there is no terminal on which" in capfd.readouterr().err
     assert limit.cache_stats().entries == 3
     assert answer(capfd, "cache", "clear", "stencil", "--yes")["removed"] == 1
     assert answer(capfd, "cache", "clear", "--yes")["removed"] == 2

@@ -79,7 +79,7 @@ def test_a_gpu_that_jax_cannot_use(monkeypatch):
 def test_a_switched_off_compiler(monkeypatch):
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     assert str(verdict("numba_kernel")) == (
-        "not ready: NUMBA_DISABLE_JIT is set, which turns Numba off\nunset it"
+        "not ready: NUMBA_DISABLE_JIT is set, which disables Numba\nunset it"
     )
 
 

@@ -154,7 +154,7 @@ def test_a_run_beside_such_a_step_is_still_a_graph():
 def test_the_turns_that_are_not_known_are_a_finding():
     found = explained("".join(map(call, range(1, 11))) + COUNT, 10, turns="")
     assert kinds(found) == ["unknown_turns"]
-    assert "waits for the GPU in every turn" in found.findings[0].text
+    assert "waits for the GPU in every iteration" in found.findings[0].text
     assert found.findings[0].executions is None
 
 

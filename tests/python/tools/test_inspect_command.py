@@ -202,10 +202,13 @@ def test_an_operation_that_is_not_called_needs_its_arguments(answer):
         (["no/such.py:op"], "there is no file 'no/such.py'"),
         (["json:loads", "--args", "float99[3]"], "'float99[3]' is neither an array such as"),
         (["json:loads", "--args", "[3]"], "'[3]' is neither an array"),
-        (["json:loads", "--args", "n=2, float32[3]"], "'float32[3]' has no name, and follows one"),
+        (
+            ["json:loads", "--args", "n=2, float32[3]"],
+            "'float32[3]' has no name, but follows an argument with a name",
+        ),
         (["json:loads", "--args", "__import__('os')"], "is neither an array"),
-        (["json:loads", "--arch", "hopper"], "'hopper' is no compute capability"),
-        (["json:loads", "--arch", "8.0, 9.0"], "names several, expected one"),
+        (["json:loads", "--arch", "hopper"], "'hopper' is not a compute capability"),
+        (["json:loads", "--arch", "8.0, 9.0"], "contains several architectures, expected one"),
     ],
 )
 def test_wrong_arguments(arguments, text, capfd):

@@ -86,7 +86,7 @@ def test_what_is_printed_of_c_and_of_a_binary(run):
 
 
 def test_what_is_refused(run, monkeypatch):
-    assert "keeps none" in run("axpy", "--llvm", status=1)
+    assert "does not keep it" in run("axpy", "--llvm", status=1)
     said = run("module", status=1)
     assert "inspect one of its functions: axpy, fill" in said
     monkeypatch.setattr(inspected_source, "shutil", SimpleNamespace(which=lambda _: None))

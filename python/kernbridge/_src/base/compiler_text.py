@@ -65,7 +65,9 @@ def shorten(output: str, room: int, source: str = "") -> list[str]:
     some = f"... and {more} more error{'s' if more > 1 else ''}. " if more else ""
     all_ = f"all {len(written)} lines" if len(written) > 1 else "all of it"
     printed = "they are" if len(written) > 1 else "it is"
-    rest = f"This exception's compiler_output has {all_}; with KERNBRIDGE_DEBUG=full {printed} "
+    rest = (
+        f"This exception's compiler_output contains {all_}; with KERNBRIDGE_DEBUG=full {printed} "
+    )
     return [*cut[: room - 1], f"{some}{rest}printed."]
 
 

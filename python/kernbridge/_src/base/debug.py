@@ -1,4 +1,4 @@
-"""What the environment variable KERNBRIDGE_DEBUG switches on, read when kernbridge is imported.
+"""Reads the environment variable KERNBRIDGE_DEBUG when kernbridge is imported.
 
 A comma-separated list of: "sync", wait for every GPU launch, so that a fault is reported by the
 launch that made it; "poison", run every call over two fill patterns, and report output elements

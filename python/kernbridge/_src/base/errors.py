@@ -73,7 +73,9 @@ def quoted(error: BaseException) -> str:
 
 def defect(text: str) -> str:
     """Return a message about what no mistake of a user's leads to."""
-    return f"{text}. This is a defect in kernbridge: please report it with a program that shows it"
+    return (
+        f"{text}. This is a bug in kernbridge: please report it with a program that reproduces it"
+    )
 
 
 class BrainEventError(Exception):

@@ -1,7 +1,7 @@
-"""Ctrl-C while Numba and LLVM compile: it waits until they are done.
+"""Delays Ctrl-C until Numba and LLVM have finished compiling.
 
-Neither of them expects exceptions. After a KeyboardInterrupt, a later compilation failed with one
-of their errors, or LLVM released memory twice.
+Neither of them is written for exceptions at any point: after a KeyboardInterrupt, a later
+compilation could fail with an internal error, or LLVM could free memory twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names of JAX that JAX does not promise to keep, looked up once.
+"""The private names of JAX that kernbridge uses, looked up once.
 
 No other module imports them. Without those of `NAMES` kernbridge cannot be imported. Without one of
 `jax._src` that effects and varying axes need, importing kernbridge warns, and what needs them is

@@ -1,4 +1,4 @@
-"""State of JAX and of its programs that is not public; nothing where JAX has other names."""
+"""Access to private state of JAX; the functions return nothing if JAX's names have changed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A small cache of the most recently used values, and what is kept with an object of the user.
+"""A small cache of recently used values, and values that live as long as an object of the user.
 
-Both are safe to use from any thread.
+Both can be used from any thread.
 """
 
 from __future__ import annotations

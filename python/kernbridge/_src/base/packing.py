@@ -1,5 +1,7 @@
-"""Machine code in programs and on disk: its head, texts, and bytes that are compressed where that
-makes them fewer (src/core/kb_seal.h and kb_fields.h).
+"""Reads and writes the format of machine code in programs and on disk.
+
+The format has a header, strings, and bytes that are compressed if this makes them smaller
+(src/core/kb_seal.h and kb_fields.h).
 """
 
 from __future__ import annotations

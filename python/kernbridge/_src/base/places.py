@@ -1,4 +1,4 @@
-"""Lines of users, for messages: of an exception, of a call that is under way, of a definition."""
+"""Finds lines of the user's code for messages: of an exception, a call or a definition."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One line on stderr about compilations that take longer than two seconds.
+"""Writes a line to stderr about compilations that take longer than two seconds.
 
-The time begins with the first of compilations that follow each other, so that a program of many
-kernels is seen, too. Any thread may enter; a thread of its own writes, since compilers do not call
-back. Where nothing is to be written, there is no thread.
+Compilations that follow each other are timed together, so that a program with many kernels is
+reported as well. Any thread may enter. A separate thread writes the line, since compilers do not
+call back. If nothing is to be written, no thread is started.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+
+from kernbridge._src.base import settings
 
 VARIABLE = "KERNBRIDGE_PROGRESS"
 QUIET = 2.0
@@ -52,8 +54,8 @@ def _shown(doing: str) -> Iterator[None]:
 
 
 def _is_on() -> bool:
-    chosen = os.environ.get(VARIABLE, "")
-    return _is_terminal() if chosen == "" else chosen != "0"
+    chosen = settings.switch(VARIABLE)
+    return _is_terminal() if chosen is None else chosen
 
 
 def _is_terminal() -> bool:

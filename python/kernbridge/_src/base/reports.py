@@ -1,4 +1,4 @@
-"""How errors and warnings are presented: their tracebacks, and the lines to which they point.
+"""Controls how errors and warnings are presented: their tracebacks and the lines they point to.
 
 The frames of kernbridge are hidden in tracebacks if JAX hides its own. JAX does this within its
 functions, since kernbridge's folder is registered with it; this module does it if kernbridge was
@@ -109,7 +109,7 @@ def instead_of(cause: BaseException, error: AnError) -> AnError:
 
     The other one is `error.__context__`, and is printed with KERNBRIDGE_DEBUG=full only. A function
     that returns `cause` itself as the error may be used, too: an error that is its own cause would
-    let JAX search its causes for ever.
+    let JAX search its causes forever.
     """
     if error is not cause:
         error.__context__ = cause

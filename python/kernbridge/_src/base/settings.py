@@ -1,10 +1,11 @@
-"""The settings of `kernbridge.config`, where every package can read them."""
+"""Holds the settings of `kernbridge.config`, so that every package can read them."""
 
 from __future__ import annotations
 
 import os
 
 from kernbridge import _core
+from kernbridge._src.base.errors import coded
 
 Architecture = tuple[int, int, str]  # major, minor, suffix
 
@@ -39,7 +40,8 @@ def set_exported_code(what: str, where: str) -> None:
     """
     global exported_code
     if what not in _EXPORTED_CODE:
-        raise ValueError(f"{where} is {what!r}, expected 'run', 'recompile' or 'refuse' [KB8001]")
+        text = f"{where} is {what!r}, expected 'run', 'recompile' or 'refuse'"
+        raise ValueError(coded(text, "KB8002" if where == EXPORTED_CODE else "KB8001"))
     _core.set_carried_code(_EXPORTED_CODE.index(what))
     exported_code = what
 
@@ -48,7 +50,18 @@ def carries_kernels() -> bool:
     """Return whether compiled programs carry Numba kernels; see `config.set_carry_kernels`."""
     if carry_kernels is not None:
         return carry_kernels
-    return os.environ.get(CARRY_KERNELS, "") not in ("", "0")
+    return bool(switch(CARRY_KERNELS))
+
+
+def switch(variable: str) -> bool | None:
+    """Return whether an environment variable is 1 or 0, or None if it is not set.
+
+    ValueError is raised for any other value.
+    """
+    value = os.environ.get(variable, "")
+    if value not in ("", "0", "1"):
+        raise ValueError(f"{variable} is {value!r}, expected 1 or 0 [KB8002]")
+    return value == "1" if value else None
 
 
 def install() -> None:

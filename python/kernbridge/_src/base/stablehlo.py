@@ -1,6 +1,6 @@
-"""Exported programs as MLIR: what their main function takes, and what they call.
+"""Reads exported programs as MLIR: the arguments of the main function and its custom calls.
 
-It is read through the bindings of MLIR that JAX has, which are imported where they are used.
+Uses the MLIR bindings of JAX, which are imported on demand.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _written(module: Any, version: str) -> bytes:
         return bytes(dialect.serialize_portable_artifact(module, version))
     except ValueError as e:
         raise ValueError(
-            f"the program cannot be written for StableHLO {version}: {e} [KB6104]"
+            f"the program cannot be converted to StableHLO {version}: {e} [KB6104]"
         ) from e
 
 

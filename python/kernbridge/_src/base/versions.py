@@ -1,4 +1,4 @@
-"""The versions of other packages that kernbridge is tested with, and what it needs of them.
+"""Knows the versions of other packages that kernbridge is tested with, and the names that it uses.
 
 kernbridge uses names of JAX, Numba, Numba-CUDA, its successor numba-cuda-mlir and llvmlite that
 these packages do not promise to keep. Each package has one module that looks them all up
@@ -79,10 +79,10 @@ def unknown(package: str, missing: Iterable[str]) -> UnknownVersionError:
     if len(names) > _MOST_NAMED:
         shown += f" and {len(names) - _MOST_NAMED} more"
     return UnknownVersionError(
-        f"kernbridge does not know this {package} {_version(package)}: {shown} "
-        f"{'is' if len(names) == 1 else 'are'} missing; {_tested(package)} are tested. Install one "
-        "of these versions (pip install 'kernbridge[tested]'), or look for a newer kernbridge."
-        " [KB8003]"
+        f"kernbridge does not support {package} {_version(package)}: {shown} "
+        f"{'is' if len(names) == 1 else 'are'} missing. It is tested with {_tested(package)}. "
+        "Install one of these versions (pip install 'kernbridge[tested]'), or look for a newer "
+        "kernbridge. [KB8003]"
     )
 
 

@@ -1,1 +1,1 @@
-"""Measuring operations: running, results, tables, files."""
+"""Benchmarks of operations: measurements, results, tables and files."""

@@ -1,8 +1,8 @@
-"""Results on disk, as JSON or CSV, without loss; nothing that is read is executed.
+"""Saves benchmark results as JSON or CSV without loss, and loads them without executing anything.
 
-Numbers, texts, None, lists and dicts with names as keys are JSON's own. What JSON does not have is
-an object with the key "$type": tuples, NaN and infinities, and the scalars, dtypes and scalar types
-of NumPy and JAX. Any other value is refused by name.
+Numbers, strings, None, lists, and dicts with strings as keys are stored as JSON. Other values are
+stored as an object with the key "$type": tuples, NaN and infinities, and the scalars, dtypes and
+scalar types of NumPy and JAX. Any other value is refused, and the error names it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def load(path: PathLike, format: str | None = None) -> tuple[str, list[Benchmark
         return document[NAME], [BenchmarkRecord(**decode(row)) for row in document["records"]]
     except (ValueError, TypeError, KeyError, AttributeError, csv.Error) as e:
         raise ValueError(
-            f"{str(file)!r} does not hold benchmark results of kernbridge: {e} [KB8009]"
+            f"{str(file)!r} does not contain benchmark results of kernbridge: {e} [KB8009]"
         ) from e
 
 
@@ -61,7 +61,7 @@ def _format_of(file: Path, format: str | None) -> str:
         raise ValueError(
             "benchmark results are saved as json or csv, got "
             + (f"the file name {file.name!r}" if format is None else f"format={format!r}")
-            + ": name the file so, or give format= [KB8009]"
+            + ": change the name of the file, or pass format= [KB8009]"
         )
     return found
 
@@ -162,9 +162,9 @@ def encode(value: Any, name: str) -> Any:
     except (ValueError, TypeError):  # it is no type of kernbridge, or cannot be hashed
         pass
     raise TypeError(
-        f"{name} is of type {kind.__module__}.{kind.__qualname__}, which cannot be saved "
-        "without loss: use ints, floats, texts, None, NumPy scalars and dtypes, and lists, "
-        "tuples, and dicts with texts as keys, of them [KB8009]"
+        f"{name} is of type {kind.__module__}.{kind.__qualname__}, which cannot be saved without "
+        "loss: use ints, floats, strings, None, NumPy scalars, dtypes, and lists, tuples and "
+        "dicts (with strings as keys) of these [KB8009]"
     )
 
 
@@ -201,7 +201,7 @@ def decode(coded: Any) -> Any:
 def _decode_jax(coded: dict[str, Any]) -> Any:
     value = getattr(jnp, coded["name"])
     if str(value.dtype) != coded["name"]:
-        raise ValueError("it is no scalar type of jax.numpy")
+        raise ValueError("it is not a scalar type of jax.numpy")
     return value
 
 

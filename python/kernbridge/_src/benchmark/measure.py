@@ -1,4 +1,4 @@
-"""Measures the time of a function: it is compiled once, waited for, and never optimised away.
+"""Measures the time of a function under `jax.jit`.
 
 Several calls in one run are one jitted loop. Each call takes its operands out of an
 `optimization_barrier` that also holds a number made from the results of the call before. That
@@ -249,9 +249,8 @@ def measure(
     check_counts(n_warmup=n_warmup, n_runs=n_runs, n_batch_per_run=n_batch_per_run)
     if not isinstance(data, (tuple, list)):
         raise TypeError(
-            "`data` is the tuple of the function's positional arguments, got "
-            f"{type(data).__name__}: write data=(x,)"
-            " [KB8005]"
+            "`data` must be the tuple of the function's positional arguments, such as (x,); got "
+            f"{type(data).__name__} [KB8005]"
         )
     prepared = prepare(fn, data, n_batch_per_run)
     for _ in range(1 + n_warmup):
@@ -276,7 +275,7 @@ def check_counts(**counts: Any) -> None:
     for name, value in counts.items():
         least = 0 if name == "n_warmup" else 1
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"`{name}` is a number of runs, an int; got {value!r} [KB8005]")
+            raise TypeError(f"`{name}` must be an int, a number of runs; got {value!r} [KB8005]")
         if value < least:
             raise ValueError(f"`{name}` must be at least {least}, got {value} [KB8005]")
 

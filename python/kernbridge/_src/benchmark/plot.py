@@ -1,4 +1,7 @@
-"""Records as a figure: lines, bars or points with errors; logarithmic where values span decades."""
+"""Draws benchmark records as lines, bars or points with error bars.
+
+Axes are logarithmic if the values span several orders of magnitude.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class Figure:
     def draw(self, ax: Any, kind: str, show: bool, errors: bool, options: dict[str, Any]) -> Any:
         """Draw on axes, or on new ones; `options` are those of the method of the axes."""
         if kind not in METHODS:
-            raise ValueError(f"`kind` is one of {', '.join(METHODS)}, got {kind!r} [KB8009]")
+            raise ValueError(f"`kind` must be one of {', '.join(METHODS)}, got {kind!r} [KB8009]")
         if not self.records:
             raise ValueError(
                 f"{self.title or 'these results'}: nothing to plot, as no record is a success with "
@@ -88,8 +91,8 @@ class Figure:
         """Draw each hue and style; bars stand side by side, with numbers as categories."""
         if kind == "bar" and self._overlap():
             raise ValueError(
-                "several records would be the same bar: give `style` what distinguishes them"
-                " [KB8009]"
+                "several records would share a bar: pass the field that distinguishes them as "
+                "`style` [KB8009]"
             )
         values = list({key_of(v): v for v in map(self.readers["x"], self.records)}.values())
         are_numbers = all(map(_is_number, values))

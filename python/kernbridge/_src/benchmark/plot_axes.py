@@ -1,4 +1,4 @@
-"""Axes of plots: which are logarithmic, units of times, and ticks that are plain numbers."""
+"""Chooses the axes of plots: logarithmic or linear, units of time, and plain numbers as ticks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a benchmark gets and what it finds: cases, and the figures of a backend in a case."""
+"""The inputs and outputs of a benchmark: its cases, and the results of a backend for one case."""
 
 from __future__ import annotations
 
@@ -56,22 +56,20 @@ class BenchmarkConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise TypeError(
-                f"BenchmarkConfig: `name` is a str, got {type(self.name).__name__} [KB8005]"
+                f"BenchmarkConfig: `name` must be a str, got {type(self.name).__name__} [KB8005]"
             )
         if not isinstance(self.args, (tuple, list)):
             raise TypeError(
-                f"BenchmarkConfig {self.name!r}: `args` is the tuple of positional arguments, got "
-                f"{type(self.args).__name__}: write args=(x,)"
-                " [KB8005]"
+                f"BenchmarkConfig {self.name!r}: `args` must be the tuple of positional "
+                f"arguments, such as (x,); got {type(self.args).__name__} [KB8005]"
             )
         self.args = tuple(self.args)
         for where in KWARGS:
             given = getattr(self, where)
             if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
                 raise TypeError(
-                    f"BenchmarkConfig {self.name!r}: `{where}` is a dict with names as keys, got "
-                    f"{given!r}"
-                    " [KB8005]"
+                    f"BenchmarkConfig {self.name!r}: `{where}` must be a dict with names as keys, "
+                    f"got {given!r} [KB8005]"
                 )
 
     def put_args(self, device: Any = None) -> BenchmarkConfig:
@@ -181,7 +179,7 @@ def getter(
     known = dict.fromkeys((*FIELDS, *(key for where in KWARGS for key in _keys(records, where))))
     raise ValueError(
         f"`{what}` names {name!r}, which is neither a field nor a key of kernel_kwargs or "
-        f"data_kwargs here; there are {', '.join(known)} [KB8009]"
+        f"data_kwargs here; the known names are {', '.join(known)} [KB8009]"
     )
 
 

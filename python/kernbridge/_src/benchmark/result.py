@@ -1,4 +1,4 @@
-"""`BenchmarkResult`: the records of one operation, to read, print, plot and keep."""
+"""`BenchmarkResult`: the records of one operation, to be read, printed, plotted and saved."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class BenchmarkResult:
         labels = dict.fromkeys(record.label for record in self._records)
         if label is not None and label not in labels:
             raise ValueError(
-                f"{self.primitive_name or 'these results'}: no config is named {label!r}; there "
-                f"are {', '.join(labels) or 'none'} [KB8009]"
+                f"{self.primitive_name or 'these results'}: no config is named {label!r}; the "
+                f"names are {', '.join(labels) or 'none'} [KB8009]"
             )
         succeeded = [r for r in self._records if r.success and label in (None, r.label)]
         return min(succeeded, key=lambda r: (math.isnan(r.median_ms), r.median_ms), default=None)

@@ -1,4 +1,4 @@
-"""Benchmarking an operation: every backend in every config, results compared."""
+"""Benchmarks an operation: runs every backend on every config and compares the results."""
 
 from __future__ import annotations
 
@@ -106,14 +106,14 @@ def benchmark_operation(
     check_counts(**counts)
     if op.call_function is None:
         raise ValueError(
-            f"{op.name!r} has no call function to benchmark: give it one with op.def_call(function)"
-            " [KB8005]"
+            f"{op.name!r} has no call function to benchmark: define one with "
+            "op.def_call(function) [KB8005]"
         )
     if op.benchmark_data is None:
         raise BenchmarkDataFnNotProvidedError(
-            f"{op.name!r} has no benchmark data: give it a function with op.def_benchmark_data("
-            "function), called as function(platform=...), that returns a list of BenchmarkConfig"
-            " [KB8005]"
+            f"{op.name!r} has no benchmark data: define a function with "
+            "op.def_benchmark_data(function) that is called as function(platform=...) and "
+            "returns a list of BenchmarkConfig [KB8005]"
         )
     chosen = _backends(op, platform, backends)
     device = _device(op, platform)
@@ -225,12 +225,11 @@ def _configs(op: BenchmarkedOperation, platform: str) -> list[BenchmarkConfig]:
     wrong = [config for config in configs if not isinstance(config, BenchmarkConfig)]
     if wrong:
         raise TypeError(
-            f"{op.name!r}: its benchmark data function returns a list of BenchmarkConfig, got "
-            f"{type(wrong[0]).__name__} in it"
-            " [KB8005]"
+            f"{op.name!r}: its benchmark data function must return a list of BenchmarkConfig, but "
+            f"the list contains a {type(wrong[0]).__name__} in it [KB8005]"
         )
     if not configs:
         raise ValueError(
-            f"{op.name!r}: its benchmark data function gives no config for {platform!r} [KB8005]"
+            f"{op.name!r}: its benchmark data function returns no config for {platform!r} [KB8005]"
         )
     return configs

@@ -1,4 +1,4 @@
-"""Records as a table: what is in its cells, and how it is written with and without rich."""
+"""Formats benchmark records as a table, with or without rich."""
 
 from __future__ import annotations
 

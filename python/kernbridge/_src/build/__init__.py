@@ -1,1 +1,1 @@
-"""A source file becomes a shared library."""
+"""Builds shared libraries from source files."""

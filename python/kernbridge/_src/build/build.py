@@ -1,8 +1,8 @@
-"""A source becomes a shared library: from the cache, or by a compiler.
+"""Builds a shared library from source, or takes it from the cache.
 
-Any thread and any process may build the same thing at any time: one of them does, the others wait
-and take what it made. A library appears whole or not at all, under a name that no other content
-has, and is never written again.
+Any thread and any process may build the same library at any time: one of them builds it, and the
+others wait for the result. A library appears completely or not at all, its name is unique to its
+content, and it is never overwritten.
 """
 
 from __future__ import annotations
@@ -64,9 +64,8 @@ def _in_private(job: Job) -> Built:
         return _find_or_build(job._replace(root=_private(os.getpid())))
     except OSError as e:
         raise KernelToolchainError(
-            f"{job.request.name}: the library cannot be written to a temporary folder either: {e}; "
-            "make room there, or set TMPDIR to another folder"
-            " [KB4008]"
+            f"{job.request.name}: the library cannot be written to a temporary folder either: "
+            f"{e}; free some space there, or set TMPDIR to another folder [KB4008]"
         ) from e
 
 
@@ -109,7 +108,6 @@ def _temporary() -> str:
             return place
         objections.append(f"{place}: {why or 'it cannot be written to'}")
     raise KernelToolchainError(
-        "there is no folder for temporary files in which nobody else can replace a library; set "
-        f"TMPDIR to one. {'; '.join(objections)}"
-        " [KB4008]"
+        "found no folder for temporary files in which no other user can replace a library; set "
+        f"TMPDIR to such a folder. {'; '.join(objections)} [KB4008]"
     )

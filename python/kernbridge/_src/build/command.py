@@ -1,4 +1,4 @@
-"""Command lines of compilers, and the key of all that decides what they make."""
+"""Assembles the command lines of compilers, and the cache keys of their results."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kernbridge._src.base import settings
 from kernbridge._src.build import inputs as build_inputs
 from kernbridge._src.build.inputs import Inputs
 from kernbridge._src.keys import generators
@@ -181,8 +182,10 @@ def _for_nvcc(flag: str) -> list[str]:
 
 
 def _allows_any_compiler() -> bool:
-    names = ("KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER", "BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER")
-    return any(os.environ.get(name, "") not in ("", "0") for name in names)
+    chosen = settings.switch("KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER")
+    if chosen is None:  # BrainEvent's own variable also has other values
+        return os.environ.get("BRAINEVENT_ALLOW_UNSUPPORTED_COMPILER", "") not in ("", "0")
+    return chosen
 
 
 def _this_cpu() -> str:

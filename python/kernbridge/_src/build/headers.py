@@ -1,4 +1,4 @@
-"""Which headers a build read, what would be read in their place, and where nobody can know that."""
+"""Determines the headers that a build read, and the files that would change the result."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def packages(tools: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_packaged(path: str, folders: tuple[str, ...]) -> bool:
-    """Whether a header lies in one of `packages`."""
+    """Whether a header is in one of `packages`."""
     return path.startswith(folders) and not path.startswith(LOCAL)
 
 

@@ -1,9 +1,9 @@
-"""What a compiler reads beyond the files that it reports, and what would change that.
+"""Determines the inputs of a compiler that it does not report, such as libraries and option files.
 
-A compiler reports the headers that it read. It reports neither those that it looked for in vain nor
-libraries, and nothing reports what an assembler or an unknown option reads. So files that would be
-read if they were there are noted as absent, files that flags name are noted with their contents,
-and where neither is possible the library is never kept.
+A compiler reports the headers that it read, but neither libraries nor the headers that it searched
+for and did not find. Nothing reports what an assembler or an unknown option reads. Files that
+would be read if they existed are therefore recorded as absent, and files that flags name are
+recorded with their contents. If neither is possible, the library is not cached.
 """
 
 from __future__ import annotations

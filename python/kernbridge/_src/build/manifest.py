@@ -1,8 +1,8 @@
-"""What a library was built from, and whether that is still so.
+"""Records the files that a library was built from, and checks whether they have changed.
 
-A module's folder holds `manifest.json` and one library for each state of its headers and compiler
-that was met. A library fits when every file that it was built from is as it was: by size and time
-of the last change, or, where the time differs, by content.
+A module's folder contains `manifest.json` and one library for each state of its headers and its
+compiler. A library can be used if no file that it was built from has changed: by size and time of
+the last change, or by content if the times differ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is to be built, and what was."""
+"""The description of a build, and its result."""
 
 from __future__ import annotations
 

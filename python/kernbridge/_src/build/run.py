@@ -1,4 +1,4 @@
-"""Running a compiler: time limit, and errors in the user's terms."""
+"""Runs a compiler with a time limit, and translates its failures to errors for the user."""
 
 from __future__ import annotations
 
@@ -132,21 +132,19 @@ def fail(
         )
     if unsupported := _UNSUPPORTED_ARCH.search(output):
         raise UnsupportedArchError(
-            f"[E-ARCH] {what}: this nvcc does not compile for a GPU architecture that was asked "
-            f"for ({unsupported[0].strip()}); name others with compute_capability=, "
+            f"[E-ARCH] {what}: this nvcc does not compile for a requested GPU architecture "
+            f"({unsupported[0].strip()}); choose others with compute_capability=, "
             "kernbridge.config.set_compute_capability or KERNBRIDGE_COMPUTE_CAPABILITIES, or "
-            "install another CUDA toolkit"
-            " [KB4009]",
+            "install another CUDA toolkit [KB4009]",
             compiler_output=output,
             command=command,
             stage="compile",
         )
     if _INCOMPATIBLE.search(output):
         raise HostCompilerIncompatibleError(
-            f"{what}: compilation failed: nvcc does not work with this C++ compiler; name another "
-            "one with CXX, install a newer CUDA toolkit, or try "
-            "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1"
-            " [KB4010]",
+            f"{what}: compilation failed: nvcc does not work with this C++ compiler; choose "
+            "another one with CXX, install a newer CUDA toolkit, or try "
+            "KERNBRIDGE_ALLOW_UNSUPPORTED_COMPILER=1 [KB4010]",
             output,
             command,
             "host compiler",

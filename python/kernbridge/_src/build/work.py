@@ -1,4 +1,4 @@
-"""The build itself: compile in a folder of its own, look at what was read, publish."""
+"""Runs a build in a separate folder, checks which files it read, and publishes the result."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Bundles: programs in a folder, for hosts without Python."""
+"""Bundles: folders with programs for hosts without Python."""

@@ -1,4 +1,4 @@
-"""`export_bundle`: a function with kernels becomes a folder that a C program can load."""
+"""`export_bundle`: writes a function with kernels to a folder that a C program can load."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ def _check_free(path: Path) -> None:
     is_bundle = path.is_dir() and (not any(path.iterdir()) or (path / manifest.NAME).is_file())
     if path.exists() and not is_bundle:
         raise FileExistsError(
-            f"export_bundle: {path} exists and is no bundle; remove it, or name another folder"
-            " [KB6104]"
+            f"export_bundle: {path} exists and is not a bundle; remove it, or choose another "
+            "folder [KB6104]"
         )
 
 

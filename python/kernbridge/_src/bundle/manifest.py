@@ -1,4 +1,4 @@
-"""The text that describes what a bundle holds; src/embed/kb_manifest.h describes and reads it."""
+"""Writes the manifest of a bundle, which src/embed/kb_manifest.h describes and reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function becomes a program that needs no Python: exported, and looked through for what does."""
+"""Exports a function as a program that needs no Python, and checks that it does not call Python."""
 
 from __future__ import annotations
 
@@ -53,15 +53,14 @@ def exported_for(
                 raise
             raise ExportError(
                 "export_bundle: the function calls Python while it runs, which a host without "
-                "Python cannot do; leave out jax.pure_callback, jax.debug.print and their kin, and "
-                f"operations that run as Python. JAX reports: {e}"
-                " [KB6103]"
+                "Python cannot do; remove jax.pure_callback, jax.debug.print and similar "
+                f"functions, and operations that run as Python. JAX reports: {e} [KB6103]"
             ) from None
     if platform not in fun.platforms:
         raise ExportError(
-            f"export_bundle: the program was exported for {', '.join(fun.platforms)}, and is "
-            f"wanted for {platform}: pass platforms=({platform!r}, ...) to jax.export.export"
-            " [KB6103]"
+            f"export_bundle: the program was exported for {', '.join(fun.platforms)}, but the "
+            f"bundle needs it for {platform}: pass platforms=({platform!r}, ...) to "
+            "jax.export.export [KB6103]"
         )
     if fun.platforms == (platform,) and not fun.uses_global_constants and _same(fun, args):
         return fun
@@ -149,8 +148,8 @@ def make(
     if len(kept) != len(content.donated):
         raise ExportError(
             f"export_bundle: the program for {platform} takes {len(content.donated)} arguments, "
-            f"and the function has {len(kept)} that are used; export a function of arrays alone"
-            " [KB6103]"
+            f"but the function uses {len(kept)}; export a function whose arguments are only "
+            "arrays [KB6103]"
         )
     return Program(
         platform,
@@ -168,7 +167,8 @@ def _array(name: str, aval: Any, donated: bool = False, offset: int | None = Non
     if dtype not in manifest.DTYPES:
         keys = "; pass jax.random.key_data(key)" if dtype.startswith("key<") else ""
         raise ExportError(
-            f"export_bundle: {name} is of dtype {dtype}, which no host holds{keys} [KB6103]"
+            f"export_bundle: {name} is of dtype {dtype}, which a C program cannot pass{keys} "
+            "[KB6103]"
         )
     return Array(name, dtype, tuple(aval.shape), donated, offset)
 
@@ -195,9 +195,9 @@ def _fault(call: CustomCall, other_targets: Sequence[str]) -> str:
         if call.target in _OF_XLA or call.target in other_targets:
             return ""
         return (
-            f"it calls {call.target}, which is registered in Python and is no part of a PJRT "
-            "plugin. Do without the function of JAX that calls it, or let the host register it "
-            f"and pass other_targets=({call.target!r},)"
+            f"it calls {call.target}, which is registered in Python and is not part of a PJRT "
+            "plugin. Avoid the function of JAX that calls it, or let the host register it and "
+            f"pass other_targets=({call.target!r},)"
         )
     carried = "elsewhere" in call.flags  # by a call of its own, which is checked as well
     if not carried and call.arrays.get("program") is None:
@@ -210,9 +210,10 @@ def _why_by_name(origin: str | None) -> str:
     of = json.loads(origin or "{}")
     if of.get("kind") == "source":
         return (
-            f"the function {of['function']} of the module {of['module']} was compiled from source, "
-            "and its library stays in this process; load a module of C or C++ with carry=True"
+            f"the function {of['function']} of the module {of['module']} was compiled from "
+            "source, and the program does not contain its library; load a module of C or C++ "
+            "with carry=True"
         )
     kernel = ":".join((str(of.get("module", "?")), str(of.get("qualname", "?"))))
-    why = of.get("why_by_name") or "it was compiled without machine code that travels"
-    return f"the kernel {kernel} stays in this process, because {why}"
+    why = of.get("why_by_name") or "it was compiled without machine code for programs"
+    return f"the program does not contain the kernel {kernel}, because {why}"

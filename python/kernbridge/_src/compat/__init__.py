@@ -1,1 +1,1 @@
-"""What other packages need to run on kernbridge."""
+"""Support for other packages that run on kernbridge."""

@@ -1,4 +1,4 @@
-"""Compilers as classes: `CompilerBackend` and its subclasses."""
+"""`CompilerBackend` and its subclasses: BrainEvent's interface to compilers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of BrainEvent's bridge that kernbridge itself has no use for."""
+"""Functions of BrainEvent's bridge that kernbridge itself does not use."""
 
 from __future__ import annotations
 

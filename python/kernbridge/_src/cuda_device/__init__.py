@@ -1,1 +1,1 @@
-"""The processor as a device of Numba-CUDA and numba-cuda-mlir, whose launches run on the CPU."""
+"""Makes the CPU a device of Numba-CUDA and numba-cuda-mlir, on which their launches run."""

@@ -1,8 +1,7 @@
-"""The arguments of a launch, as words of eight bytes in the order in which Numba's entry takes
-them.
+"""Converts the arguments of a launch to 8-byte words in the order of Numba's entry.
 
-A NumPy array is not copied: the kernel works on its memory. It is, as for a GPU, where two arrays
-of a launch overlap, where `cuda.In` protects it, or where its elements are not aligned.
+The kernel works on the memory of NumPy arrays directly. An array is copied, as for a GPU, if it
+overlaps another array of the launch, if `cuda.In` protects it, or if its elements are not aligned.
 """
 
 from __future__ import annotations

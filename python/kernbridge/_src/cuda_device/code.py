@@ -1,8 +1,7 @@
-"""Kernels that Numba-CUDA's dispatchers compile, for the CPU.
+"""Compiles kernels of Numba-CUDA's dispatchers for the CPU.
 
-Numba types a kernel, makes its LLVM IR and keeps what it compiled, all as for a GPU. Its code
-library then holds kernbridge's image of the kernel, in the place of a cubin, under a key of its
-own.
+Numba types a kernel, generates its LLVM IR and caches the result, as it does for a GPU. Its code
+library then contains kernbridge's image of the kernel instead of a cubin, under a separate key.
 """
 
 from __future__ import annotations
@@ -222,9 +221,8 @@ class Attributes:
 def not_there(what: str) -> KernelNotAvailableError:
     """The error for what machine code of GPUs has, and that of the CPU does not."""
     return KernelNotAvailableError(
-        f"the program asks for {what}, which does not exist where kernels run on the CPU; ask on a "
-        "GPU"
-        " [KB7005]"
+        f"the program asks for {what}, which does not exist where kernels run on the CPU; run "
+        "this part on a GPU [KB7005]"
     )
 
 

@@ -1,7 +1,8 @@
-"""The processor as a device, with its context, memory, streams and events.
+"""The CPU as a CUDA device, with its context, memory, streams and events.
 
-They are Numba's own classes where these ask the driver; what lives on after the thread has gone
-back to a GPU (memory, streams, events) does not ask it. Each package has its own `Processor`.
+Numba's own classes are used where these call the driver. Objects that may outlive the block in
+which the thread uses the CPU (memory, streams, events) do not call the driver. Each package has
+its own `Processor`.
 """
 
 from __future__ import annotations
@@ -200,9 +201,8 @@ def refuse_memory_of_gpus(memory: Any) -> None:
     context = getattr(getattr(memory, "gpu_data", memory), "context", None)
     if context is not None and context.device.name != NAME:
         raise TypeError(
-            "a device array that was made outside of kernbridge.cuda_on_cpu, on a GPU, is used "
-            "inside: copy it to the host before, by copy_to_host()"
-            " [KB7005]"
+            "a device array that was created on a GPU, outside of kernbridge.cuda_on_cpu, is "
+            "used inside of it; copy it to the host first, with copy_to_host() [KB7005]"
         )
 
 

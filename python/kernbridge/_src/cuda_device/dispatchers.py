@@ -1,8 +1,8 @@
-"""Dispatchers of kernels, which keep what they compiled for GPUs and for the CPU apart.
+"""Keeps what dispatchers compile for GPUs and for the CPU apart.
 
-A dispatcher belongs to the mode in which it was made. Used in another one it is represented by a
-twin of that mode, a dispatcher of the same Python function that compiles on its own. So a kernel
-may be decorated before launches go to the CPU, and be launched on a GPU afterwards.
+A dispatcher belongs to the mode in which it was created. In another mode, it is replaced by a twin:
+a separate dispatcher of the same Python function. A kernel may therefore be decorated before
+launches are switched to the CPU, and be launched on a GPU afterwards.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A CUDA driver in Python whose only device is the processor, beneath Numba-CUDA's own host API.
+"""A CUDA driver in Python whose only device is the CPU, beneath Numba-CUDA's own host API.
 
-Numba's arrays, contexts, streams and events stay as they are; what they ask of the driver happens
-in the memory of the process, at once. numba-cuda-mlir has the same host API, in modules of its own;
-`api` is the module `driver` of one of the packages.
+Numba's arrays, contexts, streams and events are used unchanged; their calls of the driver are
+executed in the memory of the process, immediately. numba-cuda-mlir has the same host API in
+modules of its own; `api` is the module `driver` of one of the packages.
 """
 
 from __future__ import annotations

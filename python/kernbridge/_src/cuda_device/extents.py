@@ -1,8 +1,8 @@
-"""What follows from the extents of an array, computed where LLVM sees it.
+"""Computes the size and the strides of an array from its extents, where LLVM can see this.
 
-Numba passes an array with its number of elements, their size and the strides, each in a word of its
-own. LLVM cannot know that they agree with the extents: it would not see that a kernel which
-compares an index with the number of elements makes the comparison of `cuda_on_cpu.bounds` needless.
+Numba passes the number of elements, their size and the strides of an array as separate words. LLVM
+cannot know that these agree with the extents, and would therefore keep checks of
+`cuda_on_cpu.bounds` that a kernel's own comparison with the number of elements makes unnecessary.
 """
 
 from __future__ import annotations

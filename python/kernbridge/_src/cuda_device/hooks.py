@@ -1,9 +1,8 @@
-"""What is different in Numba-CUDA from the first time on that a thread launches on the CPU.
+"""Replaces functions of Numba-CUDA when a thread launches on the CPU for the first time.
 
-numba-cuda-mlir, which has the same host API, follows where a program imports it.
-
-Each function that is replaced asks for the mode of the thread, so threads that launch on a GPU see
-no difference. It stays in place for the life of the process.
+Functions of numba-cuda-mlir, which has the same host API, are replaced when a program imports that
+package. Each replacement checks the mode of the thread, so threads that launch on a GPU are not
+affected. Replacements stay in place until the process ends.
 """
 
 from __future__ import annotations

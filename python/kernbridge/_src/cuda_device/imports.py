@@ -1,4 +1,4 @@
-"""Something to be done when a program imports a module, or at once if it has."""
+"""Runs a function when a program imports a module, or immediately if it has been imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches of Numba-CUDA's kernels on the CPU: from its call to the core, and their errors."""
+"""Passes launches of Numba-CUDA's kernels on the CPU to the core, and reports their errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is different in numba-cuda-mlir from the first time on that a thread launches on the CPU.
+"""Replaces functions of numba-cuda-mlir when a thread launches on the CPU for the first time.
 
-Its compiler makes machine code of GPUs alone. On the CPU, kernels are compiled as operations are,
-when they are launched, and what the package itself compiles is left as it is.
+The package's compiler generates code only for GPUs. On the CPU, kernels are compiled like
+operations when they are launched, and the package's own compilation is left unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether CUDA kernels that this thread launches run on the CPU, and whether they are checked."""
+"""Stores whether a thread's CUDA kernels run on the CPU, and whether they are checked."""
 
 from __future__ import annotations
 

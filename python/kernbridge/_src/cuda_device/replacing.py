@@ -1,4 +1,4 @@
-"""Replaces functions of a package on threads that launch on the CPU, and its host API."""
+"""Replaces functions of a package, and its host API, on threads that launch on the CPU."""
 
 from __future__ import annotations
 

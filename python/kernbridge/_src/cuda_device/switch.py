@@ -108,9 +108,8 @@ def _prepare() -> None:
         )
     if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
         raise KernelToolchainError(
-            "CUDA kernels cannot run on the CPU by kernbridge and in Numba's simulator at once: "
-            "unset NUMBA_ENABLE_CUDASIM"
-            " [KB7005]"
+            "kernbridge cannot run CUDA kernels on the CPU while Numba's simulator is enabled: "
+            "unset NUMBA_ENABLE_CUDASIM [KB7005]"
         )
     from kernbridge._src.cuda_device import hooks
 

@@ -1,4 +1,4 @@
-"""The front end of `cuda_kernel`: from a kernel's parameters and a call to a launch."""
+"""The front end of `cuda_kernel`: converts a kernel's parameters and a call to a launch."""
 
 from __future__ import annotations
 
@@ -167,9 +167,8 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
                 continue
             if size != 8:
                 raise KernelError(
-                    f"{self.label}: parameter {p.name!r} takes {size} bytes and is no pointer, as "
-                    f"{p.role!r} says"
-                    " [KB4007]"
+                    f"{self.label}: parameter {p.name!r} takes {size} bytes and is not a pointer, "
+                    f"as required by {p.role!r} says [KB4007]"
                 )
             words.append(Word("address", buffer=next_buffer[p.role]))
             next_buffer[p.role] += 1
@@ -200,7 +199,6 @@ def _bytes_of(label: str, p: ScannedParameter, size: int, value: Any) -> bytes:
         return value.tobytes()
     raise TypeError(
         f"{label}: attribute {p.name!r} is {value!r}, and the type of the kernel's parameter "
-        f"({p.ctype or 'unknown'}, {size} bytes) is not known here; pass a NumPy scalar of that "
-        f"type, such as numpy.float32(...), or write attr.{p.name}:float32 in params="
-        " [KB2006]"
+        f"({p.ctype or 'unknown'}, {size} bytes) is not known; pass a NumPy scalar of that type, "
+        f"such as numpy.float32(...), or write attr.{p.name}:float32 in params= [KB2006]"
     )

@@ -1,10 +1,9 @@
-"""The files that NVRTC may read when it compiles a source: what is kept is kept for their contents.
+"""Finds all files that NVRTC may read for a source, whose contents are part of the cache key.
 
-NVRTC does not report which headers it read. So each name that a source or one of its headers may
-include, whatever the conditions around it, is looked for in each folder that may be searched, and
-every file that is found there counts. That is more than what the compiler reads, never less. Where
-only the compiler knows a name (``#include MACRO``) or where a clock is read (``__TIME__``), nothing
-is kept.
+NVRTC does not report which headers it read. Each name that a source or one of its headers may
+include, whatever the conditions around it, is therefore searched for in every folder, and each file
+that is found is part of the key. These are at least the files that the compiler reads. If only the
+compiler knows a name (``#include MACRO``), or if a clock is read (``__TIME__``), nothing is cached.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CUDA kernels from source, without nvcc: `cuda_kernel`."""
+"""`cuda_kernel`: operations from CUDA kernels in source code, without nvcc."""
 
 from __future__ import annotations
 
@@ -146,12 +146,12 @@ def cuda_kernel(
     label = f"cuda_kernel {name!r}"
     for what, value in (("source", source), ("name", name)):
         if not isinstance(value, str) or not value:
-            raise TypeError(f"{label}: {what} is {value!r}, expected a text [KB1005]")
+            raise TypeError(f"{label}: {what} is {value!r}, expected a string [KB1005]")
     rule = LaunchRule.of(
         label, grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl
     )
     if isinstance(options, str):
-        raise TypeError(f"{label}: options is {options!r}, expected a list of texts [KB1005]")
+        raise TypeError(f"{label}: options is {options!r}, expected a list of strings [KB1005]")
     file = f"{name.split('<')[0]}.cu"
     request = nvrtc.Compilation(
         label=label,

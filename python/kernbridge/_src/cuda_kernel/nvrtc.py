@@ -1,10 +1,11 @@
-"""CUDA device code to machine code, by NVRTC: where it is, its options, and what it returns.
+"""Compiles CUDA device code with NVRTC.
 
-Needs no GPU, no nvcc and no host compiler.
+Needs neither a GPU nor nvcc nor a host compiler.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import importlib.util
@@ -20,7 +21,9 @@ from kernbridge._src.base import progress
 from kernbridge._src.base.errors import (
     CompilationError,
     KernelCompilationError,
+    KernelError,
     KernelToolchainError,
+    UnsupportedArchError,
     coded,
 )
 from kernbridge._src.base.kept import Kept
@@ -40,6 +43,7 @@ _RULES = (
     *("cuda_kernel/include/kernbridge_signature.h", "cuda_kernel/include/stdint.h"),
     *("build/headers.py", "build/inputs.py"),
 )
+_ARCHITECTURE = "--gpu-architecture=sm_"
 ATTEMPTS = 3  # compilations of one source, if its headers change meanwhile
 
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
@@ -154,7 +158,7 @@ def _compile(
     runs = []
     for major, minor in architectures:
         options = (
-            f"--gpu-architecture=sm_{major}{minor}",
+            f"{_ARCHITECTURE}{major}{minor}",
             "-std=c++17",
             *(f"-I{path}" for path in (*request.include_paths, *_toolkit_headers(nvrtc))),
             *request.options,
@@ -177,8 +181,8 @@ def _differing(
         for (major, minor), run in zip(architectures, runs, strict=True)
     )
     return KernelCompilationError(
-        f"{request.label}: the parameters of {request.name!r} are not the same for each compute "
-        f"capability, as every GPU gets the same arguments: [KB4006]\n{lines}"
+        f"{request.label}: the parameters of {request.name!r} must be the same for each compute "
+        f"capability, since every GPU gets the same arguments: [KB4006]\n{lines}"
     )
 
 
@@ -213,8 +217,8 @@ def _run(request: Compilation, options: tuple[str, ...], nvrtc: str) -> _Run:
     except ValueError as e:
         raise _refusal(request, e, options) from None
     raise CompilationError(
-        f"{request.label}: NVRTC compiles {request.name!r}, and does not report the types of its "
-        "parameters, which have to be compared with the source [KB4006]",
+        f"{request.label}: NVRTC compiles {request.name!r} but does not report the types of its "
+        "parameters, which must be compared with the source [KB4006]",
         compiler_output=refusals[-1].compiler_output,
         command=refusals[-1].command,
     )
@@ -232,7 +236,43 @@ def _nvrtc_call(
             nvrtc, request.source, request.file, options, headers, request.name, probe
         )
     except RuntimeError as e:
+        if "INVALID_OPTION" in str(e):
+            raise _refused_option(request, nvrtc, options) from e
         raise KernelCompilationError(coded(f"{request.label}: {e}", "KB4006")) from e
+
+
+def _refused_option(request: Compilation, nvrtc: str, options: tuple[str, ...]) -> KernelError:
+    """NVRTC does not name the option that it refuses, and writes no log."""
+    wanted = [int(option[len(_ARCHITECTURE) :]) for option in options if _ARCHITECTURE in option]
+    known = _known_architectures(nvrtc)
+    if known and wanted[0] not in known:
+        return UnsupportedArchError(
+            f"[E-ARCH] {request.label}: this NVRTC does not compile for compute capability "
+            f"{_capability(wanted[0])}; it knows {', '.join(map(_capability, known))}. Choose "
+            "others with kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS, or "
+            "install another nvidia-cuda-nvrtc [KB4009]"
+        )
+    return KernelCompilationError(
+        f"{request.label}: NVRTC rejects one of these options, and does not report which: "
+        f"{' '.join(request.options)} [KB4006]"
+    )
+
+
+def _known_architectures(nvrtc: str) -> list[int]:
+    """Return the compute capabilities that NVRTC compiles for, or none if it does not list them."""
+    library = ctypes.CDLL(nvrtc)
+    count = ctypes.c_int()
+    try:
+        library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+        found = (ctypes.c_int * count.value)()
+        library.nvrtcGetSupportedArchs(found)
+    except AttributeError:
+        return []
+    return list(found)
+
+
+def _capability(number: int) -> str:
+    return f"{number // 10}.{number % 10}"
 
 
 def _refusal(request: Compilation, error: ValueError, options: tuple[str, ...]) -> CompilationError:

@@ -1,9 +1,9 @@
-"""The types of a compiled kernel's parameters, as NVRTC itself understands them.
+"""Determines the types of a compiled kernel's parameters with NVRTC.
 
-The text of a source only says what a kernel seems to take: conditions, macros, typedefs, namespaces
-and templates decide what it does take. So NVRTC is asked for the name of one more variable, a
-template whose arguments are numbers that describe the parameters of `decltype(&kernel)`. It works
-for functions of C and for templates alike, and no mangled type has to be read.
+The text of a source does not determine the parameters of a kernel: conditions, macros, typedefs,
+namespaces and templates do. NVRTC is therefore asked for the name of an additional variable, a
+template whose arguments are numbers that describe the parameters of `decltype(&kernel)`. This works
+for C functions and for templates, and no mangled types have to be parsed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Type(NamedTuple):
     strange: bool = False  # whether it is a reference, or a pointer to pointers
 
     def __str__(self) -> str:
-        name = self.dtype or "a type that is no number"
+        name = self.dtype or "a type that is not a number"
         if self.strange:
             return "a pointer to pointers" if self.pointer else "a reference"
         if self.pointer:
@@ -76,10 +76,9 @@ def check(label: str, function: ScannedFunction, types: Sequence[Type] | None) -
     parameters = function.parameters
     if len(parameters) != len(types):
         raise KernelError(
-            f"{label}: the compiled kernel takes {len(types)} parameters, and {len(parameters)} "
-            f"are described; write out what a macro makes, or name each with params=. The compiler "
-            f"says: ({', '.join(map(str, types))})"
-            " [KB4007]"
+            f"{label}: the compiled kernel takes {len(types)} parameters, but {len(parameters)} "
+            "are described; write out parameters that come from a macro, or list all of them "
+            f"with params=. The compiler reports: ({', '.join(map(str, types))}) [KB4007]"
         )
     refusals = [
         f"  parameter {i} {p.name!r} is {_described(p)}, and the compiled kernel's is {t}{why}"

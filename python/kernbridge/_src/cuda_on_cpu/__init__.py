@@ -1,1 +1,1 @@
-"""The IR of Numba-CUDA's kernels, compiled for CPUs."""
+"""Compiles the IR of Numba-CUDA's kernels for CPUs."""

@@ -1,8 +1,8 @@
-"""Device functions that are compiled for one purpose, apart from those that GPUs run.
+"""Compiles device functions for one purpose, separately from those that run on GPUs.
 
-Numba-CUDA keeps the machine code of a device function with its dispatcher. What the CPU's modes add
-to it must not be found by a kernel that is compiled for a GPU, nor by another mode. Imported only
-when a kernel is compiled, since it imports Numba.
+Numba-CUDA keeps the machine code of a device function with its dispatcher. Code with the additions
+of a CPU mode must not be found by a kernel that is compiled for a GPU or for another mode. Imported
+only when a kernel is compiled, since it imports Numba.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes of CUDA kernels on the CPU that would leave their array are left out and reported.
+"""Skips and reports writes of CUDA kernels on the CPU that are out of bounds.
 
 Numba-CUDA computes the address of an element and writes there. While a kernel is compiled for the
 CPU, without the checked mode, each write asks whether its indices lie in the array, and a call of

@@ -1,7 +1,7 @@
-"""Compiling Numba-CUDA kernels for the checked mode: indices ask, lines are known.
+"""Compiles Numba-CUDA kernels for the checked mode, with checks of indices and line numbers.
 
-Nothing of it remains: device functions that are compiled so are kept apart from those that run
-unchecked. Imported only when a kernel is compiled.
+Device functions that are compiled in this way are kept separate from those that run unchecked.
+Imported only when a kernel is compiled.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Questions in the LLVM IR of a Numba-CUDA kernel for the CPU: the checked mode.
+"""Adds the checks of the checked mode to the LLVM IR of a Numba-CUDA kernel for the CPU.
 
-Before every load, store and atomic operation, but of the function's own variables, goes a call of
-src/hostcuda/kb_check.h, which returns the memory to use in its place; shared and local arrays, and
-the addresses of arguments, get their numbers there. Line numbers come from the debug information,
-which goes no further. What the C side is to know of the arrays becomes constants of the module.
+Each load, store and atomic operation, except those on the function's own variables, is preceded by
+a call of a function of src/hostcuda/kb_check.h, which returns the address to use instead. Shared
+and local arrays, and the addresses in arguments, are numbered. Line numbers are taken from the
+debug information. What the C core needs to know about the arrays becomes constants of the module.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Numba-CUDA kernels on the CPU: the same typed LLVM IR, for another processor.
+"""Compiles Numba-CUDA kernels for the CPU.
 
-`ir` makes it; here it becomes machine code, which src/object places and src/hostcuda runs.
+`ir` generates the LLVM IR from the IR that Numba has typed. This module compiles it to machine
+code, which src/object loads and src/hostcuda runs.
 """
 
 from __future__ import annotations
@@ -159,9 +160,8 @@ def _check_symbols(names: Iterable[str]) -> None:
     for name in names:
         if not _core.cuda_code_provides(name):
             raise KernelNotAvailableError(
-                f"a CUDA kernel that was lowered for the CPU calls {name!r}, which this kernbridge "
-                "does not have; lower it anew with this version"
-                " [KB5107]"
+                f"a CUDA kernel that was lowered for the CPU calls {name!r}, which this "
+                "kernbridge does not have; lower it again with this version [KB5107]"
             )
 
 

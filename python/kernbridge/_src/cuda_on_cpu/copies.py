@@ -1,4 +1,4 @@
-"""Copies of a kernel's modules, as Numba-CUDA made them, in which nothing belongs to GPUs alone.
+"""Copies a kernel's modules and replaces everything in them that exists only on GPUs.
 
 An instruction that a CPU does not have, or that LLVM leaves undefined where a GPU defines it,
 becomes a call of a function that the `.ll` files of this package define. The modules themselves

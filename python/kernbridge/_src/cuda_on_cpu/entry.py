@@ -1,4 +1,4 @@
-"""What is generated around the entry of a kernel for the CPU, as llvmlite's objects.
+"""Generates the functions around the entry of a kernel for the CPU, as objects of llvmlite.
 
 - `kb_thread(frame, words ...)` runs one thread; `kb.run(frame, words)` calls it with words that lie
   in memory.

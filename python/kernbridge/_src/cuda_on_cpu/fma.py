@@ -1,4 +1,4 @@
-"""Products and sums of a kernel for the CPU, fused where NVVM and ptxas fuse them.
+"""Fuses products and sums of a kernel for the CPU where NVVM and ptxas fuse them on a GPU.
 
 Both are allowed to by default. What they do, as the machine code of CUDA 13 shows it:
 
@@ -9,7 +9,7 @@ Both are allowed to by default. What they do, as the machine code of CUDA 13 sho
 - Functions of libdevice such as `fmul_rn` are never fused. Fences keep their instructions apart.
 
 This reads and writes text: llvmlite cannot change an instruction of a parsed module, and to print
-one, LLVM numbers its whole function anew.
+one, LLVM renumbers its whole function.
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _UNSUPPORTED = (  # what a call means, by the beginning of its name
     ("cudaCG", "cuda.cg.this_grid"),
-    ("kb.", "an instruction of GPUs alone"),
+    ("kb.", "an instruction that only GPUs have"),
     ("__nv_", "a function of libdevice that kernbridge does not know"),
     ("_Z", "a function in CUDA C++"),
     ("____", "a function in CUDA C++"),
-    ("", "a function that is not there on CPUs"),
+    ("", "a function that does not exist on CPUs"),
 )
 _OF_FIBRES = {"kb.thread", "kb.shared", "kb.dynamic_shared", "kb.check.shared"}
 _KEPT = {"kb_blocks", "kb_fibre", "kb_shared_size", "kb_thread"}

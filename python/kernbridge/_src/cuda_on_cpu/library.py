@@ -1,7 +1,7 @@
-"""The `.ll` files of this package: what kernels call and do not define.
+"""Provides the `.ll` files of this package, which define the functions that kernels call.
 
-All of their definitions are `linkonce_odr`, of which LLVM's linker takes those that are referenced,
-and `alwaysinline`. Each file is parsed at most once in a process, when the first kernel needs it.
+All definitions are `linkonce_odr`, so that LLVM's linker takes only those that are referenced, and
+`alwaysinline`. Each file is parsed at most once in a process, when the first kernel needs it.
 """
 
 from __future__ import annotations

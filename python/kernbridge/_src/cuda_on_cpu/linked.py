@@ -1,7 +1,8 @@
-"""CUDA C++ that a kernel links, for the CPU: clang compiles its device functions.
+"""Compiles CUDA C++ that a kernel links for the CPU, with clang.
 
-They become LLVM IR like the kernel's own, and are inlined with it. Needs clang, and is refused
-where there is none. Sources alone are compiled: PTX and machine code that are linked are for GPUs.
+Its device functions become LLVM IR like that of the kernel, and are inlined into it. If clang is
+not found, the kernel is refused. Only sources are compiled: linked PTX and machine code run only on
+GPUs.
 """
 
 from __future__ import annotations

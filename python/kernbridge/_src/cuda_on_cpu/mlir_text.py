@@ -1,8 +1,8 @@
-"""The LLVM IR of numba-cuda-mlir for the CPU, as text, in which nothing belongs to GPUs alone.
+"""Rewrites the LLVM IR of numba-cuda-mlir, as text, so that it runs on the CPU.
 
-What `copies` does for modules of Numba-CUDA, which are objects of llvmlite, is done here for the
-text that MLIR prints: it has opaque pointers and the names that LLVM has today for intrinsics. That
-text is regular, with one instruction a line.
+`copies` does the same for modules of Numba-CUDA, which are objects of llvmlite. The text that MLIR
+prints has opaque pointers and the current names of LLVM's intrinsics. It is regular, with one
+instruction in each line.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class HostText:
             if (found := _ALLOCA.match(line)) and not found["varies"]:
                 begin.append(line)  # in a loop, each passage would take new memory
             elif found:
-                self._refuse("a local array whose size is no constant")
+                self._refuse("a local array whose size is not a constant")
                 made.append(line)
             elif not _RAISED.search(line):
                 made.append(self._instruction(line))
@@ -225,8 +225,8 @@ def parsed(label: str, text: str) -> Any:
     except RuntimeError as e:
         number = ".".join(map(str, llvm.llvm_version_info))
         raise KernelCompilationError(
-            f"{label}: LLVM {number} of the installed llvmlite does not read what numba-cuda-mlir "
-            f"made of the kernel; install a newer llvmlite [KB8004]\n{e}"
+            f"{label}: LLVM {number} of the installed llvmlite cannot read the IR that "
+            f"numba-cuda-mlir generated for the kernel; install a newer llvmlite [KB8004]\n{e}"
         ) from e
 
 

@@ -1,4 +1,4 @@
-"""What llvmlite's objects of LLVM IR do not do themselves."""
+"""Helpers for llvmlite's objects of LLVM IR."""
 
 from __future__ import annotations
 

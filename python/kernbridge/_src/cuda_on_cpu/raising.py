@@ -1,8 +1,8 @@
-"""Compiling Numba-CUDA kernels that have debug=True for the CPU: exceptions end the launch.
+"""Compiles Numba-CUDA kernels with debug=True for the CPU, so that exceptions end the launch.
 
-Where Numba-CUDA returns the number of an exception, which it keeps in the process that compiled the
-kernel, the thread here reports type and text at once, and the place in the source that it has come
-to. Imported only when a kernel is compiled, since it imports Numba.
+Numba-CUDA returns the number of an exception, which is known only in the process that compiled the
+kernel. Here, the thread reports the type, the message and the line immediately. Imported only when
+a kernel is compiled, since it imports Numba.
 """
 
 from __future__ import annotations

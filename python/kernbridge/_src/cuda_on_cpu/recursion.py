@@ -1,7 +1,7 @@
-"""Device functions that call themselves, which cannot be inlined.
+"""Supports device functions that call themselves and can therefore not be inlined.
 
-Such a function gets the thread's frame as its first parameter, as `kb_thread` does, and begins with
-the question whether there is enough of the stack left; src/hostcuda/kb_block.c has the answer.
+Such a function gets the thread's frame as its first parameter, as `kb_thread` does. It first checks
+whether enough of the stack is left, with a function of src/hostcuda/kb_block.c.
 """
 
 from __future__ import annotations

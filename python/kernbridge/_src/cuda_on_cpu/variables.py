@@ -1,6 +1,7 @@
-"""How much of a stack the variables of a function in LLVM IR take.
+"""Computes the stack size of the variables of a function in LLVM IR.
 
-The types come from text, since llvmlite does not return that of a variable of a parsed module.
+The types are read from the text, since llvmlite does not return the type of a variable in a parsed
+module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels of an operation by platform and backend, and which of them a call uses."""
+"""Lists the kernels of an operation by platform and backend, and chooses the one for a call."""
 
 from __future__ import annotations
 
@@ -64,8 +64,7 @@ def choose(name: str, kernels: Kernels, defaults: Mapping[str, str], explicit: A
         if not entries:
             raise KernelFallbackExhaustedError(
                 f"{name!r} has no backend {explicit!r}; it has {listed(kernels)}. Define it with "
-                "def_kernel, or leave backend= out"
-                " [KB7006]"
+                "def_kernel, or omit backend= [KB7006]"
             )
         return Choice(tuple(entries), explicit)
     entries, ignored = [], []
@@ -80,9 +79,9 @@ def choose(name: str, kernels: Kernels, defaults: Mapping[str, str], explicit: A
 def check_backend(name: str, backend: Any) -> None:
     """Refuse what is not the name of a backend."""
     if not isinstance(backend, str):
-        raise TypeError(f"{name!r}: backend is {backend!r}, expected its name, a text [KB7006]")
+        raise TypeError(f"{name!r}: backend is {backend!r}, expected a string [KB7006]")
     if not backend:
-        raise ValueError(f"{name!r}: backend is an empty text, expected a name, or None [KB7006]")
+        raise ValueError(f"{name!r}: backend is an empty string, expected a name or None [KB7006]")
 
 
 def listed(kernels: Kernels) -> str:
@@ -113,11 +112,10 @@ def exact_keywords(name: str, keywords: Mapping[str, Any]) -> tuple[Any, ...]:
 def _exact(name: str, keyword: str, value: Any) -> Any:
     if isinstance(value, Tracer):
         raise TypeError(
-            f"{name!r}: keyword {keyword!r} is traced, {value.aval}, and must be known while "
-            f"tracing, since kernels are made for its value. Make it static, jax.jit(f, "
-            f"static_argnames={keyword!r}), or close over a number; or pass it as an input array "
-            "and read it in the kernel"
-            " [KB8008]"
+            f"{name!r}: keyword {keyword!r} is traced, {value.aval}, but must be known while "
+            "tracing, since kernels are generated for its value. Make it static with jax.jit(f, "
+            f"static_argnames={keyword!r}), close over a number, or pass it as an input array and "
+            "read it in the kernel [KB8008]"
         )
     try:
         return exact(value)
@@ -130,6 +128,5 @@ def _exact(name: str, keyword: str, value: Any) -> Any:
             remedy = f"a number, {keyword}.item(), or pass it as an input"
         raise TypeError(
             f"{name!r}: keyword {keyword!r} is {value!r} of type {type(value).__name__}, which is "
-            f"not hashable, and keywords are part of what JAX caches; give {remedy}"
-            " [KB8008]"
+            f"not hashable, but keywords are part of JAX's cache keys; pass {remedy} [KB8008]"
         ) from None

@@ -74,7 +74,7 @@ class XLACustomKernel(KernelTable):
 
     def __init__(self, name: str, doc: str | None = None) -> None:
         if not isinstance(name, str) or not name:
-            raise TypeError(f"XLACustomKernel: name is {name!r}, expected a text [KB8006]")
+            raise TypeError(f"XLACustomKernel: name is {name!r}, expected a string [KB8006]")
         super().__init__(name)
         self.__doc__ = doc or type(self).__doc__
         self.tags: frozenset[str] = frozenset()
@@ -185,7 +185,7 @@ class XLACustomKernel(KernelTable):
         """
         if self.call_function is None:
             raise ValueError(
-                f"{self.name!r} has no function to call; give it one with def_call [KB8006]"
+                f"{self.name!r} has no function to call; define one with def_call [KB8006]"
             )
         return self.call_function(*args, **kwargs)
 
@@ -194,7 +194,7 @@ class XLACustomKernel(KernelTable):
         """Replace the tags by which `get_primitives_by_tags` finds the operation."""
         for tag in tags:
             if not isinstance(tag, str):
-                raise TypeError(f"{self.name!r}: tag {tag!r} is no text [KB8006]")
+                raise TypeError(f"{self.name!r}: tag {tag!r} is not a string [KB8006]")
         self.tags = frozenset(tags)
 
     @hides_frames
@@ -242,9 +242,8 @@ def register(name: str, op: XLACustomKernel) -> None:
     """Enter an operation in the registry, which holds the latest of each name."""
     if _registry.get(name, op) is not op:
         warn(
-            f"XLACustomKernel: an operation named {name!r} is already registered; the registry "
-            "holds the new one from now on"
-            " [KB8007]"
+            f"XLACustomKernel: an operation named {name!r} is already registered; the new one "
+            "replaces it in the registry [KB8007]"
         )
     _registry[name] = op
 
@@ -264,7 +263,7 @@ def get_primitives_by_tags(tags: Collection[str]) -> dict[str, XLACustomKernel]:
     """
     if isinstance(tags, str):
         raise TypeError(
-            f"get_primitives_by_tags: tags is {tags!r}, expected a set of texts [KB1005]"
+            f"get_primitives_by_tags: tags is {tags!r}, expected a set of strings [KB1005]"
         )
     return {name: op for name, op in _registry.items() if op.tags.issuperset(tags)}
 

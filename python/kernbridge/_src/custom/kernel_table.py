@@ -1,4 +1,4 @@
-"""The kernels of an operation: how they are defined, and which one is the default."""
+"""Stores the kernels of an operation and its default backends."""
 
 from __future__ import annotations
 
@@ -171,8 +171,7 @@ class KernelTable(RuleTable):
         if selection.platform_of(repr(self.name), platform) == "cpu":
             raise ValueError(
                 f"{self.name!r}: Pallas has kernels for 'gpu' and 'tpu', not for {platform!r}; "
-                "with interpret=True define it by def_kernel('pallas', 'cpu', ...)"
-                " [KB7006]"
+                "with interpret=True, define it with def_kernel('pallas', 'cpu', ...) [KB7006]"
             )
         self.def_kernel("pallas", platform, kg, asdefault)
 

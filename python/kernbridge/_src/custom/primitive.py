@@ -1,7 +1,7 @@
-"""The JAX primitive of an `XLACustomKernel`: how JAX's transformations reach its kernels and rules.
+"""The JAX primitive of an `XLACustomKernel`, through which JAX's transformations use its kernels.
 
-Parameters are the user's (`outs`, the static keywords) and one of ours, which names the chosen
-kernels and the `vmap`s around the call; users' functions never see it.
+Its parameters are those of the user (`outs` and the static keywords) and one of kernbridge, which
+contains the chosen kernels and the `vmap`s around the call, and is not passed to users' functions.
 """
 
 from __future__ import annotations
@@ -141,8 +141,7 @@ def _entry(operation: KernelTable, platform: str, bound: Bound) -> KernelEntry:
     if explicit is not None and platform in kernels:
         raise KernelFallbackExhaustedError(
             f"{operation.name!r} has no backend {explicit!r} on {platform}; it has "
-            f"{listed(kernels)}. Leave backend= out, or define it with def_kernel"
-            " [KB7006]"
+            f"{listed(kernels)}. Omit backend=, or define it with def_kernel [KB7006]"
         )
     raise KernelFallbackExhaustedError(coded(_no_kernel(operation, platform), "KB7001"))
 
@@ -182,7 +181,8 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
     """Return the generator's function, which then checks and lists its outputs."""
     if not callable(kernel):
         raise TypeError(
-            f"{name!r}: the generator gave {kernel!r}, expected a function of the inputs [KB4015]"
+            f"{name!r}: the generator returned {kernel!r}, expected a function of the inputs "
+            "[KB4015]"
         )
     expected = types_of(outs)
 
@@ -191,21 +191,19 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
         values = list(result) if isinstance(result, (tuple, list)) else [result]
         if len(values) != len(expected):
             raise KernelError(
-                f"{name!r}: the kernel gave {counted(len(values), 'output')}, and outs declares "
-                f"{len(expected)}"
-                " [KB4015]"
+                f"{name!r}: the kernel returned {counted(len(values), 'output')}, but `outs` "
+                f"declares {len(expected)} [KB4015]"
             )
         for i, (value, t) in enumerate(zip(values, expected, strict=True)):
             if not has_type(value):
                 raise KernelError(
-                    f"{name!r}: the kernel gave {value!r} as output {i}, expected an array, {t}"
-                    " [KB4015]"
+                    f"{name!r}: the kernel returned {value!r} as output {i}, expected an array, "
+                    f"{t} [KB4015]"
                 )
             if ArrayType.of(value) != t:
                 raise KernelError(
-                    f"{name!r}: the kernel gave {ArrayType.of(value)} as output {i}, and outs "
-                    f"declares {t}"
-                    " [KB4015]"
+                    f"{name!r}: the kernel returned {ArrayType.of(value)} as output {i}, but "
+                    f"`outs` declares {t} [KB4015]"
                 )
         return values
 
@@ -253,8 +251,8 @@ def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any)
     if rules is None:
         raise NoDerivativeError(
             f"{operation.name!r} has no derivative: JAX cannot look inside a kernel. Give it a "
-            "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule, or cut it out with "
-            "jax.lax.stop_gradient"
+            "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule. To treat its result as a "
+            "constant, pass its inputs through jax.lax.stop_gradient."
             " [KB2101]"
         )
     results = primitive.bind(*primals, **params, **{OURS: bound})
@@ -267,8 +265,9 @@ def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params
     rule = operation.transpose_rule
     if rule is None:
         raise NoDerivativeError(
-            f"{operation.name!r} is applied to a tangent, and JAX wants its transpose: give it "
-            "def_transpose_rule, or the operation whose tangent this is def_vjp_rule"
+            f"JAX cannot transpose {operation.name!r}, since it cannot look inside a kernel. "
+            "Give it a rule with def_transpose_rule, or, if a jvp rule calls it, define a vjp rule "
+            "beside that jvp rule."
             " [KB2102]"
         )
 
@@ -277,9 +276,9 @@ def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params
         if not isinstance(found, (tuple, list)) or len(found) != len(operands):
             came = len(found) if isinstance(found, (tuple, list)) else repr(found)
             raise DerivativeRuleError(
-                f"{operation.name!r}: the transpose rule gave {came}, expected a list of "
-                f"{len(operands)}: the cotangent of each linear operand, None for the others"
-                " [KB2103]"
+                f"{operation.name!r}: the transpose rule returned {came}, expected a list of "
+                f"{len(operands)}: the cotangent of each linear operand, None for the others "
+                "[KB2103]"
             )
         return found
 

@@ -1,4 +1,4 @@
-"""Derivative and batching rules in the forms that JAX's primitives take them."""
+"""Derivative and batching rules in the forms that JAX's primitives use."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ class WholeRule:
         result = self.function(list(primals), given, **params)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise DerivativeRuleError(
-                f"{self.name!r}: the jvp rule gave {result!r}, expected a pair: the outputs, and "
-                "their tangents"
-                " [KB2103]"
+                f"{self.name!r}: the jvp rule returned {result!r}, expected a pair of the outputs "
+                "and their tangents [KB2103]"
             )
         outputs, dots = (list(r) if isinstance(r, (tuple, list)) else [r] for r in result)
         return outputs, dots
@@ -77,15 +76,13 @@ class PerInputRules:
             return [result]
         if not isinstance(result, (tuple, list)):
             raise DerivativeRuleError(
-                f"{self.name!r}: jvp rule {index} gave {type(result).__name__}, expected a tuple "
-                f"or list of {n} tangents, one for each output"
-                " [KB2103]"
+                f"{self.name!r}: jvp rule {index} returned {type(result).__name__}, expected a "
+                f"tuple or list of {n} tangents, one for each output [KB2103]"
             )
         if len(result) != n:
             raise DerivativeRuleError(
-                f"{self.name!r}: jvp rule {index} gave {len(result)} tangents, expected {n}, one "
-                "for each output"
-                " [KB2103]"
+                f"{self.name!r}: jvp rule {index} returned {len(result)} tangents, expected {n}, "
+                "one for each output [KB2103]"
             )
         return result
 

@@ -1,4 +1,4 @@
-"""The rules of an operation: derivatives, transposition, batching."""
+"""Stores the rules of an operation for derivatives, transposition and batching."""
 
 from __future__ import annotations
 

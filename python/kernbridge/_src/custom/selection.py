@@ -1,9 +1,9 @@
-"""Which backend operations use, and how JAX learns that the choice has changed.
+"""Stores the selected backends, and makes JAX trace functions again when the selection changes.
 
-JAX caches what it traced and compiled. A user context of JAX is part of the keys of these caches:
-its value is what differs from the state in which operations were first used. So a change reaches
-functions that were jitted before, a change back finds what was compiled before, and where nothing
-changes there is nothing to pay.
+JAX caches traced and compiled functions. The value of a JAX user context is part of the keys of
+these caches. Here, it is the difference between the selection now and when operations were first
+used. A change therefore reaches functions that are already jitted, changing it back reuses their
+compiled programs, and without changes there is no cost.
 """
 
 from __future__ import annotations

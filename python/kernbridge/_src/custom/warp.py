@@ -1,4 +1,4 @@
-"""Types of JAX in the terms of NVIDIA's Warp, for generators of Warp kernels."""
+"""Converts JAX's types to those of NVIDIA's Warp, for generators of Warp kernels."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def jaxinfo_to_warpinfo(info: Any) -> Any:
     """
     if not info.shape:
         raise ValueError(
-            "jaxinfo_to_warpinfo: the array has rank 0, and Warp's arrays have 1 to 4; reshape it "
-            "to (1,) [KB2003]"
+            "jaxinfo_to_warpinfo: the array has rank 0, but Warp's arrays have ranks 1 to 4; "
+            "reshape it to (1,) [KB2003]"
         )
     dtype = jaxtype_to_warptype(info.dtype)
     return _warp().array(dtype=dtype, ndim=len(info.shape))

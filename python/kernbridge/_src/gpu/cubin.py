@@ -1,8 +1,8 @@
-"""What a cubin records about the kernels in it: parameters, registers, shared and local memory.
+"""Reads the parameters, registers, and shared and local memory of kernels from a cubin.
 
-Owns the reading of ELF64 files for NVIDIA GPUs, in plain Python; no GPU and no CUDA is needed. Any
-thread may enter. A cubin may come from a cache or from another program: whatever its bytes are, the
-answer is a value or `ValueError`.
+Parses ELF64 files for NVIDIA GPUs in plain Python, without a GPU or CUDA. Any thread may enter. A
+cubin may come from a cache or from another program: for any bytes, the result is a value or a
+`ValueError`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the front ends of GPU kernels share: their plans, and the registration of these."""
+"""Code that the front ends of GPU kernels share: plans and their registration."""
 
 from __future__ import annotations
 

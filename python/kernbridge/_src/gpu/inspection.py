@@ -1,4 +1,4 @@
-"""What `Operation.inspect` reports of compiled GPU code."""
+"""Collects what `Operation.inspect` reports about compiled GPU code."""
 
 from __future__ import annotations
 

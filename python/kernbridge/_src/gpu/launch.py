@@ -1,4 +1,4 @@
-"""How a GPU kernel is launched: the arguments of `numba_cuda_kernel`, checked and resolved."""
+"""Checks and resolves the launch arguments of `numba_cuda_kernel` and `cuda_kernel`."""
 
 from __future__ import annotations
 
@@ -164,10 +164,9 @@ class LaunchRule:
         found = find_dim(n, buffers)
         if found is None:
             raise ValueError(
-                f"{self.label}: {what} has the symbolic extent {n}, which is neither an extent nor "
-                "the size of an input or output (nor such a number divided and rounded up); "
-                "give launch_dims as a function of the inputs that returns one of those"
-                " [KB1102]"
+                f"{self.label}: {what} has the symbolic extent {n}, which is neither an extent "
+                "nor the size of an input or output (nor such a number divided and rounded up); "
+                "pass a function of the inputs that returns one of these as launch_dims [KB1102]"
             )
         return Value(found.kind, 0, found.buffer, found.dim, found.divisor * divisor)
 
@@ -223,19 +222,19 @@ def _read_dims(label: str, what: str, dims: Any) -> tuple[Any, ...]:
 def _read_extent(label: str, what: str, n: Any) -> Any:
     """A non-negative int, or a symbolic dimension as it is."""
     if isinstance(n, (bool, float, str)):
-        raise TypeError(f"{label}: {what} holds {n!r}, expected whole numbers [KB1102]")
+        raise TypeError(f"{label}: {what} contains {n!r}, expected integers [KB1102]")
     if jax.export.is_symbolic_dim(n):
         return n
     try:
         n = operator.index(n)
     except TypeError:
-        of_shapes = "; a launch that depends on shapes is a function for launch_dims="
+        of_shapes = "; for a launch that depends on shapes, pass a function as launch_dims="
         raise TypeError(
-            f"{label}: {what} holds {n!r} of type {type(n).__name__}, expected whole numbers"
-            f"{of_shapes if callable(n) else ''} [KB1102]"
+            f"{label}: {what} contains {n!r} of type {type(n).__name__}, expected "
+            f"integers{of_shapes if callable(n) else ''} [KB1102]"
         ) from None
     if n < 0:
-        raise ValueError(f"{label}: {what} holds the negative number {n} [KB1102]")
+        raise ValueError(f"{label}: {what} contains the negative number {n} [KB1102]")
     return n
 
 
@@ -245,7 +244,8 @@ def read_grid(label: str, grid: Any) -> tuple[Any, ...]:
     for n, most, axis in zip(grid, GRID_MAX, "xyz", strict=False):
         if _is_int(n) and n > most:
             raise ValueError(
-                f"{label}: grid {grid} has {n} blocks along {axis}, at most {most} [KB1102]"
+                f"{label}: grid {grid} has {n} blocks along {axis}, but can have at most {most} "
+                "[KB1102]"
             )
     return grid
 
@@ -257,9 +257,8 @@ def read_block(label: str, block: Any) -> tuple[int, int, int]:
     n = math.prod(padded)
     if n > THREADS_MAX or any(n > m for n, m in zip(padded, BLOCK_MAX, strict=True)):
         raise ValueError(
-            f"{label}: block {block} has {n} threads, at most {THREADS_MAX} and at most "
-            f"{BLOCK_MAX} along x, y, z are possible; launch more blocks instead"
-            " [KB1102]"
+            f"{label}: block {block} has {n} threads, but a block can have at most {THREADS_MAX}, "
+            f"and at most {BLOCK_MAX} along x, y, z; launch more blocks instead [KB1102]"
         )
     return padded
 
@@ -272,8 +271,8 @@ def _read_cluster(label: str, cluster: Any) -> tuple[int, int, int]:
     n = math.prod(padded)
     if n > CLUSTER_MAX:
         raise ValueError(
-            f"{label}: cluster {cluster} has {n} blocks, at most {CLUSTER_MAX} are possible"
-            " [KB1102]"
+            f"{label}: cluster {cluster} has {n} blocks, but a cluster can have at most "
+            f"{CLUSTER_MAX} [KB1102]"
         )
     return padded
 
@@ -285,9 +284,8 @@ def _read_threads(label: str, value: Any) -> int | str:
     if value in ("auto", "tune"):
         return value
     raise TypeError(
-        f"{label}: threads_per_block is {value!r} of type str, expected a whole number, "
-        '"auto" or "tune"'
-        " [KB1102]"
+        f'{label}: threads_per_block is {value!r} of type str, expected an integer, "auto" or '
+        '"tune" [KB1102]'
     )
 
 
@@ -295,8 +293,8 @@ def read_int(label: str, what: str, value: Any, least: int, most: int) -> int:
     """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(
-            f"{label}: {what} is {value!r} of type {type(value).__name__}, expected a whole number"
-            " [KB1102]"
+            f"{label}: {what} is {value!r} of type {type(value).__name__}, expected an integer "
+            "[KB1102]"
         )
     if not least <= value <= most:
         raise ValueError(f"{label}: {what} is {value}, expected {least} to {most} [KB1102]")

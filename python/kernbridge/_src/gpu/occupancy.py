@@ -1,4 +1,4 @@
-"""How many threads of a multiprocessor a launch keeps busy, computed without a GPU.
+"""Computes the occupancy of a launch without a GPU.
 
 The calculation and the limits are those of cuda_occupancy.h, with which tests compare them. The
 numbers of threads, which the header does not have, are those of NVIDIA's programming guide.
@@ -34,7 +34,7 @@ REGISTERS = 64 << 10  # of a multiprocessor, and the most that one block may hav
 REGISTERS_MAX = 255  # of a thread
 _WARP = 32
 _PARTITIONS = 4  # of a multiprocessor, each with its own registers
-_REGISTER_UNIT = 256  # registers are handed to warps in multiples of this
+_REGISTER_UNIT = 256  # registers are allocated to warps in multiples of this
 
 
 def reserved(architecture: int) -> int:

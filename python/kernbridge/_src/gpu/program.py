@@ -1,4 +1,4 @@
-"""A GPU plan as Python values, and the bytes that the core reads (src/cuda/kb_program.h).
+"""A GPU plan as Python values, and its encoding for the core (src/cuda/kb_program.h).
 
 Buffers are numbered inputs (keyword scalars last), outputs, copies of inputs, temporaries.
 """

@@ -1,4 +1,4 @@
-"""How many threads of a block the registers of a kernel allow."""
+"""Computes how many threads a block can have, given the registers of a kernel."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ def check(label: str, step: Launch) -> None:
     if threads <= most:
         return
     raise ValueError(
-        f"{label}: a block of {threads} threads cannot be launched: {step.function.name!r} uses "
-        f"{least} registers a thread, and so many threads have "
-        f"{registers_with(threads)} each. Expected at most "
-        f"{most} threads a block; or let the compiler use fewer registers, by "
-        f"@cuda.jit(launch_bounds={threads}) in Numba and __launch_bounds__({threads}) in CUDA C++ "
-        "[KB1102]"
+        f"{label}: a block of {threads} threads cannot be launched: {step.function.name!r} needs "
+        f"{least} registers per thread, but each of {threads} threads can have only "
+        f"{registers_with(threads)}. Use at most {most} threads per block, or let the compiler "
+        f"use fewer registers, with @cuda.jit(launch_bounds={threads}) in Numba or "
+        f"__launch_bounds__({threads}) in CUDA C++ [KB1102]"
     )
 
 

@@ -1,7 +1,7 @@
-"""`threads_per_block="tune"`: the size of a block that was fastest on this GPU.
+"""`threads_per_block="tune"`: measures which block size is fastest on this GPU.
 
-What is measured is the launch that XLA will call, alone, on arrays of zeros. The answer belongs to
-the program, the extents of its arrays and the GPU, and is kept on disk by them.
+The launch that XLA will call is measured alone, on arrays of zeros. The result is stored on disk
+for the program, the extents of its arrays and the GPU.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def _measured(
         if "context is lost" in str(e):
             raise KernelError(
                 f'{without_code(str(e))}. threads_per_block="tune" launches the kernel on arrays '
-                "of zeros, which it has to bear; give a number of threads, or take 'auto' [KB3004]"
+                "of zeros, which must not fail; pass a number of threads or 'auto' instead "
+                "[KB3004]"
             ) from e
         return _not_measured(f"that failed: {e}"), False
     times = {n: [t for t in us[i :: len(blocks)] if t >= 0] for i, n in enumerate(blocks)}
@@ -118,7 +119,7 @@ def _measured(
         text = f"no block was faster than {by_occupancy}, measured on {gpu}"
     else:
         text = (
-            f"{block} threads a block took {statistics.median(times[block]):.2f} us, "
+            f"{block} threads per block took {statistics.median(times[block]):.2f} us, "
             f"{by_occupancy}, measured on {gpu}"
         )
     return Tuned(block, text), True

@@ -1,1 +1,1 @@
-"""The identity of kernels: the digests by which machine code is found again."""
+"""The identity of kernels: digests by which compiled code is found again."""

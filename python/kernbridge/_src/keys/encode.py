@@ -1,4 +1,4 @@
-"""Plain values as bytes for a digest, and objects by name: the alphabet of `keys/fingerprint.py`.
+"""Encodes plain values as bytes, and objects by name, for the digests of `keys/fingerprint.py`.
 
 Every value is written with its type and length, so that no two different ones are written alike.
 Holds no state; any thread may enter. Imports neither Numba nor JAX.

@@ -1,8 +1,8 @@
-"""What a Numba dispatcher means, as 32 bytes: equal in every process that runs the same kernel.
+"""Computes a digest of a Numba dispatcher that is equal in every process with the same kernel.
 
-Owns the walk from a dispatcher to all that its machine code depends on, and the tables that follow
-dispatchers without keeping them alive. Any thread may enter. Numba is recognised by the objects
-that come in; importing this module imports neither Numba nor JAX.
+Visits everything that the machine code of a dispatcher depends on, and keeps tables of dispatchers
+without keeping them alive. Any thread may enter. Numba is recognised by the objects that are
+passed; importing this module imports neither Numba nor JAX.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a Python function of the user reads: a snapshot that can be compared with a later one.
+"""Takes a snapshot of what a Python function of the user reads, for comparison with a later one.
 
 Kernels are compiled, and `keys/fingerprint.py` takes their identity. Functions that launch kernels,
 that describe outputs or launches, and derivative rules are Python, which reads lists, attributes
-and globals anew each time that it runs. A snapshot holds what such a function, and the functions of
+and globals each time that it runs. A snapshot holds what such a function, and the functions of
 the user that it calls, would read now: values by type and bits, arrays by content, attributes of
 objects, and everything that cannot be looked into by the object that it is.
 

@@ -1,1 +1,1 @@
-"""What the front ends of Numba and of Numba-CUDA share."""
+"""Code that the front ends of Numba and of Numba-CUDA share."""

@@ -1,4 +1,4 @@
-"""Features of processors that machine code which leaves its process may use."""
+"""The processor features that machine code in programs may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps default arguments apart that Python calls equal: 0.0 and -0.0, (1,) and (True,).
+"""Distinguishes default arguments that Python compares as equal: 0.0 and -0.0, (1,) and (True,).
 
 Numba compiles a function for the value of each default argument that a call omits, and makes one
 type of the values that compare as equal: a kernel with the default -0.0 is compiled with 0.0, if

@@ -1,7 +1,7 @@
-"""Relocatable objects, reduced to what a loader without a linker needs.
+"""Reduces relocatable objects to the parts that kernbridge's loader needs.
 
-A compiler writes tables for unwinding, names of sections and of every function besides. Without
-them the object of a simple kernel is half as large.
+A compiler also writes unwind tables and the names of sections and of every function. Without them,
+the object of a simple kernel has half the size.
 """
 
 from __future__ import annotations

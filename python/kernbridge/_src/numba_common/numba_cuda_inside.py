@@ -7,11 +7,13 @@ takes time to import.
 from __future__ import annotations
 
 import importlib.util
+import re
+from collections.abc import Iterable
 
 from numba import cuda
 
 from kernbridge._src.base import versions
-from kernbridge._src.base.errors import KernelToolchainError, coded
+from kernbridge._src.base.errors import KernelToolchainError, UnsupportedArchError, coded
 
 NAMES = (
     "numba.cuda.cache_hints.cgutils",
@@ -74,6 +76,10 @@ NAMES = (
 OF_DISPATCHERS = ("_specialized", "overloads", "py_func", "targetoptions")
 OF_KERNELS = ("_codelibrary._entry_name", "_codelibrary._llvm_strs")
 
+_REFUSED_ARCHITECTURE = re.compile(
+    r"GPU compute capability \S+ is not supported[^\n]*|ERROR_UNRECOGNIZED_ARCH"
+)
+
 
 def explain(error: BaseException) -> str:
     """A remedy for failures of Numba-CUDA that are not the kernel's; empty if there is none."""
@@ -89,7 +95,10 @@ def explain(error: BaseException) -> str:
             "a newer numba-cuda"
         )
     if "IMPORT_NAME" in text:
-        return "Numba-CUDA takes no `import` inside a device function: move it to module level"
+        return (
+            "Numba-CUDA does not support `import` inside a device function: move it to the "
+            "module level"
+        )
     missing = ("libnvvm", "nvJitLink", "nvjitlink", "libNVVM", "nvrtc")
     if any(name in text for name in missing) or type(error).__name__ == "NvvmSupportError":
         return (
@@ -97,6 +106,21 @@ def explain(error: BaseException) -> str:
             "'numba-cuda[cu13]' (or [cu12]), or set CUDA_HOME to a toolkit"
         )
     return ""
+
+
+def refused_architecture(
+    label: str, architectures: Iterable[tuple[int, int]], error: BaseException
+) -> UnsupportedArchError | None:
+    """Return the error for a GPU that Numba-CUDA or libNVVM does not compile for, or None."""
+    refused = _REFUSED_ARCHITECTURE.search(str(error))
+    if refused is None:
+        return None
+    wanted = ", ".join(f"{major}.{minor}" for major, minor in architectures)
+    return UnsupportedArchError(
+        f"[E-ARCH] {label}: Numba-CUDA does not compile for compute capability {wanted} "
+        f"({refused[0]}). Choose others with kernbridge.config.set_cuda_architectures or "
+        "KERNBRIDGE_CUDA_ARCHS, or install other versions of CUDA's packages [KB4009]"
+    )
 
 
 def check() -> None:
@@ -118,9 +142,9 @@ if importlib.util.find_spec("numba_cuda") is None:
     )
 if "numba_cuda" not in (cuda.__file__ or ""):
     raise ImportError(
-        f"numba.cuda is {cuda.__file__}, expected the one of the package numba-cuda, which is "
-        "installed, but whose _numba_cuda_redirector.pth Python did not read when it started; "
-        "install numba-cuda into the environment's own site-packages [KB4016]"
+        f"numba.cuda was imported from {cuda.__file__} instead of from the package numba-cuda. "
+        "That package is installed, but Python did not read its _numba_cuda_redirector.pth at "
+        "startup; install numba-cuda into the environment's own site-packages [KB4016]"
     )
 check()
 versions.warn_of_untested("Numba-CUDA")

@@ -1,4 +1,4 @@
-"""Compiles kernels with inputs that they cannot write, as many as the kernel allows."""
+"""Compiles a kernel with as many read-only inputs as it allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the ways in which Numba lets code write through a read-only array.
+"""Finds code that writes to a read-only array in ways that Numba does not refuse.
 
 Numba refuses `x[i] = v`, `x.fill(v)` and most others while it infers types. These it lets through
 (0.62 to 0.68): assignment through `x.flat` and `np.nditer`, `np.ascontiguousarray(x)` (which
@@ -35,12 +35,12 @@ _READ_ONLY = re.compile(r"readonly array|Array\([^()]*, \d+, '\w', True,")  # in
 class WriteSearch:
     """A search for writes to read-only arguments, through a compiled kernel and what it calls.
 
-    `compile_anew` is given a function and types whose code Numba found in its cache on disk, which
+    `compile_again` is given a function and types whose code Numba found in its cache on disk, which
     keeps no types; without it, such a function may write.
     """
 
-    def __init__(self, compile_anew: Callable[[Any, Any], Any] | None) -> None:
-        self._compile_anew = compile_anew
+    def __init__(self, compile_again: Callable[[Any, Any], Any] | None) -> None:
+        self._compile_again = compile_again
         self._seen: set[Any] = set()
 
     def may_write(self, kernel: Any, arguments: Any, compiled: Any) -> bool:
@@ -50,9 +50,9 @@ class WriteSearch:
         self._seen.add((kernel, arguments))
         annotation = getattr(compiled, "type_annotation", None)
         if not hasattr(annotation, "calltypes"):
-            if self._compile_anew is None:
+            if self._compile_again is None:
                 return True
-            annotation = self._compile_anew(kernel, arguments).type_annotation
+            annotation = self._compile_again(kernel, arguments).type_annotation
         typed: Any = annotation
         typemap = typed.typemap
         if any(isinstance(t, types.ArrayCTypes) for t in typemap.values()):

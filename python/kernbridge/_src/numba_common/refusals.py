@@ -1,8 +1,8 @@
-"""What users read of a kernel that Numba or Numba-CUDA cannot compile: cause, place and remedy.
+"""Formats the message for a kernel that Numba or Numba-CUDA cannot compile: cause, line and remedy.
 
-Numba's own text has up to 250 lines and names the cause once for each function that it tried. Here
-is its first cause, the line of the kernel, and what to do in the commonest cases. With
-KERNBRIDGE_DEBUG=full the whole text is printed.
+Numba's own text has up to 250 lines, and repeats the cause for each function that it tried. The
+message contains the first cause, the line of the kernel, and a remedy for common causes. With
+KERNBRIDGE_DEBUG=full, the complete text is printed.
 """
 
 from __future__ import annotations
@@ -29,26 +29,28 @@ _RECURSION = "insert_unresolved_ref"  # which Numba-CUDA calls, and does not hav
 _REMEDIES = (
     (_RECURSION, "Convert the arguments, as in f(int32(5)) for f(5), so that every call of the "
      "function has the same types"),
-    ("of type Module(<module 'jax", "A kernel calls functions of NumPy, math and Numba, not JAX's"),
-    ("NRT required but not enabled", "A CUDA kernel has no lists and makes no arrays: use "
+    ("of type Module(<module 'jax", "A kernel can call functions of NumPy, math and Numba, but not "
+     "of JAX"),
+    ("NRT required but not enabled", "A CUDA kernel cannot create lists or arrays: use "
      "cuda.local.array, or set NUMBA_CUDA_ENABLE_NRT=1"),
     ("re-entrant to the same function", "A CUDA kernel cannot call itself; a device function can"),
-    ("function shared.array", "The shape of a shared array is a constant; for one that depends on "
-     "the call write cuda.shared.array(0, dtype), and wrap the kernel with shared_mem= bytes"),
-    ("function local.array", "The shape of a local array is a constant"),
-    ("Cannot unify", "A variable has one type in a kernel; use two names"),
-    ("Use of unsupported NumPy function", "Write it as a loop, or compute it with JAX outside of "
-     "the kernel"),
+    ("function shared.array", "The shape of a shared array must be a constant; for a size that "
+     "depends on the call, write cuda.shared.array(0, dtype) and pass the number of bytes as "
+     "shared_mem="),
+    ("function local.array", "The shape of a local array must be a constant"),
+    ("Cannot unify", "A variable can have only one type in a kernel; use two names"),
+    ("Use of unsupported NumPy function", "Write a loop, or compute it with JAX outside of the "
+     "kernel"),
 )  # fmt: skip
 
 
 def report(error: BaseException, function: Any) -> str:
     """Return the lines about an error of Numba in a kernel, whose Python function is given."""
     array = _jax_array(function)
-    cause = _cause(error) if array is None else f"Numba does not know {array!r}, an array of JAX."
+    cause = _cause(error) if array is None else f"Numba cannot use {array!r}, which is a JAX array."
     place = _place(error, function, cause)
     remedy = _remedy(str(error), cause, function)
-    rest = ["Set KERNBRIDGE_DEBUG=full to see all that Numba wrote."] if place or remedy else []
+    rest = ["Set KERNBRIDGE_DEBUG=full to see Numba's complete message."] if place or remedy else []
     return without_code("\n".join([cause, *place, *([remedy] if remedy else []), *rest]))
 
 
@@ -56,7 +58,7 @@ def _cause(error: BaseException) -> str:
     """The first cause that Numba names, without the functions that it tried."""
     text = str(error)
     if _RECURSION in text:
-        return "A device function calls itself with other types than those that it is called with."
+        return "A device function calls itself with types that differ from those of its first call."
     inner = text.rfind(_SPECIFIC)
     if inner >= 0 and len(text) - inner > len(_SPECIFIC) + 8:
         text = text[inner + len(_SPECIFIC) :]
@@ -122,8 +124,8 @@ def _line_with(words: list[str], lines: list[str]) -> int | None:
 
 def _remedy(text: str, cause: str, function: Any) -> str:
     """What to do, where that is known."""
-    if "an array of JAX" in cause:
-        return "Pass it as an input, or make it an array of NumPy, which becomes a constant."
+    if "which is a JAX array" in cause:
+        return "Pass it as an input, or convert it to a NumPy array, which becomes a constant."
     untyped = re.search(r"Untyped global name '(\w+)'", cause)
     if untyped is not None:
         return _remedy_for_untyped(untyped[1], function)
@@ -133,14 +135,16 @@ def _remedy(text: str, cause: str, function: Any) -> str:
 def _remedy_for_untyped(name: str, function: Any) -> str:
     value = _values(function).get(name)
     if type(value).__module__ == "kernbridge":
-        return f"{name!r} is an operation of JAX: call it outside of kernels, and its kernel inside"
+        return f"{name!r} is a JAX operation: call it outside of kernels, and its kernel inside"
     if inspect.isclass(value):
-        return f"{name!r} is a class of Python: pass its fields as arrays and scalars"
+        return f"{name!r} is a Python class: pass its fields as arrays and scalars"
     if value is None:  # a name of Numba's own sources
         return ""
     if callable(value):
-        return f"{name!r} is a function of Python: decorate it with @numba.njit"
-    return f"{name!r} is of type {type(value).__name__}, which Numba does not know: pass an array"
+        return f"{name!r} is a Python function: decorate it with @numba.njit"
+    return (
+        f"{name!r} is of type {type(value).__name__}, which Numba does not support: pass an array"
+    )
 
 
 def _jax_array(function: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Math functions in loops, for several elements at a time, by glibc's libmvec.
+"""Lets LLVM vectorise math functions in loops with glibc's libmvec.
 
 LLVM vectorises a loop with a call of `expf` if the call says which function takes a vector. Those
 of libmvec are within 4 ulp of the exact value, and agree with the ones for single numbers on

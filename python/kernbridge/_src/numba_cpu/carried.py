@@ -1,7 +1,6 @@
-"""Kernels as machine code with their description, which the core reads: kept on disk by content,
-and carried in programs.
+"""Kernels as machine code with a description for the core, on disk and in programs.
 
-The format is that of src/object/kb_host_code.h.
+src/object/kb_host_code.h describes the format.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ def make(
     except exception_texts.NotCarried as e:
         return Carried(why_not=str(e))
     except ValueError as e:
-        return Carried(why_not=f"its machine code cannot be placed anywhere else: {e}")
+        return Carried(why_not=f"its machine code cannot be loaded elsewhere: {e}")
     if code.lasting and key is not None:
         kept = artefacts.Artefact(meta={"copied": list(copied)}, blobs=(program,))
         artefacts.store(CACHE_KIND, key, kept, about.kernel)

@@ -1,9 +1,8 @@
-"""Compiling Numba kernels so that every index is checked, and an error names array and line.
+"""Compiles Numba kernels with checks of every index, and errors that name the array and the line.
 
-Nothing of it remains: functions that are compiled so, the kernel's callees among them, are kept
-apart from those that run unchecked, and are not written to Numba's cache on disk.
-
-Imported only when a kernel is compiled, since it imports Numba.
+Functions that are compiled in this way, including the kernel's callees, are kept separate from
+those that run unchecked, and are not written to Numba's cache on disk. Imported only when a kernel
+is compiled, since it imports Numba.
 """
 
 from __future__ import annotations

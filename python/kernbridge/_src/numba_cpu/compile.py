@@ -111,7 +111,7 @@ class Compiler:
     def digest(self, signature: Signature) -> bytes:
         """Identity of the kernel for this signature; taken once, when it is first asked for.
 
-        Numba reads globals anew for every signature that it compiles, so each has its own.
+        Numba reads globals again for every signature that it compiles, so each has its own.
         """
         return self._identity(signature)[0]
 
@@ -319,7 +319,7 @@ class Compiler:
         given = assignment.arguments(self._types(signature, writable))
         with compiling:
             overload = numba_cpu_entry.compile_kernel(self.kernel, *given)
-            search = readonly.WriteSearch(numba_cpu_entry.compile_anew)
+            search = readonly.WriteSearch(numba_cpu_entry.compile_again)
             if search.may_write(overload.kernel, overload.arguments, overload.compiled):
                 raise TypeError("the kernel may write to a read-only input")
         if overload.result != types.none:

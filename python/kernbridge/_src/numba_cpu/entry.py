@@ -106,17 +106,17 @@ def compile_kernel(kernel: Any, positional: Sequence[Any], named: Mapping[str, A
             declared = "; ".join(", ".join(map(str, s)) for s in kernel.signatures)
             given = ", ".join(map(str, positional))
             raise errors.TypingError(
-                f"The kernel is declared for ({declared}), and the call passes ({given}). Convert "
+                f"The kernel is declared for ({declared}), but the call passes ({given}). Convert "
                 "the arrays, or decorate the kernel without a signature"
             )
         arguments = signature.args
-    compiled = compile_anew(kernel, arguments) if apart else kernel.overloads[arguments]
+    compiled = compile_again(kernel, arguments) if apart else kernel.overloads[arguments]
     return Overload(kernel, arguments, compiled, finished=not apart, loops=tuple(loops))
 
 
 def _compiles_apart(kernel: Any) -> bool:
     """Whether kernel and entry can share a library. Not so for `with` blocks, which Numba lifts out
-    to functions of their own. What Numba has in its cache on disk is compiled anew: it has no types
+    to functions of their own. Code from Numba's cache on disk is compiled again: it has no types
     that show which inputs it writes to."""
     with_blocks = {"BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"}
     return not any(i.opname in with_blocks for i in dis.get_instructions(kernel.py_func))
@@ -124,7 +124,7 @@ def _compiles_apart(kernel: Any) -> bool:
 
 @global_compiler_lock
 @freeing_pass_managers()
-def compile_anew(kernel: Any, arguments: Sequence[Any]) -> Any:
+def compile_again(kernel: Any, arguments: Sequence[Any]) -> Any:
     """What the dispatcher itself does to compile, without its wrappers and up to machine code."""
     front = kernel._compiler
     flags = compiler.Flags()

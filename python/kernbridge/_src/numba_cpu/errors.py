@@ -1,6 +1,6 @@
-"""Puts exceptions of Numba kernels into words: type, message, file and line.
+"""Formats exceptions of Numba kernels: type, message, file and line.
 
-The core calls `describe` when a kernel failed, on the thread where it ran, with the GIL taken.
+The core calls `describe` after a kernel failed, on the thread that ran it, with the GIL held.
 """
 
 from __future__ import annotations

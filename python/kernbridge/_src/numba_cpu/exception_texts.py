@@ -1,4 +1,4 @@
-"""Exceptions in LLVM IR of Numba, as texts that a process without Python can read.
+"""Replaces the exceptions in Numba's LLVM IR by text that a process without Python can use.
 
 Numba pickles the class, the arguments and the place of an exception into a constant. Here a text
 takes the place of the pickle, in the form of src/core/kb_failures.h. Arguments that are computed at

@@ -245,15 +245,15 @@ def _check_dispatcher(kernel: Any) -> None:
         return
     hint = "decorate it with @numba.njit"
     if "CUDADispatcher" in type(kernel).__name__:
-        hint = "a numba.cuda.jit kernel belongs to numba_cuda_kernel"
+        hint = "pass a numba.cuda.jit kernel to numba_cuda_kernel"
     elif type(kernel).__module__ == "kernbridge":
-        hint = "it is an operation already, which needs no wrapping"
+        hint = "it is already an operation and need not be wrapped again"
     elif isinstance(kernel, np.ufunc) or type(kernel).__name__ == "DUFunc":
         hint = "call the ufunc in a loop of a @numba.njit function"
     elif not callable(kernel):
         hint = "the kernel comes first, then `outs`"
     elif numba.config.DISABLE_JIT:
-        hint = "NUMBA_DISABLE_JIT is set, which turns numba.njit off"
+        hint = "NUMBA_DISABLE_JIT is set, which disables numba.njit"
     raise TypeError(
         f"numba_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
         f"numba.njit function; {hint}"
@@ -270,7 +270,7 @@ def _explain_calls_by_kernels() -> None:
     def refuse(operation: Operation, context: object) -> None:
         name = operation.__name__
         raise ValueError(
-            f"{name!r} is an operation of JAX, which kernels cannot call; call its kernel, under "
+            f"{name!r} is a JAX operation, which kernels cannot call; call its kernel, under "
             f"another name: {name}_kernel = {name}.__wrapped__"
         )
 

@@ -1,4 +1,4 @@
-"""Lets exceptions of Numba kernels name the line of the user's file where they happened.
+"""Makes exceptions of Numba kernels report the line of the user's file in which they were raised.
 
 Numba gives a line to a `raise` of the user's alone. Its own exceptions (an index out of bounds, a
 division by zero) have none, and those of its library have a line in Numba's files. A compiled

@@ -1,4 +1,4 @@
-"""The machine code of a Numba kernel as an object that runs where neither Numba nor LLVM is.
+"""Compiles a Numba kernel to an object that runs without Numba and LLVM.
 
 It is made of the LLVM IR of the entry's library, which Numba has optimised: the entry keeps its
 name, everything else becomes private, what is not called is dropped, and exceptions
@@ -32,10 +32,10 @@ _MEANINGS = (  # why a name keeps code in its process, by its beginning; the fir
     ("numba_get_np_random_state", "it draws random numbers from Numba's state"),
     ("numba_get_py_random_state", "it draws random numbers from Numba's state"),
     ("numba_rnd", "it draws random numbers from Numba's state"),
-    ("NRT_", "it uses a part of Numba's runtime that is only where Numba is ({})"),
+    ("NRT_", "it uses a part of Numba's runtime that exists only where Numba is installed ({})"),
     ("numba_x", "it calls BLAS or LAPACK ({})"),
     ("numba_ez", "it calls BLAS or LAPACK ({})"),
-    ("kb_", "it raises an exception with values that only Python can write"),
+    ("kb_", "it raises an exception with values that only Python can format"),
     ("Py", "it enters Python"),
     ("_Py", "it enters Python"),
     ("", "it calls {}"),
@@ -77,14 +77,14 @@ def make(entry: Entry) -> ObjectCode:
     try:
         versions.look_up("llvmlite", llvmlite_inside.OBJECT_CODE_NAMES)
     except UnknownVersionError as e:
-        raise NotCarried("this llvmlite is too old to write it apart") from e
+        raise NotCarried("this llvmlite is too old to compile it separately") from e
     library, text = entry.keep[0], entry.llvm_ir
     if "numba.dynamic.globals" in text or any(
         int(number) not in range(_LOWEST_ADDRESS) for number in _ADDRESS.findall(text)
     ):
         raise NotCarried(
-            "it holds addresses of this process: of a large global array, of a function of ctypes "
-            "or CFFI, or of code that Numba compiled apart"
+            "it contains addresses of this process: of a large global array, of a function of "
+            "ctypes or CFFI, or of code that Numba compiled separately"
         )
     described, lasting = with_texts(text)
     module = llvm.parse_assembly(described)

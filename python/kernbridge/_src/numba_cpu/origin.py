@@ -1,6 +1,6 @@
-"""Where a fresh process finds a Numba kernel: what a program carries in place of machine code.
+"""Describes how a new process finds a Numba kernel that a program refers to by name.
 
-A call carries the kernel's module and qualified name, and its signature.
+A call contains the kernel's module, its qualified name and its signature.
 """
 
 from __future__ import annotations
@@ -74,13 +74,12 @@ def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, An
             return
     place = f"{module}:{qualname}"
     why = origin.get("why_by_name")
-    by_name = f" It carries no machine code of the kernel, because {why}." if why else ""
+    by_name = f" It does not contain the machine code of the kernel, because {why}." if why else ""
     if found:
         raise KernelError(
-            f"the kernel {place} in this process is not the one that the program was made with: "
-            "its code, a value that it captures, or an option of numba.njit differs; make the "
-            f"program anew.{by_name}"
-            " [KB5107]"
+            f"the kernel {place} in this process differs from the one that the program was "
+            "exported with: in its code, a value that it captures, or an option of numba.njit. "
+            f"Export the program again.{by_name} [KB5107]"
         )
     if module not in sys.modules and not settings.may_import(module):
         raise KernelError(
@@ -92,10 +91,10 @@ def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, An
             " [KB5107]"
         )
     raise KernelError(
-        f"the program needs the kernel {place}, which is not to be found here: {failure}. A kernel "
-        "travels by name: define it at the top level of a module that this process can import, or "
-        f"wrap it with numba_kernel here before the program is loaded.{by_name}"
-        " [KB5107]"
+        f"the program needs the kernel {place}, which was not found in this process: {failure}. "
+        "The program refers to the kernel by name: define it at the top level of a module that "
+        "this process can import, or wrap it with numba_kernel before the program is "
+        f"loaded.{by_name} [KB5107]"
     )
 
 

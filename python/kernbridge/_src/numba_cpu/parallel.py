@@ -1,4 +1,4 @@
-"""Hands exceptions of parallel loops to the function that runs the loop.
+"""Passes exceptions of parallel loops to the function that runs the loop.
 
 Numba sets an exception that is raised in the body of a `prange` in the worker's thread, where
 nobody sees it: the loop ends early, and the caller goes on with the results as they are. A loop

@@ -1,4 +1,4 @@
-"""Arguments of kernels as Python values: numbers, members of enumerations, and tuples of them."""
+"""Reads kernel arguments: numbers, members of enumerations, and tuples of these."""
 
 from __future__ import annotations
 
@@ -75,17 +75,15 @@ def read_static(
     for name, value in given.items():
         if name not in names:
             raise ValueError(
-                f"{label}: static names {name!r}, and the kernel ({', '.join(names)}) has no such "
-                "parameter"
-                " [KB1103]"
+                f"{label}: static contains {name!r}, but the kernel ({', '.join(names)}) has no "
+                "such parameter [KB1103]"
             )
         try:
             parameter, words = read_argument(value, lambda _: None)
         except NotAnArgument as e:
             raise TypeError(
-                f"{label}: static holds {value!r} for {name!r}: {e}; expected numbers, members of "
-                "enumerations, and tuples of them. Pass arrays as inputs"
-                " [KB1103]"
+                f"{label}: static contains {value!r} for {name!r}: {e}; expected numbers, members "
+                "of enumerations, or tuples of these. Pass arrays as inputs [KB1103]"
             ) from None
         found[name] = StaticArgument(value, parameter, tuple(map(tuple, words)))
     return found
@@ -97,7 +95,7 @@ def _read_member(value: enum.Enum, place: str) -> Leaf:
     if scalar is None:
         raise NotAnArgument(
             f"the member {value.name} of the enumeration {type(value).__name__}, whose value is a "
-            f"{type(value.value).__name__} and no number, as a kernel argument{place}"
+            f"{type(value.value).__name__} and not a number, as a kernel argument{place}"
         )
     return DeviceParameter("scalar", scalar.dtype, enumeration=type(value)), _words(scalar)
 

@@ -1,9 +1,9 @@
-"""Exceptions of kernbridge's own kernels on GPUs: failed assertions.
+"""Failed assertions of kernbridge's own kernels on GPUs.
 
-CUDA writes the text to the process's standard error, and the operation ends with an error of CUDA,
-as every later one does. It costs nothing where nothing is raised, and needs no answer of the host,
-so that such a kernel may be part of a CUDA graph. Imported only when a kernel is compiled, since it
-imports Numba.
+CUDA writes the text of a failed assertion to the standard error of the process, and the operation
+ends with a CUDA error, as does every later operation. Assertions cost nothing unless they fail,
+and need no answer from the host, so that such a kernel can be part of a CUDA graph. Imported only
+when a kernel is compiled, since it imports Numba.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Functions and kernels of GPUs that only Python can run: the slow path.
+"""Calls Python for functions and kernels on GPUs that cannot be launched from C.
 
-The core calls `call` on XLA's thread, with the GIL, and hands over the addresses of one slice.
-What the function raises becomes an XLA error. Such a call is in no CUDA graph, and is not exported.
+The core calls `call` on XLA's thread, with the GIL, and passes the addresses of one slice. An
+exception that the function raises becomes an XLA error. Such a call cannot be part of a CUDA graph
+or of an exported program.
 """
 
 from __future__ import annotations
@@ -90,9 +91,8 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         for t, name in zip((*operands, *call.outs), names, strict=False):
             if t.dtype.name in HALF_DTYPES and not host:
                 raise ValueError(
-                    f"{self.label}: {name!r} is {t.dtype.name}, which Numba-CUDA's own arrays "
-                    "cannot hold; functions that cannot be recorded take float32 instead"
-                    " [KB2003]"
+                    f"{self.label}: {name!r} is {t.dtype.name}, which Numba-CUDA's own arrays do "
+                    "not support; pass float32 to functions that cannot be recorded [KB2003]"
                 )
         scalars = range(call.n_inputs, call.n_operands)
         callee = self._own_callees.find_or_make(
@@ -108,7 +108,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
             names,
             [Callback(callee.handle)],
             copied=call.read_only,
-            why_not_portable="it runs as Python, which no program can carry",
+            why_not_portable="it runs as Python, which a program cannot contain",
             host=host,
         )
         return native._replace(keep=callee), program
@@ -124,8 +124,9 @@ def call(
     callee = _callees.get(handle)
     if callee is None:
         raise RuntimeError(
-            "the Python function of this call is gone: the operation and the compiled program that "
-            "calls it were released while it ran; keep the program until its results are there"
+            "the Python function of this call no longer exists: the operation and the compiled "
+            "program that calls it were released while it ran; keep the program until its "
+            "results are ready"
         )
     try:
         if callee.on_host is None:
@@ -200,17 +201,16 @@ def lower_kernel(
     if kernel not in _warned:
         _warned.add(kernel)
         warn(
-            f"{label}: a kernel with {why} is launched by Numba, through Python, at every "
-            "call; without it C launches the kernel, and XLA may put it into a CUDA graph"
-            " [KB4014]"
+            f"{label}: a kernel with {why} is launched by Numba, through Python, at every call; "
+            "without it, the kernel is launched from C, and XLA can include it in a CUDA graph "
+            "[KB4014]"
         )
     extras = (shape.auto_block, rule.cluster, rule.pdl, rule.cooperative, assignment.named)
     if has_more or any(extras):
         raise ValueError(
-            f"{label}: a kernel with {why} is launched by Numba, which has no "
+            f"{label}: a kernel with {why} is launched by Numba, which does not support "
             'threads_per_block="auto" or "tune", cluster=, pdl=, cooperative=, view=, static=, '
-            "zero_outputs= or parameters left to their defaults"
-            " [KB4014]"
+            "zero_outputs=, or parameters with default values [KB4014]"
         )
     if any(v.kind != "constant" for v in shape.grid):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The description of a kernel's arguments that the checked mode receives.
+"""Describes a kernel's arguments for the checked mode.
 
 Imported only when a kernel is compiled for that mode.
 """

@@ -359,7 +359,7 @@ def _compile_entry(job: Job) -> Any:
         compiled = dispatcher._Kernel(entry, words, **options)
         versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)
         (overload,) = device.overloads.values()
-        search = readonly.WriteSearch(compile_anew=None)
+        search = readonly.WriteSearch(compile_again=None)
         may_write = search.may_write(device, overload.signature.args, overload)
     if overload.signature.return_type != types.none:
         raise ReturnsValue(job.label, overload.signature.return_type)
@@ -371,9 +371,12 @@ def _compile_entry(job: Job) -> Any:
 def _refusal(job: Job, error: Exception) -> Exception:
     if isinstance(error, (KernelCompilationError, UnknownVersionError)):
         return error
-    from kernbridge._src.numba_common.numba_cuda_inside import explain
+    from kernbridge._src.numba_common.numba_cuda_inside import explain, refused_architecture
 
     remedy = explain(error)
+    refused = None if job.for_host else refused_architecture(job.label, job.architectures, error)
+    if refused:
+        return refused
     what = ", ".join(p.describe() for p in job.parameters)
     return KernelCompilationError(
         f"{job.label}: Numba-CUDA cannot compile the kernel for ({what}) [KB4001]\n"

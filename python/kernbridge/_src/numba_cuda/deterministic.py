@@ -53,7 +53,7 @@ def refuse_launch_of_numba(label: str, why: str) -> NoReturn:
     """Refuse a kernel that Numba's own launcher launches."""
     raise KernelCompilationError(
         f"{label}: deterministic= is not available for a kernel with {why}, which Numba launches; "
-        f"leave {why} out of cuda.jit [KB4017]"
+        f"remove {why} from cuda.jit [KB4017]"
     )
 
 

@@ -1,4 +1,4 @@
-"""What kernbridge refuses of a dispatcher of Numba-CUDA, or of its successor."""
+"""Checks the dispatchers that are passed to `numba_cuda_kernel`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def check_dispatcher(label: str, kernel: Any) -> None:
         versions.look_up_attributes("Numba-CUDA", kernel, numba_cuda_inside.OF_DISPATCHERS)
         if not kernel.targetoptions.get("device"):
             return
-        hint = "a device function is called by kernels; decorate it without device=True"
+        hint = "a device function can only be called by kernels; decorate it without device=True"
     elif "CPUDispatcher" in type(kernel).__name__:
-        hint = "a numba.njit function belongs to numba_kernel"
+        hint = "pass a numba.njit function to numba_kernel"
     elif "FakeCUDAKernel" in type(kernel).__name__:
-        hint = "NUMBA_ENABLE_CUDASIM is set, which puts a simulator in place of numba.cuda"
+        hint = "NUMBA_ENABLE_CUDASIM is set, which replaces numba.cuda with a simulator"
     raise TypeError(
         f"numba_cuda_kernel: `kernel` is {kernel!r} of type {type(kernel).__name__}, expected a "
         f"numba.cuda.jit kernel; {hint}"
@@ -53,8 +53,7 @@ def check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> 
         if len(declared) == len(given) and all(map(takes, declared, given)):
             return
     raise TypeError(
-        f"{label}: the kernel was declared for {', '.join(map(str, all_declared))}, and the "
-        f"call has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or "
-        "decorate the kernel without a signature"
-        " [KB4001]"
+        f"{label}: the kernel was declared for {', '.join(map(str, all_declared))}, but the call "
+        f"has ({', '.join(p.describe() for p in parameters)}); convert the arrays, or decorate "
+        "the kernel without a signature [KB4001]"
     )

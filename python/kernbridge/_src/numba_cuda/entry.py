@@ -1,4 +1,4 @@
-"""The entry of a GPU kernel: a generated function of 8-byte words that builds the kernel's arrays.
+"""Generates the entry of a GPU kernel, a function of 8-byte words that builds the kernel's arrays.
 
 The user's function is compiled as a device function, inlined into the entry. An array takes one
 word for its address and one per extent (Numba's own entry takes 5 + 2 d), a C-ordered array of

@@ -1,7 +1,7 @@
-"""The launches around that of a kernel with `deterministic=`.
+"""Adds the launches before and after that of a kernel with `deterministic=`.
 
-The sums of an array, a hidden temporary, are filled with zeros before the launch; a last launch
-makes floating-point numbers of them.
+The sums of an array are a hidden temporary. A first launch fills it with zeros, and a last one
+converts the sums to floating-point numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where Numba-CUDA and numba-cuda-mlir have the functions that act on a device."""
+"""Lists the functions of Numba-CUDA and numba-cuda-mlir that act on a device."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Stands between `numba.cuda` and functions that are recorded, or called by XLA.
+"""Redirects calls of `numba.cuda` from functions that are recorded or that XLA calls.
 
-While a thread records, the names of `numba.cuda` that act on a device act on the recording; while
-XLA calls a function on the CPU, on memory of the process. While XLA calls one on a GPU, what names
-no stream goes on XLA's, in whose order the arrays are: Numba's default stream would race with it.
-Other threads see no difference. The same holds for the names of numba-cuda-mlir, where a program
-has imported it.
+While a thread records a function, calls that act on a device are added to the recording. While XLA
+calls a function on the CPU, they act on the memory of the process. While XLA calls a function on a
+GPU, calls without a stream use XLA's stream, since Numba's default stream would race with it. Other
+threads are not affected. The same applies to numba-cuda-mlir, if a program has imported it.
 """
 
 from __future__ import annotations

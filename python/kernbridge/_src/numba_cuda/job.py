@@ -1,4 +1,4 @@
-"""What is compiled of a kernel of Numba-CUDA, and for what."""
+"""The description of one compilation of a Numba-CUDA kernel."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Imports in a kernel's body, which Numba-CUDA refuses, moved out of it.
+"""Moves imports, which Numba-CUDA does not support in kernels, out of a kernel's body.
 
-Owns the rewriting of a Python function without its `import` statements: what they bind become
-globals of the new function, resolved once, when it is made. Any thread may enter.
+A function is rewritten without its `import` statements. The names that they bind become globals of
+the new function, which are resolved once, when it is created. Any thread may enter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def lift(function: types.FunctionType, label: str) -> types.FunctionType:
 
     A function without imports is returned as it is. The new one has the same closure cells,
     defaults, names and line numbers, and a copy of the globals: when the original's globals are
-    bound anew later, it does not see that.
+    bound again later, it does not see that.
     """
     if not any(step.opname == "IMPORT_NAME" for step in dis.get_instructions(function)):
         return function
@@ -51,7 +51,7 @@ class _Lift:
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
                 if code is None or name in declared or name in bound:
-                    self.refuse(f"`{name}` is bound in another way too", node)
+                    self.refuse(f"`{name}` is also bound in another way", node)
                 value = self.resolve(node, alias)
                 if found.setdefault(name, value) is not value:
                     self.refuse(f"`{name}` has two meanings", node)
@@ -87,7 +87,9 @@ class _Lift:
         if indented and isinstance(node, ast.If):
             node = node.body[0]
         if not isinstance(node, ast.FunctionDef) or not self.is_current():
-            self.refuse("the source in that file is not what this function was made from")
+            self.refuse(
+                "the source in that file is not the one that this function was compiled from"
+            )
         ast.increment_lineno(node, first - 1 - indented)
         _strip(node)
         return node
@@ -140,9 +142,9 @@ class _Lift:
         names = (s.argval for s in dis.get_instructions(self.code) if s.opname == "IMPORT_NAME")
         statement = ast.unparse(node) if node is not None else f"import {next(names)}"
         raise KernelCompilationError(
-            f"{self.label}: {self.code.co_filename}:{line}: a kernel cannot import, and this one's "
-            f"import cannot be moved out of it: {why}. Move `{statement}` to the top of the module"
-            " [KB4004]"
+            f"{self.label}: {self.code.co_filename}:{line}: a kernel cannot import modules, and "
+            f"this import cannot be moved out of the kernel: {why}. Move `{statement}` to the top "
+            "of the module [KB4004]"
         ) from cause
 
 

@@ -1,8 +1,8 @@
-"""Kernels of numba-cuda-mlir, the successor of Numba-CUDA, to machine code.
+"""Compiles kernels of numba-cuda-mlir, the successor of Numba-CUDA.
 
-numba-cuda-mlir makes MLIR of the kernel; `mlir_entry` adds an entry that takes the words of
-kernbridge's launches. libNVVM and nvJitLink make cubins of that, and `cuda_on_cpu` makes code for
-the CPU of its LLVM IR.
+numba-cuda-mlir generates MLIR for the kernel, and `mlir_entry` adds an entry that takes the words
+of kernbridge's launches. libNVVM and nvJitLink compile this to cubins, and `cuda_on_cpu` compiles
+its LLVM IR for the CPU.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def why_not_native(kernel: Any) -> tuple[str, str]:
     """Empty, or what of a kernel of this package only its own launcher serves, and a remedy."""
     options = kernel.targetoptions
     if options.get("debug"):
-        return "debug=True", "leave it away; only Numba's launcher serves it"
+        return "debug=True", "remove it; only Numba's launcher supports it"
     if options.get("extensions"):
         return "extensions=", "pass arrays and scalars to the kernel"
     if options.get("link"):
@@ -97,9 +97,9 @@ def declared(kernel: Any) -> tuple[Any, ...]:
 def refuse_checked(label: str) -> NoReturn:
     """Refuse the checked mode."""
     raise KernelCompilationError(
-        f"{label}: kernels of {PACKAGE} have no checked mode; leave check=True (or "
-        "KERNBRIDGE_DEBUG=check) away, or check the kernel as one of numba.cuda"
-        " [KB4005]"
+        f"{label}: kernels of {PACKAGE} cannot be checked; remove check=True (or unset "
+        "KERNBRIDGE_DEBUG=check), or decorate the kernel with @numba.cuda.jit to check it "
+        "[KB4005]"
     )
 
 
@@ -148,8 +148,8 @@ def check_strides(
             strides = tuple(word.value for word in numbers[-leaf.ndim :])
             if any(stride % leaf.dtype.itemsize for stride in strides):
                 raise ValueError(
-                    f"{label}: {leaf.describe()} with strides of {strides} bytes is an argument "
-                    f"which kernels of {PACKAGE} cannot take: they count strides in elements of "
+                    f"{label}: {leaf.describe()} with strides of {strides} bytes cannot be passed "
+                    f"to kernels of {PACKAGE}, which count strides in elements of "
                     f"{leaf.dtype.itemsize} bytes; copy it into an array without gaps [KB2003]"
                 )
 
@@ -330,11 +330,13 @@ def _check_made(metadata: dict[str, Any], library: Any) -> None:
     """Refuse a kernel that needs more than its machine code."""
     if metadata.get("needs_nrt"):
         raise ValueError(
-            "the kernel counts references at run time; kernbridge runs no kernel that does: use "
-            "cuda.local.array in place of arrays that the kernel makes"
+            "the kernel counts references at run time, which kernbridge does not support: use "
+            "cuda.local.array instead of arrays that the kernel allocates"
         )
     if metadata.get("setup_callbacks") or metadata.get("teardown_callbacks"):
-        raise ValueError("what the kernel links has callbacks, which kernbridge does not call")
+        raise ValueError(
+            "the code that the kernel links has callbacks, which kernbridge does not call"
+        )
     if library.referenced_objects:
         raise ValueError(
             "the kernel reads an array on a GPU that is a global variable; pass it as an input"

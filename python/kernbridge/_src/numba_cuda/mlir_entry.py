@@ -1,4 +1,4 @@
-"""The entry of a kernel of numba-cuda-mlir: the kernel itself with other parameters.
+"""Generates the entry of a numba-cuda-mlir kernel by replacing the kernel's parameters.
 
 MLIR has a kernel as one function, in its LLVM dialect, which takes an array as a memref (the
 address twice, the index of the first element, extents, and strides in elements, or in bytes where

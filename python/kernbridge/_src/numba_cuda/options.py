@@ -1,4 +1,4 @@
-"""How kernels are compiled, and how the option `vector_math` is read."""
+"""The compile options of kernels, and the interpretation of `vector_math`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ def read_vector_math(label: str, given: Any, is_checked: bool) -> bool | None:
         raise TypeError(f"{label}: vector_math is {given!r}, expected True, False or None [KB1005]")
     if given and is_checked:
         raise ValueError(
-            f"{label}: vector_math=True and check=True exclude each other: the checked mode runs "
-            "the threads of a block one by one; leave one of them out"
-            " [KB1005]"
+            f"{label}: vector_math=True and check=True cannot be combined: the checked mode runs "
+            "the threads of a block one by one; remove one of the two [KB1005]"
         )
     return bool(given)
 

@@ -1,4 +1,4 @@
-"""What is different in Numba-CUDA while kernbridge compiles with it.
+"""Changes Numba-CUDA temporarily while kernbridge compiles with it.
 
 Imported only when a kernel is compiled, since it imports Numba.
 """

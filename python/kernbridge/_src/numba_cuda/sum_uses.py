@@ -1,7 +1,7 @@
-"""What a kernel of `deterministic=` may do with the arrays that it adds to, and with other floats.
+"""Refuses kernels of `deterministic=` whose results would still depend on the order of additions.
 
-Each instruction of the kernel and of its device functions is looked at when it is lowered. Imported
-only when a kernel is compiled, since it imports Numba.
+Checks each instruction of the kernel and of its device functions when it is lowered. Imported only
+when a kernel is compiled, since it imports Numba.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _ATTRIBUTES = ("T", "dtype", "itemsize", "nbytes", "ndim", "reshape", "shape", "
 _METHODS = ("array.reshape", "array.transpose")
 _HANDS_ON = ("build_tuple", "cast", "exhaust_iter", "phi")
 _NOT_OF_USERS = ("numba.",)  # how the names of modules begin
-_REMEDY = "the additions arrive when the kernel ends: read and write its elements in another kernel"
+_REMEDY = (
+    "the additions take effect when the kernel ends: read and write the elements in another kernel"
+)
 
 
 class Uses:
@@ -85,13 +87,13 @@ class Uses:
         ):
             self._refuse(
                 f"calls {name} on {self._named(call.args[0])}, an array of {array.dtype} that is "
-                "no output of the operation, or that is one of several",
+                "not an output of the operation, or that is one of several",
                 "add to an output of float32 or float64, or use integers",
             )
         if self._strict and self._is_summed_type(array) and self._is_used(self._instruction.target):
             self._refuse(
                 f"uses the value that {name} returns, of {self._named(call.args[0])}",
-                "it depends on the order of the additions: leave it, or add integers",
+                "it depends on the order of the additions: do not use it, or add integers",
             )
 
     def _is_used(self, variable: Any) -> bool:

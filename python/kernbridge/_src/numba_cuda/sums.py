@@ -1,4 +1,4 @@
-"""Compiling kernels of `deterministic=`: float additions become additions of integers.
+"""Compiles kernels of `deterministic=`, in which additions of floats become additions of integers.
 
 An array that receives additions has a Numba type of its own, which its views have, too. The field
 `parent` of an array, which Numba-CUDA hands on from array to view and does not use, holds the
@@ -257,7 +257,7 @@ def compile_sums(job: Any, compile_entry: Callable[[Any], Any]) -> Compiled:
         compiled, found = compile_with(numbers, strict=True)
     if found != numbers:
         raise KernelCompilationError(
-            f"{job.label}: deterministic= does not find the arrays that the kernel adds to [KB4017]"
+            f"{job.label}: deterministic= cannot find the arrays to which the kernel adds [KB4017]"
         )
     return compiled, numbers
 
@@ -288,7 +288,7 @@ def _added_to(label: str, library: Any) -> tuple[int, ...]:
     text = library.get_llvm_str()
     if _IN_ORDER.search(text):
         raise KernelCompilationError(
-            f"{label}: deterministic= does not know an addition of floats that the kernel makes; "
-            "add with cuda.atomic.add to an output [KB4017]"
+            f"{label}: deterministic= does not support one of the additions of floats in the "
+            "kernel; use cuda.atomic.add on an output [KB4017]"
         )
     return tuple(sorted({int(number) for number in _ADDED.findall(text)}))

@@ -1,4 +1,4 @@
-"""Arrays of words that a kernel of Numba-CUDA takes as arrays of records."""
+"""The option `view=`: arrays of words that a Numba-CUDA kernel takes as arrays of records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_views(label: str, view: Mapping[str | int, Any]) -> tuple[tuple[str | i
             views.append((place, np.dtype(dtype)))
         except TypeError:
             raise TypeError(
-                f"{label}: view holds {dtype!r} for {place!r}, expected a NumPy dtype [KB1103]"
+                f"{label}: view contains {dtype!r} for {place!r}, expected a NumPy dtype [KB1103]"
             ) from None
     return tuple(views)
 
@@ -38,9 +38,8 @@ def views_of(
     for place, dtype in views:
         if isinstance(place, str) and place not in names:
             raise ValueError(
-                f"{label}: view names {place!r}, and the kernel {parameters} has no "
-                "array parameter of that name"
-                " [KB1103]"
+                f"{label}: view contains {place!r}, but the kernel {parameters} has no array "
+                "parameter of that name [KB1103]"
             )
         b = names.index(place) if isinstance(place, str) else int(place)
         if not 0 <= b < len(arrays):
@@ -48,10 +47,9 @@ def views_of(
         t = arrays[b]
         if not t.shape or t.shape[-1] * t.dtype.itemsize != dtype.itemsize:
             raise ValueError(
-                f"{label}: view takes {names[b]!r} as records of "
-                f"{dtype.itemsize} bytes, and it is {t}; its last axis must hold the "
-                f"{dtype.itemsize // t.dtype.itemsize} words of one record"
-                " [KB1103]"
+                f"{label}: view describes {names[b]!r} as records of {dtype.itemsize} bytes, but "
+                f"it is {t}; its last axis must contain the {dtype.itemsize // t.dtype.itemsize} "
+                "words of one record [KB1103]"
             )
         found[b] = dtype
     return found

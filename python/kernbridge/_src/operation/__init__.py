@@ -1,1 +1,1 @@
-"""An operation as JAX sees it: types, vmap, derivatives, primitives, lowering."""
+"""Operations as JAX sees them: types, vmap, derivatives, primitives and lowering."""

@@ -1,4 +1,4 @@
-"""What an operation becomes on a platform where it has no kernel.
+"""Lowers an operation for a platform on which it has no kernel.
 
 A program for that platform alone is refused when it is lowered. In a program for several platforms
 the operation becomes a call that fails where it runs, so that the others can run the program, and
@@ -41,6 +41,9 @@ def lower(
     """Lower an operation that has no kernel for `platform`, or raise `error`."""
     if len(jax_inside.platforms_of(ctx)) == 1 or platform not in PLATFORMS:
         raise error
-    message = f"{error} Or call another function there with jax.lax.platform_dependent."
+    message = (
+        f"{error} Alternatively, call another function on that platform with "
+        "jax.lax.platform_dependent."
+    )
     rule = jax.ffi.ffi_lowering(TARGET, has_side_effect=has_side_effect)
     return rule(ctx, *operands, message=message)

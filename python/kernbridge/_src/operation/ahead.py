@@ -1,4 +1,4 @@
-"""Kernels of one program are compiled at the same time, as far as compilers allow it.
+"""Compiles the kernels of one program at the same time, as far as the compilers allow it.
 
 JAX lowers the calls of a program one after the other. It has traced all of them before, so that the
 first one that is lowered lets the kernels of the others be compiled by threads, too; each call then

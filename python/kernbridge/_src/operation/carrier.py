@@ -1,4 +1,4 @@
-"""How a program of XLA carries kernels: each once, whatever the number of its calls.
+"""Stores each kernel once in a program of XLA, whatever the number of its calls.
 
 JAX repeats what a lowering rule returns at each call of equal arguments, and XLA keeps all of it,
 so that a kernel of 25 KB made an executable of 96 MB out of 1,000 calls. Such a kernel is carried

@@ -1,7 +1,7 @@
-"""Processes that were forked after JAX had started refuse the calls of operations.
+"""Refuses calls of operations in processes that were forked after JAX had started.
 
-XLA's threads do not exist in such a process. What waits for them, such as the compilation of a
-program or a computation that is not small, would wait for ever.
+XLA's threads do not exist in such a process, so whatever waits for them, such as the compilation of
+a program or a large computation, would wait forever.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kernbridge._src.operation.operation import Operation
 
 def _refuse(operation: Operation, *inputs: Any, **scalars: Any) -> NoReturn:
     raise KernelError(
-        f"{operation.spec.label}: this process was forked from one in which JAX had started, and "
-        'has none of its threads; start it with the method "spawn" or "forkserver" of '
+        f"{operation.spec.label}: this process was forked after JAX had started, and does not "
+        'have JAX\'s threads; start it with the method "spawn" or "forkserver" of '
         "multiprocessing, or fork before the first use of JAX [KB7008]"
     )
 

@@ -1,4 +1,4 @@
-"""What `Operation.inspect` and `Operation.plan` return."""
+"""The return types of `Operation.inspect` and `Operation.plan`."""
 
 from __future__ import annotations
 

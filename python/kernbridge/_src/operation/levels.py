@@ -1,4 +1,4 @@
-"""The `vmap`s around a call: how many, how large, and which operands they map.
+"""Describes the `vmap`s around a call: their number, their sizes, and the operands that they map.
 
 Level 0 is the innermost `vmap`; bit k of `masks[i]` says that operand i has an axis for level k.
 Batch axes come before an array's own, the outermost level first.

@@ -1,6 +1,6 @@
-"""An operation: a kernel with its specification, called like a function.
+"""`Operation`: a kernel with its specification, which is called like a function.
 
-A call goes straight to one jitted function; whatever is checked, is checked while that is traced.
+A call goes directly to one jitted function. All checks take place while that function is traced.
 """
 
 from __future__ import annotations
@@ -300,9 +300,8 @@ def _type_of(label: str, index: int, operand: Any) -> ArrayType:
     aval = jax.typeof(operand)
     if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
         raise TypeError(
-            f"{label}: input {index} has JAX's own dtype {aval.dtype}, which no kernel knows; "
-            "pass its bits, for a random key jax.random.key_data(key)"
-            " [KB2003]"
+            f"{label}: input {index} has JAX's own dtype {aval.dtype}, which kernels do not "
+            "support; pass its bits, which for a random key are jax.random.key_data(key) [KB2003]"
         )
     return ArrayType(aval.shape, np.dtype(aval.dtype))
 
@@ -343,10 +342,9 @@ def not_an_array(
     for place, value in named:
         if isinstance(value, np.ndarray) and value.dtype.names:
             return TypeError(
-                f"{label}: {place} holds records, {value.dtype}, which JAX has no dtype for; pass "
-                "their words, x.view(np.uint32).reshape(*x.shape, -1), and name the record dtype "
-                "with view= of numba_cuda_kernel"
-                " [KB2002]"
+                f"{label}: {place} contains records, {value.dtype}, for which JAX has no dtype; "
+                "pass their words, x.view(np.uint32).reshape(*x.shape, -1), and pass the record "
+                "dtype as view= to numba_cuda_kernel [KB2002]"
             )
         if not _is_operand(value):
             return TypeError(
@@ -362,9 +360,9 @@ def _remedy_for(value: object) -> str:
     if value is None:
         return "pass an array, or leave the parameter out of the kernel"
     if isinstance(value, (dict, set)):
-        return "pass its arrays one by one, each is an input of its own"
+        return "pass each of its arrays as an input"
     if isinstance(value, (str, bytes)):
-        return "a kernel takes numbers: choose by the text which kernel to call, or pass a number"
+        return "a kernel takes numbers: choose the kernel to call by the string, or pass a number"
     if isinstance(value, (list, tuple)):
         return "convert it with jnp.asarray"
     if callable(value):

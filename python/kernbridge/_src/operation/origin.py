@@ -1,4 +1,4 @@
-"""Where a fresh process finds a kernel whose machine code does not travel with a program.
+"""Describes how a new process finds a kernel whose machine code a program does not contain.
 
 A call carries an origin, JSON text. The core asks `resolve` when a program (exported, or taken from
 JAX's compilation cache) names a kernel that this process has not registered.
@@ -43,15 +43,15 @@ def warn_if_not_found(label: str, named: str, program: bytes) -> None:
     if program or not (module == "__main__" or "<" in named):
         return
     why = (
-        "the module that runs as __main__ there is another one"
+        "in that process, another module runs as __main__"
         if module == "__main__"
         else "it is not at the top level of its module"
     )
     warn(
-        f"{label} is exported by its name, {named}, and another process will not find it: {why}. "
-        "Define the kernel at the top level of a module that the process can import. Until then "
-        "the program runs only where the same kernel is wrapped before it is loaded."
-        " [KB6102]"
+        f"{label} is exported by its name, {named}, but another process will not find it: {why}. "
+        "Define the kernel at the top level of a module that the process can import. Until then, "
+        "the program runs only in processes that wrap the same kernel before they load the "
+        "program. [KB6102]"
     )
 
 
@@ -68,7 +68,6 @@ def resolve(digest: bytes, text: str) -> None:
         importlib.import_module(_modules[origin["kind"]]).resolve(digest, origin)
     except (ValueError, KeyError, TypeError) as e:
         raise KernelError(
-            f"the program names its kernel in a form that this kernbridge does not read ({e}); "
-            "it is damaged, or of another version"
-            " [KB5107]"
+            "the program refers to its kernel in a format that this version of kernbridge cannot "
+            f"read ({e}); it is damaged, or was exported by another version [KB5107]"
         ) from e

@@ -1,7 +1,7 @@
-"""Which output of a kernel each leaf of `outs` is: by name where names are given, else by place.
+"""Matches the leaves of `outs` with the outputs of a kernel, by name or by place.
 
-JAX hands over the values of a dict in the order of its sorted keys, which is seldom the order in
-which a kernel takes its outputs.
+JAX orders the values of a dict by its sorted keys, which is seldom the order in which a kernel
+takes its outputs.
 """
 
 from __future__ import annotations
@@ -64,11 +64,10 @@ class OutputTree:
         for name, parameter in zip(self.names, parameters, strict=False):
             if name != parameter and name in parameters:
                 raise ValueError(
-                    f"{label}: `outs` has the keys {_listed(self.names)}, and the kernel's outputs "
-                    f"are {_listed(parameters)}: {name!r} would be filled by the parameter "
-                    f"{parameter!r}. Name every output as its parameter, or pass a tuple in the "
-                    "order of the parameters"
-                    " [KB1003]"
+                    f"{label}: `outs` has the keys {_listed(self.names)}, but the kernel's "
+                    f"outputs are {_listed(parameters)}: {name!r} would be filled by the "
+                    f"parameter {parameter!r}. Name every output like its parameter, or pass a "
+                    "tuple in the order of the parameters [KB1003]"
                 )
         return self
 
@@ -79,15 +78,15 @@ class OutputTree:
         if self.written == tuple(range(len(self.written))):
             return
         named = [name for name in parameters if name]
-        remedy = "name the keys as the kernel's parameters are named, " if named else ""
+        remedy = "name the keys like the kernel's parameters, " if named else ""
         of = f", which are none of its outputs ({_listed(named)})" if named else ""
         raise ValueError(
-            f"{label}: `outs` is written in the order "
-            f"{_listed([self.names[i] for i in self.written])}{of}, and JAX lists the outputs of a "
-            f"dict by sorted keys, {_listed(self.names)}, so that the kernel would fill them in "
-            f"another order. To say which is which, {remedy}write the keys in sorted order, or "
-            "pass a tuple or a named tuple in the order of the kernel's outputs"
-            " [KB1003]"
+            f"{label}: the keys of `outs` are written in the order "
+            f"{_listed([self.names[i] for i in self.written])}{of}, but JAX orders the outputs of "
+            f"a dict by their sorted keys, {_listed(self.names)}, so the kernel would fill them "
+            f"in a different order. To make the order clear, {remedy}write the keys in sorted "
+            "order, or pass a tuple or a named tuple in the order of the kernel's outputs "
+            "[KB1003]"
         )
 
 

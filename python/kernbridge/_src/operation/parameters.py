@@ -1,4 +1,4 @@
-"""Front ends whose kernel is a Python function: its parameters as inputs, scalars and outputs."""
+"""Assigns the parameters of a kernel that is a Python function to inputs, scalars and outputs."""
 
 from __future__ import annotations
 
@@ -81,10 +81,9 @@ class KernelParameters:
         n_outputs += n_appended
         if not self.variadic and n_outputs > len(self.names):
             raise TypeError(
-                f"{self.label}: `outs` has {counted(n_outputs, 'output')}, and the kernel {self} "
+                f"{self.label}: `outs` has {counted(n_outputs, 'output')}, but the kernel {self} "
                 f"takes {counted(len(self.names), 'parameter')}; it takes the inputs and then one "
-                "array per output"
-                " [KB1004]"
+                "array per output [KB1004]"
             )
 
     def assign(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Assignment:
@@ -92,9 +91,8 @@ class KernelParameters:
         for name in scalars:
             if name not in self.names:
                 raise TypeError(
-                    f"{self.label}: the kernel {self} has no parameter {name!r}, "
-                    "which the call names as a keyword"
-                    " [KB2001]"
+                    f"{self.label}: the kernel {self} has no parameter {name!r}, which the call "
+                    "passes by keyword [KB2001]"
                 )
         free = [name for name in self.names if name not in scalars]
         n_arrays = n_inputs + n_outputs
@@ -127,9 +125,8 @@ class KernelParameters:
             if name in self._rebound:
                 warn(
                     f"{self.label}: {self._file}:{self._rebound.pop(name)} assigns to the name of "
-                    f"the output {name!r}, which does not write into the array: the output stays "
-                    f"unwritten. Write {name}[...] = ..."
-                    " [KB1008]"
+                    f"the output {name!r}, which does not write to the array, so the output is "
+                    f"never written. Write {name}[...] = ... [KB1008]"
                 )
 
     def _check_count(self, free: list[str], n_inputs: int, n_outputs: int) -> None:
@@ -137,23 +134,21 @@ class KernelParameters:
         missing = [name for name in free[n_arrays:] if name not in self._optional]
         if not missing and (n_arrays <= len(free) or self.variadic):
             return
-        left = f"; {', '.join(missing)} would get nothing" if missing else ""
+        left = f"; nothing would be passed for {', '.join(missing)}" if missing else ""
         if self._has_stream:
             raise TypeError(
                 f"{self.label}: the call has {counted(n_inputs, 'input')}, "
-                f"{counted(n_outputs - 1, 'output')} and a stream, and the function {self} has "
-                f"{counted(len(free), 'parameter')} for these {n_arrays}{left}. A "
-                "function takes the inputs, then one array per output, then the stream; a call "
-                "passes scalars by keyword, by the name of their parameter"
-                " [KB2001]"
+                f"{counted(n_outputs - 1, 'output')} and a stream, but the function {self} has "
+                f"{counted(len(free), 'parameter')} for these {n_arrays}{left}. A function takes "
+                "the inputs, then one array per output, then the stream; pass scalars by "
+                "keyword, with the names of their parameters [KB2001]"
             )
         raise TypeError(
             f"{self.label}: the call has {counted(n_inputs, 'input')} and "
-            f"{counted(n_outputs, 'output')}, {counted(n_arrays, 'array')}, and the kernel {self} "
-            f"has {counted(len(free), 'parameter')} for them{left}. A kernel "
-            "takes the inputs and then one array per output; a call passes scalars by keyword, by "
-            "the name of their parameter"
-            " [KB2001]"
+            f"{counted(n_outputs, 'output')}, {counted(n_arrays, 'array')}, but the kernel {self} "
+            f"has {counted(len(free), 'parameter')} for them{left}. A kernel takes the inputs and "
+            "then one array per output; pass scalars by keyword, with the names of their "
+            "parameters [KB2001]"
         )
 
 
@@ -228,10 +223,9 @@ def warn_of_copies(label: str, copied: Sequence[int], names: Sequence[str], reme
     if copied:
         listed = ", ".join(f"input {i} ({names[i]})" for i in copied)
         warn(
-            f"{label}: the kernel may write to {listed}, which JAX does not allow; it gets a copy "
-            f"each time. To save the copy, {remedy}, or alias the input to an output with "
-            "input_output_aliases."
-            " [KB4003]"
+            f"{label}: the kernel may write to {listed}, which JAX does not allow, so each call "
+            f"passes a copy. To avoid the copy, {remedy}, or alias the input to an output with "
+            "input_output_aliases. [KB4003]"
         )
 
 

@@ -1,4 +1,4 @@
-"""XLA's questions about calls that it may split: which parts, and what runs on each device.
+"""Answers XLA's queries about calls that may be split: the parts, and the program of each device.
 
 There is one partitioner for each target in the process. It is called while XLA compiles a program
 for several devices, and knows a call by its attributes alone. A split call is the same call on
@@ -157,23 +157,27 @@ def _warn_if_gathered(
         if name == WHOLE and not terms.declared:
             why = "kernel may read every element of its inputs for each of its outputs"
             remedy = (
-                "If it does not, say so with sharding_rule= where the kernel is wrapped, such as "
+                "If it does not, pass a sharding_rule= when wrapping the kernel, such as "
                 'sharding_rule="i j, j -> i", or call the operation inside jax.shard_map'
             )
         elif name in description.terms.sums and name not in terms.sums:
-            why = f"sum over its dimension {name!r} is not possible beside manual axes"
-            remedy = "Give shard_map its mesh axis too, and add the results with jax.lax.psum"
-        elif not terms.can_split(name):
-            why = f"sharding rule names this dimension {name!r}, which not every output has"
+            why = f"sum over its dimension {name!r} cannot be combined with manual axes"
             remedy = (
-                "If the outputs are sums over it, give the operation sharding_rule="
-                'kernbridge.ShardingRule(..., reduce="sum"), or shard another dimension'
+                "Make its mesh axis manual in shard_map as well, and add the results with "
+                "jax.lax.psum"
+            )
+        elif not terms.can_split(name):
+            why = f"sharding rule names this dimension {name!r}, which some outputs lack"
+            remedy = (
+                "If the outputs are sums over it, pass "
+                'sharding_rule=kernbridge.ShardingRule(..., reduce="sum"), or shard another '
+                "dimension"
             )
         elif not divides(name, count, arrays):
-            why = f"dimension has no {count} equal parts"
+            why = f"dimension cannot be split into {count} equal parts"
             remedy = f"Pad it to a multiple of {count}"
         elif not description.any_extents:
-            why = "program was loaded, and its launches are those of whole arrays"
+            why = "program was loaded from a file, and its launches are those for whole arrays"
             remedy = "Shard a batch axis, or call the operation inside jax.shard_map"
         else:  # devices are taken by another dimension
             continue

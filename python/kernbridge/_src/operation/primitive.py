@@ -1,4 +1,4 @@
-"""kernbridge's JAX primitive: abstract evaluation, lowering, batching, no derivatives."""
+"""kernbridge's JAX primitive: abstract evaluation, lowering and batching."""
 
 from __future__ import annotations
 
@@ -272,9 +272,8 @@ def _batch_by_loop(
     """One call in the program; the core runs the kernel slice by slice."""
     if len(call.levels.sizes) == BATCH_LEVELS_MAX:
         raise NotImplementedError(
-            f"{frontend.label} is inside {BATCH_LEVELS_MAX + 1} nested vmaps, at most "
-            f"{BATCH_LEVELS_MAX} are possible; merge some axes before the call"
-            " [KB2104]"
+            f"{frontend.label} is inside {BATCH_LEVELS_MAX + 1} nested vmaps, but at most "
+            f"{BATCH_LEVELS_MAX} are supported; merge some axes before the call [KB2104]"
         )
     return bind(frontend, replace(call, levels=call.levels.inside(size, mapped)), front)
 
@@ -286,10 +285,9 @@ def _batch_by_rank(
     for i, name in enumerate(call.scalars, start=call.n_inputs):
         if mapped[i]:
             raise ValueError(
-                f"{frontend.label}: the keyword scalar {name!r} is mapped, and vmap_method="
-                f"{call.vmap_method!r} would hand the kernel an array for it; leave vmap_method "
-                "unset, or pass it as a positional input"
-                " [KB2005]"
+                f"{frontend.label}: the keyword scalar {name!r} is mapped, and "
+                f"vmap_method={call.vmap_method!r} would pass an array for it to the kernel; "
+                "leave vmap_method unset, or pass the scalar as a positional input [KB2005]"
             )
     new_axis = {"expand_dims": 1, "broadcast_all": size}.get(call.vmap_method or "")
     batch: list[bool | None] = [m or None for m in mapped]
@@ -306,11 +304,20 @@ batching.primitive_batchers[call_p] = _batch
 def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
     raise NoDerivativeError(
         f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Give it a rule with "
-        "vjp= (reverse mode) or jvp= (both modes) where it is wrapped, or cut it out with "
-        "jax.lax.stop_gradient."
+        "vjp= (reverse mode) or jvp= (both modes) where it is wrapped. To treat its result as a "
+        "constant, pass its inputs through jax.lax.stop_gradient."
         " [KB2101]"
     )
 
 
+def no_transpose(*_: Any, frontend: Frontend, **__: Any) -> Any:
+    raise NoDerivativeError(
+        f"JAX cannot transpose {frontend.label}, since it cannot look inside a kernel. If a jvp "
+        "rule calls it, pass a vjp rule beside that jvp rule, or define it as an XLACustomKernel "
+        "with def_transpose_rule."
+        " [KB2102]"
+    )
+
+
 ad.primitive_jvps[call_p] = _no_derivative
-ad.primitive_transposes[call_p] = _no_derivative
+ad.primitive_transposes[call_p] = no_transpose

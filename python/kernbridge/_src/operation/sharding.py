@@ -1,9 +1,8 @@
-"""Calls in programs for several devices: their description for XLA's partitioner.
+"""Describes calls in programs for several devices to XLA's partitioner.
 
-Such a call has a target of its own, whose name ends in `SPLIT` and whose handler is the plain
-target's, and an attribute `sharding`, which `partition.py` reads when XLA partitions the program.
-Nothing else of the call belongs to the process that lowered it, so programs can be exported and
-cached.
+Such a call has a separate target, whose name ends in `SPLIT` and whose handler is that of the plain
+target, and an attribute `sharding`, which `partition.py` reads when XLA partitions the program. The
+call refers to nothing else in the process, so programs can be exported and cached.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Description:
     """The description of a call for the partitioner. It is written as a text, and read from it.
 
     `aliases` are pairs of operand and result. `token` is where the process that lowered the call
-    finds it, if it has to be lowered anew for arrays of other extents; empty if it need not.
+    finds it, if it has to be lowered again for arrays of other extents; empty if it need not.
     Devices that are `grouped` by manual axes cannot add their results up. A call with a side effect
     runs on the first of `once` devices.
     """
@@ -132,9 +131,8 @@ class Lowered:
         if native.copied != self.copied:
             raise KernelError(
                 f"{self.frontend.label} writes to inputs {self.copied} when it is called with "
-                f"whole arrays, and to inputs {native.copied} with parts of them; leave out "
-                "sharding_rule"
-                " [KB6003]"
+                f"whole arrays, and to inputs {native.copied} with parts of them; remove "
+                "sharding_rule [KB6003]"
             )
         self.kept.append(native.keep)
         return native, self.masks
@@ -203,11 +201,10 @@ def request(
     if call.has_side_effect:
         if grouped:
             raise NotImplementedError(
-                f"{frontend.label} has a side effect, and is called inside jax.shard_map with mesh "
-                "axes that are left to the compiler, where XLA runs no call on one device alone; "
-                "let axis_names of jax.shard_map name all axes of the mesh, or call the operation "
-                "outside of it"
-                " [KB6003]"
+                f"{frontend.label} has a side effect, and is called inside jax.shard_map with "
+                "mesh axes that are left to the compiler, where XLA cannot run a call on one "
+                "device only; let axis_names of jax.shard_map name all axes of the mesh, or call "
+                "the operation outside of it [KB6003]"
             )
         text = Description(frontend.label, terms.whole, aliased, once=n_devices).write()
         return Request(native.target + SPLIT, {"sharding": text}, {})

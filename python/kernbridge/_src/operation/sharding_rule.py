@@ -1,7 +1,7 @@
-"""Which part of its inputs a kernel needs for a part of its outputs, as its author declares it.
+"""`ShardingRule`: which part of its inputs a kernel needs to compute a part of its outputs.
 
-A dimension is called by a name. "i j, j -> i" says that a block of rows of the first input is all
-that the same block of the output needs of it.
+A rule names dimensions: "i j, j -> i" states that a block of rows of the output depends only on the
+same block of rows of the first input.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from kernbridge._src.base.errors import counted
 from kernbridge._src.base.reports import hides_frames
 
 Term = tuple[str, ...]  # a name for each dimension of an array
@@ -123,9 +124,8 @@ class ShardingRule:
             given = dict.fromkeys(contracted, given)
             if not given:
                 raise ValueError(
-                    f"the sharding rule {self.rule!r} has no contracted dimension, which is one "
-                    f"that an output lacks; reduce={self.reduce!r} has nothing to say"
-                    " [KB6001]"
+                    f"the sharding rule {self.rule!r} has no contracted dimension (one that an "
+                    f"output lacks), so reduce={self.reduce!r} does not apply [KB6001]"
                 )
         for name, how in given.items():
             if name not in contracted:
@@ -175,16 +175,15 @@ class ShardingRule:
             raise ValueError(
                 f"{label}: input_output_aliases maps input {i} to output {o}, and the sharding "
                 f"rule {self.rule!r} names their dimensions {' '.join(self.inputs[i])!r} and "
-                f"{' '.join(term)!r}; one memory has one term"
-                " [KB6001]"
+                f"{' '.join(term)!r}; use the same term for both, since they share memory [KB6001]"
             )
         added = [name for name, _ in self.reduce if name not in term]
         if added:
             raise ValueError(
                 f"{label}: output {o} is a sum over {', '.join(map(repr, added))} by the sharding "
-                f"rule {self.rule!r}, and begins as input {i} by input_output_aliases, which "
-                "would be added once for each device; add it outside of the kernel"
-                " [KB6001]"
+                f"rule {self.rule!r}, and starts as input {i} because of input_output_aliases, so "
+                "that the input would be added once for each device; add it outside of the "
+                "kernel [KB6001]"
             )
 
     def terms(
@@ -196,9 +195,9 @@ class ShardingRule:
         for what, arrays, terms in (("input", inputs, left), ("output", outs, right)):
             if len(arrays) != len(terms):
                 raise ValueError(
-                    f"{label}: the sharding rule {self.rule!r} has {len(terms)} {what} terms, and "
-                    f"the call has {len(arrays)} {what}s"
-                    " [KB6001]"
+                    f"{label}: the sharding rule {self.rule!r} has "
+                    f"{counted(len(terms), f'{what} term')}, but the call has "
+                    f"{counted(len(arrays), what)} [KB6001]"
                 )
         places = [f"input {i}" for i in range(len(inputs))]
         places += [f"output {i}" for i in range(len(outs))]
@@ -211,9 +210,9 @@ class ShardingRule:
                 if first != size:
                     raise ValueError(
                         f"{label}: the sharding rule {self.rule!r} names a dimension {name!r} in "
-                        f"{where} and {place}, which has {first} elements in the one and {size} "
-                        "in the other; dimensions of one name are of one size"
-                        " [KB6001]"
+                        f"{where} and {place}, which has {first} elements in the first and {size} "
+                        "in the second; dimensions with the same name must have the same size "
+                        "[KB6001]"
                     )
         result = Terms(
             (*expanded[: len(inputs)], *[()] * n_scalars),
@@ -225,8 +224,7 @@ class ShardingRule:
             if t.dtype.name == "bool" and set(result.sums) - set(term):
                 raise ValueError(
                     f"{label}: output {i} is {t}, which cannot be summed by the sharding rule "
-                    f"{self.rule!r} with reduce='sum'; leave reduce out"
-                    " [KB6001]"
+                    f"{self.rule!r} with reduce='sum'; remove reduce [KB6001]"
                 )
         return result
 
@@ -243,8 +241,7 @@ class ShardingRule:
             again = f", where ... stood for {leading} before" if leading not in (None, n) else ""
             raise ValueError(
                 f"{label}: the sharding rule {self.rule!r} describes {place} as "
-                f"{' '.join(term)!r}{again}, and it is {array} of rank {rank}"
-                " [KB6001]"
+                f"{' '.join(term)!r}{again}, but it is {array} of rank {rank} [KB6001]"
             )
         return (*(f"{LEADING}{i}" for i in range(n)), *own), n
 

@@ -1,6 +1,6 @@
-"""What an operation promises before anything is compiled: outputs, aliases, batching, effects.
+"""The specification of an operation: outputs, aliases, batching and effects.
 
-Everything here runs when a kernel is wrapped or traced, never when the operation runs.
+This code runs when a kernel is wrapped or traced, and never when the operation runs.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
     if dtype == out.dtype:
         return out
     warn(
-        f"{label}: output {index} asks for {out.dtype.name}, which JAX does not hold now; the "
-        f"kernel writes {dtype.name} instead. Set jax.config.update('jax_enable_x64', True), or "
-        "the environment variable JAX_ENABLE_X64=1, for 64-bit types."
-        " [KB1009]"
+        f"{label}: output {index} has dtype {out.dtype.name}, but 64-bit types are disabled in "
+        f"JAX, so the kernel writes {dtype.name} instead. Enable them with "
+        "jax.config.update('jax_enable_x64', True) or with the environment variable "
+        "JAX_ENABLE_X64=1. [KB1009]"
     )
     return ArrayType(out.shape, dtype)
 
@@ -232,10 +232,9 @@ def call_with_shapes(
     except TypeError as e:
         keywords = ", ".join(named) or "no keywords"
         raise TypeError(
-            f"{label}: `{name}` is a function of {signature}, and the call has "
+            f"{label}: `{name}` is a function of {signature}, but the call has "
             f"{counted(len(given), 'input')} and {keywords}: {e}. It is called with one "
-            "ShapeDtypeStruct per input, and one by name per keyword"
-            " [KB2004]"
+            "ShapeDtypeStruct for each input, and one by keyword for each keyword scalar [KB2004]"
         ) from None
     return function(*given, **named)
 
@@ -262,8 +261,8 @@ def check_rule(
         bind(*[None] * n, **dict.fromkeys(keywords or ()))
     except TypeError as e:
         raise TypeError(
-            f"{label}: {name} is a function of {signature}, and is called as {expected}: {e}"
-            " [KB1007]"
+            f"{label}: {name} is a function of {signature}, but is called as {expected}: {e} "
+            "[KB1007]"
         ) from None
 
 
@@ -281,9 +280,8 @@ def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, in
     for o in set(outputs):
         if outputs.count(o) > 1:
             raise ValueError(
-                f"{label}: input_output_aliases maps several inputs to output {o}; "
-                "an output can take the memory of one input"
-                " [KB1006]"
+                f"{label}: input_output_aliases maps several inputs to output {o}; an output can "
+                "use the memory of only one input [KB1006]"
             )
     return pairs
 
@@ -291,12 +289,13 @@ def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, in
 def _read_index(label: str, index: Any) -> int:
     if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
         raise TypeError(
-            f"{label}: input_output_aliases holds {index!r}, expected the index of an input or "
-            "output"
-            " [KB1006]"
+            f"{label}: input_output_aliases contains {index!r}, expected the index of an input or "
+            "output [KB1006]"
         )
     if index < 0:
-        raise ValueError(f"{label}: input_output_aliases holds the negative index {index} [KB1006]")
+        raise ValueError(
+            f"{label}: input_output_aliases contains the negative index {index} [KB1006]"
+        )
     return int(index)
 
 

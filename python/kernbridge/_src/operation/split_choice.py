@@ -1,4 +1,4 @@
-"""How a call is split: which of its dimensions, over which devices.
+"""Chooses how a call is split: which of its dimensions, over which devices.
 
 A split along one name is a number of parts and, for each device, the part that it computes.
 """
@@ -31,7 +31,7 @@ class Placed:
 
     @property
     def is_tiled(self) -> bool:
-        """Whether the array lies in parts on devices."""
+        """Whether the array is stored in parts on several devices."""
         s = self.sharding
         return s is not None and not (s.is_replicated() or s.is_maximal() or s.is_manual())
 

@@ -1,4 +1,4 @@
-"""The program of one device, for a call that XLA splits: StableHLO, as text."""
+"""Generates the program of one device for a call that XLA splits, as StableHLO text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derivative rules that users define for their kernels.
+"""Applies the derivative rules that users define for their kernels.
 
 A rule for tangents (`jvp`) and one for cotangents (`vjp`) describe the same linear map. Where there
 is a `vjp`, the tangents of a call are one linear equation, `kernbridge_tangent`: forward mode
@@ -109,8 +109,8 @@ class Rules:
         each = "tangent for each output" if rule == "jvp" else "cotangent for each input"
         return (
             f"{self.label}: the {rule} rule returned None, expected a {each}; write `return` "
-            f"before the result. Where all are zero, return jax.tree.map(jnp.zeros_like, {of})"
-            " [KB2103]"
+            "before the result. If all of them are zero, return jax.tree.map(jnp.zeros_like, "
+            f"{of}) [KB2103]"
         )
 
     def _checked(self, rule: str, what: str, value: Any, expected: ArrayType) -> Any:
@@ -120,14 +120,14 @@ class Rules:
             value = jnp.asarray(value, expected.dtype)
         if not has_type(value):
             raise DerivativeRuleError(
-                f"{self.label}: the {rule} rule gave {value!r} as {what}, expected {expected}, or "
-                "None for zero"
-                " [KB2103]"
+                f"{self.label}: the {rule} rule returned {value!r} as {what}, expected "
+                f"{expected}, or None for zero [KB2103]"
             )
         came = ArrayType.of(value)
         if came != expected:
             raise DerivativeRuleError(
-                f"{self.label}: the {rule} rule gave {came} as {what}, expected {expected} [KB2103]"
+                f"{self.label}: the {rule} rule returned {came} as {what}, expected {expected} "
+                "[KB2103]"
             )
         return jnp.asarray(value)
 
@@ -235,10 +235,9 @@ def _transposed(
         return list(jax.linear_transpose(reverse, *specs)(tuple(given)))
     except Exception as e:  # whatever a rule that is no linear function of JAX's own may raise
         raise NoDerivativeError(
-            f"{rules.label} has a vjp rule alone, which reverse mode (jax.grad, jax.vjp) uses. "
-            "Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes it, which failed: "
-            f"{quoted(e)}. Pass a jvp rule too"
-            " [KB2102]"
+            f"{rules.label} has only a vjp rule, which is for reverse mode (jax.grad, jax.vjp). "
+            "Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes this rule, which failed: "
+            f"{quoted(e)}. Pass a jvp rule as well [KB2102]"
         ) from None
 
 
@@ -335,15 +334,6 @@ def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
     return results, differentiate(rules, outs, levels, primals, results, tangents)
 
 
-def _transpose_operation(*_: Any, frontend: Frontend, **__: Any) -> Any:
-    raise NoDerivativeError(
-        f"{frontend.label} is applied to a tangent, and JAX wants its transpose: give the "
-        "operation whose tangent this is a vjp rule beside its jvp rule, or make this one an "
-        "XLACustomKernel with def_transpose_rule"
-        " [KB2102]"
-    )
-
-
 define_with_levels(
-    operation_p, _abstract_operation, _evaluate_operation, _jvp_of_operation, _transpose_operation
+    operation_p, _abstract_operation, _evaluate_operation, _jvp_of_operation, primitive.no_transpose
 )

@@ -1,1 +1,1 @@
-"""Callables that launch several kernels, recorded: `numba_cuda_callable`."""
+"""Records functions that launch several kernels: `numba_cuda_callable`."""

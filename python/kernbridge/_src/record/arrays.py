@@ -1,7 +1,7 @@
-"""What a function gets in place of device arrays, scalars and a stream while it is recorded.
+"""Replacements for device arrays, scalars and streams while a function is recorded.
 
-A `DeviceArray` knows shape, dtype and strides, and which bytes of which buffer it is, but has no
-elements: what asks for them cannot be recorded.
+A `DeviceArray` knows its shape, dtype, strides and position in a buffer, but has no elements. A
+function that reads elements can therefore not be recorded.
 """
 
 from __future__ import annotations

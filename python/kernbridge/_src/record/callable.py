@@ -1,4 +1,4 @@
-"""Python functions that launch Numba-CUDA kernels: `numba_cuda_callable` and its front end."""
+"""`numba_cuda_callable` and its front end: Python functions that launch Numba-CUDA kernels."""
 
 from __future__ import annotations
 
@@ -157,9 +157,8 @@ def numba_cuda_callable(
     cuda.require("numba_cuda_callable")
     if "CUDADispatcher" in type(func).__name__:
         raise TypeError(
-            f"numba_cuda_callable: `func` is {func!r}, a kernel, expected a function that launches "
-            "kernels; a kernel belongs to numba_cuda_kernel"
-            " [KB1001]"
+            f"numba_cuda_callable: `func` is {func!r}, a kernel, expected a function that "
+            "launches kernels; pass a kernel to numba_cuda_kernel [KB1001]"
         )
     if not callable(func):
         raise TypeError(
@@ -187,8 +186,8 @@ def numba_cuda_callable(
     exponent = read_option(label, deterministic)
     if exponent is not None and record == "never":
         raise ValueError(
-            f'{label}: deterministic= needs a function that is recorded, and record is "never"; '
-            'pass record="always" [KB1005]'
+            f'{label}: deterministic= needs a recorded function, but record is "never"; pass '
+            'record="always" [KB1005]'
         )
     vectors = read_vector_math(label, vector_math, is_checked=False)
     options = CompileOptions(exponent=exponent, vector_math=vectors)
@@ -237,10 +236,9 @@ class NumbaCudaCallable(CallingFrontend):
         for i, (place, array) in enumerate(self.described(operands, call)):
             if i < call.n_inputs and not array.shape:
                 raise ValueError(
-                    f"{self.label}: input {i} ({names[i]}) has rank 0, which a device "
-                    "array cannot have; wrap scalars in a 1-d array, jnp.array([value]), or pass "
-                    f"it by keyword: {names[i]}=value"
-                    " [KB2003]"
+                    f"{self.label}: input {i} ({names[i]}) has rank 0, which a device array "
+                    "cannot have; pass a 1-d array, jnp.array([value]), or pass it by keyword: "
+                    f"{names[i]}=value [KB2003]"
                 )
             check_dtype(place, array.dtype.name, DTYPES, LACKING)
 
@@ -294,15 +292,15 @@ class NumbaCudaCallable(CallingFrontend):
             if self.record == "always":
                 other = 'pass record="auto"'
             raise KernelError(
-                f"{self.label} cannot be recorded: {why}. Keep what needs elements on the host out "
-                f"of the function, or {other} to run it as Python at every call [KB4012]"
+                f"{self.label} cannot be recorded: {why}. Move the code that needs elements on "
+                f"the host out of the function, or {other} to run it as Python at every call "
+                "[KB4012]"
             )
         if not self._warned:
             self._warned = True
             warn(
-                f"{self.label} cannot be recorded, and runs as Python at every call, with the GIL: "
-                f'{why}. record="never" silences this.'
-                " [KB4013]"
+                f"{self.label} cannot be recorded, and runs as Python at every call, with the "
+                f'GIL: {why}. Pass record="never" to silence this warning. [KB4013]'
             )
 
     def _as_python(

@@ -1,7 +1,7 @@
-"""What a function gets in place of device arrays, streams and events while it runs on the CPU.
+"""Replacements for device arrays, streams and events while a function runs on the CPU.
 
-A `HostArray` is XLA's memory, or memory of its own, as NumPy has it, with the names that an array
-of Numba-CUDA has besides. Everything is done when it is asked for, so there is nothing to wait for.
+A `HostArray` is a NumPy array over memory of XLA or of its own, with the attributes of a Numba-CUDA
+array. All operations are synchronous, so there is nothing to wait for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Recording of a Python function that launches Numba-CUDA kernels: its steps become a plan.
+"""Records a Python function that launches Numba-CUDA kernels as a plan.
 
-The function runs once, when it is lowered, on stand-ins for its arrays: `DeviceArray` knows shape,
-dtype and strides, and which bytes of which buffer it is, but has no elements. What asks for
-elements, or hands an array to other libraries, cannot be recorded and says so.
+The function runs once, when it is lowered, on stand-ins for its arrays: a `DeviceArray` knows its
+shape, dtype, strides and position in a buffer, but has no elements. If the function reads elements,
+or passes an array to another library, it cannot be recorded, and the error reports the reason.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def launch_configured(target: Any, configuration: Any, *arguments: Any) -> None:
 def _check_bytes(name: str, array: Any, size: Any) -> None:
     """Refuse bytes that are not those of one contiguous device array."""
     if not isinstance(array, DeviceArray) or not array.is_c_contiguous():
-        refuse(f"{name} of something else than contiguous device arrays")
+        refuse(f"{name} of arrays other than contiguous device arrays")
     if not 0 <= size <= array.nbytes:
         raise ValueError(f"{name} of {size} bytes of {array.describe()}")
 

@@ -1,7 +1,7 @@
-"""Functions that launch Numba-CUDA kernels and cannot be recorded, run as Python on the CPU.
+"""Runs functions that launch Numba-CUDA kernels and cannot be recorded, as Python on the CPU.
 
-Names of `numba.cuda` act here on memory of the process, see `host_arrays`, and a launch is made at
-once, on the thread of XLA that calls the function.
+The functions of `numba.cuda` act on the memory of the process (see `host_arrays`), and a launch
+runs immediately, on the thread of XLA that calls the function.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def record_twice(function: Callable[..., Any], record: Callable[[], R]) -> R:
             second = record()
     except Exception as e:
         raise NotRecordable(
-            f"it can run only once: run again, it raised {type(e).__name__}: {e} at {line_of(e)}"
+            f"it can run only once: the second time, it raised {type(e).__name__}: {e} at "
+            f"{line_of(e)}"
         ) from None
     _refuse_differences(first, second)
     changed = before.changes(host_state.take([(name, function)]))
@@ -57,11 +58,13 @@ def record_twice(function: Callable[..., Any], record: Callable[[], R]) -> R:
         path = (random or changed)[0].removesuffix(" (random state)")
         what = f"it draws random numbers from {path!r}" if random else f"it changes {path!r}"
         raise NotRecordable(
-            f"{what} each time it runs, and a plan is replayed without running it; it begins at "
-            f"{beginning_of(function)}"
+            f"{what} each time it runs, but a recording is replayed without running it; it begins "
+            f"at {beginning_of(function)}"
         )
     if clocks:
-        raise NotRecordable(f"it reads a clock, {clocks[0]}, whose time a plan would keep for ever")
+        raise NotRecordable(
+            f"it reads a clock, {clocks[0]}, whose value would be fixed in a recording"
+        )
     return second
 
 
@@ -77,12 +80,12 @@ def _refuse_differences(first: Recorder, second: Recorder) -> None:
                 what = f"{name} is {value} the first time and {others[name]} the second"
                 break
         what = what or f"{one} becomes {other}"
-        raise NotRecordable(f"it does something else each time it runs: {what} at {place}")
+        raise NotRecordable(f"it behaves differently each time it runs: {what} at {place}")
     if len(first.steps) != len(second.steps):
         longer = max(first, second, key=lambda r: len(r.steps))
         place = longer.places[min(len(first.steps), len(second.steps))]
         raise NotRecordable(
-            f"it does something else each time it runs: {len(first.steps)} launches, fills and "
+            f"it behaves differently each time it runs: {len(first.steps)} launches, fills and "
             f"copies the first time and {len(second.steps)} the second, the next one at {place}"
         )
     if first.temporaries != second.temporaries:

@@ -1,1 +1,1 @@
-"""Annotations of source files, as Python values."""
+"""Annotations of source files as Python values."""

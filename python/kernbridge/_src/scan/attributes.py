@@ -1,6 +1,6 @@
-"""Attributes of kernels written in C, C++ or CUDA: Python values as the bytes that C reads.
+"""Encodes attributes of kernels in C, C++ or CUDA as the bytes that C reads.
 
-An attribute is static: a number that a call holds while it is traced, not an array.
+An attribute is a number that is fixed while a call is traced, not an array.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
     name, kind = attribute.name, attribute.type
     if isinstance(value, Tracer):
         raise TypeError(
-            f"{label}: attribute {name!r} is traced, and attributes are static: pass a number that "
-            f"is known while tracing (jax.jit(..., static_argnames={name!r})), or make it an input"
-            " [KB2006]"
+            f"{label}: attribute {name!r} is traced, but attributes are static: pass a number "
+            f"that is known while tracing (jax.jit(..., static_argnames={name!r})), or make it an "
+            "input [KB2006]"
         )
     if isinstance(value, (jax.Array, np.ndarray)) and value.ndim == 0:
         value = np.asarray(value)[()]
@@ -82,7 +82,7 @@ def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
 
 
 def _convert(label: str, name: str, dtype: np.dtype[Any], value: Any) -> bytes:
-    refusal = f"{label}: attribute {name!r} is {value!r}, which {dtype.name} does not hold"
+    refusal = f"{label}: attribute {name!r} is {value!r}, which is out of range for {dtype.name}"
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:

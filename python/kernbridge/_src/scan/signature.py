@@ -1,4 +1,4 @@
-"""What the scanner finds of an annotated function: its parameters and their roles."""
+"""The parameters of an annotated function and their roles, as the scanner reports them."""
 
 from __future__ import annotations
 

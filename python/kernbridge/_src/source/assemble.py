@@ -1,4 +1,4 @@
-"""From source text to a module: scan, generate the tail, build, open, register."""
+"""Builds a module from source: scans it, generates its tail, compiles, opens and registers it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _build(
     options: Mapping[str, Any],
 ) -> CompiledModule:
     if not isinstance(name, str) or not name or "\0" in name:
-        raise ValueError(f"{label}: name is {name!r}, expected a text that is not empty [KB5105]")
+        raise ValueError(f"{label}: name is {name!r}, expected a string that is not empty [KB5105]")
     cuda = language == "cuda"
     checked = language == "c++" and (options["check"] or debug.checks())
     if checked:
@@ -207,8 +207,8 @@ def include_paths() -> tuple[str, ...]:
         if (root / "kernbridge" / "kernbridge.h").is_file():
             return (str(root), str(root / "compat"))
     raise HeaderNotFoundError(
-        f"[E-HDR] kernbridge's own headers are missing from {', '.join(places)}; install it again"
-        " [KB4011]"
+        f"[E-HDR] kernbridge's own headers are missing from {', '.join(places)}; install "
+        "kernbridge again [KB4011]"
     )
 
 
@@ -243,7 +243,7 @@ def _warn_of_plain_pointers(label: str, sources: Sequence[tuple[str, str]]) -> N
     if places:
         warn(
             f"{label}: check=True does not check plain pointers, which {', '.join(places[:8])} "
-            "take from data_ptr; write auto in place of the pointer's type"
+            "take from data_ptr; write `auto` instead of the pointer's type"
         )
 
 
@@ -283,9 +283,8 @@ def _scan(
     for function in found:
         if language != "cuda" and function.having("stream"):
             raise KernelError(
-                f"{label}: function {function.name!r} takes a stream, and there is none on the CPU;"
-                " leave it out of the annotation and of the function"
-                " [KB4007]"
+                f"{label}: function {function.name!r} takes a stream, which does not exist on the "
+                "CPU; remove it from the annotation and from the function [KB4007]"
             )
         untyped = [a.name for a in function.attributes if not a.type]
         if language == "c" and untyped and function.qualified == function.name:

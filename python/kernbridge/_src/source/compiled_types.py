@@ -1,4 +1,4 @@
-"""The types of a function's parameters, as its compiler understands them.
+"""Compares the types of a function's parameters, as the compiler reports them, with its annotation.
 
 The scanner reads names and no types. The generated tail of a module (`tail.py`) compares the
 types of `decltype(&function)` with the annotation, and exports a letter for each; a negative one
@@ -22,7 +22,7 @@ _DTYPES = (
 )
 _NUMBERS = dict(zip(string.ascii_uppercase, _DTYPES, strict=False))
 _OTHERS = {"t": "a tensor", "p": "a pointer", "r": "a reference", "v": "void"}
-WRITTEN_OUT = "a function whose name or parameters a macro makes must be written out"
+WRITTEN_OUT = "if a macro generates the name or the parameters of a function, write them out"
 _EXPECTED = {
     "arg": "a tensor",
     "ret": "a tensor that is not const",
@@ -36,7 +36,7 @@ def _letters(types: bytes) -> list[tuple[str, bool]]:
 
 
 def _kind(letter: str) -> str:
-    return _NUMBERS.get(letter) or _OTHERS.get(letter, "a type that is no number")
+    return _NUMBERS.get(letter) or _OTHERS.get(letter, "a type that is not a number")
 
 
 def fill(tokens: str, types: bytes) -> str:
@@ -70,9 +70,8 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
         shown = ", ".join(f"{p.ctype} {p.name}".strip() or p.role for p in parameters)
         listed = ", ".join(_kind(letter) for letter, _ in letters)
         raise KernelError(
-            f"{where}its annotation describes {len(parameters)} parameters ({shown}), and the "
-            f"compiler counts {len(letters)} ({listed}); {WRITTEN_OUT}"
-            " [KB4007]"
+            f"{where}its annotation describes {len(parameters)} parameters ({shown}), but the "
+            f"compiler counts {len(letters)} ({listed}); {WRITTEN_OUT} [KB4007]"
         )
     refusals = [
         f"parameter {i} {p.name!r} is {_got(p, letter)}{_needed(p, letter)}"
@@ -83,16 +82,14 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
         raise KernelError(coded(where + "\n  ".join(refusals[:8]), "KB4007"))
     if result == "?":
         raise KernelError(
-            f"{where}it does not return void, or an int that is 0 for success, or the compiler "
-            f"knows it with other parameters than ({function.tokens}): there may be several "
-            f"definitions, behind #if; {WRITTEN_OUT}"
-            " [KB4007]"
+            f"{where}it does not return void or an int (0 for success), or the compiler found "
+            f"other parameters than ({function.tokens}): there may be several definitions, behind "
+            f"#if; {WRITTEN_OUT} [KB4007]"
         )
     if result != "v" and _NUMBERS.get(result) != "int32":
         raise KernelError(
-            f"{where}it returns {_kind(result)}; it must return void, or an int that is 0 for "
-            "success"
-            " [KB4007]"
+            f"{where}it returns {_kind(result)}; it must return void or an int (0 for success) "
+            "[KB4007]"
         )
     if function.whole_call:
         return function

@@ -1,4 +1,4 @@
-"""Functions that macros of their own source make, found with the compiler's preprocessor."""
+"""Finds functions that a source's own macros generate, with the compiler's preprocessor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that were built from source: where they are, and their front end for the primitive."""
+"""The front end for functions that were built from source."""
 
 from __future__ import annotations
 
@@ -151,23 +151,21 @@ class SourceFrontend(NamedByScanner, Frontend):
                 if len(given) != expected:
                     raise TypeError(
                         f"{self.label} has {expected} {what}{'s'[: expected != 1]} "
-                        f"({self.function.tokens}), and the call has {len(given)}"
-                        " [KB2001]"
+                        f"({self.function.tokens}), but the call has {len(given)} [KB2001]"
                     )
         for what, arrays in (("input", inputs), ("output", outs)):
             for i, array in enumerate(arrays):
                 if array.dtype.name not in _DTYPES:
                     raise ValueError(
-                        f"{self.label}: {what} {i} is {array.dtype.name}, which XLA "
-                        "hands to no kernel; pass its bits as an integer array"
-                        " [KB2003]"
+                        f"{self.label}: {what} {i} is {array.dtype.name}, which XLA cannot pass "
+                        "to kernels; pass its bits as an integer array [KB2003]"
                     )
         for i, array in enumerate(outs if self.zeroed else ()):
             if _DTYPES[array.dtype.name][1] < 8:
                 raise ValueError(
-                    f"{self.label}: output {i} is {array.dtype.name}, whose elements are no whole "
-                    "bytes, and zero_outputs=True cannot fill it; write every element instead"
-                    " [KB2003]"
+                    f"{self.label}: output {i} is {array.dtype.name}, whose elements are not "
+                    "whole bytes, so zero_outputs=True cannot fill it; write every element "
+                    "instead [KB2003]"
                 )
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:

@@ -1,4 +1,4 @@
-"""Kernels that were built elsewhere: `load_binary`."""
+"""`load_binary`: kernels that were built elsewhere."""
 
 from __future__ import annotations
 
@@ -158,17 +158,15 @@ def _functions_of(
     if named is None:
         if not exports:
             raise KernelError(
-                f"{label}: {file} does not say what its functions are, since kernbridge did not "
-                "build it; name them with functions={'f': 'arg ret'}"
-                " [KB5106]"
+                f"{label}: {file} does not describe its functions, since kernbridge did not build "
+                "it; describe them with functions={'f': 'arg ret'} [KB5106]"
             )
         named = tuple((n, compiled_types.fill(e.tokens, e.types)) for n, e in exports.items())
     for function, tokens in named:
         if tokens is None:
             raise KernelError(
-                f"{label}: functions names {function!r} without its tokens, which a binary does "
-                "not report; write functions={'f': 'arg ret'}"
-                " [KB5106]"
+                f"{label}: functions lists {function!r} without its tokens, which cannot be read "
+                "from a binary; write functions={'f': 'arg ret'} [KB5106]"
             )
     # A declaration of the whole call: what each function of a library takes.
     text = "".join(f"int {function}(const kb_call *call);\n" for function, _ in named)
@@ -306,9 +304,8 @@ sharding_rule
         for p in function.parameters:
             if p.role == "attr" and not p.type:
                 raise KernelError(
-                    f"{label}: params names {p.name!r} without its type, which a binary does not "
-                    f"report; write attr.{p.name}:int32 or the like"
-                    " [KB5106]"
+                    f"{label}: params names {p.name!r} without its type, which cannot be read "
+                    f"from a binary; write, for example, attr.{p.name}:int32 [KB5106]"
                 )
             sizes.append(types[p.type][1] if p.role == "attr" else 8)
         capability = 0  # the driver chooses among the images of a fatbin
@@ -321,9 +318,8 @@ sharding_rule
             there = [size for _, size in info.parameters]
             if there != sizes:
                 raise KernelError(
-                    f"{label}: params ({function.tokens}) takes parameters of {sizes} bytes, and "
-                    f"the kernel has {there}"
-                    " [KB5106]"
+                    f"{label}: params ({function.tokens}) describes parameters of {sizes} bytes, "
+                    f"but the kernel has {there} [KB5106]"
                 )
         identity = hashlib.sha256(b"kernbridge.binary" + function.name.encode() + self._data)
         return NvrtcFunction(

@@ -1,4 +1,4 @@
-"""Kernels from C and C++ source: `load_cpp_inline`, `load_c_inline` and their siblings."""
+"""`load_cpp_inline`, `load_c_inline` and related functions: kernels from C and C++ source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels from CUDA source: `load_cuda_inline`, `load_cuda_file`, `load_cuda_dir`."""
+"""`load_cuda_inline`, `load_cuda_file`, `load_cuda_dir`: kernels from CUDA source."""
 
 from __future__ import annotations
 
@@ -173,9 +173,8 @@ def load_cuda_dir(
     files = sorted({f for pattern in file_patterns for f in folder.glob(pattern) if f.is_file()})
     if not files:
         raise KernelError(
-            f"load_cuda_dir: no file of {folder} matches {', '.join(file_patterns)}; name others "
-            "with file_patterns="
-            " [KB5103]"
+            f"load_cuda_dir: no file of {folder} matches {', '.join(file_patterns)}; pass other "
+            "patterns as file_patterns= [KB5103]"
         )
     known = complete("load_cuda_dir", load_cuda_inline, options)
     name = name or folder.resolve().name

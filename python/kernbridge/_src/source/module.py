@@ -79,8 +79,12 @@ def _hint(why: str, path: str | Path) -> str:
             " It needs the CUDA runtime: pip install 'jax[cuda13]', or put the toolkit's lib64 on "
             "LD_LIBRARY_PATH"
         )
+    if "cannot open shared object file" in why:
+        return " It needs this library: put its folder on LD_LIBRARY_PATH, or link with -Wl,-rpath"
     if "undefined symbol" in why:
-        return " A function is declared and used, but nowhere defined; name its library in ldflags"
+        return (
+            " A function is declared and used, but not defined; pass its library in extra_ldflags"
+        )
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The generated end of a module built from source: what lets kernbridge and XLA call its functions.
+"""Generates the end of a module's source, through which kernbridge and XLA call its functions.
 
 Each function gets a runner, which takes the call's tensors and attributes apart, and a handler,
 which XLA calls and which hands the frame to the core. The runner also compares the types of the

@@ -1,8 +1,7 @@
-"""Public targets: names for `jax.ffi.ffi_call`, and what each stands for.
+"""Manages public targets: the names for `jax.ffi.ffi_call`, and the functions that they refer to.
 
-XLA keeps the handler of a name for the life of the process, and code that was compiled calls it. So
-a target that is replaced keeps its handler, and what is behind the handler changes; libraries are
-never closed.
+XLA keeps the handler of a name until the process ends, and compiled code calls it. If a target is
+replaced, its handler therefore remains, and calls the new function. Libraries are never closed.
 """
 
 from __future__ import annotations
@@ -72,10 +71,9 @@ def register_ffi_target(
             return
         if before is not None and not replace:
             raise KernelRegistrationError(
-                f"the target {target_name!r} on {platform} belongs to other content: load with "
-                "replace=True to let the new code take its place, or choose another name (name= or "
-                "target_prefix=)"
-                " [KB5101]"
+                f"the target {target_name!r} on {platform} is already registered with other code: "
+                "load with replace=True to replace that code, or choose another name (name= or "
+                "target_prefix=) [KB5101]"
             )
         try:
             export.bind(slot, target_name)

@@ -1,1 +1,1 @@
-"""The disk cache: artefacts, its limit, its trust, its locks."""
+"""The disk cache: its entries, size limit, permissions and locks."""

@@ -1,4 +1,4 @@
-"""Compiled artefacts on disk, by the digest of all that they were made from.
+"""Stores compiled artefacts on disk, under the digest of everything that they depend on.
 
 Owns the folder, the format of a file in it, and who may have written it: code is loaded from these
 files. Any thread and any process may enter at any time, without locks: a file appears whole or not
@@ -74,7 +74,7 @@ def usable() -> Path | None:
     why = trust.why_not(versioned(folder))
     if why is None:
         return folder
-    warn(str(folder), f"{why}, and could put other code there")
+    warn(str(folder), f"{why} and could replace the code there")
     return None
 
 
@@ -239,8 +239,8 @@ def warn(folder: str, reason: object) -> None:
         return
     _warned = True
     reports.warn(
-        f"the cache folder {folder} cannot be used: {reason}. Kernels are compiled anew in each "
-        f"process. Set {VARIABLE} to a folder that you can write to, all of whose parents belong "
-        "to you or to root and can be written to by nobody else, or to 0 to switch the cache off"
-        " [KB5001]"
+        f"the cache folder {folder} cannot be used: {reason}. Kernels are compiled again in each "
+        f"process. Set {VARIABLE} to a folder that you can write to, and whose parents all belong "
+        "to you or to root and are not writable by other users, or to 0 to disable the cache "
+        "[KB5001]"
     )

@@ -60,7 +60,7 @@ def limit() -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.upper())
     if match is None or match[2] not in _UNITS:
         raise ValueError(
-            f"{VARIABLE} is {text!r}, expected a size such as '500MB', '2GB' or 0 [KB8001]"
+            f"{VARIABLE} is {text!r}, expected a size such as '500MB', '2GB' or 0 [KB8002]"
         )
     return int(float(match[1]) * _UNITS[match[2]])
 

@@ -1,4 +1,4 @@
-"""Locks for builds: one process or thread builds a key. Also removes what dead builders leave.
+"""Locks for builds, so that one process or thread builds a key, and removal of abandoned files.
 
 A lock is a file that a process holds locked; it is free when the process has gone, however it went.
 Lock files are never removed (that could give two owners); there are at most 4096, each empty. A

@@ -1,1 +1,1 @@
-"""Compilers, libraries and GPU architectures: which there are, and which to use."""
+"""Finds compilers, libraries and GPU architectures, and chooses among them."""

@@ -1,4 +1,4 @@
-"""Which GPUs are compiled for, by every front end: the only reader of settings and variables."""
+"""Determines the GPU architectures to compile for."""
 
 from __future__ import annotations
 
@@ -78,9 +78,10 @@ def _read_item(item: object, what: str) -> Iterable[Architecture]:
 
 
 def _nonsense(what: str, given: object) -> str:
+    code = "KB8002" if what in VARIABLES else "KB8001"
     return (
-        f"{what}: {given!r} is no compute capability; expected one such as 8.6, '8.6', 86, 'sm_86' "
-        "or '9.0a', several in a list or separated by commas [KB8001]"
+        f"{what}: {given!r} is not a compute capability; expected one such as 8.6, '8.6', 86, "
+        f"'sm_86' or '9.0a', several in a list or separated by commas [{code}]"
     )
 
 

@@ -1,7 +1,7 @@
-"""Which compilers there are: C, C++ and nvcc.
+"""Finds the compilers of C and C++, and nvcc.
 
-Finding starts no process. What was found is kept in the process, by the environment variables that
-decide it; a compiler that is not found is looked for again next time.
+No process is started to find them. A result is kept in the process for the environment variables
+that determine it; a compiler that was not found is searched for again the next time.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _find_host(
     remedies = (
         "install one: apt-get install g++, dnf install gcc-c++, or conda install -c "
         "conda-forge cxx-compiler",
-        f"name one that is elsewhere: {variable}=/path/to/it",
+        f"set its path: {variable}=/path/to/it",
     )
     probes = [*unset, *(f"{what}: no such program" for what, _, _ in tried)]
     what = f"[E-{variable}] no {language} compiler was found"
@@ -203,7 +203,7 @@ def _find_nvcc(
         place = os.path.expanduser(value)
         program = place if name.endswith("NVCC_PATH") else os.path.join(place, "bin", "nvcc")
         if not _is_program(program):
-            probes.append(f"{name}={place}: {program} is no program")
+            probes.append(f"{name}={place}: {program} is not a program")
             raise NvccNotFoundError(coded(_nvcc_missing(probes), "KB4008"))
         return _describe(os.path.abspath(program), name, None)
     of_wheels, of_system = _of_wheels(places), _of_system(path)
@@ -292,6 +292,6 @@ def _nvcc_missing(probes: list[str]) -> str:
             "nvidia-cuda-cccl (CUDA 13; the wheels of CUDA 12 have no nvcc)",
             "conda install -c conda-forge cuda-nvcc cuda-cudart-dev",
             "install NVIDIA's CUDA toolkit, and set CUDA_HOME to its folder",
-            "name the program: KERNBRIDGE_NVCC_PATH=/path/to/nvcc",
+            "set its path: KERNBRIDGE_NVCC_PATH=/path/to/nvcc",
         ),
     )

@@ -43,10 +43,10 @@ def require_device(label: str) -> None:
     count, why = _core.device_count()
     if count == 0 and not toolchain_architectures.chosen():
         raise ImportError(
-            f"{label} needs a GPU: {why}. To compile and export on a machine without one, name "
-            "the compute capability of the GPU that will run it: "
-            "kernbridge.config.set_cuda_architectures('9.0') or KERNBRIDGE_CUDA_ARCHS=9.0"
-            " [KB7004]"
+            f"{label} needs a GPU: {why}. To compile and export on a machine without a GPU, set "
+            "the compute capability of the GPU that will run the kernel: "
+            "kernbridge.config.set_cuda_architectures('9.0') or KERNBRIDGE_CUDA_ARCHS=9.0 "
+            "[KB7004]"
         )
 
 
@@ -75,9 +75,8 @@ def refuse_on_cpu(label: str, why: str, host: bool) -> None:
     """Refuse a kernel that only Numba's own launcher serves, where that has no GPU."""
     if host:
         raise KernelNotAvailableError(
-            f"{label} was lowered for the CPU, and has {why}, which only Numba's own launcher "
-            "serves, on a GPU; leave that away (check=True finds faults on the CPU)"
-            " [KB4005]"
+            f"{label} was lowered for the CPU, but has {why}, which only Numba's own launcher "
+            "supports, on a GPU; remove it (check=True finds faults on the CPU) [KB4005]"
         )
 
 
@@ -96,7 +95,7 @@ def tell_of_cpu(label: str) -> None:
     if not _told_of_cpu:
         _told_of_cpu = True
         warn(
-            f"{label} is a CUDA kernel, and runs on the CPU: JAX lowered it for that platform. "
-            "kernbridge.config.set_cuda_on_cpu('error') makes this an error; it is said once"
-            " [KB7002]"
+            f"{label} is a CUDA kernel and runs on the CPU, since JAX lowered it for that "
+            "platform. To make this an error, call kernbridge.config.set_cuda_on_cpu('error') "
+            "before the first call. This warning is issued once [KB7002]"
         )

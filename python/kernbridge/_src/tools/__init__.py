@@ -1,1 +1,1 @@
-"""Commands and checks for users: rules, diagnostics, benchmarks."""
+"""Commands and checks for users: rules, diagnostics and benchmarks."""

@@ -1,4 +1,4 @@
-"""`python -m kernbridge benchmark`: operations of modules and files, benchmarked from a shell."""
+"""`python -m kernbridge benchmark`: benchmarks the operations of modules and files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--data", metavar="TAGS", help="only operations with all of these: a,b")
     command.add_argument("--n-warmup", type=_count(0), default=5, metavar="N")
     command.add_argument("--n-runs", type=_count(1), default=20, metavar="N")
-    command.add_argument("--n-batch", type=_count(1), default=1, metavar="N", help="calls in a run")
+    command.add_argument("--n-batch", type=_count(1), default=1, metavar="N", help="calls per run")
     command.add_argument("--output", type=Path, metavar="PATH", help="save results as JSON")
     command.add_argument("--plot", type=Path, metavar="PATH", help="save a plot, such as a .png")
     command.set_defaults(run=run, parser=command)

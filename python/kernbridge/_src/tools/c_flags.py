@@ -1,4 +1,4 @@
-"""How a compiler finds libkernbridge and its header."""
+"""Prints the compiler options for programs that use libkernbridge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kernbridge cache` and `kernbridge clear`: what the cache holds, and how it is emptied."""
+"""`kernbridge cache` and `kernbridge clear`: list the contents of the cache and clear it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     cache = commands.add_parser(
         "cache",
         parents=[common],
-        help="report where the cache is and what it holds; list it, or clear it",
-        description="Without a further word, prints the cache's folder, how many entries it holds "
-        "and their size.",
+        help="report the location and the size of the cache, list its entries, or clear it",
+        description="Without a subcommand, prints the folder of the cache, the number of its "
+        "entries and their size.",
     )
     cache.set_defaults(run=_summary)
     actions = cache.add_subparsers(dest="action", metavar="{list,size,clear}")
@@ -27,23 +27,25 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         "list", parents=[common], help="list the entries, the last used first"
     )
     listed.set_defaults(run=_list)
-    sized = actions.add_parser("size", parents=[common], help="the same as no word")
+    sized = actions.add_parser("size", parents=[common], help="the same as without a subcommand")
     sized.set_defaults(run=_summary)
-    cleared = actions.add_parser("clear", parents=[common], help="remove entries, after a question")
+    cleared = actions.add_parser(
+        "clear", parents=[common], help="remove entries, after asking for confirmation"
+    )
     _add_name(cleared)
-    cleared.add_argument("--yes", action="store_true", help="remove without a question")
+    cleared.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     cleared.set_defaults(run=_clear_after_question)
     clear = commands.add_parser(
         "clear",
         parents=[common],
-        help="remove compiled kernels from the cache, without a question",
+        help="remove compiled kernels from the cache, without asking for confirmation",
     )
     _add_name(clear)
     clear.set_defaults(run=_clear)
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="of one module; without it, everything goes")
+    parser.add_argument("name", nargs="?", help="only those of one module")
 
 
 def _held(output: Output) -> tuple[str, limit.Stats]:
@@ -88,9 +90,7 @@ def _clear_after_question(chosen: argparse.Namespace, output: Output) -> int:
         )
     if not chosen.yes:
         if not sys.stdin.isatty():
-            raise CommandError(
-                "there is no terminal to ask whether the entries shall be removed; pass --yes"
-            )
+            raise CommandError("there is no terminal on which to confirm the removal; pass --yes")
         what = f"the libraries of the module {chosen.name!r}" if chosen.name else "everything"
         folder, stats = artefacts.get_cache_dir(), limit.cache_stats()
         sys.stderr.write(

@@ -166,8 +166,8 @@ def _functions(
     if not hasattr(op, "available_backends"):
         if outs is not None or backends is not None:
             raise TypeError(
-                f"check_rules: {op!r} is no XLACustomKernel, and takes neither outs nor backends"
-                " [KB1005]"
+                f"check_rules: {op!r} is not an XLACustomKernel, so neither outs nor backends can "
+                "be passed [KB1005]"
             )
         return [("", partial(op, **keywords))]
     call = op.call if outs is None else partial(op, outs=outs)

@@ -1,9 +1,10 @@
-"""Which CUDA graphs XLA makes of a compiled program, by its own rule.
+"""Predicts which CUDA graphs XLA makes of a compiled program.
 
-XLA makes graphs ("command buffers") of what it calls thunks, behind the text of the program: a run
-of consecutive steps that may be in a graph becomes one if it has at least
-`xla_gpu_graph_min_graph_size` steps. The same rule is applied to the instructions here. XLA before
-2025 wrote graphs into the text, as calls of computations whose names begin with `command_buffer`.
+XLA makes graphs ("command buffers") of what it calls thunks, which the text of a program does not
+show: a run of consecutive steps that can be part of a graph becomes a graph if it has at least
+`xla_gpu_graph_min_graph_size` steps. The same rule is applied to the instructions here. Versions of
+XLA before 2025 wrote graphs into the text, as calls of computations whose names begin with
+`command_buffer`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kernbridge doctor` and `kernbridge --version`: what works here, and whether it really does."""
+"""`kernbridge doctor` and `kernbridge --version`: report and test what works on this machine."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command = commands.add_parser(
         "doctor",
         parents=[common],
-        help="report what works here, test it, and say what to install for the rest",
+        help="report and test what works on this machine, and list what to install for the rest",
         description="Reports what works on this machine, and calls one kernel of each kind that "
-        "does, in a process of its own with an empty cache. Fails if a kernel does.",
+        "works, in a separate process with an empty cache. Fails if a kernel fails.",
     )
     command.add_argument("--no-self-test", action="store_true", help="call no kernel")
     command.set_defaults(run=_run)

@@ -1,4 +1,4 @@
-"""The pages of the codes that messages have, such as KB2001: what `kernbridge explain` prints."""
+"""The pages of the codes in messages, such as KB2001, which `kernbridge explain` prints."""
 
 from __future__ import annotations
 

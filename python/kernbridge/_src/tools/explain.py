@@ -1,4 +1,4 @@
-"""What a jitted function costs beside the work of its kernels, read from the compiled program."""
+"""Analyses the costs of a jitted function apart from its kernels, from the compiled program."""
 
 from __future__ import annotations
 
@@ -202,8 +202,8 @@ class _Reader:
         where, turns, least = self._where(loop), turn[0].executions, self._settings.min_size
         if loop.turns is None:
             text = (
-                "The number of turns of this loop is not known before it runs, so the host waits "
-                "for the GPU in every turn to read the condition."
+                "The number of iterations of this loop is not known before it runs, so the host "
+                "waits for the GPU in every iteration to read the condition."
             )
             remedy = (
                 "Use jax.lax.scan, or jax.lax.fori_loop with bounds that are Python numbers, or do "

@@ -1,4 +1,4 @@
-"""`kernbridge explain`: what the code of a message means, and what to do."""
+"""`kernbridge explain`: prints the meaning of the code in a message, and the remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command to those of `kernbridge`."""
     what = "explain the code of a message, such as KB2001"
     parser = commands.add_parser("explain", parents=[common], help=what)
-    parser.add_argument("code", type=_code, help="as the message has it")
+    parser.add_argument("code", type=_code, help="as printed in the message")
     parser.set_defaults(run=_run)
 
 

@@ -1,4 +1,4 @@
-"""What `explain` returns."""
+"""The return types of `explain`."""
 
 from __future__ import annotations
 

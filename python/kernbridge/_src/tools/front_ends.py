@@ -1,4 +1,4 @@
-"""Which kinds of kernel work on this machine, and what the others lack."""
+"""Determines which kinds of kernels work on this machine, and what the others need."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def why_no_gpu() -> tuple[str, str]:
     if count == 0:
         return (
             f"there is no GPU ({why.partition(':')[0]})",
-            "run it on a machine with a GPU of NVIDIA",
+            "run it on a machine with an NVIDIA GPU",
         )
     platforms = jax.config.jax_platforms
     if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
@@ -112,7 +112,7 @@ def _numba() -> Verdict:
     if importlib.util.find_spec("numba") is None:
         return Verdict(name, why="Numba is not installed", remedy="pip install 'kernbridge[numba]'")
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
-        return Verdict(name, (), "NUMBA_DISABLE_JIT is set, which turns Numba off", "unset it")
+        return Verdict(name, (), "NUMBA_DISABLE_JIT is set, which disables Numba", "unset it")
     return Verdict(name, ("cpu",))
 
 

@@ -1,7 +1,7 @@
-"""Reads the text of a compiled program, as `jax.stages.Compiled.as_text` returns it.
+"""Parses the text of a compiled program, as `jax.stages.Compiled.as_text` returns it.
 
-XLA prints its programs in this form on every platform. What is not understood is left out: a line
-that is no instruction, an attribute of another version.
+XLA prints its programs in this form on every platform. Text that is not understood is ignored:
+lines that are not instructions, and attributes of other versions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Array:
 
     @property
     def is_transposed(self) -> bool:
-        """Whether its elements lie in another order than that of its indices."""
+        """Whether its elements are stored in another order than that of its indices."""
         order = [int(n) for n in re.findall(r"\d+", self.layout.split(":")[0])]
         return order != sorted(order, reverse=True)
 

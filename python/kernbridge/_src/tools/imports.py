@@ -1,4 +1,4 @@
-"""Modules and files that a command names, imported."""
+"""Imports the modules and files that are arguments of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kernbridge inspect module:op`: the code and the resources of an operation's kernels."""
+"""`kernbridge inspect module:op`: prints the code and the resources of an operation's kernels."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
     except (KernbridgeError, ValueError) as e:
         chosen.parser.error(str(e))
     if chosen_for is not None and len(chosen_for) > 1:
-        chosen.parser.error(f"--arch: {chosen.arch!r} names several, expected one")
+        chosen.parser.error(f"--arch: {chosen.arch!r} contains several architectures, expected one")
     texts = [option for option in _TEXTS if getattr(chosen, option)]
     with _compiling_for(chosen_for):
         try:
@@ -123,8 +123,8 @@ def _text_of_source(found: SourceInspection, option: str) -> str:
     if option != "asm":
         other = f"; cuobjdump -{option} {found.library} prints what its kernels have"
         raise CommandError(
-            f"--{option}: {found.name} was compiled by another program, which keeps none"
-            f"{other if found.platform == 'cuda' and option != 'llvm' else ''}"
+            f"--{option}: {found.name} was compiled by another program, which does not keep "
+            f"it{other if found.platform == 'cuda' and option != 'llvm' else ''}"
         )
     if found.assembly is None:
         raise CommandError("--asm: objdump was not found; install binutils, or put it on the PATH")

@@ -1,4 +1,4 @@
-"""What `kernbridge inspect` inspects: an operation, by its name, and the calls of it."""
+"""Finds the operation that `kernbridge inspect` is called for, and its calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_arguments(text: str) -> Arguments:
         if match["name"]:
             named[match["name"]] = value
         elif named:
-            raise ValueError(f"--args: {part!r} has no name, and follows one that has")
+            raise ValueError(f"--args: {part!r} has no name, but follows an argument with a name")
         else:
             inputs.append(value)
     return inputs, named

@@ -1,4 +1,4 @@
-"""What `kernbridge inspect` prints of a function of a C, C++ or CUDA module."""
+"""Prints functions of C, C++ and CUDA modules for `kernbridge inspect`."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class _Place(ctypes.Structure):
 
 
 def _base_of(address: int) -> int:
-    """Return where the library that has an address lies in memory."""
+    """Return where the library that contains an address is in memory."""
     place = _Place()
     found = ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place))
     return int(place.base or 0) if found else 0

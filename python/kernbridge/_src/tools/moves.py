@@ -1,4 +1,4 @@
-"""Copies, transpositions and gathers next to calls of kernbridge, and donations without effect."""
+"""Finds copies, transpositions and gathers next to calls of kernbridge, and unused donations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAME_MEMORY = ("bitcast", "copy-done", "get-tuple-element", "opt-barrier", "res
 _MOVING = ("copy", "copy-start", "transpose")
 _GATHERS = ("all-gather", "all-to-all", "collective-permute", "ragged-all-to-all")
 _GATHER_REMEDY = (
-    "Declare with sharding_rule= along which dimensions the kernel may be split "
+    "Declare the dimensions along which the kernel may be split with sharding_rule= "
     "(docs/sharding.md), or give the array the sharding that the call needs."
 )
 
@@ -37,8 +37,8 @@ def around(
             elif kind == "transpose":
                 text += "before the call, since kernels get arrays in row-major order."
                 remedy = (
-                    "Let the kernel read the array in the order in which it lies, or make it in "
-                    "that order."
+                    "Let the kernel read the array in the order in which it is stored, or create "
+                    "the array in that order."
                 )
             else:
                 why, remedy = _why_copied(program, visit, moved, index in call.in_place)
@@ -80,8 +80,8 @@ def donations(program: Program, args_info: Any) -> list[Finding]:
             "donation",
             "arguments",
             f"The donated argument {_argument(path)}, {info.dtype}{list(info.shape)}, is not "
-            "reused, since no output of its shape and dtype is left that could be written into it.",
-            "Leave it out of donate_argnums, or return an array of its shape and dtype.",
+            "reused, since no further output has its shape and dtype.",
+            "Remove it from donate_argnums, or return an array of its shape and dtype.",
             0,
         )
         for path, info in unused
@@ -155,8 +155,8 @@ def _why_copied(
             )
         return (
             f"the call works in place and the old value of the argument {name!r} is used again",
-            "Use the old value before the call only, or give the kernel an output of its own in "
-            "place of input_output_aliases.",
+            "Use the old value only before the call, or give the kernel a separate output "
+            "instead of input_output_aliases.",
         )
     if source.opcode == "constant":
         return (
@@ -169,8 +169,8 @@ def _why_copied(
         why = f"another call changes {what} in place before its last use"
     return (
         why,
-        "Use the old value before the call that works in place only, or give that kernel an output "
-        "of its own in place of input_output_aliases.",
+        "Use the old value only before the call that works in place, or give that kernel a "
+        "separate output instead of input_output_aliases.",
     )
 
 

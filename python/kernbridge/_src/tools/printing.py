@@ -1,4 +1,4 @@
-"""What commands print: blocks of text, with rich on a terminal, plain elsewhere, or JSON."""
+"""Prints the output of commands: with rich on a terminal, as plain text elsewhere, or as JSON."""
 
 from __future__ import annotations
 

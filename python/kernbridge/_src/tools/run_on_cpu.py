@@ -1,4 +1,4 @@
-"""`kernbridge cuda-on-cpu script.py`: a script that need not import kernbridge."""
+"""`kernbridge cuda-on-cpu script.py`: runs a script that need not import kernbridge."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kernbridge._src.tools.printing import Output
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
     """Add the command to those of `kernbridge`; stdout belongs to the script, so no JSON."""
     command = commands.add_parser(
-        "cuda-on-cpu", help="run a script, and its CUDA kernels on the CPU"
+        "cuda-on-cpu", help="run a script with its CUDA kernels on the CPU"
     )
-    command.add_argument("--check", action="store_true", help="in the checked mode")
+    command.add_argument("--check", action="store_true", help="check every access of the kernels")
     command.add_argument("script", help="its file")
     command.add_argument("arguments", nargs=argparse.REMAINDER, help="those of the script")
     command.set_defaults(run=_run, parser=command)
@@ -27,7 +27,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _run(chosen: argparse.Namespace, output: Output) -> int:
     if output.as_json:
-        chosen.parser.error("--json: what is printed is what the script prints")
+        chosen.parser.error("--json: only the script prints to stdout")
     run(chosen.script, chosen.arguments, chosen.check)
     return 0
 

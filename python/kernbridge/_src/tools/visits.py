@@ -1,4 +1,4 @@
-"""The computations of a compiled program that run, and how often."""
+"""Determines which computations of a compiled program run, and how often."""
 
 from __future__ import annotations
 

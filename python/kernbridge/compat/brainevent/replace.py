@@ -36,8 +36,8 @@ def _answer(module: ModuleType, face: ModuleType) -> None:
         if attribute in face.__all__:
             return getattr(face, attribute)
         raise AttributeError(
-            f"kernbridge takes the place of {name}, and has no {attribute!r}; public names are "
-            f"those of {FACE}"
+            f"kernbridge takes the place of {name}, but has no {attribute!r}; the public names "
+            f"are those of {FACE}"
         )
 
     vars(module)["__getattr__"] = find
