@@ -3,8 +3,8 @@
     python3 tests/core/mutate.py [-n 200] [--seed SEED] [-j JOBS] [--only TEXT] [--build FOLDER]
 
 A mutant is one small change of a source file that the C tests are linked with (see mutants.py).
-One that does not compile, whose object code is the same, or that is listed with its reason in
-equivalent_mutants.txt is drawn again. A test that fails, crashes or takes too long kills it.
+One that does not compile without a warning, which tests/core/run refuses, whose object code is the
+same, or that is listed with its reason in equivalent_mutants.txt is drawn again. A test that fails, crashes or takes too long kills it.
 The tests run as released, then under AddressSanitizer and UBSan with the fuzzers, then under
 ThreadSanitizer, as in `make test-core`; a mutant meets the next of these if it survives the one
 before. Exits with 1 if 5 % or more survive.
@@ -215,7 +215,8 @@ class Worker:
     def _code(self, path: str, source: Path) -> bytes | None:
         """Returns an object's code and data, in words."""
         target = self.objects / "mutant.o"
-        if run(self.built.compilations[path][0].of(source, target), self.objects):
+        command = [*self.built.compilations[path][0].of(source, target), "-Werror"]
+        if run(command, self.objects):
             return None
         run(["strip", "--strip-debug", "-R", ".comment", str(target)], self.objects)
         sections = (".text", ".text.unlikely", ".rodata", ".data", ".data.rel.ro.local")
