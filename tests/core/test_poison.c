@@ -135,6 +135,22 @@ static void test_aliased(void)
     gpu_call_free(&s.c);
 }
 
+/* Of two outputs the second is the operand's memory. */
+static void test_second_aliased(void)
+{
+    scene s;
+    scene_begin(&s, false, true);
+    ((kb_xla_buffer *)s.c.f.frame.rets.buffers[1])->data = s.x;
+    for (int i = 0; i < 8; i++)
+        s.z[i] = 70;
+    CHECK_INT(poison(&s), KB_OK);
+    for (int i = 0; i < 8; i++) {
+        CHECK_INT(s.x[i], i);
+        CHECK_INT(s.y[i], i + 1);
+    }
+    gpu_call_free(&s.c);
+}
+
 /* Hidden results are nobody's to see; they are filled, so that no old value is read from them. */
 static void test_hidden(void)
 {
@@ -209,6 +225,7 @@ int main(void)
     test_unwritten();
     test_second_output();
     test_aliased();
+    test_second_aliased();
     test_hidden();
     test_batch();
     test_failures();

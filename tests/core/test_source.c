@@ -94,6 +94,7 @@ static void test_tensors(void)
     CHECK_INT(t->dl_dtype.bits, 32);
     CHECK_INT(t->dl_dtype.lanes, 1);
     CHECK_INT(t->device.type, KB_DEVICE_CPU);
+    CHECK_INT(seen.call.device, 0);
     CHECK_INT(t->byte_offset, 0);
     for (int d = 0; d < 3; d++)
         CHECK_INT(seen.shapes[0][d], dims[d]);
