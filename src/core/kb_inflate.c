@@ -237,11 +237,8 @@ static void read_dynamic(stream *s)
     s->failed = !make_code(&of_lengths, lengths, ORDERED) || s->failed;
     memset(lengths, 0, sizeof lengths);
     read_lengths(s, &of_lengths, lengths, n_literals + n_distances);
-    if (s->failed || !make_code(&literals, lengths, n_literals) ||
-        !make_code(&distances, lengths + n_literals, n_distances)) {
-        s->failed = true;
-        return;
-    }
+    s->failed = s->failed || !make_code(&literals, lengths, n_literals) ||
+                !make_code(&distances, lengths + n_literals, n_distances);
     read_compressed(s, &literals, &distances);
 }
 

@@ -120,6 +120,42 @@ static void test_shared_memory(void)
     }
 }
 
+/* Each thread has two arrays of its own, and goes beyond the one that `script` names. */
+static void use_two_arrays(void *const *unused, kb_thread *t)
+{
+    int32_t first[5] = {0}, second[3] = {0};
+    char *at[2] = {kb_check_local_array(t, first, 0), kb_check_local_array(t, second, 1)};
+    const int64_t sizes[2] = {sizeof first, sizeof second};
+    (void)unused;
+    kb_barrier(t, 1);
+    for (int i = 0; i < 2; i++)
+        for (int64_t offset = 0; offset < sizes[i]; offset += ITEM)
+            (void)memory_of(t, at[i] + offset, ITEM, KB_CHECK_HOW(KB_ACCESS_READ, 1), 0);
+    if (t->index == (uint32_t)script->thread)
+        (void)memory_of(t, at[script->at] + sizes[script->at], ITEM,
+                        KB_CHECK_HOW(KB_ACCESS_READ, 2), 0);
+}
+
+static void test_local_arrays(void)
+{
+    static const int64_t other_shape[1] = {3};
+    kb_check_array more[sizeof arrays / sizeof *arrays + 1];
+    kb_check_table both = table;
+    memcpy(more, arrays, sizeof arrays);
+    more[LOCAL + 1] = (kb_check_array){
+        "the other array", ITEM, 1, 0, 0, 0, sizeof(int32_t[3]), other_shape, 0};
+    both.arrays = more;
+    both.n_local = 2;
+    const kb_hostcuda_code code = {
+        .threads = {.run = use_two_arrays, .shared = 32, .stack = 512, .checked = &both}};
+    const step none = {END, -1, 0, 0, 0}, first = {END, 69, 0, 0, 0}, second = {END, 33, 0, 1, 0};
+    launch(&code, one_block, &none, NULL);
+    launch(&code, one_block, &first,
+           "thread (69, 0, 0): reads the local array out of bounds: element [5], and it has 5");
+    launch(&code, one_block, &second,
+           "thread (33, 0, 0): reads the other array out of bounds: element [3], and it has 3");
+}
+
 /* Thread 0 writes element `x[9]` of x, and thread 1 reads half of the elements 1 and 2. */
 static void read_across(void *const *unused, kb_thread *t)
 {
@@ -151,6 +187,7 @@ int main(void)
     set_up();
     test_unwritten();
     test_shared_memory();
+    test_local_arrays();
     test_across_elements();
     return kb_test_end("test_check_memory");
 }

@@ -11,6 +11,7 @@ static const kb_driver *cu;
 typedef struct writer {
     int n_runs;
     bool skip[8];
+    bool keeps;   /* the first byte of y[0] as it was, and writes the others */
     bool pattern; /* writes what the buffer was filled with, as a real value may be */
     float seen[2];
 } writer;
@@ -29,6 +30,8 @@ static void write_some(void *data, const char *entry, const uint32_t grid[3],
     for (int i = 0; i < 8; i++)
         if (!w->skip[i])
             y[i] = x[i] + 1;
+    if (w->keeps)
+        memset((char *)y + 1, 0, sizeof *y - 1);
     if (w->pattern)
         memset(y, 0xA5, sizeof *y);
 }
@@ -86,6 +89,9 @@ static void test_all_written(void)
         CHECK_INT(s.y[i], i + 1);
     }
     s.w.pattern = true; /* one run leaves the pattern, the other does not */
+    CHECK_INT(poison(&s), KB_OK);
+    s.w.pattern = false;
+    s.w.keeps = s.w.skip[0] = true; /* an element of which a part is as it was */
     CHECK_INT(poison(&s), KB_OK);
     gpu_call_free(&s.c);
 }

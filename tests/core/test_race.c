@@ -220,6 +220,14 @@ static void test_blocks(void)
     later.more = more;
     CHECK_INT(touch(&later, 4, R, false), -1);
     CHECK_INT(touch(&later, 4, W, false), -1);
+    element several = {0}; /* nor those of several threads */
+    begin();
+    CHECK_INT(touch(&several, 0, R, false), -1);
+    CHECK_INT(touch(&several, 1, R, false), -1);
+    element anew = {.more = several.more};
+    CHECK(kb_race_time(anew.more.second) > 0);
+    CHECK_INT(touch(&anew, 4, R, false), -1);
+    CHECK_INT(touch(&anew, 4, W, false), -1);
 }
 
 int main(void)

@@ -40,6 +40,8 @@ int main(void)
         int32_t dtype;
         int code;
     } all[] = {
+        {KB_DTYPE_S1, 0},         {KB_DTYPE_S2, 0},
+        {KB_DTYPE_U1, 1},         {KB_DTYPE_U2, 1},
         {KB_DTYPE_S4, 0},         {KB_DTYPE_S8, 0},
         {KB_DTYPE_S16, 0},        {KB_DTYPE_S32, 0},
         {KB_DTYPE_S64, 0},        {KB_DTYPE_U4, 1},

@@ -71,6 +71,7 @@ static void test_times(void)
     CHECK_INT(l->block[0], 64);
     CHECK_INT(l->grid[0], 16);
     CHECK_INT(l->words[2], N);
+    CHECK(l->words[0] != 0);
     CHECK(l->words[0] % 256 == l->words[1] % 256 && l->words[1] >= l->words[0] + 4 * N);
     CHECK_INT(fake_cuda_n_launches(), 2 + ROUNDS * 3 * 2);
 }
