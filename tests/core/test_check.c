@@ -121,6 +121,18 @@ static void test_indices(void)
         {{{INDEX, 0, 0, 5, 5}, {READ, 0, RAW, 0, 0}},
          "reads a constant array out of bounds: index 5 of"},
         {{{INDEX, 0, 0, 5, 5}, {READ, 1, Y, 0, 0}}, NULL}, /* of another thread */
+        /* at a place that the table does not name */
+        {{{FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {READ, 1, X, 10, 0}},
+         "element [10], and it has 10"},
         /* a view that nobody reads, and views one after the other */
         {{{INDEX, 0, 0, 3, 3}, {VIEW, 0, Y, 12, 0}, {READ, 0, X, 0, 0}, {WRITE, 0, S, 0, 1}}, NULL},
         {{{INDEX, 0, 0, 3, 3}, {VIEW, 0, Y, 12, 0}, {INDEX, 0, 0, 7, 2}, {WRITE, 0, S, 0, 1}},

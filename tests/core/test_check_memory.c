@@ -10,9 +10,9 @@ enum { SECOND = N_THREADS, UNALIGNED = 6 };
 
 static const uint32_t one_block[6] = {1, 1, 1, N_THREADS, 1, 1}, slices[6] = {1, 1, 2, 70, 1, 1};
 static const uint32_t three[6] = {3, 1, 1, N_THREADS, 1, 1};
-static const kb_hostcuda_code plain = {.threads = {.run = run_script, .shared = 32, .checked = &table}},
-                              grids = {.threads = {.run = run_script, .shared = 32, .checked = &table},
-                                       .cooperative = true};
+static const kb_hostcuda_code
+    plain = {.threads = {.run = run_script, .shared = 32, .checked = &table}},
+    grids = {.threads = {.run = run_script, .shared = 32, .checked = &table}, .cooperative = true};
 
 /* NULL text: it must succeed. */
 static void launch(const kb_hostcuda_code *code, const uint32_t sizes[6], const step steps[],
@@ -62,11 +62,11 @@ static kb_status launch_all(const kb_frame *frame, kb_error *err)
         {&plain, slices, {{WRITE, 0, B, 1, 1}}, NULL}, /* of each slice */
         {&plain, slices, {{READ, 0, B, 1, 0}}, NULL},
         {&plain, slices, {{READ, 0, B, 2, 0}}, "reads element [2] of 'b'"},
+        {&grids, three, {{WRITE, 0, X, 6, 1}, {GRID, ALL, 0, 0, 0}, {READ, SECOND, X, 6, 0}}, NULL},
         {&grids,
          three,
-         {{WRITE, 0, X, 6, 1}, {GRID, ALL, 0, 0, 0}, {READ, SECOND, X, 6, 0}},
-         NULL},
-        {&grids, three, {{READ, 0, X, 6, 0}, {GRID, ALL, 0, 0, 0}, {READ, 0, X, 7, 0}}, "element [7]"},
+         {{READ, 0, X, 6, 0}, {GRID, ALL, 0, 0, 0}, {READ, 0, X, 7, 0}},
+         "element [7]"},
         {&plain, one_block, {{READ, SECOND - 1, X, 6, 0}}, NULL},
     };
     (void)frame, (void)err;
@@ -142,8 +142,8 @@ static void test_local_arrays(void)
     kb_check_array more[sizeof arrays / sizeof *arrays + 1];
     kb_check_table both = table;
     memcpy(more, arrays, sizeof arrays);
-    more[LOCAL + 1] = (kb_check_array){
-        "the other array", ITEM, 1, 0, 0, 0, sizeof(int32_t[3]), other_shape, 0};
+    more[LOCAL + 1] =
+        (kb_check_array){"the other array", ITEM, 1, 0, 0, 0, sizeof(int32_t[3]), other_shape, 0};
     both.arrays = more;
     both.n_local = 2;
     const kb_hostcuda_code code = {

@@ -47,8 +47,8 @@ static void test_shared_memory(void)
     static const struct {
         uint32_t of_kernel, dynamic;
         bool fits;
-    } cases[] = {{0, SHARED, true},      {SHARED, 0, true},   {SHARED - 100, 100, true},
-                 {0, SHARED + 1, false}, {SHARED, 1, false},  {SHARED - 100, 101, false},
+    } cases[] = {{0, SHARED, true},      {SHARED, 0, true},     {SHARED - 100, 100, true},
+                 {0, SHARED + 1, false}, {SHARED, 1, false},    {SHARED - 100, 101, false},
                  {SHARED + 1, 0, false}, {0, UINT32_MAX, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         CHECK_INT(launch(one, cases[i].of_kernel, cases[i].dynamic),

@@ -127,6 +127,29 @@ static Elf64_Shdr *sections_of(uint8_t *bytes)
     return (Elf64_Shdr *)(void *)(bytes + ((Elf64_Ehdr *)(void *)bytes)->e_shoff);
 }
 
+/* Names may be said to lie in the first section, which is none: nothing is read where it points. */
+static void test_first_section(void)
+{
+    size_t size;
+    (void)object_bytes(&size);
+    for (int of_sections = 0; of_sections < 2; of_sections++) {
+        uint8_t *copy = copied(size);
+        Elf64_Shdr *s = sections_of(copy);
+        s[0].sh_type = SHT_STRTAB;
+        s[0].sh_offset = UINT64_MAX / 2;
+        s[0].sh_size = 1 << 20;
+        if (of_sections)
+            ((Elf64_Ehdr *)(void *)copy)->e_shstrndx = 0;
+        for (size_t i = 1; !of_sections; i++)
+            if (s[i].sh_type == SHT_SYMTAB) {
+                s[i].sh_link = 0;
+                break;
+            }
+        load(copy, size, KB_INVALID_ARGUMENT);
+        free(copy);
+    }
+}
+
 /* Loads the object with one field of its first section of a type changed. */
 static void with_section(uint32_t type, void (*change)(Elf64_Shdr *), kb_status expected)
 {
@@ -267,6 +290,7 @@ int main(void)
     test_commons();
     test_a_part_is_refused();
     test_header();
+    test_first_section();
     test_sections();
     test_a_missing_symbol_is_named();
     test_relocations();

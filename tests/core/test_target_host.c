@@ -197,7 +197,8 @@ static void test_checked(void)
         CHECK(c.x[0] == 0);
         kb_stream_set_debug(KB_DEBUG_INPUTS);
         c.x[0] = 1;
-        target_expect(kb_hosttarget_execute, &c, KB_INTERNAL, "simple: the kernel wrote to input 0");
+        target_expect(kb_hosttarget_execute, &c, KB_INTERNAL,
+                      "simple: the kernel wrote to input 0");
         CHECK(c.x[0] == 1);
         writes_input = false;
         kb_stream_set_debug(0);
