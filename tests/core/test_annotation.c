@@ -96,12 +96,14 @@ static void test_lines(void)
 /* Parameters as they are spelled, in memory of exactly their size: 16 bytes and more. */
 static void test_spelling(void)
 {
-    static const char *const types[] = {"const scalar_of16", "const scalar_of_17", "unsigned"};
+    static const char *const types[] = {"const scalar_of16", "const scalar_of_17", "unsigned",
+                                        "struct Pair"};
     scanned s;
     scanned_begin(&s, "// @BE f\n"
-                      "void f(" T ", const  scalar_of16 b, const scalar_of_17\nc, unsigned d);");
+                      "void f(" T ", const  scalar_of16 b, const scalar_of_17\nc, unsigned d,\n"
+                      "alignas(16) struct __attribute__((packed)) Pair e);");
     if (CHECK_INT(s.status, KB_OK))
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             kb_text text = s.scan.functions[0].parameters[2 + i].ctype;
             CHECK_INT(text.size, strlen(types[i]));
             CHECK_INT(memcmp(text.at, types[i], text.size), 0);

@@ -182,6 +182,21 @@ static void test_across_elements(void)
                     : "thread (1, 0, 0): a data race: it reads element [1] of 'x'");
 }
 
+/* Lines of the source that are longer than there is room for are cut. */
+static void test_long_lines(void)
+{
+    static char lines[2][512] = {"k.py:1\t", "k.py:2\t"};
+    const char *const long_sites[3] = {"", lines[0], lines[1]};
+    kb_check_table about = table;
+    about.sites = long_sites;
+    about.n_sites = 3;
+    const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &about}};
+    const step race[] = {{WRITE, 0, X, 1, 1}, {READ, 1, X, 1, 0}, {END, 0, 0, 0, 0}};
+    for (int i = 0; i < 2; i++)
+        memset(lines[i] + strlen(lines[i]), 'a' + i, 500);
+    launch(&code, one_block, race, "with no barrier between\n    k.py:2: bbbbbbbb");
+}
+
 int main(void)
 {
     set_up();
@@ -189,5 +204,6 @@ int main(void)
     test_shared_memory();
     test_local_arrays();
     test_across_elements();
+    test_long_lines();
     return kb_test_end("test_check_memory");
 }

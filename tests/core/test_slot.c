@@ -169,6 +169,12 @@ static void test_counts(void)
     expect(&slot, &c, NULL);
     CHECK_INT(seen.call.n_inputs, 1);
     CHECK_INT(seen.call.n_outputs, 1);
+    for (int of_results = 0; of_results < 2; of_results++) {
+        call_init(&c); /* nothing is read where so many would lie */
+        *(of_results ? &c.f.frame.rets.size : &c.f.frame.args.size) = KB_BUFFERS_MAX + 1;
+        expect(&slot, &c,
+               of_results ? "1 inputs and 1025 outputs came" : "1025 inputs and 1 outputs came");
+    }
 }
 
 /* A public target has no stage before its execution. */
