@@ -177,6 +177,32 @@ static void test_counts(void)
     }
 }
 
+static bool is_type(int32_t dtype)
+{
+    switch (dtype) {
+#define CASE(NAME, code, bits, name) case code:
+        KB_DTYPE_LIST(CASE)
+#undef CASE
+        return dtype != KB_DTYPE_TOKEN;
+    default:
+        return false;
+    }
+}
+
+/* Nobody has compared the element types of a public target's buffers before. */
+static void test_unknown_types(void)
+{
+    static kb_slot slot; /* keeps what it was bound to */
+    kb_slot_target target = target_of(1, 1, 0);
+    bind(&slot, &target);
+    for (int32_t dtype = -1; dtype < 100; dtype++) {
+        target_frame c;
+        call_init(&c);
+        ((kb_xla_buffer *)c.f.frame.args.buffers[0])->dtype = dtype;
+        expect(&slot, &c, is_type(dtype) ? NULL : "input 0 has an element type that is unknown");
+    }
+}
+
 /* A public target has no stage before its execution. */
 static void test_short_structures(void)
 {
@@ -314,6 +340,7 @@ int main(void)
     gpu_start();
     test_attributes();
     test_counts();
+    test_unknown_types();
     test_short_structures();
     test_gpu();
     test_refused();
