@@ -195,6 +195,7 @@ class Worker:
         self.kills = kills  # by file and program
         self.objects = folder / built.stage.name
         self.originals: dict[str, bytes] = {}
+        self.compiled = self.objects / "whole.o"  # what is_new has compiled last, if it is there
         shutil.rmtree(folder / built.stage.name, ignore_errors=True)
         programs = [*built.links, "*.d", "*.json"]
         shutil.copytree(built.objects, self.objects, ignore=shutil.ignore_patterns(*programs))
@@ -218,6 +219,7 @@ class Worker:
         command = [*self.built.compilations[path][0].of(source, target), "-Werror"]
         if run(command, self.objects):
             return None
+        shutil.copy2(target, self.compiled)
         run(["strip", "--strip-debug", "-R", ".comment", str(target)], self.objects)
         sections = (".text", ".text.unlikely", ".rodata", ".data", ".data.rel.ro.local")
         wanted = [f"--section={name}" for name in (*sections, ".text.startup")]
@@ -240,9 +242,12 @@ class Worker:
                 copy.replace(file)
 
     def _compile(self, path: str, source: Path) -> None:
-        for compilation in self.built.compilations[path]:
+        for i, compilation in enumerate(self.built.compilations[path]):
             target = self.objects / compilation.object
-            run(compilation.of(source, target), self.objects)
+            if i == 0 and self.compiled.exists():
+                self.compiled.replace(target)
+            else:
+                run(compilation.of(source, target), self.objects)
             for archive, members in self.members.items():
                 if target.name in members:
                     self._put(archive, target)
