@@ -4,10 +4,10 @@
 
 A mutant is one small change of a source file that the C tests are linked with (see mutants.py).
 One that does not compile without a warning, which tests/core/run refuses, whose object code is the
-same, or that is listed with its reason in equivalent_mutants.txt is drawn again. A test that fails, crashes or takes too long kills it.
-The tests run as released, then under AddressSanitizer and UBSan with the fuzzers, then under
-ThreadSanitizer, as in `make test-core`; a mutant meets the next of these if it survives the one
-before. Exits with 1 if 5 % or more survive.
+same, or that is listed with its reason in equivalent_mutants.txt is drawn again. A test that fails,
+crashes or takes too long kills it. The tests run as released, then under AddressSanitizer and UBSan
+with the fuzzers, then under ThreadSanitizer, as in `make test-core`; a mutant meets the next of
+these if it survives the one before. Exits with 1 if 5 % or more survive.
 
 It needs Python 3.11, CMake, a C compiler with binutils, and ninja or make, and nothing else: copy
 the repository to a machine with many cores, and run it there with -j. The sources are copied and
