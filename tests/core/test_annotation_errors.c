@@ -57,7 +57,7 @@ static void test_agreement(void)
 static void test_carets(void)
 {
     scanned s;
-    char source[1200], expected[600];
+    char source[1200], expected[1300];
     scanned_begin(&s, "int \xc3\xbc;\n\tint x; // @BE f arg out\r\n");
     CHECK_HAS(scanned_tell(&s), "a.cu:2:22: Invalid arg_spec token 'out'; expected");
     CHECK_HAS(scanned_tell(&s), "complex128\n\tint x; // @BE f arg out\n\t                    ^");
@@ -71,6 +71,15 @@ static void test_carets(void)
     CHECK_HAS(scanned_tell(&s), expected);
     CHECK(strstr(scanned_tell(&s), "a.cu:1:515: Invalid arg_spec token 'out'") != NULL);
     scanned_free(&s);
+
+    for (int more = 0; more < 2;
+         more++) { /* a line that there is just room for, and a longer one */
+        snprintf(source, sizeof source, "%*s // @BE f arg out", 160 - 17 + more, ";");
+        scanned_begin(&s, source);
+        snprintf(expected, sizeof expected, "\n%s", more ? "... " : source);
+        CHECK_HAS(scanned_tell(&s), expected);
+        scanned_free(&s);
+    }
 }
 
 /* Names as long as they like: the message stays within its room, and has its caret. */
