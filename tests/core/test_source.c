@@ -176,9 +176,9 @@ static void test_many_buffers(void)
 static void test_extents(void)
 {
     static float memory[1];
-    const int64_t bad[][2] = {{-1, 2}, {INT64_MAX, 3}};
+    const int64_t bad[][2] = {{-1, 2}, {INT64_MAX, 3}, {-1, -1}};
     const kb_source_step step = step_of(look, false);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         gpu_call c;
         gpu_call_init(&c, 1);
         gpu_ret(&c, KB_DTYPE_F32, 2, 2, bad[i], memory);
