@@ -72,8 +72,13 @@ static void test_carets(void)
     CHECK(strstr(scanned_tell(&s), "a.cu:1:515: Invalid arg_spec token 'out'") != NULL);
     scanned_free(&s);
 
-    for (int more = 0; more < 2;
-         more++) { /* a line that there is just room for, and a longer one */
+    snprintf(source, sizeof source, "%85s // @BE f arg out %0200d", ";", 0); /* before its end */
+    scanned_begin(&s, source);
+    CHECK_HAS(scanned_tell(&s), "\n...     ");
+    scanned_free(&s);
+
+    /* a line that there is just room for, and a longer one */
+    for (int more = 0; more < 2; more++) {
         snprintf(source, sizeof source, "%*s // @BE f arg out", 160 - 17 + more, ";");
         scanned_begin(&s, source);
         snprintf(expected, sizeof expected, "\n%s", more ? "... " : source);

@@ -182,6 +182,22 @@ static void test_across_elements(void)
                     : "thread (1, 0, 0): a data race: it reads element [1] of 'x'");
 }
 
+/* The first number behind those of all arrays. */
+static void read_nothing(void *const *unused, kb_thread *t)
+{
+    uint64_t word = (uintptr_t)x | (uint64_t)(N_RANGES + 2) << KB_CHECK_TAG_SHIFT;
+    (void)unused;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    (void)kb_check_ask(t, (void *)(uintptr_t)word, ITEM, KB_CHECK_HOW(KB_ACCESS_READ, 1), 0);
+}
+
+static void test_no_array(void)
+{
+    const kb_hostcuda_code code = {
+        .threads = {.run = read_nothing, .shared = 32, .checked = &table}};
+    launch(&code, one_block, NULL, "reads at an address that belongs to no array (at k.py:1)");
+}
+
 /* Lines of the source that are longer than there is room for are cut. */
 static void test_long_lines(void)
 {
@@ -204,6 +220,7 @@ int main(void)
     test_shared_memory();
     test_local_arrays();
     test_across_elements();
+    test_no_array();
     test_long_lines();
     return kb_test_end("test_check_memory");
 }

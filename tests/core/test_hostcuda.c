@@ -343,8 +343,11 @@ static void test_cooperative(void)
     for (int i = 0; i < 200; i++)
         CHECK_INT(totals[i], 2 * 199 * 200 / 2);
     sizes[0] = 65536 / 40 + 1;
+    memset(totals, 0, sizeof totals);
     CHECK_INT(kb_hostcuda_launch(grid_digest, sizes, 0, parameters, NULL, &err), KB_INTERNAL);
     CHECK_HAS(err.message, "at most 65536 threads");
+    for (int i = 0; i < 200; i++)
+        CHECK_INT(totals[i], 0); /* no thread of it has run */
 }
 
 static void test_words(void)
