@@ -215,6 +215,32 @@ static void test_sections(void)
     with_section(SHT_STRTAB, make_nameless, KB_INVALID_ARGUMENT);
 }
 
+/* A function that lies in a section which is not in memory, such as a table of symbols. */
+static void test_a_symbol_without_memory(void)
+{
+    size_t size;
+    (void)object_bytes(&size);
+    uint8_t *copy = copied(size);
+    const Elf64_Shdr *s = sections_of(copy);
+    uint16_t table = 1;
+    while (s[table].sh_type != SHT_SYMTAB)
+        table++;
+    Elf64_Sym *symbols = (Elf64_Sym *)(void *)(copy + s[table].sh_offset);
+    const char *names = (const char *)copy + s[s[table].sh_link].sh_offset;
+    for (size_t i = 1; i < s[table].sh_size / sizeof *symbols; i++)
+        if (strcmp(names + symbols[i].st_name, "sample_sum") == 0) {
+            symbols[i].st_shndx = table;
+            symbols[i].st_value = 0;
+        }
+    kb_object *object = load(copy, size, KB_OK);
+    free(copy);
+    if (!object)
+        return;
+    CHECK_PTR(kb_object_find(object, "sample_sum"), NULL);
+    CHECK(kb_object_find(object, "sample_count") != NULL);
+    kb_object_free(object);
+}
+
 static void *resolve_nothing(const char *name, void *context)
 {
     (void)name, (void)context;
@@ -292,6 +318,7 @@ int main(void)
     test_header();
     test_first_section();
     test_sections();
+    test_a_symbol_without_memory();
     test_a_missing_symbol_is_named();
     test_relocations();
     test_no_memory();
