@@ -216,14 +216,14 @@ static void test_damaged_call(void)
     }
 }
 
-/* An execution looks for a key that comes alone, too. */
+/* A key that comes alone is found; what is missing is the digest. */
 static void test_lone_key(void)
 {
     const int64_t key = 12345;
     fake_frame f;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     fake_attr_array(&f, "call", KB_DTYPE_S64, 1, &key, sizeof key);
-    expect(kb_handler_host_execute(&f.frame), KB_NOT_FOUND, "");
+    expect(kb_handler_host_execute(&f.frame), KB_INVALID_ARGUMENT, "without a digest");
     fake_frame_free(&f);
 }
 
