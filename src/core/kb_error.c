@@ -49,8 +49,6 @@ const char *kb_error_text(kb_error *err)
 {
     char raw[KB_ERROR_CAPACITY];
     size_t length = strlen(err->message);
-    if (length == KB_ERROR_CAPACITY - 1)
-        length = kb_utf8_whole(err->message, length);
     memcpy(raw, err->message, length);
     (void)kb_utf8_escape(err->message, KB_ERROR_CAPACITY, raw, length);
     return err->message;

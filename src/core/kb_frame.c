@@ -135,7 +135,7 @@ static __attribute__((noinline)) kb_status read_batch(kb_frame *frame, const int
                             "%s: got a batch of %lld nested levels, expected 0 to %d", kernel->name,
                             (long long)words[0], KB_BATCH_LEVELS_MAX);
     for (uint32_t i = 0; i < kernel->n_inputs; i++)
-        if (words[1 + i] < 0 || words[1 + i] >> n_levels != 0)
+        if ((uint64_t)words[1 + i] >> n_levels != 0)
             return kb_error_set(err, KB_INVALID_ARGUMENT,
                                 "%s: input %u (%s) names batch levels that do not exist",
                                 kernel->name, i, kernel->buffers[i].name);

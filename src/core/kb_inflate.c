@@ -27,13 +27,18 @@ typedef struct stream {
     bool failed;
 } stream;
 
+/* A number that nobody uses: whoever goes on with it stops soon, and the data is refused. */
+static unsigned fail(stream *s)
+{
+    s->failed = true;
+    return 0;
+}
+
 static uint32_t take_bits(stream *s, unsigned n)
 {
     while (s->n_bits < n) {
-        if (s->at == s->end) {
-            s->failed = true;
-            return 0;
-        }
+        if (s->at == s->end)
+            return fail(s);
         s->bits |= (uint32_t)*s->at++ << s->n_bits;
         s->n_bits += 8;
     }
@@ -112,20 +117,16 @@ static size_t read_length(stream *s, unsigned symbol)
     static const uint8_t extra[LENGTHS] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
                                            2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
     unsigned which = symbol - END - 1;
-    if (which >= LENGTHS) {
-        s->failed = true;
-        return 0;
-    }
+    if (which >= LENGTHS)
+        return fail(s);
     return bases[which] + take_bits(s, extra[which]);
 }
 
 static size_t read_distance(stream *s, const code *distances)
 {
     unsigned symbol = read_symbol(s, distances);
-    if (symbol >= DISTANCES) {
-        s->failed = true;
-        return 0;
-    }
+    if (symbol >= DISTANCES)
+        return fail(s);
     if (symbol < 4)
         return symbol + 1;
     unsigned extra = symbol / 2 - 1; /* each pair of symbols has twice the span of the one before */
@@ -233,17 +234,11 @@ static void read_dynamic(stream *s)
     }
     for (unsigned i = 0; i < n_ordered; i++)
         lengths[order[i]] = (uint8_t)take_bits(s, 3);
-    if (!make_code(&of_lengths, lengths, ORDERED)) {
-        s->failed = true;
-        return;
-    }
+    s->failed = !make_code(&of_lengths, lengths, ORDERED) || s->failed;
     memset(lengths, 0, sizeof lengths);
     read_lengths(s, &of_lengths, lengths, n_literals + n_distances);
-    if (s->failed || !make_code(&literals, lengths, n_literals) ||
-        !make_code(&distances, lengths + n_literals, n_distances)) {
-        s->failed = true;
-        return;
-    }
+    s->failed = s->failed || !make_code(&literals, lengths, n_literals) ||
+                !make_code(&distances, lengths + n_literals, n_distances);
     read_compressed(s, &literals, &distances);
 }
 

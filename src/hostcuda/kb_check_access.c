@@ -197,7 +197,7 @@ void *kb_check_ask(kb_thread *t, const void *given, uint64_t size, uint32_t how,
     kb_checks *c = t->block->checks;
     uint64_t word = (uintptr_t)given, address = word & kb_check_address_mask;
     uint32_t tag = (uint32_t)(word >> KB_CHECK_TAG_SHIFT & KB_CHECK_TAG_MAX);
-    access a = {tag, 0, size, how % KB_CHECK_KINDS, how / KB_CHECK_KINDS, false};
+    access a = {.size = size, .kind = how % KB_CHECK_KINDS, .site = how / KB_CHECK_KINDS};
     char place[KB_PLACE_MAX];
     if (tag >= KB_CHECK_WRONG_FIRST)
         fail_index(t, tag, &a);

@@ -82,7 +82,7 @@ static bool begin_checks(launch *l)
 }
 
 /* All blocks at once, each going on until its threads wait for the grid. */
-static bool run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
+static void run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
 {
     int64_t n_ended = 0;
     for (bool is_first = true; n_ended < n_blocks; is_first = false) {
@@ -92,12 +92,11 @@ static bool run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
         for (int64_t i = 0; i < n_blocks; i++) {
             if (blocks[i]->n_live && !kb_block_go_on(blocks[i])) {
                 fail(l, blocks[i]->fault);
-                return false;
+                return;
             }
             n_ended += blocks[i]->n_live == 0;
         }
     }
-    return true;
 }
 
 static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
@@ -122,7 +121,7 @@ static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)
         kb_block_begin(blocks[n_taken], l->parameters, index);
     }
     if (n_taken == n_blocks)
-        (void)run_turns(l, blocks, n_blocks);
+        run_turns(l, blocks, n_blocks);
     else
         fail(l, no_memory);
     for (int64_t i = 0; i < n_taken; i++) {

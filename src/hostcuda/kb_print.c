@@ -43,7 +43,7 @@ static void append(text *out, int n)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 
-/* `spec` is "%" and flags, width and precision, without lengths. */
+/* `spec` is "%" and flags, width and precision, without lengths, and NULs up to its end. */
 static void convert(text *out, char spec[SPEC_MAX + 4], bool wide, char kind, const char **at)
 {
     char *to = out->bytes + out->n;
@@ -59,24 +59,24 @@ static void convert(text *out, char spec[SPEC_MAX + 4], bool wide, char kind, co
     case 'o': {
         int64_t value = take_integer(at, wide);
         bool is_signed = kind == 'd' || kind == 'i';
-        memcpy(spec + n, (char[]){'l', 'l', kind, 0}, 4);
+        memcpy(spec + n, (char[]){'l', 'l', kind}, 3);
         append(out, snprintf(to, room, spec,
                              is_signed || wide ? (long long)value : (long long)(uint32_t)value));
         return;
     }
     case 'c':
-        memcpy(spec + n, "c", 2);
+        spec[n] = kind;
         append(out, snprintf(to, room, spec, (int)take_integer(at, false)));
         return;
     case 's':
     case 'p':
         memcpy(&pointer, take(at, sizeof pointer), sizeof pointer);
-        memcpy(spec + n, (char[]){kind, 0}, 2);
+        spec[n] = kind;
         append(out, snprintf(to, room, spec, pointer));
         return;
     default:
         memcpy(&number, take(at, sizeof number), sizeof number);
-        memcpy(spec + n, (char[]){kind, 0}, 2);
+        spec[n] = kind;
         append(out, snprintf(to, room, spec, number));
     }
 }

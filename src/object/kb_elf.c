@@ -55,7 +55,7 @@ static kb_status read_sections(kb_elf *elf, kb_error *err)
     if (!elf->sections)
         return kb_elf_no_memory(elf, err);
     memcpy(elf->sections, elf->bytes + h.e_shoff, elf->n_sections * sizeof *elf->sections);
-    for (size_t i = 1; i < elf->n_sections; i++) {
+    for (size_t i = 0; i < elf->n_sections; i++) { /* names may be said to lie in the first, too */
         const Elf64_Shdr *s = &elf->sections[i];
         if (s->sh_type != SHT_NOBITS && !is_within(elf, s->sh_offset, s->sh_size, 1))
             return kb_elf_damaged(elf, err);

@@ -3,11 +3,11 @@
     python3 tests/core/mutate.py [-n 200] [--seed SEED] [-j JOBS] [--only TEXT] [--build FOLDER]
 
 A mutant is one small change of a source file that the C tests are linked with (see mutants.py).
-One that does not compile, whose object code is the same, or that is listed with its reason in
-equivalent_mutants.txt is drawn again. A test that fails, crashes or takes too long kills it.
-The tests run as released, then under AddressSanitizer and UBSan with the fuzzers, then under
-ThreadSanitizer, as in `make test-core`; a mutant meets the next of these if it survives the one
-before. Exits with 1 if 5 % or more survive.
+One that does not compile without a warning, which tests/core/run refuses, whose object code is the
+same, or that is listed with its reason in equivalent_mutants.txt is drawn again. A test that fails,
+crashes or takes too long kills it. The tests run as released, then under AddressSanitizer and UBSan
+with the fuzzers, then under ThreadSanitizer, as in `make test-core`; a mutant meets the next of
+these if it survives the one before. Exits with 1 if 5 % or more survive.
 
 It needs Python 3.11, CMake, a C compiler with binutils, and ninja or make, and nothing else: copy
 the repository to a machine with many cores, and run it there with -j. The sources are copied and
@@ -195,6 +195,7 @@ class Worker:
         self.kills = kills  # by file and program
         self.objects = folder / built.stage.name
         self.originals: dict[str, bytes] = {}
+        self.compiled = self.objects / "whole.o"  # what is_new has compiled last, if it is there
         shutil.rmtree(folder / built.stage.name, ignore_errors=True)
         programs = [*built.links, "*.d", "*.json"]
         shutil.copytree(built.objects, self.objects, ignore=shutil.ignore_patterns(*programs))
@@ -215,8 +216,10 @@ class Worker:
     def _code(self, path: str, source: Path) -> bytes | None:
         """Returns an object's code and data, in words."""
         target = self.objects / "mutant.o"
-        if run(self.built.compilations[path][0].of(source, target), self.objects):
+        command = [*self.built.compilations[path][0].of(source, target), "-Werror"]
+        if run(command, self.objects):
             return None
+        shutil.copy2(target, self.compiled)
         run(["strip", "--strip-debug", "-R", ".comment", str(target)], self.objects)
         sections = (".text", ".text.unlikely", ".rodata", ".data", ".data.rel.ro.local")
         wanted = [f"--section={name}" for name in (*sections, ".text.startup")]
@@ -239,9 +242,12 @@ class Worker:
                 copy.replace(file)
 
     def _compile(self, path: str, source: Path) -> None:
-        for compilation in self.built.compilations[path]:
+        for i, compilation in enumerate(self.built.compilations[path]):
             target = self.objects / compilation.object
-            run(compilation.of(source, target), self.objects)
+            if i == 0 and self.compiled.exists():
+                self.compiled.replace(target)
+            else:
+                run(compilation.of(source, target), self.objects)
             for archive, members in self.members.items():
                 if target.name in members:
                     self._put(archive, target)

@@ -71,6 +71,46 @@ static void test_whole_call(void)
     scanned_free(&s);
 }
 
+/* Of the declaration, or of the annotation where there is none; 0 of a function that is named
+ * instead and not declared. */
+static void test_lines(void)
+{
+    const kb_given given[] = {{.name = kb_text_of("f"), .infer = true},
+                              {.name = kb_text_of("g"), .tokens = kb_text_of("arg ret")}};
+    scanned s;
+    scanned_begin(&s, "\n// @BE g arg ret\n// @BE f\nvoid\nf(" T ");");
+    if (CHECK(s.status == KB_OK && s.scan.n == 2)) {
+        CHECK_INT(s.scan.functions[0].line, 2);
+        CHECK_INT(s.scan.functions[1].line, 5);
+    }
+    scanned_free(&s);
+    s.status = kb_scan_functions(scanned_copy(&s, "\nvoid f(" T ");"), kb_text_of("a.cu"), given, 2,
+                                 &s.scan, &s.err);
+    if (CHECK(s.status == KB_OK && s.scan.n == 2)) {
+        CHECK_INT(s.scan.functions[0].line, 2);
+        CHECK_INT(s.scan.functions[1].line, 0);
+    }
+    scanned_free(&s);
+}
+
+/* Parameters as they are spelled, in memory of exactly their size: 16 bytes and more. */
+static void test_spelling(void)
+{
+    static const char *const types[] = {"const scalar_of16", "const scalar_of_17", "unsigned",
+                                        "struct Pair"};
+    scanned s;
+    scanned_begin(&s, "// @BE f\n"
+                      "void f(" T ", const  scalar_of16 b, const scalar_of_17\nc, unsigned d,\n"
+                      "alignas(16) struct __attribute__((packed)) Pair e);");
+    if (CHECK_INT(s.status, KB_OK))
+        for (int i = 0; i < 4; i++) {
+            kb_text text = s.scan.functions[0].parameters[2 + i].ctype;
+            CHECK_INT(text.size, strlen(types[i]));
+            CHECK_INT(memcmp(text.at, types[i], text.size), 0);
+        }
+    scanned_free(&s);
+}
+
 static void test_names(void)
 {
     static const char *const good[] = {"f", "_f1", "F", "arg", "final", "override"};
@@ -106,6 +146,8 @@ int main(void)
     test_types();
     test_inferred();
     test_whole_call();
+    test_lines();
+    test_spelling();
     test_names();
     test_given();
     return kb_test_end("test_annotation");

@@ -56,7 +56,7 @@ static void test_agreement(void)
 static void test_carets(void)
 {
     scanned s;
-    char source[1200], expected[600];
+    char source[1200], expected[1300];
     scanned_begin(&s, "int \xc3\xbc;\n\tint x; // @BE f arg out\r\n");
     CHECK_HAS(scanned_tell(&s), "a.cu:2:22: Invalid arg_spec token 'out'; expected");
     CHECK_HAS(scanned_tell(&s), "complex128\n\tint x; // @BE f arg out\n\t                    ^");
@@ -70,6 +70,20 @@ static void test_carets(void)
     CHECK_HAS(scanned_tell(&s), expected);
     CHECK(strstr(scanned_tell(&s), "a.cu:1:515: Invalid arg_spec token 'out'") != NULL);
     scanned_free(&s);
+
+    snprintf(source, sizeof source, "%85s // @BE f arg out %0200d", ";", 0); /* before its end */
+    scanned_begin(&s, source);
+    CHECK_HAS(scanned_tell(&s), "\n...     ");
+    scanned_free(&s);
+
+    /* a line that there is just room for, and a longer one */
+    for (int more = 0; more < 2; more++) {
+        snprintf(source, sizeof source, "%*s // @BE f arg out", 160 - 17 + more, ";");
+        scanned_begin(&s, source);
+        snprintf(expected, sizeof expected, "\n%s", more ? "... " : source);
+        CHECK_HAS(scanned_tell(&s), expected);
+        scanned_free(&s);
+    }
 }
 
 /* Names as long as they like: the message stays within its room, and has its caret. */
@@ -133,6 +147,38 @@ static void test_given(void)
     scanned_free(&s);
 }
 
+/* As many functions as there may be, and one more: annotated, and given. */
+static void test_many(void)
+{
+    enum { LINE = 24, MANY = KB_SCAN_FUNCTIONS };
+    char *source = calloc(MANY + 2, LINE), (*names)[LINE] = calloc(MANY + 1, LINE);
+    kb_given *given = calloc(MANY + 1, sizeof *given);
+    if (!source || !names || !given)
+        abort();
+    size_t n = 0;
+    for (uint32_t i = 0; i <= MANY; i++) {
+        scanned s;
+        snprintf(names[i], LINE, "f%u", i);
+        given[i] = (kb_given){.name = kb_text_of(names[i]), .tokens = kb_text_of("arg ret")};
+        n += (size_t)snprintf(source + n, LINE, "// @BE %s arg ret\n", names[i]);
+        if (i + 1 < MANY)
+            continue;
+        bool fits = i < MANY;
+        scanned_begin(&s, source);
+        if (CHECK_INT(s.status, fits ? KB_OK : KB_INVALID_ARGUMENT) && !fits)
+            CHECK_HAS(s.err.message, "a.cu:4097:4: a source annotates at most 4096 functions");
+        scanned_free(&s);
+        s.status = kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.cu"), given, i + 1,
+                                     &s.scan, &s.err);
+        if (CHECK_INT(s.status, fits ? KB_OK : KB_INVALID_ARGUMENT) && !fits)
+            CHECK_TEXT(s.err.message, "functions: expected 1 to 4096 of them, got 4097");
+        scanned_free(&s);
+    }
+    free(source);
+    free(names);
+    free(given);
+}
+
 int main(void)
 {
     test_grammar();
@@ -141,5 +187,6 @@ int main(void)
     test_long();
     test_bytes();
     test_given();
+    test_many();
     return kb_test_end("test_annotation_errors");
 }

@@ -169,6 +169,8 @@ static const struct {
     {2, "data %D", "line 3 is damaged"},
     {2, "data %D arguments.bin more", "line 3 is damaged"},
     {2, "data -128 00 arguments.bin", "line 3 is damaged"},
+    {2, "data 128 000000000000000000000000000000000000000000000000000000000000000g arguments.bin",
+     "line 3 is damaged"},
     {2,
      "data 9223372036854775808 "
      "0000000000000000000000000000000000000000000000000000000000000000 arguments.bin",

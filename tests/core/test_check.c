@@ -121,6 +121,18 @@ static void test_indices(void)
         {{{INDEX, 0, 0, 5, 5}, {READ, 0, RAW, 0, 0}},
          "reads a constant array out of bounds: index 5 of"},
         {{{INDEX, 0, 0, 5, 5}, {READ, 1, Y, 0, 0}}, NULL}, /* of another thread */
+        /* at a place that the table does not name */
+        {{{FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {FENCE, 2, 0, 0, 0},
+          {READ, 1, X, 10, 0}},
+         "element [10], and it has 10"},
         /* a view that nobody reads, and views one after the other */
         {{{INDEX, 0, 0, 3, 3}, {VIEW, 0, Y, 12, 0}, {READ, 0, X, 0, 0}, {WRITE, 0, S, 0, 1}}, NULL},
         {{{INDEX, 0, 0, 3, 3}, {VIEW, 0, Y, 12, 0}, {INDEX, 0, 0, 7, 2}, {WRITE, 0, S, 0, 1}},
@@ -167,6 +179,7 @@ static void test_unwritten_or_race(void)
     static const row rows[] = {
         {{{READ, 0, S, 4, 0}, {READ, 0, S, 4, 0}, {READ, 0, S, 5, 0}, {WRITE, 1, S, 4, 1}},
          "a data race: it writes element [1, 1] of the shared array"},
+        {{{WRITE, 0, S, 4, 5}, {WRITE, 1, S, 4, 5}}, NULL}, /* the same value */
         {{{READ, 0, S, 4, 0}, {BARRIER, ALL, 0, 0, 0}, {WRITE, 0, X, 1, 1}, {WRITE, 1, X, 1, 2}},
          "reads element [1, 1] of the shared array, which no thread of the block has written"},
     };
@@ -217,6 +230,23 @@ static void test_races(void)
           {LANES, ALL, 0, 0x18, 0},
           {WRITE, 5, X, 1, 2}},
          "thread (5, 0, 0): a data race: it writes"},
+        {{{WRITE, 1, X, 1, 1}, /* what the first lane has seen, and what of it */
+          {LANES, ALL, 0, 0x3, 0},
+          {LANES, ALL, 0, 0x5, 0},
+          {WRITE, 2, X, 1, 2}},
+         NULL},
+        {{{WRITE, 0, X, 1, 1},
+          {LANES, ALL, 0, 0x3, 0},
+          {LANES, ALL, 0, 0x6, 0},
+          {WRITE, 2, X, 1, 2}},
+         NULL},
+        {{{WRITE, 3, X, 1, 1}, /* of lanes that do not take part */
+          {LANES, ALL, 0, 0x18, 0},
+          {LANES, ALL, 0, 0x60, 0},
+          {WRITE, 5, X, 1, 2}},
+         "thread (5, 0, 0): a data race: it writes"},
+        {{{WRITE, 0, X, 1, 1}, {LANES, ALL, 0, 0x3, 0}, {WRITE, 2, X, 1, 2}},
+         "thread (2, 0, 0): a data race: it writes"},
         {{{WRITE, 0, X, 1, 1}, {LANES, ALL, 0, 0xE, 0}, {WRITE, 1, X, 1, 2}},
          "it writes element [1]"},
         {{{WRITE, 0, X, 1, 1}, {LANES, ALL, 0, 0xF, 0}, {WRITE, 64, X, 1, 2}},
@@ -278,6 +308,26 @@ static void test_barriers(void)
     check_rows(rows, sizeof rows / sizeof *rows);
 }
 
+/* Another thread than the first waits, in a block of three axes; those before it wait for their
+ * warp. */
+static void test_barriers_of_three_axes(void)
+{
+    static const uint32_t cube[6] = {1, 1, 1, 4, 3, 2};
+    enum { WAITS = 20 };
+    for (int ends = 0; ends < 2; ends++) {
+        step steps[WAITS + 3] = {{BARRIER, WAITS, 0, 0, 0}, {BARRIER, WAITS + 1, 0, 0, 0}};
+        if (ends)
+            steps[1].does = STOP;
+        for (int i = 0; i < WAITS; i++)
+            steps[2 + i] = (step){LANES, i, 0, (1 << (WAITS + 1)) - 1, 0};
+        CHECK_HAS(run(steps, cube, 0),
+                  ends ? "thread (1, 2, 1): ends without cuda.syncthreads (at k.py:1), in which "
+                         "thread (0, 2, 1) waits"
+                       : "thread (1, 2, 1): comes to cuda.syncthreads (at k.py:2), and thread (0, "
+                         "2, 1) to another (at k.py:1)");
+    }
+}
+
 static bool make_checks(void)
 {
     kb_checks *checks = kb_checks_new(&table, one_block, 64, parameters, false);
@@ -326,6 +376,7 @@ int main(void)
     test_races();
     test_batches();
     test_barriers();
+    test_barriers_of_three_axes();
     test_empty_and_launched();
     each_allocation("checks", make_checks, 6);
     return kb_test_end("test_check");

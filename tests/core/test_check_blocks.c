@@ -189,6 +189,8 @@ static void test_cooperative_grids(void)
         {{{WRITE, 0, X, 1, 5}, {GRID, ALL, 0, 0, 0}, {READ, 1, X, 10, 0}}, "element [10]"},
         {{{READ, 0, S, 1, 5}, {WRITE, 1, S, 1, 5}, {GRID, ALL, 0, 0, 0}},
          "thread (1, 0, 0): a data race: it writes element [0, 1] of the shared array"},
+        {{{READ, 0, S, 1, 5}, {WRITE, N_THREADS - 1, S, 1, 5}, {GRID, ALL, 0, 0, 0}},
+         "thread (69, 0, 0): a data race: it writes element [0, 1] of the shared array"},
         {{{READ, 0, S, 1, 5}, {GRID, ALL, 0, 0, 0}, {WRITE, 0, S, 1, 5}},
          "block (0, 0, 0), thread (0, 0, 0): reads element [0, 1] of the shared array, which no"},
     };

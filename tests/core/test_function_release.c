@@ -65,6 +65,11 @@ static void test_last_holder(void)
     kb_function_drop(third);
     check_count(0, 0);
     CHECK_INT(fake_cuda_n_libraries(), 0);
+    char large[1 << 16] = "FAKE k 0\n";
+    memset(large + strlen(large), ' ', sizeof large - strlen(large) - 1);
+    kb_function *fourth = hold(4, large);
+    CHECK(kb_function_count().bytes > sizeof large); /* its image included */
+    kb_function_drop(fourth);
 }
 
 static kb_status add_program(uint64_t id, const program_text *p, size_t cut, bool *inserted)

@@ -210,7 +210,21 @@ static void test_damaged_call(void)
         fake_attr_string(&f, "call", "call", 4);
         expect(handlers[h](&f.frame), KB_INVALID_ARGUMENT, text);
         fake_frame_free(&f);
+        fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE); /* without any attribute */
+        expect(handlers[h](&f.frame), KB_INVALID_ARGUMENT, h ? text : "without a digest");
+        fake_frame_free(&f);
     }
+}
+
+/* A key that comes alone is found; what is missing is the digest. */
+static void test_lone_key(void)
+{
+    const int64_t key = 12345;
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    fake_attr_array(&f, "call", KB_DTYPE_S64, 1, &key, sizeof key);
+    expect(kb_handler_host_execute(&f.frame), KB_INVALID_ARGUMENT, "without a digest");
+    fake_frame_free(&f);
 }
 
 static void test_damaged_digest(void)
@@ -278,6 +292,7 @@ int main(void)
     test_execute();
     test_failing_kernel();
     test_damaged_call();
+    test_lone_key();
     test_damaged_digest();
     test_codes();
     return kb_test_end("test_handler");

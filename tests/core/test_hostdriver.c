@@ -8,6 +8,8 @@
 #include "hostcuda/kb_hostcuda.h"
 #include "kb_test.h"
 
+#include <stdlib.h>
+
 enum { LEFT = 100 }; /* of shared memory */
 
 static const char digests[4][KB_HOSTCUDA_DIGEST + 1] = {
@@ -100,6 +102,20 @@ static void test_little_things(void)
     CHECK_INT(block, 256);
 }
 
+/* An image that ends before its digest would: not a byte behind is read. */
+static void test_short_image(void)
+{
+    static const char *const texts[] = {"", "c", "no digest"};
+    for (int i = 0; i < 3; i++) {
+        char *image = strdup(texts[i]);
+        kb_cu_library library = NULL;
+        CHECK_INT(
+            kb_hostcuda_driver()->cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0),
+            200);
+        free(image);
+    }
+}
+
 static void test_errors(void)
 {
     static const struct {
@@ -152,13 +168,15 @@ static void test_concurrency(void)
         memset(from.digest, 'A' + i, sizeof from.digest);
         if (!CHECK_INT(kb_function_hold(&from, &function, &err), KB_OK))
             return;
-        kb_frame frame = {0};
+        const kb_xla_frame xla = {0};
+        kb_frame frame = {.xla = &xla};
         kb_launch_step step = {.function = function};
         CHECK_INT(kb_hostcuda_is_checked(function), i == 3);
         CHECK_INT(kb_hostcuda_concurrency(&step, &frame), KB_CONCURRENT_NEVER);
         kb_hostcuda_enter(&frame);
         CHECK_INT(frame.device, KB_DEVICE_HOST);
         CHECK_PTR(frame.driver, kb_hostcuda_driver());
+        CHECK_PTR(frame.stream, &xla); /* whose threads take part in launches */
         CHECK_INT(kb_hostcuda_concurrency(&step, &frame), KB_CONCURRENT_NEVER); /* not ready */
         kb_cu_kernel kernel;
         CHECK_INT(kb_function_load(function, frame.driver, frame.device, "op", &kernel, &err),
@@ -178,6 +196,7 @@ int main(void)
     add_code();
     test_attributes();
     test_little_things();
+    test_short_image();
     test_errors();
     test_fills();
     test_concurrency();

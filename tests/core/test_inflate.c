@@ -82,6 +82,8 @@ static void test_damaged(void)
         uint8_t bytes[8];
         size_t size;
     } bad[] = {
+        {{0x01}, 1},                                   /* stored, without a size */
+        {{0x01, 0x00, 0x00, 0xfe, 0xff}, 5},           /* of a size that is not inverted */
         {{0x07}, 1},                                   /* a kind that does not exist */
         {{0x01, 0x02, 0x00, 0xfe, 0xff, 'a', 'b'}, 7}, /* stored, and its size is not inverted */
         {{0x03, 0x02}, 2},                             /* a distance before the beginning */

@@ -192,6 +192,23 @@ static void test_blocks(void)
     CHECK(!decodes(2));
 }
 
+/* Stored blocks of sizes that take two bytes. */
+static void test_stored_sizes(void)
+{
+    static const unsigned sizes[] = {255, 256, 300, 4660, 65535};
+    for (int i = 0; i < 5; i++) {
+        begin();
+        put(1, 3);
+        e.bits = 8;
+        put(sizes[i], 16);
+        put(~sizes[i] & 0xffff, 16);
+        for (; e.size < sizes[i]; e.size++)
+            put(e.text[e.size] = (uint8_t)(e.size * 7), 8);
+        CHECK(decodes(e.size));
+        CHECK(!decodes(e.size - 1));
+    }
+}
+
 /* Lengths of the codes of code lengths, all different from their neighbours' in the order in which
  * they are sent. */
 static const uint8_t of_lengths[N_LENGTHS] = {5, 6, 5, 6, 5, 6, 5, 6, 4, 6,
@@ -348,7 +365,7 @@ static void test_missing_code(void)
         put_length(0);
         put(wrong, 1); /* the end's code is 00 */
         put(0, 31);
-        e.bits -= wrong ? 0 : 30;
+        e.bits -= wrong ? 17 : 30; /* so many that no code is longer */
         CHECK(decodes(0) == !wrong);
     }
 }
@@ -359,6 +376,7 @@ int main(void)
     test_reserved_codes();
     test_repeats_at_the_ends();
     test_blocks();
+    test_stored_sizes();
     test_lengths_of_codes();
     test_runs();
     test_ends_of_runs();

@@ -137,6 +137,22 @@ static void test_conditions(void)
     CHECK_TEXT(cut("#ifndef x\na\n#elifndef y\nb\n#elifdef z\nc\n#endif", false), "wa_wb_wc");
 }
 
+/* Beyond so many conditions, one in the other, each branch counts, and belongs to none before. */
+static void test_deep_conditions(void)
+{
+    enum { DEPTH = 64, ROOM = 8 * DEPTH };
+    char text[ROOM + 128] = "";
+    for (int i = 0; i < DEPTH; i++)
+        strcat(text, "#if 1\n");
+    size_t n = strlen(text);
+    strcpy(text + n, "#if 0\na\n#else\nb\n#endif\nc\n#else\nd");
+    CHECK_TEXT(cut(text, false), "wa_wb_wc");
+    strcpy(text + n, "#if 0\n#if 0\na\n#endif\n#else\nb\n#endif\nc\n#else\nd");
+    CHECK_TEXT(cut(text, false), "wa_wb_wc");
+    strcpy(text + n - strlen("#if 1\n"), "#if 0\na\n#else\nb\n#endif");
+    CHECK_TEXT(cut(text, false), "wb");
+}
+
 static void test_annotations(void)
 {
     CHECK_TEXT(cut("// @BE f\n/// @BE g \\\n h\n//@BE\n", true), "@BE f_@BE g \\\n h_@BE");
@@ -157,6 +173,7 @@ int main(void)
     test_comments();
     test_directives();
     test_conditions();
+    test_deep_conditions();
     test_annotations();
     return kb_test_end("test_lexer");
 }

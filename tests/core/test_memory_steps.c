@@ -130,6 +130,19 @@ static void test_bad_extents(void)
     gpu_call_free(&c);
 }
 
+/* Without elements, the driver is not asked: it may refuse. */
+static void test_empty_fill(void)
+{
+    gpu_call c;
+    gpu_call_sample(&c, memory);
+    kb_fill_step step = {.buffer = GPU_Y, .item_size = 1, .count = gpu_constant(0, 1)};
+    fake_cuda_fail("cuMemsetD8Async", 1, 1);
+    CHECK_INT(fill(&c, step, false), KB_OK);
+    step.count = gpu_constant(1, 1);
+    CHECK_INT(fill(&c, step, false), KB_INTERNAL); /* which was still to come */
+    gpu_call_free(&c);
+}
+
 static void test_copies(void)
 {
     const struct {
@@ -269,6 +282,7 @@ int main(void)
     test_fill_calls();
     test_fill_ranges();
     test_bad_extents();
+    test_empty_fill();
     test_copies();
     test_batched_fills();
     test_batched_copies();

@@ -127,6 +127,29 @@ static Elf64_Shdr *sections_of(uint8_t *bytes)
     return (Elf64_Shdr *)(void *)(bytes + ((Elf64_Ehdr *)(void *)bytes)->e_shoff);
 }
 
+/* Names may be said to lie in the first section, which is none: nothing is read where it points. */
+static void test_first_section(void)
+{
+    size_t size;
+    (void)object_bytes(&size);
+    for (int of_sections = 0; of_sections < 2; of_sections++) {
+        uint8_t *copy = copied(size);
+        Elf64_Shdr *s = sections_of(copy);
+        s[0].sh_type = SHT_STRTAB;
+        s[0].sh_offset = UINT64_MAX / 2;
+        s[0].sh_size = 1 << 20;
+        if (of_sections)
+            ((Elf64_Ehdr *)(void *)copy)->e_shstrndx = 0;
+        for (size_t i = 1; !of_sections; i++)
+            if (s[i].sh_type == SHT_SYMTAB) {
+                s[i].sh_link = 0;
+                break;
+            }
+        load(copy, size, KB_INVALID_ARGUMENT);
+        free(copy);
+    }
+}
+
 /* Loads the object with one field of its first section of a type changed. */
 static void with_section(uint32_t type, void (*change)(Elf64_Shdr *), kb_status expected)
 {
@@ -190,6 +213,32 @@ static void test_sections(void)
     with_section(SHT_SYMTAB, make_linkless, KB_INVALID_ARGUMENT);
     with_section(SHT_RELA, make_far, KB_INVALID_ARGUMENT);
     with_section(SHT_STRTAB, make_nameless, KB_INVALID_ARGUMENT);
+}
+
+/* A function that lies in a section which is not in memory, such as a table of symbols. */
+static void test_a_symbol_without_memory(void)
+{
+    size_t size;
+    (void)object_bytes(&size);
+    uint8_t *copy = copied(size);
+    const Elf64_Shdr *s = sections_of(copy);
+    uint16_t table = 1;
+    while (s[table].sh_type != SHT_SYMTAB)
+        table++;
+    Elf64_Sym *symbols = (Elf64_Sym *)(void *)(copy + s[table].sh_offset);
+    const char *names = (const char *)copy + s[s[table].sh_link].sh_offset;
+    for (size_t i = 1; i < s[table].sh_size / sizeof *symbols; i++)
+        if (strcmp(names + symbols[i].st_name, "sample_sum") == 0) {
+            symbols[i].st_shndx = table;
+            symbols[i].st_value = 0;
+        }
+    kb_object *object = load(copy, size, KB_OK);
+    free(copy);
+    if (!object)
+        return;
+    CHECK_PTR(kb_object_find(object, "sample_sum"), NULL);
+    CHECK(kb_object_find(object, "sample_count") != NULL);
+    kb_object_free(object);
 }
 
 static void *resolve_nothing(const char *name, void *context)
@@ -267,7 +316,9 @@ int main(void)
     test_commons();
     test_a_part_is_refused();
     test_header();
+    test_first_section();
     test_sections();
+    test_a_symbol_without_memory();
     test_a_missing_symbol_is_named();
     test_relocations();
     test_no_memory();

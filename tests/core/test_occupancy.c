@@ -46,7 +46,7 @@ static void test_failures(void)
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         fake_cuda_reset();
         fake_cuda_fail(functions[i], 1, 999);
-        CHECK_INT(kb_occupancy(image, "k", 0, 0, &share, &err), KB_INTERNAL);
+        CHECK_INT(kb_occupancy(image, "k", 0, 65536, &share, &err), KB_INTERNAL);
         CHECK_HAS(err.message, "k: ");
         CHECK_HAS(err.message, " failed: CUDA_ERROR_UNKNOWN");
         CHECK_INT(fake_cuda_n_libraries(), 0);

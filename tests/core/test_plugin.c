@@ -41,6 +41,8 @@ static bool is_refused(const char *name, size_t size)
            memcmp(name, refused_target, size) == 0;
 }
 
+static bool asks_nothing;
+
 /* As a plugin does, asks the handler for metadata, in a frame that has XLA's table. */
 static kb_pjrt_error *register_handler(kb_pjrt_register *args)
 {
@@ -49,6 +51,8 @@ static kb_pjrt_error *register_handler(kb_pjrt_register *args)
         errors_alive++;
         return &refusal;
     }
+    if (asks_nothing)
+        return NULL;
     fake_frame f;
     fake_frame_init(&f, ffi_minor ? &xla : NULL, KB_XLA_STAGE_EXECUTE);
     fake_ask_metadata(&f);
@@ -188,6 +192,11 @@ static void test_refused(void)
     api = plugin(&t, 0); /* asks without its table, as 0.1 does */
     CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
     CHECK_HAS(error.message, "older than version 0.2");
+
+    api = plugin(&t, 2);
+    asks_nothing = true; /* the table of another plugin does not count */
+    CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
+    asks_nothing = false;
 
     api = plugin(&t, 2);
     refused_target = "kernbridge.absent";

@@ -11,6 +11,7 @@ static const kb_driver *cu;
 typedef struct writer {
     int n_runs;
     bool skip[8];
+    bool keeps;   /* the first byte of y[0] as it was, and writes the others */
     bool pattern; /* writes what the buffer was filled with, as a real value may be */
     float seen[2];
 } writer;
@@ -29,6 +30,8 @@ static void write_some(void *data, const char *entry, const uint32_t grid[3],
     for (int i = 0; i < 8; i++)
         if (!w->skip[i])
             y[i] = x[i] + 1;
+    if (w->keeps)
+        memset((char *)y + 1, 0, sizeof *y - 1);
     if (w->pattern)
         memset(y, 0xA5, sizeof *y);
 }
@@ -87,6 +90,9 @@ static void test_all_written(void)
     }
     s.w.pattern = true; /* one run leaves the pattern, the other does not */
     CHECK_INT(poison(&s), KB_OK);
+    s.w.pattern = false;
+    s.w.keeps = s.w.skip[0] = true; /* an element of which a part is as it was */
+    CHECK_INT(poison(&s), KB_OK);
     gpu_call_free(&s.c);
 }
 
@@ -132,6 +138,22 @@ static void test_aliased(void)
     CHECK_INT(s.w.seen[1], 0);
     for (int i = 0; i < 8; i++)
         CHECK_INT(s.x[i], i == 3 ? 3 : i + 1); /* as after one run */
+    gpu_call_free(&s.c);
+}
+
+/* Of two outputs the second is the operand's memory. */
+static void test_second_aliased(void)
+{
+    scene s;
+    scene_begin(&s, false, true);
+    ((kb_xla_buffer *)s.c.f.frame.rets.buffers[1])->data = s.x;
+    for (int i = 0; i < 8; i++)
+        s.z[i] = 70;
+    CHECK_INT(poison(&s), KB_OK);
+    for (int i = 0; i < 8; i++) {
+        CHECK_INT(s.x[i], i);
+        CHECK_INT(s.y[i], i + 1);
+    }
     gpu_call_free(&s.c);
 }
 
@@ -209,6 +231,7 @@ int main(void)
     test_unwritten();
     test_second_output();
     test_aliased();
+    test_second_aliased();
     test_hidden();
     test_batch();
     test_failures();

@@ -209,6 +209,25 @@ static void test_blocks(void)
     CHECK_INT(touch(&read, 40, W, false), 9); /* the other block's read is not forgotten */
     begin();
     CHECK_INT(touch(&read, 40, W, false), -1); /* but in the next launch */
+    element left = {0}; /* whose reads of an earlier block are no longer told apart from nothing */
+    begin();
+    CHECK_INT(touch(&left, 9, R, false), -1);
+    next_block();
+    CHECK_INT(touch(&left, 4, R, false), -1);
+    kb_race_more more = left.more;
+    element later = {0};
+    CHECK(kb_race_time(more.earlier) > 0);
+    later.more = more;
+    CHECK_INT(touch(&later, 4, R, false), -1);
+    CHECK_INT(touch(&later, 4, W, false), -1);
+    element several = {0}; /* nor those of several threads */
+    begin();
+    CHECK_INT(touch(&several, 0, R, false), -1);
+    CHECK_INT(touch(&several, 1, R, false), -1);
+    element anew = {.more = several.more};
+    CHECK(kb_race_time(anew.more.second) > 0);
+    CHECK_INT(touch(&anew, 4, R, false), -1);
+    CHECK_INT(touch(&anew, 4, W, false), -1);
 }
 
 int main(void)

@@ -115,7 +115,7 @@ static void test_extreme_keys(void)
 
 static void test_growth_and_stats(void)
 {
-    enum { N = 10000 };
+    enum { N = 10000, HALF = 32 }; /* of the first table */
     kb_registry *registry = open_registry();
     kb_error err;
     bool inserted;
@@ -129,6 +129,8 @@ static void test_growth_and_stats(void)
         refused += kb_registry_add(registry, &s.kernel, &inserted, &err) != KB_OK || !inserted;
         const kb_kernel *there = kb_registry_find(registry, s.kernel.key);
         descriptors += there ? there->bytes : 0;
+        if (id < HALF + 1) /* at most half of a table is taken */
+            CHECK_INT(kb_registry_count(registry).bytes > before + descriptors, id == HALF);
     }
     for (uint64_t id = 0; id < N; id++) {
         sample_init(&s, id, sample_record);

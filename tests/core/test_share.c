@@ -197,7 +197,8 @@ static void test_in_order(void)
 
 static void test_told(void)
 {
-    fake_pool_set(4, false);
+    fake_pool_set(2, false);
+    forget(true, 40);
     begin(&c, ++next_id, false);
     seen.patient_from = 1;
     run(&c, 40, KB_SLICES_AT_ONCE);

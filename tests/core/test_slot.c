@@ -169,6 +169,38 @@ static void test_counts(void)
     expect(&slot, &c, NULL);
     CHECK_INT(seen.call.n_inputs, 1);
     CHECK_INT(seen.call.n_outputs, 1);
+    for (int of_results = 0; of_results < 2; of_results++) {
+        call_init(&c); /* nothing is read where so many would lie */
+        *(of_results ? &c.f.frame.rets.size : &c.f.frame.args.size) = KB_BUFFERS_MAX + 1;
+        expect(&slot, &c,
+               of_results ? "1 inputs and 1025 outputs came" : "1025 inputs and 1 outputs came");
+    }
+}
+
+static bool is_type(int32_t dtype)
+{
+    switch (dtype) {
+#define CASE(NAME, code, bits, name) case code:
+        KB_DTYPE_LIST(CASE)
+#undef CASE
+        return dtype != KB_DTYPE_TOKEN;
+    default:
+        return false;
+    }
+}
+
+/* Nobody has compared the element types of a public target's buffers before. */
+static void test_unknown_types(void)
+{
+    static kb_slot slot; /* keeps what it was bound to */
+    kb_slot_target target = target_of(1, 1, 0);
+    bind(&slot, &target);
+    for (int32_t dtype = -1; dtype < 100; dtype++) {
+        target_frame c;
+        call_init(&c);
+        ((kb_xla_buffer *)c.f.frame.args.buffers[0])->dtype = dtype;
+        expect(&slot, &c, is_type(dtype) ? NULL : "input 0 has an element type that is unknown");
+    }
 }
 
 /* A public target has no stage before its execution. */
@@ -308,6 +340,7 @@ int main(void)
     gpu_start();
     test_attributes();
     test_counts();
+    test_unknown_types();
     test_short_structures();
     test_gpu();
     test_refused();

@@ -94,6 +94,7 @@ static void test_tensors(void)
     CHECK_INT(t->dl_dtype.bits, 32);
     CHECK_INT(t->dl_dtype.lanes, 1);
     CHECK_INT(t->device.type, KB_DEVICE_CPU);
+    CHECK_INT(seen.call.device, 0);
     CHECK_INT(t->byte_offset, 0);
     for (int d = 0; d < 3; d++)
         CHECK_INT(seen.shapes[0][d], dims[d]);
@@ -175,9 +176,9 @@ static void test_many_buffers(void)
 static void test_extents(void)
 {
     static float memory[1];
-    const int64_t bad[][2] = {{-1, 2}, {INT64_MAX, 3}};
+    const int64_t bad[][2] = {{-1, 2}, {INT64_MAX, 3}, {-1, -1}};
     const kb_source_step step = step_of(look, false);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         gpu_call c;
         gpu_call_init(&c, 1);
         gpu_ret(&c, KB_DTYPE_F32, 2, 2, bad[i], memory);

@@ -37,6 +37,7 @@ static void test_metadata(void)
         uint32_t traits;
     } handlers[] = {{kb_target_instantiate, 0},
                     {kb_target_execute, 0},
+                    {kb_target_carrier_prepare, 0},
                     {kb_target_graph_instantiate, KB_XLA_TRAIT_COMMAND_BUFFER},
                     {kb_target_graph_execute, KB_XLA_TRAIT_COMMAND_BUFFER}};
     for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++)

@@ -1,5 +1,7 @@
 /* Proves the stages of a GPU program on the CPU: its code is compiled when XLA compiles the call,
  * and what the execution finds wrong is an error of the call. */
+#include "hostcuda/kb_check.h"
+#include "hostcuda/kb_fresh.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "hostcuda/kb_hosttarget.h"
 #include "target.h"
@@ -13,6 +15,8 @@
 enum { IMAGE_SIZE = KB_HOSTCUDA_DIGEST + 32 };
 
 static int n_compiled;
+static bool is_fresh; /* what a checked kernel has seen of its output */
+static bool writes_input;
 
 /* Doubles, as target_double. */
 static void double_all(void *const *parameters, const uint32_t sizes[6], int64_t begin, int64_t end,
@@ -26,11 +30,35 @@ static void double_all(void *const *parameters, const uint32_t sizes[6], int64_t
                                          *(const uint64_t *)parameters[2]});
 }
 
+/* Looks at its output before it doubles. */
+static void double_checked(void *const *parameters, kb_thread *thread)
+{
+    uint64_t output = *(const uint64_t *)parameters[1];
+    if (thread->index != 0)
+        return;
+    is_fresh = kb_fresh_find(output, sizeof(float) * TARGET_N) != NULL;
+    double_all(parameters, NULL, 0, 0, NULL);
+    if (writes_input)
+        **(float *const *)parameters[0] = 0;
+}
+
 static kb_status compile(const char *image, size_t size, kb_error *err)
 {
+    static const kb_check_table table = {.kernel = "kernel"};
+    static const kb_hostcuda_code checked = {
+        .threads = {.run = double_checked, .stack = 256, .checked = &table}};
     (void)size;
     n_compiled++;
+    if (image[0] == 'C')
+        return kb_hostcuda_add(image, &checked, err);
     return kb_hostcuda_add(image, &(kb_hostcuda_code){.blocks = double_all}, err);
+}
+
+static void write_image(char image[IMAGE_SIZE + 1], int letter)
+{
+    memset(image, letter, KB_HOSTCUDA_DIGEST);
+    snprintf(image + KB_HOSTCUDA_DIGEST, IMAGE_SIZE + 1 - KB_HOSTCUDA_DIGEST, "\n%s%d",
+             KB_HOSTCUDA_ABI_LINE, KB_HOSTCUDA_ABI);
 }
 
 /* With an image that ends behind so many characters. */
@@ -39,9 +67,7 @@ static void init(target_call *c, uint64_t id, int n_characters)
     static char image[IMAGE_SIZE + 1];
     program_text p;
     program_simple(&p, id, "entry");
-    memset(image, 'a' + (int)id, KB_HOSTCUDA_DIGEST);
-    snprintf(image + KB_HOSTCUDA_DIGEST, sizeof image - KB_HOSTCUDA_DIGEST, "\n%s%d",
-             KB_HOSTCUDA_ABI_LINE, KB_HOSTCUDA_ABI);
+    write_image(image, 'a' + (int)id);
     image[n_characters] = '\0';
     p.functions[0].images[0] = (program_image){.cc = KB_HOSTCUDA_CC, .text = image};
     target_call_init(c, id, &p);
@@ -132,10 +158,74 @@ static void test_not_instantiated(void)
     target_call_free(&call);
 }
 
+/* A fill of y's first element, a checked launch, and one that is not, unless it is left out. */
+static void init_checked(target_call *c, uint64_t id, bool mixed)
+{
+    static char images[2][IMAGE_SIZE + 1];
+    program_text p;
+    program_simple(&p, id, "entry");
+    write_image(images[0], 'C');
+    write_image(images[1], 'U');
+    p.functions[0].images[0] = (program_image){.cc = KB_HOSTCUDA_CC, .text = images[0]};
+    p.functions[1] = p.functions[0];
+    p.functions[1].id = id + 1;
+    p.functions[1].images[0].text = images[1];
+    p.steps[1] = p.steps[2] = p.steps[0];
+    p.steps[2].function = 1;
+    p.steps[0] = (program_step){
+        .kind = KB_STEP_FILL,
+        .fill = {.buffer = 1, .item_size = sizeof(float), .count = gpu_constant(1, 1)}};
+    p.n_functions = p.n_steps = 2;
+    p.n_steps += mixed;
+    target_call_init(c, id, &p);
+}
+
+/* What nothing has written is known where every launch is checked, whatever other steps there are;
+ * inputs are compared where that is asked for. */
+static void test_checked(void)
+{
+    for (int mixed = 0; mixed < 2; mixed++) {
+        target_call c;
+        init_checked(&c, mixed ? 30 : 20, mixed);
+        target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
+        CHECK(kb_stream_debug() & KB_DEBUG_CHECKED);
+        target_expect(kb_hosttarget_execute, &c, 0, NULL);
+        CHECK(target_doubled(&c));
+        CHECK_INT(is_fresh, !mixed);
+        writes_input = true;
+        target_expect(kb_hosttarget_execute, &c, 0, NULL);
+        CHECK(c.x[0] == 0);
+        kb_stream_set_debug(KB_DEBUG_INPUTS);
+        c.x[0] = 1;
+        target_expect(kb_hosttarget_execute, &c, KB_INTERNAL,
+                      "simple: the kernel wrote to input 0");
+        CHECK(c.x[0] == 1);
+        writes_input = false;
+        kb_stream_set_debug(0);
+        target_call_free(&c);
+    }
+}
+
+/* XLA records no graph of calls on the CPU. */
+static void test_metadata(void)
+{
+    kb_xla_handler *const handlers[] = {kb_hosttarget_instantiate, kb_hosttarget_execute};
+    for (int i = 0; i < 2; i++) {
+        fake_frame f;
+        fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+        fake_ask_metadata(&f);
+        CHECK(handlers[i](&f.frame) == NULL);
+        CHECK_INT(f.metadata.traits, 0);
+        fake_frame_free(&f);
+    }
+}
+
 int main(void)
 {
     kb_hostcuda_set_compiler(compile);
+    test_metadata();
     test_runs();
+    test_checked();
     test_not_instantiated();
     test_elsewhere();
     test_refused();

@@ -40,19 +40,16 @@ int main(void)
         int32_t dtype;
         int code;
     } all[] = {
-        {KB_DTYPE_S4, 0},         {KB_DTYPE_S8, 0},
-        {KB_DTYPE_S16, 0},        {KB_DTYPE_S32, 0},
-        {KB_DTYPE_S64, 0},        {KB_DTYPE_U4, 1},
-        {KB_DTYPE_U8, 1},         {KB_DTYPE_U16, 1},
-        {KB_DTYPE_U32, 1},        {KB_DTYPE_U64, 1},
-        {KB_DTYPE_F16, 2},        {KB_DTYPE_F32, 2},
-        {KB_DTYPE_F64, 2},        {KB_DTYPE_BF16, 4},
-        {KB_DTYPE_C64, 5},        {KB_DTYPE_C128, 5},
-        {KB_DTYPE_PRED, 6},       {KB_DTYPE_F8E3M4, 7},
-        {KB_DTYPE_F8E4M3, 8},     {KB_DTYPE_F8E4M3B11FNUZ, 9},
-        {KB_DTYPE_F8E4M3FN, 10},  {KB_DTYPE_F8E4M3FNUZ, 11},
-        {KB_DTYPE_F8E5M2, 12},    {KB_DTYPE_F8E5M2FNUZ, 13},
-        {KB_DTYPE_F8E8M0FNU, 14}, {KB_DTYPE_F4E2M1FN, 17},
+        {KB_DTYPE_S1, 0},          {KB_DTYPE_S2, 0},          {KB_DTYPE_U1, 1},
+        {KB_DTYPE_U2, 1},          {KB_DTYPE_S4, 0},          {KB_DTYPE_S8, 0},
+        {KB_DTYPE_S16, 0},         {KB_DTYPE_S32, 0},         {KB_DTYPE_S64, 0},
+        {KB_DTYPE_U4, 1},          {KB_DTYPE_U8, 1},          {KB_DTYPE_U16, 1},
+        {KB_DTYPE_U32, 1},         {KB_DTYPE_U64, 1},         {KB_DTYPE_F16, 2},
+        {KB_DTYPE_F32, 2},         {KB_DTYPE_F64, 2},         {KB_DTYPE_BF16, 4},
+        {KB_DTYPE_C64, 5},         {KB_DTYPE_C128, 5},        {KB_DTYPE_PRED, 6},
+        {KB_DTYPE_F8E3M4, 7},      {KB_DTYPE_F8E4M3, 8},      {KB_DTYPE_F8E4M3B11FNUZ, 9},
+        {KB_DTYPE_F8E4M3FN, 10},   {KB_DTYPE_F8E4M3FNUZ, 11}, {KB_DTYPE_F8E5M2, 12},
+        {KB_DTYPE_F8E5M2FNUZ, 13}, {KB_DTYPE_F8E8M0FNU, 14},  {KB_DTYPE_F4E2M1FN, 17},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         CHECK_INT(code_of(all[i].dtype), all[i].code);

@@ -1,0 +1,226 @@
+/* Proves what the checked mode knows of memory: what nothing of a call has written, from launch to
+ * launch; that shared memory begins with zeros; and accesses that lie across elements. */
+#include "check_steps.h"
+
+#include "core/kb_dtype.h"
+#include "fake_xla.h"
+#include "hostcuda/kb_fresh.h"
+
+enum { SECOND = N_THREADS, UNALIGNED = 6 };
+
+static const uint32_t one_block[6] = {1, 1, 1, N_THREADS, 1, 1}, slices[6] = {1, 1, 2, 70, 1, 1};
+static const uint32_t three[6] = {3, 1, 1, N_THREADS, 1, 1};
+static const kb_hostcuda_code
+    plain = {.threads = {.run = run_script, .shared = 32, .checked = &table}},
+    grids = {.threads = {.run = run_script, .shared = 32, .checked = &table}, .cooperative = true};
+
+/* NULL text: it must succeed. */
+static void launch(const kb_hostcuda_code *code, const uint32_t sizes[6], const step steps[],
+                   const char *text)
+{
+    char fault[KB_FAULT_SIZE] = "";
+    script = steps;
+    kb_cu_result result = kb_hostcuda_run(code, sizes, 16, parameters, NULL, fault);
+    CHECK_INT(result, text ? KB_HOSTCUDA_FAULT : KB_CU_SUCCESS);
+    if (text)
+        CHECK_HAS(fault, text);
+    else
+        CHECK_TEXT(fault, "");
+    for (int i = 0; i < 3; i++) { /* those that wait for use */
+        kb_block *block = kb_block_take(&code->threads, sizes, 0);
+        if (CHECK(block))
+            forget_frames(block);
+        kb_block_give_back(block);
+    }
+}
+
+/* The launches of a call, one after the other. */
+static kb_status launch_all(const kb_frame *frame, kb_error *err)
+{
+    static const struct {
+        const kb_hostcuda_code *code;
+        const uint32_t *sizes;
+        step steps[STEPS_MAX];
+        const char *fault;
+    } launches[] = {
+        {&plain, one_block, {{WRITE, 3, X, 4, 1}, {WRITE, 0, X, 0, 1}}, NULL},
+        {&plain, one_block, {{READ, 5, X, 4, 0}, {READ, 5, X, 0, 0}}, NULL},
+        {&plain,
+         one_block,
+         {{READ, 2, X, 5, 0}},
+         "thread (2, 0, 0): reads element [5] of 'x' (int32[1d]), which nothing has written (at "
+         "k.py:1)"},
+        {&plain, one_block, {{READ, 0, X, 3, 0}}, "reads element [3] of 'x'"},
+        {&plain, one_block, {{ATOMIC, 0, X, 9, 1}}, "updates element [9] of 'x'"},
+        {&plain,
+         one_block,
+         {{WRITE, 0, Y, 11, 1}, {BARRIER, ALL, 0, 0, 0}, {READ, 1, Y, 11, 0}},
+         NULL},
+        {&plain, one_block, {{READ, 1, Y, 10, 0}}, "reads element [2, 2] of 'y'"},
+        {&plain, one_block, {{READ, 1, Y, 11, 0}}, NULL},
+        {&plain, one_block, {{READ, 0, CONSTANT, 1, 0}}, "reads element [1] of 'c'"},
+        {&plain, slices, {{WRITE, 0, B, 1, 1}}, NULL}, /* of each slice */
+        {&plain, slices, {{READ, 0, B, 1, 0}}, NULL},
+        {&plain, slices, {{READ, 0, B, 2, 0}}, "reads element [2] of 'b'"},
+        {&grids, three, {{WRITE, 0, X, 6, 1}, {GRID, ALL, 0, 0, 0}, {READ, SECOND, X, 6, 0}}, NULL},
+        {&grids,
+         three,
+         {{READ, 0, X, 6, 0}, {GRID, ALL, 0, 0, 0}, {READ, 0, X, 7, 0}},
+         "element [7]"},
+        {&plain, one_block, {{READ, SECOND - 1, X, 6, 0}}, NULL},
+    };
+    (void)frame, (void)err;
+    for (size_t i = 0; i < sizeof launches / sizeof *launches; i++)
+        launch(launches[i].code, launches[i].sizes, launches[i].steps, launches[i].fault);
+    return KB_OK;
+}
+
+static void test_unwritten(void)
+{
+    const kb_kernel kernel = {.name = "kernel", .n_outputs = 4};
+    const int64_t dims[4] = {10, 12, 8, 2};
+    int32_t *const results[4] = {x, y, b, c};
+    kb_error err;
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    for (int i = 0; i < 4; i++)
+        fake_ret(&f, KB_DTYPE_S32, results[i], 1, &dims[i]);
+    kb_frame frame = {.kernel = &kernel, .xla = &f.frame};
+    CHECK_INT(kb_fresh_run(&frame, launch_all, &err), KB_OK);
+    fake_frame_free(&f);
+    const step read[] = {{READ, 2, X, 5, 0}, {END, 0, 0, 0, 0}};
+    launch(&plain, one_block, read, NULL); /* outside of a call, anybody may have written */
+}
+
+/* What is there before the first write, behind it, and behind a barrier of the grid. */
+static void look_at_shared_memory(void *const *unused, kb_thread *t)
+{
+    int32_t *shared = (int32_t *)(void *)t->shared;
+    (void)unused;
+    if (t->index == 0) {
+        x[0] = shared[1];
+        shared[1] = 5;
+    }
+    kb_check_grid(t);
+    kb_grid_barrier(t, 1);
+    if (t->index == 0)
+        x[1] = shared[1];
+}
+
+static void test_shared_memory(void)
+{
+    const kb_hostcuda_code code = {
+        .threads = {.run = look_at_shared_memory, .shared = 32, .checked = &table},
+        .cooperative = true};
+    for (int i = 0; i < 2; i++) {
+        x[0] = x[1] = -1;
+        launch(&code, one_block, NULL, NULL);
+        CHECK_INT(x[0], 0);
+        CHECK_INT(x[1], 5);
+    }
+}
+
+/* Each thread has two arrays of its own, and goes beyond the one that `script` names. */
+static void use_two_arrays(void *const *unused, kb_thread *t)
+{
+    int32_t first[5] = {0}, second[3] = {0};
+    char *at[2] = {kb_check_local_array(t, first, 0), kb_check_local_array(t, second, 1)};
+    const int64_t sizes[2] = {sizeof first, sizeof second};
+    (void)unused;
+    kb_barrier(t, 1);
+    for (int i = 0; i < 2; i++)
+        for (int64_t offset = 0; offset < sizes[i]; offset += ITEM)
+            (void)memory_of(t, at[i] + offset, ITEM, KB_CHECK_HOW(KB_ACCESS_READ, 1), 0);
+    if (t->index == (uint32_t)script->thread)
+        (void)memory_of(t, at[script->at] + sizes[script->at], ITEM,
+                        KB_CHECK_HOW(KB_ACCESS_READ, 2), 0);
+}
+
+static void test_local_arrays(void)
+{
+    static const int64_t other_shape[1] = {3};
+    kb_check_array more[sizeof arrays / sizeof *arrays + 1];
+    kb_check_table both = table;
+    memcpy(more, arrays, sizeof arrays);
+    more[LOCAL + 1] =
+        (kb_check_array){"the other array", ITEM, 1, 0, 0, 0, sizeof(int32_t[3]), other_shape, 0};
+    both.arrays = more;
+    both.n_local = 2;
+    const kb_hostcuda_code code = {
+        .threads = {.run = use_two_arrays, .shared = 32, .stack = 512, .checked = &both}};
+    const step none = {END, -1, 0, 0, 0}, first = {END, 69, 0, 0, 0}, second = {END, 33, 0, 1, 0};
+    launch(&code, one_block, &none, NULL);
+    launch(&code, one_block, &first,
+           "thread (69, 0, 0): reads the local array out of bounds: element [5], and it has 5");
+    launch(&code, one_block, &second,
+           "thread (33, 0, 0): reads the other array out of bounds: element [3], and it has 3");
+}
+
+/* Thread 0 writes element `x[9]` of x, and thread 1 reads half of the elements 1 and 2. */
+static void read_across(void *const *unused, kb_thread *t)
+{
+    static const step write[] = {{WRITE, 0, X, 1, 7}, {WRITE, 0, X, 2, 7}};
+    (void)unused;
+    if (t->index > 1)
+        return;
+    script = &write[x[9]];
+    if (t->index == 0)
+        access_memory(t, script, 1, NULL);
+    else
+        (void)memory_of(t, (char *)address_of(t, X, NULL) + UNALIGNED, ITEM,
+                        KB_CHECK_HOW(KB_ACCESS_READ, 2), 0);
+}
+
+static void test_across_elements(void)
+{
+    const kb_hostcuda_code code = {
+        .threads = {.run = read_across, .shared = 32, .checked = &table}};
+    for (x[9] = 0; x[9] < 2; x[9]++)
+        launch(&code, one_block, NULL,
+               x[9] ? "thread (1, 0, 0): a data race: it reads element [1] of 'x' (int32[1d]) (at "
+                      "k.py:2), which thread (0, 0, 0) writes (at k.py:1)"
+                    : "thread (1, 0, 0): a data race: it reads element [1] of 'x'");
+}
+
+/* The first number behind those of all arrays. */
+static void read_nothing(void *const *unused, kb_thread *t)
+{
+    uint64_t word = (uintptr_t)x | (uint64_t)(N_RANGES + 2) << KB_CHECK_TAG_SHIFT;
+    (void)unused;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    (void)kb_check_ask(t, (void *)(uintptr_t)word, ITEM, KB_CHECK_HOW(KB_ACCESS_READ, 1), 0);
+}
+
+static void test_no_array(void)
+{
+    const kb_hostcuda_code code = {
+        .threads = {.run = read_nothing, .shared = 32, .checked = &table}};
+    launch(&code, one_block, NULL, "reads at an address that belongs to no array (at k.py:1)");
+}
+
+/* Lines of the source that are longer than there is room for are cut. */
+static void test_long_lines(void)
+{
+    static char lines[2][512] = {"k.py:1\t", "k.py:2\t"};
+    const char *const long_sites[3] = {"", lines[0], lines[1]};
+    kb_check_table about = table;
+    about.sites = long_sites;
+    about.n_sites = 3;
+    const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &about}};
+    const step race[] = {{WRITE, 0, X, 1, 1}, {READ, 1, X, 1, 0}, {END, 0, 0, 0, 0}};
+    for (int i = 0; i < 2; i++)
+        memset(lines[i] + strlen(lines[i]), 'a' + i, 500);
+    launch(&code, one_block, race, "with no barrier between\n    k.py:2: bbbbbbbb");
+}
+
+int main(void)
+{
+    set_up();
+    test_unwritten();
+    test_shared_memory();
+    test_local_arrays();
+    test_across_elements();
+    test_no_array();
+    test_long_lines();
+    return kb_test_end("test_check_memory");
+}

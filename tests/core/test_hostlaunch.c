@@ -1,0 +1,63 @@
+/* Proves which sizes a launch on the CPU may have: each at its limit, and one beyond. */
+#include "hostcuda/kb_hostcuda.h"
+#include "kb_test.h"
+
+enum { THREADS = KB_HOSTCUDA_THREADS_MAX, SHARED = KB_HOSTCUDA_SHARED_MAX };
+
+static int64_t n_blocks;
+
+static void count(void *const *parameters, const uint32_t sizes[6], int64_t begin, int64_t end,
+                  const char **outside)
+{
+    (void)parameters, (void)sizes, (void)outside;
+    __atomic_fetch_add(&n_blocks, end - begin, __ATOMIC_RELAXED);
+}
+
+static kb_cu_result launch(const uint32_t sizes[6], uint32_t of_kernel, uint32_t dynamic)
+{
+    const kb_hostcuda_code code = {.blocks = count, .threads = {.shared = of_kernel}};
+    char fault[KB_FAULT_SIZE];
+    n_blocks = 0;
+    return kb_hostcuda_run(&code, sizes, dynamic, NULL, NULL, fault);
+}
+
+static void test_sizes(void)
+{
+    static const uint32_t most[6] = {100000, 65535, 65535, THREADS, THREADS, 64};
+    for (int i = 0; i < 6; i++) {
+        uint32_t sizes[6] = {1, 1, 1, 1, 1, 1};
+        sizes[i] = most[i];
+        CHECK_INT(launch(sizes, 0, 0), KB_CU_SUCCESS);
+        CHECK_INT(n_blocks, i < 3 ? most[i] : 1);
+        sizes[i] = i ? most[i] + 1 : (uint32_t)INT32_MAX + 1;
+        CHECK_INT(launch(sizes, 0, 0), KB_CU_INVALID_VALUE);
+        sizes[i] = 0;
+        CHECK_INT(launch(sizes, 0, 0), KB_CU_INVALID_VALUE);
+        CHECK_INT(n_blocks, 0);
+    }
+    const uint32_t whole[6] = {2, 3, 4, 8, 4, 32}, large[6] = {1, 1, 1, 8, 4, 33};
+    CHECK_INT(launch(whole, 0, 0), KB_CU_SUCCESS);
+    CHECK_INT(n_blocks, 24);
+    CHECK_INT(launch(large, 0, 0), KB_CU_INVALID_VALUE);
+}
+
+static void test_shared_memory(void)
+{
+    static const uint32_t one[6] = {1, 1, 1, 1, 1, 1};
+    static const struct {
+        uint32_t of_kernel, dynamic;
+        bool fits;
+    } cases[] = {{0, SHARED, true},      {SHARED, 0, true},     {SHARED - 100, 100, true},
+                 {0, SHARED + 1, false}, {SHARED, 1, false},    {SHARED - 100, 101, false},
+                 {SHARED + 1, 0, false}, {0, UINT32_MAX, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK_INT(launch(one, cases[i].of_kernel, cases[i].dynamic),
+                  cases[i].fits ? KB_CU_SUCCESS : KB_CU_INVALID_VALUE);
+}
+
+int main(void)
+{
+    test_sizes();
+    test_shared_memory();
+    return kb_test_end("test_hostlaunch");
+}
