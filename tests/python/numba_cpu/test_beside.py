@@ -82,6 +82,35 @@ def test_numba_begins_the_next_kernels_while_llvm_finishes_one(together):
     assert len(begun) == 3
 
 
+def test_llvmlites_lock_is_free_while_llvm_works(monkeypatch, together):
+    from llvmlite.binding import ffi
+
+    held = {}
+
+    def noting(function, original):
+        def noted(*args):
+            if threading.current_thread() is not threading.main_thread():
+                held.setdefault(function, []).append(ffi.lib._lock._lock._is_owned())
+            return original(*args)
+
+        return noted
+
+    for name in ("LLVMPY_RunNewModulePassManager", "LLVMPY_TargetMachineEmitToMemory"):
+        wrapper = getattr(ffi.lib, name)
+        monkeypatch.setattr(wrapper, "_cfn", noting(name, wrapper._cfn))
+    (a, p), (b, q) = scaled(), scaled()
+    check(jax.jit(lambda x: (a(x), b(x)))(X), p, q)
+    passes, emissions = held.values()
+    assert passes.count(False) == 4  # Numba has two sequences of passes
+    assert emissions == [False, False]
+
+
+def test_a_numba_that_cannot_be_left_before_it_optimises_does_so_itself(monkeypatch):
+    monkeypatch.setattr(numba_cpu_entry, "is_possible", lambda library: False)
+    (a, p), (b, q) = scaled(), scaled()
+    check(jax.jit(lambda x: (a(x), b(x)))(X), p, q)
+
+
 def test_a_kernel_alone_needs_no_thread(monkeypatch):
     monkeypatch.setattr(beside, "start", None)
     a, p = scaled()

@@ -88,9 +88,9 @@ OBJECT_CODE_NAMES = (  # since llvmlite 0.44
     "llvmlite.binding.newpassmanagers.NewPassManager._dispose",
     "llvmlite.binding.create_context",
     "llvmlite.binding.ffi.OutputString",
-    "llvmlite.binding.ffi.lib.LLVMPY_DisposeMemoryBuffer",
-    "llvmlite.binding.ffi.lib.LLVMPY_GetBufferSize",
-    "llvmlite.binding.ffi.lib.LLVMPY_GetBufferStart",
+    "llvmlite.binding.ffi.lib.LLVMPY_DisposeMemoryBuffer._cfn",
+    "llvmlite.binding.ffi.lib.LLVMPY_GetBufferSize._cfn",
+    "llvmlite.binding.ffi.lib.LLVMPY_GetBufferStart._cfn",
     "llvmlite.binding.ffi.lib.LLVMPY_TargetMachineEmitToMemory._cfn",
     "llvmlite.binding.get_process_triple",
     "llvmlite.binding.module.ModuleRef.functions",
@@ -214,9 +214,10 @@ def emit_object(machine: Any, module: Any) -> bytes:
         if not buffer:
             raise RuntimeError(str(error))
     try:
-        return ctypes.string_at(lib.LLVMPY_GetBufferStart(buffer), lib.LLVMPY_GetBufferSize(buffer))
+        begin, size = lib.LLVMPY_GetBufferStart._cfn(buffer), lib.LLVMPY_GetBufferSize._cfn(buffer)
+        return ctypes.string_at(begin, size)
     finally:
-        lib.LLVMPY_DisposeMemoryBuffer(buffer)
+        lib.LLVMPY_DisposeMemoryBuffer._cfn(buffer)
 
 
 @functools.cache
