@@ -9,6 +9,11 @@
   it is scheduling: the waking of threads, and the waiting for the last. Numba's own `prange` over
   the same slices, without JAX, wakes threads of its own.
 - The same as a step of a `lax.fori_loop`, where threads wait for the next batch.
+- What of that is scheduling: each slice records when it begins and ends. From the begin of the call
+  to the begin of the slice that begins last, and from the end of the slice that ends last to the
+  end of the call; in a loop, from the last end in one step to the last begin in the next. The
+  spread of the slices themselves does not count. One slice alone is the floor: what is above it is
+  the cost of several threads.
 - Slices of 1 us that take 60 us together, the least that is shared: the time less that of a loop.
 
 `--threads` is how many cores there are for it; set it where the process has less than the machine.
@@ -20,6 +25,7 @@ import argparse
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +40,9 @@ import kernbridge
 import measure
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+from numba.extending import intrinsic
 from rich.console import Console
 
 OUT = jax.ShapeDtypeStruct((1,), jnp.float32)
@@ -67,6 +76,42 @@ def operation(**options: Any) -> Callable[..., Any]:
     return jax.jit(jax.vmap(kernbridge.numba_kernel(spin, OUT, **options), in_axes=(0, None)))
 
 
+@intrinsic
+def now(typing_context: Any) -> Any:
+    """Nanoseconds of the clock that `time.perf_counter_ns` reads."""
+    word, number = ir.IntType(64), ir.IntType(32)
+    time_type = ir.LiteralStructType((word, word))
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(number, (number, time_type.as_pointer()))
+        read = cgutils.get_or_insert_function(builder.module, kind, "clock_gettime")
+        at = cgutils.alloca_once(builder, time_type)
+        builder.call(read, (number(time.CLOCK_MONOTONIC), at))
+        seconds, rest = (builder.extract_value(builder.load(at), i) for i in range(2))
+        return builder.add(builder.mul(seconds, word(1_000_000_000)), rest)
+
+    return numba.int64(), code
+
+
+@numba.njit(nogil=True)
+def spin_timed(x, n, out, at):
+    """`spin`, and when it began and ended: the lower and the upper half of each time."""
+    begin = now()
+    s = x[0]
+    for _ in range(n[0]):
+        s = s * np.float32(1.0000001) + np.float32(1e-9)
+    out[0] = s
+    end = now()
+    at[0], at[1] = np.uint32(begin & 0xFFFFFFFF), np.uint32(begin >> 32)
+    at[2], at[3] = np.uint32(end & 0xFFFFFFFF), np.uint32(end >> 32)
+
+
+# The kernel calls a function that kernbridge does not know, so that threads must be allowed.
+timed_op = kernbridge.numba_kernel(
+    spin_timed, (OUT, jax.ShapeDtypeStruct((4,), jnp.uint32)), vmap_threads=True
+)
+timed = jax.jit(jax.vmap(timed_op, in_axes=(0, None)))
+
 shared, ordered = operation(), operation(vmap_threads=False)
 
 
@@ -90,6 +135,49 @@ def wall_of_step(call: Callable[..., Any], count: int, n: Any) -> Callable[[], f
     loop_of = jax.jit(lambda x, n: jax.lax.fori_loop(0, STEPS, lambda _, y: call(y, n), x))
     batches = wall_of(loop_of, count, n)
     return lambda: batches() / STEPS
+
+
+def times_of(at: Any) -> tuple[Any, Any]:
+    """When each slice began and ended, in nanoseconds."""
+    halves = np.asarray(at).astype(np.int64)
+    return halves[:, 0] + (halves[:, 1] << 32), halves[:, 2] + (halves[:, 3] << 32)
+
+
+def scheduling_of(count: int, n: Any) -> Callable[[], float]:
+    """Seconds of a batch before the last slice begins, and after the last one ends.
+
+    A slice that begins when another has ended, since no thread came, counts that one's time, too.
+    """
+    x = jnp.ones((count, 1), jnp.float32)
+    jax.block_until_ready(timed(x, n))
+
+    def once() -> float:
+        begin = time.perf_counter_ns()
+        _, at = jax.block_until_ready(timed(x, n))
+        end = time.perf_counter_ns()
+        begins, ends = times_of(at)
+        return float(begins.max() - begin + end - ends.max()) * 1e-9
+
+    return lambda: min(once() for _ in range(20))  # on a busy machine, most are not overlapped
+
+
+def scheduling_of_step(count: int, n: Any) -> Callable[[], float]:
+    """The same for a step of a loop: between the last end in a step, and the last begin after."""
+
+    def body(_: Any, carried: Any) -> Any:
+        y, at, _ = carried
+        return *timed(y, n), at
+
+    at = jnp.zeros((count, 4), jnp.uint32)
+    loop_of = jax.jit(lambda x: jax.lax.fori_loop(0, STEPS, body, (x, at, at)))
+    x = jnp.ones((count, 1), jnp.float32)
+    jax.block_until_ready(loop_of(x))
+
+    def once() -> float:
+        _, at, before = jax.block_until_ready(loop_of(x))
+        return float(times_of(at)[0].max() - times_of(before)[1].max()) * 1e-9
+
+    return lambda: min(once() for _ in range(5))
 
 
 def wall_of_prange(count: int, n: Any) -> Callable[[], float]:
@@ -156,6 +244,24 @@ def main() -> int:
             "as many as cores, a step": wall_of_step(shared, n_threads, n),
             f"prange ({layer}), one slice": wall_of_prange(1, n),
             f"prange ({layer}), as many as cores": prange,
+        },
+    )
+    report(
+        f"of these, scheduling: {n_threads} slices of 100 us less the critical path of the slices",
+        "us",
+        1e-6,
+        {
+            "one slice": scheduling_of(1, n),
+            "as many as cores": scheduling_of(n_threads, n),
+        },
+    )
+    report(
+        f"of these, scheduling: a step with {n_threads} slices of 100 us",
+        "us",
+        1e-6,
+        {
+            "one slice, a step": scheduling_of_step(1, n),
+            "as many as cores, a step": scheduling_of_step(n_threads, n),
         },
     )
     n = iterations(1e-6)

@@ -38,6 +38,7 @@ PACKAGES = {
         *llvmlite_inside.NAMES,
         *llvmlite_inside.CUDA_ON_CPU_NAMES,
         *llvmlite_inside.OBJECT_CODE_NAMES,
+        *llvmlite_inside.OWN_CONTEXT_NAMES,
         *llvmlite_inside.PASS_MANAGER_NAMES,
     ),
 }
@@ -402,6 +403,7 @@ def test_private_attributes_of_other_packages_are_looked_up():
         numba_inside.OF_CODEGEN,
         numba_inside.OF_LIBRARIES,
         numba_inside.OF_OPEN_LIBRARIES,
+        numba_inside.OF_OPTIMISERS,
         numba_inside.OF_UFUNCS,
         numba_cuda_inside.OF_KERNELS,
         numba_cuda_inside.OF_DISPATCHERS,

@@ -12,7 +12,7 @@ import pytest
 from kernbridge import numba_kernel
 from kernbridge._src.keys import encode
 from kernbridge._src.numba_cpu import kernel as numba_cpu_kernel
-from kernbridge._src.numba_cpu.compile import CompileOptions, Signature
+from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernels import add
 
 pytestmark = pytest.mark.once

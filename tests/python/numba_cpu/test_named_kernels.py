@@ -82,7 +82,7 @@ def test_looking_a_kernel_up_runs_nothing(run):
 
 def test_a_kernel_of_a_class_is_found(run):
     source = """
-from kernbridge._src.numba_cpu.compile import CompileOptions, Signature
+from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 one = (("float32", 1),)
 compiler = numba_cpu_kernel.NumbaCpu.of(lazy.Holder.double, False, CompileOptions()).compiler
 call("Holder.double", digest=compiler.digest(Signature(one, (), one, ())))

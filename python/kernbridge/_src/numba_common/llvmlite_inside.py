@@ -6,6 +6,7 @@ takes time to import.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
 from collections.abc import Iterator
@@ -85,6 +86,12 @@ OBJECT_CODE_NAMES = (
     "llvmlite.binding.create_pipeline_tuning_options",
     "llvmlite.binding.ffi.ObjectRef._dispose",
     "llvmlite.binding.newpassmanagers.NewPassManager._dispose",
+    "llvmlite.binding.create_context",
+    "llvmlite.binding.ffi.OutputString",
+    "llvmlite.binding.ffi.lib.LLVMPY_DisposeMemoryBuffer._cfn",
+    "llvmlite.binding.ffi.lib.LLVMPY_GetBufferSize._cfn",
+    "llvmlite.binding.ffi.lib.LLVMPY_GetBufferStart._cfn",
+    "llvmlite.binding.ffi.lib.LLVMPY_TargetMachineEmitToMemory._cfn",
     "llvmlite.binding.get_process_triple",
     "llvmlite.binding.module.ModuleRef.functions",
     "llvmlite.binding.module.ModuleRef.get_function",
@@ -92,7 +99,6 @@ OBJECT_CODE_NAMES = (
     "llvmlite.binding.newpassmanagers.ModulePassManager.add_global_dead_code_eliminate_pass",
     "llvmlite.binding.newpassmanagers.ModulePassManager.run",
     "llvmlite.binding.parse_assembly",
-    "llvmlite.binding.targets.TargetMachine.emit_object",
     "llvmlite.binding.value.ValueRef.add_function_attribute",
     "llvmlite.binding.value.ValueRef.linkage",
 )
@@ -102,6 +108,22 @@ PASS_MANAGER_NAMES = (
     "llvmlite.binding.newpassmanagers.ModulePassManager",
     "llvmlite.binding.newpassmanagers.NewPassManager._dispose",
 )
+OWN_CONTEXT_NAMES = (  # since llvmlite 0.45, whose pass managers take the place of the older ones
+    "llvmlite.binding.Target.from_triple",
+    "llvmlite.binding.create_context",
+    "llvmlite.binding.ffi.lib.LLVMPY_RunNewModulePassManager._cfn",
+    "llvmlite.binding.get_process_triple",
+    "llvmlite.binding.module.ModuleRef.as_bitcode",
+    "llvmlite.binding.module.ModuleRef.verify",
+    "llvmlite.binding.parse_assembly",
+    "llvmlite.binding.parse_bitcode",
+)
+
+
+@functools.cache
+def check_for_own_contexts() -> None:
+    """Raise UnknownVersionError if names are missing by which a thread uses LLVM beside others."""
+    versions.look_up("llvmlite", OWN_CONTEXT_NAMES)
 
 
 @functools.cache
@@ -164,18 +186,38 @@ def opaque_pointers() -> Iterator[None]:
         yield
 
 
-def run_once(manager: Any, code: Any, builder: Any) -> None:
+def run_once(manager: Any, code: Any, builder: Any, locked: bool = True) -> None:
     """Run a pass manager on a module or a function, and free it.
+
+    llvmlite admits one thread to LLVM. Without its lock, the module and the target machine of
+    the builder must belong to this thread alone, and the module to a context of its own.
 
     llvmlite's pass managers inherit the `_dispose` of `ObjectRef`, which does nothing, before their
     own, so that closing one frees nothing: 32 KiB and more for each.
     """
-    manager.run(code, builder)
+    if locked:
+        manager.run(code, builder)
+    else:
+        binding.ffi.lib.LLVMPY_RunNewModulePassManager._cfn(manager, code, builder)
     if type(manager)._dispose is not binding.ffi.ObjectRef._dispose:
         manager.close()
     elif not manager.closed:
         binding.newpassmanagers.NewPassManager._dispose(manager)
         manager.detach()  # if another thread is freeing pass managers, close() would free it twice
+
+
+def emit_object(machine: Any, module: Any) -> bytes:
+    """The machine code of a module, without llvmlite's lock; see `run_once`."""
+    lib = binding.ffi.lib
+    with binding.ffi.OutputString() as error:
+        buffer = lib.LLVMPY_TargetMachineEmitToMemory._cfn(machine, module, 1, error)
+        if not buffer:
+            raise RuntimeError(str(error))
+    try:
+        begin, size = lib.LLVMPY_GetBufferStart._cfn(buffer), lib.LLVMPY_GetBufferSize._cfn(buffer)
+        return ctypes.string_at(begin, size)
+    finally:
+        lib.LLVMPY_DisposeMemoryBuffer._cfn(buffer)
 
 
 @functools.cache

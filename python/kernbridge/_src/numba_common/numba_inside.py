@@ -54,6 +54,8 @@ NAMES = (
     "numba.core.config.DUMP_ASSEMBLY",
     "numba.core.config.DUMP_OPTIMIZED",
     "numba.core.config.ENABLE_PROFILING",
+    "numba.core.config.LLVM_PASS_TIMINGS",
+    "numba.core.config.LLVM_REFPRUNE_PASS",
     "numba.core.config.OPT",
     "numba.core.cpu.CPUContext.call_conv",
     "numba.core.cpu.CPUContext.cast",
@@ -135,6 +137,14 @@ OF_DISPATCHERS = (
 )
 OF_LIBRARIES = ("_linking_libraries",)
 OF_OPEN_LIBRARIES = ("_finalize_final_module", "_final_module", "_optimize_final_module")
+OF_OPTIMISERS = (
+    "_recorded_timings",
+    "codegen._customize_tm_options",
+    "codegen._loopvect",
+    "codegen._module_pass_manager",
+    "codegen._opt_level",
+    "codegen._tm",
+)
 OF_CODEGEN = ("_engine.get_global_value_address",)
 OF_UFUNCS = ("_dispatcher", "_frozen")
 

@@ -17,6 +17,7 @@ from kernbridge import _core
 from kernbridge._src.base.packing import packed, sealed, text
 
 if TYPE_CHECKING:
+    from kernbridge._src.numba_cpu.beside import Made
     from kernbridge._src.numba_cpu.entry import Entry
     from kernbridge._src.numba_cpu.object_code import ObjectCode
 
@@ -135,9 +136,16 @@ def _settings(module: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def make(
-    key: bytes | None, digest: bytes, about: Description, copied: tuple[int, ...], entry: Entry
+    key: bytes | None,
+    digest: bytes,
+    about: Description,
+    copied: tuple[int, ...],
+    entry: Entry,
+    made: Made = None,
 ) -> Carried:
     """Write a kernel that this process has compiled, and keep it on disk under a key.
+
+    `made` is what a thread has made of the entry.
 
     Code whose exceptions need no code of the user's is registered: what this process runs is what
     others get, and nothing is compiled twice.
@@ -146,7 +154,9 @@ def make(
     from kernbridge._src.store import artefacts
 
     try:
-        code = object_code.make(entry)
+        if isinstance(made, exception_texts.NotCarried):
+            raise made
+        code = object_code.make(entry) if made is None else made
         program = encode(digest, about, code)
         independent = _core.check_host_code(digest, program)
         if code.lasting:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,66 +17,20 @@ from kernbridge._src.numba_common import refusals, vector_math
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cpu import carried
 from kernbridge._src.numba_cpu.carried import Carried
+from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
+from kernbridge._src.operation import ahead
 from kernbridge._src.operation.parameters import Assignment, KernelParameters, warn_of_copies
 from kernbridge._src.operation.primitive import NativeCall
-from kernbridge._src.operation.spec import ArrayType, Call
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from kernbridge._src.keys.fingerprint import Fingerprint
+    from kernbridge._src.numba_cpu.beside import Made
     from kernbridge._src.numba_cpu.entry import Entry, Overload
 
 _DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 _AS_BITS = {"bfloat16": "uint16", "float16": "uint16"}
-
-ArraySignature = tuple[str, int]  # dtype name, rank
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """What machine code is made for: everything about a call but its shapes."""
-
-    inputs: tuple[ArraySignature, ...]
-    scalars: tuple[tuple[str, str], ...]  # (name, dtype name), sorted
-    outputs: tuple[ArraySignature, ...]
-    aliased: tuple[int, ...]  # inputs that share memory with an output, hence are writable
-
-    @staticmethod
-    def of(operands: Sequence[ArrayType], call: Call) -> Signature:
-        """The signature of a call."""
-        kinds = tuple((t.dtype.name, len(t.shape)) for t in (*operands, *call.outs))
-        scalars = zip(call.scalars, kinds[call.n_inputs : call.n_operands], strict=True)
-        return Signature(
-            inputs=kinds[: call.n_inputs],
-            scalars=tuple((name, dtype) for name, (dtype, _) in scalars),
-            outputs=kinds[call.n_operands :],
-            aliased=tuple(i for i, _ in call.aliases),
-        )
-
-    @property
-    def buffers(self) -> tuple[ArraySignature, ...]:
-        return (*self.inputs, *((dtype, 0) for _, dtype in self.scalars), *self.outputs)
-
-    @property
-    def n_operands(self) -> int:
-        return len(self.inputs) + len(self.scalars)
-
-
-@dataclass(frozen=True, slots=True)
-class CompileOptions:
-    """How a kernel is compiled, whatever its signature."""
-
-    checked: bool = False  # every index is checked
-    zero_outputs: bool = False  # outputs that are not aliased are filled before the kernel runs
-    vector_math: bool | None = (
-        None  # see vector_math.py; None: if the kernel's `fastmath` allows it
-    )
-
-    @property
-    def names(self) -> Iterator[str]:
-        """What is part of a kernel's identity; nothing by default."""
-        for name, value in asdict(self).items():
-            if value is not None and (value or name == "vector_math"):
-                yield name if value else f"no {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +43,25 @@ class Native:
     entry: Entry | None = None  # Numba's; None if the core has placed the machine code itself
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A kernel that Numba has compiled and linked with its entry."""
+
+    lines: bytes  # where the code stood
+    entry: Entry
+    copied: tuple[int, ...]
+    thread: Future[Made] | None  # which does the rest, if any does
+
+    @property
+    def is_done(self) -> bool:
+        return self.thread is None or self.thread.done()
+
+
 # Never released: the core has the addresses of the machine code, and finds them for every program
 # that names a kernel of this content, one that was compiled long ago or comes from a file included.
 _registered: dict[bytes, Native] = {}
+_begun: dict[bytes, _Begun] = {}  # by digest, the oldest first
+_BEGUN_MAX = 64  # calls that were traced may never be lowered
 _lock = threading.RLock()
 
 
@@ -141,12 +110,33 @@ class Compiler:
                 _registered[digest] = self._load(digest, signature) or self._make(digest, signature)
             return _registered[digest]
 
+    def begin(self, signature: Signature) -> bool:
+        """Do Numba's part for a call that is lowered soon; a thread does LLVM's part.
+
+        Returns whether there was anything to do. If what the kernel reads changes before the call
+        is lowered, it is compiled again.
+        """
+        with interrupts.deferred(), _lock:
+            if signature in self._identities or self._is_kept(signature):
+                return False
+            try:
+                digest = self.digest(signature)
+                if digest in _begun or not self._travels(signature):
+                    return False
+                with progress.compiling(self.label, "Numba"):
+                    _begun[digest] = self._begin(signature, has_thread=True)
+            finally:
+                self._forget(signature)
+            while len(_begun) > _BEGUN_MAX:
+                del _begun[next(iter(_begun))]
+            return True
+
     def library(self, signature: Signature) -> Any:
         """Numba's library of the kernel; compiled for that, unless the machine code is in it."""
         with interrupts.deferred(), _lock:
             entry = self.native(signature).entry
             if entry is None:
-                entry, _ = self._build(signature, self._assign(signature))
+                entry, _ = self._build(signature, self._assign(signature), by_numba=True)
             return entry.keep[0]
 
     def check_result(self, signature: Signature) -> None:
@@ -162,9 +152,13 @@ class Compiler:
         if digest not in _registered and (native := self._load(digest, signature)) is not None:
             _registered[digest] = native
         if digest not in _registered:
-            del self._identities[signature]  # globals may change until the kernel is compiled
-            self._keys_on_disk.pop(signature, None)
+            self._forget(signature)
         return digest in _registered
+
+    def _forget(self, signature: Signature) -> None:
+        """Forget the identity, since globals may change until the kernel is compiled."""
+        del self._identities[signature]
+        self._keys_on_disk.pop(signature, None)
 
     def _assign(self, signature: Signature) -> Assignment:
         return self.parameters.assign(
@@ -175,6 +169,22 @@ class Compiler:
         with progress.compiling(self.label, "Numba"):
             return self._compile(digest, signature)
 
+    def _begin(self, signature: Signature, has_thread: bool) -> _Begun:
+        """What Numba does: everything up to a library that is to be optimised."""
+        from kernbridge._src.numba_cpu import beside
+
+        assignment, travels = self._assign(signature), self._travels(signature)
+        entry, copied = self._build(signature, assignment, by_numba=not travels)
+        thread = beside.start(entry) if has_thread and travels else None
+        return _Begun(self._identity(signature)[1].lines, entry, copied, thread)
+
+    def _find_begun(self, digest: bytes, signature: Signature) -> _Begun:
+        """What was begun for this call, or is begun now."""
+        found = _begun.get(digest)
+        if found is None or found.lines != self._identity(signature)[1].lines:
+            found = _begun[digest] = self._begin(signature, has_thread=ahead.has_more())
+        return found
+
     def _compile(self, digest: bytes, signature: Signature) -> Native:
         from kernbridge._src.numba_common.numba_inside import numba
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
@@ -182,13 +192,20 @@ class Compiler:
 
         errors.install()
         assignment = self._assign(signature)
-        entry, copied = self._build(signature, assignment)
-        self._warn_of_copies(copied, assignment)
+        try:
+            begun = self._find_begun(digest, signature)
+            entry, copied = begun.entry, begun.copied
+            self._warn_of_copies(copied, assignment)
+            while not (begun.is_done or interrupts.is_pressed()) and ahead.begin_next():
+                pass
+            made = None if begun.thread is None else begun.thread.result()
+        finally:
+            _begun.pop(digest, None)
         if entry.parallel:
             _core.set_threading(*numba_cpu_entry.pool_functions())
         about = self._describe(signature, assignment, copied)
         if self._travels(signature):
-            code = carried.make(self._key_on_disk(signature), digest, about, copied, entry)
+            code = carried.make(self._key_on_disk(signature), digest, about, copied, entry, made)
         else:
             code = Carried(independent=carried.is_independent(digest, about, entry))
         if not code.runs_here:
@@ -234,13 +251,15 @@ class Compiler:
         shown = config.DUMP_ASSEMBLY or config.DUMP_OPTIMIZED or config.ENABLE_PROFILING
         return not (self._identity(signature)[1].opaque or debugged or shown)
 
-    def _build(self, signature: Signature, assignment: Assignment) -> tuple[Entry, tuple[int, ...]]:
+    def _build(
+        self, signature: Signature, assignment: Assignment, by_numba: bool
+    ) -> tuple[Entry, tuple[int, ...]]:
         """Compile the kernel and its entry; also which inputs the kernel may write to."""
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 
         overload, copied = self._find_overload(signature, assignment)
         parameters = self._entry_parameters(signature, assignment)
-        entry = numba_cpu_entry.build_entry(overload, parameters, self._has_vector_math)
+        entry = numba_cpu_entry.build_entry(overload, parameters, self._has_vector_math, by_numba)
         return entry, copied
 
     @property

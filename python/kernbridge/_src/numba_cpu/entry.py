@@ -32,6 +32,7 @@ from kernbridge._src.numba_common.numba_inside import (
     types,
 )
 from kernbridge._src.numba_cpu.lines import noting_lines
+from kernbridge._src.numba_cpu.optimise import Unoptimised, is_possible
 from kernbridge._src.numba_cpu.parallel import loops, reporting_exceptions, set_environments
 
 _INT64 = ir.IntType(64)
@@ -69,21 +70,41 @@ class Overload:
         return self.compiled.signature.return_type
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
-    """A native entry, optimised; `keep` owns it and the kernel, the library first."""
+    """A native entry, linked with its kernel. `keep` owns both, the library first."""
 
     name: str
-    llvm_ir: str
-    parallel: bool  # whether it enters Numba's thread pool
     keep: tuple[Any, ...]
+    _finished: Any  # the library of a kernel that has machine code already, or None
+    _unoptimised: Unoptimised | None  # None if Numba has optimised the library
     _emit: Callable[[], None]
+    _text: str = ""
+
+    @property
+    def llvm_ir(self) -> str:
+        """The text of the library, optimised. LLVM does so when it is first asked for."""
+        if not self._text:
+            unoptimised = self._unoptimised
+            self._text = unoptimised.optimised() if unoptimised else self.keep[0].get_llvm_str()
+        return self._text
+
+    @property
+    def parallel(self) -> bool:
+        """Whether it enters Numba's thread pool."""
+        text = self._finished.get_llvm_str() if self._finished else self.llvm_ir
+        return "numba_parallel_for" in text
 
     @global_compiler_lock
     def address(self) -> int:
         """Return the address of its machine code, which Numba makes now. To be called once."""
+        library = self.keep[0]
+        if self._unoptimised is not None:
+            name = library._final_module.name
+            library._final_module = binding.parse_assembly(self.llvm_ir)
+            library._final_module.name = name
         self._emit()
-        return int(self.keep[0].get_pointer_to_function(self.name))
+        return int(library.get_pointer_to_function(self.name))
 
 
 @global_compiler_lock
@@ -150,8 +171,12 @@ def build_entry(
     overload: Overload,
     parameters: Sequence[HostParameter | None],
     has_vector_math: bool,
+    by_numba: bool = False,
 ) -> Entry:
-    """Generate the entry. `parameters` follow the kernel's own; None stands for a default value."""
+    """Generate the entry. `parameters` follow the kernel's own; None stands for a default value.
+
+    It is optimised later, where that is possible, unless Numba is to do it.
+    """
     compiled, context = overload.compiled, overload.kernel.targetctx
     name = f"kb_entry_{next(_serial)}"
     library = compiled.library
@@ -179,7 +204,7 @@ def build_entry(
     builder.ret(builder.call(kernel, [entry.args[0], entry.args[1], *arguments]))
 
     library.add_ir_module(module)
-    finish = _optimise(library, has_vector_math)
+    finish, unoptimised = _link(library, has_vector_math, by_numba)
 
     def emit() -> None:
         finish()
@@ -187,41 +212,50 @@ def build_entry(
             library.codegen.set_env(context.get_env_name(compiled.fndesc), compiled.environment)
         set_environments(library.codegen, overload.loops, context)
 
-    text = library.get_llvm_str()
-    of_kernel = compiled.library.get_llvm_str() if overload.finished else text
     return Entry(
         name=name,
-        llvm_ir=text,
-        parallel="numba_parallel_for" in of_kernel,
         keep=(library, compiled, overload.loops),
+        _finished=compiled.library if overload.finished else None,
+        _unoptimised=unoptimised,
         _emit=emit,
     )
 
 
-def _optimise(library: Any, has_vector_math: bool) -> Callable[[], None]:
-    """Link and optimise a library, and return what makes its machine code.
+def _link(
+    library: Any, has_vector_math: bool, by_numba: bool
+) -> tuple[Callable[[], None], Unoptimised | None]:
+    """Link a library. Return what makes its machine code, and what is still to be optimised.
 
-    Numba does all of that in one call. A Numba whose steps have other names does so here, too, and
-    without vector functions.
+    Numba links, optimises and makes machine code in one call. A Numba whose steps have other names
+    does so here, too, and without vector functions.
     """
     try:
         versions.look_up_attributes("Numba", library, OF_OPEN_LIBRARIES)
     except UnknownVersionError:
         library.finalize()
-        return lambda: None
+        return lambda: None, None
     finish: Callable[[], None] = library._finalize_final_module
-    optimise = library._optimize_final_module
+    by_numba_itself = optimise = library._optimize_final_module
+    later: list[Unoptimised] = []
 
     def optimise_vectors() -> None:
         _use_vectors(library)
-        optimise()
+        by_numba_itself()
+
+    def leave() -> None:
+        later.append(Unoptimised(library, has_vector_math))
+
+    if not by_numba and is_possible(library):
+        optimise = leave
+    elif has_vector_math:
+        optimise = optimise_vectors
 
     with patched(
         (library, "_finalize_final_module", lambda: None),
-        (library, "_optimize_final_module", optimise_vectors if has_vector_math else optimise),
+        (library, "_optimize_final_module", optimise),
     ):
         library.finalize()
-    return finish
+    return finish, next(iter(later), None)
 
 
 def _use_vectors(library: Any) -> None:

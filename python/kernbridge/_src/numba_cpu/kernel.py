@@ -15,7 +15,8 @@ from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
-from kernbridge._src.numba_cpu.compile import CompileOptions, Compiler, Signature
+from kernbridge._src.numba_cpu.compile import Compiler
+from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation.inspection import Inspection, inspect_host
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
@@ -178,6 +179,7 @@ class NumbaCpu(PythonFrontend):
     """A Numba kernel as a front end. One per dispatcher and option, kept by the dispatcher."""
 
     platforms: tuple[str, ...] = ("cpu",)
+    compiles_ahead = True
 
     def __init__(self, kernel: Any, half_as_bits: bool, options: CompileOptions) -> None:
         self.name: str = kernel.py_func.__name__
@@ -223,6 +225,10 @@ class NumbaCpu(PythonFrontend):
         module, qualname = self._home
         named = f"{module or '<no module>'}:{qualname}"
         return compiler.lower(signature, origin)._replace(named=named)
+
+    def begin(self, platform: str, operands: Sequence[ArrayType], call: Call) -> bool:
+        """Compile the kernel up to LLVM's part, which a thread does."""
+        return self.compiler.begin(Signature.of(operands, call))
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """LLVM IR and assembly."""

@@ -65,7 +65,7 @@ def place_of(number: int) -> Place | None:
 def places_in(text: str) -> dict[int, Place]:
     """The places whose numbers stand in the LLVM IR of a function."""
     numbers = set(map(int, re.findall(r"(?<![\w.])\d{1,10}(?![\w.])", text)))
-    return {n: _places[n] for n in numbers & _places.keys()}
+    return {n: _places[n] for n in numbers if n in _places}
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from kernbridge._src.base import versions
 from kernbridge._src.base.errors import UnknownVersionError
 from kernbridge._src.numba_common import cpu_features, elf, llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
-from kernbridge._src.numba_common.numba_inside import OF_LIBRARIES, config, global_compiler_lock
+from kernbridge._src.numba_common.numba_inside import OF_LIBRARIES, config
 from kernbridge._src.numba_cpu import errors, lines
 from kernbridge._src.numba_cpu.exception_texts import NotCarried, with_texts
 
@@ -65,14 +67,15 @@ class ObjectCode:
     lasting: bool
 
 
-@global_compiler_lock
-def make(entry: Entry) -> ObjectCode:
-    """The object of an entry.
+def make(entry: Entry, may_call_user: bool = True) -> ObjectCode:
+    """The object of an entry. Needs no lock of Numba.
 
     Raises
     ------
     NotCarried
         If the code needs something of this process.
+    CallsUser
+        If the texts of its exceptions come from code of the user's, and that may not be called.
     """
     try:
         versions.look_up("llvmlite", llvmlite_inside.OBJECT_CODE_NAMES)
@@ -86,13 +89,14 @@ def make(entry: Entry) -> ObjectCode:
             "it contains addresses of this process: of a large global array, of a function of "
             "ctypes or CFFI, or of code that Numba compiled separately"
         )
-    described, lasting = with_texts(text)
-    module = llvm.parse_assembly(described)
+    described, lasting = with_texts(text, may_call_user)
+    module = llvm.parse_assembly(described, llvm.create_context())
     _make_private(module, entry.name)
     triple, cpu, given = library.codegen.magic_tuple()
     features, mask = cpu_features.known(given)
-    machine = _machine(triple, cpu if config.CPU_FEATURES is None else "", features)
-    code = elf.stripped(machine.emit_object(module), {_core.HOST_CODE_ENTRY})
+    with _machine(triple, cpu if config.CPU_FEATURES is None else "", features) as machine:
+        emitted = llvmlite_inside.emit_object(machine, module)
+    code = elf.stripped(emitted, {_core.HOST_CODE_ENTRY})
     missing = [name for name in elf.undefined(code) if not _core.host_code_provides(name)]
     for beginning, meaning in _MEANINGS:
         for name in missing:
@@ -134,9 +138,18 @@ def _pass_builder() -> Any:
     return llvm.create_pass_builder(machine, options)
 
 
-@functools.lru_cache(maxsize=8)
-def _machine(triple: str, cpu: str, features: str) -> Any:
-    target = llvm.Target.from_triple(triple)
-    return target.create_target_machine(
-        cpu=cpu, features=features, opt=int(config.OPT), reloc="pic", codemodel="default"
-    )
+_machines: dict[tuple[str, str, str], list[Any]] = {}  # that no thread uses at present
+
+
+@contextmanager
+def _machine(triple: str, cpu: str, features: str) -> Iterator[Any]:
+    """A target machine, for this thread alone."""
+    free = _machines.setdefault((triple, cpu, features), [])
+    try:
+        machine = free.pop()
+    except IndexError:
+        machine = llvm.Target.from_triple(triple).create_target_machine(
+            cpu=cpu, features=features, opt=int(config.OPT), reloc="pic", codemodel="default"
+        )
+    yield machine
+    free.append(machine)

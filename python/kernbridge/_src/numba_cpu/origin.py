@@ -55,7 +55,7 @@ def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, An
 
     `compiler_of` returns the compiler of a dispatcher, given ``half_as_bits`` and the options.
     """
-    from kernbridge._src.numba_cpu.compile import Signature
+    from kernbridge._src.numba_cpu.signature import Signature
 
     module, qualname = name = str(origin["module"]), str(origin["qualname"])
     half_as_bits = bool(origin["half_as_bits"])

@@ -3,8 +3,9 @@
 JAX lowers the calls of a program one after the other. It has traced all of them before, so that the
 first one that is lowered lets the kernels of the others be compiled by threads, too; each call then
 waits for its own. Front ends say what may be done by a thread: NVRTC runs beside Python and beside
-itself, while Numba compiles under locks. Errors are those of the call that is lowered, which
-compiles again.
+itself. Numba compiles under locks: while a thread lets LLVM finish the kernel of the call that is
+lowered, the thread that lowers begins with the kernels of the next ones. Errors are those of the
+call that is lowered, which compiles again.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.traced: deque[Any] = deque(maxlen=_KEPT)
         self.running: dict[Any, Future[None]] = {}
+        self.platform = ""  # of the program that is lowered
+        self.following: deque[Any] = deque()  # calls of it that come next, as they were traced
 
 
 _thread = _Thread()
@@ -46,22 +49,29 @@ def note(frontend: Any, call: Call, operands: Sequence[Any]) -> None:
         _thread.traced.append((weakref.ref(frontend), call, types))
 
 
-def compile_all(platform: str) -> None:
-    """Compile the kernels of the calls that this thread has traced, if there are several."""
+def compile_all(frontend: Any, platform: str, types: Sequence[ArrayType], call: Call) -> None:
+    """Compile the kernels of the calls that this thread has traced, if there are several.
+
+    To be called for each call that is lowered.
+    """
     traced = list(_thread.traced)
+    if not traced:
+        return
     _thread.traced.clear()
+    _thread.platform = platform
+    _thread.following = deque(_after(traced, frontend, types, call))
     if len(traced) < 2:
         return
     todo: dict[Any, Work] = {}
-    for reference, call, types in traced:
-        frontend = reference()
-        if frontend is None or platform not in frontend.platforms:
+    for reference, other, given in traced:
+        owner = reference()
+        if owner is None or platform not in owner.platforms:
             continue
         with contextlib.suppress(Exception):  # which the call itself raises when it is lowered
-            own = own_types(call, types)
-            work = frontend.compilation(platform, own, call)
+            own = own_types(other, given)
+            work = owner.compilation(platform, own, other)
             if work is not None:
-                todo[_key(frontend, platform, own, call)] = work
+                todo[_key(owner, platform, own, other)] = work
     distinct = dict.fromkeys(todo.values())  # in the order of the program
     if len(distinct) < 2:
         return
@@ -70,6 +80,38 @@ def compile_all(platform: str) -> None:
     running = {work: pool.submit(_quietly, *work) for work in distinct}
     _thread.running = {key: running[work] for key, work in todo.items()}
     pool.shutdown(wait=False)
+
+
+def _after(
+    traced: Sequence[Any], frontend: Any, types: Sequence[ArrayType], call: Call
+) -> Sequence[Any]:
+    """What was traced after a call, or everything if that was traced before.
+
+    What comes before may belong to other programs, which are not lowered.
+    """
+    for i, (reference, other, given) in reversed(tuple(enumerate(traced))):
+        if reference() is frontend and other == call and own_types(other, given) == types:
+            return traced[i + 1 :]
+    return traced
+
+
+def has_more() -> bool:
+    """Whether calls of the program that this thread lowers are still to be lowered."""
+    return bool(_thread.following)
+
+
+def begin_next() -> bool:
+    """Begin to compile the kernel of one more call; False if there is none left."""
+    following, platform = _thread.following, _thread.platform
+    while following:
+        reference, call, types = following.popleft()
+        frontend = reference()
+        if frontend is None or platform not in frontend.platforms:
+            continue
+        with contextlib.suppress(Exception):  # which the call itself raises when it is lowered
+            if frontend.begin(platform, own_types(call, types), call):
+                return True
+    return False
 
 
 def wait(frontend: Any, platform: str, types: Sequence[ArrayType], call: Call) -> None:

@@ -47,7 +47,7 @@ class Frontend(ABC):
     label: str
     name: str
     platforms: tuple[str, ...]
-    compiles_ahead = False  # whether `compilation` may return something
+    compiles_ahead = False  # whether `compilation` or `begin` may do something
 
     @property
     @abstractmethod
@@ -74,6 +74,14 @@ class Frontend(ABC):
         It neither calls functions of the user nor writes warnings.
         """
         return None
+
+    def begin(self, platform: str, operands: Sequence[ArrayType], call: Call) -> bool:
+        """Do what `lower` does first, in the same thread, if another thread does the rest.
+
+        Called while another kernel is lowered, which waits. Returns whether there was anything to
+        do.
+        """
+        return False
 
     @abstractmethod
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
@@ -181,7 +189,7 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
         return absent.lower(ctx, operands, platform, error, call.has_side_effect)
     for_export = jax_inside.is_for_export(ctx)
     types = ahead.own_types(call, [(aval.shape, aval.dtype) for aval in ctx.avals_in])
-    ahead.compile_all(platform)
+    ahead.compile_all(frontend, platform, types, call)
     ahead.wait(frontend, platform, types, call)
     try:
         native = frontend.lower(platform, types, call)

@@ -1,0 +1,103 @@
+"""LLVM's optimisation of what Numba has linked, in a context of LLVM of its own.
+
+Numba optimises in the one context that it has, under its lock. A module in another context is
+optimised by any thread, while others compile. The passes are Numba's. Imported only when a kernel
+is compiled, since it imports Numba.
+"""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+from kernbridge._src.base import versions
+from kernbridge._src.base.errors import UnknownVersionError
+from kernbridge._src.numba_common import cpu_features, llvmlite_inside, vector_math
+from kernbridge._src.numba_common.llvmlite_inside import binding
+from kernbridge._src.numba_common.numba_inside import OF_OPEN_LIBRARIES, OF_OPTIMISERS, config
+
+
+def is_possible(library: Any) -> bool:
+    """Whether a library can be optimised here: not with Numba before 0.62, whose passes are shared,
+    nor with settings that concern all of LLVM."""
+    if config.LLVM_PASS_TIMINGS or not config.LLVM_REFPRUNE_PASS:
+        return False
+    try:
+        versions.look_up_attributes("Numba", library, (*OF_OPEN_LIBRARIES, *OF_OPTIMISERS))
+        llvmlite_inside.check_for_own_contexts()
+    except UnknownVersionError:
+        return False
+    return not hasattr(library.codegen, "_mpm_full")
+
+
+class Unoptimised:
+    """The module of a library that Numba has linked. Made under Numba's lock."""
+
+    def __init__(self, library: Any, has_vector_math: bool) -> None:
+        module = library._final_module
+        self._name, self._bitcode = module.name, module.as_bitcode()
+        self._library_type, self._timings = type(library), library._recorded_timings
+        self._codegen = library.codegen
+        self._has_vector_math = has_vector_math and bool(vector_math.provided())
+
+    def optimised(self) -> str:
+        """Optimise it; the text of the module."""
+        context = binding.create_context()
+        module = binding.parse_bitcode(self._bitcode, context)
+        if self._has_vector_math:
+            module = self._with_vectors(module, context)
+        machine = self._machine()
+        library = SimpleNamespace(
+            _codegen=_Codegen(self._codegen, machine),
+            _final_module=module,
+            _recorded_timings=self._timings,
+        )
+        self._library_type._optimize_final_module(library)
+        module.name = self._name
+        module.verify()
+        self._bitcode = b""  # to be called once
+        return str(module)
+
+    def _machine(self) -> Any:
+        """A target machine like Numba's, which one thread may use at a time."""
+        options: dict[str, Any] = {"opt": config.OPT}
+        self._codegen._customize_tm_options(options)
+        return binding.Target.from_triple(binding.get_process_triple()).create_target_machine(
+            **options
+        )
+
+    def _with_vectors(self, module: Any, context: Any) -> Any:
+        """The module with loops that may call libmvec."""
+        features, _ = cpu_features.known(self._codegen.magic_tuple()[2])
+        text = str(module)
+        changed = vector_math.with_vectors(text, features)
+        if changed == text:
+            return module
+        binding.load_library_permanently(vector_math.LIBRARY)  # for code that stays here
+        return binding.parse_assembly(changed, context)
+
+
+class _Codegen:
+    """Numba's code generator with another target machine, whose passes run without a lock."""
+
+    def __init__(self, codegen: Any, machine: Any) -> None:
+        self._original = copy.copy(codegen)
+        self._original._tm = machine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+    def _module_pass_manager(self, **options: Any) -> tuple[Any, Any]:
+        manager, builder = self._original._module_pass_manager(**options)
+        return _Manager(manager), builder
+
+
+class _Manager:
+    """A pass manager that runs once."""
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+
+    def run(self, module: Any, builder: Any) -> None:
+        llvmlite_inside.run_once(self._manager, module, builder, locked=False)

@@ -1,0 +1,58 @@
+"""What machine code of a Numba kernel is made for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from kernbridge._src.operation.spec import ArrayType, Call
+
+ArraySignature = tuple[str, int]  # dtype name, rank
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What machine code is made for: everything about a call but its shapes."""
+
+    inputs: tuple[ArraySignature, ...]
+    scalars: tuple[tuple[str, str], ...]  # (name, dtype name), sorted
+    outputs: tuple[ArraySignature, ...]
+    aliased: tuple[int, ...]  # inputs that share memory with an output, hence are writable
+
+    @staticmethod
+    def of(operands: Sequence[ArrayType], call: Call) -> Signature:
+        """The signature of a call."""
+        kinds = tuple((t.dtype.name, len(t.shape)) for t in (*operands, *call.outs))
+        scalars = zip(call.scalars, kinds[call.n_inputs : call.n_operands], strict=True)
+        return Signature(
+            inputs=kinds[: call.n_inputs],
+            scalars=tuple((name, dtype) for name, (dtype, _) in scalars),
+            outputs=kinds[call.n_operands :],
+            aliased=tuple(i for i, _ in call.aliases),
+        )
+
+    @property
+    def buffers(self) -> tuple[ArraySignature, ...]:
+        return (*self.inputs, *((dtype, 0) for _, dtype in self.scalars), *self.outputs)
+
+    @property
+    def n_operands(self) -> int:
+        return len(self.inputs) + len(self.scalars)
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """How a kernel is compiled, whatever its signature."""
+
+    checked: bool = False  # every index is checked
+    zero_outputs: bool = False  # outputs that are not aliased are filled before the kernel runs
+    vector_math: bool | None = (
+        None  # see vector_math.py; None: if the kernel's `fastmath` allows it
+    )
+
+    @property
+    def names(self) -> Iterator[str]:
+        """What is part of a kernel's identity; nothing by default."""
+        for name, value in asdict(self).items():
+            if value is not None and (value or name == "vector_math"):
+                yield name if value else f"no {name}"
