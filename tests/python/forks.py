@@ -3,7 +3,8 @@
 Importing them and compiling something for the first time takes three seconds, and most programs
 of these tests take less than one. Each starts from a process that has imported JAX without
 starting it, has compiled a function with Numba and one with Numba-CUDA, and has not imported
-kernbridge. There are two such processes, which take turns: they have hash seeds and addresses of
+kernbridge. A program that looks at ``sys.modules`` starts from one that has imported only JAX.
+There are two such processes of each kind, which take turns: they have hash seeds and addresses of
 their own, so that what one program stores and the next one finds can depend on neither.
 """
 
@@ -21,17 +22,20 @@ from importlib import import_module
 from itertools import cycle
 from pathlib import Path
 
+JAX = ("jax.numpy", "jax.export")
+ALL = (*JAX, "numba", "numba.cuda")
+
 # What JAX, Numba and Python read when they are imported must be as it was in the parent.
 MAY_DIFFER = ("KERNBRIDGE_", "XLA_FLAGS", "PYTHONPATH", "PYTEST_", "HOME", "XDG_", "CC", "CXX")
 
 
 class Parent:
-    """A process that forks one program after the other."""
+    """A process that has imported modules, and forks one program after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: tuple[str, ...]) -> None:
         self.environment = dict(os.environ)
         self.process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, *modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -65,15 +69,15 @@ class Parent:
             self.process.wait()
 
 
-_parents: list[Parent | None] = [None, None]
+_parents: dict[tuple[tuple[str, ...], int], Parent] = {}
 _turns = cycle(range(2))
 
 
-def _parent(turn: int) -> Parent:
-    """Return the parent whose turn it is, started anew if a program that took too long ended it."""
-    parent = _parents[turn]
+def _parent(modules: tuple[str, ...], turn: int) -> Parent:
+    """Return the parent whose turn it is; a new one if a program that took too long ended it."""
+    parent = _parents.get((modules, turn))
     if parent is None or parent.process.poll() is not None:
-        parent = _parents[turn] = Parent()
+        parent = _parents[modules, turn] = Parent(modules)
     return parent
 
 
@@ -82,14 +86,14 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a script in its own folder and with an environment of its own.
 
-    A script that looks at ``sys.modules`` and one whose environment decides how JAX or Numba are
-    imported start from the beginning. Two threads may run a script each. Who counts the turns of
-    his own programs starts the second process only if there is a second program.
+    A script whose environment decides how JAX or Numba are imported starts from the beginning.
+    Two threads may run a script each. Who counts the turns of his own programs starts the second
+    process only if there is a second program.
     """
-    if "sys.modules" not in script.read_text():
-        parent = _parent(next(_turns) if turn is None else turn % 2)
-        if parent.suits(environment):
-            return parent.run(script, environment, timeout)
+    modules = JAX if "sys.modules" in script.read_text() else ALL
+    parent = _parent(modules, next(_turns) if turn is None else turn % 2)
+    if parent.suits(environment):
+        return parent.run(script, environment, timeout)
     return subprocess.run(
         [sys.executable, str(script)],
         env=environment,
@@ -100,16 +104,17 @@ def run(
     )
 
 
-def serve() -> list:
+def serve(modules: list[str]) -> list:
     """Fork a process for each request; returns the request in that process."""
     import numpy
 
     if not hasattr(numpy, "row_stack"):
         numpy.row_stack = numpy.vstack  # numba-cuda 0.30 reads it; numpy 2.5 removed it
-    for name in ("jax.numpy", "jax.export", "numba", "numba.cuda"):
+    for name in modules:
         with suppress(ImportError):  # Numba-CUDA may be absent
             import_module(name)
-    compile_something()
+    if "numba" in modules:
+        compile_something()
     gc.freeze()  # a program that ends need not walk through all of that
     for line in sys.stdin:
         process = os.fork()
@@ -161,5 +166,5 @@ def become(script: str, environment: dict[str, str], out: str, err: str) -> type
 
 
 if __name__ == "__main__":
-    code = become(*serve())
+    code = become(*serve(sys.argv[1:]))
     exec(code, sys.modules["__main__"].__dict__)
