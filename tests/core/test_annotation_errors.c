@@ -77,6 +77,12 @@ static void test_carets(void)
     CHECK_HAS(scanned_tell(&s), "\n...     ");
     scanned_free(&s);
 
+    snprintf(source, sizeof source, "%60s // @BE f arg out %0200d", ";", 0);
+    scanned_begin(&s, source);
+    CHECK_HAS(scanned_tell(&s), "\n          ");
+    CHECK(strstr(scanned_tell(&s), "\n...") == NULL);
+    scanned_free(&s);
+
     /* a line that there is just room for, and a longer one */
     for (int more = 0; more < 2; more++) {
         snprintf(source, sizeof source, "%*s // @BE f arg out", 160 - 17 + more, ";");
