@@ -25,6 +25,9 @@ static void test_grammar(void)
 
 static void test_agreement(void)
 {
+    CHECK_REFUSED("// @BE f attr.c:int32 attr.a:int32 arg ret\nvoid f(int32_t a, int32_t b, " T
+                  ");",
+                  "'a' is parameter 1: write the tokens in the order of the parameters");
     CHECK_REFUSED("// @BE f\nvoid f(int k);", "f: it has no tensor");
     CHECK_REFUSED("// @BE f\nvoid f(const Tensor a);",
                   "f: it has no result: all its tensors are const");
