@@ -6,7 +6,7 @@
 #include "fake_xla.h"
 #include "hostcuda/kb_fresh.h"
 
-enum { SECOND = N_THREADS, UNALIGNED = 6 };
+enum { SECOND = N_THREADS, UNALIGNED = 2 };
 
 static const uint32_t one_block[6] = {1, 1, 1, N_THREADS, 1, 1}, slices[6] = {1, 1, 2, 70, 1, 1};
 static const uint32_t three[6] = {3, 1, 1, N_THREADS, 1, 1};
@@ -156,10 +156,10 @@ static void test_local_arrays(void)
            "thread (33, 0, 0): reads the other array out of bounds: element [3], and it has 3");
 }
 
-/* Thread 0 writes element `x[9]` of x, and thread 1 reads half of the elements 1 and 2. */
+/* Thread 0 writes element `x[9]` of x, and thread 1 reads half of the elements 0 and 1. */
 static void read_across(void *const *unused, kb_thread *t)
 {
-    static const step write[] = {{WRITE, 0, X, 1, 7}, {WRITE, 0, X, 2, 7}};
+    static const step write[] = {{WRITE, 0, X, 0, 7}, {WRITE, 0, X, 1, 7}};
     (void)unused;
     if (t->index > 1)
         return;
@@ -177,9 +177,9 @@ static void test_across_elements(void)
         .threads = {.run = read_across, .shared = 32, .checked = &table}};
     for (x[9] = 0; x[9] < 2; x[9]++)
         launch(&code, one_block, NULL,
-               x[9] ? "thread (1, 0, 0): a data race: it reads element [1] of 'x' (int32[1d]) (at "
+               x[9] ? "thread (1, 0, 0): a data race: it reads element [0] of 'x' (int32[1d]) (at "
                       "k.py:2), which thread (0, 0, 0) writes (at k.py:1)"
-                    : "thread (1, 0, 0): a data race: it reads element [1] of 'x'");
+                    : "thread (1, 0, 0): a data race: it reads element [0] of 'x'");
 }
 
 /* The first number behind those of all arrays. */
