@@ -3,6 +3,7 @@
 #include "check_steps.h"
 
 #include "core/kb_dtype.h"
+#include "core/kb_memory.h"
 #include "fake_xla.h"
 #include "hostcuda/kb_fresh.h"
 
@@ -213,9 +214,38 @@ static void test_long_lines(void)
     launch(&code, one_block, race, "with no barrier between\n    k.py:2: bbbbbbbb");
 }
 
+/* Each request for memory fails in turn, of a launch whose threads are more than ever before. */
+static void test_no_memory(void)
+{
+    enum { UNCHECKED, ALONE, WAITING, N_KINDS, TRIES = 100 };
+    const step write[] = {{WRITE, 0, X, 1, 1}, {END, 0, 0, 0, 0}}, nothing[] = {{END, 0, 0, 0, 0}};
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        kb_check_table about = table;
+        about.waits = kind == WAITING;
+        const kb_hostcuda_code code = {.threads = {.run = run_script,
+                                                   .shared = 32,
+                                                   .stack = 256,
+                                                   .checked = kind == UNCHECKED ? NULL : &about}};
+        const uint32_t sizes[6] = {1, 1, 1, 64U << kind, 1, 1};
+        kb_cu_result result = KB_HOSTCUDA_FAULT;
+        int n = 0;
+        script = kind == UNCHECKED ? nothing : write;
+        while (result != KB_CU_SUCCESS && ++n < TRIES) {
+            char fault[KB_FAULT_SIZE] = "";
+            kb_memory_fail_nth(n);
+            result = kb_hostcuda_run(&code, sizes, 0, parameters, NULL, fault);
+            kb_memory_fail_nth(0);
+            if (result != KB_CU_SUCCESS)
+                CHECK_HAS(fault, "no memory ");
+        }
+        CHECK(n > 1 && n < TRIES);
+    }
+}
+
 int main(void)
 {
     set_up();
+    test_no_memory();
     test_unwritten();
     test_shared_memory();
     test_local_arrays();
