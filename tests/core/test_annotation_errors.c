@@ -25,6 +25,9 @@ static void test_grammar(void)
 
 static void test_agreement(void)
 {
+    CHECK_REFUSED("// @BE f attr.c:int32 attr.a:int32 arg ret\nvoid f(int32_t a, int32_t b, " T
+                  ");",
+                  "'a' is parameter 1: write the tokens in the order of the parameters");
     CHECK_REFUSED("// @BE f\nvoid f(int k);", "f: it has no tensor");
     CHECK_REFUSED("// @BE f\nvoid f(const Tensor a);",
                   "f: it has no result: all its tensors are const");
@@ -74,6 +77,12 @@ static void test_carets(void)
     snprintf(source, sizeof source, "%85s // @BE f arg out %0200d", ";", 0); /* before its end */
     scanned_begin(&s, source);
     CHECK_HAS(scanned_tell(&s), "\n...     ");
+    scanned_free(&s);
+
+    snprintf(source, sizeof source, "%60s // @BE f arg out %0200d", ";", 0);
+    scanned_begin(&s, source);
+    CHECK_HAS(scanned_tell(&s), "\n          ");
+    CHECK(strstr(scanned_tell(&s), "\n...") == NULL);
     scanned_free(&s);
 
     /* a line that there is just room for, and a longer one */

@@ -162,6 +162,7 @@ static void test_shared_memory(void)
          "k.py:1)"},
         {{{ATOMIC, 0, DYNAMIC, 1, 0}}, "updates element [1] of the dynamic array, which no thread"},
         {{{WRITE, 0, S, 1, 1}, {READ, 0, S, 2, 1}}, "element [0, 2]"},
+        {{{WRITE, 0, DYNAMIC, 0, 1}, {READ, 1, B, 3, 0}}, NULL}, /* which lies elsewhere */
         {{{WRITE, 0, S, 1, 1}, {BARRIER, ALL, 0, 0, 0}, {READ, 5, S, 1, 1}, {ATOMIC, 5, S, 1, 1}},
          NULL},
     };

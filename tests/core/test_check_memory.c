@@ -3,10 +3,11 @@
 #include "check_steps.h"
 
 #include "core/kb_dtype.h"
+#include "core/kb_memory.h"
 #include "fake_xla.h"
 #include "hostcuda/kb_fresh.h"
 
-enum { SECOND = N_THREADS, UNALIGNED = 6 };
+enum { SECOND = N_THREADS, UNALIGNED = 2 };
 
 static const uint32_t one_block[6] = {1, 1, 1, N_THREADS, 1, 1}, slices[6] = {1, 1, 2, 70, 1, 1};
 static const uint32_t three[6] = {3, 1, 1, N_THREADS, 1, 1};
@@ -156,10 +157,10 @@ static void test_local_arrays(void)
            "thread (33, 0, 0): reads the other array out of bounds: element [3], and it has 3");
 }
 
-/* Thread 0 writes element `x[9]` of x, and thread 1 reads half of the elements 1 and 2. */
+/* Thread 0 writes element `x[9]` of x, and thread 1 reads half of the elements 0 and 1. */
 static void read_across(void *const *unused, kb_thread *t)
 {
-    static const step write[] = {{WRITE, 0, X, 1, 7}, {WRITE, 0, X, 2, 7}};
+    static const step write[] = {{WRITE, 0, X, 0, 7}, {WRITE, 0, X, 1, 7}};
     (void)unused;
     if (t->index > 1)
         return;
@@ -177,9 +178,9 @@ static void test_across_elements(void)
         .threads = {.run = read_across, .shared = 32, .checked = &table}};
     for (x[9] = 0; x[9] < 2; x[9]++)
         launch(&code, one_block, NULL,
-               x[9] ? "thread (1, 0, 0): a data race: it reads element [1] of 'x' (int32[1d]) (at "
+               x[9] ? "thread (1, 0, 0): a data race: it reads element [0] of 'x' (int32[1d]) (at "
                       "k.py:2), which thread (0, 0, 0) writes (at k.py:1)"
-                    : "thread (1, 0, 0): a data race: it reads element [1] of 'x'");
+                    : "thread (1, 0, 0): a data race: it reads element [0] of 'x'");
 }
 
 /* The first number behind those of all arrays. */
@@ -213,9 +214,38 @@ static void test_long_lines(void)
     launch(&code, one_block, race, "with no barrier between\n    k.py:2: bbbbbbbb");
 }
 
+/* Each request for memory fails in turn, of a launch whose threads are more than ever before. */
+static void test_no_memory(void)
+{
+    enum { UNCHECKED, ALONE, WAITING, N_KINDS, TRIES = 100 };
+    const step write[] = {{WRITE, 0, X, 1, 1}, {END, 0, 0, 0, 0}}, nothing[] = {{END, 0, 0, 0, 0}};
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        kb_check_table about = table;
+        about.waits = kind == WAITING;
+        const kb_hostcuda_code code = {.threads = {.run = run_script,
+                                                   .shared = 32,
+                                                   .stack = 256,
+                                                   .checked = kind == UNCHECKED ? NULL : &about}};
+        const uint32_t sizes[6] = {1, 1, 1, 64U << kind, 1, 1};
+        kb_cu_result result = KB_HOSTCUDA_FAULT;
+        int n = 0;
+        script = kind == UNCHECKED ? nothing : write;
+        while (result != KB_CU_SUCCESS && ++n < TRIES) {
+            char fault[KB_FAULT_SIZE] = "";
+            kb_memory_fail_nth(n);
+            result = kb_hostcuda_run(&code, sizes, 0, parameters, NULL, fault);
+            kb_memory_fail_nth(0);
+            if (result != KB_CU_SUCCESS)
+                CHECK_HAS(fault, "no memory ");
+        }
+        CHECK(n > 1 && n < TRIES);
+    }
+}
+
 int main(void)
 {
     set_up();
+    test_no_memory();
     test_unwritten();
     test_shared_memory();
     test_local_arrays();

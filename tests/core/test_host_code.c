@@ -50,6 +50,11 @@ static void test_fields(void)
         CHECK_TEXT(k.buffers[i].name, t.buffers[i].name);
     }
     k.free_owner(k.owner);
+    t.buffers[0].rank = KB_RANK_MAX;
+    if (!CHECK_INT(read_text(&t, &k), KB_OK))
+        return;
+    CHECK_INT(k.buffers[0].rank, KB_RANK_MAX);
+    k.free_owner(k.owner);
 }
 
 /* Calls the kernel with two elements, of which the first is good. */

@@ -36,8 +36,10 @@ static kb_status call(float *result, kb_error *err)
     fake_arg(&f, KB_DTYPE_F32, x, 1, dims);
     fake_arg(&f, KB_DTYPE_F32, y, 1, dims);
     fake_ret(&f, KB_DTYPE_F32, result, 1, dims);
-    for (int i = 0; i < N; i++)
-        x[i] = y[i] = (float)i;
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)i;
+        y[i] = (float)(i + 5 * N);
+    }
     *err = (kb_error){.status = KB_OK};
     kb_status status =
         kb_frame_read(&frame, &s.kernel, &f.frame, sample_call(&f, &s.kernel, 0, NULL), err);
@@ -50,7 +52,7 @@ static kb_status call(float *result, kb_error *err)
 static void check_inputs(void)
 {
     for (int i = 0; i < N; i++)
-        CHECK(x[i] == (float)i && y[i] == (float)i);
+        CHECK(x[i] == (float)i && y[i] == (float)(i + 5 * N));
 }
 
 static void test_changes(void)

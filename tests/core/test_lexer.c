@@ -52,6 +52,7 @@ static void test_numbers(void)
                "n1_n1.5e m+ n3_n.5f_n0x1p m- n3_n1'000'000u_n1e");
     CHECK_TEXT(cut("1+2 1'", false), "n1 m+ n2_n1 c'");
     CHECK_TEXT(cut("a.b 1..2", false), "wa m. wb_n1..2");
+    CHECK_TEXT(cut("1'0 1'a;", false), "n1'0_n1'a m;");
 }
 
 static void test_literals(void)

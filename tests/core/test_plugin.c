@@ -189,14 +189,14 @@ static void test_refused(void)
     CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
     CHECK_HAS(error.message, "(PJRT 0.81) has no extension for FFI handlers");
 
-    api = plugin(&t, 0); /* asks without its table, as 0.1 does */
-    CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
-    CHECK_HAS(error.message, "older than version 0.2");
-
     api = plugin(&t, 2);
     asks_nothing = true; /* the table of another plugin does not count */
     CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
     asks_nothing = false;
+
+    api = plugin(&t, 0); /* asks without its table, as 0.1 does */
+    CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
+    CHECK_HAS(error.message, "older than version 0.2");
 
     api = plugin(&t, 2);
     refused_target = "kernbridge.absent";

@@ -19,7 +19,9 @@ static const char *printed(const char *format, const void *arguments, int n_conv
     int n = kb_print(format, arguments);
     stdout = kept;
     rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    text[size] = '\0';
+    CHECK_INT(strlen(text), size); /* no NUL among it */
     (void)fclose(file);
     CHECK_INT(n, n_converted);
     return text;

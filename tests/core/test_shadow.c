@@ -67,6 +67,9 @@ static void test_times(void)
         CHECK_INT(s->cells[i].write, 0);
         CHECK_INT(s->more[i].second, 0);
     }
+    s->time = late;
+    CHECK(kb_shadow_renew(s)); /* so that what else has times is erased, too */
+    CHECK_INT(s->time, 0);
     kb_shadow_give_back(s);
 }
 

@@ -158,8 +158,10 @@ static void test_not_instantiated(void)
     target_call_free(&call);
 }
 
-/* A fill of y's first element, a checked launch, and one that is not, unless it is left out. */
-static void init_checked(target_call *c, uint64_t id, bool mixed)
+enum { ALL_CHECKED, LAST_IS_NOT, FIRST_IS_NOT, N_MIXTURES };
+
+/* A fill of y's first element and a checked launch; and a launch that is not. */
+static void init_checked(target_call *c, uint64_t id, int mixture)
 {
     static char images[2][IMAGE_SIZE + 1];
     program_text p;
@@ -170,13 +172,14 @@ static void init_checked(target_call *c, uint64_t id, bool mixed)
     p.functions[1] = p.functions[0];
     p.functions[1].id = id + 1;
     p.functions[1].images[0].text = images[1];
+    int first = mixture == FIRST_IS_NOT;
     p.steps[1] = p.steps[2] = p.steps[0];
-    p.steps[2].function = 1;
-    p.steps[0] = (program_step){
+    p.steps[first ? 0 : 2].function = 1;
+    p.steps[first] = (program_step){
         .kind = KB_STEP_FILL,
         .fill = {.buffer = 1, .item_size = sizeof(float), .count = gpu_constant(1, 1)}};
-    p.n_functions = p.n_steps = 2;
-    p.n_steps += mixed;
+    p.n_functions = 2;
+    p.n_steps = mixture == ALL_CHECKED ? 2 : 3;
     target_call_init(c, id, &p);
 }
 
@@ -184,14 +187,14 @@ static void init_checked(target_call *c, uint64_t id, bool mixed)
  * inputs are compared where that is asked for. */
 static void test_checked(void)
 {
-    for (int mixed = 0; mixed < 2; mixed++) {
+    for (int mixture = 0; mixture < N_MIXTURES; mixture++) {
         target_call c;
-        init_checked(&c, mixed ? 30 : 20, mixed);
+        init_checked(&c, 20 + 10 * (uint64_t)mixture, mixture);
         target_expect(kb_hosttarget_instantiate, &c, 0, NULL);
         CHECK(kb_stream_debug() & KB_DEBUG_CHECKED);
         target_expect(kb_hosttarget_execute, &c, 0, NULL);
         CHECK(target_doubled(&c));
-        CHECK_INT(is_fresh, !mixed);
+        CHECK_INT(is_fresh, mixture == ALL_CHECKED);
         writes_input = true;
         target_expect(kb_hosttarget_execute, &c, 0, NULL);
         CHECK(c.x[0] == 0);
