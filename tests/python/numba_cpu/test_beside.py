@@ -220,6 +220,31 @@ def test_what_was_begun_is_not_used_when_a_global_has_changed(together):
     assert len(begun) == 3
 
 
+def test_a_call_that_was_only_traced_keeps_nothing_of_a_global(together):
+    """Not even if the machine code of its kernel is known already."""
+    global SUMMAND
+    SUMMAND = first = next(_fresh)
+
+    def make():
+        @numba.njit
+        def late(x, out):
+            for i in range(out.size):
+                out[i] = x[i] * 2 + SUMMAND
+
+        return numba_kernel(late, S(X.shape, X.dtype))
+
+    begun, wanted = together
+    wanted[0] = 1
+    check([make()(X)], first)
+    (a, p), (b, q), op = scaled(), scaled(), make()
+    jax.eval_shape(lambda x: (a(x), op(x), b(x)), X)
+    wanted[0] = 3  # until `b`, which comes after `op`
+    check([a(X)], p)
+    assert len(begun) == 3
+    SUMMAND = next(_fresh)
+    check([op(X), b(X)], SUMMAND, q)
+
+
 def test_two_threads_jit_programs_of_several_kernels_at_the_same_time():
     programs = [[scaled() for _ in range(3)] for _ in range(2)]
     shared = scaled()

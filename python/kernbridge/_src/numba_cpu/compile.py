@@ -117,11 +117,12 @@ class Compiler:
         is lowered, it is compiled again.
         """
         with interrupts.deferred(), _lock:
-            if signature in self._identities or self._is_kept(signature):
+            if signature in self._identities:
                 return False
             try:
                 digest = self.digest(signature)
-                if digest in _begun or not self._travels(signature):
+                known = digest in _registered or digest in _begun or not self._travels(signature)
+                if known or self._is_on_disk(digest, signature):
                     return False
                 with progress.compiling(self.label, "Numba"):
                     _begun[digest] = self._begin(signature, has_thread=True)
@@ -147,13 +148,19 @@ class Compiler:
                 self._returning_nothing.add(signature)
 
     def _is_kept(self, signature: Signature) -> bool:
-        """Whether the disk has code of the kernel, which is registered then."""
+        """Whether the code of the kernel is registered, or on disk, and registered then."""
         digest = self.digest(signature)
-        if digest not in _registered and (native := self._load(digest, signature)) is not None:
-            _registered[digest] = native
-        if digest not in _registered:
+        is_kept = digest in _registered or self._is_on_disk(digest, signature)
+        if not is_kept:
             self._forget(signature)
-        return digest in _registered
+        return is_kept
+
+    def _is_on_disk(self, digest: bytes, signature: Signature) -> bool:
+        """Whether the disk has code of the kernel, which is registered then."""
+        native = self._load(digest, signature)
+        if native is not None:
+            _registered[digest] = native
+        return native is not None
 
     def _forget(self, signature: Signature) -> None:
         """Forget the identity, since globals may change until the kernel is compiled."""
