@@ -81,9 +81,9 @@ def test_only_cuda_kernels_are_wrapped():
 
     with pytest.raises(TypeError, match=r"expected a numba.cuda.jit kernel; decorate it"):
         kernbridge.numba_cuda_kernel(lambda x, out: None, OUT, launch_dims=8)
-    with pytest.raises(TypeError, match=r"numba.njit function belongs to numba_kernel"):
+    with pytest.raises(TypeError, match=r"pass a numba.njit function to numba_kernel"):
         kernbridge.numba_cuda_kernel(numba.njit(lambda x, out: None), OUT, launch_dims=8)
-    with pytest.raises(TypeError, match="a device function is called by kernels"):
+    with pytest.raises(TypeError, match="a device function can only be called by kernels"):
         kernbridge.numba_cuda_kernel(device_function, OUT, launch_dims=8)
 
 
