@@ -21,7 +21,7 @@ typedef struct kb_failures {
 
 /* Appends to the error's message what a failed entry left behind, and releases it. The `pickle` of
  * a record is two texts here, each ending with NUL: the type and message of the exception, then its
- * place, which is empty if it has none. A place in the table goes first; `source` tells where the
+ * place, which is empty if it has none. A place in the table goes first; `source` is where the
  * kernel is defined, for an exception without a place. `record` may be NULL.
  *
  * Where `dynamic` > 0, `unwrap` returns a tuple of kb_boxed.h, and in the message stands

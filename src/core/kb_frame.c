@@ -62,7 +62,7 @@ KB_COLD kb_status kb_frame_refuse(const kb_xla_frame *xla, const char *what, kb_
     }
     return kb_error_set(err, KB_FAILED_PRECONDITION,
                         "%s: XLA's %s has %zu bytes, expected %zu or more: kernbridge does not "
-                        "know this version of jaxlib",
+                        "support this version of jaxlib",
                         what, name, given, expected);
 }
 

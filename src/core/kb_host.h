@@ -11,7 +11,7 @@
 kb_status kb_host_run(const kb_host_step *step, const kb_frame *frame, kb_error *err);
 
 /* Turns what a failed entry left behind into text (at most `capacity` bytes, NUL-terminated) and
- * releases it. `exception` may be NULL; `source` tells where the kernel is defined. */
+ * releases it. `exception` may be NULL; `source` is where the kernel is defined. */
 typedef void kb_host_decoder(int32_t status, void *exception, const char *source, char *text,
                              size_t capacity);
 

@@ -87,9 +87,9 @@ const kb_driver *kb_driver_get(kb_error *err);
 /* Number of GPUs that the driver shows; 0, with the reason in `err`, where it shows none. */
 int kb_driver_device_count(kb_error *err);
 
-/* Sets "<what>: <call> failed: <CUDA_ERROR_NAME> (<the driver's words>)". A code that tells of a
- * fault while a kernel ran gets a sentence that it may belong to an earlier launch, and that the
- * context is lost. */
+/* Sets "<what>: <call> failed: <CUDA_ERROR_NAME> (<the driver's words>)". For a code
+ * that reports a fault of a running kernel, a sentence is added: the fault may belong to an
+ * earlier launch, and the context is lost. */
 KB_COLD kb_status kb_driver_fail(kb_error *err, const kb_driver *driver, kb_cu_result code,
                                  const char *call, const char *what);
 

@@ -56,7 +56,7 @@ static const void *read_value(int32_t type, const void *value, int32_t wanted)
 static KB_COLD kb_status refuse_value(const bound *b, const bound_attribute *a, int32_t type,
                                       const void *value, kb_error *err)
 {
-    const char *given = "no scalar";
+    const char *given = "not a scalar";
     if (type == KB_XLA_ATTR_SCALAR)
         given = kb_dtype_name(((const kb_xla_scalar *)value)->dtype);
     const char *wanted = kb_dtype_name(a->dtype);

@@ -26,7 +26,7 @@ typedef struct kb_slot_target {
 
 /* Makes the slot call the target, of which it takes a copy that is kept for the process's life,
  * like the modules themselves: XLA may be in the old one. KB_FAILED_PRECONDITION if the slot is in
- * graphs, as XLA was told at its registration, and the target may not be. */
+ * graphs, as was declared to XLA at its registration, and the target may not be. */
 kb_status kb_slot_bind(kb_slot *slot, const kb_slot_target *target, kb_error *err);
 
 #endif

@@ -165,9 +165,9 @@ static void test_parameters(void)
     CHECK_REFUSED("// @BE f\nvoid f(" T ", a::b);", "parameter 3 is an attribute");
     CHECK_REFUSED("// @BE f\nvoid f(" T ", );", "a.cu:2:40: f: parameter 3 is an attribute");
     CHECK_REFUSED("// @BE f\nvoid f(" T ", void (*k)(int));", "parameter 3 is an attribute");
-    CHECK_REFUSED("// @BE f arg ret attr.x\nvoid f(void);", "C++ of 0 (void)");
-    CHECK_REFUSED("// @BE f arg ret attr.x\nvoid f();", "C++ of 0 ()");
-    CHECK_REFUSED("// @BE f arg ret attr.x\nvoid f(void x);", "C++ of 1 (void x)");
+    CHECK_REFUSED("// @BE f arg ret attr.x\nvoid f(void);", "C++ has 0 (void)");
+    CHECK_REFUSED("// @BE f arg ret attr.x\nvoid f();", "C++ has 0 ()");
+    CHECK_REFUSED("// @BE f arg ret attr.x\nvoid f(void x);", "C++ has 1 (void x)");
     /* A type is told as it is written, without its name. */
     CHECK_REFUSED("// @BE f ret ret\nvoid f(BE::Tensor  const &a, Tensor b);",
                   "parameter 1 'a' is `BE::Tensor const &`");

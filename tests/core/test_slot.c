@@ -128,7 +128,7 @@ static void test_attributes(void)
     call_init(&c);
     with_attributes(&c);
     fake_attr_string(&c.f, "alpha", "x", 1);
-    expect(&slot, &c, "attribute 'alpha' is no scalar, expected float32");
+    expect(&slot, &c, "attribute 'alpha' is not a scalar, expected float32");
     call_init(&c);
     with_attributes(&c);
     fake_attr_scalar(&c.f, "half", KB_DTYPE_S16, &(int16_t){1}, 2);
@@ -136,7 +136,7 @@ static void test_attributes(void)
     call_init(&c);
     with_attributes(&c);
     fake_attr_array(&c.f, "z", KB_DTYPE_F64, 3, (double[]){1, 2, 3}, 24);
-    expect(&slot, &c, "attribute 'z' is no scalar, expected complex128: pass its parts");
+    expect(&slot, &c, "attribute 'z' is not a scalar, expected complex128: pass its parts");
     call_init(&c);
     with_attributes(&c);
     fake_attr_array(&c.f, "z", KB_DTYPE_F32, 2, (float[]){1, 2}, 8);
@@ -144,11 +144,11 @@ static void test_attributes(void)
     call_init(&c);
     with_attributes(&c);
     fake_attr_array(&c.f, "alpha", KB_DTYPE_F64, 2, (double[]){1, 2}, 16);
-    expect(&slot, &c, "attribute 'alpha' is no scalar, expected float32");
+    expect(&slot, &c, "attribute 'alpha' is not a scalar, expected float32");
     call_init(&c);
     with_attributes(&c);
     fake_attr_array(&c.f, "beta", KB_DTYPE_S32, 2, (int32_t[]){1, 2}, 8);
-    expect(&slot, &c, "attribute 'beta' is no scalar, expected int32");
+    expect(&slot, &c, "attribute 'beta' is not a scalar, expected int32");
 }
 
 static void test_counts(void)

@@ -319,7 +319,7 @@ def test_binary(tmp_path, kind):
     x = jnp.arange(10, dtype=jnp.float32)
     assert op(x, a=2.0, b=0.5, n=10, flag=1, z=0).tolist() == (2 * np.arange(10) + 0.5).tolist()
     if kind == "cubin":
-        with pytest.raises(kernbridge.KernelError, match="takes parameters of"):
+        with pytest.raises(kernbridge.KernelError, match="describes parameters of"):
             binary.kernel("fma3", lambda x: like(x), "arg ret attr.a:float64", launch_dims=1)
 
 

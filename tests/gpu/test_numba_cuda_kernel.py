@@ -336,7 +336,9 @@ def test_a_debugged_kernel_is_launched_by_numba_and_raises():
         jax.jit(lambda x: op(slow(x, factor=-1.0), factor=2.0))(x).block_until_ready()
     nothing = kernbridge.numba_cuda_kernel(checked, S((100,), F32), grid=0, block=32)
     np.testing.assert_array_equal(nothing(x, factor=2.0), np.zeros(100))
-    with pytest.raises(ValueError, match=r"debug=True is launched by Numba, which has no"):
+    with pytest.raises(
+        ValueError, match=r"debug=True is launched by Numba, which does not support"
+    ):
         kernbridge.numba_cuda_kernel(checked, S((100,), F32), grid=1, block=1, zero_outputs=True)(
             x, factor=2.0
         )

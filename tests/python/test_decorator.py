@@ -177,7 +177,7 @@ def test_options_of_the_other_front_end_are_refused():
     cuda = pytest.importorskip("numba.cuda")
     pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
     decorate = kernbridge.kernel(lambda x, y: x, launch_dims=3, half_as_bits=True)
-    with pytest.raises(TypeError, match=r"half_as_bits is an option of numba_kernel.*leave it out"):
+    with pytest.raises(TypeError, match=r"half_as_bits is an option of numba_kernel.*remove it,"):
         decorate(cuda.jit(add_cuda))
 
 
@@ -206,7 +206,7 @@ def test_a_kernel_that_calls_an_operation_is_told_how_to_call_its_kernel():
     with pytest.raises(kernbridge.KernelCompilationError) as refused:
         outer(X)
     assert (
-        "'scale' is an operation of JAX, which kernels cannot call; call its kernel, under another "
+        "'scale' is a JAX operation, which kernels cannot call; call its kernel, under another "
         "name: scale_kernel = scale.__wrapped__" in str(refused.value)
     )
 

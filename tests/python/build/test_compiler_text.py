@@ -47,7 +47,7 @@ def test_the_first_errors_are_kept_and_the_others_counted():
     assert lines[2] == "      | ^"
     assert len(lines) == 13
     assert lines[12] == (
-        "... and 36 more errors. This exception's compiler_output has all 120 lines; with "
+        "... and 36 more errors. This exception's compiler_output contains all 120 lines; with "
         "KERNBRIDGE_DEBUG=full they are printed."
     )
     assert "note" not in "".join(lines)
@@ -77,8 +77,8 @@ def test_errors_in_the_generated_code_are_left_out():
         "mine.cpp:3:9: error: ‘nowhere’ was not declared",
         "    3 | \treturn nowhere;",
         "      | \t       ^",
-        "This exception's compiler_output has all 5 lines; with KERNBRIDGE_DEBUG=full they are "
-        "printed.",
+        "This exception's compiler_output contains all 5 lines; with KERNBRIDGE_DEBUG=full they "
+        "are printed.",
     ]
     assert shown(inside) == inside.splitlines()  # nothing else is wrong
 
@@ -108,14 +108,14 @@ def test_errors_without_a_line():
 def test_output_without_an_error_is_shown_from_its_beginning():
     lines = shown("\n".join(f"word {n}" for n in range(40)))
     assert lines[:11] == [f"word {n}" for n in range(11)]
-    assert lines[11].startswith("This exception's compiler_output has all 40 lines;")
+    assert lines[11].startswith("This exception's compiler_output contains all 40 lines;")
 
 
 def test_long_lines_are_cut():
     (line, rest) = shown(f"m.cpp:1:1: error: {'T' * 5000}")
     assert len(line) <= 320
     assert line.endswith("TTT ...")
-    assert rest.startswith("This exception's compiler_output has all of it;")
+    assert rest.startswith("This exception's compiler_output contains all of it;")
 
 
 def test_a_build_in_all():

@@ -303,7 +303,7 @@ def test_binary(gpu, tmp_path):
     gpu.library.fake_cuda_set_twin(b"fma3", None, None)
     with pytest.raises(kernbridge.KernelError, match="has no kernel 'other'; it has fma3"):
         binary.kernel("other", None, tokens, launch_dims=1)
-    with pytest.raises(kernbridge.KernelError, match=r"takes parameters of .8, 8, 8. bytes"):
+    with pytest.raises(kernbridge.KernelError, match=r"describes parameters of .8, 8, 8. bytes"):
         binary.kernel("fma3", None, "arg ret attr.a:float64", launch_dims=1)
     with pytest.raises(kernbridge.KernelError, match="without its type"):
         binary.kernel("fma3", None, "arg ret attr.a", launch_dims=1)

@@ -138,7 +138,7 @@ def test_what_is_refused():
 
     with pytest.raises(TypeError, match=r"'nothing': vector_math is 1, expected True, False or"):
         wrap(vector_math=1)
-    with pytest.raises(ValueError, match=r"vector_math=True and check=True exclude each other"):
+    with pytest.raises(ValueError, match=r"vector_math=True and check=True cannot be combined"):
         wrap(vector_math=True, check=True)
     wrap(vector_math=False, check=True)
 

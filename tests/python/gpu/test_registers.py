@@ -46,8 +46,11 @@ def test_more_threads_than_registers():
     with pytest.raises(ValueError, match="a block of 1024 threads cannot be launched") as caught:
         lower(1024)
     text = str(caught.value)
-    assert f"'crowded' uses {used} registers a thread, and so many threads have 64 each" in text
-    assert f"Expected at most {threads_with(used)} threads a block" in text
+    assert (
+        f"'crowded' needs {used} registers per thread, but each of 1024 threads can have only 64"
+        in text
+    )
+    assert f"Use at most {threads_with(used)} threads per block" in text
     assert "__launch_bounds__(1024)" in text
     assert lower(1024, "__launch_bounds__(1024)") <= 64
 

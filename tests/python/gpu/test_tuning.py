@@ -213,5 +213,5 @@ def test_on_a_cpu_it_is_auto(run_python):
 
 
 def test_other_words_are_refused_when_the_kernel_is_wrapped():
-    with pytest.raises(TypeError, match="threads_per_block is 'fast' of type str, expected a whol"):
+    with pytest.raises(TypeError, match="threads_per_block is 'fast' of type str, expected an int"):
         operation(threads_per_block="fast")

@@ -51,8 +51,8 @@ CHILDREN = {
     "an export": "jax.export.export(jax.jit(op))(x)",
 }
 REFUSED = (
-    "KernelError numba_kernel 'kernel': this process was forked from one in which JAX had started, "
-    'and has none of its threads; start it with the method "spawn" or "forkserver" of '
+    "KernelError numba_kernel 'kernel': this process was forked after JAX had started, and does "
+    'not have JAX\'s threads; start it with the method "spawn" or "forkserver" of '
     "multiprocessing, or fork before the first use of JAX [KB7008]"
 )
 

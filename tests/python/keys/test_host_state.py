@@ -173,7 +173,7 @@ def test_on_a_cpu_such_a_function_runs_as_python(run_python):
     )
     printed = run_python(program)
     assert printed.startswith("True True True\nKernelError numba_cuda_callable 'draws'")
-    assert "does something else each time it runs: argument 2 of the launch of scale" in printed
+    assert "behaves differently each time it runs: argument 2 of the launch of scale" in printed
 
 
 @pytest.mark.usefixtures("gpu")

@@ -292,7 +292,7 @@ def test_a_missing_name_is_named(program):
 def test_a_kernel_that_changed_is_refused(program):
     # Of another size: Python takes a file of the same size and second for the one it compiled.
     got = program(then=MODULE.format(factor=44))
-    assert "is not the one that the program was made with" in got
+    assert "differs from the one that the program was exported with" in got
 
 
 def test_a_kernel_of_main_must_be_wrapped_first(program):

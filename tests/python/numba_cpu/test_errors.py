@@ -55,7 +55,7 @@ def test_outs_that_are_none(outs, error, words):
         ({0: 1}, ValueError, "maps input 0 to output 1, but the call has 1 output"),
         ({-1: 0}, ValueError, "negative index -1"),
         ({0: 0, 1: 0}, ValueError, "several inputs to output 0"),
-        ({"x": 0}, TypeError, "holds 'x', expected the index"),
+        ({"x": 0}, TypeError, "contains 'x', expected the index"),
     ],
     ids=repr,
 )
@@ -84,7 +84,10 @@ def test_wrong_alias_at_trace_time(aliases, words):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda op: op(x), r"1 input and 1 output, 2 arrays.*\(x, y, out\) has 3.*out would get"),
+        (
+            lambda op: op(x),
+            r"1 input and 1 output, 2 arrays.*\(x, y, out\) has 3.*nothing would be passed for out",
+        ),
         (lambda op: op(x, x, x), "3 inputs and 1 output, 4 arrays"),
         (lambda op: op(x, x, gamma=1.0), "no parameter 'gamma'"),
     ],

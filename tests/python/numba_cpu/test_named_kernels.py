@@ -93,4 +93,4 @@ call("Holder.double", digest=compiler.digest(Signature(one, (), one, ())))
 @pytest.mark.parametrize("rank", [-1, 65, 10**6, 10**30])
 def test_a_rank_that_no_array_has_is_damage(run, rank):
     (said,) = run(f"call('Holder.double', rank={rank})")
-    assert f"(an array of rank {rank}); it is damaged, or of another version" in said
+    assert f"(an array of rank {rank}); it is damaged, or was exported by another version" in said

@@ -80,7 +80,7 @@ def test_what_is_no_static_argument_is_refused():
         wrap(other=1)
     for value, words in ((np.ones(3), "ndarray"), ("text", "str"), ((1, [2]), "list, in a tuple")):
         with pytest.raises(
-            TypeError, match=f"static holds .* of type {words}.*Pass arrays as inputs"
+            TypeError, match=f"static contains .* of type {words}.*Pass arrays as inputs"
         ):
             wrap(mode=value)
     with pytest.raises(TypeError, match="no parameter 'mode'"):

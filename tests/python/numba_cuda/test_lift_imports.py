@@ -334,7 +334,7 @@ def test_a_file_edited_since(module, old, new):
     assert lifted(made.f)(4) == 5
     with open(made.__file__, "w") as file:
         file.write(SOURCE.replace(old, new, 1))
-    refused(made.f, "is not what this function|cannot be read again|not available")
+    refused(made.f, "is not the one that this function|cannot be read again|not available")
 
 
 def test_wrapped_functions_are_not_followed():

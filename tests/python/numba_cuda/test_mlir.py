@@ -262,9 +262,7 @@ except KernelCompilationError as e:
 
 
 def test_the_checked_mode_is_refused(run_python):
-    assert "kernels of numba-cuda-mlir have no checked mode; leave check=True" in run_python(
-        CHECKED
-    )
+    assert "kernels of numba-cuda-mlir cannot be checked; remove check=True" in run_python(CHECKED)
 
 
 def test_deterministic_sums_are_refused():

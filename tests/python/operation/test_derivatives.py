@@ -211,7 +211,7 @@ def test_a_vjp_may_be_a_kernel(transformed):
 def test_a_vjp_that_cannot_be_transposed_wants_a_jvp_in_forward_mode():
     f = numba_kernel(wave, outs_of, vjp=vjp_in_kernel)
     with pytest.raises(
-        NotImplementedError, match=r"'wave' has a vjp rule alone.*Pass a jvp rule too"
+        NotImplementedError, match=r"'wave' has only a vjp rule.*Pass a jvp rule as well"
     ):
         jax.jvp(f, (x, y), (dx, dx))
     both = numba_kernel(wave, outs_of, vjp=vjp_in_kernel, jvp=jvp)

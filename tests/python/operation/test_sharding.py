@@ -566,8 +566,8 @@ def test_a_gather_is_warned_about_once_with_the_operation_and_the_remedy(monkeyp
     assert first == (
         "numba_kernel 'matvec': dimension 1 of input 0, float32[8,8], is sharded over 4 devices, "
         "and is gathered on each of them before the call, since the kernel may read every element "
-        "of its inputs for each of its outputs. If it does not, say so with sharding_rule= where "
-        'the kernel is wrapped, such as sharding_rule="i j, j -> i", or call the operation inside '
+        "of its inputs for each of its outputs. If it does not, pass a sharding_rule= when "
+        'wrapping the kernel, such as sharding_rule="i j, j -> i", or call the operation inside '
         "jax.shard_map. [KB6002]"
     )
     assert "the sharding rule names this dimension 'j', which some outputs lack. If" in second

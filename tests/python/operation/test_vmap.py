@@ -75,7 +75,7 @@ def test_too_many_levels_are_refused_in_words():
     for _ in range(16):
         g = jax.vmap(g)
     np.testing.assert_array_equal(g(jnp.ones((1,) * 16 + (1,))), np.full((1,) * 17, 2))
-    with pytest.raises(NotImplementedError, match="17 nested vmaps, at most 16"):
+    with pytest.raises(NotImplementedError, match="17 nested vmaps, but at most 16"):
         jax.vmap(g)(jnp.ones((1,) * 18))
 
 

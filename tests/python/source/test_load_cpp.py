@@ -193,9 +193,9 @@ def test_wrong_use(module, call, error, message):
         ({}, 2, "attributes were left out, expected a:float32"),
         ({"a": np.float64(1)}, 2, r"'a' is float64, expected float32: pass numpy.float32\(value\)"),
         ({"b": np.float32(1)}, 2, "attributes b were passed, expected a:float32"),
-        ({"a": np.float32(1), "b": np.float32(1)}, 2, "attributes a, b came"),
+        ({"a": np.float32(1), "b": np.float32(1)}, 2, "attributes a, b were passed"),
         ({"a": np.float32(1)}, 1, "got 1 inputs and 1 outputs, expected 2 and 1"),
-        ({"a": "text"}, 2, "'a' is no scalar"),
+        ({"a": "text"}, 2, "'a' is not a scalar"),
     ],
 )
 def test_wrong_use_of_the_target(module, attributes, n, message):
@@ -533,7 +533,7 @@ def test_binaries(module, tmp_path):
     second = kernbridge.load_binary(library, functions)
     assert second.f(F32(3), outs=like(F32(3)), k=1.0) == 15
     assert first.f(F32(3), outs=like(F32(3)), k=1.0) == 6
-    with pytest.raises(kernbridge.KernelError, match="does not say what its functions are"):
+    with pytest.raises(kernbridge.KernelError, match="does not describe its functions"):
         kernbridge.load_binary(library)
     with pytest.raises(kernbridge.KernelError, match="exports no function 'g'"):
         kernbridge.load_binary(library, {"g": "arg ret"})

@@ -75,8 +75,7 @@ def encode(label: str, attribute: ScannedParameter, value: Any) -> bytes:
     if not isinstance(value, _KINDS[dtype.kind]) or is_bool != (dtype.kind == "b"):
         raise TypeError(
             f"{label}: attribute {name!r} is {value!r} of type {type(value).__name__}, expected "
-            f"a number for {kind}"
-            " [KB2006]"
+            f"{'True or False' if dtype.kind == 'b' else f'a number for {kind}'} [KB2006]"
         )
     return _convert(label, name, dtype, value)
 
