@@ -35,6 +35,7 @@ _NAMESPACES = (
 # Known by their contents, wherever they are.
 _CONTAINERS = frozenset((dict, frozenset, list, set, types.MappingProxyType))
 _MLIR = "numba_cuda_mlir"  # the successor of Numba-CUDA
+_SHORT = 4096  # bytes that are copied sooner than a second update is made
 HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
 
 
@@ -57,8 +58,12 @@ def key_of(digest: bytes) -> int:
 
 
 def put(h: Any, tag: str, data: bytes) -> None:
-    h.update(f"{tag}:{len(data)}:".encode())
-    h.update(data)
+    head = f"{tag}:{len(data)}:".encode()
+    if len(data) <= _SHORT:
+        h.update(head + data)
+    else:
+        h.update(head)
+        h.update(data)
 
 
 def put_plain(h: Any, value: Any) -> bool:

@@ -197,7 +197,9 @@ class NumbaCpu(PythonFrontend):
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
-        for place, array in self.described(operands, call):
+        arrays = (*operands, *call.outs)
+        known = all(array.dtype_name in NATIVE_DTYPES for array in arrays)
+        for place, array in () if known else self.described(operands, call):
             dtype, remedy = array.dtype_name, CONVERT
             if dtype in HALF_DTYPES:
                 if self.half_as_bits:
