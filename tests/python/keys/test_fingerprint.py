@@ -239,6 +239,39 @@ def test_what_vectorize_gives_is_walked():
     assert {opaque(k) for k in kernels} == {()}
 
 
+def test_code_that_was_seen_before_is_read_with_its_own_names_and_place():
+    source = """
+    def f(x):
+        def inner(m):
+            return getattr(m, "A")
+        return inner(M)
+    """
+    kernels = [define(source, M=module(A=a), getattr=getattr) for a in (2, 2, 3)]
+    assert digest(kernels[0]) == digest(kernels[1]) != digest(kernels[2])
+    here, same, there = (define(source, filename=f, M=0) for f in ("a.py", "a.py", "b.py"))
+    places = [keys_fingerprint.take(kernel).lines for kernel in (here, same, there)]
+    assert places[0] == places[1] != places[2]
+
+
+def test_equal_constants_of_different_types_differ():
+    constants = ("1", "True", "1.0", "0.0", "-0.0", "(1, 2)", "(1.0, 2)", "(True, 2)", "(1, (2,))")
+    kernels = [define(f"def f(x): return x, {c}") for c in (*constants, *constants)]
+    assert len({digest(kernel) for kernel in kernels}) == len(constants)
+
+
+def test_options_as_text_tell_values_and_types_apart():
+    given = [
+        *({}, {"a": 1}, {"a": True}, {"a": "1"}, {"a": None}, {"a": "None"}, {"b": 1}),
+        *({"a": {"x", "y"}}, {"a": frozenset({"x", "y"})}, {"a": {"x, y"}}, {"a": "{'x', 'y'}"}),
+        {"a": 1, "b": 2},
+    ]
+    texts = [encode.plain_text(options) for options in given]
+    assert len(set(texts)) == len(given)
+    assert encode.plain_text({"b": 2, "a": 1}) == encode.plain_text({"a": 1, "b": 2})
+    for other in ({1: 2}, {"a": 1.0}, {"a": {1}}, {"a": ("x",)}, [("a", 1)], None):
+        assert encode.plain_text(other) is None
+
+
 def test_files_that_cuda_links_count_by_content(tmp_path):
     cuda = pytest.importorskip("numba.cuda")
     files = [tmp_path / name for name in ("a.cu", "b.cu", "c.cu")]

@@ -1,6 +1,7 @@
 """Keyword scalars, positional scalars, outputs as a function, dtypes that Numba lacks."""
 
 import dataclasses
+import inspect
 import warnings
 
 import jax
@@ -11,6 +12,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import numba_kernel
+from kernbridge._src.operation.parameters import KernelParameters
 from kernels import scale
 
 S = jax.ShapeDtypeStruct
@@ -236,3 +238,26 @@ def test_arrays_without_elements_have_an_address_and_their_extents():
         empty, out = op(jnp.zeros((2, 0)))
     assert empty.shape == (0, 4)
     np.testing.assert_array_equal(out, [1, 20, 0])
+
+
+def test_functions_of_equal_code_have_their_own_defaults():
+    def kernel(x, gain, out):
+        out[:] = x * gain
+
+    def of(**attributes):
+        made = type(kernel)(kernel.__code__, globals())
+        for name, value in attributes.items():
+            setattr(made, name, value)
+        return KernelParameters("k", made)
+
+    def outputs(parameters):
+        return parameters.assign(1, (), 1).names
+
+    with pytest.raises(TypeError, match="out would get nothing"):
+        outputs(of())
+    assert outputs(of(__defaults__=(2.0, None))) == ("x", "gain")
+    with pytest.raises(TypeError, match="out would get nothing"):
+        outputs(of())
+    swapped = inspect.signature(lambda out, x: None)
+    assert of(__signature__=swapped).names == ("out", "x")
+    assert of(__annotations__={"x": "float"}).names == ("x", "gain", "out")

@@ -113,6 +113,72 @@ def _steps(code: types.CodeType) -> tuple[str, tuple[Any, ...]]:
     return text, tuple(s.argval for s in steps if s.opcode in encode.HAS_CONST)
 
 
+class _Text:
+    """Takes what a hash would take."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.names: set[str] = set()
+
+    def update(self, data: bytes) -> None:
+        self.parts.append(data)
+
+    def constant(self, value: Any) -> bool:
+        """Add a constant as `_Walk.feed` does; False if it has parts that are not plain values."""
+        if type(value) is tuple:
+            encode.put_parts(self, ("items", len(value)))
+            return all(map(self.constant, value))
+        if type(value) is str and value.isidentifier():
+            self.names.add(value)
+        return encode.put_plain(self, value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """What a walk adds for a code object and those within it, none of which depends on a value."""
+
+    text: bytes
+    lines: bytes
+    names: frozenset[str]
+
+    @staticmethod
+    @functools.lru_cache(maxsize=256)
+    def of(code: types.CodeType, file: str) -> _Code | None:
+        """None if a constant has parts. `file` is that of the code, as equal ones may differ in it.
+
+        Programs that make a kernel for every size make it of equal code objects.
+        """
+        steps, constants = _steps(code)
+        text = _Text()
+        text.names.update(code.co_names)
+        _put_head(text, code, steps)
+        lines = [_place(code, file)]
+        for constant in constants:
+            if isinstance(constant, types.CodeType):
+                inner = _Code.of(constant, constant.co_filename)
+                if inner is None:
+                    return None
+                text.update(inner.text)
+                text.names |= inner.names
+                lines.append(inner.lines)
+            elif not text.constant(constant):
+                return None
+        return _Code(b"".join(text.parts), b"".join(lines), frozenset(text.names))
+
+
+def _put_head(h: Any, code: types.CodeType, steps: str) -> None:
+    """Add a code object but its constants."""
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+    names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
+    flags = code.co_flags & _CODE_FLAGS
+    encode.put_parts(h, ("code", counts, flags, code.co_exceptiontable, names, steps))
+
+
+def _place(code: types.CodeType, file: str) -> bytes:
+    """Where each instruction stands."""
+    return repr((file, list(code.co_lines()))).encode("utf-8", "backslashreplace")
+
+
 class _Walk:
     """The walk from one dispatcher. Objects met again are written as the number of their visit."""
 
@@ -173,12 +239,13 @@ class _Walk:
     def parts(self, value: Any, path: str) -> None:
         """Add a value that may lead back to itself."""
         kind = type(value)
-        family = {c.__name__ for c in kind.__mro__ if encode.is_library(c.__module__)}
         if kind in (list, set, frozenset, dict, types.MappingProxyType):
             self.items(kind.__name__, value if kind is list else (), path)
             if kind is not list:
                 self.unordered(value, path)
-        elif "DUFunc" in family:
+            return
+        family = {c.__name__ for c in kind.__mro__ if encode.is_library(c.__module__)}
+        if "DUFunc" in family:
             from kernbridge._src.numba_common import numba_inside
 
             numba_inside.check_ufunc(value)
@@ -233,14 +300,19 @@ class _Walk:
             options["boundscheck"] = overriding
         if "link" in options:
             options["link"] = [encode.link(item) for item in options["link"] or ()]
-        if encode.is_mlir(value):
+        of_mlir = encode.is_mlir(value)
+        if of_mlir:
             for option in ("chip", "lto"):  # of the last compilation
                 options.pop(option, None)
         encode.put_parts(self.h, ("dispatcher", type(value).__name__))
         self.function(value.py_func, path)
-        self.feed(options, f"{path}.targetoptions")
-        self.feed(getattr(value, "locals", None), f"{path}.locals")
-        if encode.is_mlir(value):
+        for name, given in (("targetoptions", options), ("locals", getattr(value, "locals", None))):
+            text = encode.plain_text(given)
+            if text is None:
+                self.feed(given, f"{path}.{name}")
+            else:
+                encode.put(self.h, name, text.encode())
+        if of_mlir:
             encode.put_parts(self.h, encode.mlir_environment())
             for rewriter in encode.mlir_rewriters(value):
                 self.opaque(rewriter, path)
@@ -283,14 +355,16 @@ class _Walk:
 
     def code(self, code: types.CodeType) -> None:
         """Add a code object and those within it."""
+        known = _Code.of(code, code.co_filename)
+        if known is not None:
+            self.h.update(known.text)
+            self.lines.update(known.lines)
+            self.names |= known.names
+            return
         self.names.update(code.co_names)
-        where = repr((code.co_filename, list(code.co_lines())))
-        self.lines.update(where.encode("utf-8", "backslashreplace"))
-        counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
-        names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
-        text, constants = _steps(code)
-        flags = code.co_flags & _CODE_FLAGS
-        encode.put_parts(self.h, ("code", counts, flags, code.co_exceptiontable, names, text))
+        self.lines.update(_place(code, code.co_filename))
+        steps, constants = _steps(code)
+        _put_head(self.h, code, steps)
         for constant in constants:
             if isinstance(constant, types.CodeType):
                 self.code(constant)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 
 _DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 _AS_BITS = {"bfloat16": "uint16", "float16": "uint16"}
+
+
+@functools.lru_cache(maxsize=256)  # kernels are lowered for one shape after the other
+def _described(signature: Signature, options: CompileOptions) -> str:
+    """The part of a kernel's identity that is not in its code: texts and integers, as Python."""
+    s = signature
+    return repr((s.inputs, s.scalars, s.outputs, s.aliased, *options.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +98,19 @@ class Compiler:
         with _lock:
             if signature not in self._identities:
                 fingerprint = keys_fingerprint.take(self.kernel)
-                digest = keys_fingerprint.combine(
-                    fingerprint,
-                    "numba.cpu",
-                    signature.inputs,
-                    signature.scalars,
-                    signature.outputs,
-                    signature.aliased,
-                    *self.options.names,
-                )
+                described = _described(signature, self.options)
+                digest = keys_fingerprint.combine(fingerprint, "numba.cpu", described)
                 self._identities[signature] = digest, fingerprint
             return self._identities[signature]
 
     def native(self, signature: Signature) -> Native:
         """Compile and register, unless this process already did for a kernel of equal content."""
+        digest = self.digest(signature)
+        found = _registered.get(digest)
+        if found is not None:
+            return found
         with interrupts.deferred(), _lock:
-            digest = self.digest(signature)
+            digest = self.digest(signature)  # another thread may have dropped it in between
             if digest not in _registered:
                 _registered[digest] = self._load(digest, signature) or self._make(digest, signature)
             return _registered[digest]
@@ -363,11 +368,10 @@ class Compiler:
         ]
         return [None if b is None else by_buffer[b] for b in assignment.given]
 
-    def lower(self, signature: Signature, origin: str) -> NativeCall:
+    def lower(self, signature: Signature, native: Native, origin: str) -> NativeCall:
         """What the lowering needs of the registered code."""
         from kernbridge._src.keys.encode import key_of
 
-        native = self.native(signature)
         return NativeCall(
             target=debug.host_target(),
             digest=native.digest,

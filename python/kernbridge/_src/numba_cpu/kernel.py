@@ -199,8 +199,10 @@ class NumbaCpu(PythonFrontend):
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
-        for place, array in self.described(operands, call):
-            dtype, remedy = array.dtype.name, CONVERT
+        arrays = (*operands, *call.outs)
+        known = all(array.dtype_name in NATIVE_DTYPES for array in arrays)
+        for place, array in () if known else self.described(operands, call):
+            dtype, remedy = array.dtype_name, CONVERT
             if dtype in HALF_DTYPES:
                 if self.half_as_bits:
                     continue
@@ -218,13 +220,13 @@ class NumbaCpu(PythonFrontend):
         """Compile the kernel for these operands, or find it compiled."""
         signature = Signature.of(operands, call)
         compiler = self.compiler
-        why_by_name = compiler.native(signature).carried.why_not
+        native = compiler.native(signature)
         origin = numba_cpu_origin.write(
-            self._home, self.half_as_bits, compiler.options, signature, why_by_name
+            self._home, self.half_as_bits, compiler.options, signature, native.carried.why_not
         )
         module, qualname = self._home
         named = f"{module or '<no module>'}:{qualname}"
-        return compiler.lower(signature, origin)._replace(named=named)
+        return compiler.lower(signature, native, origin)._replace(named=named)
 
     def begin(self, platform: str, operands: Sequence[ArrayType], call: Call) -> bool:
         """Compile the kernel up to LLVM's part, which a thread does."""

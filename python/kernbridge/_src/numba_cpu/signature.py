@@ -22,7 +22,7 @@ class Signature:
     @staticmethod
     def of(operands: Sequence[ArrayType], call: Call) -> Signature:
         """The signature of a call."""
-        kinds = tuple((t.dtype.name, len(t.shape)) for t in (*operands, *call.outs))
+        kinds = tuple((t.dtype_name, len(t.shape)) for t in (*operands, *call.outs))
         scalars = zip(call.scalars, kinds[call.n_inputs : call.n_operands], strict=True)
         return Signature(
             inputs=kinds[: call.n_inputs],

@@ -54,8 +54,9 @@ class Operation:
         self._frontend = frontend
         self._keywords = tuple(sorted((attributes or {}).items()))
         self._jitted: Any = None
-        state = host_state.take(functions_of(spec))
-        self._state = state if state.has_data else None
+        functions = functions_of(spec)
+        state = host_state.take(functions) if functions else None
+        self._state = state if state is not None and state.has_data else None
 
     def __call__(self, *inputs: Any, **scalars: Any) -> Any:
         if self._state is not None:

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from kernbridge._src.base.errors import counted
@@ -61,8 +61,7 @@ class KernelParameters:
         """If `has_stream`, the last array of a call is a stream, behind the outputs."""
         self._has_stream = has_stream
         self.label = label
-        every = inspect.signature(function).parameters.values()
-        parameters = [p for p in every if p.name not in static]
+        parameters = [p for p in _parameters(function) if p.name not in static]
         self.variadic = next((p.name for p in parameters if p.kind is _VARIADIC), None)
         self.names = tuple(p.name for p in parameters if p.kind is not _VARIADIC)
         code = getattr(function, "__code__", None)
@@ -227,6 +226,28 @@ def warn_of_copies(label: str, copied: Sequence[int], names: Sequence[str], reme
             f"passes a copy. To avoid the copy, {remedy}, or alias the input to an output with "
             "input_output_aliases. [KB4003]"
         )
+
+
+def _parameters(function: Callable[..., Any]) -> Sequence[inspect.Parameter]:
+    """The parameters of a function; of equal functions without annotations they are made once."""
+    if type(function) is FunctionType and not vars(function) and not function.__annotations__:
+        has_default = (len(function.__defaults__ or ()), frozenset(function.__kwdefaults__ or ()))
+        return _plain_parameters(function.__code__, *has_default)
+    return tuple(inspect.signature(function).parameters.values())
+
+
+@functools.lru_cache(maxsize=256)
+def _plain_parameters(
+    code: CodeType, n_defaults: int, keyword_defaults: frozenset[str]
+) -> tuple[inspect.Parameter, ...]:
+    """Parameters as `inspect.signature` makes them, each default replaced by None."""
+    function = FunctionType(code, {}, "", (None,) * n_defaults, _no_cells(code))
+    function.__kwdefaults__ = dict.fromkeys(keyword_defaults)
+    return tuple(inspect.signature(function).parameters.values())
+
+
+def _no_cells(code: CodeType) -> tuple[CellType, ...]:
+    return tuple(CellType() for _ in code.co_freevars)
 
 
 _ACCESS = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|DEREF|CLOSURE)")

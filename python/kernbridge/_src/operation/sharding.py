@@ -188,9 +188,10 @@ def request(
     `masks` are the levels of the operands, and `ctx` has the types of hidden results too.
     """
     plain = Request(native.target, {}, {})
-    named = all(has_element(aval.dtype) for aval in (*ctx.avals_in, *ctx.avals_out))
     n_devices = jax_inside.devices_to_split_among(ctx)
-    if not named or n_devices == 1:
+    if n_devices == 1:
+        return plain
+    if not all(has_element(aval.dtype) for aval in (*ctx.avals_in, *ctx.avals_out)):
         return plain
     hidden = [call.terms.ins[i] for i in native.copied]
     hidden += [(WHOLE,) * len(t.shape) for t in native.temporaries]

@@ -5,6 +5,7 @@ This code runs when a kernel is wrapped or traced, and never when the operation 
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,8 +42,18 @@ class ArrayType:
         """Return the type of an array, or of another object with a shape and a dtype."""
         return ArrayType(tuple(value.shape), np.dtype(value.dtype))
 
+    @property
+    def dtype_name(self) -> str:
+        return dtype_name(self.dtype)
+
     def __str__(self) -> str:
-        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return f"{self.dtype_name}[{','.join(map(str, self.shape))}]"
+
+
+@functools.lru_cache(maxsize=256)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype, which NumPy makes up anew each time that it is asked."""
+    return dtype.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernbridge._src.operation.spec import ArrayType
+from kernbridge._src.operation.spec import ArrayType, dtype_name
 
 _ELEMENTS = {
     "bool": "i1",
@@ -22,7 +22,7 @@ _ELEMENTS = {
 
 def has_element(dtype: np.dtype) -> bool:
     """Whether there is a name for elements of this type."""
-    return dtype.name in _ELEMENTS
+    return dtype_name(dtype) in _ELEMENTS
 
 
 @dataclass(frozen=True)
