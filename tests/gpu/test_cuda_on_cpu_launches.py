@@ -50,7 +50,7 @@ def test_a_kernel_runs_on_the_gpu_on_the_cpu_and_on_the_gpu_again():
         declared[4, 256](on_cpu)
         np.testing.assert_array_equal(on_cpu.copy_to_host(), np.full(N, 3.0))
         for use in (add_one[4, 256], lambda x: x.copy_to_host(), lambda x: x[0]):
-            with pytest.raises(TypeError, match="copy it to the host before"):
+            with pytest.raises(TypeError, match="copy it to the host first"):
                 use(on_gpu)
     assert (gpu_name(), int(cuda.current_context().handle)) == (name, handle)
     add_one[4, 256, stream](on_gpu)

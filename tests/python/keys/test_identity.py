@@ -297,7 +297,7 @@ def test_a_kernel_that_changed_is_refused(program):
 
 def test_a_kernel_of_main_must_be_wrapped_first(program):
     got = program(definition=LOCAL, name="local")
-    assert "needs the kernel __main__:local, which is not to be found here" in got
+    assert "needs the kernel __main__:local, which was not found in this process" in got
     wrapped = (
         LOCAL + "\nop = kernbridge.numba_kernel(local, jax.ShapeDtypeStruct((3,), jnp.float32))"
     )

@@ -398,7 +398,7 @@ def twice(a, b):
 def overlapping(out, stream):
     twice[1, 1](out[:3], out[2:])
 op = numba_cuda_callable(overlapping, S((4,), "float32"), deterministic=True)
-refused(op, "launch of 'twice'", "passes the memory of 'a'", "KB4017")
+refused(op, "launch of 'twice'", "passes memory of 'a'", "KB4017")
 
 def unrecordable(x, out, stream):
     out[:] = x.copy_to_host()

@@ -253,10 +253,10 @@ def test_functions_of_equal_code_have_their_own_defaults():
     def outputs(parameters):
         return parameters.assign(1, (), 1).names
 
-    with pytest.raises(TypeError, match="out would get nothing"):
+    with pytest.raises(TypeError, match="nothing would be passed for out"):
         outputs(of())
     assert outputs(of(__defaults__=(2.0, None))) == ("x", "gain")
-    with pytest.raises(TypeError, match="out would get nothing"):
+    with pytest.raises(TypeError, match="nothing would be passed for out"):
         outputs(of())
     swapped = inspect.signature(lambda out, x: None)
     assert of(__signature__=swapped).names == ("out", "x")

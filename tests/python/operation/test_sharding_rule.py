@@ -87,8 +87,8 @@ X = jnp.ones(4)
     [
         ("i -> i", "has 1 input term, but the call has 2 inputs"),
         ("i, i -> i, i", "has 2 output terms, but the call has 1 output"),
-        ("i, i -> i j", r"describes output 0 as 'i j', and it is float32\[4\] of rank 1"),
-        ("i j, i -> i", r"describes input 0 as 'i j', and it is float32\[4\] of rank 1"),
+        ("i, i -> i j", r"describes output 0 as 'i j', but it is float32\[4\] of rank 1"),
+        ("i j, i -> i", r"describes input 0 as 'i j', but it is float32\[4\] of rank 1"),
         ("..., ... i -> i", r"input 1 as '... i', where ... stood for 1 before"),
     ],
 )
@@ -98,7 +98,7 @@ def test_a_rule_that_does_not_fit_the_arrays(rule, message):
 
 
 def test_dimensions_of_one_name_are_of_one_size():
-    message = "names a dimension 'i' in input 0 and input 1, which has 4 elements in the one and 5"
+    message = "names a dimension 'i' in input 0 and input 1, which has 4 elements in the first and 5"
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(wrap("i, i -> i"), X, jnp.ones(5))
 
@@ -115,7 +115,7 @@ def test_truth_values_are_not_summed():
         ("i, j -> j", "names their dimensions 'i' and 'j'; use the same term for both"),
         (
             ShardingRule("i, i j -> i", reduce="sum"),
-            "output 0 is a sum over 'j' .* begins as input 0 .* added once for each device",
+            "output 0 is a sum over 'j' .* starts as input 0 .* added once for each device",
         ),
     ],
 )
