@@ -173,7 +173,7 @@ static void test_counts(void)
         call_init(&c); /* nothing is read where so many would lie */
         *(of_results ? &c.f.frame.rets.size : &c.f.frame.args.size) = KB_BUFFERS_MAX + 1;
         expect(&slot, &c,
-               of_results ? "1 inputs and 1025 outputs came" : "1025 inputs and 1 outputs came");
+               of_results ? "got 1 inputs and 1025 outputs" : "got 1025 inputs and 1 outputs");
     }
 }
 

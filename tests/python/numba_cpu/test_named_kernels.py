@@ -77,7 +77,9 @@ def test_looking_a_kernel_up_runs_nothing(run):
     assert executed == "[]"
     assert len(said) == len(names)
     for name, line in zip(names, said, strict=True):
-        assert f"the program needs the kernel lazy:{name}, which was not found in this process" in line
+        assert (
+            f"the program needs the kernel lazy:{name}, which was not found in this process" in line
+        )
 
 
 def test_a_kernel_of_a_class_is_found(run):

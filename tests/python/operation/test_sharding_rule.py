@@ -98,7 +98,9 @@ def test_a_rule_that_does_not_fit_the_arrays(rule, message):
 
 
 def test_dimensions_of_one_name_are_of_one_size():
-    message = "names a dimension 'i' in input 0 and input 1, which has 4 elements in the first and 5"
+    message = (
+        "names a dimension 'i' in input 0 and input 1, which has 4 elements in the first and 5"
+    )
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(wrap("i, i -> i"), X, jnp.ones(5))
 
