@@ -19,7 +19,6 @@ from typing import Any
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import UnknownVersionError, defect
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common import cpu_features, vector_math
 from kernbridge._src.numba_common.defaults import exact_defaults
 from kernbridge._src.numba_common.llvmlite_inside import binding, freeing_pass_managers, ir
 from kernbridge._src.numba_common.numba_inside import (
@@ -32,7 +31,7 @@ from kernbridge._src.numba_common.numba_inside import (
     types,
 )
 from kernbridge._src.numba_cpu.lines import noting_lines
-from kernbridge._src.numba_cpu.optimise import Unoptimised, is_possible
+from kernbridge._src.numba_cpu.optimise import Unoptimised, is_possible, with_vectors
 from kernbridge._src.numba_cpu.parallel import loops, reporting_exceptions, set_environments
 
 _INT64 = ir.IntType(64)
@@ -239,7 +238,7 @@ def _link(
     later: list[Unoptimised] = []
 
     def optimise_vectors() -> None:
-        _use_vectors(library)
+        library._final_module = with_vectors(library._final_module, library.codegen)
         by_numba_itself()
 
     def leave() -> None:
@@ -256,21 +255,6 @@ def _link(
     ):
         library.finalize()
     return finish, next(iter(later), None)
-
-
-def _use_vectors(library: Any) -> None:
-    """Let the loops of a library that is linked, and not optimised yet, call libmvec."""
-    if not vector_math.provided():
-        return
-    _, _, given = library.codegen.magic_tuple()
-    features, _ = cpu_features.known(given)
-    text = str(library._final_module)
-    changed = vector_math.with_vectors(text, features)
-    if changed != text:
-        name = library._final_module.name
-        library._final_module = binding.parse_assembly(changed)
-        library._final_module.name = name
-        binding.load_library_permanently(vector_math.LIBRARY)  # for code that stays here
 
 
 def _arguments(

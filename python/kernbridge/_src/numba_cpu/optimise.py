@@ -31,6 +31,24 @@ def is_possible(library: Any) -> bool:
     return not hasattr(library.codegen, "_mpm_full")
 
 
+def with_vectors(module: Any, codegen: Any, context: Any = None) -> Any:
+    """Return a module whose loops may call libmvec, in a context of LLVM (None: that of Numba).
+
+    The given module is linked but not yet optimised. It is returned if nothing changes.
+    """
+    if not vector_math.provided():
+        return module
+    features, _ = cpu_features.known(codegen.magic_tuple()[2])
+    text = str(module)
+    changed = vector_math.with_vectors(text, features)
+    if changed == text:
+        return module
+    binding.load_library_permanently(vector_math.LIBRARY)  # for code that stays here
+    changed_module = binding.parse_assembly(changed, context)
+    changed_module.name = module.name
+    return changed_module
+
+
 class Unoptimised:
     """The module of a library that Numba has linked. Made under Numba's lock."""
 
@@ -39,14 +57,14 @@ class Unoptimised:
         self._name, self._bitcode = module.name, module.as_bitcode()
         self._library_type, self._timings = type(library), library._recorded_timings
         self._codegen = library.codegen
-        self._has_vector_math = has_vector_math and bool(vector_math.provided())
+        self._has_vector_math = has_vector_math
 
     def optimised(self) -> str:
         """Optimise it; the text of the module."""
         context = binding.create_context()
         module = binding.parse_bitcode(self._bitcode, context)
         if self._has_vector_math:
-            module = self._with_vectors(module, context)
+            module = with_vectors(module, self._codegen, context)
         machine = self._machine()
         library = SimpleNamespace(
             _codegen=_Codegen(self._codegen, machine),
@@ -66,16 +84,6 @@ class Unoptimised:
         return binding.Target.from_triple(binding.get_process_triple()).create_target_machine(
             **options
         )
-
-    def _with_vectors(self, module: Any, context: Any) -> Any:
-        """The module with loops that may call libmvec."""
-        features, _ = cpu_features.known(self._codegen.magic_tuple()[2])
-        text = str(module)
-        changed = vector_math.with_vectors(text, features)
-        if changed == text:
-            return module
-        binding.load_library_permanently(vector_math.LIBRARY)  # for code that stays here
-        return binding.parse_assembly(changed, context)
 
 
 class _Codegen:
