@@ -24,6 +24,7 @@ from kernbridge._src.source import module as source_module
 from kernbridge._src.store import limit
 from kernbridge._src.toolchain import architectures, compilers
 from kernbridge._src.tools import error_pages
+from kernels import add, scale
 
 pytestmark = pytest.mark.once
 
@@ -37,18 +38,6 @@ MESH = functools.partial(jax.make_mesh, (4,), ("d",), axis_types=(jax.sharding.A
 def double(x, out):
     for i in range(x.size):
         out[i] = 2 * x[i]
-
-
-@numba.njit
-def add(x, y, out):
-    for i in range(out.size):
-        out[i] = x[i] + y[i]
-
-
-@numba.njit
-def scale(x, factor, out):
-    for i in range(out.size):
-        out[i] = factor * x[i]
 
 
 @contextlib.contextmanager
@@ -205,7 +194,7 @@ def test_kb2001():
         numba_kernel(double, F32)(X, X)
     with refused("KB2001", TypeError):
         numba_kernel(scale, F32)(X)
-    equal(numba_kernel(scale, F32)(X, factor=2.0), 2 * X)  # its parameter is skipped
+    equal(numba_kernel(scale, F32)(X, alpha=2.0), 2 * X)  # its parameter is skipped
     equal(numba_kernel(add, F32)(X, X), 2 * X)
 
 
@@ -242,14 +231,14 @@ def test_kb2003():
 
 def test_kb2004():
     with refused("KB2004", TypeError):
-        numba_kernel(scale, lambda x: x)(X, factor=2.0)
+        numba_kernel(scale, lambda x: x)(X, alpha=2.0)
     seen = []
 
-    def outs(x, factor):
-        seen.extend((x, factor))
+    def outs(x, alpha):
+        seen.extend((x, alpha))
         return x
 
-    equal(numba_kernel(scale, outs)(X, factor=2.0), 2 * X)
+    equal(numba_kernel(scale, outs)(X, alpha=2.0), 2 * X)
     assert [type(s) for s in seen[:2]] == [jax.ShapeDtypeStruct] * 2
     assert [s.shape for s in seen[:2]] == [(3,), ()]
 
@@ -257,11 +246,11 @@ def test_kb2004():
 def test_kb2005():
     op = numba_kernel(scale, F32)
     with refused("KB2005", ValueError):
-        op(X, factor=X)
-    equal(jax.vmap(lambda a: op(X, factor=a))(X), X[:, None] * X)
+        op(X, alpha=X)
+    equal(jax.vmap(lambda a: op(X, alpha=a))(X), X[:, None] * X)
     with refused("KB2005", ValueError):
         batched = numba_kernel(scale, F32, vmap_method="expand_dims")
-        jax.vmap(lambda a: batched(X, factor=a))(X)
+        jax.vmap(lambda a: batched(X, alpha=a))(X)
     equal(numba_kernel(add, F32)(X, X), 2 * X)  # arrays, by position
 
 
