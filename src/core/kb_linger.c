@@ -21,11 +21,12 @@ enum {
     CACHE_LINE = 64,
 };
 
-static _Atomic(uint64_t) ended;   /* when the last loop did */
-static _Atomic(uint64_t) begun;   /* loops so far */
-static _Atomic(int) without;      /* loops that are left until threads wait again */
-static _Atomic(uint64_t) taken;   /* seats on which a thread sits */
-static _Atomic(uint64_t) waiting; /* seats whose thread has not been passed anything */
+static _Atomic(uint64_t) ended; /* when the last loop did */
+static _Atomic(uint64_t) begun; /* loops so far */
+static _Atomic(int) without;    /* loops that are left until threads wait again */
+/* Seats on which a thread sits, and those whose thread has not been passed anything. */
+static alignas(CACHE_LINE) _Atomic(uint64_t) taken;
+static alignas(CACHE_LINE) _Atomic(uint64_t) waiting;
 
 typedef struct seat {
     alignas(CACHE_LINE) _Atomic(void *) passed;

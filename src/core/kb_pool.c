@@ -23,23 +23,31 @@ enum {
     SPIN_TICKS = 50 * KB_TICKS_PER_US, /* a thread that sleeps takes longer to come back */
     PARTS_STARTED = 64,                /* of a loop that may get threads of its own */
     START_AFTER_NS = 200000,           /* a thread takes about a tenth of this to start */
+    CACHE_LINE = 64,
 };
+
+/* Threads that change one counter do not slow down those that read what lies beside it. */
+typedef struct counter {
+    char apart[CACHE_LINE];
+    _Atomic(int64_t) value;
+} counter;
 
 typedef struct loop {
     kb_pool_loop of;
     const kb_xla_frame *xla; /* for who has taken a part that is not done; NULL: threads start */
     bool lingers;            /* its threads wait for the next loop */
-    _Atomic(int64_t) next;
-    _Atomic(int64_t) done;
-    _Atomic(int64_t) uninvited; /* tasks that are to be scheduled still */
-    _Atomic(int64_t) users;     /* the caller, and every scheduled task */
     pthread_mutex_t lock;
     pthread_cond_t all_done;
+    counter next;
+    counter done;
+    counter uninvited; /* tasks that are to be scheduled still */
+    counter users;     /* the caller, and every scheduled task */
+    counter sleeping;  /* 1 if the caller may wait for all_done */
 } loop;
 
 static void drop(loop *l)
 {
-    if (atomic_fetch_sub(&l->users, 1) != 1)
+    if (atomic_fetch_sub(&l->users.value, 1) != 1)
         return;
     pthread_cond_destroy(&l->all_done);
     pthread_mutex_destroy(&l->lock);
@@ -49,14 +57,16 @@ static void drop(loop *l)
 /* The beginning of a part; the loop's count or more if none is left. */
 static int64_t take_part(loop *l)
 {
-    return atomic_fetch_add(&l->next, l->of.part);
+    return atomic_fetch_add(&l->next.value, l->of.part);
 }
 
 static void run_part(loop *l, int64_t begin)
 {
     int64_t left = l->of.count - begin, size = left < l->of.part ? left : l->of.part;
     l->of.function(l->of.data, begin, begin + size);
-    if (atomic_fetch_add(&l->done, size) + size < l->of.count)
+    if (atomic_fetch_add(&l->done.value, size) + size < l->of.count)
+        return;
+    if (!atomic_load(&l->sleeping.value))
         return;
     pthread_mutex_lock(&l->lock);
     pthread_cond_broadcast(&l->all_done);
@@ -134,10 +144,10 @@ static bool schedule(loop *l)
 /* Schedules some of the tasks; those schedule the others. */
 static void invite(loop *l)
 {
-    for (int i = 0; i < INVITED_AT_ONCE && atomic_load(&l->next) < l->of.count; i++) {
-        if (atomic_fetch_sub(&l->uninvited, 1) <= 0)
+    for (int i = 0; i < INVITED_AT_ONCE && atomic_load(&l->next.value) < l->of.count; i++) {
+        if (atomic_fetch_sub(&l->uninvited.value, 1) <= 0)
             return;
-        atomic_fetch_add(&l->users, 1);
+        atomic_fetch_add(&l->users.value, 1);
         if (schedule(l))
             continue;
         drop(l);
@@ -184,17 +194,25 @@ static loop *loop_new(const kb_xla_frame *xla, const kb_pool_loop *of)
     }
     l->of = *of;
     l->xla = xla;
-    atomic_store(&l->users, 1);
+    atomic_store(&l->users.value, 1);
     return l;
 }
 
+static bool is_done(loop *l)
+{
+    return atomic_load(&l->done.value) == l->of.count;
+}
+
+/* Whoever does the last part after `sleeping` is set takes the lock, and so does not miss that this
+ * thread waits; the lock is left alone otherwise. */
 static void wait_for_others(loop *l)
 {
-    uint64_t begun = kb_ticks();
-    while (atomic_load(&l->done) < l->of.count && kb_ticks() - begun < SPIN_TICKS)
-        kb_ticks_pause();
+    for (uint64_t begun = kb_ticks(); kb_ticks() - begun < SPIN_TICKS; kb_ticks_pause())
+        if (is_done(l))
+            return;
     pthread_mutex_lock(&l->lock);
-    while (atomic_load(&l->done) < l->of.count)
+    atomic_store(&l->sleeping.value, 1);
+    while (!is_done(l))
         pthread_cond_wait(&l->all_done, &l->lock);
     pthread_mutex_unlock(&l->lock);
 }
@@ -203,7 +221,7 @@ static void wait_for_others(loop *l)
 static void share(loop *l, int64_t n_tasks)
 {
     l->lingers = l->xla && kb_linger_begin();
-    atomic_store(&l->uninvited, n_tasks);
+    atomic_store(&l->uninvited.value, n_tasks);
     invite(l);
     run_parts(l);
     wait_for_others(l);
@@ -267,7 +285,7 @@ void kb_pool_for_started(int64_t count, kb_pool_function *function, void *data)
     while (begin < count && now_ns() - begun < START_AFTER_NS)
         if ((begin = take_part(l)) < count)
             run_part(l, begin);
-    int64_t next = atomic_load(&l->next), left = next < count ? (count - next) / of.part : 0;
+    int64_t next = atomic_load(&l->next.value), left = next < count ? (count - next) / of.part : 0;
     int64_t n_threads = left > 1 ? num_processors() : 1;
     share(l, (n_threads < left ? n_threads : left) - 1);
 }

@@ -7,6 +7,7 @@
 #include "core/kb_ticks.h"
 
 #include <pthread.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -19,6 +20,7 @@ enum {
     SITES = 256,
     SITE_SHIFT = 64 - 8,
     COST_BITS = 32,
+    CACHE_LINE = 64,
 };
 
 /* A step, and what its slices cost: the upper bits of the hash, then ticks of a slice. */
@@ -52,10 +54,10 @@ typedef struct sharing {
     const kb_slices *slices;
     const kb_step *step;
     int64_t first;           /* slice of the shared ones */
-    _Atomic(int64_t) cost;   /* the least ticks of a slice that a thread has seen */
     _Atomic(int64_t) failed; /* the first slice that failed, or their number */
     pthread_mutex_t lock;    /* of the error */
     kb_error *err;
+    alignas(CACHE_LINE) _Atomic(int64_t) cost; /* the least ticks of a slice that a thread saw */
 } sharing;
 
 static KB_COLD void note_failure(sharing *s, int64_t slice, const kb_error *err)
