@@ -51,19 +51,27 @@ void kb_linger_end(void)
     atomic_store_explicit(&ended, kb_ticks(), memory_order_relaxed);
 }
 
-bool kb_linger_hand(void *data)
+/* The lowest bits of a mask, at most so many. */
+static uint64_t lowest(uint64_t mask, int64_t most)
 {
-    uint64_t seen = atomic_load(&waiting);
-    while (seen) {
-        int i = __builtin_ctzll(seen);
-        uint64_t bit = (uint64_t)1 << i;
-        seen = atomic_fetch_and(&waiting, ~bit);
-        if (seen & bit) {
-            atomic_store(&seats[i].passed, data);
-            return true;
-        }
+    uint64_t rest = mask;
+    while (rest && most-- > 0)
+        rest &= rest - 1;
+    return mask & ~rest;
+}
+
+/* All threads are called by one operation on the mask, and then each by one store that waits for
+ * nothing: this is what lies between the end of a loop and the begin of the next one. */
+int64_t kb_linger_hand(void *data, int64_t most)
+{
+    int64_t n = 0;
+    for (uint64_t seen; n < most && (seen = atomic_load(&waiting)) != 0;) {
+        uint64_t bits = lowest(seen, most - n);
+        bits &= atomic_fetch_and(&waiting, ~bits);
+        for (; bits; bits &= bits - 1, n++)
+            atomic_store_explicit(&seats[__builtin_ctzll(bits)].passed, data, memory_order_release);
     }
-    return false;
+    return n;
 }
 
 /* The bit of a free seat, or 0. */
@@ -84,24 +92,34 @@ static bool leave(uint64_t bit)
     return atomic_fetch_and(&waiting, ~bit) & bit;
 }
 
-void *kb_linger_wait(uint64_t entered)
+void *kb_linger_wait(kb_linger *thread)
 {
     uint64_t now = kb_ticks(), until = now + MOMENT;
-    uint64_t bit = now - entered < ENOUGH ? sit() : 0;
+    if (now - thread->entered >= ENOUGH)
+        return NULL;
+    if (!thread->seat)
+        thread->seat = sit();
+    uint64_t bit = thread->seat;
     if (!bit)
         return NULL;
     seat *mine = &seats[__builtin_ctzll(bit)];
     uint64_t loops = atomic_load_explicit(&begun, memory_order_relaxed);
     bool left = false;
     void *data;
+    atomic_store_explicit(&mine->passed, NULL, memory_order_relaxed);
     atomic_fetch_or(&waiting, bit);
-    while (!(data = atomic_load(&mine->passed)) && !left) {
+    while (!(data = atomic_load_explicit(&mine->passed, memory_order_acquire)) && !left) {
         kb_ticks_pause();
         left = kb_ticks() >= until && leave(bit);
     }
     if (left && atomic_load_explicit(&begun, memory_order_relaxed) == loops)
         atomic_store_explicit(&without, LOOPS_WITHOUT, memory_order_relaxed);
-    atomic_store(&mine->passed, NULL);
-    atomic_fetch_and(&taken, ~bit);
     return data;
+}
+
+void kb_linger_leave(kb_linger *thread)
+{
+    if (thread->seat)
+        atomic_fetch_and(&taken, ~thread->seat);
+    thread->seat = 0;
 }

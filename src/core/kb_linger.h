@@ -14,14 +14,23 @@ bool kb_linger_begin(void);
 /* Call this when a loop is done. */
 void kb_linger_end(void);
 
-/* Passes `data` to one waiting thread, which returns it from kb_linger_wait. Returns false, and has
- * no effect, if no thread waits. */
-bool kb_linger_hand(void *data);
+/* Passes `data` to at most `most` waiting threads, each of which returns it from kb_linger_wait.
+ * Returns how many there were, which may be none. */
+int64_t kb_linger_hand(void *data, int64_t most);
+
+/* A thread that waits now and then. `seat` is 0 at first. */
+typedef struct kb_linger {
+    uint64_t entered; /* kb_ticks() when its owner called it */
+    uint64_t seat;
+} kb_linger;
 
 /* Waits for data, with the processor kept busy. Returns NULL if none comes within a moment, or at
- * once if this thread has worked for loops since `entered` (kb_ticks) for so long that it should
- * return to its owner, or if too many threads wait already. `data` is never lost: what a call of
- * kb_linger_hand has passed is returned. */
-void *kb_linger_wait(uint64_t entered);
+ * once if this thread has been away from its owner for so long that it should return, or if too
+ * many threads wait already. `data` is never lost: what a call of kb_linger_hand has passed is
+ * returned. Call kb_linger_leave when the thread waits no more. */
+void *kb_linger_wait(kb_linger *thread);
+
+/* Gives up what the calls of kb_linger_wait have taken. */
+void kb_linger_leave(kb_linger *thread);
 
 #endif

@@ -125,12 +125,12 @@ static bool start(loop *l)
     return true;
 }
 
-/* Without XLA, a thread is started. A thread that waits for a loop is there at once. */
+/* Without XLA, a thread is started. A thread that has come to wait for a loop is there at once. */
 static bool schedule(loop *l)
 {
     if (!l->xla)
         return start(l);
-    if (kb_linger_hand(l))
+    if (kb_linger_hand(l, 1) == 1)
         return true;
     kb_xla_schedule args = {
         .struct_size = KB_XLA_SIZE(kb_xla_schedule, data), // NOLINT: of a pointer
@@ -172,10 +172,11 @@ static bool help(loop *l)
 
 static void run_task(void *data)
 {
-    uint64_t entered = kb_ticks(), mode = kb_float_mode_exact();
-    loop *l = data;
-    while (l && help(l))
-        l = kb_linger_wait(entered);
+    kb_linger thread = {.entered = kb_ticks()};
+    uint64_t mode = kb_float_mode_exact();
+    for (loop *l = data; l && help(l);)
+        l = kb_linger_wait(&thread);
+    kb_linger_leave(&thread);
     kb_float_mode_restore(mode);
 }
 
@@ -221,7 +222,10 @@ static void wait_for_others(loop *l)
 static void share(loop *l, int64_t n_tasks)
 {
     l->lingers = l->xla && kb_linger_begin();
-    atomic_store(&l->uninvited.value, n_tasks);
+    atomic_fetch_add(&l->users.value, n_tasks);
+    int64_t handed = l->xla ? kb_linger_hand(l, n_tasks) : 0, rest = n_tasks - handed;
+    atomic_fetch_sub(&l->users.value, rest);
+    atomic_store(&l->uninvited.value, rest);
     invite(l);
     run_parts(l);
     wait_for_others(l);

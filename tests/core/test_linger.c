@@ -9,12 +9,27 @@
 
 enum { THREADS = 3, PASSED = 1000, SEATS = 64 };
 
+/* As a thread that its owner has called a while ago, and that waits once. */
+static void *wait_since(uint64_t entered)
+{
+    kb_linger thread = {.entered = entered};
+    void *data = kb_linger_wait(&thread);
+    kb_linger_leave(&thread);
+    CHECK_INT(thread.seat, 0);
+    return data;
+}
+
+static void *wait_now(void)
+{
+    return wait_since(kb_ticks());
+}
+
 static void test_nobody_waits(void)
 {
     int data = 0;
-    CHECK(!kb_linger_hand(&data));
-    CHECK(kb_linger_wait(kb_ticks()) == NULL);
-    CHECK(!kb_linger_hand(&data)); /* it has left */
+    CHECK_INT(kb_linger_hand(&data, SEATS), 0);
+    CHECK(wait_now() == NULL);
+    CHECK_INT(kb_linger_hand(&data, SEATS), 0); /* it has left */
 }
 
 static atomic_int got;
@@ -24,7 +39,7 @@ static void *wait_once(void *data)
 {
     void *passed = NULL;
     while (!passed && !atomic_load(&over))
-        passed = kb_linger_wait(kb_ticks());
+        passed = wait_now();
     atomic_fetch_add(&got, passed == data);
     return NULL;
 }
@@ -36,7 +51,7 @@ static void test_a_waiting_thread_is_passed_data(void)
     atomic_store(&over, false);
     atomic_store(&got, 0);
     CHECK_INT(pthread_create(&thread, NULL, wait_once, &data), 0);
-    while (!kb_linger_hand(&data))
+    while (kb_linger_hand(&data, 1) == 0)
         kb_ticks_pause();
     pthread_join(thread, NULL);
     CHECK_INT(atomic_load(&got), 1);
@@ -55,12 +70,12 @@ static void test_returns_to_its_owner(void)
     bool at_once = false;
     for (int i = 0; i < 1000 && !at_once; i++) {
         uint64_t begun = kb_ticks();
-        CHECK(kb_linger_wait(begun - (uint64_t)1000000 * KB_TICKS_PER_US) == NULL);
+        CHECK(wait_since(begun - (uint64_t)1000000 * KB_TICKS_PER_US) == NULL);
         at_once = kb_ticks() - begun < 10 * KB_TICKS_PER_US;
     }
     CHECK(at_once);
     uint64_t begun = kb_ticks();
-    CHECK(kb_linger_wait(begun) == NULL);
+    CHECK(wait_since(begun) == NULL);
     CHECK(kb_ticks() - begun > 10 * KB_TICKS_PER_US);
 }
 
@@ -70,7 +85,7 @@ static void *wait_often(void *data)
 {
     (void)data;
     while (!atomic_load(&over)) {
-        atomic_int *passed = kb_linger_wait(kb_ticks());
+        atomic_int *passed = wait_now();
         if (passed)
             atomic_fetch_add(passed, 1);
     }
@@ -80,7 +95,7 @@ static void *wait_often(void *data)
 static void *pass_some(void *data)
 {
     for (atomic_int *next = data, *end = next + PASSED / 2; next < end;)
-        if (kb_linger_hand(next))
+        if (kb_linger_hand(next, 1) == 1)
             next++;
         else
             kb_ticks_pause();
@@ -105,10 +120,47 @@ static void test_each_comes_once(void)
             CHECK_INT(atomic_load(&times[i]), 1);
 }
 
+static atomic_int received;
+
+/* Waits again and again on one seat. */
+static void *wait_on_a_seat(void *data)
+{
+    kb_linger thread = {0};
+    while (!atomic_load(&over)) {
+        thread.entered = kb_ticks();
+        void *passed = kb_linger_wait(&thread);
+        CHECK(!passed || passed == data);
+        atomic_fetch_add(&received, passed != NULL);
+    }
+    kb_linger_leave(&thread);
+    return NULL;
+}
+
+static void test_several_are_called_at_once(void)
+{
+    enum { MOST = 2, ALL = 10 * PASSED };
+    pthread_t threads[THREADS];
+    int data = 0;
+    atomic_store(&over, false);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, wait_on_a_seat, &data), 0);
+    int64_t handed = 0;
+    while (handed < ALL) {
+        int64_t n = kb_linger_hand(&data, MOST);
+        CHECK(n >= 0 && n <= MOST);
+        handed += n;
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_INT(atomic_load(&received), handed);
+    CHECK_INT(kb_linger_hand(&data, MOST), 0);
+}
+
 static void *wait_a_moment(void *data)
 {
     (void)data;
-    CHECK(kb_linger_wait(kb_ticks()) == NULL);
+    CHECK(wait_now() == NULL);
     return NULL;
 }
 
@@ -142,7 +194,7 @@ static void test_when_threads_wait(void)
 /* After a wait in which no loop began, some loops let their threads go. */
 static void test_a_wait_in_vain(void)
 {
-    CHECK(kb_linger_wait(kb_ticks()) == NULL);
+    CHECK(wait_now() == NULL);
     int refused = 0;
     bool kept = false;
     while (!kept && refused < 1000) {
@@ -160,6 +212,7 @@ int main(void)
     test_a_waiting_thread_is_passed_data();
     test_returns_to_its_owner();
     test_each_comes_once();
+    test_several_are_called_at_once();
     test_more_threads_than_seats();
     for (int i = 0; i < 1000 && !kb_linger_begin(); i++) /* what the waits above left behind */
         kb_linger_end();
