@@ -19,7 +19,7 @@ import numba
 import numpy as np
 import pytest
 from conftest import path_with
-from kernbridge._src.keys import encode
+from kernbridge._src.keys import encode, repeated
 from kernbridge._src.keys import fingerprint as keys_fingerprint
 from numba import njit
 from numba.core.cpu_options import FastMathOptions, ParallelOptions
@@ -33,12 +33,19 @@ Color = enum.Enum("Color", {"RED": 1, "BLUE": 2})
 Shade = enum.Enum("Color", {"RED": 3, "BLUE": 2})
 
 
+def taken(kernel):
+    """The fingerprint, which is the same where it is looked up."""
+    walked, found = keys_fingerprint.take(kernel), repeated.take(kernel)
+    assert (found, found.lines) == (walked, walked.lines)
+    return walked
+
+
 def digest(kernel):
-    return keys_fingerprint.take(kernel).digest
+    return taken(kernel).digest
 
 
 def opaque(kernel):
-    return keys_fingerprint.take(kernel).opaque
+    return taken(kernel).opaque
 
 
 def define(source, options=None, filename="<test>", **names):

@@ -6,6 +6,7 @@ Holds no state; any thread may enter. Imports neither Numba nor JAX.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
 import itertools
@@ -15,7 +16,7 @@ import struct
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ _NAMESPACES = (
 # Known by their contents, wherever they are.
 _CONTAINERS = frozenset((dict, frozenset, list, set, types.MappingProxyType))
 _MLIR = "numba_cuda_mlir"  # the successor of Numba-CUDA
+MISSING: Any = object()  # what `loads` finds where there is nothing
+BUILTIN: Any = object()  # and for a name of Python's own
 _SHORT = 4096  # bytes that are copied sooner than a second update is made
 HAS_CONST, _HAS_NAME, _HAS_FREE = map(frozenset, (dis.hasconst, dis.hasname, dis.hasfree))
 
@@ -246,3 +249,31 @@ def reads(code: types.CodeType) -> tuple[frozenset[tuple[str, ...]], frozenset[s
         elif isinstance(constant, str) and constant.isidentifier():
             names.add(constant)  # for getattr
     return frozenset(chains), frozenset(names)
+
+
+def loads(function: types.FunctionType) -> Iterator[tuple[tuple[str, ...], Any, tuple[Any, ...]]]:
+    """Yield each chain that code loads, what is found there, and the modules that lead there.
+
+    An attribute of anything but a module is not followed.
+    """
+    cells: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            cells[name] = cell.cell_contents
+        except ValueError:
+            cells[name] = MISSING
+    for chain in sorted(reads(function.__code__)[0]):
+        kind, root, *attributes = chain
+        if kind == "cell" and root not in cells:  # a variable of its own
+            continue
+        found = (cells if kind == "cell" else function.__globals__).get(root, MISSING)
+        if found is MISSING and kind == "global" and hasattr(builtins, root):
+            yield chain, BUILTIN, ()
+            continue
+        modules = []
+        for name in attributes:
+            if not isinstance(found, types.ModuleType):
+                break
+            modules.append(found)
+            found = getattr(found, name, MISSING)
+        yield chain, found, tuple(modules)

@@ -7,7 +7,6 @@ passed; importing this module imports neither Numba nor JAX.
 
 from __future__ import annotations
 
-import builtins
 import dis
 import enum
 import functools
@@ -26,7 +25,6 @@ from kernbridge._src.base.errors import defect
 from kernbridge._src.keys import encode, generators
 
 _CODE_FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not docstring, nesting, __future__
-_MISSING: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +201,7 @@ class _Walk:
         if encode.put_plain(self.h, value):
             if kind is str and value.isidentifier():
                 self.names.add(value)  # for getattr
-        elif value is _MISSING:
+        elif value is encode.MISSING:
             encode.put(self.h, "missing", b"")
         elif kind is tuple:
             self.items("items", value, path)
@@ -326,32 +324,19 @@ class _Walk:
 
     def function(self, value: types.FunctionType, path: str) -> None:
         """Add code, defaults, and everything that the code loads, by value."""
-        cells: dict[str, Any] = {}
-        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            try:
-                cells[name] = cell.cell_contents
-            except ValueError:
-                cells[name] = _MISSING
         encode.put_parts(self.h, ("function", sys.implementation.cache_tag))
         self.code(value.__code__)
         self.feed(value.__defaults__, f"{path}.__defaults__")
         self.feed(value.__kwdefaults__, f"{path}.__kwdefaults__")
-        for kind, root, *attributes in sorted(encode.reads(value.__code__)[0]):
-            if kind == "cell" and root not in cells:  # a variable of its own
-                continue
-            encode.put_parts(self.h, (kind, root, *attributes))
-            found = (cells if kind == "cell" else value.__globals__).get(root, _MISSING)
-            if found is _MISSING and kind == "global" and hasattr(builtins, root):
+        for chain, found, modules in encode.loads(value):
+            encode.put_parts(self.h, chain)
+            if found is encode.BUILTIN:
                 encode.put(self.h, "builtin", b"")
                 continue
-            owner, where = None, f"{path}.{root}"
-            for name in attributes:
-                if not isinstance(found, types.ModuleType):
-                    break
-                encode.put_parts(self.h, ("attribute of", found.__name__))
-                owner, where = found, f"{where}.{name}"
-                found = getattr(found, name, _MISSING)
-            self.feed(found, where, owner)
+            for module in modules:
+                encode.put_parts(self.h, ("attribute of", module.__name__))
+            where = ".".join((path, *chain[1 : 2 + len(modules)]))
+            self.feed(found, where, modules[-1] if modules else None)
 
     def code(self, code: types.CodeType) -> None:
         """Add a code object and those within it."""
@@ -383,7 +368,7 @@ class _Walk:
             for module, name, m in sorted(more, key=lambda item: item[:2]):
                 done.add((id(m), name))
                 encode.put_parts(self.h, ("escaped", module, name))
-                self.feed(getattr(m, name, _MISSING), f"{self.root}.{module}.{name}", m)
+                self.feed(getattr(m, name, encode.MISSING), f"{self.root}.{module}.{name}", m)
 
     def opaque(self, value: object, path: str) -> None:
         """Add what stands for this object, in this process, while it lives."""

@@ -41,6 +41,13 @@ def _described(signature: Signature, options: CompileOptions) -> str:
     return repr((s.inputs, s.scalars, s.outputs, s.aliased, *options.names))
 
 
+@functools.lru_cache(maxsize=256)
+def _digest(fingerprint: Fingerprint, described: str) -> bytes:
+    from kernbridge._src.keys import fingerprint as keys_fingerprint
+
+    return keys_fingerprint.combine(fingerprint, "numba.cpu", described)
+
+
 @dataclass(frozen=True, slots=True)
 class Native:
     """Registered code."""
@@ -93,13 +100,12 @@ class Compiler:
         return self._identity(signature)[0]
 
     def _identity(self, signature: Signature) -> tuple[bytes, Fingerprint]:
-        from kernbridge._src.keys import fingerprint as keys_fingerprint
+        from kernbridge._src.keys import repeated
 
         with _lock:
             if signature not in self._identities:
-                fingerprint = keys_fingerprint.take(self.kernel)
-                described = _described(signature, self.options)
-                digest = keys_fingerprint.combine(fingerprint, "numba.cpu", described)
+                fingerprint = repeated.take(self.kernel)
+                digest = _digest(fingerprint, _described(signature, self.options))
                 self._identities[signature] = digest, fingerprint
             return self._identities[signature]
 

@@ -1,0 +1,84 @@
+"""Finds the fingerprint of a kernel that a program makes again and again, such as one a size.
+
+Most of such kernels differ in nothing: their code and options are the same, and they read plain
+values and objects of libraries. Any thread may enter. Imports neither Numba nor JAX.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import numpy as np
+
+from kernbridge._src.base.exact import exact
+from kernbridge._src.base.kept import Kept
+from kernbridge._src.keys import encode, fingerprint
+from kernbridge._src.keys.fingerprint import Fingerprint
+
+_PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None)))
+_NAMED = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+
+# By key: the fingerprint, and the objects whose identities are in the key, so that they last.
+_taken: Kept[tuple[Fingerprint, list[Any]]] = Kept(256)
+
+
+def take(dispatcher: Any) -> Fingerprint:
+    """Return `fingerprint.take` of a dispatcher of Numba, which is found sooner the second time."""
+    key, named = _key(dispatcher)
+    if key is None:
+        return fingerprint.take(dispatcher)
+    known = _taken.find(key)
+    if known is not None:
+        return known[0]
+    taken = fingerprint.take(dispatcher)
+    objects = [value for value, _ in named]
+    if all(_has_name(*n) for n in named) and _key(dispatcher)[0] == key:  # nothing has changed
+        _taken.put(key, (taken, objects))
+    return taken
+
+
+def _key(dispatcher: Any) -> tuple[Any, list[tuple[Any, types.ModuleType | None]]]:
+    """Return everything that the walk from a dispatcher would visit, if that is only little.
+
+    None if there is more than plain values and what may be objects of libraries. These are listed,
+    with the modules whose attributes they are, and take part by their identities.
+    """
+    function, options = dispatcher.py_func, dispatcher.targetoptions
+    named: list[tuple[Any, types.ModuleType | None]] = []
+    texts = encode.plain_text(options), encode.plain_text(getattr(dispatcher, "locals", None))
+    pipeline = getattr(getattr(dispatcher, "_compiler", None), "pipeline_class", None)
+    if (
+        None in texts
+        or pipeline is None
+        or "link" in options
+        or function.__defaults__
+        or function.__kwdefaults__
+        or not dispatcher._can_compile
+        or encode.is_mlir(dispatcher)
+    ):
+        return None, named
+    read = []
+    for chain, found, modules in encode.loads(function):
+        if found is encode.BUILTIN or found is encode.MISSING:
+            content: Any = id(found)
+        elif type(found) in _PLAIN:
+            content = exact(found)
+        elif isinstance(found, _NAMED) or type(found) is type:
+            content = id(found)
+            named.append((found, modules[-1] if modules else None))
+        else:
+            return None, named
+        read.append((chain, content, *[m.__name__ for m in modules]))
+    named.append((pipeline, None))
+    checks = getattr(sys.modules.get("numba.core.config"), "BOUNDSCHECK", None)
+    code = function.__code__
+    about = (type(dispatcher), id(pipeline), checks, *texts)
+    return (code, code.co_filename, about, *read), named
+
+
+def _has_name(value: Any, owner: types.ModuleType | None) -> bool:
+    """Whether the walk writes an object by its name, whatever it contains."""
+    kinds = isinstance(value, _NAMED) or (type(value) is type and not issubclass(value, tuple))
+    return kinds and encode.name_of(value, owner) is not None
