@@ -44,7 +44,7 @@ def exact(value: Any) -> Any:
     if kind is frozenset:
         return (kind, frozenset(map(exact, value)))
     hash(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if hasattr(kind, "__dataclass_fields__"):
         fields = [f for f in dataclasses.fields(value) if f.compare]
         return (kind, value, tuple(exact(getattr(value, f.name)) for f in fields))
     return (kind, value)

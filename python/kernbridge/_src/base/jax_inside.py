@@ -209,6 +209,8 @@ def on_mesh(aval: Any, axes: frozenset[Any], sharding: Any = None) -> Any:
     if not HAS_INSIDES:
         return aval
     if sharding is None:
+        if not axes and jax.sharding.get_abstract_mesh().empty:
+            return aval  # as it is made
         sharding = _core.get_cur_mesh_sharding(PartitionSpec(*[None] * aval.ndim))
     if not axes:
         return aval.update(sharding=sharding)

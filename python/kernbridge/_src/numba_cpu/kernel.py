@@ -31,6 +31,7 @@ from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
+_known_kinds: set[type] = set()  # of dispatchers, which have all attributes that are used
 
 
 @hides_frames
@@ -249,7 +250,9 @@ def _check_dispatcher(kernel: Any) -> None:
     from kernbridge._src.numba_common import numba_inside
 
     if isinstance(kernel, numba_inside.CPUDispatcher):
-        versions.look_up_attributes("Numba", kernel, numba_inside.OF_DISPATCHERS)
+        if type(kernel) not in _known_kinds:
+            versions.look_up_attributes("Numba", kernel, numba_inside.OF_DISPATCHERS)
+            _known_kinds.add(type(kernel))
         return
     hint = "decorate it with @numba.njit"
     if "CUDADispatcher" in type(kernel).__name__:

@@ -299,6 +299,8 @@ def _static_call(
 
 def _type_of(label: str, index: int, operand: Any) -> ArrayType:
     aval = jax.typeof(operand)
+    if isinstance(aval.dtype, np.dtype):
+        return ArrayType(aval.shape, aval.dtype)
     if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
         raise TypeError(
             f"{label}: input {index} has JAX's own dtype {aval.dtype}, which kernels do not "

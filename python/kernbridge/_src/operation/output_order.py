@@ -6,6 +6,7 @@ takes its outputs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,9 @@ class OutputTree:
     @staticmethod
     def of(outs: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], OutputTree]:
         """The leaves of a pytree, and the tree in JAX's order."""
+        kind = type(outs)
+        if kind in (list, tuple) and all(map(is_leaf, outs)):
+            return list(outs), _sequence_of(kind, len(outs))
         leaves, tree = jax.tree_util.tree_flatten_with_path(outs, is_leaf=is_leaf)
         order = tuple(range(len(leaves)))
         written = tuple(_as_written(outs, tree.unflatten(order)))
@@ -88,6 +92,13 @@ class OutputTree:
             "order, or pass a tuple or a named tuple in the order of the kernel's outputs "
             "[KB1003]"
         )
+
+
+@functools.lru_cache(maxsize=64)
+def _sequence_of(kind: type, length: int) -> OutputTree:
+    """The tree of a list or a tuple of leaves."""
+    order = tuple(range(length))
+    return OutputTree(jax.tree.structure(kind(order)), ("",) * length, order, order)
 
 
 def _listed(names: Sequence[str]) -> str:
