@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import ctypes
 import faulthandler
 import gc
@@ -89,6 +90,7 @@ class Flood:
         self.done: collections.Counter[str] = collections.Counter()
         self.longest = 0.0
         self.failures: list[str] = []
+        self.names: list[collections.Counter[str]] = []  # of threads, after each epoch
         self.end_of_epoch = 0.0
 
     def work(self, worker) -> None:
@@ -123,7 +125,9 @@ class Flood:
             thread.start()
         for thread in threads:
             thread.join()
-        return sample()
+        taken = sample()
+        self.names.append(thread_names())
+        return taken
 
 
 class MallocInfo(ctypes.Structure):
@@ -169,6 +173,15 @@ def sample() -> dict[str, float]:
     if statistics:
         taken["GPU memory"] = statistics["bytes_in_use"] / 2**20
     return taken
+
+
+def thread_names() -> collections.Counter[str]:
+    """Return how many threads of this process have each name."""
+    names: collections.Counter[str] = collections.Counter()
+    for comm in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # it has ended
+            names[comm.read_text().strip()] += 1
+    return names
 
 
 def growth(values: list[float]) -> float:
@@ -239,6 +252,9 @@ def report(options: argparse.Namespace, flood: Flood, samples: list[dict[str, fl
     too_much = [name for name, gained in grown.items() if gained > allowed.get(name, math.inf)]
     if options.growth and too_much:
         print(f"grew: {', '.join(too_much)}")
+        if "threads" in too_much:
+            came = flood.names[-1] - flood.names[(len(flood.names) - 1) // 2]
+            print(f"threads that came: {', '.join(f'{n} {name}' for name, n in came.items())}")
         return 2
     return 0
 
