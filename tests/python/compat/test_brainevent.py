@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import kernbridge
+import numba
 import pytest
 from conftest import path_with
 from kernbridge import XLACustomKernel
@@ -47,16 +48,18 @@ def test_an_operation_is_registered_by_hand():
 
 def test_the_setting_that_operators_read():
     assert compat.config.get_numba_parallel() is False
+    before = numba.get_num_threads()
     try:
         compat.config.set_numba_parallel(num_threads=1)
         assert compat.config.get_numba_parallel() is True
-        assert kernbridge.config.get_numba_num_threads() == 1
+        assert kernbridge.config.get_numba_num_threads() == numba.get_num_threads() == 1
         with pytest.raises(ValueError, match="n is 0, expected 1 to"):
             compat.config.set_numba_parallel(False, num_threads=0)
         assert compat.config.get_numba_parallel() is True
     finally:
         compat.config.set_numba_parallel(False)
         kernbridge.config.set_numba_num_threads(None)
+        numba.set_num_threads(before)
 
 
 def test_compute_capabilities_keep_their_order():
@@ -154,6 +157,8 @@ import kernbridge
 brainevent.install()  # a second time
 assert be.config.own and be.config.get_backend is kernbridge.config.get_backend
 assert be.config.get_numba_parallel() is False
+from kernbridge._src.base import settings
+assert settings.keeps_64_bits
 import brainevent._op.util as util
 assert util.dtype_suffix("float16") == "_f16"
 try:

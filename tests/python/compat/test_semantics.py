@@ -3,9 +3,12 @@
 import jax
 import jax.numpy as jnp
 import kernbridge
+import numba
 import numpy as np
 import pytest
+from jax.interpreters import ad
 from kernbridge import XLACustomKernel, errors
+from kernbridge._src.base import settings
 from kernbridge.compat import brainevent as compat
 from numba import cuda
 
@@ -22,6 +25,44 @@ def test_a_platform_that_is_unknown_has_no_backends():
     assert op.available_backends("cpu") == ["numba"]
     assert op.available_backends("xyz") == []
     assert op.get_default("xyz") is None
+
+
+def twice_op(name):
+    """An operation with rules of every kind."""
+    op = XLACustomKernel(name)
+    op.def_kernel("jax", "cpu", lambda outs: lambda x: (2 * x.astype(outs[0].dtype),))
+    op.def_jvp_rule2(lambda dot, x, outs: (2 * dot,))
+    op.def_transpose_rule(lambda cts, x, **_: [2 * cts[0]])
+    return op
+
+
+@pytest.mark.once
+def test_rules_are_called_with_the_parameters_of_the_user():
+    prim = twice_op("semantics_rules").primitive
+    outs = (jax.core.ShapedArray((3,), F32),)
+    linear = ad.UndefinedPrimal(jax.core.ShapedArray((3,), F32))
+    (ct,) = ad.primitive_transposes[prim]([jnp.asarray(X)], linear, backend=None)
+    np.testing.assert_array_equal(ct, 2 * X)
+    (out,), (dot,) = ad.primitive_jvps[prim]([X], [jnp.ones(3)], outs=outs)
+    np.testing.assert_array_equal((out, dot), (2 * X, [2, 2, 2]))
+
+
+@pytest.mark.once
+def test_outputs_of_64_bits_keep_their_dtype_under_brainevent(monkeypatch):
+    @numba.njit
+    def count(x, out):
+        for i in range(out.size):
+            out[i] = i + 2**40
+
+    outs = [S((3,), np.int64)]
+    with pytest.warns(kernbridge.KernbridgeWarning, match="64-bit types are disabled"):
+        assert kernbridge.numba_kernel(count, outs)(X)[0].dtype == np.int32
+    monkeypatch.setattr(settings, "keeps_64_bits", True)
+    op = XLACustomKernel("semantics_64_bits")
+    op.def_numba_kernel(lambda outs: kernbridge.numba_kernel(count, outs))
+    for found in (op(X, outs=outs)[0], jax.jit(lambda x: op(x, outs=outs)[0])(X)):
+        assert found.dtype == np.int64
+        np.testing.assert_array_equal(np.asarray(found), 2**40 + np.arange(3))
 
 
 def test_nothing_mapped_is_one_call_without_batch_axes():

@@ -183,7 +183,7 @@ def test_every_thread_sees_the_choice():
 
 def test_settings_are_checked():
     for call, error, match in (
-        (lambda: config.set_backend("cpu", ""), ValueError, "backend is ''"),
+        (lambda: config.set_backend("cpu", ""), ValueError, "backend is an empty string"),
         (lambda: config.set_backend("cpu", 3), TypeError, "backend is 3"),
         (lambda: config.set_backend("abacus", "a"), ValueError, "abacus"),
         (lambda: config.get_backend(3), TypeError, "platform is 3"),

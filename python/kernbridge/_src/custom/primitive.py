@@ -37,7 +37,7 @@ from kernbridge._src.custom.choice import Bound, KernelEntry, exact_keywords, li
 from kernbridge._src.custom.kernel_table import KernelTable
 from kernbridge._src.operation import absent
 from kernbridge._src.operation import primitive as operation_primitive
-from kernbridge._src.operation.levels import looped, to_front, vmapped
+from kernbridge._src.operation.levels import NONE, looped, to_front, vmapped
 from kernbridge._src.operation.operation import one_call_each
 from kernbridge._src.operation.sharding import output_shardings
 from kernbridge._src.operation.sharding_rule import Terms
@@ -49,19 +49,22 @@ LOOPED = frozenset(("warp",))  # batches itself by shapes that it infers: one sl
 
 
 class KernelPrimitive(Primitive):
-    """May be bound with the user's parameters alone, as rules do that users write."""
+    """May be used with the user's parameters alone, as rules do that users write."""
 
     operation: KernelTable
 
     def bind(self, *operands: Any, **params: Any) -> Any:
-        if OURS not in params:
-            name, keywords = self.operation.name, dict(params)
-            outs = tuple(jax.tree.leaves(keywords.pop("outs", ())))
-            choice = self.operation.choice(keywords.get("backend"))
-            bound = Bound(choice, exact_keywords(name, keywords))
-            outputs = Outputs.of(repr(name), outs)
-            params = params_of(self.operation, len(operands), outputs, bound, keywords)
-        return super().bind(*operands, **params)
+        return super().bind(*operands, **self.with_ours(len(operands), params))
+
+    def with_ours(self, n_inputs: int, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters with kernbridge's own, which users leave out who call a rule of JAX's."""
+        if OURS in params:
+            return params
+        name, keywords = self.operation.name, dict(params)
+        outs = tuple(jax.tree.leaves(keywords.pop("outs", ())))
+        choice = self.operation.choice(keywords.get("backend"))
+        bound = Bound(choice, exact_keywords(name, keywords))
+        return params_of(self.operation, n_inputs, Outputs.of(repr(name), outs), bound, keywords)
 
 
 def params_of(
@@ -243,7 +246,8 @@ def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, **params: Any) 
 
 
 def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any) -> Any:
-    operation, bound = primitive.operation, params.pop(OURS)
+    operation, params = primitive.operation, primitive.with_ours(len(primals), params)
+    bound = params.pop(OURS)
     whole = operation.whole_jvp_rule()
     if whole is not None and not bound.levels:
         return whole(primals, tangents, **params)
@@ -261,7 +265,7 @@ def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any)
 
 
 def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params: Any) -> Any:
-    levels = params.pop(OURS).levels
+    levels = params.pop(OURS).levels if OURS in params else NONE
     rule = operation.transpose_rule
     if rule is None:
         raise NoDerivativeError(

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import jax_inside, settings
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.levels import NONE, Dim, Levels
@@ -111,7 +111,7 @@ def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
 
 def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
     dtype = np.dtype(jax.dtypes.canonicalize_dtype(out.dtype))
-    if dtype == out.dtype:
+    if dtype == out.dtype or settings.keeps_64_bits:
         return out
     warn(
         f"{label}: output {index} has dtype {out.dtype.name}, but 64-bit types are disabled in "

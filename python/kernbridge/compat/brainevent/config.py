@@ -42,8 +42,9 @@ def set_numba_parallel(parallel: bool = True, num_threads: int | None = None) ->
     parallel : bool, default True
         What `get_numba_parallel` returns from now on; the operators read it.
     num_threads : int, optional
-        How many threads each parallel kernel uses, from its next call on:
-        `kernbridge.config.set_numba_num_threads`.
+        How many threads each parallel kernel uses, from its next call on
+        (`kernbridge.config.set_numba_num_threads`), and functions of Numba that this thread calls
+        itself (`numba.set_num_threads`).
 
     Raises
     ------
@@ -52,7 +53,10 @@ def set_numba_parallel(parallel: bool = True, num_threads: int | None = None) ->
     """
     global _parallel
     if num_threads is not None:
+        import numba
+
         set_numba_num_threads(num_threads)
+        numba.set_num_threads(num_threads)
     _parallel = bool(parallel)
 
 

@@ -15,6 +15,7 @@ from types import ModuleType
 import jax
 
 import kernbridge
+from kernbridge._src.base import settings
 from kernbridge.compat.brainevent import config
 
 SUPPORTED = ("0.2", "0.3")
@@ -104,7 +105,9 @@ def install() -> None:
     Call it before `brainevent` is imported. Its modules `brainevent._op`, `brainevent._error` and
     `brainevent._registry`, and the settings of `brainevent.config` that concern kernels, are then
     kernbridge's; a line on stderr says so. Sources find the headers of BrainEvent and of XLA
-    (`kernbridge.config.add_include_path`). Nothing on disk is changed. A second call does nothing.
+    (`kernbridge.config.add_include_path`). Outputs of 64 bits keep their dtype where JAX has no
+    such types, as with BrainEvent's own bridge. Nothing on disk is changed. A second call does
+    nothing.
 
     Raises
     ------
@@ -143,6 +146,7 @@ def install() -> None:
         )
     for folder in header_folders():
         config.add_include_path(folder)
+    settings.keeps_64_bits = True
     sys.meta_path.insert(0, _Finder())
     print(
         f"kernbridge {kernbridge.__version__} takes the place of {', '.join(_WHOLE)} and of the "
