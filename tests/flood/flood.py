@@ -218,6 +218,8 @@ def main() -> int:
         flush=True,
     )
     os.environ.setdefault("JAX_PLATFORMS", "cpu" if options.platform == "cpu" else "cuda,cpu")
+    # Where colorama is installed, Numba wraps sys.stdout for each text of an error, without a lock.
+    os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     faulthandler.enable()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="flood-") as folder:
