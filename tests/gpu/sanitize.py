@@ -89,7 +89,7 @@ def command_for(tool: str, names: Sequence[str]) -> list[str]:
         *("--target-processes", "application-only"),
         *("--report-api-errors", "no"),  # XLA asks the driver for what it may not have
         *("--print-limit", "1000"),
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *names),
+        *(sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *names),
     ]
 
 
@@ -134,6 +134,12 @@ def run(
     return [(group, log.result()) for group, log in zip(groups, running, strict=True)]
 
 
+def last_begun(log: str) -> str:
+    """Return the test that ran when the process was ended."""
+    begun = re.findall(r"^(tests/\S+::.+?)(?: (?:PASSED|FAILED|SKIPPED|ERROR).*)?$", log, re.M)
+    return begun[-1] if begun else "none"
+
+
 def is_whole(log: str) -> bool:
     return "ERROR SUMMARY" in log or "RACECHECK SUMMARY" in log
 
@@ -164,8 +170,9 @@ def main() -> int:
         f"{options.tool}: {sum(found.values())} findings; {outcomes} of {len(names)} tests,"
         f" {seconds:.0f} s{'' if whole else '; NOT WHOLE'}"
     )
-    for group, _ in (g for g in groups if not is_whole(g[1])):
+    for group, log in (g for g in groups if not is_whole(g[1])):
         print(f"  did not end within {options.limit:.0f} s: {group[0]} to {group[-1]}")
+        print(f"    the last test that began: {last_begun(log)}")
     for (kind, place), count in found.most_common(40):
         print(f"  {count} x {kind} at {place}")
     return int(bool(found) or not whole)
