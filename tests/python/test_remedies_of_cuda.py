@@ -12,7 +12,7 @@ from kernbridge import config, numba_cuda_callable, numba_cuda_kernel
 from refusals import equal, refused, silent, warned
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
-from numba import cuda  # noqa: E402
+from numba import cuda
 
 pytestmark = [pytest.mark.once, pytest.mark.usefixtures("gpu")]
 
@@ -162,7 +162,7 @@ def test_kb4004():
         import math
 
         i = cuda.grid(1)
-        math = 2 * x[i]
+        math = 2 * x[i]  # noqa: F811
         out[i] = math
 
     for kernel in (importing, naming):
