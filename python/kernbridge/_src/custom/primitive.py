@@ -33,6 +33,7 @@ from kernbridge._src.base.jax_inside import (
     platforms_of,
 )
 from kernbridge._src.base.reports import instead_of
+from kernbridge._src.custom import rule_results
 from kernbridge._src.custom.choice import Bound, KernelEntry, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
 from kernbridge._src.operation import absent
@@ -235,7 +236,9 @@ def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, **params: Any) 
     operation, bound = primitive.operation, params[OURS]
     if operation.batching_rule is not None and not bound.levels:
         del params[OURS]
-        return operation.batching_rule(operands, dims, **params)
+        size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
+        found = operation.batching_rule(operands, dims, **params)
+        return rule_results.checked_batch(operation.name, types_of(params["outs"]), size, found)
     size, mapped, front = to_front(operands, dims)
     params[OURS] = replace(bound, levels=bound.levels.inside(size, mapped))
     outs = primitive.bind(*front, **params)
@@ -246,7 +249,8 @@ def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any)
     operation, bound = primitive.operation, params.pop(OURS)
     whole = operation.whole_jvp_rule()
     if whole is not None and not bound.levels:
-        return whole(primals, tangents, **params)
+        found = whole(primals, tangents, **params)
+        return rule_results.checked_jvp(operation.name, types_of(params["outs"]), *found)
     rules = operation.rules(params)
     if rules is None:
         raise NoDerivativeError(
@@ -280,7 +284,7 @@ def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params
                 f"{len(operands)}: the cotangent of each linear operand, None for the others "
                 "[KB2103]"
             )
-        return found
+        return rule_results.checked_cotangents(operation.name, operands, found)
 
     if not levels:
         return transposed(cotangents, operands)

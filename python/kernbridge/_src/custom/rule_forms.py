@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from kernbridge._src.base.errors import DerivativeRuleError
 from kernbridge._src.base.jax_inside import ad
+from kernbridge._src.custom.rule_results import derivative_error, tangent
 from kernbridge._src.operation.levels import loop, to_front
 from kernbridge._src.operation.spec import check_rule
-from kernbridge._src.operation.tangents import zero_tangent
 
 Rule = Callable[..., Any]
 
@@ -144,7 +144,11 @@ def _primitive_jvp(
     result = primitive.bind(*primals, **params)
     outputs = result if primitive.multiple_results else [result]
     found = rules.tangents(primals, outputs, tangents, **params)
-    dots = [zero_tangent(x) if t is None else t for x, t in zip(outputs, found, strict=True)]
+    error = derivative_error(primitive.name)
+    dots = [
+        tangent(error, "jvp rules returned", i, dot, x)
+        for i, (dot, x) in enumerate(zip(found, outputs, strict=True))
+    ]
     return (result, dots) if primitive.multiple_results else (result, dots[0])
 
 
