@@ -57,6 +57,10 @@ static kb_status count_slices(kb_slices *b, kb_error *err)
     return KB_OK;
 }
 
+#define PACKED                                                                                     \
+    ", since several elements share a byte; convert it to int8, or to another dtype of whole "     \
+    "bytes, before jax.vmap [KB2003]"
+
 /* The distance in bytes between neighbours of each level: the extent of all that lies inside it. */
 static kb_status read_strides(kb_slices *b, kb_error *err)
 {
@@ -77,8 +81,9 @@ static kb_status read_strides(kb_slices *b, kb_error *err)
         }
         if (overflow && mask)
             return kb_error_set(err, KB_INVALID_ARGUMENT,
-                                "%s: buffer %u (%s) cannot be cut into slices (%s)", kernel->name,
-                                i, spec->name, kb_dtype_name(spec->dtype));
+                                "%s: buffer %u (%s) cannot be cut into slices (%s)%s", kernel->name,
+                                i, spec->name, kb_dtype_name(spec->dtype),
+                                kb_dtype_bits(spec->dtype) < 8 ? PACKED : "");
     }
     return KB_OK;
 }

@@ -618,3 +618,22 @@ assert module.increment is not None
 smallest = 5e-324
 assert smallest + 0.0 != 0
 """)
+
+
+def test_packed_elements_are_counted_and_not_cut_into_slices(x64):
+    module = kernbridge.load_cpp_inline(
+        "packed",
+        """
+#include "kernbridge/kernbridge.hpp"
+// @BE bytes
+void bytes(const kernbridge::Tensor x, kernbridge::Tensor out) {
+    auto in = static_cast<const uint8_t *>(x.data_ptr());
+    for (int64_t i = 0; i < out.numel(); i++) out.data_ptr<uint8_t>()[i] = in[i];
+}
+""",
+    )
+    x = jnp.arange(6).astype(jnp.int4)
+    two = jax.ShapeDtypeStruct((2,), jnp.uint8)
+    assert module.bytes(x, outs=two).tolist() == [0x10, 0x32]
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"int4\), since.*int8.*\[KB2003\]"):
+        jax.vmap(lambda x: module.bytes(x, outs=two))(jnp.stack([x, x])).block_until_ready()
