@@ -637,3 +637,26 @@ void bytes(const kernbridge::Tensor x, kernbridge::Tensor out) {
     assert module.bytes(x, outs=two).tolist() == [0x10, 0x32]
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"int4\), since.*int8.*\[KB2003\]"):
         jax.vmap(lambda x: module.bytes(x, outs=two))(jnp.stack([x, x])).block_until_ready()
+
+
+def test_a_description_that_differs_from_how_a_library_was_built():
+    built = kernbridge.load_c_inline(
+        "described",
+        """
+#include "kernbridge/kernbridge.h"
+// @BE fill
+void fill(const kb_tensor *x, kb_tensor *out, int n) { ((float *)out->data)[0] = n; }
+// @BE any
+int any(const kb_call *call) { ((float *)call->outputs[0].data)[0] = call->n_inputs; return 0; }
+""",
+    )
+    one, x = jax.ShapeDtypeStruct((1,), jnp.float32), jnp.ones(1)
+    for right in (None, ["fill"], {"fill": "arg ret attr.n:int32"}, {"fill": "arg ret attr.n"}):
+        module = kernbridge.load_binary(built.path, right)
+        assert module.fill(x, outs=one, n=4) == 4
+    assert kernbridge.load_binary(built.path).any(x, x, outs=one) == 2
+    assert kernbridge.load_binary(built.path, {"any": "arg ret"}).any(x, outs=one) == 1
+    for wrong in ("arg ret attr.n:float32", "arg arg ret attr.n:int32", "arg ret attr.m"):
+        message = f"describes 'fill' as '{wrong}', but .* built with 'arg ret attr.n:int32'.*KB5106"
+        with pytest.raises(kernbridge.KernelError, match=message):
+            kernbridge.load_binary(built.path, {"fill": wrong})
