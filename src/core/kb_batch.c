@@ -156,7 +156,7 @@ static kb_status run_wide(batch *b, const kb_step *step, kb_error *err)
         kb_cursor_seek(&b->cursor, slices, &inner, outer);
         kb_status s = kb_plan_step(step, &b->cursor.frame, err);
         if (s != KB_OK) {
-            kb_error_append(err, " [a batch of %lld]", (long long)slices->count);
+            kb_error_note(err, " [a batch of %lld]", (long long)slices->count);
             return s;
         }
     }
