@@ -47,7 +47,7 @@ kb_status kb_error_code(kb_error *err, const char *code)
 
 void kb_error_note(kb_error *err, const char *format, ...)
 {
-    enum { CODE = sizeof " [KB0000]" - 1 };
+    enum { CODE = sizeof " [KB3001]" - 1 };
     char note[96], rest[KB_ERROR_CAPACITY];
     va_list args;
     va_start(args, format);

@@ -94,14 +94,16 @@ def types_of(outs: Sequence[Any]) -> tuple[ArrayType, ...]:
     return tuple(map(ArrayType.of, outs))
 
 
-def _abstract_eval(name: str, *operands: Any, outs: Any, **params: Any) -> Any:
+def _abstract_eval(name: str, /, *operands: Any, outs: Any, **params: Any) -> Any:
     levels, types = params[OURS].levels, types_of(outs)
     slices = [ArrayType(levels.own_shape(i, x.shape), x.dtype) for i, x in enumerate(operands)]
     shardings = output_shardings(Terms.undeclared(slices, 0, types), levels, operands)
     return operation_primitive.abstract(name, operands, types, levels, False, shardings)
 
 
-def _lower(operation: KernelTable, platform: str, ctx: Any, *operands: Any, **params: Any) -> Any:
+def _lower(
+    operation: KernelTable, platform: str, ctx: Any, /, *operands: Any, **params: Any
+) -> Any:
     bound: Bound = params.pop(OURS)
     try:
         entry = _entry(operation, platform, bound)
@@ -158,7 +160,7 @@ def _no_kernel(operation: KernelTable, platform: str) -> str:
     )
 
 
-def _lower_elsewhere(operation: KernelTable, ctx: Any, *_: Any, **__: Any) -> Any:
+def _lower_elsewhere(operation: KernelTable, ctx: Any, /, *_: Any, **__: Any) -> Any:
     raise KernelFallbackExhaustedError(
         coded(_no_kernel(operation, ", ".join(platforms_of(ctx))), "KB7001")
     )
@@ -232,7 +234,7 @@ def _batched(
     return whole
 
 
-def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, **params: Any) -> Any:
+def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, /, **params: Any) -> Any:
     operation, bound = primitive.operation, params[OURS]
     if operation.batching_rule is not None and not bound.levels:
         del params[OURS]
@@ -245,7 +247,7 @@ def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, **params: Any) 
     return outs, [0] * len(outs)
 
 
-def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any) -> Any:
+def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, /, **params: Any) -> Any:
     operation, bound = primitive.operation, params.pop(OURS)
     whole = operation.whole_jvp_rule()
     if whole is not None and not bound.levels:
@@ -264,7 +266,7 @@ def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any)
     return results, differentiate(rules, outs, bound.levels, primals, results, tangents)
 
 
-def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params: Any) -> Any:
+def _transpose(operation: KernelTable, cotangents: Any, /, *operands: Any, **params: Any) -> Any:
     levels = params.pop(OURS).levels
     rule = operation.transpose_rule
     if rule is None:

@@ -27,7 +27,9 @@ class WholeRule:
     function: Rule
     symbolic_zeros: bool
 
-    def __call__(self, primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
+    def __call__(
+        self, primals: Any, tangents: Any, /, **params: Any
+    ) -> tuple[list[Any], list[Any]]:
         """Return outputs and tangents in the form that JAX expects."""
         given = list(tangents) if self.symbolic_zeros else _zeros_for(tangents)
         result = self.function(list(primals), given, **params)
@@ -39,7 +41,9 @@ class WholeRule:
         outputs, dots = (list(r) if isinstance(r, (tuple, list)) else [r] for r in result)
         return outputs, dots
 
-    def tangents(self, inputs: Any, outputs: Any, tangents: Any, **params: Any) -> tuple[Any, ...]:
+    def tangents(
+        self, inputs: Any, outputs: Any, tangents: Any, /, **params: Any
+    ) -> tuple[Any, ...]:
         """Return the tangents alone."""
         return tuple(self(inputs, tangents, **params)[1])
 
@@ -59,7 +63,9 @@ class PerInputRules:
                 " [KB2103]"
             )
 
-    def tangents(self, inputs: Any, outputs: Any, tangents: Any, **params: Any) -> tuple[Any, ...]:
+    def tangents(
+        self, inputs: Any, outputs: Any, tangents: Any, /, **params: Any
+    ) -> tuple[Any, ...]:
         """Return the tangents of the outputs."""
         self.check_count(len(inputs))
         total: list[Any] = [None] * len(outputs)
