@@ -660,3 +660,16 @@ int any(const kb_call *call) { ((float *)call->outputs[0].data)[0] = call->n_inp
         message = f"describes 'fill' as '{wrong}', but .* built with 'arg ret attr.n:int32'.*KB5106"
         with pytest.raises(kernbridge.KernelError, match=message):
             kernbridge.load_binary(built.path, {"fill": wrong})
+
+
+def test_attributes_with_the_names_of_options():
+    module = kernbridge.load_c_inline(
+        "named_like_options",
+        """
+#include "kernbridge/kernbridge.h"
+// @BE difference ret attr.outs:float32 attr.jvp:float32
+void difference(kb_tensor *out, float a, float b) { *(float *)out->data = a - b; }
+""",
+    )
+    scalar = jax.ShapeDtypeStruct((), jnp.float32)
+    assert module.difference(outs=scalar, attrs={"outs": 5.0, "jvp": 2}) == 3
