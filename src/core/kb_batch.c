@@ -57,6 +57,10 @@ static kb_status count_slices(kb_slices *b, kb_error *err)
     return KB_OK;
 }
 
+#define PACKED                                                                                     \
+    ", since several elements share a byte; convert it to int8, or to another dtype of whole "     \
+    "bytes, before jax.vmap [KB2003]"
+
 /* The distance in bytes between neighbours of each level: the extent of all that lies inside it. */
 static kb_status read_strides(kb_slices *b, kb_error *err)
 {
@@ -77,8 +81,9 @@ static kb_status read_strides(kb_slices *b, kb_error *err)
         }
         if (overflow && mask)
             return kb_error_set(err, KB_INVALID_ARGUMENT,
-                                "%s: buffer %u (%s) cannot be cut into slices (%s)", kernel->name,
-                                i, spec->name, kb_dtype_name(spec->dtype));
+                                "%s: buffer %u (%s) cannot be cut into slices (%s)%s", kernel->name,
+                                i, spec->name, kb_dtype_name(spec->dtype),
+                                kb_dtype_bits(spec->dtype) < 8 ? PACKED : "");
     }
     return KB_OK;
 }
@@ -151,7 +156,7 @@ static kb_status run_wide(batch *b, const kb_step *step, kb_error *err)
         kb_cursor_seek(&b->cursor, slices, &inner, outer);
         kb_status s = kb_plan_step(step, &b->cursor.frame, err);
         if (s != KB_OK) {
-            kb_error_append(err, " [a batch of %lld]", (long long)slices->count);
+            kb_error_note(err, " [a batch of %lld]", (long long)slices->count);
             return s;
         }
     }

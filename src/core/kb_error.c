@@ -45,6 +45,24 @@ kb_status kb_error_code(kb_error *err, const char *code)
     return err->status;
 }
 
+void kb_error_note(kb_error *err, const char *format, ...)
+{
+    enum { CODE = sizeof " [KB3001]" - 1 };
+    char note[96], rest[KB_ERROR_CAPACITY];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(note, sizeof note, format, args);
+    va_end(args);
+    if (strlen(err->message) + strlen(note) >= KB_ERROR_CAPACITY)
+        return;
+    size_t at = strcspn(err->message, "\n");
+    if (at >= CODE && strncmp(err->message + at - CODE, " [KB", 4) == 0)
+        at -= CODE;
+    memcpy(rest, err->message + at, strlen(err->message + at) + 1);
+    err->message[at] = '\0';
+    kb_error_append(err, "%s%s", note, rest);
+}
+
 const char *kb_error_text(kb_error *err)
 {
     char raw[KB_ERROR_CAPACITY];

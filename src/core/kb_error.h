@@ -32,6 +32,10 @@ void kb_error_append(kb_error *err, const char *format, ...) __attribute__((form
  * line of the message, which is cut where there is no room. Returns the error's status. */
 KB_COLD kb_status kb_error_code(kb_error *err, const char *code);
 
+/* Adds to the first line, in front of its code. A note that does not fit is left out. */
+KB_COLD void kb_error_note(kb_error *err, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* The message as it leaves the library: UTF-8, whatever user code put into it, since readers refuse
  * anything else. See kb_utf8.h. */
 KB_COLD const char *kb_error_text(kb_error *err);

@@ -84,8 +84,8 @@ kb_status kb_slices_run(const kb_slices *slices, kb_cursor *cursor, const kb_ste
             advance(cursor, slices);
         kb_status s = kb_plan_step(step, &cursor->frame, err);
         if (s != KB_OK) {
-            kb_error_append(err, " [slice %lld of a batch of %lld]", (long long)slice,
-                            (long long)slices->count);
+            kb_error_note(err, " [slice %lld of a batch of %lld]", (long long)slice,
+                          (long long)slices->count);
             *failed = slice;
             return s;
         }

@@ -109,7 +109,10 @@ static void test_packed(void)
     for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
         scene c;
         set_dtype(&c, 3, 0, packed[i]);
-        refused(&c, "buffer 0 (x) cannot be cut into slices", kb_dtype_name(packed[i]));
+        char reason[80];
+        snprintf(reason, sizeof reason, "(%s), since several elements share a byte; convert it to",
+                 kb_dtype_name(packed[i]));
+        refused(&c, "buffer 0 (x) cannot be cut into slices", reason);
         set_dtype(&c, 0, 3, packed[i]); /* the same in every slice: nothing to cut */
         CHECK_INT(run(&c), KB_OK);
         CHECK_INT(recorder.n_calls, 12);

@@ -44,6 +44,36 @@ static void test_code(void)
     }
 }
 
+static void test_note(void)
+{
+    const struct {
+        const char *before, *after;
+    } cases[] = {
+        {"failed", "failed [slice 2]"},
+        {"failed [KB3001]", "failed [slice 2] [KB3001]"},
+        {"failed [KB3001]\n  line", "failed [slice 2] [KB3001]\n  line"},
+        {"failed\n  line [KB3001]", "failed [slice 2]\n  line [KB3001]"},
+        {"too short", "too short [slice 2]"},
+        {" [KB3001]", " [slice 2] [KB3001]"},
+        {"", " [slice 2]"},
+    };
+    kb_error err;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kb_error_set(&err, KB_INTERNAL, "%s", cases[i].before);
+        kb_error_note(&err, " [slice %d]", 2);
+        CHECK_TEXT(err.message, cases[i].after);
+        CHECK_INT(err.status, KB_INTERNAL);
+    }
+    const size_t room = strlen(" [slice 2]");
+    for (size_t length = KB_ERROR_CAPACITY - 1; length > KB_ERROR_CAPACITY - 20; length--) {
+        memset(err.message, 'x', length);
+        err.message[length] = '\0';
+        kb_error_note(&err, " [slice %d]", 2);
+        bool fits = length + room < KB_ERROR_CAPACITY;
+        CHECK_INT(strlen(err.message), fits ? length + room : length);
+    }
+}
+
 /* The error lies between guards: a byte too many changes one. */
 struct guarded {
     kb_error err;
@@ -129,6 +159,7 @@ int main(void)
     test_set();
     test_append();
     test_code();
+    test_note();
     test_truncation();
     test_append_to_the_brim();
     test_names();

@@ -241,7 +241,7 @@ static void test_failures(void)
         CHECK_INT(run_at(&c, 40, KB_SLICES_AUTO, c.out), KB_INTERNAL);
         char expected[128];
         snprintf(expected, sizeof expected,
-                 "op%llu: the kernel failed with status 22 [KB3001] [slice 21 of a batch of 40]",
+                 "op%llu: the kernel failed with status 22 [slice 21 of a batch of 40] [KB3001]",
                  (unsigned long long)next_id);
         CHECK_TEXT(c.err.message, expected);
         for (int k = 0; k <= failing[0]; k++)

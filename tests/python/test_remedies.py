@@ -3,10 +3,8 @@
 Each test is named after its code; `ELSEWHERE` lists the codes whose tests are in other files.
 """
 
-import contextlib
 import functools
 import re
-import warnings
 from pathlib import Path
 
 import fake_gpu
@@ -25,6 +23,7 @@ from kernbridge._src.store import limit
 from kernbridge._src.toolchain import architectures, compilers
 from kernbridge._src.tools import error_pages
 from kernels import add, scale
+from refusals import equal, refused, silent, warned
 
 pytestmark = pytest.mark.once
 
@@ -38,36 +37,6 @@ MESH = functools.partial(jax.make_mesh, (4,), ("d",), axis_types=(jax.sharding.A
 def double(x, out):
     for i in range(x.size):
         out[i] = 2 * x[i]
-
-
-@contextlib.contextmanager
-def refused(code, kind=Exception):
-    """The block raises an error of this code, whose first line ends with it."""
-    with pytest.raises(kind) as caught:
-        yield caught
-    assert str(caught.value).splitlines()[0].endswith(f"[{code}]"), caught.value
-
-
-@contextlib.contextmanager
-def warned(code):
-    """The block warns once with this code."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    found = [w for w in caught if issubclass(w.category, kernbridge.KernbridgeWarning)]
-    assert [re.findall(r"KB\d+", str(w.message)) for w in found] == [[code]]
-
-
-@contextlib.contextmanager
-def silent():
-    """The block does not warn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", kernbridge.KernbridgeWarning)
-        yield
-
-
-def equal(found, expected):
-    np.testing.assert_array_equal(np.asarray(found), np.asarray(expected, np.float32))
 
 
 def doubled(op, *args):
@@ -771,35 +740,36 @@ def test_kb8008():
     equal(jax.jit(lambda x: run(x, 2.0))(X), 2 * X)
 
 
+OF_CUDA = "test_remedies_of_cuda.py::test_{}"
 ELSEWHERE = {
-    "KB1101": "numba_cuda/test_cuda_arguments.py",
-    "KB1102": "numba_cuda/test_cuda_arguments.py",
-    "KB1103": "numba_cuda/test_cuda_static_arguments.py",
-    "KB2007": "cuda_kernel/test_cuda_signature.py::test_types_of_templates_come_from_the_compiler",
+    "KB1101": OF_CUDA,
+    "KB1102": OF_CUDA,
+    "KB1103": OF_CUDA,
+    "KB2007": OF_CUDA,
+    "KB3004": OF_CUDA,
+    "KB3008": OF_CUDA,
+    "KB4004": OF_CUDA,
+    "KB4012": OF_CUDA,
+    "KB4013": OF_CUDA,
+    "KB4017": OF_CUDA,
+    "KB7003": OF_CUDA,
     "KB3003": "numba_common/test_written_inputs.py",
-    "KB3004": "cuda_device/test_launch_errors.py",
-    "KB3008": "cuda_on_cpu/test_cuda_unrecorded.py",
     "KB3009": "../core/test_handler.c",
-    "KB4004": "numba_cuda/test_lift_imports.py",
     "KB4005": "cuda_on_cpu/test_cuda_on_cpu.py",
     "KB4006": "build/test_build.py",
     "KB4008": "toolchain/test_toolchain.py",
     "KB4009": "cuda_kernel/test_cuda_source.py::test_an_architecture_that_nvrtc_lacks",
     "KB4010": "build/test_build.py",
-    "KB4012": "cuda_on_cpu/test_cuda_on_cpu.py",
-    "KB4013": "cuda_on_cpu/test_cuda_unrecorded.py",
     "KB4014": "../gpu/test_numba_cuda_kernel.py",
     "KB4015": "compat/test_semantics.py",
     "KB4016": "test_package.py",
-    "KB4017": "numba_cuda/test_deterministic.py",
     "KB5001": "store/test_cache_trust.py",
     "KB5106": "source/test_load_cpp.py",
     "KB5107": "source/test_carried_library.py",
     "KB5108": "bundle/test_c_host.py",
     "KB6102": "operation/test_export.py",
     "KB7002": "cuda_on_cpu/test_cuda_on_cpu.py",
-    "KB7003": "cuda_on_cpu/test_cuda_on_cpu.py",
-    "KB7004": "cuda_kernel/test_cuda_source.py::test_needs_an_architecture",
+    "KB7004": "cuda_kernel/test_cuda_source.py::test_an_architecture_that_nvrtc_lacks",
     "KB7005": "cuda_device/test_launch_errors.py",
     "KB7008": "interplay/test_forks.py",
     "KB7009": "interplay/test_subinterpreters.py",
@@ -815,6 +785,6 @@ def test_each_code_has_a_test():
     here = {name[5:].upper() for name in globals() if name.startswith("test_kb")}
     assert not here & ELSEWHERE.keys()
     assert here | ELSEWHERE.keys() == error_pages.pages().keys()
-    for place in ELSEWHERE.values():
-        file, _, name = place.partition("::")
+    for code, place in ELSEWHERE.items():
+        file, _, name = place.format(code.lower()).partition("::")
         assert f"def {name}" in (HERE / file).read_text() if name else (HERE / file).is_file()

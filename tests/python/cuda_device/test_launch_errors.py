@@ -1,5 +1,6 @@
 """Launches of Numba-CUDA on the CPU that fail: faults, refusals, and what the driver would say."""
 
+import jax.numpy as jnp
 import kernbridge
 import numpy as np
 import pytest
@@ -104,6 +105,27 @@ def test_what_does_not_run_is_refused_by_name(on_cpu, x):
         add_one.inspect_asm()
     with pytest.raises(kernbridge.KernelNotAvailableError, match="cuIpcGetMemHandle"):
         cuda.to_device(x).get_ipc_handle()
+
+
+def test_what_is_written_to_an_array_of_jax_is_not_lost_silently(on_cpu):
+    @cuda.jit
+    def double(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = 2 * x[i]
+
+    given, into = jnp.arange(3.0), jnp.zeros(3)
+    found = np.zeros(3, np.float32)
+    double[1, 3](given, found)
+    np.testing.assert_array_equal(found, [0, 2, 4])
+    with pytest.raises(
+        kernbridge.errors.KernelFaultError, match=r"ArrayImpl, float32\[3\], which is"
+    ):
+        double[1, 3](given, into)
+    np.testing.assert_array_equal(into, [0, 0, 0])
+    for writeable in (np.array(into), cuda.to_device(np.asarray(into))):
+        double[1, 3](given, writeable)
+        np.testing.assert_array_equal(np.asarray(writeable), [0, 2, 4])
 
 
 def test_exceptions_of_debug_kernels(on_cpu):

@@ -219,7 +219,8 @@ def test_strided_reversed_and_unaligned_arrays(on_cpu):
     np.testing.assert_array_equal(unaligned, [0, 2, 4, 6])
     kept = np.arange(4.0)
     kept.flags.writeable = False
-    doubled[1, 32](kept)
+    with pytest.raises(kernbridge.errors.KernelFaultError, match=r"which is read-only.*KB3003"):
+        doubled[1, 32](kept)
     np.testing.assert_array_equal(kept, range(4))
 
 

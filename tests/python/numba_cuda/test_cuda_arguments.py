@@ -1,5 +1,6 @@
 """What `numba_cuda_kernel` and `numba_cuda_callable` refuse, when, and in which words."""
 
+import cuda_kernels
 import jax
 import jax.numpy as jnp
 import kernbridge
@@ -224,3 +225,15 @@ def test_architectures_are_checked():
     assert config.get_cuda_architectures() == ((8, 6), (9, 0))
     config.set_cuda_architectures(None)
     assert config.get_cuda_architectures() is None
+
+
+@pytest.mark.parametrize(
+    ("dims", "launch"),
+    [((100, 50), "[(7, 4, 1), (16, 16, 1)]"), ((9, 9, 9), "[(2, 2, 3), (8, 8, 4)]")],
+)
+def test_blocks_of_two_and_three_dimensions_have_one_size(dims, launch, gpu):
+    for options in ({}, {"threads_per_block": 64}, {"threads_per_block": "auto"}):
+        op = kernbridge.numba_cuda_kernel(
+            cuda_kernels.copy, S((4,), F32), launch_dims=dims, **options
+        )
+        assert launch in str(op.plan(jnp.zeros(4, F32)))

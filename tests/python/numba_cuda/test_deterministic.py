@@ -425,3 +425,19 @@ def test_subtractions_compile_for_a_gpu(dtype, monkeypatch):
     op = kernbridge.numba_cuda_kernel(subtract, S((1,), dtype), launch_dims=1, deterministic=True)
     traced = jax.jit(op).trace(S((1,), dtype))
     assert "custom_call" in traced.lower(lowering_platforms=("cuda",)).as_text()
+
+
+def test_only_outputs_with_sums_of_floats_begin_with_zeros(gpu):
+    @cuda.jit
+    def sum_and_count(x, total, n):
+        i = cuda.grid(1)
+        if i < x.size:
+            cuda.atomic.add(total, 0, x[i])
+            cuda.atomic.add(n, 0, 1)
+
+    outs = (S((1,), jnp.float32), S((1,), jnp.int32))
+    op = kernbridge.numba_cuda_kernel(sum_and_count, outs, launch_dims=3, deterministic=True)
+    plan = str(op.plan(jnp.arange(3.0)))
+    assert "b2: output n, int32" in plan
+    assert "fill b2" not in plan
+    assert op(jnp.arange(3.0))[0] == 3  # whatever was in its memory

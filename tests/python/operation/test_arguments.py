@@ -261,3 +261,12 @@ def test_functions_of_equal_code_have_their_own_defaults():
     swapped = inspect.signature(lambda out, x: None)
     assert of(__signature__=swapped).names == ("out", "x")
     assert of(__annotations__={"x": "float"}).names == ("x", "gain", "out")
+
+
+@pytest.mark.parametrize("name", ["inputs", "self", "scalars"])
+def test_a_scalar_with_the_name_of_our_own_parameters(name):
+    scope = {}
+    exec(f"def kernel(x, {name}, out):\n    out[0] = {name} * x[0]\n", scope)
+    op = numba_kernel(numba.njit(scope["kernel"]), S((1,), jnp.float32))
+    assert op(jnp.ones(1), **{name: 3.0}) == 3
+    assert jax.vmap(lambda x: op(x, **{name: 3.0}))(jnp.ones((2, 1))).tolist() == [[3], [3]]

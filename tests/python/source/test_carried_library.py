@@ -78,9 +78,8 @@ def test_a_program_runs_without_source_and_compiler(module, tmp_path, run_python
     calls = "call(jnp.arange(6.0).reshape(2, 3))\ncall(-jnp.ones((2, 3)))"
     good, bad = run_python(LOAD + calls, **NOWHERE).splitlines()
     np.testing.assert_array_equal(eval(good), [[2, 4.5, 5], [9.5, 12, 12.5]])
-    assert bad.startswith(
-        "INTERNAL: load_cpp_inline 'test_carried.scale': negative [KB3005] [slice "
-    )
+    assert bad.startswith("INTERNAL: load_cpp_inline 'test_carried.scale': negative [slice ")
+    assert bad.endswith("] [KB3005]")
 
 
 @pytest.mark.once

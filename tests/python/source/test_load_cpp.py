@@ -618,3 +618,58 @@ assert module.increment is not None
 smallest = 5e-324
 assert smallest + 0.0 != 0
 """)
+
+
+def test_packed_elements_are_counted_and_not_cut_into_slices(x64):
+    module = kernbridge.load_cpp_inline(
+        "packed",
+        """
+#include "kernbridge/kernbridge.hpp"
+// @BE bytes
+void bytes(const kernbridge::Tensor x, kernbridge::Tensor out) {
+    auto in = static_cast<const uint8_t *>(x.data_ptr());
+    for (int64_t i = 0; i < out.numel(); i++) out.data_ptr<uint8_t>()[i] = in[i];
+}
+""",
+    )
+    x = jnp.arange(6).astype(jnp.int4)
+    two = jax.ShapeDtypeStruct((2,), jnp.uint8)
+    assert module.bytes(x, outs=two).tolist() == [0x10, 0x32]
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"int4\), since.*int8.*\[KB2003\]"):
+        jax.vmap(lambda x: module.bytes(x, outs=two))(jnp.stack([x, x])).block_until_ready()
+
+
+def test_a_description_that_differs_from_how_a_library_was_built():
+    built = kernbridge.load_c_inline(
+        "described",
+        """
+#include "kernbridge/kernbridge.h"
+// @BE fill
+void fill(const kb_tensor *x, kb_tensor *out, int n) { ((float *)out->data)[0] = n; }
+// @BE any
+int any(const kb_call *call) { ((float *)call->outputs[0].data)[0] = call->n_inputs; return 0; }
+""",
+    )
+    one, x = jax.ShapeDtypeStruct((1,), jnp.float32), jnp.ones(1)
+    for right in (None, ["fill"], {"fill": "arg ret attr.n:int32"}, {"fill": "arg ret attr.n"}):
+        module = kernbridge.load_binary(built.path, right)
+        assert module.fill(x, outs=one, n=4) == 4
+    assert kernbridge.load_binary(built.path).any(x, x, outs=one) == 2
+    assert kernbridge.load_binary(built.path, {"any": "arg ret"}).any(x, outs=one) == 1
+    for wrong in ("arg ret attr.n:float32", "arg arg ret attr.n:int32", "arg ret attr.m"):
+        message = f"describes 'fill' as '{wrong}', but .* built with 'arg ret attr.n:int32'.*KB5106"
+        with pytest.raises(kernbridge.KernelError, match=message):
+            kernbridge.load_binary(built.path, {"fill": wrong})
+
+
+def test_attributes_with_the_names_of_options():
+    module = kernbridge.load_c_inline(
+        "named_like_options",
+        """
+#include "kernbridge/kernbridge.h"
+// @BE difference ret attr.outs:float32 attr.jvp:float32
+void difference(kb_tensor *out, float a, float b) { *(float *)out->data = a - b; }
+""",
+    )
+    scalar = jax.ShapeDtypeStruct((), jnp.float32)
+    assert module.difference(outs=scalar, attrs={"outs": 5.0, "jvp": 2}) == 3

@@ -138,7 +138,7 @@ def test_a_wrong_batching_rule_is_found():
 
     def rule(args, axes, outs, backend=None):
         a, b = (v if d == 0 else v[None] for v, d in zip(args, axes, strict=True))
-        return [a * a * b[:1]], [0]
+        return [a * a * jnp.broadcast_to(b[:1], (3, 4))], [0]
 
     op.def_batching_rule(rule)
     with pytest.raises(RuleCheckError) as caught:

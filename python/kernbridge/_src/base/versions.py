@@ -32,6 +32,7 @@ _MODULES = {
     "llvmlite": "llvmlite",
     "numba-cuda-mlir": "numba_cuda_mlir",
 }
+_EXTRAS = {"Numba-CUDA": "tested-cuda", "numba-cuda-mlir": "tested-mlir"}
 _MOST_NAMED = 8
 
 
@@ -53,7 +54,7 @@ def warn_of_untested(package: str) -> None:
     if not first <= minor(version) <= last:
         warnings.warn(
             f"{package} {version} is not among the versions that kernbridge is tested with, "
-            f"{_tested(package)}. `pip install 'kernbridge[tested]'` installs a tested one."
+            f"{_tested(package)}. `{_install(package)}` installs a tested one."
             " [KB8004]",
             KernbridgeWarning,
             stacklevel=3,
@@ -81,8 +82,8 @@ def unknown(package: str, missing: Iterable[str]) -> UnknownVersionError:
     return UnknownVersionError(
         f"kernbridge does not support {package} {_version(package)}: {shown} "
         f"{'is' if len(names) == 1 else 'are'} missing. It is tested with {_tested(package)}. "
-        "Install one of these versions (pip install 'kernbridge[tested]'), or look for a newer "
-        "kernbridge. [KB8003]"
+        f"Install one of these versions ({_install(package)}), or look for a newer kernbridge. "
+        "[KB8003]"
     )
 
 
@@ -117,3 +118,8 @@ def minor(version: str) -> tuple[int, ...]:
 def _tested(package: str) -> str:
     first, last = (".".join(map(str, v)) for v in TESTED[package])
     return f"versions {first} to {last}"
+
+
+def _install(package: str) -> str:
+    """The command that installs a tested version of a package."""
+    return f"pip install 'kernbridge[{_EXTRAS.get(package, 'tested')}]'"

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy
 
+from kernbridge._src.base.errors import KernelFaultError
 from kernbridge._src.cuda_device import device
 from kernbridge._src.numba_common.numba_cuda_device_inside import (
     In,
@@ -82,12 +83,21 @@ def copied(
 def _copied_back(copy: View, value: Any) -> None:
     """Write the elements of the copy of a host array into the array, and nothing between them."""
     array = numpy.asanyarray(value)
-    if not array.nbytes or not array.flags.writeable:
+    if not array.nbytes:
         return
     begin, end = driver.host_memory_extents(array)
     offset = _address(array) - begin
     memory = (ctypes.c_char * (end - begin)).from_address(copy.ptr - offset)
-    array[...] = numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)
+    written = numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)
+    if array.flags.writeable:
+        array[...] = written
+    elif array.tobytes() != written.tobytes():  # the compiler allows it for arrays of JAX
+        raise KernelFaultError(
+            f"a kernel wrote to an argument of type {type(value).__name__}, {array.dtype.name}"
+            f"[{','.join(map(str, array.shape))}], which is read-only, so that the result would "
+            "be lost; pass a NumPy array that can be written to, such as numpy.array(x), or "
+            "memory of cuda.to_device(x) [KB3003]"
+        )
 
 
 def words_of(kernel: Any, arguments: Any, stream: Any, after: list[Any]) -> Words:

@@ -197,7 +197,7 @@ class CudaKernel:
         self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
         self.__name__ = description.function.name
 
-    def __call__(self, *inputs: Any, **attributes: Any) -> Any:
+    def __call__(self, /, *inputs: Any, **attributes: Any) -> Any:
         try:
             return self.operation(**attributes)(*inputs)
         except Exception as e:

@@ -102,10 +102,20 @@ class Bound:
         return f"<{self.choice}{f' vmap{list(self.levels.shape)}' if self.levels else ''}>"
 
 
+TAKEN = frozenset(("ctx", "dims", "kernbridge", "primitive"))
+"""Names under which JAX's functions, which call those of primitives by name, pass arguments."""
+
+
 def exact_keywords(name: str, keywords: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return keywords with their types, to be compared; refuse what is not static."""
     if not keywords:
         return ()
+    taken = sorted(TAKEN & keywords.keys())
+    if taken:
+        raise TypeError(
+            f"{name!r}: a keyword cannot be called {taken[0]!r}, a name that JAX or kernbridge "
+            "uses for another argument; choose another name [KB8008]"
+        )
     return tuple((k, _exact(name, k, keywords[k])) for k in sorted(keywords))
 
 

@@ -33,6 +33,7 @@ from kernbridge._src.base.jax_inside import (
     platforms_of,
 )
 from kernbridge._src.base.reports import instead_of
+from kernbridge._src.custom import rule_results
 from kernbridge._src.custom.choice import Bound, KernelEntry, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
 from kernbridge._src.operation import absent
@@ -96,14 +97,16 @@ def types_of(outs: Sequence[Any]) -> tuple[ArrayType, ...]:
     return tuple(map(ArrayType.of, outs))
 
 
-def _abstract_eval(name: str, *operands: Any, outs: Any, **params: Any) -> Any:
+def _abstract_eval(name: str, /, *operands: Any, outs: Any, **params: Any) -> Any:
     levels, types = params[OURS].levels, types_of(outs)
     slices = [ArrayType(levels.own_shape(i, x.shape), x.dtype) for i, x in enumerate(operands)]
     shardings = output_shardings(Terms.undeclared(slices, 0, types), levels, operands)
     return operation_primitive.abstract(name, operands, types, levels, False, shardings)
 
 
-def _lower(operation: KernelTable, platform: str, ctx: Any, *operands: Any, **params: Any) -> Any:
+def _lower(
+    operation: KernelTable, platform: str, ctx: Any, /, *operands: Any, **params: Any
+) -> Any:
     bound: Bound = params.pop(OURS)
     try:
         entry = _entry(operation, platform, bound)
@@ -160,7 +163,7 @@ def _no_kernel(operation: KernelTable, platform: str) -> str:
     )
 
 
-def _lower_elsewhere(operation: KernelTable, ctx: Any, *_: Any, **__: Any) -> Any:
+def _lower_elsewhere(operation: KernelTable, ctx: Any, /, *_: Any, **__: Any) -> Any:
     raise KernelFallbackExhaustedError(
         coded(_no_kernel(operation, ", ".join(platforms_of(ctx))), "KB7001")
     )
@@ -234,23 +237,26 @@ def _batched(
     return whole
 
 
-def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, **params: Any) -> Any:
+def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, /, **params: Any) -> Any:
     operation, bound = primitive.operation, params[OURS]
     if operation.batching_rule is not None and not bound.levels:
         del params[OURS]
-        return operation.batching_rule(operands, dims, **params)
+        size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
+        found = operation.batching_rule(operands, dims, **params)
+        return rule_results.checked_batch(operation.name, types_of(params["outs"]), size, found)
     size, mapped, front = to_front(operands, dims)
     params[OURS] = replace(bound, levels=bound.levels.inside(size, mapped))
     outs = primitive.bind(*front, **params)
     return outs, [0] * len(outs)
 
 
-def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any) -> Any:
+def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, /, **params: Any) -> Any:
     operation, params = primitive.operation, primitive.with_ours(len(primals), params)
     bound = params.pop(OURS)
     whole = operation.whole_jvp_rule()
     if whole is not None and not bound.levels:
-        return whole(primals, tangents, **params)
+        found = whole(primals, tangents, **params)
+        return rule_results.checked_jvp(operation.name, types_of(params["outs"]), *found)
     rules = operation.rules(params)
     if rules is None:
         raise NoDerivativeError(
@@ -264,7 +270,7 @@ def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, **params: Any)
     return results, differentiate(rules, outs, bound.levels, primals, results, tangents)
 
 
-def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params: Any) -> Any:
+def _transpose(operation: KernelTable, cotangents: Any, /, *operands: Any, **params: Any) -> Any:
     levels = params.pop(OURS).levels if OURS in params else NONE
     rule = operation.transpose_rule
     if rule is None:
@@ -284,7 +290,7 @@ def _transpose(operation: KernelTable, cotangents: Any, *operands: Any, **params
                 f"{len(operands)}: the cotangent of each linear operand, None for the others "
                 "[KB2103]"
             )
-        return found
+        return rule_results.checked_cotangents(operation.name, operands, found)
 
     if not levels:
         return transposed(cotangents, operands)

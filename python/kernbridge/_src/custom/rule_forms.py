@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from kernbridge._src.base.errors import DerivativeRuleError
 from kernbridge._src.base.jax_inside import ad
+from kernbridge._src.custom.rule_results import derivative_error, tangent
 from kernbridge._src.operation.levels import loop, to_front
 from kernbridge._src.operation.spec import check_rule
-from kernbridge._src.operation.tangents import zero_tangent
 
 Rule = Callable[..., Any]
 
@@ -27,7 +27,9 @@ class WholeRule:
     function: Rule
     symbolic_zeros: bool
 
-    def __call__(self, primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
+    def __call__(
+        self, primals: Any, tangents: Any, /, **params: Any
+    ) -> tuple[list[Any], list[Any]]:
         """Return outputs and tangents in the form that JAX expects."""
         given = list(tangents) if self.symbolic_zeros else _zeros_for(tangents)
         result = self.function(list(primals), given, **params)
@@ -39,7 +41,9 @@ class WholeRule:
         outputs, dots = (list(r) if isinstance(r, (tuple, list)) else [r] for r in result)
         return outputs, dots
 
-    def tangents(self, inputs: Any, outputs: Any, tangents: Any, **params: Any) -> tuple[Any, ...]:
+    def tangents(
+        self, inputs: Any, outputs: Any, tangents: Any, /, **params: Any
+    ) -> tuple[Any, ...]:
         """Return the tangents alone."""
         return tuple(self(inputs, tangents, **params)[1])
 
@@ -59,7 +63,9 @@ class PerInputRules:
                 " [KB2103]"
             )
 
-    def tangents(self, inputs: Any, outputs: Any, tangents: Any, **params: Any) -> tuple[Any, ...]:
+    def tangents(
+        self, inputs: Any, outputs: Any, tangents: Any, /, **params: Any
+    ) -> tuple[Any, ...]:
         """Return the tangents of the outputs."""
         self.check_count(len(inputs))
         total: list[Any] = [None] * len(outputs)
@@ -144,7 +150,11 @@ def _primitive_jvp(
     result = primitive.bind(*primals, **params)
     outputs = result if primitive.multiple_results else [result]
     found = rules.tangents(primals, outputs, tangents, **params)
-    dots = [zero_tangent(x) if t is None else t for x, t in zip(outputs, found, strict=True)]
+    error = derivative_error(primitive.name)
+    dots = [
+        tangent(error, "jvp rules returned", i, dot, x)
+        for i, (dot, x) in enumerate(zip(found, outputs, strict=True))
+    ]
     return (result, dots) if primitive.multiple_results else (result, dots[0])
 
 

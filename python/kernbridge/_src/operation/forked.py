@@ -24,7 +24,7 @@ def _refuse(operation: Operation, *inputs: Any, **scalars: Any) -> NoReturn:
 
 def _after_fork() -> None:
     if jax_state_inside.has_started():  # a check in each call would cost time
-        Operation.__call__ = _refuse  # type: ignore[assignment, method-assign]
+        Operation.__call__ = _refuse  # type: ignore[method-assign]
 
 
 def watch() -> None:

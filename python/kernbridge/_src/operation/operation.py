@@ -58,7 +58,7 @@ class Operation:
         state = host_state.take(functions) if functions else None
         self._state = state if state is not None and state.has_data else None
 
-    def __call__(self, *inputs: Any, **scalars: Any) -> Any:
+    def __call__(self, /, *inputs: Any, **scalars: Any) -> Any:
         if self._state is not None:
             self._look_again(inputs, scalars)
         try:
@@ -85,7 +85,7 @@ class Operation:
             self._jitted = None
             self._state = state
 
-    def _first(self, *inputs: Any, **scalars: Any) -> Any:
+    def _first(self, /, *inputs: Any, **scalars: Any) -> Any:
         call = _traceable_call(self.spec, self._frontend, self._keywords)
         if _lowering.one_call:
             return call(*inputs, **scalars)
@@ -233,9 +233,9 @@ def one_call_each() -> Iterator[None]:
 def _traceable_call(
     spec: OperationSpec, frontend: Frontend, keywords: tuple[tuple[str, Any], ...]
 ) -> Callable[..., Any]:
-    def call(*inputs: Any, **scalars: Any) -> Any:
+    def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
         names = tuple(sorted(scalars))
-        operands = as_operands(spec.label, inputs, {name: scalars[name] for name in names})
+        operands = as_operands(spec.label, inputs_, {name: scalars[name] for name in names})
         types = [ArrayType.of(x) for x in operands]
         static, tree = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:

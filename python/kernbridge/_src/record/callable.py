@@ -347,7 +347,7 @@ class Verified(Operation):
         self._recorded = recorded
         self._unrecorded = unrecorded
 
-    def __call__(self, *inputs: Any, **scalars: Any) -> Any:
+    def __call__(self, /, *inputs: Any, **scalars: Any) -> Any:
         found = self._recorded(*inputs, **scalars)
         expected = self._unrecorded(*inputs, **scalars)
         return jax.tree.map(self._compared, found, expected)

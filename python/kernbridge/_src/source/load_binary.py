@@ -58,7 +58,8 @@ def load_binary(
         The file.
     functions : dict, optional
         For other libraries: the name of each function and its tokens, as in
-        ``{"scale": "arg ret attr.factor:float32"}``.
+        ``{"scale": "arg ret attr.factor:float32"}``. For a library that kernbridge built, these
+        must be the tokens that it was built with.
     name : str, optional
         The module's name; by default the file's, without its suffix.
     platform : str, optional
@@ -80,7 +81,7 @@ def load_binary(
     KernelLoadError
         If the file is neither a library nor device code, or cannot be opened.
     KernelError
-        If the file exports no function with one of the names.
+        If the file exports no function with one of the names, or was built with other tokens.
 
     Examples
     --------
@@ -161,7 +162,8 @@ def _functions_of(
                 f"{label}: {file} does not describe its functions, since kernbridge did not build "
                 "it; describe them with functions={'f': 'arg ret'} [KB5106]"
             )
-        named = tuple((n, compiled_types.fill(e.tokens, e.types)) for n, e in exports.items())
+        named = tuple((n, None) for n in exports)
+    named = tuple((n, _as_built(label, n, tokens, exports.get(n))) for n, tokens in named)
     for function, tokens in named:
         if tokens is None:
             raise KernelError(
@@ -175,6 +177,22 @@ def _functions_of(
     except ValueError as e:
         raise KernelError(coded(f"{label}: {e}", "KB5106")) from None
     return [ScannedFunction.of(f) for f in scanned]
+
+
+def _as_built(label: str, name: str, tokens: str | None, built: Described | None) -> str | None:
+    """The tokens of a function, with the types that kernbridge found when it built the library."""
+    if built is None:
+        return tokens
+    if not built.tokens:  # it takes the whole call, with any number of arrays
+        return tokens or ""
+    known = compiled_types.fill(built.tokens, built.types)
+    given = known if tokens is None else compiled_types.fill(tokens, built.types)
+    if given != known:
+        raise KernelError(
+            f"{label}: functions describes {name!r} as '{tokens}', but the library was built with "
+            f"'{known}'; correct this, or leave functions out [KB5106]"
+        )
+    return known
 
 
 def _unreadable(label: str, error: ValueError) -> KernelLoadError:
