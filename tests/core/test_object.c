@@ -119,6 +119,12 @@ static void test_header(void)
     *header = good;
     header->e_shnum = UINT16_MAX;
     load(copy, size, KB_INVALID_ARGUMENT);
+    *header = good;
+    header->e_shoff = 0; /* the header alone, which says that it is a section, too */
+    header->e_shnum = 1;
+    load(copy, sizeof *header, KB_INVALID_ARGUMENT);
+    header->e_machine = EM_S390;
+    load(copy, sizeof *header, KB_FAILED_PRECONDITION);
     free(copy);
 }
 
