@@ -26,7 +26,7 @@ endfunction()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   message(FATAL_ERROR "KB_OLDER_GLIBC knows the versions of symbols on x86_64 alone")
 endif()
-kb_add_older_library(kb_older_dl dl 2 dlerror dlopen dlsym)
+kb_add_older_library(kb_older_dl dl 2 dladdr dlerror dlopen dlsym)
 kb_add_older_library(kb_older_pthread pthread 0 pthread_create pthread_detach pthread_once)
 add_library(kb_older_stat OBJECT "${CMAKE_CURRENT_LIST_DIR}/stat.c")
 

@@ -36,7 +36,7 @@ static uint64_t hash_site(const kb_slices *slices, const kb_step *step)
     return (hash ^ hash >> COST_BITS) * factor;
 }
 
-/* Ticks of a slice, or 0. */
+/* Ticks of a slice; 0, which is worth nothing, if it has not been measured. */
 static int64_t recall(uint64_t site)
 {
     uint64_t kept = atomic_load_explicit(&sites[site >> SITE_SHIFT], memory_order_relaxed);
@@ -222,7 +222,7 @@ kb_status kb_share_run(const kb_slices *slices, kb_cursor *cursor, const kb_step
         return kb_slices_run(slices, cursor, step, 0, slices->count, &failed, err);
     uint64_t site = hash_site(slices, step);
     int64_t cost = recall(site);
-    if (cost == 0 || !is_worth_it(cost, slices->count))
+    if (!is_worth_it(cost, slices->count))
         return run_probing(slices, cursor, step, site, err);
     int64_t n_threads = count_threads(slices, slices->count);
     if (n_threads > 1)

@@ -27,8 +27,8 @@ static kb_status choose(const kb_function *f, const kb_driver *cu, kb_cu_device 
     *image = choose_image(f, (uint32_t)(10 * major + minor));
     if (*image >= 0)
         return KB_OK;
-    char there[KB_IMAGES_MAX * 8] = "";
-    for (uint32_t i = 0, n = 0; i < f->n_images && n < sizeof there - 8; i++)
+    char there[KB_IMAGES_MAX * 8] = ""; /* an image takes six characters or fewer */
+    for (uint32_t i = 0, n = 0; i < f->n_images; i++)
         n += (uint32_t)snprintf(there + n, sizeof there - n, "%s%u.%u", i ? ", " : "",
                                 f->images[i].cc / 10 % 100, f->images[i].cc % 10);
     return kb_error_set(err, KB_FAILED_PRECONDITION,

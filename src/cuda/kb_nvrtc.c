@@ -2,6 +2,7 @@
 #include "cuda/kb_nvrtc.h"
 
 #include "core/kb_memory.h"
+#include "cuda/kb_nvrtc_signals.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -73,6 +74,9 @@ static nvrtc *open_under_lock(const char *path, kb_error *err)
         kb_free(rtc);
         return NULL;
     }
+    const void *inside;
+    memcpy(&inside, &rtc->nvrtcVersion, sizeof inside);
+    kb_nvrtc_keep_signals(inside);
     rtc->library = memcpy(rtc + 1, path, size);
     rtc->next = opened;
     return opened = rtc;

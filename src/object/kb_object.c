@@ -52,14 +52,14 @@ static part part_of(const Elf64_Shdr *s)
 }
 
 /* Reserves `size` bytes that begin at a multiple of `alignment`, a power of two or 0; `*at` moves
- * behind them. */
+ * behind them. It is at most OBJECT_SIZE_MAX, a multiple of the page, and so is what is aligned. */
 static kb_status reserve(const placing *p, size_t *at, uint64_t size, uint64_t alignment,
                          size_t *begin, kb_error *err)
 {
     if (alignment > (uint64_t)sysconf(_SC_PAGESIZE) || alignment & (alignment - 1))
         return kb_elf_damaged(&p->elf, err);
     size_t aligned = alignment ? (*at + alignment - 1) & ~(alignment - 1) : *at;
-    if (size > OBJECT_SIZE_MAX || aligned + size > OBJECT_SIZE_MAX)
+    if (size > OBJECT_SIZE_MAX - aligned)
         return kb_elf_unsupported(&p->elf, "more than 1 GB", err);
     *begin = aligned;
     *at = aligned + size;

@@ -3,6 +3,7 @@
 
 #include "core/kb_memory.h"
 #include "cuda/kb_nvrtc.h"
+#include "cuda/kb_nvrtc_signals.h"
 #include "python/convert.h"
 
 PyDoc_STRVAR(
@@ -105,8 +106,20 @@ static PyObject *nvrtc_version(PyObject *self, PyObject *args)
     return s == KB_OK ? PyLong_FromLong(version) : raise(s, &err, NULL);
 }
 
+PyDoc_STRVAR(nvrtc_keep_signals_doc,
+             "nvrtc_keep_signals()\n--\n\n"
+             "Keep every libnvrtc that is loaded from handling the signals of the process.");
+
+static PyObject *nvrtc_keep_signals(PyObject *self, PyObject *args)
+{
+    (void)self, (void)args;
+    kb_nvrtc_keep_signals(NULL);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"nvrtc_compile", nvrtc_compile, METH_VARARGS, nvrtc_compile_doc},
+    {"nvrtc_keep_signals", nvrtc_keep_signals, METH_NOARGS, nvrtc_keep_signals_doc},
     {"nvrtc_version", nvrtc_version, METH_VARARGS, nvrtc_version_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -1,7 +1,9 @@
 /* Owns the fake libnvrtc. With FAKE_NVRTC_LACKS_CUBIN or FAKE_NVRTC_LACKS_WORDS it has one function
  * less. */
+#define _DEFAULT_SOURCE /* signal itself; the strict one has another name */
 #include "fake_nvrtc.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,8 +95,28 @@ int nvrtcAddNameExpression(program *p, const char *name)
     return 0;
 }
 
+static void stop(int number)
+{
+    (void)number;
+    _Exit(4);
+}
+
+/* As NVRTC does up to 13.0: what was ignored stays so. */
+static void take_signals(void (*during)(void))
+{
+    void (*interrupted)(int) = signal(SIGINT, SIG_IGN);
+    if (interrupted != SIG_IGN)
+        signal(SIGINT, stop);
+    void (*terminated)(int) = signal(SIGTERM, stop);
+    during();
+    signal(SIGINT, interrupted);
+    signal(SIGTERM, terminated);
+}
+
 int nvrtcCompileProgram(program *p, int n, const char *const *options)
 {
+    if (fake_nvrtc.during)
+        take_signals(fake_nvrtc.during);
     for (int i = 0; i < n; i++)
         note(" -", options[i], "");
     p->compiled = answer(__func__) == 0;

@@ -14,6 +14,7 @@ typedef struct fake_nvrtc_state {
     const char *log;   /* what GetProgramLog hands out; "" has the size 1, NULL the size 0 */
     const char *cubin; /* NULL: none */
     const char *ptx;
+    void (*during)(void);        /* called while it compiles, and has taken SIGINT and SIGTERM */
     int n_programs;              /* created and not destroyed */
     char given[FAKE_NVRTC_TEXT]; /* the source, its name, "<name>header" each, "-option" each */
 } fake_nvrtc_state;

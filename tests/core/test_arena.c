@@ -60,6 +60,25 @@ static void test_red_zones(void)
 #endif
 }
 
+/* Pieces that are aligned by their sizes lie one behind the other: 16 have room in the first 256
+ * bytes, or 8 with what AddressSanitizer forbids behind each. */
+static void test_no_gaps(void)
+{
+    enum { ALIGN = alignof(max_align_t), FIRST = 256 };
+    kb_arena *arena = kb_arena_new();
+    CHECK(kb_arena_take(arena, ALIGN, 1) != NULL);
+    size_t bytes = kb_arena_bytes(arena);
+    int n = 1;
+    while (kb_arena_take(arena, ALIGN, 1) && kb_arena_bytes(arena) == bytes)
+        n++;
+#if defined(__SANITIZE_ADDRESS__)
+    CHECK_INT(n, FIRST / (ALIGN + 16));
+#else
+    CHECK_INT(n, FIRST / ALIGN);
+#endif
+    kb_arena_free(arena);
+}
+
 static void test_refused(void)
 {
     kb_arena *arena = kb_arena_new();
@@ -96,6 +115,7 @@ int main(void)
 {
     test_pieces();
     test_red_zones();
+    test_no_gaps();
     test_refused();
     test_no_memory();
     return kb_test_end("test_arena");

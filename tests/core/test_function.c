@@ -200,9 +200,22 @@ static void test_no_image_lists_all(void)
     sample_digest(from.digest, 1);
     CHECK_INT(kb_function_hold(&from, &f, &err), KB_OK);
     CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_FAILED_PRECONDITION);
-    CHECK_HAS(err.message, "10.0, ");
-    CHECK_HAS(err.message, ", 10.8, ");
+    CHECK_HAS(err.message, "capability 10.0, 29.4, 10.2, 29.2, 10.4, 29.0, 10.6, 28.8, 10.8, ");
     CHECK_HAS(err.message, ", and GPU 0 has 9.0");
+}
+
+/* Of two images for the same capability, the first. */
+static void test_first_of_equal_images(void)
+{
+    const kb_image images[] = {{90, "FAKE k 0\n", 9}, {90, "FAKE j 0\n", 9}};
+    kb_function from = {.entry = "k", .n_images = 2, .images = images};
+    kb_function *f;
+    kb_cu_kernel kernel;
+    kb_error err;
+    start_anew();
+    CHECK_INT(kb_function_hold(&from, &f, &err), KB_OK);
+    CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
+    CHECK(kb_function_ready(f, 0, 0) == kernel && kernel);
 }
 
 static void test_shared_memory(void)
@@ -227,6 +240,9 @@ static void test_shared_memory(void)
     CHECK_HAS(err.message, "op: cuKernelSetAttribute failed: CUDA_ERROR_INVALID_VALUE");
     CHECK_HAS(err.message, "; 232449 bytes of dynamic shared memory were asked for, GPU 0 has "
                            "232448 a block");
+    fake_cuda_fail("cuDeviceGetAttribute", 1, 2);
+    CHECK_INT(kb_function_allow_shared(f, cu, 0, 227 * K + 1, "op", &err), KB_INTERNAL);
+    CHECK_HAS(err.message, "GPU 0 has 0 a block"); /* it is not known */
     int allowed = 0;
     CHECK_INT(cu->cuKernelGetAttribute(&allowed, KB_CU_KERNEL_MAX_DYNAMIC_SHARED, kernel, 0), 0);
     CHECK_INT(allowed, 227 * K);
@@ -264,6 +280,15 @@ static void test_static_shared_memory(void)
     CHECK_INT(kb_function_allow_shared(f, cu, 0, 227 * K, "op", &err), KB_INTERNAL);
     CHECK_HAS(err.message, "GPU 0 has 232448 a block, less what the kernel declares statically");
     CHECK(kb_function_ready(f, 0, 40 * K) == kernel);
+    start_anew();
+    f = function_of("FAKE k 0 8 8 49152\n", 0); /* all of it */
+    CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
+    CHECK(kb_function_ready(f, 0, 0) == kernel);
+    CHECK(kb_function_ready(f, 0, 1) == NULL);
+    start_anew();
+    f = function_of("FAKE k 0 8 8 49151\n", 0);
+    CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
+    CHECK(kb_function_ready(f, 0, 1) == kernel);
 }
 
 /* The best block is asked for with the shared memory that the launches will have: the driver
@@ -280,6 +305,7 @@ static void test_best_block(void)
         CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
         CHECK_INT(f->loaded[0].best_block, 256);
         CHECK(kb_function_ready(f, 0, sizes[i]) == kernel);
+        CHECK_INT(fake_cuda_calls("cuKernelSetAttribute"), sizes[i] > 48 * K);
     }
     start_anew();
     kb_function *f = function_of("FAKE k 0\n", 300 * K);
@@ -292,8 +318,10 @@ static void test_best_block(void)
     CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_INTERNAL);
     CHECK_TEXT(err.message, "op: no block of k fits on GPU 0");
     CHECK_PTR(kb_function_kernel(f, 0), NULL);
-    fake_cuda_set_best_block(256);
+    fake_cuda_set_best_block(1);
     CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
+    CHECK_INT(f->loaded[0].best_block, 1);
+    fake_cuda_set_best_block(256);
 }
 
 enum { THREADS = 8, FUNCTIONS = 20 };
@@ -353,6 +381,7 @@ int main(void)
     test_image_choice();
     test_no_image();
     test_no_image_lists_all();
+    test_first_of_equal_images();
     test_shared_memory();
     test_static_shared_memory();
     test_best_block();

@@ -1,11 +1,15 @@
 /* Proves that a compilation hands NVRTC what it was given and returns what NVRTC made, that every
- * function of NVRTC may fail, and which libraries are refused. */
+ * function of NVRTC may fail, which libraries are refused, and that NVRTC takes no signals. */
 #include "allocation.h"
 #include "cuda/kb_nvrtc.h"
+#include "cuda/kb_nvrtc_signals.h"
 #include "fake_nvrtc.h"
 #include "torture.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
+#include <string.h>
 
 static const char *const options[] = {"arch", "O2", "unused"};
 static const char *const headers[] = {"int a;", "int b;"};
@@ -230,6 +234,166 @@ static bool open_for_memory(void)
     return had_memory(kb_nvrtc_version(FAKE_NVRTC_THIRD, &version, &err), &err);
 }
 
+static int n_pressed;
+
+static void press(int number)
+{
+    n_pressed += number;
+}
+
+static void *handled(int number)
+{
+    struct sigaction now;
+    void *address;
+    CHECK_INT(sigaction(number, NULL, &now), 0);
+    memcpy(&address, &now.sa_handler, sizeof address);
+    return address;
+}
+
+static void *mine, *taken[2]; /* the handlers: of the test, and while a library compiled */
+
+static void note(void)
+{
+    taken[0] = handled(SIGINT);
+    taken[1] = handled(SIGTERM);
+}
+
+static void note_and_press(void)
+{
+    note();
+    raise(SIGINT);
+    raise(SIGTERM);
+}
+
+/* A fake library that this test opens, and its compilation without the core. */
+typedef struct other {
+    void *library;
+    fake_nvrtc_state *state;
+    int (*compile)(void *program, int n, const char *const *options);
+} other;
+
+static other open_other(const char *path)
+{
+    other o = {.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
+    CHECK(o.library != NULL);
+    o.state = dlsym(o.library, "fake_nvrtc");
+    void *found = dlsym(o.library, "nvrtcCompileProgram");
+    memcpy(&o.compile, &found, sizeof found);
+    return o;
+}
+
+/* The fake compiles once; its program is memory that it writes to. */
+static void compile_in(const other *o, void (*during)(void))
+{
+    char program[4096] = {0};
+    o->state->during = during;
+    CHECK_INT(o->compile(program, 0, NULL), 0);
+    o->state->during = NULL;
+}
+
+static void test_without_the_core(void)
+{
+    const other o = open_other(FAKE_NVRTC_BEFORE);
+    compile_in(&o, note);
+    CHECK(taken[0] != mine && taken[1] != mine);
+    CHECK_PTR(taken[0], taken[1]);
+    CHECK_PTR(handled(SIGINT), mine);
+    CHECK_PTR(handled(SIGTERM), mine);
+}
+
+/* The core opens a library while it compiles for somebody else: it restores what it took. */
+static void open_before(void)
+{
+    int version;
+    kb_error err;
+    note();
+    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_BEFORE, &version, &err), KB_OK);
+}
+
+static void test_taken_before(void)
+{
+    const other o = open_other(FAKE_NVRTC_BEFORE);
+    compile_in(&o, open_before);
+    CHECK(taken[0] != mine && taken[1] != mine);
+    CHECK_PTR(handled(SIGINT), mine);
+    CHECK_PTR(handled(SIGTERM), mine);
+    compile_in(&o, note_and_press);
+    CHECK(taken[0] == mine && taken[1] == mine);
+}
+
+static void test_ignored(void)
+{
+    signal(SIGINT, SIG_IGN);
+    const other o = open_other(FAKE_NVRTC_BEFORE);
+    compile_in(&o, note_and_press);
+    CHECK(handled(SIGINT) == taken[0] && taken[0] != mine && taken[1] == mine);
+    signal(SIGINT, press);
+}
+
+static void test_compilation_takes_no_signal(const char *library, fake_nvrtc_state *state)
+{
+    kb_nvrtc_request request = sample;
+    kb_nvrtc_result r;
+    kb_error err;
+    request.library = library;
+    taken[0] = taken[1] = NULL;
+    n_pressed = 0;
+    *state = (fake_nvrtc_state){.during = note_and_press, .ptx = ".version"};
+    CHECK_INT(kb_nvrtc_compile(&request, &r, &err), KB_OK);
+    kb_nvrtc_free(&r);
+    state->during = NULL;
+    CHECK(taken[0] == mine && taken[1] == mine);
+    CHECK_INT(n_pressed, SIGINT + SIGTERM);
+    CHECK_PTR(handled(SIGINT), mine);
+    CHECK_PTR(handled(SIGTERM), mine);
+}
+
+typedef void bare(void (*during)(void));
+
+static bare *open_bare(const char *path)
+{
+    bare *opened = NULL;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *found = library ? dlsym(library, "compile_bare") : NULL;
+    CHECK(found != NULL);
+    memcpy(&opened, &found, sizeof found);
+    return opened;
+}
+
+static bool takes_signal(bare *opened)
+{
+    opened(note);
+    CHECK_PTR(handled(SIGINT), mine);
+    return taken[0] != mine;
+}
+
+/* Libraries that others opened, by their names. */
+static void test_usual_names(void)
+{
+    bare *first = open_bare(BARE_FIRST), *second = open_bare(BARE_SECOND);
+    bare *without = open_bare(BARE_OTHER);
+    CHECK(takes_signal(first) && takes_signal(second));
+    CHECK(dlopen(BARE_BUILTINS, RTLD_NOW | RTLD_LOCAL) != NULL);
+    kb_nvrtc_keep_signals(NULL);
+    CHECK(!takes_signal(first) && !takes_signal(second));
+    CHECK(takes_signal(without));
+}
+
+static void test_signals(void)
+{
+    signal(SIGINT, press);
+    signal(SIGTERM, press);
+    mine = handled(SIGINT);
+    test_without_the_core();
+    test_taken_before();
+    test_ignored();
+    test_usual_names();
+    test_compilation_takes_no_signal(FAKE_NVRTC_LIBRARY, &fake_nvrtc);
+    test_compilation_takes_no_signal(FAKE_NVRTC_SEALED, open_other(FAKE_NVRTC_SEALED).state);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+}
+
 int main(void)
 {
     test_threads();
@@ -240,6 +404,7 @@ int main(void)
     test_version();
     test_libraries();
     test_opened_once();
+    test_signals();
     each_allocation("compilation", compile, 5);
     each_allocation("library", open_for_memory, 1);
     return kb_test_end("test_nvrtc");

@@ -119,6 +119,12 @@ static void test_header(void)
     *header = good;
     header->e_shnum = UINT16_MAX;
     load(copy, size, KB_INVALID_ARGUMENT);
+    *header = good;
+    header->e_shoff = 0; /* the header alone, which says that it is a section, too */
+    header->e_shnum = 1;
+    load(copy, sizeof *header, KB_INVALID_ARGUMENT);
+    header->e_machine = EM_S390;
+    load(copy, sizeof *header, KB_FAILED_PRECONDITION);
     free(copy);
 }
 
@@ -213,6 +219,61 @@ static void test_sections(void)
     with_section(SHT_SYMTAB, make_linkless, KB_INVALID_ARGUMENT);
     with_section(SHT_RELA, make_far, KB_INVALID_ARGUMENT);
     with_section(SHT_STRTAB, make_nameless, KB_INVALID_ARGUMENT);
+}
+
+/* The size of an object whose zeroed variables take so many bytes; 0 if it is refused. */
+static size_t size_with(uint8_t *copy, size_t size, Elf64_Shdr *zeroed, uint64_t bytes)
+{
+    kb_object *object = NULL;
+    zeroed->sh_size = bytes;
+    kb_status s = kb_object_load(copy, size, "k", object_resolve, NULL, &object, &err);
+    size_t placed = object ? kb_object_size(object) : 0;
+    CHECK_INT(s, object ? KB_OK : KB_UNIMPLEMENTED);
+    kb_object_free(object);
+    return placed;
+}
+
+/* It may have 1 GB with its last page, and not a byte more. */
+static void test_largest(void)
+{
+    size_t size, i = 1;
+    (void)object_bytes(&size);
+    uint8_t *copy = copied(size);
+    Elf64_Shdr *s = sections_of(copy);
+    while (s[i].sh_type != SHT_NOBITS)
+        i++;
+    uint64_t fits = s[i].sh_size, refused = UINT64_C(1) << 30;
+    while (refused - fits > 1) {
+        uint64_t middle = fits + (refused - fits) / 2;
+        *(size_with(copy, size, &s[i], middle) ? &fits : &refused) = middle;
+    }
+    CHECK_INT(size_with(copy, size, &s[i], fits), 1 << 30);
+    CHECK_INT(size_with(copy, size, &s[i], refused), 0);
+    CHECK_HAS(err.message, "more than 1 GB");
+    free(copy);
+}
+
+/* Variables of one byte and of 24 that may lie anywhere are still apart. */
+static void test_unaligned_commons(void)
+{
+    size_t size;
+    (void)object_bytes(&size);
+    uint8_t *copy = copied(size);
+    const Elf64_Shdr *s = sections_of(copy);
+    while (s->sh_type != SHT_SYMTAB)
+        s++;
+    Elf64_Sym *symbols = (Elf64_Sym *)(void *)(copy + s->sh_offset);
+    for (size_t i = 0; i < s->sh_size / sizeof *symbols; i++)
+        if (symbols[i].st_shndx == SHN_COMMON)
+            symbols[i].st_value = 1;
+    kb_object *object = load(copy, size, KB_OK);
+    free(copy);
+    if (!object)
+        return;
+    uintptr_t byte = (uintptr_t)kb_object_find(object, "common_byte");
+    uintptr_t words = (uintptr_t)kb_object_find(object, "common_words");
+    CHECK(byte + 1 == words || words + 24 == byte);
+    kb_object_free(object);
 }
 
 /* A function that lies in a section which is not in memory, such as a table of symbols. */
@@ -318,6 +379,8 @@ int main(void)
     test_header();
     test_first_section();
     test_sections();
+    test_largest();
+    test_unaligned_commons();
     test_a_symbol_without_memory();
     test_a_missing_symbol_is_named();
     test_relocations();

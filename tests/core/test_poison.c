@@ -141,6 +141,30 @@ static void test_aliased(void)
     gpu_call_free(&s.c);
 }
 
+/* The output is the memory of the second operand. */
+static void test_aliased_with_second(void)
+{
+    static const kb_word in_place[] = {{.kind = KB_WORD_ADDRESS, .buffer = 1},
+                                       {.kind = KB_WORD_ADDRESS, .buffer = 2}};
+    const int64_t dims[] = {8};
+    scene s;
+    scene_init(&s, false);
+    gpu_call_free(&s.c);
+    gpu_call_init(&s.c, 1);
+    gpu_arg(&s.c, KB_DTYPE_F32, 1, 1, dims, s.y, 0);
+    gpu_arg(&s.c, KB_DTYPE_F32, 1, 1, dims, s.x, 0);
+    gpu_ret(&s.c, KB_DTYPE_F32, 1, 1, dims, s.x);
+    s.launch.words = in_place;
+    s.c.s.kernel.plan = (kb_plan){.n_steps = 1, .steps = &s.step};
+    CHECK_INT(gpu_read(&s.c), KB_OK);
+    s.x[0] = 5;
+    CHECK_INT(poison(&s), KB_OK);
+    CHECK_INT(s.w.seen[0], 5);
+    CHECK_INT(s.w.seen[1], 5);
+    CHECK_INT(s.x[0], 6); /* as after one run */
+    gpu_call_free(&s.c);
+}
+
 /* Of two outputs the second is the operand's memory. */
 static void test_second_aliased(void)
 {
@@ -231,6 +255,7 @@ int main(void)
     test_unwritten();
     test_second_output();
     test_aliased();
+    test_aliased_with_second();
     test_second_aliased();
     test_hidden();
     test_batch();

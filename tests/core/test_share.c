@@ -3,6 +3,7 @@
 #include "core/kb_batch.h"
 #include "core/kb_memory.h"
 #include "core/kb_share.h"
+#include "core/kb_ticks.h"
 #include "kb_test.h"
 #include "sample.h"
 
@@ -15,6 +16,7 @@ enum { SLICES = 300, WIDTH = 3, LONG_NS = 200000 };
 /* out[:] = x[:] + n, slice by slice. */
 static struct {
     long pause_ns;           /* that a slice takes */
+    uint64_t ticks;          /* that it takes at work, besides */
     long pause_at;           /* the slice that takes ten times as long; -1: none */
     long patient_from;       /* from this slice on, the caller waits for others; -1: never */
     bool fails[SLICES];      /* slices whose kernel fails */
@@ -52,6 +54,9 @@ static int32_t add(void **result, void **exception, void *const *inputs, void *c
     struct timespec pause = {0, ns};
     if (ns)
         nanosleep(&pause, NULL);
+    uint64_t begun = kb_ticks();
+    while (kb_ticks() - begun < seen.ticks)
+        continue;
     atomic_fetch_add(&seen.runs[slice], 1);
     if (seen.fails[slice])
         return KB_NUMBA_USER_EXCEPTION + slice;
@@ -167,6 +172,23 @@ static void test_remembered(void)
     forget(true, 2);
 }
 
+/* Two slices of 40 us each are worth a thread. */
+static void test_short(void)
+{
+    fake_pool_set(4, false);
+    forget(true, 2);
+    for (int i = 0; i < 2; i++) {
+        begin(&c, ++next_id, true);
+        seen.pause_ns = 0;
+        seen.ticks = 40 * KB_TICKS_PER_US;
+        seen.patient_from = i ? 0 : -1;
+        run(&c, 2, KB_SLICES_AUTO);
+    }
+    CHECK(atomic_load(&seen.others) > 0);
+    fake_pool_join();
+    forget(true, 2);
+}
+
 static void check_alone(int64_t order)
 {
     run(&c, 40, order);
@@ -226,6 +248,29 @@ static void test_aliases(void)
     begin(&c, ++next_id, true);
     CHECK_INT(run_at(&c, 40, KB_SLICES_AUTO, &c.n), KB_OK); /* n, then out: see scene */
     CHECK_INT(atomic_load(&seen.others), 0);
+}
+
+/* Two outputs that are the same memory are not apart, though they are cut alike. */
+static void test_same_outputs(void)
+{
+    const int64_t dims[] = {40, WIDTH}, masks[] = {1, 0};
+    fake_pool_set(4, false);
+    begin(&c, ++next_id, true);
+    sample_output(&c.s, KB_DTYPE_F64, 1, "more");
+    fake_frame_init(&c.f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    fake_arg(&c.f, KB_DTYPE_F64, c.x, 2, dims);
+    fake_arg(&c.f, KB_DTYPE_F64, &c.n, 0, NULL);
+    fake_ret(&c.f, KB_DTYPE_F64, c.out, 2, dims);
+    fake_ret(&c.f, KB_DTYPE_F64, c.out, 2, dims);
+    kb_xla_array *call = sample_call(&c.f, &c.s.kernel, 1, masks);
+    kb_frame frame;
+    CHECK_INT(kb_frame_read(&frame, &c.s.kernel, &c.f.frame, call, &c.err), KB_OK);
+    CHECK_INT(kb_batch_run(&frame, &c.err), KB_OK);
+    check_ran(&c, 40, c.x);
+    CHECK_INT(atomic_load(&seen.others), 0);
+    CHECK_INT(atomic_load(&seen.in_order), 40);
+    fake_frame_free(&c.f);
+    fake_pool_join();
 }
 
 /* The first slice that fails is the slowest. */
@@ -362,8 +407,18 @@ static void test_levels_and_many_buffers(void)
         for (int i = 0; i < INNER; i++)
             CHECK_INT(out[0][o * INNER + i], 1000 * o + i);
     CHECK(atomic_load(&seen.others) > 0);
-    fake_frame_free(&c.f);
+
+    /* How long it takes is known now. Without other threads there is no second cursor. */
     fake_pool_join();
+    fake_pool_set(1, false);
+    seen.patient_from = -1;
+    kb_memory_fail_nth(2);
+    CHECK_INT(kb_batch_run(&frame, &c.err), KB_OK);
+    void *next = kb_calloc(1, 1); /* the allocation that was to fail */
+    kb_memory_fail_nth(0);
+    CHECK_PTR(next, NULL);
+    kb_free(next);
+    fake_frame_free(&c.f);
 }
 
 static void test_unknown_order(void)
@@ -386,9 +441,11 @@ int main(void)
 {
     test_shared();
     test_remembered();
+    test_short();
     test_in_order();
     test_told();
     test_aliases();
+    test_same_outputs();
     test_failures();
     test_late_tasks();
     test_no_memory();

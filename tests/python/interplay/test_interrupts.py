@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import subprocess
 
 import kernbridge
 import pytest
@@ -324,6 +325,86 @@ def test_the_next_kernel_of_nvrtc_is_right(run_python, tmp_path):
     except KernelToolchainError:
         pytest.skip("NVRTC is not installed")
     run_python(BEGIN + NVRTC, KERNBRIDGE_CACHE_DIR=str(tmp_path / "cache"))
+
+
+FIRST_OF_NVRTC = """
+from kernbridge import _core
+heard, done = set(), threading.Event()
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: heard.add(number))
+SOURCE = 'extern "C" __global__ void f(int *x) { x[threadIdx.x] = 3; }'
+
+def keys():
+    while not done.is_set():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        time.sleep(0.0002)
+
+thread = threading.Thread(target=keys)
+thread.start()
+options = ("--gpu-architecture=sm_90",)
+cubin, *_ = _core.nvrtc_compile(LIBRARY, SOURCE, "f.cu", options, (), "f", None)
+done.set()
+thread.join()
+assert cubin[:4] == bytes([127]) + b"ELF"
+assert heard == {signal.SIGINT, signal.SIGTERM}, heard
+"""
+
+
+def test_nvrtc_leaves_signals_to_python(run_python):
+    """Up to 13.0 its first compilation in a process took them, and ended the process."""
+    try:
+        library = nvrtc.library()
+    except KernelToolchainError:
+        pytest.skip("NVRTC is not installed")
+    run_python(f"{BEGIN}LIBRARY = {library!r}\n{FIRST_OF_NVRTC}")
+
+
+TAKING = """
+import ctypes
+from kernbridge._src.numba_common.numba_cuda_inside import codegen
+from numba import cuda
+taking, taken = ctypes.CDLL("./libnvrtc-taking.so"), []
+assert taking.takes() == 1
+real = codegen.CUDACodeLibrary.get_cubin
+
+def linking(self, **how):  # as it does when the kernel links CUDA C++
+    taken.append(taking.takes())
+    return real(self, **how)
+
+codegen.CUDACodeLibrary.get_cubin = linking
+kernbridge.config.set_cuda_architectures("9.0")
+
+@cuda.jit
+def kernel(x, out):
+    out[cuda.grid(1)] = x[cuda.grid(1)]
+
+op = kernbridge.numba_cuda_kernel(kernel, same, launch_dims=8)
+assert jax.jit(op).trace(x).lower(lowering_platforms=("cuda",)).as_text()
+assert taken == [0], taken
+"""
+
+TAKING_LIBRARY = """
+#include <signal.h>
+static void stop(int number) { (void)number; }
+int takes(void)
+{
+    void (*before)(int) = signal(SIGINT, stop);
+    struct sigaction now;
+    sigaction(SIGINT, 0, &now);
+    signal(SIGINT, before);
+    return now.sa_handler == stop;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here")
+def test_nvrtc_leaves_signals_to_python_where_numba_calls_it(run_python, tmp_path):
+    pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
+    source, library = tmp_path / "taking.c", tmp_path / "libnvrtc-taking.so"
+    source.write_text(TAKING_LIBRARY)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    run_python(BEGIN + TAKING, KERNBRIDGE_CACHE_DIR=str(tmp_path / "cache"))
 
 
 NVCC = """

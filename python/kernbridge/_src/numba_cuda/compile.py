@@ -243,7 +243,7 @@ def _packed(found: artefacts.Artefact, pack: Callable[[bytes], bytes]) -> artefa
 
 
 def _compile(job: Job) -> artefacts.Artefact:
-    from kernbridge._src.numba_cuda.patches import compiler_cc
+    from kernbridge._src.numba_cuda.patches import compiler_cc, cubin_of
 
     if mlir.is_mlir(job.kernel):
         return mlir.artefact(_mlir_job(job))
@@ -265,10 +265,9 @@ def _compile(job: Job) -> artefacts.Artefact:
     cubins = []
     for architecture in job.architectures:
         try:
-            cubin = library.get_cubin(cc=compiler_cc(*architecture))
+            cubins.append(cubin_of(library, architecture))
         except Exception as e:
             raise instead_of(e, _refusal(job, e))  # noqa: B904
-        cubins.append(getattr(cubin, "code", cubin))
     n_words = sum(p.n_words(job.batched) for p in parameters)
     check_words(job.label, cubins, compiled.entry_name, n_words)
     assembly = library.get_asm_str(cc=compiler_cc(*job.architectures[0]))
@@ -281,7 +280,7 @@ def _compile(job: Job) -> artefacts.Artefact:
             "uses_z": any(f"%{r}.z" in assembly for r in ("tid", "ntid", "ctaid", "nctaid")),
             "cooperative": bool(compiled.cooperative),
         },
-        blobs=tuple(bytes(cubin) for cubin in cubins),
+        blobs=tuple(cubins),
     )
 
 

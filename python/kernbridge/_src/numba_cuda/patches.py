@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from kernbridge import _core
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.defaults import exact_defaults
 from kernbridge._src.numba_common.llvmlite_inside import ir
@@ -42,6 +43,18 @@ def compiler_cc(major: int, minor: int) -> Any:
     """A compute capability as this Numba-CUDA's code library takes it."""
     takes_suffix = len(inspect.signature(nvrtc.get_arch_option).parameters) > 2
     return (major, minor, "") if takes_suffix else (major, minor)
+
+
+def cubin_of(library: Any, architecture: tuple[int, int]) -> bytes:
+    """The machine code of a code library that is complete.
+
+    NVRTC, which is open once it was asked for architectures, compiles CUDA C++ that it links.
+    """
+    cc = compiler_cc(*architecture)
+    nvrtc.get_arch_option(*cc)
+    _core.nvrtc_keep_signals()
+    cubin = library.get_cubin(cc=cc)
+    return bytes(getattr(cubin, "code", cubin))
 
 
 def _annotate_all(library: Any) -> None:
