@@ -7,7 +7,6 @@
 #include "core/kb_ticks.h"
 
 #include <pthread.h>
-#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -57,7 +56,8 @@ typedef struct sharing {
     _Atomic(int64_t) failed; /* the first slice that failed, or their number */
     pthread_mutex_t lock;    /* of the error */
     kb_error *err;
-    alignas(CACHE_LINE) _Atomic(int64_t) cost; /* the least ticks of a slice that a thread saw */
+    char apart[CACHE_LINE]; /* what threads change is not beside what they read */
+    _Atomic(int64_t) cost;  /* the least ticks of a slice that a thread has seen */
 } sharing;
 
 static KB_COLD void note_failure(sharing *s, int64_t slice, const kb_error *err)
