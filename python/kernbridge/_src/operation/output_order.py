@@ -27,7 +27,7 @@ class OutputTree:
     @staticmethod
     def of(outs: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], OutputTree]:
         """The leaves of a pytree, and the tree in JAX's order."""
-        kind = type(outs)
+        kind: Any = type(outs)
         if kind in (list, tuple) and all(map(is_leaf, outs)):
             return list(outs), _sequence_of(kind, len(outs))
         leaves, tree = jax.tree_util.tree_flatten_with_path(outs, is_leaf=is_leaf)
