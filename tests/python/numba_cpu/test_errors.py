@@ -272,7 +272,7 @@ def test_a_failed_call_inside_a_loop_ends_it():
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("n", [2_000, pytest.param(9_000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("n", [1_000, pytest.param(9_000, marks=pytest.mark.exhaustive)])
 def test_thousands_of_exceptions_leak_nothing(n):
     import psutil
 
@@ -284,7 +284,7 @@ def test_thousands_of_exceptions_leak_nothing(n):
             with pytest.raises(jax.errors.JaxRuntimeError):
                 op(bad)
 
-    fail(1000)
+    fail(500)
     before = psutil.Process().memory_info().rss
     fail(n)
-    assert psutil.Process().memory_info().rss - before < 20 * 2**20
+    assert psutil.Process().memory_info().rss - before < 10 * 2**20

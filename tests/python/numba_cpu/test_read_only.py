@@ -95,7 +95,14 @@ READS = {
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("statement", READS.values(), ids=READS)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        # Numba compiles a sort for seconds.
+        pytest.param(statement, id=name, marks=[pytest.mark.exhaustive] * (name == "copy"))
+        for name, statement in READS.items()
+    ],
+)
 def test_a_kernel_that_only_reads_copies_nothing(statement):
     op = numba_kernel(numba.njit(make(statement)), OUT)
     with warnings.catch_warnings():

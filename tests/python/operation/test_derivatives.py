@@ -170,6 +170,10 @@ TRANSFORMED = {
 
 
 OFTEN = ("jvp", "grad", "hessian", "vmap of grad", "reverse over reverse")
+# What is different if JAX derives the forward mode of a vjp rule.
+OF_VJP = (*OFTEN, "jacfwd", "linearize", "transpose of linearize", "vmap of jvp by its tangent")
+OF_VJP += ("checkpoint", "grad of vmap of vmap", "forward over reverse")
+RARELY = {"jvp": OFTEN, "custom jvp2": OFTEN, "vjp": OF_VJP}
 
 
 def of_rules(rules):
@@ -184,7 +188,7 @@ def pairs():
     for rules in MADE:
         for transformed in TRANSFORMED:
             marks = list(of_rules(rules))
-            if rules in ("jvp", "custom jvp2") and transformed not in OFTEN:
+            if transformed not in RARELY.get(rules, TRANSFORMED):
                 marks.append(pytest.mark.exhaustive)
             yield pytest.param(transformed, rules, marks=marks)
 

@@ -199,18 +199,20 @@ def test_an_input_that_is_written_to_is_a_copy(statement):
     np.testing.assert_array_equal(got, expected)
 
 
+def slowly(statement):
+    """A statement that Numba compiles for seconds."""
+    return pytest.param(statement, marks=pytest.mark.exhaustive)
+
+
 @pytest.mark.parametrize(
     "statement",
     [
         "out[0] = reads(x)",
-        pytest.param(
-            "out[0] = np.linalg.norm(x) + np.median(x) + np.percentile(x, 50)",
-            marks=pytest.mark.exhaustive,  # Numba compiles that for seconds
-        ),
-        "x = np.sort(x)[::-1]\n    x = np.roll(x, 1)",
+        slowly("out[0] = np.linalg.norm(x) + np.median(x) + np.percentile(x, 50)"),
+        slowly("x = np.sort(x)[::-1]\n    x = np.roll(x, 1)"),
         "for v, w in zip(x, np.nditer(x)):\n        out[0] += v + w.item() + np.sqrt(w)",
         "l = [x, y]\n    out[0] = l[0][1]",
-        "x = np.linalg.inv(np.diag(x + 1)).sum() + np.where(x > 1, x, y)",
+        slowly("x = np.linalg.inv(np.diag(x + 1)).sum() + np.where(x > 1, x, y)"),
         "for i in numba.prange(4):\n        out[i] = reads(x) + np.sqrt(x[i]) + x.sum()",
         "x = np.concatenate((x, y))[:4].astype(np.float64)",
     ],
