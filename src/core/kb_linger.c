@@ -7,6 +7,7 @@
  * after some milliseconds. */
 #include "core/kb_linger.h"
 
+#include "core/kb_cache_line.h"
 #include "core/kb_ticks.h"
 
 #include <stdalign.h>
@@ -18,18 +19,17 @@ enum {
     ENOUGH = 5000 * KB_TICKS_PER_US, /* how long it stays away from its owner */
     LOOPS_WITHOUT = 16,              /* after a wait in vain */
     SEATS = 64,                      /* bits of a mask */
-    CACHE_LINE = 64,
 };
 
 static _Atomic(uint64_t) ended; /* when the last loop did */
 static _Atomic(uint64_t) begun; /* loops so far */
 static _Atomic(int) without;    /* loops that are left until threads wait again */
 /* Seats on which a thread sits, and those whose thread has not been passed anything. */
-static alignas(CACHE_LINE) _Atomic(uint64_t) taken;
-static alignas(CACHE_LINE) _Atomic(uint64_t) waiting;
+static alignas(KB_CACHE_LINE) _Atomic(uint64_t) taken;
+static alignas(KB_CACHE_LINE) _Atomic(uint64_t) waiting;
 
 typedef struct seat {
-    alignas(CACHE_LINE) _Atomic(void *) passed;
+    alignas(KB_CACHE_LINE) _Atomic(void *) passed;
 } seat;
 
 static seat seats[SEATS];

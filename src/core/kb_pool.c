@@ -5,6 +5,7 @@
 #endif
 #include "core/kb_pool.h"
 
+#include "core/kb_cache_line.h"
 #include "core/kb_error.h"
 #include "core/kb_float_mode.h"
 #include "core/kb_linger.h"
@@ -23,12 +24,11 @@ enum {
     SPIN_TICKS = 50 * KB_TICKS_PER_US, /* a thread that sleeps takes longer to come back */
     PARTS_STARTED = 64,                /* of a loop that may get threads of its own */
     START_AFTER_NS = 200000,           /* a thread takes about a tenth of this to start */
-    CACHE_LINE = 64,
 };
 
 /* Threads that change one counter do not slow down those that read what lies beside it. */
 typedef struct counter {
-    char apart[CACHE_LINE];
+    char apart[KB_CACHE_LINE];
     _Atomic(int64_t) value;
 } counter;
 

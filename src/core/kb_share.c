@@ -3,6 +3,7 @@
  * here, and in the batches before, of which a table remembers the times. */
 #include "core/kb_share.h"
 
+#include "core/kb_cache_line.h"
 #include "core/kb_pool.h"
 #include "core/kb_ticks.h"
 
@@ -19,7 +20,6 @@ enum {
     SITES = 256,
     SITE_SHIFT = 64 - 8,
     COST_BITS = 32,
-    CACHE_LINE = 64,
 };
 
 /* A step, and what its slices cost: the upper bits of the hash, then ticks of a slice. */
@@ -56,8 +56,8 @@ typedef struct sharing {
     _Atomic(int64_t) failed; /* the first slice that failed, or their number */
     pthread_mutex_t lock;    /* of the error */
     kb_error *err;
-    char apart[CACHE_LINE]; /* what threads change is not beside what they read */
-    _Atomic(int64_t) cost;  /* the least ticks of a slice that a thread has seen */
+    char apart[KB_CACHE_LINE]; /* what threads change is not beside what they read */
+    _Atomic(int64_t) cost;     /* the least ticks of a slice that a thread has seen */
 } sharing;
 
 static KB_COLD void note_failure(sharing *s, int64_t slice, const kb_error *err)
