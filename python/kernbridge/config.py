@@ -237,7 +237,7 @@ def set_backend(platform: str, backend: str | None) -> None:
     if backend is not None and not isinstance(backend, str):
         raise TypeError(f"set_backend: backend is {backend!r}, expected a name or None [KB8001]")
     if backend == "":
-        raise ValueError("set_backend: backend is an empty string, expected a name [KB8001]")
+        raise ValueError("set_backend: backend is an empty string, not a name or None [KB8001]")
     selection.set_backend(where, backend)
 
 

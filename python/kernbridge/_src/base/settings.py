@@ -21,7 +21,7 @@ exported_code = "run"
 CARRY_KERNELS = "KERNBRIDGE_CARRY_KERNELS"
 carry_kernels: bool | None = None  # None: the choice of the environment
 allowed_imports: tuple[str, ...] = ()
-keeps_64_bits = False  # outputs of 64 bits stay so where JAX has no such types, as in BrainEvent
+keeps_64_bits = False  # 64-bit outputs stay so although JAX disables 64-bit types: BrainEvent
 
 
 def may_import(module: str) -> bool:

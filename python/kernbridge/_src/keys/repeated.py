@@ -1,4 +1,4 @@
-"""Finds the fingerprint of a kernel that a program makes again and again, such as one a size.
+"""Finds the fingerprint of a kernel that a program makes again, such as one for every size.
 
 Most of such kernels differ in nothing: their code and options are the same, and they read plain
 values and objects of libraries. Any thread may enter. Imports neither Numba nor JAX.
@@ -18,14 +18,15 @@ from kernbridge._src.keys import encode, fingerprint
 from kernbridge._src.keys.fingerprint import Fingerprint
 
 _PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None)))
-_NAMED = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+_Named = tuple[Any, types.ModuleType | None]  # an object, and the module whose attribute it is
+_NAMED_KINDS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
 
 # By key: the fingerprint, and the objects whose identities are in the key, so that they last.
-_taken: Kept[tuple[Fingerprint, list[Any]]] = Kept(256)
+_taken: Kept[tuple[Fingerprint, list[_Named]]] = Kept(256)
 
 
 def take(dispatcher: Any) -> Fingerprint:
-    """Return `fingerprint.take` of a dispatcher of Numba, which is found sooner the second time."""
+    """Return `fingerprint.take` of a dispatcher of Numba, looked up if there is an equal one."""
     key, named = _key(dispatcher)
     if key is None:
         return fingerprint.take(dispatcher)
@@ -33,20 +34,19 @@ def take(dispatcher: Any) -> Fingerprint:
     if known is not None:
         return known[0]
     taken = fingerprint.take(dispatcher)
-    objects = [value for value, _ in named]
     if all(_has_name(*n) for n in named) and _key(dispatcher)[0] == key:  # nothing has changed
-        _taken.put(key, (taken, objects))
+        _taken.put(key, (taken, named))
     return taken
 
 
-def _key(dispatcher: Any) -> tuple[Any, list[tuple[Any, types.ModuleType | None]]]:
+def _key(dispatcher: Any) -> tuple[Any, list[_Named]]:
     """Return everything that the walk from a dispatcher would visit, if that is only little.
 
     None if there is more than plain values and what may be objects of libraries. These are listed,
-    with the modules whose attributes they are, and take part by their identities.
+    and take part by their identities.
     """
     function, options = dispatcher.py_func, dispatcher.targetoptions
-    named: list[tuple[Any, types.ModuleType | None]] = []
+    named: list[_Named] = []
     texts = encode.plain_text(options), encode.plain_text(getattr(dispatcher, "locals", None))
     pipeline = getattr(getattr(dispatcher, "_compiler", None), "pipeline_class", None)
     if (
@@ -65,7 +65,7 @@ def _key(dispatcher: Any) -> tuple[Any, list[tuple[Any, types.ModuleType | None]
             content: Any = id(found)
         elif type(found) in _PLAIN:
             content = exact(found)
-        elif isinstance(found, _NAMED) or type(found) is type:
+        elif isinstance(found, _NAMED_KINDS) or type(found) is type:
             content = id(found)
             named.append((found, modules[-1] if modules else None))
         else:
@@ -80,5 +80,7 @@ def _key(dispatcher: Any) -> tuple[Any, list[tuple[Any, types.ModuleType | None]
 
 def _has_name(value: Any, owner: types.ModuleType | None) -> bool:
     """Whether the walk writes an object by its name, whatever it contains."""
-    kinds = isinstance(value, _NAMED) or (type(value) is type and not issubclass(value, tuple))
+    kinds = isinstance(value, _NAMED_KINDS) or (
+        type(value) is type and not issubclass(value, tuple)
+    )
     return kinds and encode.name_of(value, owner) is not None

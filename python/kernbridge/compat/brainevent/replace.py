@@ -105,9 +105,9 @@ def install() -> None:
     Call it before `brainevent` is imported. Its modules `brainevent._op`, `brainevent._error` and
     `brainevent._registry`, and the settings of `brainevent.config` that concern kernels, are then
     kernbridge's; a line on stderr says so. Sources find the headers of BrainEvent and of XLA
-    (`kernbridge.config.add_include_path`). Outputs of 64 bits keep their dtype where JAX has no
-    such types, as with BrainEvent's own bridge. Nothing on disk is changed. A second call does
-    nothing.
+    (`kernbridge.config.add_include_path`). 64-bit outputs keep their dtype even if 64-bit types
+    are disabled in JAX, as with BrainEvent's own bridge. Nothing on disk is changed. A second
+    call does nothing.
 
     Raises
     ------
