@@ -144,7 +144,7 @@ def test_the_code_stands_at_the_end_of_the_first_line():
 def test_explain(capsys, spelling):
     assert cli.main(["explain", spelling]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("KB1008: The kernel assigns to the name of an output\n\nCause: ")
+    assert printed.startswith("KB1008: An output is never written\n\nCause: ")
     assert "Remedy: Write into the array" in printed
 
 

@@ -345,3 +345,36 @@ def test_launches_configured_before_and_copies_by_the_driver():
         driver.device_memset(out[3:], 0, 4, stream=stream)
 
     np.testing.assert_array_equal(wrap(run, S((4,), F32))(jnp.ones(4)), [2, 2, 2, 0])
+
+
+def test_an_output_that_the_function_does_not_use_is_refused(gpu):
+    def f(x, out, other, stream):
+        add[1, 32, stream](x, x, out)
+        other = other * 2 if x.ndim > 1 else x
+
+    x = jnp.arange(3, dtype=F32)
+    op = wrap(f, (S((3,), F32), S((3,), F32)))
+    with pytest.raises(
+        kernbridge.KernelError, match=r"the output 'other' to no kernel.*\[KB1008\]"
+    ):
+        op(x)
+
+    def mended(x, out, other, stream):
+        add[1, 32, stream](x, x, out)
+        other[:] = 0
+
+    out, other = wrap(mended, (S((3,), F32), S((3,), F32)))(x)
+    np.testing.assert_array_equal(out, [0, 2, 4])
+    np.testing.assert_array_equal(other, [0, 0, 0])
+
+
+def test_an_output_without_elements_or_of_an_input_needs_no_step(gpu):
+    x = jnp.arange(3, dtype=F32)
+    op = wrap(
+        lambda x, same, none, stream: None,
+        (S((3,), F32), S((0, 3), F32)),
+        input_output_aliases={0: 0},
+    )
+    same, none = op(x)
+    np.testing.assert_array_equal(same, [0, 1, 2])
+    assert none.shape == (0, 3)

@@ -17,7 +17,7 @@ from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
 from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.gpu.frontend import Lowered, plan
-from kernbridge._src.gpu.program import Copy, Fill, Launch
+from kernbridge._src.gpu.program import Copy, Fill, Launch, Step
 from kernbridge._src.keys import host_state
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
@@ -126,7 +126,8 @@ def numba_cuda_callable(
         If `record`, `vmap_method` or an alias is invalid; when called, if an input has rank 0, or
         if Numba-CUDA has no type for a dtype.
     KernelError
-        When first lowered with ``record="always"``, if the function cannot be recorded.
+        When first lowered with ``record="always"``, if the function cannot be recorded. When first
+        lowered, if the recorded function does not use an output.
     KernelCompilationError
         When first lowered, if Numba-CUDA refuses a kernel.
 
@@ -270,6 +271,7 @@ class NumbaCudaCallable(CallingFrontend):
         recording = record_record.record(
             self.label, self.function, operands, call, _order(assignment), host, self.options
         )
+        self._refuse_unwritten(assignment, call, recording.steps)
         copied = sorted(recording.opened)
         warn_of_copies(self.label, copied, assignment.names, REMEDY)
         first_temporary = call.n_operands + len(call.outs)
@@ -285,6 +287,25 @@ class NumbaCudaCallable(CallingFrontend):
             why_not_portable=recording.why_not_portable,
             host=host,
         )
+
+    def _refuse_unwritten(self, assignment: Assignment, call: Call, steps: Sequence[Step]) -> None:
+        """Refuse outputs that no step of the recording can have written."""
+        reached: set[int] = set()
+        for step in steps:
+            if isinstance(step, Launch):
+                reached.update(w.buffer for w in step.words if w.kind == "address")
+            elif isinstance(step, Fill):
+                reached.add(step.buffer)
+            elif isinstance(step, Copy):
+                reached.add(step.to_buffer)
+        for buffer in call.fresh:
+            out, name = call.outs[buffer - call.n_operands], assignment.names[buffer]
+            if buffer not in reached and 0 not in out.shape:
+                raise KernelError(
+                    f"{self.label}: the function passes the output {name!r} to no kernel, and "
+                    f"neither fills it nor copies to it, so the output is never written. Write "
+                    f"{name}[:] = ..., pass it to a kernel, or remove it from `outs` [KB1008]"
+                )
 
     def _refuse_or_warn(self, why: str) -> None:
         if self.record == "always" or self.options.exponent is not None:
