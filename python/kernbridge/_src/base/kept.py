@@ -75,13 +75,13 @@ class _Attached:
 
     def __init__(self, owner: object) -> None:
         self.owner = weakref.ref(owner)
-        self.parts: dict[str, Any] = {}
+        self.parts: dict[Hashable, Any] = {}
 
     def __reduce__(self) -> Any:
         return type(None), ()  # a copy has None: what is kept belongs to this object and process
 
 
-def kept_with(owner: Any, name: str, make: Callable[[], T]) -> T:
+def kept_with(owner: Any, name: Hashable, make: Callable[[], T]) -> T:
     """Return a value that lives as long as a function or a dispatcher; `make` makes it once.
 
     It is kept in the object's ``__dict__``, so that a value which refers to the object is collected

@@ -110,10 +110,10 @@ def exact_keywords(name: str, keywords: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return keywords with their types, to be compared; refuse what is not static."""
     if not keywords:
         return ()
-    taken = sorted(TAKEN & keywords.keys())
-    if taken:
+    if not TAKEN.isdisjoint(keywords):
+        taken = min(TAKEN & keywords.keys())
         raise TypeError(
-            f"{name!r}: a keyword cannot be called {taken[0]!r}, a name that JAX or kernbridge "
+            f"{name!r}: a keyword cannot be called {taken!r}, a name that JAX or kernbridge "
             "uses for another argument; choose another name [KB8008]"
         )
     return tuple((k, _exact(name, k, keywords[k])) for k in sorted(keywords))

@@ -147,7 +147,7 @@ class XLACustomKernel(KernelTable):
     def _bind(
         self, ins: Sequence[Any], outputs: Outputs, bound: Bound, keywords: dict[str, Any]
     ) -> Any:
-        operands = as_operands(repr(self.name), ins)
+        operands, _ = as_operands(repr(self.name), ins)
         params = custom_primitive.params_of(self, len(operands), outputs, bound, keywords)
         results = self.primitive.bind(*primitive.match_varying(operands), **params)
         return outputs.tree.unflatten(results)

@@ -99,8 +99,12 @@ def types_of(outs: Sequence[Any]) -> tuple[ArrayType, ...]:
 
 def _abstract_eval(name: str, /, *operands: Any, outs: Any, **params: Any) -> Any:
     levels, types = params[OURS].levels, types_of(outs)
-    slices = [ArrayType(levels.own_shape(i, x.shape), x.dtype) for i, x in enumerate(operands)]
-    shardings = output_shardings(Terms.undeclared(slices, 0, types), levels, operands)
+
+    def terms() -> Terms:
+        slices = [ArrayType(levels.own_shape(i, x.shape), x.dtype) for i, x in enumerate(operands)]
+        return Terms.undeclared(slices, 0, types)
+
+    shardings = output_shardings(terms, levels, operands, len(types))
     return operation_primitive.abstract(name, operands, types, levels, False, shardings)
 
 

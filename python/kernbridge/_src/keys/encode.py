@@ -149,7 +149,12 @@ def is_dispatcher(value: Any) -> bool:
 
 def is_mlir(dispatcher: Any) -> bool:
     """Whether numba-cuda-mlir made a dispatcher."""
-    return any(c.__module__.partition(".")[0] == _MLIR for c in type(dispatcher).__mro__)
+    return _has_mlir(type(dispatcher).__mro__)
+
+
+@functools.lru_cache(maxsize=64)
+def _has_mlir(kinds: tuple[type, ...]) -> bool:
+    return any(kind.__module__.partition(".")[0] == _MLIR for kind in kinds)
 
 
 def mlir_environment() -> tuple[str, ...]:
@@ -214,13 +219,13 @@ def link(item: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def reads(code: types.CodeType) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
+def reads(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], frozenset[str]]:
     """Return what a code object and those within it load, and all names of attributes in it.
 
-    What is loaded are chains such as ``("global", "np", "linalg", "norm")`` or ``("cell", "x")``,
-    as far as attributes follow directly. Names that nobody can write, such as the ``@pytest_ar``
-    that pytest puts into an ``assert``, are not part of them: they lead into the tool that rewrote
-    the code.
+    What is loaded are chains, sorted, such as ``("global", "np", "linalg", "norm")`` or
+    ``("cell", "x")``, as far as attributes follow directly. Names that nobody can write, such as
+    the ``@pytest_ar`` that pytest puts into an ``assert``, are not part of them: they lead into the
+    tool that rewrote the code.
     """
     steps = list(dis.get_instructions(code))
     chains, names = set(), set(code.co_names)
@@ -244,11 +249,11 @@ def reads(code: types.CodeType) -> tuple[frozenset[tuple[str, ...]], frozenset[s
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             inner, more = reads(constant)
-            chains |= inner
+            chains.update(inner)
             names |= more
         elif isinstance(constant, str) and constant.isidentifier():
             names.add(constant)  # for getattr
-    return frozenset(chains), frozenset(names)
+    return tuple(sorted(chains)), frozenset(names)
 
 
 def loads(function: types.FunctionType) -> Iterator[tuple[tuple[str, ...], Any, tuple[Any, ...]]]:
@@ -262,7 +267,7 @@ def loads(function: types.FunctionType) -> Iterator[tuple[tuple[str, ...], Any, 
             cells[name] = cell.cell_contents
         except ValueError:
             cells[name] = MISSING
-    for chain in sorted(reads(function.__code__)[0]):
+    for chain in reads(function.__code__)[0]:
         kind, root, *attributes = chain
         if kind == "cell" and root not in cells:  # a variable of its own
             continue

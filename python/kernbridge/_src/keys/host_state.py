@@ -200,7 +200,7 @@ class _Walk:
         for name, default in (value.__kwdefaults__ or {}).items():
             self.feed(default, f"{path}.__kwdefaults__[{name!r}]")
         cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
-        for kind, root, *attributes in sorted(chains):
+        for kind, root, *attributes in chains:
             try:
                 found = cells[root].cell_contents if kind == "cell" else value.__globals__[root]
             except (KeyError, ValueError):  # a builtin, a variable of its own, or not there yet

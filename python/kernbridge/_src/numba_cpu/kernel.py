@@ -195,7 +195,7 @@ class NumbaCpu(PythonFrontend):
     @classmethod
     def of(cls, kernel: Any, half_as_bits: bool, options: CompileOptions) -> NumbaCpu:
         """The front end of this dispatcher; the same one for the same dispatcher and options."""
-        name = f"numba_kernel, half_as_bits={bool(half_as_bits)}, {options!r}"
+        name = ("numba_kernel", bool(half_as_bits), options)
         return kept_with(kernel, name, lambda: cls(kernel, half_as_bits, options))
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:

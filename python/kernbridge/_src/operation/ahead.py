@@ -90,7 +90,8 @@ def _after(
     What comes before may belong to other programs, which are not lowered.
     """
     for i, (reference, other, given) in reversed(tuple(enumerate(traced))):
-        if reference() is frontend and other == call and own_types(other, given) == types:
+        same = other is call or (other == call and own_types(other, given) == types)
+        if same and reference() is frontend:
             return traced[i + 1 :]
     return traced
 

@@ -40,7 +40,7 @@ class Levels:
 
     def own_shape(self, operand: int, shape: Sequence[Dim]) -> tuple[Dim, ...]:
         """The shape of an operand without its batch axes."""
-        return tuple(shape[self.mask_of(operand).bit_count() :])
+        return tuple(shape[self.masks[operand].bit_count() :] if self.sizes else shape)
 
     def inside(self, size: Dim, mapped: Sequence[bool]) -> Levels:
         """Add an outer `vmap`, which put a leading axis in front of the operands in `mapped`."""

@@ -235,8 +235,8 @@ def _traceable_call(
 ) -> Callable[..., Any]:
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
         names = tuple(sorted(scalars))
-        operands = as_operands(spec.label, inputs_, {name: scalars[name] for name in names})
-        types = [ArrayType.of(x) for x in operands]
+        named = {name: scalars[name] for name in names}
+        operands, types = as_operands(spec.label, inputs_, named)
         static, tree = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
             return tree.unflatten(bind(frontend, static, operands))
@@ -317,14 +317,13 @@ def _is_operand(value: object) -> bool:
 
 def as_operands(
     label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
-) -> list[Any]:
-    """The inputs and then the scalars as arrays of JAX, or TypeError."""
-    refuse_non_arrays(label, inputs, scalars)
-    given = (*inputs, *(scalars or {}).values())
-    operands = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in given]
-    for i, x in enumerate(operands):
-        _type_of(label, i, x)
-    return operands
+) -> tuple[list[Any], list[ArrayType]]:
+    """The inputs and then the scalars as arrays of JAX, and their types, or TypeError."""
+    operands = [*inputs, *(scalars or {}).values()]
+    if not all(isinstance(x, jax.Array) for x in operands):
+        refuse_non_arrays(label, inputs, scalars)
+        operands = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in operands]
+    return operands, [_type_of(label, i, x) for i, x in enumerate(operands)]
 
 
 def refuse_non_arrays(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.kept import Kept
@@ -48,6 +48,36 @@ class Assignment:
         return positional, {name: buffers[b] for name, b in self.named}
 
 
+@functools.lru_cache(maxsize=256)  # kernels are traced for one shape after the other
+def _assign(
+    parameters: tuple[str, ...],
+    variadic: str | None,
+    n_inputs: int,
+    scalars: tuple[str, ...],
+    n_outputs: int,
+) -> Assignment:
+    """What each parameter stands for in a call that fits them."""
+    free = [name for name in parameters if name not in scalars]
+    n_buffers = n_inputs + len(scalars) + n_outputs
+    buffers = [*range(n_inputs), *range(n_inputs + len(scalars), n_buffers)]
+    buffer_of = dict(zip(free, buffers, strict=False))
+    buffer_of.update({name: n_inputs + i for i, name in enumerate(scalars)})
+    names = {buffer: name for name, buffer in buffer_of.items()}
+    for i, buffer in enumerate(buffers[len(free) :]):
+        names[buffer] = f"{variadic}[{i}]"
+
+    given = [buffer_of.get(name) for name in parameters]
+    cut = given.index(None) if None in given else len(given)
+    positional = [b for b in given[:cut] if b is not None]
+    named = [(n, b) for n, b in zip(parameters[cut:], given[cut:], strict=True) if b is not None]
+    return Assignment(
+        given=(*given, *buffers[len(free) :]),
+        positional=(*positional, *buffers[len(free) :]),
+        named=tuple(named),
+        names=tuple(names[b] for b in range(n_buffers)),
+    )
+
+
 class KernelParameters:
     """The signature of a kernel's Python function, without parameters that are always the same."""
 
@@ -61,13 +91,13 @@ class KernelParameters:
         """If `has_stream`, the last array of a call is a stream, behind the outputs."""
         self._has_stream = has_stream
         self.label = label
-        parameters = [p for p in _parameters(function) if p.name not in static]
-        self.variadic = next((p.name for p in parameters if p.kind is _VARIADIC), None)
-        self.names = tuple(p.name for p in parameters if p.kind is not _VARIADIC)
+        read = _parameters(function)
+        self.variadic = None if read.variadic in static else read.variadic
+        self.names = tuple(n for n in read.names if n not in static) if static else read.names
+        self._optional = read.optional
         code = getattr(function, "__code__", None)
         self._rebound = {} if code is None else dict(_rebound(code))  # what was said is dropped
         self._file = getattr(code, "co_filename", "")
-        self._optional = frozenset(p.name for p in parameters if p.default is not p.empty)
 
     def __str__(self) -> str:
         star = (f"*{self.variadic}",) if self.variadic else ()
@@ -93,30 +123,8 @@ class KernelParameters:
                     f"{self.label}: the kernel {self} has no parameter {name!r}, which the call "
                     "passes by keyword [KB2001]"
                 )
-        free = [name for name in self.names if name not in scalars]
-        n_arrays = n_inputs + n_outputs
-        self._check_count(free, n_inputs, n_outputs)
-
-        n_scalars = len(scalars)
-        buffers = [*range(n_inputs), *range(n_inputs + n_scalars, n_arrays + n_scalars)]
-        buffer_of = dict(zip(free, buffers, strict=False))
-        buffer_of.update({name: n_inputs + i for i, name in enumerate(scalars)})
-        names = {buffer: name for name, buffer in buffer_of.items()}
-        for i, buffer in enumerate(buffers[len(free) :]):
-            names[buffer] = f"{self.variadic}[{i}]"
-
-        given = [buffer_of.get(name) for name in self.names]
-        cut = given.index(None) if None in given else len(given)
-        positional = [b for b in given[:cut] if b is not None]
-        named = [
-            (n, b) for n, b in zip(self.names[cut:], given[cut:], strict=True) if b is not None
-        ]
-        return Assignment(
-            given=(*given, *buffers[len(free) :]),
-            positional=(*positional, *buffers[len(free) :]),
-            named=tuple(named),
-            names=tuple(names[b] for b in range(n_arrays + n_scalars)),
-        )
+        self._check_count([name for name in self.names if name not in scalars], n_inputs, n_outputs)
+        return _assign(self.names, self.variadic, n_inputs, tuple(scalars), n_outputs)
 
     def warn_of_rebound(self, outputs: Sequence[str]) -> None:
         """Warn, once, of outputs whose name is assigned to before the array is ever used."""
@@ -228,22 +236,39 @@ def warn_of_copies(label: str, copied: Sequence[int], names: Sequence[str], reme
         )
 
 
-def _parameters(function: Callable[..., Any]) -> Sequence[inspect.Parameter]:
-    """The parameters of a function; of equal functions without annotations they are made once."""
+class _Parameters(NamedTuple):
+    """Those of a Python function."""
+
+    names: tuple[str, ...]
+    optional: frozenset[str]  # those with a default
+    variadic: str | None  # that takes any number of arguments
+
+    @staticmethod
+    def of(function: Callable[..., Any]) -> _Parameters:
+        parameters = inspect.signature(function).parameters.values()
+        return _Parameters(
+            tuple(p.name for p in parameters if p.kind is not _VARIADIC),
+            frozenset(p.name for p in parameters if p.default is not p.empty),
+            next((p.name for p in parameters if p.kind is _VARIADIC), None),
+        )
+
+
+def _parameters(function: Callable[..., Any]) -> _Parameters:
+    """The parameters of a function; those of equal functions without annotations are read once."""
     if type(function) is FunctionType and not vars(function) and not function.__annotations__:
         has_default = (len(function.__defaults__ or ()), frozenset(function.__kwdefaults__ or ()))
         return _plain_parameters(function.__code__, *has_default)
-    return tuple(inspect.signature(function).parameters.values())
+    return _Parameters.of(function)
 
 
 @functools.lru_cache(maxsize=256)
 def _plain_parameters(
     code: CodeType, n_defaults: int, keyword_defaults: frozenset[str]
-) -> tuple[inspect.Parameter, ...]:
-    """Parameters as `inspect.signature` makes them, each default replaced by None."""
+) -> _Parameters:
+    """The parameters of a function with this code and so many defaults."""
     function = FunctionType(code, {}, "", (None,) * n_defaults, _no_cells(code))
     function.__kwdefaults__ = dict.fromkeys(keyword_defaults)
-    return tuple(inspect.signature(function).parameters.values())
+    return _Parameters.of(function)
 
 
 def _no_cells(code: CodeType) -> tuple[CellType, ...]:

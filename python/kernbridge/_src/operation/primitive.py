@@ -147,7 +147,7 @@ def _abstract_eval(*operands: Any, frontend: Frontend, call: Call) -> Any:
 
 def abstract_call(label: str, operands: Sequence[Any], call: Call, levels: Levels) -> Any:
     """Abstract outputs of a kernel's call with these `vmap`s around it."""
-    shardings = sharding.output_shardings(call.terms, levels, operands)
+    shardings = sharding.output_shardings(lambda: call.terms, levels, operands, len(call.outs))
     return abstract(label, operands, call.outs, levels, call.has_side_effect, shardings)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import urllib.parse
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -256,13 +256,15 @@ def numbered(terms: Terms) -> tuple[list[list[str]], list[list[str]], list[str]]
     return ins, outs, fixed
 
 
-def output_shardings(terms: Terms, levels: Levels, avals: Sequence[Any]) -> list[Any]:
+def output_shardings(
+    terms_of: Callable[[], Terms], levels: Levels, avals: Sequence[Any], n_outputs: int
+) -> list[Any]:
     """The shardings of the outputs on an explicit mesh, None where no operand has one."""
     placed = [jax_inside.explicit_sharding(aval) for aval in avals]
     mesh = next((s.mesh for s in placed if s is not None), None)
     if mesh is None:
-        return [None] * len(terms.outs)
-    terms = _with_levels(terms, levels.masks, len(levels.sizes))
+        return [None] * n_outputs
+    terms = _with_levels(terms_of(), levels.masks, len(levels.sizes))
     found: dict[str, Any] = {}
     for where, term in zip(placed, terms.ins, strict=True):
         for name, axes in zip(term, () if where is None else where.spec, strict=False):

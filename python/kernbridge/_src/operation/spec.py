@@ -72,10 +72,14 @@ class Outputs:
     def in_order(self, label: str, parameters: Sequence[str]) -> Outputs:
         """Return these outputs, as just read, in the order of the kernel's output parameters."""
         tree = self.tree.in_order(label, parameters)
+        if tree is self.tree:
+            return self
         return Outputs(tuple(self.types[i] for i in tree.order), tree)
 
     def canonical(self, label: str) -> Outputs:
         """These outputs with the dtypes that JAX can hold now; warns about each that it cannot."""
+        if all(t.dtype in _NARROW for t in self.types):
+            return self
         return replace(self, types=tuple(_canonical(label, i, t) for i, t in enumerate(self.types)))
 
 
@@ -107,6 +111,9 @@ def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
                 f"{label}: output {index} in `outs` has the negative extent {d} [KB1002]"
             )
     return ArrayType.of(leaf)
+
+
+_NARROW = frozenset(map(np.dtype, ("?", "i1", "i2", "i4", "u1", "u2", "u4", "f2", "f4")))
 
 
 def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
@@ -160,7 +167,7 @@ class OperationSpec:
             )
         _refuse_types(label, outs)
         outputs = outs if callable(outs) and not has_type(outs) else Outputs.of(label, outs)
-        aliases = _read_aliases(label, input_output_aliases or {})
+        aliases = _read_aliases(label, input_output_aliases) if input_output_aliases else ()
         if isinstance(outputs, Outputs):
             _check_output_indices(label, aliases, len(outputs.types))
         if has_side_effect:
