@@ -172,6 +172,44 @@ static void test_loads_when_instantiated(void)
     }
 }
 
+/* Of two launches, the first or the second has a function that is loaded already: XLA's compilation
+ * loads the other. */
+static void test_loads_what_is_not(void)
+{
+    static const char *const names[][2] = {{"loaded0", "other0"}, {"loaded1", "other1"}};
+    static const char *const images[] = {"FAKE other0 3\n", "FAKE other1 3\n"};
+    for (uint32_t loaded = 0; loaded < 2; loaded++) {
+        program_text p;
+        target_call c;
+        start_anew();
+        fake_cuda_set_active(0, 1);
+        program_simple(&p, 60 + loaded, names[loaded][0]);
+        target_call_init(&c, 60 + loaded, &p);
+        target_expect(kb_target_instantiate, &c, 0, NULL);
+        CHECK_INT(fake_cuda_calls("cuLibraryLoadData"), 1);
+        target_call_free(&c);
+
+        p.n_functions = p.n_steps = 2;
+        p.functions[1] = p.functions[0];
+        p.functions[1].id = 70 + loaded;
+        p.functions[1].entry = names[loaded][1];
+        p.functions[1].images[0].text = images[loaded];
+        p.steps[1] = p.steps[0];
+        p.steps[0].function = loaded;
+        p.steps[1].function = !loaded;
+        target_call_init(&c, 80 + loaded, &p);
+        for (int i = 0; i < 2; i++) {
+            target_expect(kb_target_instantiate, &c, 0, NULL);
+            CHECK_INT(fake_cuda_calls("cuLibraryLoadData"), 2);
+        }
+        target_expect(kb_target_execute, &c, 0, NULL);
+        CHECK(target_doubled(&c));
+        CHECK_INT(fake_cuda_n_launches(), 2);
+        CHECK_INT(fake_cuda_calls("cuLibraryLoadData"), 2);
+        target_call_free(&c);
+    }
+}
+
 /* Two operations have one function; the second asks for more shared memory than the first. */
 static void test_one_function_two_sizes(void)
 {
@@ -277,6 +315,13 @@ static void test_captured_twice(void)
     kb_target_captures(&calls, &nodes);
     CHECK_INT(calls - calls_before, 4);
     CHECK_INT(nodes - nodes_before, 3);
+
+    kb_stream_set_debug(KB_DEBUG_POISON); /* no count was asked for */
+    CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
+    target_expect(kb_target_graph_execute, &c, 0, NULL);
+    CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
+    kb_target_captures(&calls, &nodes);
+    CHECK_INT(calls - calls_before, 4);
     kb_stream_set_debug(0);
     target_call_free(&c);
 }
@@ -361,6 +406,7 @@ int main(void)
     test_program_that_was_not_instantiated(true);
     test_carrier_that_was_not_instantiated();
     test_loads_when_instantiated();
+    test_loads_what_is_not();
     test_one_function_two_sizes();
     test_capture();
     test_captured_twice();
