@@ -2,6 +2,7 @@
  * format says, and that bytes which are not whole, not of this kernel or not for this machine are
  * refused with a reason, before any of the code is placed. */
 #include "core/kb_batch.h"
+#include "core/kb_failures.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_memory.h"
@@ -109,6 +110,36 @@ static void test_calls(void)
     k.free_owner(k.owner);
 }
 
+/* What is said of a status without a record, of a record without a status of its own, and of
+ * places: that in the table, else the record's, else the kernel's. */
+static void test_words(void)
+{
+    static const kb_failure_place places[] = {{5, "in f at op.py:5"}, {7, "in g at op.py:7"}};
+    const kb_failures failures = {.n_places = 2, .places = places};
+    kb_numba_exception with = {.pickle = "E: with\0in h at op.py:9"}, without = {.pickle = "E\0"};
+    const struct {
+        int32_t status;
+        kb_numba_exception *record;
+        const char *text;
+    } cases[] = {
+        {1, NULL, "op: the kernel failed with status 1"},
+        {0, &with, "op: the kernel failed with status 0"},
+        {-1, &with, "op: the kernel failed with status -1"},
+        {-1, NULL, "op: the kernel failed with status -1"},
+        {1, &with, "op: E: with (in h at op.py:9)"},
+        {1, &without, "op: E (in the kernel at op.py:1)"},
+        {5, &with, "op: E: with (in f at op.py:5)"},
+        {6, &with, "op: E: with (in h at op.py:9)"},
+        {7, &without, "op: E (in g at op.py:7)"},
+        {8, &without, "op: E (in the kernel at op.py:1)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kb_error_set(&err, KB_INTERNAL, "op: ");
+        kb_failures_describe(&failures, cases[i].status, cases[i].record, "op.py:1", &err);
+        CHECK_TEXT(err.message, cases[i].text);
+    }
+}
+
 static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *owner)
 {
     kb_kernel k;
@@ -208,6 +239,32 @@ static void test_wrong_fields(void)
     refuse(&t, KB_INVALID_ARGUMENT, "the check of its code failed");
 }
 
+/* Places that take the least that they can: what is wrong with the first is told where there are
+ * bytes for both, and that there are not is told before. */
+static void test_least_places(void)
+{
+    enum { SIZE_OF_CODE = 4 };
+    host_code_text t;
+    kb_kernel k;
+    host_code_init(&t);
+    t.version = KB_HOST_CODE_UNPACKED;
+    t.object_size = t.stored_size = 0;
+    t.places[0].status = 0;
+    t.places[0].text = t.places[1].text = "";
+    for (int cut = 0; cut < 2; cut++) {
+        size_t size;
+        uint8_t *bytes = host_code_write(&t, digest, &size);
+        size -= SIZE_OF_CODE + (size_t)cut;
+        sealed_sign(bytes, size, digest, KB_DIGEST_SIZE);
+        CHECK_INT(kb_host_code_read(bytes, size, digest, &k, &err), KB_INVALID_ARGUMENT);
+        CHECK_TEXT(err.message, cut ? "a kernel's machine code is damaged, or belongs to another "
+                                      "kernel: the check of its length failed"
+                                    : "a kernel's machine code is damaged, or belongs to another "
+                                      "kernel: the check of the status of an exception failed");
+        free(bytes);
+    }
+}
+
 /* Names a feature that this processor lacks, or one that no kernbridge knows. */
 static void test_processor(void)
 {
@@ -303,10 +360,12 @@ int main(void)
     sample_digest(digest, 1);
     test_fields();
     test_calls();
+    test_words();
     test_earlier_format();
     test_a_part_is_refused();
     test_digest();
     test_wrong_fields();
+    test_least_places();
     test_processor();
     test_symbols();
     test_no_memory();
