@@ -1,6 +1,7 @@
 /* Proves that a CUDA kernel for the CPU that comes as machine code runs, and that bytes which are
  * not whole, not of this kernel or not for this machine are refused with a reason. */
 #include "cuda_code.h"
+#include "hostcuda/kb_libdevice.h"
 #include "kb_test.h"
 #include "object/kb_cpu.h"
 #include "sealed.h"
@@ -118,9 +119,10 @@ static void test_forms(void)
 {
     enum { BLOCKS, THREADS, COOPERATIVE, FORMS };
     for (uint32_t form = BLOCKS; form < FORMS; form++)
-        for (int fibre = 0; fibre < 2; fibre++) {
+        for (int fibre = 0; fibre < 3; fibre++) { /* 2: neither */
+            static const char *const names[] = {"kb_blocks", "kb_fibre", "kb_other"};
             const char *digest = new_digest();
-            const change c = {.name = fibre ? "kb_fibre" : "kb_blocks"};
+            const change c = {.name = names[fibre]};
             cuda_code_text t = GOOD;
             t.form = form;
             bool fits = fibre == (form != BLOCKS);
@@ -206,6 +208,10 @@ static void test_wrong_fields(void)
  * process has. */
 static void test_names(void)
 {
+    const kb_hostcuda_symbol *tables[] = {kb_hostcuda_symbols, kb_libdevice_symbols};
+    for (int i = 0; i < 2; i++)
+        for (const kb_hostcuda_symbol *s = tables[i]; s->name; s++)
+            CHECK_INT((intptr_t)kb_cuda_code_find(s->name, NULL), (intptr_t)s->address);
     CHECK(kb_cuda_code_find("kb_barrier", NULL) != NULL);
     CHECK(kb_cuda_code_find("kb_nv_erfinv", NULL) != NULL);
     CHECK(kb_cuda_code_find("remquof", NULL) != NULL);

@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static uint8_t digest[KB_DIGEST_SIZE];
 static kb_error err;
@@ -44,7 +45,7 @@ static void test_fields(void)
     CHECK_INT(k.plan.n_steps, 1);
     CHECK_INT(k.plan.steps[0].kind, KB_STEP_HOST);
     CHECK(!k.plan.steps[0].host.parallel);
-    CHECK(k.bytes > 0);
+    CHECK(k.bytes > (size_t)sysconf(_SC_PAGESIZE) && k.bytes < 1 << 20);
     for (int i = 0; i < 3; i++) {
         CHECK_INT(k.buffers[i].dtype, KB_DTYPE_F64);
         CHECK_INT(k.buffers[i].rank, 1);
@@ -217,6 +218,8 @@ static void test_wrong_fields(void)
     refuse(&t, KB_INVALID_ARGUMENT, "the check of ");
     t = good, t.buffers[0].dtype = 12345;
     refuse(&t, KB_INVALID_ARGUMENT, "a dtype");
+    t = good, t.n_hidden = 1, t.buffers[2].dtype = 12345;
+    refuse(&t, KB_INVALID_ARGUMENT, "a dtype");
     t = good, t.buffers[1].rank = KB_RANK_MAX + 1;
     refuse(&t, KB_INVALID_ARGUMENT, "a rank");
     t = good, t.buffers[1].rank = -1;
@@ -261,6 +264,28 @@ static void test_least_places(void)
                                       "kernel: the check of its length failed"
                                     : "a kernel's machine code is damaged, or belongs to another "
                                       "kernel: the check of the status of an exception failed");
+        free(bytes);
+    }
+}
+
+/* A byte behind the code, in either format. */
+static void test_end(void)
+{
+    for (uint32_t version = KB_HOST_CODE_UNPACKED; version <= KB_HOST_CODE_VERSION; version++) {
+        host_code_text t;
+        kb_kernel k;
+        size_t size;
+        host_code_init(&t);
+        t.version = version;
+        uint8_t *bytes = host_code_write(&t, digest, &size);
+        bytes = realloc(bytes, size + 1);
+        if (!bytes)
+            abort();
+        bytes[size] = 0;
+        sealed_sign(bytes, size + 1, digest, KB_DIGEST_SIZE);
+        CHECK_INT(kb_host_code_read(bytes, size + 1, digest, &k, &err), KB_INVALID_ARGUMENT);
+        CHECK_TEXT(err.message, "a kernel's machine code is damaged, or belongs to another kernel: "
+                                "the check of its end failed");
         free(bytes);
     }
 }
@@ -333,6 +358,9 @@ static void test_load(void)
     sample_digest(own, 40);
     host_code_init(&t);
     uint8_t *bytes = host_code_write(&t, own, &size);
+    bool inserted = true;
+    CHECK_INT(kb_host_code_register(bytes, size - 1, own, &inserted, &err), KB_INVALID_ARGUMENT);
+    CHECK(!inserted);
     kb_kernel named = {0};
     memcpy(named.digest, own, sizeof own);
     for (int round = 0; round < 3; round++) {
@@ -352,6 +380,9 @@ static void test_load(void)
     if (CHECK(k != NULL))
         CHECK_INT(call(k, 2, y), KB_OK);
     CHECK_INT(kb_registry_count(kb_handler_registry()).kernels, 1);
+    inserted = true;
+    CHECK_INT(kb_host_code_register(bytes, size, own, &inserted, &err), KB_OK);
+    CHECK(!inserted); /* it is there already */
     free(bytes);
 }
 
@@ -366,6 +397,7 @@ int main(void)
     test_digest();
     test_wrong_fields();
     test_least_places();
+    test_end();
     test_processor();
     test_symbols();
     test_no_memory();
