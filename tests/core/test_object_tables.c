@@ -3,6 +3,7 @@
 #include "kb_test.h"
 #include "object.h"
 #include "object/kb_object.h"
+#include "object/kb_relocate.h"
 
 #include <elf.h>
 #include <stdlib.h>
@@ -298,6 +299,107 @@ static void test_symbols(void)
     }
 }
 
+static Elf64_Sym *symbol_named(const parts *p, const char *name)
+{
+    const char *names = (const char *)p->bytes + p->symbol_names->sh_offset;
+    for (size_t i = 1; i < p->symbol_table->sh_size / sizeof *p->symbols; i++)
+        if (strcmp(names + p->symbols[i].st_name, name) == 0)
+            return &p->symbols[i];
+    abort();
+}
+
+/* Names a symbol anew, in a copy of the names behind the file. */
+static void rename_symbol(parts *p, const char *from, const char *to)
+{
+    size_t old = p->symbol_names->sh_size, size = old + strlen(to) + 1;
+    Elf64_Sym *symbol = symbol_named(p, from);
+    const size_t at = p->symbol_names->sh_offset;
+    symbol->st_name = (Elf64_Word)old;
+    p->symbol_names->sh_offset = p->size;
+    p->symbol_names->sh_size = size;
+    p->bytes = realloc(p->bytes, p->size + size);
+    if (!p->bytes)
+        abort();
+    memcpy(p->bytes + p->size, p->bytes + at, old);
+    strcpy((char *)p->bytes + p->size + old, to);
+    p->size += size;
+}
+
+/* What a table of functions holds in place of one that is elsewhere. */
+static const uint64_t *second_function(const kb_object *object)
+{
+    const uint64_t *const *functions = kb_object_find(object, "functions");
+    return functions ? functions[1] : NULL;
+}
+
+/* The table of all symbols, which code finds by its own name: each has its address there. */
+static void test_addresses(void)
+{
+    static const char *const names[] = {"sample_count", "exported_counter", "sample_sum",
+                                        "common_words", "sample_indirect",  "common_byte"};
+    enum { N = sizeof names / sizeof *names };
+    parts p = parts_of_copy();
+    size_t index[N];
+    for (size_t i = 0; i < N; i++)
+        index[i] = (size_t)(symbol_named(&p, names[i]) - p.symbols);
+    symbol_named(&p, "functions")->st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT);
+    rename_symbol(&p, "outside", "_GLOBAL_OFFSET_TABLE_");
+    kb_object *object = load(&p, KB_OK);
+    const uint64_t *addresses = object ? second_function(object) : NULL;
+    if (!CHECK(addresses != NULL))
+        return;
+    CHECK_INT(addresses[0], 0);
+    for (size_t i = 0; i < N; i++)
+        CHECK_INT(addresses[index[i]], (uintptr_t)kb_object_find(object, names[i]));
+    kb_object_free(object);
+}
+
+/* A symbol that is a number, and one of which there is nothing in memory. */
+static void test_numbers(void)
+{
+    parts p = parts_of_copy();
+    for (size_t i = 1; i < p.header->e_shnum; i++)
+        if (p.sections[i].sh_type == SHT_RELA)
+            p.sections[i].sh_type = SHT_NULL;
+    Elf64_Sym *number = symbol_named(&p, "exported_counter");
+    number->st_shndx = SHN_ABS;
+    number->st_value = 0x1234;
+    kb_object *object = load(&p, KB_OK);
+    if (!object)
+        return;
+    CHECK_INT((uintptr_t)kb_object_find(object, "exported_counter"), 0x1234);
+    kb_object_free(object);
+}
+
+/* Where nothing is placed, there are a jump and an address for each symbol, in pages of their own.
+ */
+static void test_many_symbols(void)
+{
+    const size_t counts[] = {1, 256, 257, 512, 513, 5000}, page = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        size_t n = counts[i], table = n * sizeof(Elf64_Sym);
+        parts p = parts_of_copy();
+        for (size_t k = 1; k < p.header->e_shnum; k++) {
+            p.sections[k].sh_flags = 0;
+            if (p.sections[k].sh_type == SHT_RELA)
+                p.sections[k].sh_type = SHT_NULL;
+        }
+        p.symbol_table->sh_offset = p.size;
+        p.symbol_table->sh_size = table;
+        p.bytes = realloc(p.bytes, p.size + table);
+        if (!p.bytes)
+            abort();
+        memset(p.bytes + p.size, 0, table);
+        p.size += table;
+        kb_object *object = load(&p, KB_OK);
+        size_t jumps = (n * KB_JUMP_SIZE + page - 1) / page;
+        size_t addresses = (n * sizeof(uint64_t) + page - 1) / page;
+        if (object)
+            CHECK_INT(kb_object_size(object), (jumps + addresses) * page);
+        kb_object_free(object);
+    }
+}
+
 /* Alignments of a section and of a variable without one: 1 to a page, and powers of two. */
 static void test_alignments(void)
 {
@@ -338,5 +440,8 @@ int main(void)
     test_names_of_symbols();
     test_symbols();
     test_alignments();
+    test_addresses();
+    test_numbers();
+    test_many_symbols();
     return kb_test_end("test_object_tables");
 }
