@@ -221,6 +221,8 @@ static void test_captures(void)
             CHECK_INT(kb_stream_kernel_nodes(cu, stream), -1);
         }
     CHECK_INT(kb_stream_kernel_nodes(cu, stream), 3);
+    fake_cuda_fail("cuGraphNodeGetType", 1, 1); /* a node of which the kind is not known is none */
+    CHECK_INT(kb_stream_kernel_nodes(cu, stream), 2);
     fake_cuda_fail("cuStreamIsCapturing", 1, 1);
     CHECK(!kb_stream_captures(cu, stream));
     CHECK_INT(fake_cuda_capture_end(stream), 0);
