@@ -111,6 +111,7 @@ static void change_all(program_text *p)
     second->words[0].value = INT64_MAX - 10;
     second->words[0].reach = 10;
     p->steps[2].words[0].value = INT64_MIN;
+    p->steps[2].words[2].reach = 1;
     p->steps[2].words[5].kind = KB_WORD_COUNT;
     p->steps[2].launch.n_zeroed = 3;
     p->steps[2].zeroed[1] = Z;

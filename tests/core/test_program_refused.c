@@ -66,13 +66,16 @@ static void too_few_sizes(program_text *p)
 
 static void no_size(program_text *p)
 {
-    p->functions[1].n_sizes = 1;
+    p->functions[1].n_sizes = 2; /* the first takes its only word */
+    p->functions[1].sizes[0] = 8;
 }
 
 static void large_size(program_text *p)
 {
     p->functions[1].n_sizes = 1;
     p->functions[1].sizes[0] = KB_PARAMETER_SIZE_MAX + 1;
+    p->functions[1].n_words = KB_PARAMETER_SIZE_MAX / 8 + 1;
+    p->n_steps = 0; /* no launch has another number of them */
 }
 
 static void shared_of_function(program_text *p)
@@ -475,6 +478,14 @@ static void test_least(void)
         p.steps[i].kind = KB_STEP_CALLBACK;
     CHECK(refuses(&p, "a step that calls Python"));
     CHECK(refuses_without(&p, 1, "its length"));
+
+    program_init(&p);
+    p.n_steps = 1;
+    p.steps[0] = p.steps[FIRST];
+    p.steps[0].launch.n_zeroed = 0;
+    p.steps[0].words[0].kind = KB_WORD_COUNT + 1;
+    CHECK(refuses_without(&p, COUNT, "a kind of parameter"));
+    CHECK(refuses_without(&p, COUNT + 1, "its length"));
 }
 
 static void test_version(void)

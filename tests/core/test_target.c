@@ -316,6 +316,16 @@ static void test_captured_twice(void)
     CHECK_INT(calls - calls_before, 4);
     CHECK_INT(nodes - nodes_before, 3);
 
+    for (int nth = 1; nth <= 2; nth++) { /* what cannot be counted is not */
+        CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
+        fake_cuda_fail("cuStreamGetCaptureInfo", nth, 1);
+        target_expect(kb_target_graph_execute, &c, 0, NULL);
+        CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
+        kb_target_captures(&calls, &nodes);
+        CHECK_INT(calls - calls_before, 4);
+        CHECK_INT(nodes - nodes_before, 3);
+    }
+
     kb_stream_set_debug(KB_DEBUG_POISON); /* no count was asked for */
     CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
     target_expect(kb_target_graph_execute, &c, 0, NULL);
