@@ -111,6 +111,7 @@ static void change_all(program_text *p)
     second->words[0].value = INT64_MAX - 10;
     second->words[0].reach = 10;
     p->steps[2].words[0].value = INT64_MIN;
+    p->steps[2].words[1].reach = INT64_MAX;
     p->steps[2].words[2].reach = 1;
     p->steps[2].words[5].kind = KB_WORD_COUNT;
     p->steps[2].launch.n_zeroed = 3;
@@ -155,6 +156,7 @@ static void test_largest(void)
     for (int i = 0; i < 4; i++)
         p.functions[2].sizes[i] = KB_PARAMETER_SIZE_MAX;
     p.functions[2].entry = "";
+    p.functions[2].images[0].text = "1"; /* and the smallest image */
     p.functions[1].id = 1202;
     if (!CHECK_INT(read_program(&p, false, &k, &err), KB_OK)) {
         fprintf(stderr, "%s\n", err.message);

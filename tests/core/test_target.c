@@ -154,6 +154,7 @@ static void test_loads_when_instantiated(void)
             target_expect(kb_target_graph_instantiate, &c, 0, NULL);
             CHECK_INT(fake_cuda_calls("cuLibraryLoadData"), active != 0);
             CHECK_INT(fake_cuda_calls("cuKernelGetFunction"), (active & 1) + (active >> 1));
+            CHECK_INT(fake_cuda_calls("cuDevicePrimaryCtxRetain"), (active & 1) + (active >> 1));
             CHECK_INT(fake_cuda_n_contexts(), 1);
             CHECK_INT(fake_cuda_primary_users(0), active & 1);
             CHECK_INT(fake_cuda_primary_users(1), active >> 1);
@@ -170,6 +171,29 @@ static void test_loads_when_instantiated(void)
         CHECK_INT(fake_cuda_n_contexts(), 1);
         target_call_free(&c);
     }
+}
+
+/* Every kind of step has its runner from the first kernel on. */
+static void test_kinds_of_steps(void)
+{
+    program_text p;
+    target_call c;
+    start_anew();
+    program_simple(&p, 90, "steps");
+    p.n_steps = 3;
+    p.steps[2] = p.steps[0];
+    p.steps[0] = (program_step){
+        .kind = KB_STEP_FILL,
+        .fill = {.buffer = 1, .item_size = 4, .count = gpu_count(1, 1), .pattern = {7}}};
+    p.steps[1] = (program_step){.kind = KB_STEP_COPY,
+                                .copy = {.to = 1, .from = 0, .size = gpu_constant(4, 1)}};
+    target_call_init(&c, 90, &p);
+    target_expect(kb_target_execute, &c, 0, NULL);
+    CHECK(target_doubled(&c));
+    CHECK_INT(fake_cuda_calls("cuMemsetD32Async"), 1);
+    CHECK_INT(fake_cuda_calls("cuMemcpyDtoDAsync"), 1);
+    CHECK_INT(fake_cuda_n_launches(), 1);
+    target_call_free(&c);
 }
 
 /* Of two launches, the first or the second has a function that is loaded already: XLA's compilation
@@ -410,7 +434,10 @@ int main(void)
     gpu_start();
     streams[0] = fake_cuda_stream_create(0);
     streams[1] = fake_cuda_stream_create(1);
+    for (kb_step_kind kind = 0; kind < KB_STEP_KINDS; kind++)
+        kb_plan_set_runner(kind, NULL); /* which gpu_start has set */
     test_metadata();
+    test_kinds_of_steps();
     test_program_from_call();
     test_program_that_was_not_instantiated(false);
     test_program_that_was_not_instantiated(true);
