@@ -156,7 +156,9 @@ static void test_largest(void)
     for (int i = 0; i < 4; i++)
         p.functions[2].sizes[i] = KB_PARAMETER_SIZE_MAX;
     p.functions[2].entry = "";
-    p.functions[2].images[0].text = "1"; /* and the smallest image */
+    p.functions[2].n_images = KB_IMAGES_MAX;
+    for (uint32_t i = 0; i < KB_IMAGES_MAX; i++)
+        p.functions[2].images[i] = (program_image){.cc = i + 1, .text = "1"}; /* the smallest */
     p.functions[1].id = 1202;
     if (!CHECK_INT(read_program(&p, false, &k, &err), KB_OK)) {
         fprintf(stderr, "%s\n", err.message);
