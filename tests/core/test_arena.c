@@ -108,6 +108,14 @@ static void test_growth(void)
     CHECK_INT(grown_by(arena, LARGE - 1), head + LARGE + behind);
     CHECK_INT(grown_by(arena, ALIGN), head + 2048);
     kb_arena_free(arena);
+    arena = kb_arena_new(); /* the next has twice as much, of which the last size is the most */
+    CHECK_INT(grown_by(arena, 704), head + 704 + behind);
+    CHECK_INT(grown_by(arena, ALIGN), head + 2 * (704 + behind));
+    kb_arena_free(arena);
+    arena = kb_arena_new();
+    CHECK_INT(grown_by(arena, 1504), head + 1504 + behind);
+    CHECK_INT(grown_by(arena, ALIGN), head + 2048);
+    kb_arena_free(arena);
 }
 
 static void test_refused(void)
