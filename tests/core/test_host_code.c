@@ -53,6 +53,7 @@ static void test_fields(void)
     }
     k.free_owner(k.owner);
     t.buffers[0].rank = KB_RANK_MAX;
+    t.places[0].status = KB_NUMBA_USER_EXCEPTION; /* the least */
     if (!CHECK_INT(read_text(&t, &k), KB_OK))
         return;
     CHECK_INT(k.buffers[0].rank, KB_RANK_MAX);

@@ -234,6 +234,22 @@ static void test_loads_what_is_not(void)
     }
 }
 
+/* The plan ends with its last step, though a truth value behind it looks like a launch. */
+static void test_end_of_plan(void)
+{
+    program_text p;
+    target_call c;
+    start_anew();
+    fake_cuda_set_active(0, 1);
+    program_simple(&p, 91, "ends");
+    p.buffers[0].dtype = KB_DTYPE_PRED;
+    target_call_init(&c, 91, &p);
+    for (int i = 0; i < 2; i++)
+        target_expect(kb_target_instantiate, &c, 0, NULL);
+    CHECK_INT(fake_cuda_calls("cuKernelGetFunction"), 1);
+    target_call_free(&c);
+}
+
 /* Two operations have one function; the second asks for more shared memory than the first. */
 static void test_one_function_two_sizes(void)
 {
@@ -444,6 +460,7 @@ int main(void)
     test_carrier_that_was_not_instantiated();
     test_loads_when_instantiated();
     test_loads_what_is_not();
+    test_end_of_plan();
     test_one_function_two_sizes();
     test_capture();
     test_captured_twice();
