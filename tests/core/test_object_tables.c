@@ -138,6 +138,9 @@ static void test_section_0(void)
     CHECK_TEXT(err.message,
                "k: the machine code has relocations without addends, which cannot be loaded");
     p = parts_of_copy();
+    p.sections[i].sh_info = 0;
+    load_parts(&p, KB_OK);
+    p = parts_of_copy();
     p.sections[i].sh_type = SHT_REL; /* of a section that is not there */
     p.sections[i].sh_info = p.header->e_shnum;
     load_parts(&p, KB_OK);
