@@ -234,6 +234,31 @@ static void test_loads_what_is_not(void)
     }
 }
 
+static kb_cu_result count_many(int *n)
+{
+    *n = KB_DEVICE_HOST + 5;
+    return KB_CU_SUCCESS;
+}
+
+/* Of more GPUs than there is room for, as many are looked at as there is. */
+static void test_many_devices(void)
+{
+    program_text p;
+    target_call c;
+    kb_error err;
+    kb_driver *driver = (kb_driver *)(uintptr_t)kb_driver_get(&err), real = *driver;
+    start_anew();
+    fake_cuda_set_active(0, 1);
+    program_simple(&p, 92, "many");
+    target_call_init(&c, 92, &p);
+    driver->cuDeviceGetCount = count_many;
+    target_expect(kb_target_instantiate, &c, 0, NULL);
+    CHECK_INT(fake_cuda_calls("cuDevicePrimaryCtxGetState"), KB_DEVICE_HOST);
+    CHECK_INT(fake_cuda_calls("cuKernelGetFunction"), 1);
+    *driver = real;
+    target_call_free(&c);
+}
+
 /* The plan ends with its last step, though a truth value behind it looks like a launch. */
 static void test_end_of_plan(void)
 {
@@ -461,6 +486,7 @@ int main(void)
     test_loads_when_instantiated();
     test_loads_what_is_not();
     test_end_of_plan();
+    test_many_devices();
     test_one_function_two_sizes();
     test_capture();
     test_captured_twice();
