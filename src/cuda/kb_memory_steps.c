@@ -31,25 +31,30 @@ static int64_t distance(const kb_frame *frame, uint32_t buffer)
     return frame->strides ? frame->strides[buffer] : 0;
 }
 
-/* 8 and 16 bytes at a time: a column of 4 bytes for each part of the pattern. */
-static kb_cu_result fill_columns(const kb_driver *cu, const kb_fill_step *step, kb_cu_address to,
-                                 size_t n, kb_cu_stream stream)
+/* A part of the pattern that has 4 bytes. */
+static uint32_t part(const kb_fill_step *step, uint32_t i)
 {
-    kb_cu_result code = KB_CU_SUCCESS;
-    for (uint32_t at = 0; code == KB_CU_SUCCESS && at < step->item_size; at += 4)
-        code =
-            cu->cuMemsetD2D32Async(to + at, step->item_size,
-                                   (uint32_t)(step->pattern[at / 8] >> (at % 8 * 8)), 1, n, stream);
-    return code;
+    return (uint32_t)(step->pattern[i / 2] >> (i % 2 * 32));
 }
 
 static bool is_uniform(const kb_fill_step *step)
 {
-    uint32_t first = (uint32_t)step->pattern[0];
-    for (uint32_t at = 0; at < step->item_size; at += 4)
-        if ((uint32_t)(step->pattern[at / 8] >> (at % 8 * 8)) != first)
+    for (uint32_t i = 1; i < step->item_size / 4; i++)
+        if (part(step, i) != part(step, i - 1))
             return false;
     return true;
+}
+
+/* 8 and 16 bytes at a time: a column for each part. */
+static kb_cu_result fill_columns(const kb_driver *cu, const kb_fill_step *step, kb_cu_address to,
+                                 size_t n, kb_cu_stream stream)
+{
+    kb_cu_result code = KB_CU_SUCCESS;
+    for (uint32_t i = 0; code == KB_CU_SUCCESS && i < step->item_size / 4; i++) {
+        code = cu->cuMemsetD2D32Async(to, step->item_size, part(step, i), 1, n, stream);
+        to += 4;
+    }
+    return code;
 }
 
 static kb_cu_result fill(const kb_driver *cu, const kb_fill_step *step, kb_cu_address to, size_t n,
@@ -60,12 +65,9 @@ static kb_cu_result fill(const kb_driver *cu, const kb_fill_step *step, kb_cu_ad
         return cu->cuMemsetD8Async(to, (unsigned char)step->pattern[0], n, stream);
     case 2:
         return cu->cuMemsetD16Async(to, (unsigned short)step->pattern[0], n, stream);
-    case 4:
-        return cu->cuMemsetD32Async(to, (unsigned int)step->pattern[0], n, stream);
     default:
         if (is_uniform(step))
-            return cu->cuMemsetD32Async(to, (unsigned int)step->pattern[0],
-                                        n * (step->item_size / 4), stream);
+            return cu->cuMemsetD32Async(to, part(step, 0), n * (step->item_size / 4), stream);
         return fill_columns(cu, step, to, n, stream);
     }
 }
@@ -74,7 +76,7 @@ kb_status kb_fill_run(const void *given, const kb_frame *frame, kb_error *err)
 {
     const kb_fill_step *step = given;
     const kb_driver *cu = frame->driver;
-    int64_t n = 0, size, n_slices = frame->n_slices;
+    int64_t n, size, n_slices = frame->n_slices;
     kb_cu_address to = 0;
     kb_status s = kb_value_read(&step->count, frame, &n, err);
     if (s != KB_OK)
@@ -101,7 +103,7 @@ kb_status kb_copy_run(const void *given, const kb_frame *frame, kb_error *err)
 {
     const kb_copy_step *step = given;
     const kb_driver *cu = frame->driver;
-    int64_t size = 0, n_slices = frame->n_slices;
+    int64_t size, n_slices = frame->n_slices;
     kb_cu_address to = 0, from = 0;
     kb_status s = kb_value_read(&step->size, frame, &size, err);
     if (s == KB_OK)

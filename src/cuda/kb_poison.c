@@ -167,7 +167,7 @@ static kb_status compare(const poison *p, kb_error *err)
 
 static kb_status run(poison *p, kb_error *err)
 {
-    size_t n = n_results(p) + 1;
+    size_t n = n_results(p);
     p->shared = kb_arena_take(p->arena, n, sizeof *p->shared);
     p->first = kb_arena_take(p->arena, n, sizeof *p->first);
     p->second = kb_arena_take(p->arena, n, sizeof *p->second);

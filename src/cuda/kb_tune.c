@@ -185,8 +185,9 @@ static kb_status measure(const tuner *t, double *us, uint32_t *auto_block, kb_er
     if (s != KB_OK)
         return s;
     *auto_block = (uint32_t)t->launch->function->loaded[0].best_block;
-    double wanted = once > 0 ? LEAST_US / once : LAUNCHES_MAX;
-    uint32_t n = wanted < 1 ? 1 : wanted > LAUNCHES_MAX ? LAUNCHES_MAX : (uint32_t)wanted;
+    double wanted = LEAST_US / once; /* infinite if nothing was launched */
+    uint32_t n = wanted < LAUNCHES_MAX ? (uint32_t)wanted : LAUNCHES_MAX;
+    n += n == 0;
     for (uint32_t i = 0; s == KB_OK && i < r->n_rounds; i++)
         if (i < LEAST_ROUNDS || total < MOST_US)
             s = measure_round(t, n, &us[(size_t)i * r->n_blocks], &total, err);

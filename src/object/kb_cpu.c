@@ -79,9 +79,8 @@ static uint32_t kept(void)
 static uint32_t kept_state(const kb_cpu *cpu)
 {
     uint32_t registers[REGISTERS];
-    if (!cpu->ask(1, 0, registers) || !(registers[ECX] >> OSXSAVE_BIT & 1))
-        return 0;
-    return cpu->kept();
+    bool can_ask = cpu->ask(1, 0, registers) && registers[ECX] >> OSXSAVE_BIT & 1;
+    return can_ask ? cpu->kept() : 0;
 }
 
 static bool has(const kb_cpu *cpu, const feature *f, uint32_t state)
@@ -149,9 +148,9 @@ uint64_t kb_cpu_features(void)
 
 #endif
 
-enum { N_FEATURES = sizeof FEATURES / sizeof *FEATURES, BITS = 64 };
+enum { N_FEATURES = sizeof FEATURES / sizeof *FEATURES };
 
-_Static_assert(N_FEATURES <= BITS, "a feature without a bit");
+_Static_assert(N_FEATURES <= 64, "a feature without a bit");
 
 const char *kb_cpu_feature(unsigned bit)
 {
@@ -166,10 +165,9 @@ kb_status kb_cpu_check(uint64_t needed, const char *what, kb_error *err)
     kb_error_set(err, KB_FAILED_PRECONDITION,
                  "%s: the machine code needs what this processor does not have:", what);
     const char *separator = " ";
-    for (unsigned i = 0; i < BITS; i++) {
+    for (; missing; missing &= missing - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(missing);
         const char *name = kb_cpu_feature(i);
-        if (!(missing >> i & 1))
-            continue;
         if (name)
             kb_error_append(err, "%s%s", separator, name);
         else

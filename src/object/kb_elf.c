@@ -33,7 +33,7 @@ static bool is_relocatable(const Elf64_Ehdr *h)
 {
     return memcmp(h->e_ident, ELFMAG, SELFMAG) == 0 && h->e_ident[EI_CLASS] == ELFCLASS64 &&
            h->e_ident[EI_DATA] == ELFDATA2LSB && h->e_type == ET_REL &&
-           h->e_shentsize == sizeof(Elf64_Shdr) && h->e_shnum > 0;
+           h->e_shentsize == sizeof(Elf64_Shdr) && h->e_shstrndx < h->e_shnum;
 }
 
 static kb_status read_sections(kb_elf *elf, kb_error *err)
@@ -50,7 +50,7 @@ static kb_status read_sections(kb_elf *elf, kb_error *err)
                             "expected %u)",
                             elf->what, h.e_machine, kb_relocate_machine);
     elf->n_sections = h.e_shnum;
-    elf->section_names = h.e_shstrndx < h.e_shnum ? h.e_shstrndx : 0;
+    elf->section_names = h.e_shstrndx;
     elf->sections = kb_calloc(elf->n_sections, sizeof *elf->sections);
     if (!elf->sections)
         return kb_elf_no_memory(elf, err);
@@ -98,8 +98,7 @@ static bool is_for_unwinding(const kb_elf *elf, const Elf64_Shdr *s)
 {
     static const char name[] = ".eh_frame";
     const Elf64_Shdr *names = &elf->sections[elf->section_names];
-    return names->sh_type == SHT_STRTAB && s->sh_name < names->sh_size &&
-           names->sh_size - s->sh_name >= sizeof name &&
+    return names->sh_type == SHT_STRTAB && s->sh_name + sizeof name <= names->sh_size &&
            memcmp(elf->bytes + names->sh_offset + s->sh_name, name, sizeof name) == 0;
 }
 

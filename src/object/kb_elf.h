@@ -16,7 +16,7 @@ typedef struct kb_elf {
     const char *what;     /* named in errors */
     Elf64_Shdr *sections; /* the contents of each but SHT_NOBITS are within the bytes */
     size_t n_sections;
-    size_t section_names; /* a section, or 0 */
+    size_t section_names; /* a section */
     Elf64_Sym *symbols;   /* the name of each is within `names` */
     size_t n_symbols;
     char *names; /* a copy, which ends with NUL */

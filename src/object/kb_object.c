@@ -88,11 +88,8 @@ static kb_status reserve_commons(placing *p, size_t *at, kb_error *err)
     kb_status status = KB_OK;
     for (size_t i = 0; status == KB_OK && i < p->elf.n_symbols; i++) {
         Elf64_Sym *s = &p->elf.symbols[i];
-        size_t begin = 0;
-        if (s->st_shndx == SHN_COMMON) {
-            status = reserve(p, at, s->st_size, s->st_value, &begin, err);
-            s->st_value = begin;
-        }
+        if (s->st_shndx == SHN_COMMON)
+            status = reserve(p, at, s->st_size, s->st_value, &s->st_value, err);
     }
     return status;
 }
@@ -124,11 +121,9 @@ static kb_status lay_out(placing *p, kb_error *err)
 static kb_status place_sections(placing *p, kb_error *err)
 {
     size_t size = p->begin[PARTS];
-    void *memory =
-        size == 0 ? MAP_FAILED
-                  : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return size == 0 ? kb_elf_damaged(&p->elf, err) : kb_elf_no_memory(&p->elf, err);
+        return kb_elf_no_memory(&p->elf, err);
     p->memory = memory;
     for (size_t i = 1; i < p->elf.n_sections; i++)
         if (p->offsets[i] != NOWHERE && p->elf.sections[i].sh_type == SHT_PROGBITS)

@@ -79,7 +79,7 @@ static void put_function(writer *w, const program_function *f, uint32_t version)
     put_u32s(w, (uint32_t[]){f->n_words, f->shared, f->n_sizes}, 3);
     put_u32s(w, f->sizes, f->n_sizes < PROGRAM_WORDS ? f->n_sizes : PROGRAM_WORDS);
     put_u32s(w, &f->n_images, 1);
-    for (uint32_t i = 0; i < f->n_images && i < 3; i++)
+    for (uint32_t i = 0; i < f->n_images && i < KB_IMAGES_MAX; i++)
         put_image(w, &f->images[i], version);
 }
 

@@ -3,6 +3,7 @@
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
+#include "cuda/kb_function.h"
 #include "cuda/kb_step.h"
 #include "fake_xla.h"
 
@@ -26,7 +27,7 @@ typedef struct program_function {
     uint32_t n_words, shared;
     uint32_t n_sizes, sizes[PROGRAM_WORDS];
     uint32_t n_images;
-    program_image images[3];
+    program_image images[KB_IMAGES_MAX];
 } program_function;
 
 typedef struct program_step {

@@ -104,6 +104,17 @@ static bool call_many_of_both(void)
     return call(40, KB_BATCH_LEVELS_MAX);
 }
 
+/* A batch takes no memory for up to 64 strides. */
+static void test_few_strides(void)
+{
+    kb_memory_fail_nth(1);
+    CHECK(call(16, 4));
+    kb_memory_fail_nth(1);
+    CHECK(!call(13, 5));
+    kb_memory_fail_nth(0);
+    CHECK(call(13, 5));
+}
+
 static sample offered;
 
 static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes origin, kb_error *err)
@@ -166,5 +177,6 @@ int main(void)
     each_allocation("many buffers", call_many_buffers, 0);
     each_allocation("many levels", call_many_levels, 1);
     each_allocation("many buffers and levels", call_many_of_both, 1);
+    test_few_strides();
     return kb_test_end("test_allocation");
 }

@@ -79,6 +79,45 @@ static void test_no_gaps(void)
     kb_arena_free(arena);
 }
 
+/* The next chunk, which is taken once there is no room for this piece in the last. */
+static size_t grown_by(kb_arena *arena, size_t size)
+{
+    size_t before = kb_arena_bytes(arena);
+    while (kb_arena_bytes(arena) == before)
+        if (!CHECK(kb_arena_take(arena, size, 1) != NULL))
+            return 0;
+    return kb_arena_bytes(arena) - before;
+}
+
+/* Chunks of 256, 512, ..., 2048 bytes, each with its head; a larger piece has one of its own. */
+static void test_growth(void)
+{
+    enum { ALIGN = alignof(max_align_t), LARGE = 4096 };
+#if defined(__SANITIZE_ADDRESS__)
+    const size_t behind = 16;
+#else
+    const size_t behind = 0;
+#endif
+    kb_arena *arena = kb_arena_new();
+    size_t head = grown_by(arena, ALIGN) - 256;
+    CHECK(head > 0 && head <= 64);
+    CHECK_INT(grown_by(arena, ALIGN), head + 512);
+    CHECK_INT(grown_by(arena, ALIGN), head + 1024);
+    CHECK_INT(grown_by(arena, ALIGN), head + 2048);
+    CHECK_INT(grown_by(arena, ALIGN), head + 2048);
+    CHECK_INT(grown_by(arena, LARGE - 1), head + LARGE + behind);
+    CHECK_INT(grown_by(arena, ALIGN), head + 2048);
+    kb_arena_free(arena);
+    arena = kb_arena_new(); /* the next has twice as much, of which the last size is the most */
+    CHECK_INT(grown_by(arena, 704), head + 704 + behind);
+    CHECK_INT(grown_by(arena, ALIGN), head + 2 * (704 + behind));
+    kb_arena_free(arena);
+    arena = kb_arena_new();
+    CHECK_INT(grown_by(arena, 1504), head + 1504 + behind);
+    CHECK_INT(grown_by(arena, ALIGN), head + 2048);
+    kb_arena_free(arena);
+}
+
 static void test_refused(void)
 {
     kb_arena *arena = kb_arena_new();
@@ -116,6 +155,7 @@ int main(void)
     test_pieces();
     test_red_zones();
     test_no_gaps();
+    test_growth();
     test_refused();
     test_no_memory();
     return kb_test_end("test_arena");

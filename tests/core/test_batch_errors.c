@@ -64,6 +64,9 @@ static void test_inconsistent(void)
     set(&c, 3, 3);
     c.y->dims[0] = 5;
     refused(&c, "buffer 1 (y) has 5 slices", "others have 3");
+    set(&c, 3, 3);
+    c.x->dims[0] = 0;
+    refused(&c, "buffer 1 (y) has 3 slices", "others have 0");
     set(&c, 3, 0);
     c.out->dims[1] = 1;
     refused(&c, "buffer 2 (out) has 1 slices", "others have 4");

@@ -175,6 +175,24 @@ static void check_without_words(const kb_driver *cu)
                  "op: a launch: cuInit failed: an unknown error (no description, code 1)");
 }
 
+static kb_cu_result count_none(int *n)
+{
+    *n = 0;
+    return KB_CU_SUCCESS;
+}
+
+/* A driver that works and has nothing to work on. */
+static void check_without_devices(const kb_driver *cu)
+{
+    kb_driver *driver = (kb_driver *)(uintptr_t)cu, real = *cu;
+    kb_error err;
+    driver->cuDeviceGetCount = count_none;
+    CHECK_INT(kb_driver_device_count(&err), 0);
+    CHECK_INT(err.status, KB_NOT_FOUND);
+    CHECK_TEXT(err.message, "the CUDA driver shows no GPU");
+    *driver = real;
+}
+
 static void scene_works(void)
 {
     check_threads();
@@ -183,6 +201,7 @@ static void scene_works(void)
     CHECK_INT(kb_driver_device_count(&err), 3);
     check_words(cu);
     check_without_words(cu);
+    check_without_devices(cu);
     fake_cuda_fail("cuDeviceGetCount", 1, 999);
     CHECK_INT(kb_driver_device_count(&err), 0);
     CHECK_HAS(err.message, "no GPU can be used: cuDeviceGetCount failed: CUDA_ERROR_UNKNOWN");

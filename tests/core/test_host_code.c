@@ -2,6 +2,7 @@
  * format says, and that bytes which are not whole, not of this kernel or not for this machine are
  * refused with a reason, before any of the code is placed. */
 #include "core/kb_batch.h"
+#include "core/kb_failures.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_memory.h"
@@ -13,6 +14,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static uint8_t digest[KB_DIGEST_SIZE];
 static kb_error err;
@@ -43,7 +45,7 @@ static void test_fields(void)
     CHECK_INT(k.plan.n_steps, 1);
     CHECK_INT(k.plan.steps[0].kind, KB_STEP_HOST);
     CHECK(!k.plan.steps[0].host.parallel);
-    CHECK(k.bytes > 0);
+    CHECK(k.bytes > (size_t)sysconf(_SC_PAGESIZE) && k.bytes < 1 << 20);
     for (int i = 0; i < 3; i++) {
         CHECK_INT(k.buffers[i].dtype, KB_DTYPE_F64);
         CHECK_INT(k.buffers[i].rank, 1);
@@ -51,6 +53,7 @@ static void test_fields(void)
     }
     k.free_owner(k.owner);
     t.buffers[0].rank = KB_RANK_MAX;
+    t.places[0].status = KB_NUMBA_USER_EXCEPTION; /* the least */
     if (!CHECK_INT(read_text(&t, &k), KB_OK))
         return;
     CHECK_INT(k.buffers[0].rank, KB_RANK_MAX);
@@ -107,6 +110,36 @@ static void test_calls(void)
     }
     kb_host_set_decoder(NULL);
     k.free_owner(k.owner);
+}
+
+/* What is said of a status without a record, of a record without a status of its own, and of
+ * places: that in the table, else the record's, else the kernel's. */
+static void test_words(void)
+{
+    static const kb_failure_place places[] = {{5, "in f at op.py:5"}, {7, "in g at op.py:7"}};
+    const kb_failures failures = {.n_places = 2, .places = places};
+    kb_numba_exception with = {.pickle = "E: with\0in h at op.py:9"}, without = {.pickle = "E\0"};
+    const struct {
+        int32_t status;
+        kb_numba_exception *record;
+        const char *text;
+    } cases[] = {
+        {1, NULL, "op: the kernel failed with status 1"},
+        {0, &with, "op: the kernel failed with status 0"},
+        {-1, &with, "op: the kernel failed with status -1"},
+        {-1, NULL, "op: the kernel failed with status -1"},
+        {1, &with, "op: E: with (in h at op.py:9)"},
+        {1, &without, "op: E (in the kernel at op.py:1)"},
+        {5, &with, "op: E: with (in f at op.py:5)"},
+        {6, &with, "op: E: with (in h at op.py:9)"},
+        {7, &without, "op: E (in g at op.py:7)"},
+        {8, &without, "op: E (in the kernel at op.py:1)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kb_error_set(&err, KB_INTERNAL, "op: ");
+        kb_failures_describe(&failures, cases[i].status, cases[i].record, "op.py:1", &err);
+        CHECK_TEXT(err.message, cases[i].text);
+    }
 }
 
 static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *owner)
@@ -186,6 +219,8 @@ static void test_wrong_fields(void)
     refuse(&t, KB_INVALID_ARGUMENT, "the check of ");
     t = good, t.buffers[0].dtype = 12345;
     refuse(&t, KB_INVALID_ARGUMENT, "a dtype");
+    t = good, t.n_hidden = 1, t.buffers[2].dtype = 12345;
+    refuse(&t, KB_INVALID_ARGUMENT, "a dtype");
     t = good, t.buffers[1].rank = KB_RANK_MAX + 1;
     refuse(&t, KB_INVALID_ARGUMENT, "a rank");
     t = good, t.buffers[1].rank = -1;
@@ -206,6 +241,54 @@ static void test_wrong_fields(void)
     refuse(&t, KB_INVALID_ARGUMENT, "the check of its code failed");
     t = good, t.object_size++; /* as if it were compressed */
     refuse(&t, KB_INVALID_ARGUMENT, "the check of its code failed");
+}
+
+/* Places that take the least that they can: what is wrong with the first is told where there are
+ * bytes for both, and that there are not is told before. */
+static void test_least_places(void)
+{
+    enum { SIZE_OF_CODE = 4 };
+    host_code_text t;
+    kb_kernel k;
+    host_code_init(&t);
+    t.version = KB_HOST_CODE_UNPACKED;
+    t.object_size = t.stored_size = 0;
+    t.places[0].status = 0;
+    t.places[0].text = t.places[1].text = "";
+    for (int cut = 0; cut < 2; cut++) {
+        size_t size;
+        uint8_t *bytes = host_code_write(&t, digest, &size);
+        size -= SIZE_OF_CODE + (size_t)cut;
+        sealed_sign(bytes, size, digest, KB_DIGEST_SIZE);
+        CHECK_INT(kb_host_code_read(bytes, size, digest, &k, &err), KB_INVALID_ARGUMENT);
+        CHECK_TEXT(err.message, cut ? "a kernel's machine code is damaged, or belongs to another "
+                                      "kernel: the check of its length failed"
+                                    : "a kernel's machine code is damaged, or belongs to another "
+                                      "kernel: the check of the status of an exception failed");
+        free(bytes);
+    }
+}
+
+/* A byte behind the code, in either format. */
+static void test_end(void)
+{
+    for (uint32_t version = KB_HOST_CODE_UNPACKED; version <= KB_HOST_CODE_VERSION; version++) {
+        host_code_text t;
+        kb_kernel k;
+        size_t size;
+        host_code_init(&t);
+        t.version = version;
+        uint8_t *bytes = host_code_write(&t, digest, &size);
+        bytes = realloc(bytes, size + 1);
+        if (!bytes)
+            abort();
+        bytes[size] = 0;
+        sealed_sign(bytes, size + 1, digest, KB_DIGEST_SIZE);
+        CHECK_INT(kb_host_code_read(bytes, size + 1, digest, &k, &err), KB_INVALID_ARGUMENT);
+        CHECK_TEXT(err.message, "a kernel's machine code is damaged, or belongs to another kernel: "
+                                "the check of its end failed");
+        free(bytes);
+    }
 }
 
 /* Names a feature that this processor lacks, or one that no kernbridge knows. */
@@ -276,6 +359,9 @@ static void test_load(void)
     sample_digest(own, 40);
     host_code_init(&t);
     uint8_t *bytes = host_code_write(&t, own, &size);
+    bool inserted = true;
+    CHECK_INT(kb_host_code_register(bytes, size - 1, own, &inserted, &err), KB_INVALID_ARGUMENT);
+    CHECK(!inserted);
     kb_kernel named = {0};
     memcpy(named.digest, own, sizeof own);
     for (int round = 0; round < 3; round++) {
@@ -295,6 +381,9 @@ static void test_load(void)
     if (CHECK(k != NULL))
         CHECK_INT(call(k, 2, y), KB_OK);
     CHECK_INT(kb_registry_count(kb_handler_registry()).kernels, 1);
+    inserted = true;
+    CHECK_INT(kb_host_code_register(bytes, size, own, &inserted, &err), KB_OK);
+    CHECK(!inserted); /* it is there already */
     free(bytes);
 }
 
@@ -303,10 +392,13 @@ int main(void)
     sample_digest(digest, 1);
     test_fields();
     test_calls();
+    test_words();
     test_earlier_format();
     test_a_part_is_refused();
     test_digest();
     test_wrong_fields();
+    test_least_places();
+    test_end();
     test_processor();
     test_symbols();
     test_no_memory();

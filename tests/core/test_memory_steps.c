@@ -53,23 +53,49 @@ static void test_fills(void)
 }
 
 /* One call of the driver where one does: only patterns of 8 and 16 bytes that do not repeat need
- * columns. */
+ * columns, of 4 bytes each. */
 static void test_fill_calls(void)
 {
-    gpu_call c;
-    gpu_call_sample(&c, memory);
-    kb_fill_step step = {.buffer = GPU_Y, .item_size = 8, .count = gpu_count(GPU_Y, 1)};
-    CHECK_INT(fill(&c, step, false), KB_OK);
-    CHECK_INT(fake_cuda_calls("cuMemsetD32Async"), 1);
-    CHECK_INT(fake_cuda_calls("cuMemsetD2D32Async"), 0);
-    step.pattern[0] = 1;
-    CHECK_INT(fill(&c, step, false), KB_OK);
-    CHECK_INT(fake_cuda_calls("cuMemsetD2D32Async"), 2);
-    step.item_size = 16;
-    step.count = gpu_constant(2, 1);
-    CHECK_INT(fill(&c, step, false), KB_OK);
-    CHECK_INT(fake_cuda_calls("cuMemsetD2D32Async"), 6);
-    gpu_call_free(&c);
+    const uint64_t twice = UINT64_C(0x7766554477665544), other = UINT64_C(0x7766554477665545);
+    const struct {
+        uint32_t size;
+        uint64_t pattern[2];
+        int n_columns;
+    } cases[] = {
+        {4, {UINT64_C(0x0807060504030201), 1}, 0},
+        {8, {twice, 1}, 0}, /* what lies behind the element does not count */
+        {8, {other, other}, 2},
+        {16, {twice, twice}, 0},
+        {16, {other, other}, 4},
+        {16, {twice, other}, 4},
+        {16, {other, twice}, 4},
+        {16, {twice, twice + (UINT64_C(1) << 32)}, 4},
+        {16, {twice, 0}, 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gpu_call c;
+        gpu_call_sample(&c, memory);
+        kb_fill_step step = {
+            .buffer = GPU_Y, .item_size = cases[i].size, .count = gpu_constant(2, 1)};
+        memcpy(step.pattern, cases[i].pattern, sizeof step.pattern);
+        CHECK_INT(fill(&c, step, false), KB_OK);
+        CHECK_INT(fake_cuda_calls("cuMemsetD8Async"), 0);
+        CHECK_INT(fake_cuda_calls("cuMemsetD16Async"), 0);
+        CHECK_INT(fake_cuda_calls("cuMemsetD32Async"), cases[i].n_columns == 0);
+        CHECK_INT(fake_cuda_calls("cuMemsetD2D32Async"), cases[i].n_columns);
+        check_filled(memory[GPU_Y], 0, 2 * (int64_t)cases[i].size, step.pattern, cases[i].size);
+        gpu_call_free(&c);
+    }
+}
+
+static void check_refused(const gpu_call *c, int64_t bytes, int64_t offset, const char *buffer)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "op1: the plan touches %lld bytes from byte %lld of buffer %s: the program is "
+             "damaged, or was recorded for other shapes",
+             (long long)bytes, (long long)offset, buffer);
+    CHECK_TEXT(c->err.message, text);
 }
 
 static void test_fill_ranges(void)
@@ -102,10 +128,10 @@ static void test_fill_ranges(void)
         CHECK_INT(fill(&c, step, false), cases[i].fits ? KB_OK : KB_INVALID_ARGUMENT);
         if (!cases[i].fits) {
             check_filled(memory[GPU_Y], 0, 0, step.pattern, 1);
-            CHECK_HAS(c.err.message, "op1: the plan touches ");
-            CHECK_HAS(c.err.message,
-                      " of buffer 2 (y), which has 40: the program is damaged, or was "
-                      "recorded for other shapes");
+            int64_t bytes;
+            if (__builtin_mul_overflow(cases[i].n, (int64_t)cases[i].size, &bytes))
+                bytes = -1;
+            check_refused(&c, bytes, cases[i].offset, "2 (y), which has 40");
         }
         gpu_call_free(&c);
     }
@@ -165,6 +191,11 @@ static void test_copies(void)
                              .from_offset = cases[i].from,
                              .size = gpu_constant(cases[i].size, 1)};
         CHECK_INT(copy(&c, step, false), cases[i].fits ? KB_OK : KB_INVALID_ARGUMENT);
+        CHECK_INT(fake_cuda_calls("cuMemcpyDtoDAsync"), cases[i].fits && cases[i].size > 0);
+        if (cases[i].to > 40 || cases[i].size > 40 - cases[i].to)
+            check_refused(&c, cases[i].size, cases[i].to, "2 (y), which has 40");
+        else if (!cases[i].fits)
+            check_refused(&c, cases[i].size, cases[i].from, "0 (x), which has 24");
         for (int64_t k = 0; k < 64; k++) {
             bool copied = cases[i].fits && k >= cases[i].to && k - cases[i].to < cases[i].size;
             CHECK_INT(memory[GPU_Y][k], copied ? 100 + k - cases[i].to + cases[i].from : 0x11);

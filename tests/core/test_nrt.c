@@ -2,11 +2,14 @@
  * destructor, is aligned, keeps its contents when it grows, and that there is none without an
  * error.
  */
+#include "core/kb_boxed.h"
 #include "core/kb_memory.h"
+#include "hostcuda/kb_reshape.h"
 #include "kb_test.h"
 #include "object/kb_nrt.h"
 #include "object/kb_provided.h"
 
+#include <dlfcn.h>
 #include <stdint.h>
 
 static void test_plain(void)
@@ -119,16 +122,82 @@ static void test_no_memory(void)
     kb_nrt_destroy(m);
 }
 
-static void test_names(void)
+#define FUNCTION(function) ((void *)(uintptr_t)(function))
+
+/* Each name stands for its own function. */
+static void test_own_names(void)
 {
-    CHECK_PTR(kb_provided_find("NRT_MemInfo_alloc", NULL), (void *)(uintptr_t)kb_nrt_new);
+    const struct {
+        const char *name;
+        void *address;
+    } own[] = {
+        {"NRT_Allocate", FUNCTION(kb_nrt_allocate)},
+        {"NRT_Free", FUNCTION(kb_nrt_free)},
+        {"NRT_MemInfo_alloc", FUNCTION(kb_nrt_new)},
+        {"NRT_MemInfo_alloc_aligned", FUNCTION(kb_nrt_new_aligned)},
+        {"NRT_MemInfo_alloc_dtor", FUNCTION(kb_nrt_new_with)},
+        {"NRT_MemInfo_call_dtor", FUNCTION(kb_nrt_destroy)},
+        {"NRT_MemInfo_new_varsize", FUNCTION(kb_nrt_new_varsize)},
+        {"NRT_MemInfo_new_varsize_dtor", FUNCTION(kb_nrt_new_varsize_with)},
+        {"NRT_MemInfo_varsize_alloc", FUNCTION(kb_nrt_varsize_allocate)},
+        {"NRT_MemInfo_varsize_free", FUNCTION(kb_nrt_varsize_free)},
+        {"NRT_MemInfo_varsize_realloc", FUNCTION(kb_nrt_varsize_resize)},
+        {"kb_PyBool_FromLong", FUNCTION(kb_boxed_bool)},
+        {"kb_PyErr_SetString", FUNCTION(kb_boxed_ignore)},
+        {"kb_PyFloat_FromDouble", FUNCTION(kb_boxed_float)},
+        {"kb_PyLong_FromLongLong", FUNCTION(kb_boxed_signed)},
+        {"kb_PyLong_FromUnsignedLongLong", FUNCTION(kb_boxed_unsigned)},
+        {"kb_PyObject_Hash", FUNCTION(kb_boxed_hash)},
+        {"kb_PyTuple_New", FUNCTION(kb_boxed_tuple)},
+        {"kb_PyTuple_Pack", FUNCTION(kb_boxed_pack)},
+        {"kb_PyTuple_SetItem", FUNCTION(kb_boxed_set)},
+        {"kb_PyUnicode_FromKindAndData", FUNCTION(kb_boxed_text)},
+        {"numba_attempt_nocopy_reshape", FUNCTION(kb_reshape)},
+    };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        CHECK_PTR(kb_provided_find(own[i].name, NULL), own[i].address);
+    CHECK(kb_provided_find("kb_PyExc_RuntimeError", NULL) != NULL);
+}
+
+/* Of the C library, what is for double and for float, and what loops become; not all that it has.
+ */
+static void test_names_of_c(void)
+{
+    static const char *const names[] = {
+        "acos",   "acosh",  "asin",  "asinh",     "atan",  "atan2",     "atanh",     "cbrt",
+        "ceil",   "cos",    "cosh",  "copysign",  "erf",   "erfc",      "exp",       "exp10",
+        "exp2",   "expm1",  "fabs",  "fdim",      "floor", "fma",       "fmax",      "fmin",
+        "fmod",   "frexp",  "hypot", "ilogb",     "j0",    "j1",        "ldexp",     "lgamma",
+        "log",    "log10",  "log1p", "log2",      "logb",  "modf",      "nearbyint", "nextafter",
+        "pow",    "remquo", "rint",  "remainder", "round", "roundeven", "scalbn",    "sin",
+        "sincos", "sinh",   "sqrt",  "tan",       "tanh",  "tgamma",    "trunc",     "y0",
+        "y1"};
     static const char *const memory[] = {"bcmp", "memcmp", "memcpy", "memmove", "memset", "strlen"};
-    for (int i = 0; i < 6; i++)
+    static const char *const refused[] = {"NRT_MemInfo_alloc_safe",
+                                          "system",
+                                          "malloc",
+                                          "",
+                                          "sinl",
+                                          "f",
+                                          "si",
+                                          "sinff",
+                                          "strlenf",
+                                          "memcp",
+                                          "j",
+                                          "jn"};
+    void *math = dlopen("libm.so.6", RTLD_LAZY);
+    for (size_t i = 0; math && i < sizeof names / sizeof *names; i++) {
+        char single[16];
+        snprintf(single, sizeof single, "%sf", names[i]);
+        CHECK_INT(kb_provided_find(names[i], NULL) != NULL, dlsym(math, names[i]) != NULL);
+        CHECK_INT(kb_provided_find(single, NULL) != NULL, dlsym(math, single) != NULL);
+    }
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         CHECK(kb_provided_find(memory[i], NULL) != NULL);
-    CHECK(kb_provided_find("sinf", NULL) != NULL);
-    const char *const refused[] = {"NRT_MemInfo_alloc_safe", "system", "malloc", "", "sinl", "f"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         CHECK_PTR(kb_provided_find(refused[i], NULL), NULL);
+    if (math)
+        dlclose(math);
 }
 
 int main(void)
@@ -138,6 +207,7 @@ int main(void)
     test_destructors();
     test_varsize();
     test_no_memory();
-    test_names();
+    test_own_names();
+    test_names_of_c();
     return kb_test_end("test_nrt");
 }

@@ -122,6 +122,7 @@ static void test_header(void)
     *header = good;
     header->e_shoff = 0; /* the header alone, which says that it is a section, too */
     header->e_shnum = 1;
+    header->e_shstrndx = 0;
     load(copy, sizeof *header, KB_INVALID_ARGUMENT);
     header->e_machine = EM_S390;
     load(copy, sizeof *header, KB_FAILED_PRECONDITION);
@@ -210,6 +211,7 @@ static void test_sections(void)
     with_section(SHT_PROGBITS, make_tls, KB_UNIMPLEMENTED);
     CHECK_HAS(err.message, "thread-local variables");
     with_section(SHT_PROGBITS, make_constructors, KB_UNIMPLEMENTED);
+    CHECK_HAS(err.message, "constructors or sections of an unknown type");
     with_section(SHT_PROGBITS, make_odd, KB_INVALID_ARGUMENT);
     with_section(SHT_PROGBITS, make_far, KB_INVALID_ARGUMENT);
     with_section(SHT_NOBITS, make_huge, KB_UNIMPLEMENTED);
@@ -334,15 +336,19 @@ static void test_relocations(void)
         kb_status status = kb_object_load(copy, size, "k", object_resolve, NULL, &object, &err);
         n += status == KB_UNIMPLEMENTED; /* not those of tables for unwinding */
         kb_object_free(object);
+        const size_t n_symbols = s[s[i].sh_link].sh_size / sizeof(Elf64_Sym);
         const Elf64_Rela bad[] = {
             {good.r_offset, ELF64_R_INFO(UINT32_MAX, ELF64_R_TYPE(good.r_info)), good.r_addend},
+            {good.r_offset, ELF64_R_INFO(n_symbols, ELF64_R_TYPE(good.r_info)), good.r_addend},
+            {s[s[i].sh_info].sh_size + 1, good.r_info, good.r_addend},
+            {s[s[i].sh_info].sh_size, good.r_info, good.r_addend},
             {s[s[i].sh_info].sh_size - 1, good.r_info, good.r_addend},
             {UINT64_MAX, good.r_info, good.r_addend}};
         for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
             *r = bad[k];
             object = NULL;
-            if (kb_object_load(copy, size, "k", object_resolve, NULL, &object, &err) == KB_OK)
-                CHECK(status == KB_OK);
+            kb_status found = kb_object_load(copy, size, "k", object_resolve, NULL, &object, &err);
+            CHECK_INT(found, status == KB_OK ? KB_OK : KB_INVALID_ARGUMENT);
             kb_object_free(object);
         }
         *r = good;

@@ -11,6 +11,7 @@ static const kb_driver *cu;
 typedef struct writer {
     int n_runs;
     bool skip[8];
+    bool parts;   /* one byte of each of y[0], ..., y[3]: the first, ..., the last */
     bool keeps;   /* the first byte of y[0] as it was, and writes the others */
     bool pattern; /* writes what the buffer was filled with, as a real value may be */
     float seen[2];
@@ -30,6 +31,8 @@ static void write_some(void *data, const char *entry, const uint32_t grid[3],
     for (int i = 0; i < 8; i++)
         if (!w->skip[i])
             y[i] = x[i] + 1;
+    for (int i = 0; w->parts && i < 4; i++)
+        ((char *)&y[i])[i] = 0;
     if (w->keeps)
         memset((char *)y + 1, 0, sizeof *y - 1);
     if (w->pattern)
@@ -93,6 +96,9 @@ static void test_all_written(void)
     s.w.pattern = false;
     s.w.keeps = s.w.skip[0] = true; /* an element of which a part is as it was */
     CHECK_INT(poison(&s), KB_OK);
+    s.w.keeps = false;
+    s.w.parts = s.w.skip[1] = s.w.skip[2] = s.w.skip[3] = true;
+    CHECK_INT(poison(&s), KB_OK);
     gpu_call_free(&s.c);
 }
 
@@ -114,6 +120,84 @@ static void test_unwritten(void)
             CHECK_TEXT(s.c.err.message, text);
             gpu_call_free(&s.c);
         }
+}
+
+static kb_status run_nothing(const void *step, const kb_frame *frame, kb_error *err)
+{
+    (void)step, (void)frame, (void)err;
+    return KB_OK;
+}
+
+static int32_t write_nothing(void **result, void **exception, void *const *inputs,
+                             void *const *outputs)
+{
+    (void)result, (void)exception, (void)inputs, (void)outputs;
+    return KB_NUMBA_OK;
+}
+
+/* Threads of a GPU write, or a function does: wherever in the plan it stands. */
+static void test_who_writes(void)
+{
+    const char threads[] = "no thread", nothing[] = "nothing";
+    const char more[] = "launch more threads, write every element, or pass zero_outputs=True";
+    const char every[] = "write every element, or pass zero_outputs=True";
+    const struct {
+        kb_step_kind kind;
+        int device;
+        const char *who, *remedy;
+    } cases[] = {
+        {KB_STEP_FILL, 0, threads, more},
+        {KB_STEP_FILL, KB_DEVICE_HOST, threads, more},
+        {KB_STEP_HOST, KB_DEVICE_HOST, nothing, every},
+        {KB_STEP_SOURCE, KB_DEVICE_HOST, nothing, every},
+        {KB_STEP_SOURCE, 0, nothing, "write every element"},
+    };
+    const kb_fill_step none = {.buffer = 1, .item_size = 1, .count = gpu_constant(0, 1)};
+    kb_plan_set_runner(KB_STEP_SOURCE, run_nothing);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (uint32_t at = 0; at < 2; at++) {
+            char text[256];
+            kb_step steps[2];
+            scene s;
+            scene_init(&s, false);
+            steps[0] = steps[1] = (kb_step){.kind = KB_STEP_FILL, .other = &none};
+            if (cases[i].kind != KB_STEP_FILL)
+                steps[at] = (kb_step){.kind = cases[i].kind};
+            if (cases[i].kind == KB_STEP_HOST)
+                steps[at].host.entry = write_nothing;
+            s.c.s.kernel.plan = (kb_plan){.n_steps = 2, .steps = steps};
+            s.c.frame.device = cases[i].device;
+            CHECK_INT(poison(&s), KB_INTERNAL);
+            snprintf(text, sizeof text,
+                     "op1: %s wrote 8 of the 8 elements of output 0 (y), the first of them element "
+                     "0; %s [KB3002]",
+                     cases[i].who, cases[i].remedy);
+            CHECK_TEXT(s.c.err.message, text);
+            gpu_call_free(&s.c);
+        }
+    kb_plan_set_runner(KB_STEP_SOURCE, NULL);
+}
+
+/* The smallest output, and one of which two elements share a byte: it is not looked at. */
+static void test_small(void)
+{
+    const int64_t dims[] = {8}, one[] = {1};
+    unsigned char packed[4] = {1, 2, 3, 4}, byte = 5;
+    scene s;
+    scene_init(&s, false);
+    gpu_call_free(&s.c);
+    gpu_call_init(&s.c, 1);
+    gpu_arg(&s.c, KB_DTYPE_F32, 1, 1, dims, s.x, 0);
+    gpu_ret(&s.c, KB_DTYPE_F32, 1, 1, dims, s.y);
+    gpu_ret(&s.c, KB_DTYPE_S4, 1, 1, dims, packed);
+    gpu_ret(&s.c, KB_DTYPE_U8, 1, 1, one, &byte);
+    s.c.s.kernel.plan = (kb_plan){.n_steps = 1, .steps = &s.step};
+    CHECK_INT(gpu_read(&s.c), KB_OK);
+    CHECK_INT(poison(&s), KB_INTERNAL);
+    CHECK_HAS(s.c.err.message,
+              "op1: no thread wrote 1 of the 1 elements of output 2 (y), the first of them element "
+              "0; ");
+    gpu_call_free(&s.c);
 }
 
 /* Nobody writes to the second output. */
@@ -253,6 +337,8 @@ int main(void)
     cu = gpu_start();
     test_all_written();
     test_unwritten();
+    test_who_writes();
+    test_small();
     test_second_output();
     test_aliased();
     test_aliased_with_second();

@@ -111,6 +111,16 @@ static void change_all(program_text *p)
     second->words[0].value = INT64_MAX - 10;
     second->words[0].reach = 10;
     p->steps[2].words[0].value = INT64_MIN;
+    p->steps[2].words[1].reach = INT64_MAX;
+    p->steps[2].words[2].reach = 1;
+    p->steps[2].words[5].kind = KB_WORD_COUNT;
+    p->steps[2].launch.n_zeroed = 3;
+    p->steps[2].zeroed[1] = Z;
+    p->steps[2].zeroed[2] = X;
+    for (int d = 0; d < 3; d++) {
+        p->steps[2].launch.block[d] = 1022 + (uint32_t)d;
+        p->steps[2].launch.cluster[d] = 1024 - (uint32_t)d;
+    }
 }
 
 /* The smallest that may be filled and zeroed: elements of one byte. */
@@ -128,6 +138,35 @@ static void test_bytes(void)
         fprintf(stderr, "%s\n", err.message);
     else
         k.free_owner(k.owner);
+}
+
+/* The largest numbers of their kinds, which are refused one above (test_program_refused.c). */
+static void test_largest(void)
+{
+    program_text p;
+    kb_kernel k;
+    kb_error err;
+    program_init(&p);
+    p.n_functions = 3;
+    p.functions[1].shared = INT32_MAX;
+    p.functions[2] = p.functions[1];
+    p.functions[2].id = 1201;
+    p.functions[2].n_words = KB_WORDS_MAX;
+    p.functions[2].n_sizes = 4;
+    for (int i = 0; i < 4; i++)
+        p.functions[2].sizes[i] = KB_PARAMETER_SIZE_MAX;
+    p.functions[2].entry = "";
+    p.functions[2].n_images = KB_IMAGES_MAX;
+    for (uint32_t i = 0; i < KB_IMAGES_MAX; i++)
+        p.functions[2].images[i] = (program_image){.cc = i + 1, .text = "1"}; /* the smallest */
+    p.functions[1].id = 1202;
+    if (!CHECK_INT(read_program(&p, false, &k, &err), KB_OK)) {
+        fprintf(stderr, "%s\n", err.message);
+        return;
+    }
+    const kb_launch_step *second = k.plan.steps[3].other;
+    CHECK_INT(second->function->shared, INT32_MAX);
+    k.free_owner(k.owner);
 }
 
 /* Parameters behind which nothing comes but the number of outputs to be zeroed. */
@@ -352,6 +391,7 @@ int main(void)
 {
     sample_digest(digest, 77);
     test_bytes();
+    test_largest();
     test_ends_in_words();
     test_every_field();
     test_compressed_image();

@@ -49,6 +49,7 @@ static void negative_rank(program_text *p)
 static void words_of_function(program_text *p)
 {
     p->functions[0].n_words = KB_WORDS_MAX + 1;
+    p->n_steps = 0; /* no launch has another number of them */
 }
 
 static void sizes_of_parameters(program_text *p)
@@ -65,13 +66,16 @@ static void too_few_sizes(program_text *p)
 
 static void no_size(program_text *p)
 {
-    p->functions[1].n_sizes = 1;
+    p->functions[1].n_sizes = 2; /* the first takes its only word */
+    p->functions[1].sizes[0] = 8;
 }
 
 static void large_size(program_text *p)
 {
     p->functions[1].n_sizes = 1;
     p->functions[1].sizes[0] = KB_PARAMETER_SIZE_MAX + 1;
+    p->functions[1].n_words = KB_PARAMETER_SIZE_MAX / 8 + 1;
+    p->n_steps = 0; /* no launch has another number of them */
 }
 
 static void shared_of_function(program_text *p)
@@ -82,6 +86,11 @@ static void shared_of_function(program_text *p)
 static void no_images(program_text *p)
 {
     p->functions[1].n_images = 0;
+}
+
+static void many_images(program_text *p)
+{
+    p->functions[0].n_images = KB_IMAGES_MAX + 1;
 }
 
 static void empty_image(program_text *p)
@@ -182,6 +191,11 @@ static void block_large(program_text *p)
 static void cluster_0(program_text *p)
 {
     p->steps[SECOND].launch.cluster[2] = 0;
+}
+
+static void cluster_large(program_text *p)
+{
+    p->steps[SECOND].launch.cluster[1] = 1025;
 }
 
 static void shared(program_text *p)
@@ -291,6 +305,11 @@ static void fill_size_3(program_text *p)
     p->steps[FILL].fill.item_size = 3;
 }
 
+static void fill_size_32(program_text *p)
+{
+    p->steps[FILL].fill.item_size = 32;
+}
+
 static void fill_offset(program_text *p)
 {
     p->steps[FILL].fill.offset = -1;
@@ -343,6 +362,7 @@ static const struct {
     {large_size, "the size of a parameter"},
     {shared_of_function, "a size of shared memory"},
     {no_images, "a number of images"},
+    {many_images, "a number of images"},
     {empty_image, "an image"},
     {functions, "its length"},
     {n_steps, "its length"},
@@ -363,6 +383,7 @@ static const struct {
     {block_0, "a block"},
     {block_large, "a block"},
     {cluster_0, "a cluster"},
+    {cluster_large, "a cluster"},
     {shared, "a size of shared memory"},
     {fewer_words, NULL},
     {many_words, "its length"},
@@ -384,6 +405,7 @@ static const struct {
     {fill_buffer, "a buffer"},
     {fill_size_0, "the size of an element"},
     {fill_size_3, "the size of an element"},
+    {fill_size_32, "the size of an element"},
     {fill_offset, "an offset"},
     {fill_count, "a buffer"},
     {copy_to, "a buffer"},
@@ -393,7 +415,8 @@ static const struct {
     {copy_size, "a divisor"},
 };
 
-static bool refuses(const program_text *p, const char *what)
+/* Without the bytes of its end. */
+static bool refuses_without(const program_text *p, size_t end, const char *what)
 {
     static const uint8_t digest[KB_DIGEST_SIZE];
     size_t size;
@@ -401,7 +424,7 @@ static bool refuses(const program_text *p, const char *what)
     kb_error err;
     char text[256];
     uint8_t *bytes = program_write(p, &size);
-    kb_status s = kb_program_read(bytes, size, digest, false, &kernel, &err);
+    kb_status s = kb_program_read(bytes, size - end, digest, false, &kernel, &err);
     free(bytes);
     if (s == KB_OK)
         kernel.free_owner(kernel.owner);
@@ -413,6 +436,56 @@ static bool refuses(const program_text *p, const char *what)
              "failed",
              what);
     return CHECK_TEXT(err.message, text);
+}
+
+static bool refuses(const program_text *p, const char *what)
+{
+    return refuses_without(p, 0, what);
+}
+
+/* Of things that take the least that each can take there are as many as fit, and what is wrong with
+ * the first is told, or one more, which is told before any is read. The numbers of functions and of
+ * steps take four bytes each. */
+static void test_least(void)
+{
+    enum { COUNT = 4 };
+    program_text good, p;
+    program_init(&good);
+    good.n_inputs = PROGRAM_BUFFERS, good.n_outputs = good.n_hidden = 0;
+    good.n_functions = good.n_steps = 0;
+    for (int i = 0; i < PROGRAM_BUFFERS; i++)
+        good.buffers[i] = (program_buffer){KB_DTYPE_F32, 1, ""};
+    CHECK(!refuses(&good, ""));
+    CHECK(refuses_without(&good, COUNT, "its length"));
+    CHECK(refuses_without(&good, 2 * COUNT, "its length"));
+    CHECK(refuses_without(&good, 2 * COUNT + 1, "a number of buffers"));
+    p = good, p.n_hidden = 1; /* which has no bytes */
+    CHECK(refuses(&p, "a number of buffers"));
+
+    p = good, p.n_functions = PROGRAM_FUNCTIONS;
+    for (int i = 0; i < PROGRAM_FUNCTIONS; i++)
+        p.functions[i] = (program_function){.entry = ""};
+    CHECK(refuses_without(&p, COUNT, "a number of images"));
+    CHECK(refuses_without(&p, COUNT + 1, "its length"));
+
+    p = good, p.version = KB_PROGRAM_UNPACKED, p.n_functions = 1;
+    p.functions[0] = (program_function){.entry = "", .n_images = 3};
+    CHECK(refuses_without(&p, COUNT, "an image"));
+    CHECK(refuses_without(&p, COUNT + 1, "its length"));
+
+    p = good, p.n_steps = PROGRAM_STEPS;
+    for (int i = 0; i < PROGRAM_STEPS; i++)
+        p.steps[i].kind = KB_STEP_CALLBACK;
+    CHECK(refuses(&p, "a step that calls Python"));
+    CHECK(refuses_without(&p, 1, "its length"));
+
+    program_init(&p);
+    p.n_steps = 1;
+    p.steps[0] = p.steps[FIRST];
+    p.steps[0].launch.n_zeroed = 0;
+    p.steps[0].words[0].kind = KB_WORD_COUNT + 1;
+    CHECK(refuses_without(&p, COUNT, "a kind of parameter"));
+    CHECK(refuses_without(&p, COUNT + 1, "its length"));
 }
 
 static void test_version(void)
@@ -433,6 +506,11 @@ static void test_version(void)
              KB_PROGRAM_VERSION + 1, KB_PROGRAM_UNPACKED, KB_PROGRAM_VERSION);
     CHECK_TEXT(err.message, text);
     free(bytes);
+    p.version = KB_PROGRAM_UNPACKED - 1;
+    bytes = program_write(&p, &size);
+    CHECK_INT(kb_program_read(bytes, size, digest, false, &kernel, &err), KB_FAILED_PRECONDITION);
+    CHECK_HAS(err.message, "a kernel's program has version 1, and this kernbridge reads");
+    free(bytes);
 }
 
 int main(void)
@@ -441,6 +519,7 @@ int main(void)
     program_init(&p);
     CHECK(!refuses(&p, "")); /* the good one */
     test_version();
+    test_least();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         program_init(&p);
         cases[i].spoil(&p);

@@ -124,6 +124,48 @@ static void test_failures(void)
     gpu_call_free(&c);
 }
 
+static kb_cu_device played;
+
+static kb_cu_result say_played(kb_cu_device *device)
+{
+    *device = played;
+    return KB_CU_SUCCESS;
+}
+
+/* As many GPUs as there is room for. */
+static void test_devices(void)
+{
+    const struct {
+        kb_cu_device device;
+        kb_status expected;
+    } cases[] = {{-1, KB_UNIMPLEMENTED},
+                 {0, KB_OK},
+                 {KB_DEVICE_HOST - 1, KB_OK},
+                 {KB_DEVICE_HOST, KB_UNIMPLEMENTED},
+                 {KB_DEVICE_HOST + 1, KB_UNIMPLEMENTED}};
+    kb_driver *driver = (kb_driver *)(uintptr_t)cu, real = *cu;
+    driver->cuCtxGetDevice = say_played;
+    gpu_use_device(0);
+    fake_stream_set(NULL, false);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64];
+        gpu_call c;
+        kb_stream_scope scope;
+        gpu_call_init(&c, 1);
+        CHECK_INT(gpu_read(&c), KB_OK);
+        played = cases[i].device;
+        CHECK_INT(kb_stream_enter(&scope, &c.frame, &c.err), cases[i].expected);
+        snprintf(text, sizeof text, "op1: GPU %d, at most %d are possible", played, KB_DEVICE_HOST);
+        if (cases[i].expected != KB_OK)
+            CHECK_TEXT(c.err.message, text);
+        else if (CHECK_INT(c.frame.device, played))
+            kb_stream_leave(&scope);
+        CHECK_INT(fake_cuda_n_contexts(), 1);
+        gpu_call_free(&c);
+    }
+    *driver = real;
+}
+
 static void test_flags(void)
 {
     CHECK_INT(kb_stream_debug(), 0);
@@ -179,6 +221,8 @@ static void test_captures(void)
             CHECK_INT(kb_stream_kernel_nodes(cu, stream), -1);
         }
     CHECK_INT(kb_stream_kernel_nodes(cu, stream), 3);
+    fake_cuda_fail("cuGraphNodeGetType", 1, 1); /* a node of which the kind is not known is none */
+    CHECK_INT(kb_stream_kernel_nodes(cu, stream), 2);
     fake_cuda_fail("cuStreamIsCapturing", 1, 1);
     CHECK(!kb_stream_captures(cu, stream));
     CHECK_INT(fake_cuda_capture_end(stream), 0);
@@ -197,6 +241,7 @@ int main(void)
     test_default_stream();
     test_no_stream();
     test_failures();
+    test_devices();
     test_flags();
     test_captures();
     kb_function_free_all();

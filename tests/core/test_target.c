@@ -154,6 +154,7 @@ static void test_loads_when_instantiated(void)
             target_expect(kb_target_graph_instantiate, &c, 0, NULL);
             CHECK_INT(fake_cuda_calls("cuLibraryLoadData"), active != 0);
             CHECK_INT(fake_cuda_calls("cuKernelGetFunction"), (active & 1) + (active >> 1));
+            CHECK_INT(fake_cuda_calls("cuDevicePrimaryCtxRetain"), (active & 1) + (active >> 1));
             CHECK_INT(fake_cuda_n_contexts(), 1);
             CHECK_INT(fake_cuda_primary_users(0), active & 1);
             CHECK_INT(fake_cuda_primary_users(1), active >> 1);
@@ -170,6 +171,108 @@ static void test_loads_when_instantiated(void)
         CHECK_INT(fake_cuda_n_contexts(), 1);
         target_call_free(&c);
     }
+}
+
+/* Every kind of step has its runner from the first kernel on. */
+static void test_kinds_of_steps(void)
+{
+    program_text p;
+    target_call c;
+    start_anew();
+    program_simple(&p, 90, "steps");
+    p.n_steps = 3;
+    p.steps[2] = p.steps[0];
+    p.steps[0] = (program_step){
+        .kind = KB_STEP_FILL,
+        .fill = {.buffer = 1, .item_size = 4, .count = gpu_count(1, 1), .pattern = {7}}};
+    p.steps[1] = (program_step){.kind = KB_STEP_COPY,
+                                .copy = {.to = 1, .from = 0, .size = gpu_constant(4, 1)}};
+    target_call_init(&c, 90, &p);
+    target_expect(kb_target_execute, &c, 0, NULL);
+    CHECK(target_doubled(&c));
+    CHECK_INT(fake_cuda_calls("cuMemsetD32Async"), 1);
+    CHECK_INT(fake_cuda_calls("cuMemcpyDtoDAsync"), 1);
+    CHECK_INT(fake_cuda_n_launches(), 1);
+    target_call_free(&c);
+}
+
+/* Of two launches, the first or the second has a function that is loaded already: XLA's compilation
+ * loads the other. */
+static void test_loads_what_is_not(void)
+{
+    static const char *const names[][2] = {{"loaded0", "other0"}, {"loaded1", "other1"}};
+    static const char *const images[] = {"FAKE other0 3\n", "FAKE other1 3\n"};
+    for (uint32_t loaded = 0; loaded < 2; loaded++) {
+        program_text p;
+        target_call c;
+        start_anew();
+        fake_cuda_set_active(0, 1);
+        program_simple(&p, 60 + loaded, names[loaded][0]);
+        target_call_init(&c, 60 + loaded, &p);
+        target_expect(kb_target_instantiate, &c, 0, NULL);
+        CHECK_INT(fake_cuda_calls("cuLibraryLoadData"), 1);
+        target_call_free(&c);
+
+        p.n_functions = p.n_steps = 2;
+        p.functions[1] = p.functions[0];
+        p.functions[1].id = 70 + loaded;
+        p.functions[1].entry = names[loaded][1];
+        p.functions[1].images[0].text = images[loaded];
+        p.steps[1] = p.steps[0];
+        p.steps[0].function = loaded;
+        p.steps[1].function = !loaded;
+        target_call_init(&c, 80 + loaded, &p);
+        for (int i = 0; i < 2; i++) {
+            target_expect(kb_target_instantiate, &c, 0, NULL);
+            CHECK_INT(fake_cuda_calls("cuLibraryLoadData"), 2);
+        }
+        target_expect(kb_target_execute, &c, 0, NULL);
+        CHECK(target_doubled(&c));
+        CHECK_INT(fake_cuda_n_launches(), 2);
+        CHECK_INT(fake_cuda_calls("cuLibraryLoadData"), 2);
+        target_call_free(&c);
+    }
+}
+
+static kb_cu_result count_many(int *n)
+{
+    *n = KB_DEVICE_HOST + 5;
+    return KB_CU_SUCCESS;
+}
+
+/* Of more GPUs than there is room for, as many are looked at as there is. */
+static void test_many_devices(void)
+{
+    program_text p;
+    target_call c;
+    kb_error err;
+    kb_driver *driver = (kb_driver *)(uintptr_t)kb_driver_get(&err), real = *driver;
+    start_anew();
+    fake_cuda_set_active(0, 1);
+    program_simple(&p, 92, "many");
+    target_call_init(&c, 92, &p);
+    driver->cuDeviceGetCount = count_many;
+    target_expect(kb_target_instantiate, &c, 0, NULL);
+    CHECK_INT(fake_cuda_calls("cuDevicePrimaryCtxGetState"), KB_DEVICE_HOST);
+    CHECK_INT(fake_cuda_calls("cuKernelGetFunction"), 1);
+    *driver = real;
+    target_call_free(&c);
+}
+
+/* The plan ends with its last step, though a truth value behind it looks like a launch. */
+static void test_end_of_plan(void)
+{
+    program_text p;
+    target_call c;
+    start_anew();
+    fake_cuda_set_active(0, 1);
+    program_simple(&p, 91, "ends");
+    p.buffers[0].dtype = KB_DTYPE_PRED;
+    target_call_init(&c, 91, &p);
+    for (int i = 0; i < 2; i++)
+        target_expect(kb_target_instantiate, &c, 0, NULL);
+    CHECK_INT(fake_cuda_calls("cuKernelGetFunction"), 1);
+    target_call_free(&c);
 }
 
 /* Two operations have one function; the second asks for more shared memory than the first. */
@@ -277,6 +380,23 @@ static void test_captured_twice(void)
     kb_target_captures(&calls, &nodes);
     CHECK_INT(calls - calls_before, 4);
     CHECK_INT(nodes - nodes_before, 3);
+
+    for (int nth = 1; nth <= 2; nth++) { /* what cannot be counted is not */
+        CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
+        fake_cuda_fail("cuStreamGetCaptureInfo", nth, 1);
+        target_expect(kb_target_graph_execute, &c, 0, NULL);
+        CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
+        kb_target_captures(&calls, &nodes);
+        CHECK_INT(calls - calls_before, 4);
+        CHECK_INT(nodes - nodes_before, 3);
+    }
+
+    kb_stream_set_debug(KB_DEBUG_POISON); /* no count was asked for */
+    CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
+    target_expect(kb_target_graph_execute, &c, 0, NULL);
+    CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
+    kb_target_captures(&calls, &nodes);
+    CHECK_INT(calls - calls_before, 4);
     kb_stream_set_debug(0);
     target_call_free(&c);
 }
@@ -355,12 +475,18 @@ int main(void)
     gpu_start();
     streams[0] = fake_cuda_stream_create(0);
     streams[1] = fake_cuda_stream_create(1);
+    for (kb_step_kind kind = 0; kind < KB_STEP_KINDS; kind++)
+        kb_plan_set_runner(kind, NULL); /* which gpu_start has set */
     test_metadata();
+    test_kinds_of_steps();
     test_program_from_call();
     test_program_that_was_not_instantiated(false);
     test_program_that_was_not_instantiated(true);
     test_carrier_that_was_not_instantiated();
     test_loads_when_instantiated();
+    test_loads_what_is_not();
+    test_end_of_plan();
+    test_many_devices();
     test_one_function_two_sizes();
     test_capture();
     test_captured_twice();

@@ -277,7 +277,7 @@ void fake_cuda_set_time(int threads, double us)
 int fake_cuda_n_taken(void)
 {
     pthread_mutex_lock(&state.lock);
-    int n = fake_clock.n_allocations + fake_clock.n_events;
+    int n = fake_clock.n_allocations + fake_clock.n_streams + fake_clock.n_events;
     pthread_mutex_unlock(&state.lock);
     return n;
 }

@@ -299,12 +299,17 @@ FAKE_CUDA_EXPORT kb_cu_result cuGetProcAddress_v2(const char *name, void **funct
 kb_cu_result cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,
                                  int *status)
 {
-    (void)flags;
+    if (flags)
+        die("cuGetProcAddress was asked for flags %llu, which the fake has not",
+            (unsigned long long)flags);
     *function = NULL;
     for (int i = 0; i < CALLS; i++) {
         if (strcmp(functions[i].name, name) != 0)
             continue;
-        bool there = version >= functions[i].version && !is_missing(name);
+        if (version > functions[i].version)
+            die("%s was asked for as of version %d, and the fake has that of %d", name, version,
+                functions[i].version);
+        bool there = version == functions[i].version && !is_missing(name);
         if (there)
             memcpy(function, &functions[i].function, sizeof *function);
         if (status)

@@ -120,7 +120,7 @@ FAKE_CUDA_EXPORT void *fake_cuda_stream_create(int device);
  * read. Called again, the times take turns. A block without one takes 10 us. */
 FAKE_CUDA_EXPORT void fake_cuda_set_time(int threads, double us);
 
-/* Memory and events that the driver made and that were not given back. */
+/* Memory, streams and events that the driver made and that were not given back. */
 FAKE_CUDA_EXPORT int fake_cuda_n_taken(void);
 
 /* Until the reset the NULL stream is this one: calls on XLA's CPU platform come without a stream,

@@ -19,7 +19,7 @@ static struct {
         double us[FAKE_TIMES_MAX];
         int n, next;
     } of_block[FAKE_THREADS_MAX + 1];
-    int n_allocations, n_events;
+    int n_allocations, n_streams, n_events;
     void *kept[FAKE_KEPT_MAX];
     int n_kept;
 } fake_clock;
@@ -91,11 +91,15 @@ static kb_cu_result cuStreamCreate(kb_cu_stream *handle, unsigned int flags)
         return end(KB_CU_INVALID_CONTEXT);
     if (flags > 1)
         return end(KB_CU_INVALID_VALUE);
+    if (flags == 0)
+        die("cuStreamCreate was asked for a stream that waits for the default one, which the fake "
+            "has not");
     stream *s = fake_checked(calloc(1, sizeof *s));
     s->device = current_context()->device;
     s->next = state.streams;
     state.streams = s;
     *handle = (kb_cu_stream)s;
+    fake_clock.n_streams++;
     return end(KB_CU_SUCCESS);
 }
 
@@ -109,6 +113,7 @@ static kb_cu_result cuStreamDestroy(kb_cu_stream handle)
             stream *gone = *at;
             *at = gone->next;
             free(gone);
+            fake_clock.n_streams--;
             return end(KB_CU_SUCCESS);
         }
     return end(INVALID_HANDLE);
@@ -119,7 +124,8 @@ static kb_cu_result cuEventCreate(kb_cu_event *event, unsigned int flags)
     kb_cu_result code = begin(CALL_cuEventCreate);
     if (code != KB_CU_SUCCESS)
         return code;
-    (void)flags;
+    if (flags)
+        die("cuEventCreate was asked for flags %u, which the fake has not", flags);
     *event = (kb_cu_event)fake_checked(calloc(1, sizeof(fake_event)));
     fake_clock.n_events++;
     return end(KB_CU_SUCCESS);
