@@ -55,6 +55,37 @@ static void test_agreement(void)
                   "f takes a kb_call, so the type of");
 }
 
+/* The first attribute that no parameter is named like is told, wherever the others are. */
+static void test_missing_attribute(void)
+{
+    CHECK_REFUSED("// @BE f attr.k arg ret attr.z\nvoid f(int k, " T ");",
+                  "(int k, const BE::Tensor a, BE::Tensor o): attr.z not found in signature; if a");
+    CHECK_REFUSED("// @BE f arg ret attr.k attr.z\nvoid f(" T ", int k);",
+                  "(const BE::Tensor a, BE::Tensor o, int k): attr.z not found in signature; if a");
+    CHECK_REFUSED("// @BE f attr.y attr.k arg ret attr.z\nvoid f(int k, " T ");",
+                  "BE::Tensor o): attr.y not found in signature; if a macro");
+    CHECK_REFUSED("// @BE f attr.k arg ret\nvoid f(int k, " T ", int z);",
+                  "(int k, const BE::Tensor a, BE::Tensor o, int z); if a macro generates");
+}
+
+/* As many tokens as there may be, and one more. */
+static void test_many_tokens(void)
+{
+    for (int n = KB_ANNOTATION_TOKENS; n <= KB_ANNOTATION_TOKENS + 1; n++) {
+        static char source[8 * KB_ANNOTATION_TOKENS];
+        scanned s;
+        size_t size = (size_t)snprintf(source, sizeof source, "// @BE f ret");
+        for (int i = 1; i < n; i++)
+            size += (size_t)snprintf(source + size, sizeof source - size, " arg");
+        scanned_begin(&s, source);
+        if (n > KB_ANNOTATION_TOKENS)
+            CHECK_HAS(scanned_tell(&s), "a.cu:1:8: f has more than 1024 parameters\n");
+        else if (CHECK_INT(s.status, KB_OK))
+            CHECK_INT(s.scan.functions[0].n_parameters, n);
+        scanned_free(&s);
+    }
+}
+
 /* The line is shown as it is, tabs and all, cut where it is long; the caret stands below. */
 static void test_carets(void)
 {
@@ -192,6 +223,8 @@ int main(void)
 {
     test_grammar();
     test_agreement();
+    test_missing_attribute();
+    test_many_tokens();
     test_carets();
     test_long();
     test_bytes();

@@ -65,6 +65,8 @@ static void test_heads(void)
     declares_nothing("\"C\" { int f(" T "); }");
     declares_nothing("extern { int f(" T "); }");
     declares_nothing("(extern \"C\" { int f(" T "); })");
+    declares_nothing("g(extern \"C\" { int f(" T "); })");
+    declares_nothing("(namespace a { int f(" T "); })");
     CHECK_REFUSED("// @BE f\nint namespace", "the definition of f was not found");
     CHECK_REFUSED("// @BE f\nint f", "the definition of f was not found");
 }
