@@ -45,8 +45,7 @@ static size_t head_item(const kb_token *tokens, size_t i, size_t end)
         "goto",   "else",    "do",    "if",     "while",    "sizeof", "switch", "co_return", NULL};
     static const char *const marks[] = {"*", "&", "&&", "::", NULL};
     const kb_token *t = &tokens[i];
-    bool last = i + 1 == end;
-    if ((t->kind == KB_TOKEN_WORD && !last && kb_token_is_mark(t + 1, "(")) ||
+    if ((t->kind == KB_TOKEN_WORD && kb_token_is_mark(t + 1, "(")) ||
         kb_token_is_mark(t, "[")) { /* an attribute, or somebody's macro */
         return kb_group_end(tokens, i + (t->kind == KB_TOKEN_WORD), end) + 1;
     }

@@ -81,8 +81,10 @@ static void test_line_numbers(void)
 /* Of a line that is longer than what is shown, what is around the caret. */
 static void test_long_lines(void)
 {
-    for (size_t size = SHOWN - 1; size <= 2 * SHOWN + 2; size += size == SHOWN + 2 ? 100 : 1)
-        for (size_t caret = 0; caret <= size; caret++) {
+    static const size_t sizes[] = {SHOWN - 1, SHOWN, SHOWN + 1, SHOWN + 2, 2 * SHOWN};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (size_t caret = 0; caret <= sizes[k]; caret++) {
+            const size_t size = sizes[k];
             char source[512], expected[512];
             strcpy(put_line(source, size) + size, "\nlast");
             size_t from = size > SHOWN && caret > BEFORE ? caret - BEFORE : 0;
