@@ -189,6 +189,29 @@ static void test_extents(void)
     }
 }
 
+/* Which tensor it is that is refused. */
+static void test_places(void)
+{
+    static float memory[1];
+    static const char *const names[] = {"input 0", "input 1", "output 0", "output 1", "output 2"};
+    const int64_t good[] = {1}, bad[] = {-1};
+    const kb_source_step step = step_of(look, false);
+    for (int i = 0; i < 5; i++) {
+        gpu_call c;
+        char expected[128];
+        gpu_call_init(&c, 1);
+        for (int k = 0; k < 2; k++)
+            gpu_arg(&c, KB_DTYPE_F32, 1, 1, k == i ? bad : good, memory, 0);
+        for (int k = 2; k < 5; k++)
+            gpu_ret(&c, KB_DTYPE_F32, 1, 1, k == i ? bad : good, memory);
+        (void)snprintf(expected, sizeof expected,
+                       "op1: %s has an extent that is negative or too large [KB3007]", names[i]);
+        CHECK_INT(run(&c, &step), KB_INVALID_ARGUMENT);
+        CHECK_TEXT(c.err.message, expected);
+        gpu_call_free(&c);
+    }
+}
+
 static void expect_failure(int code, const char *message, int message_code, kb_status status,
                            const char *text)
 {
@@ -589,6 +612,7 @@ int main(void)
     test_types();
     test_many_buffers();
     test_extents();
+    test_places();
     test_failures();
     test_long_failure();
     test_texts();
