@@ -132,7 +132,7 @@ static kb_status agree_count(const kb_agreement *g, kb_error *err)
     if (a->n_specs == g->parameters.n)
         return KB_OK;
     const kb_spec *lone = attribute_without_parameter(g);
-    kb_text name = lone ? lone->text : (kb_text){"", 0};
+    kb_text name = lone ? lone->text : (kb_text){0};
     return disagree(
         g, KB_AT_NAME, NULL, err,
         "the annotation describes %u parameters, and C++ has %u (%.*s)%s%.*s%s; " WRITTEN_OUT,

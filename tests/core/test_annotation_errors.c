@@ -42,6 +42,11 @@ static void test_agreement(void)
     CHECK_REFUSED("// @BE f ret arg\nvoid f(" T ");",
                   "a.cu:1:10: f: parameter 1 'a' is `const BE::Tensor`, and the annotation says "
                   "`ret`: a result must not be const");
+    CHECK_REFUSED(
+        "// @BE f ret\nvoid f(const float *p);",
+        "a.cu:1:10: f: parameter 1 'p' is `const float *`, and the annotation says `ret`: a "
+        "result must not be const\n");
+    CHECK_SCAN("// @BE f ret arg\nvoid f(const int k, const Tensor a);", "::f ret:k arg:a");
     CHECK_REFUSED("// @BE f arg ret attr.l attr.k\nvoid f(" T ", int k, int l);",
                   "a.cu:1:18: f: parameter 3 'k' is `attr.l` in the annotation, and 'l' is "
                   "parameter 4: write the tokens in the order of the parameters");
