@@ -6,7 +6,10 @@
 #include "kb_test.h"
 #include "kernbridge/host.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static kb_host_error error;
 
@@ -118,6 +121,22 @@ static void test_missing(void)
         CHECK_HAS(error.message, "No such file");
         bundle_remove(folder);
     }
+}
+
+/* A pipe has a name, and no place that could be sought. */
+static void test_pipe(void)
+{
+    char text[BUNDLE_TEXT], folder[BUNDLE_PATH], path[2 * BUNDLE_PATH], expected[3 * BUNDLE_PATH];
+    bundle_make(folder, text, bundle_text(bundle_lines, text));
+    bundle_drop(folder, "manifest.txt");
+    (void)snprintf(path, sizeof path, "%s/manifest.txt", folder);
+    (void)snprintf(expected, sizeof expected, "cannot read %s: Illegal seek [KB5108]", path);
+    CHECK_INT(mkfifo(path, 0600), 0);
+    int held = open(path, O_RDWR | O_CLOEXEC); /* so that nobody waits for a writer */
+    CHECK(held >= 0);
+    CHECK_TEXT(refused(folder, KB_NOT_FOUND), expected);
+    (void)close(held);
+    bundle_remove(folder);
 }
 
 /* Every bit of the files, one byte at a time, and every length that is too short. */
@@ -243,6 +262,7 @@ int main(void)
     test_contents();
     test_two_programs();
     test_missing();
+    test_pipe();
     test_damage();
     test_bad_lines();
     test_no_memory();
