@@ -49,15 +49,26 @@ static void check_contents(const kb_bundle *bundle)
     CHECK_PTR(p->outputs[0]->data, NULL);
 }
 
+/* The number that the next file gets. */
+static int next_file(void)
+{
+    int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    (void)close(file);
+    return file;
+}
+
 static void test_contents(void)
 {
     char text[BUNDLE_TEXT], folder[BUNDLE_PATH];
     kb_bundle *bundle;
     bundle_make(folder, text, bundle_text(bundle_lines, text));
+    int next = next_file();
     kb_status s = kb_bundle_open(folder, &bundle, &error);
     bundle_remove(folder); /* before anybody looks at the bundle */
     if (!CHECK_INT(s, KB_OK))
         return;
+    CHECK_INT(next_file(), next); /* each is closed */
     check_contents(bundle);
     const kb_host_program *p;
     CHECK_INT(kb_bundle_program(bundle, "cuda", 4, &p, &error), KB_NOT_FOUND);
@@ -237,10 +248,16 @@ static void test_bad_lines(void)
     bundle_remove(folder);
 }
 
+/* Of a bundle with so many arrays that each list of them takes a block of its own. */
 static void test_no_memory(void)
 {
+    enum { MANY = 180, FRONT = 4 };
     char text[BUNDLE_TEXT], folder[BUNDLE_PATH];
-    bundle_make(folder, text, bundle_text(bundle_lines, text));
+    const char *lines[FRONT + MANY + 1] = {NULL};
+    memcpy(lines, bundle_lines, FRONT * sizeof *lines);
+    for (int i = 0; i < MANY; i++)
+        lines[FRONT + i] = i % 2 ? "output bool 0 r" : "input bool 0 - 0 x";
+    bundle_make(folder, text, bundle_text(lines, text));
     kb_bundle *bundle;
     int n = 0;
     for (kb_status s = KB_RESOURCE_EXHAUSTED; s != KB_OK && n < 100; n++) {
