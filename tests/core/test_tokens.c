@@ -158,6 +158,8 @@ static void test_parameters(void)
         {"a::b c", "a::b|c|value 0"},
         {"::a", "::a||value 0"},
         {"T<a, b> c, d e", "T<a, b>|c|value 0; d|e|value 11"},
+        {"T<a = b> c, d e", "T<a = b>|c|value 0; d|e|value 12"},
+        {"T<a && b, c> d", "T<a && b, c>|d|value 0"},
         {"T<const a> c", "T<const a>|c|value 0"},
         {"T<a> *c", "T<a> *|c|pointer 0"},
         {"T<a *> c", "T<a *>|c|value 0"},
