@@ -166,7 +166,6 @@ static kb_status parse_manifest(kb_bundle *b, const char *path, const content *t
 
 static kb_status read_manifest(kb_bundle *b, kb_manifest *manifest, kb_error *err)
 {
-    *manifest = (kb_manifest){.programs = NULL};
     const char *path = join(b, manifest_name);
     content text;
     kb_status s = read_file(path, &text, err);
@@ -178,7 +177,7 @@ static kb_status read_manifest(kb_bundle *b, kb_manifest *manifest, kb_error *er
 
 static kb_status read_bundle(kb_bundle *b, kb_error *err)
 {
-    kb_manifest manifest;
+    kb_manifest manifest = {.programs = NULL};
     kb_status s = read_manifest(b, &manifest, err);
     if (s == KB_OK && manifest.data.name)
         s = read_compared(b, &manifest.data, &b->data, err);

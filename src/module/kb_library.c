@@ -20,7 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { VALUE_SIZE = 4, PATH_SIZE = 64 };
+enum { PATH_SIZE = 64 };
 
 static const char NAME[] = "the library of a kernel";
 static const char WHOLE[] = "belongs to another kernel";
@@ -68,7 +68,7 @@ static kb_status check_header(carried *c, kb_error *err)
 static void read_values(carried *c)
 {
     kb_fields *f = &c->fields;
-    c->n_values = kb_read_count(&f->from, VALUE_SIZE);
+    c->n_values = kb_read_u32(&f->from);
     kb_fields_expect(f, c->n_values <= KB_ATTRIBUTES_MAX, "a number of attributes");
     for (uint32_t i = 0; i < c->n_values && !f->from.failed; i++) {
         c->sizes[i] = kb_read_u32(&f->from);

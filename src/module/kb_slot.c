@@ -21,10 +21,10 @@ typedef struct bound_attribute {
 
 typedef struct bound {
     const struct bound *before; /* which XLA may be in still */
-    kb_kernel kernel;           /* name and counts */
+    kb_kernel kernel;           /* the name alone */
     kb_source_step step;
-    bool any_inputs;
-    bool any_outputs;
+    int32_t n_inputs; /* or KB_ANY_COUNT */
+    int32_t n_outputs;
     bool graph;
     const bound_attribute *attributes; /* sorted by name, as XLA's are */
 } bound;
@@ -116,18 +116,20 @@ static kb_status read_attributes(const bound *b, const kb_xla_attrs *attrs, cons
 
 static KB_COLD kb_status refuse_counts(const bound *b, const kb_xla_frame *xla, kb_error *err)
 {
+    long long n_inputs = xla->args.size, n_outputs = xla->rets.size;
+    if (n_inputs > KB_BUFFERS_MAX || n_outputs > KB_BUFFERS_MAX)
+        return kb_error_set(err, KB_INVALID_ARGUMENT,
+                            "%s: got %lld inputs and %lld outputs, at most %d of each are possible "
+                            "[KB3007]",
+                            b->kernel.name, n_inputs, n_outputs, KB_BUFFERS_MAX);
     return kb_error_set(err, KB_INVALID_ARGUMENT,
-                        "%s: got %lld inputs and %lld outputs, expected %u and %u [KB3007]",
-                        b->kernel.name, (long long)xla->args.size, (long long)xla->rets.size,
-                        b->kernel.n_inputs, b->kernel.n_outputs);
+                        "%s: got %lld inputs and %lld outputs, expected %d and %d [KB3007]",
+                        b->kernel.name, n_inputs, n_outputs, b->n_inputs, b->n_outputs);
 }
 
-static bool counts_fit(const bound *b, const kb_xla_frame *xla)
+static bool count_fits(int32_t expected, int64_t n)
 {
-    if (xla->args.size > KB_BUFFERS_MAX || xla->rets.size > KB_BUFFERS_MAX)
-        return false;
-    return (b->any_inputs || xla->args.size == b->kernel.n_inputs) &&
-           (b->any_outputs || xla->rets.size == b->kernel.n_outputs);
+    return n <= KB_BUFFERS_MAX && (expected == KB_ANY_COUNT || n == expected);
 }
 
 static kb_status run_on_cpu(const kb_source_step *step, const kb_frame *frame, kb_error *err)
@@ -155,7 +157,8 @@ static kb_status execute(const bound *b, const kb_xla_frame *xla, kb_error *err)
 {
     if (!KB_LIKELY(kb_frame_is_whole(xla))) /* there is no earlier stage to look */
         return kb_frame_refuse(xla, b->kernel.name, err);
-    if (!KB_LIKELY(counts_fit(b, xla)))
+    if (!KB_LIKELY(count_fits(b->n_inputs, xla->args.size) &&
+                   count_fits(b->n_outputs, xla->rets.size)))
         return refuse_counts(b, xla, err);
     const void *values[KB_ATTRIBUTES_MAX];
     kb_status s = read_attributes(b, &xla->attrs, values, err);
@@ -210,20 +213,16 @@ static bound *bound_new(const kb_slot_target *target)
     bound_attribute *attributes = (bound_attribute *)(b + 1);
     char *text = (char *)(attributes + n);
     b->kernel.name = kb_put_text(&text, target->name);
-    b->any_inputs = target->n_inputs == KB_ANY_COUNT;
-    b->any_outputs = target->n_outputs == KB_ANY_COUNT;
-    b->kernel.n_inputs = b->any_inputs ? 0 : (uint32_t)target->n_inputs;
-    b->kernel.n_outputs = b->any_outputs ? 0 : (uint32_t)target->n_outputs;
-    b->step = target->step;
-    b->step.attributes = NULL;
+    b->n_inputs = target->n_inputs;
+    b->n_outputs = target->n_outputs;
+    b->step = target->step; /* each call has attributes of its own */
     b->graph = target->graph;
     b->attributes = attributes;
     for (uint32_t i = 0; i < n; i++) {
         const char *name = kb_put_text(&text, target->attributes[i].name);
         attributes[i] = (bound_attribute){name, strlen(name), target->attributes[i].dtype, i};
     }
-    if (n > 1)
-        qsort(attributes, n, sizeof *attributes, by_name);
+    qsort(attributes, n, sizeof *attributes, by_name);
     return b;
 }
 

@@ -12,6 +12,7 @@
 
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,8 @@ enum { SCRATCH_ALIGNMENT = 64, SCRATCH_POISON = 0xFF }; /* NaN, of any float typ
 typedef struct scratch {
     struct scratch *next;
 } scratch;
+
+_Static_assert(sizeof(scratch) <= _Alignof(max_align_t), "the link fits in front of a line");
 
 typedef struct running {
     kb_call call;
@@ -65,7 +68,7 @@ static KB_COLD __attribute__((format(printf, 3, 4))) int fail(const kb_call *cal
     va_end(args);
     size_t size = n < 0 ? 0 : (size_t)n; /* of which any byte may be 0 */
     if (size > sizeof text - 1)
-        size = kb_utf8_whole(text, sizeof text - 1);
+        size = sizeof text - 1; /* more than there is room for behind the name */
     (void)kb_utf8_escape(r->err->message + length, KB_ERROR_CAPACITY - length, text, size);
     return (int)status;
 }
@@ -74,9 +77,9 @@ static KB_COLD __attribute__((format(printf, 3, 4))) int fail(const kb_call *cal
 static void *take_scratch(const kb_call *call, size_t bytes)
 {
     running *r = running_of(call);
-    if (r->cuda || bytes == 0 || bytes > SIZE_MAX - (size_t)(3 * SCRATCH_ALIGNMENT))
+    if (r->cuda || bytes == 0 || bytes > SIZE_MAX - SCRATCH_ALIGNMENT)
         return NULL;
-    size_t size = bytes + (size_t)(2 * SCRATCH_ALIGNMENT);
+    size_t size = bytes + SCRATCH_ALIGNMENT;
     scratch *block = kb_malloc(size);
     if (!block)
         return NULL;
@@ -85,8 +88,7 @@ static void *take_scratch(const kb_call *call, size_t bytes)
     block->next = atomic_load(&r->memory);
     while (!atomic_compare_exchange_weak(&r->memory, &block->next, block))
         continue;
-    uintptr_t past = (uintptr_t)(block + 1) + SCRATCH_ALIGNMENT - 1;
-    return (char *)block + (past / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT - (uintptr_t)block);
+    return (char *)block + (SCRATCH_ALIGNMENT - (uintptr_t)block % SCRATCH_ALIGNMENT);
 }
 
 static void free_scratch(running *r)

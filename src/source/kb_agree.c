@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MESSAGE_SHOWN = 1000 };
+enum { MESSAGE_SIZE = 1024 }; /* more than the longest has */
 
 #define WRITTEN_OUT "if a macro generates the name or the parameters of a function, write them out"
 
@@ -13,7 +13,7 @@ KB_COLD __attribute__((format(printf, 5, 6))) static kb_status
 disagree(const kb_agreement *g, uint32_t index, const kb_parameter *p, kb_error *err,
          const char *format, ...)
 {
-    char message[MESSAGE_SHOWN + 8];
+    char message[MESSAGE_SIZE];
     int n = p ? snprintf(message, sizeof message,
                          p->name.size ? "parameter %u '%.*s' " : "parameter %u%.*s ",
                          (unsigned)p->i + 1, KB_TEXT_ARG(p->name))
@@ -22,7 +22,6 @@ disagree(const kb_agreement *g, uint32_t index, const kb_parameter *p, kb_error 
     va_start(args, format);
     vsnprintf(message + n, sizeof message - (size_t)n, format, args);
     va_end(args);
-    message[kb_text_cut(kb_text_of(message), MESSAGE_SHOWN).size] = '\0';
     const kb_annotation *a = g->annotation;
     if (a->infer && p && a->origin == KB_ANNOTATED)
         return kb_place_error(g->places, p->at, err, "%.*s: %s", KB_TEXT_ARG(a->name), message);
@@ -133,7 +132,7 @@ static kb_status agree_count(const kb_agreement *g, kb_error *err)
     if (a->n_specs == g->parameters.n)
         return KB_OK;
     const kb_spec *lone = attribute_without_parameter(g);
-    kb_text name = lone ? lone->text : (kb_text){"", 0};
+    kb_text name = lone ? lone->text : (kb_text){0};
     return disagree(
         g, KB_AT_NAME, NULL, err,
         "the annotation describes %u parameters, and C++ has %u (%.*s)%s%.*s%s; " WRITTEN_OUT,

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MESSAGE_SHOWN = 1100, MARKER_SIZE = sizeof "@BE" - 1 };
+enum { MARKER_SIZE = sizeof "@BE" - 1, MESSAGE_SIZE = 1200 }; /* more than the longest has */
 
 const char *kb_role_name(kb_role role)
 {
@@ -42,12 +42,11 @@ bool kb_annotation_is_name(kb_text name)
 kb_status kb_annotation_error(const kb_annotation *a, const kb_places *places, uint32_t index,
                               kb_error *err, const char *format, ...)
 {
-    char message[MESSAGE_SHOWN + 8];
+    char message[MESSAGE_SIZE];
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    message[kb_text_cut(kb_text_of(message), MESSAGE_SHOWN).size] = '\0';
     if (a->origin == KB_ANNOTATED)
         return kb_place_error(places, index == KB_AT_NAME ? a->at : a->specs[index].at, err, "%s",
                               message);

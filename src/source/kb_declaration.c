@@ -36,8 +36,8 @@ static bool among(const kb_token *t, const char *const *words)
     return t->kind == KB_TOKEN_WORD && kb_text_among(kb_token_text(t), words);
 }
 
-/* The index behind what begins at i in front of a function's name, at `end`; 0 if no function's
- * declaration has it there. */
+/* The index behind what begins at i in front of a function's name, at `end`; behind that if nothing
+ * closes it, and 0 if no function's declaration has it there. */
 static size_t head_item(const kb_token *tokens, size_t i, size_t end)
 {
     static const char *const others[] = {
@@ -45,11 +45,9 @@ static size_t head_item(const kb_token *tokens, size_t i, size_t end)
         "goto",   "else",    "do",    "if",     "while",    "sizeof", "switch", "co_return", NULL};
     static const char *const marks[] = {"*", "&", "&&", "::", NULL};
     const kb_token *t = &tokens[i];
-    bool last = i + 1 == end;
-    if ((t->kind == KB_TOKEN_WORD && !last && kb_token_is_mark(t + 1, "(")) ||
+    if ((t->kind == KB_TOKEN_WORD && kb_token_is_mark(t + 1, "(")) ||
         kb_token_is_mark(t, "[")) { /* an attribute, or somebody's macro */
-        size_t close = kb_group_end(tokens, i + (t->kind == KB_TOKEN_WORD), end);
-        return close < end ? close + 1 : 0;
+        return kb_group_end(tokens, i + (t->kind == KB_TOKEN_WORD), end) + 1;
     }
     if (kb_token_is_mark(t, "<")) { /* of a template, or of a type */
         size_t close = kb_template_end(tokens, i, end, false);
@@ -138,10 +136,10 @@ static size_t read_namespace(walk *w, size_t i)
     return i + 1;
 }
 
-/* True if a qualified name ends with a path; *exact: it is that and no more. */
+/* True if a qualified name ends with a path, which has a name; *exact: it is that and no more. */
 static bool is_there(kb_text qualified, kb_text path, bool *exact)
 {
-    while (path.size > 0 && *path.at == ':')
+    while (*path.at == ':')
         path = (kb_text){path.at + 1, path.size - 1};
     size_t before = qualified.size - path.size;
     *exact = before == 2;
@@ -177,7 +175,6 @@ static size_t try_function(walk *w, kb_wanted *wanted, size_t i)
     size_t end = i + 1;
     d.close = kb_group_end(w->tokens, d.open, w->n);
     if (d.close < w->n) {
-        end = d.close + 1;
         if (read_head(w, &d) && read_suffix(w, &d, &end))
             take(w, wanted, &d);
         else

@@ -103,8 +103,7 @@ static void emit(lexer *x, kb_token_kind kind, size_t from)
     }
     if (x->skip)
         return;
-    if (kind == KB_TOKEN_MARK && t.size == 1)
-        x->open += (*t.text == '{' || *t.text == '(') - (*t.text == '}' || *t.text == ')');
+    x->open += (*t.text == '{' || *t.text == '(') - (*t.text == '}' || *t.text == ')');
     x->failed |= !kb_tokens_push(&x->lexed->tokens, t);
 }
 
@@ -124,7 +123,6 @@ static void line_comment(lexer *x)
     }
     while (from < x->at && (x->source.at[from] == '/' || kb_is_blank(x->source.at[from])))
         from++;
-    x->blank = true;
     if (!x->skip && annotates((kb_text){x->source.at + from, x->at - from}))
         x->failed |=
             !kb_tokens_push(&x->lexed->annotations, token_of(x, KB_TOKEN_WORD, from, x->at));

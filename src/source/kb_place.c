@@ -61,14 +61,14 @@ static kb_text line_of(const kb_places *places, uint32_t line)
 
 static kb_status show(const kb_places *places, uint32_t at, kb_error *err, const char *message)
 {
-    char blanks[LINE_SHOWN + 1];
+    char blanks[LINE_SHOWN];
     uint32_t number = kb_place_line(places, at);
     kb_text line = line_of(places, number);
     size_t caret = at - places->lines[number - 1], column = 1, from = 0;
     caret = caret < line.size ? caret : line.size;
     if (line.size > LINE_SHOWN && caret > LINE_SHOWN / 2)
         from = caret - LINE_SHOWN / 2;
-    while (from > 0 && from < line.size && !begins_character(line.at[from]))
+    while (from > 0 && !begins_character(line.at[from]))
         from--;
     int n = 0;
     for (size_t i = 0; i < caret; i++) {

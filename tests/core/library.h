@@ -7,9 +7,13 @@
 
 /* A kernel field by field; what is written may be wrong in any of them. */
 typedef struct library_text {
-    uint32_t version, n_hidden, zeroed, value_size;
+    uint32_t version, n_hidden, zeroed;
+    uint32_t n_values; /* attributes, of value_size bytes each: 2.5, 3.5 and so on */
+    uint32_t value_size;
     uint32_t dtypes[2];   /* of the input and the output */
     uint32_t stored_size; /* bytes of the library that are written */
+    uint32_t more;        /* bytes behind it that belong to it, 0 or 1 */
+    uint32_t behind;      /* bytes behind the end, 0 or 1 */
     const char *function;
 } library_text;
 

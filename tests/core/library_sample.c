@@ -1,5 +1,6 @@
 /* The library that test_library.c lets a call carry: a module as kernbridge builds one, whose
- * function `scale` multiplies by its attribute, a double, and fails for negative numbers. */
+ * function `scale` multiplies by its attribute, a double, and fails for negative numbers. `weigh`
+ * writes the sum of its attributes, each times its place, counted from 1. */
 #include "kernbridge/module.h"
 
 static int scale(const kb_call *call)
@@ -14,12 +15,22 @@ static int scale(const kb_call *call)
     return KB_OK;
 }
 
+static int weigh(const kb_call *call)
+{
+    double *to = call->outputs[0].data;
+    to[0] = to[1] = 0;
+    for (int32_t i = 0; i < call->n_attributes; i++)
+        to[0] += (i + 1) * *(const double *)call->attributes[i];
+    return KB_OK;
+}
+
 static const kb_export exports[] = {
-    {.name = "scale", .tokens = "arg ret attr.factor", .run = scale}};
+    {.name = "scale", .tokens = "arg ret attr.factor", .run = scale},
+    {.name = "weigh", .tokens = "arg ret", .run = weigh}};
 
 KB_MODULE_DESCRIPTION = {
     .struct_size = sizeof(kb_module),
     .abi = KB_ABI,
-    .n_exports = 1,
+    .n_exports = 2,
     .exports = exports,
 };

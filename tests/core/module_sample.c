@@ -1,5 +1,8 @@
-/* A library with a description of a module, or with another one. */
+/* A library with a description of a module, or with another one. As what -ffast-math links does, it
+ * changes how the thread that opens it computes. */
 #include "kernbridge/module.h"
+
+#include <fenv.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -9,6 +12,11 @@
 #ifndef MODULE_ABI
 #define MODULE_ABI KB_ABI
 #endif
+
+__attribute__((constructor)) static void round_down(void)
+{
+    (void)fesetround(FE_DOWNWARD);
+}
 
 extern EXPORT const kb_module kb_module_description;
 

@@ -114,8 +114,8 @@ static void test_spelling(void)
 static void test_names(void)
 {
     static const char *const good[] = {"f", "_f1", "F", "arg", "final", "override"};
-    static const char *const bad[] = {"",         "1f",    "int", "a-b",  "a::b",
-                                      "\xc3\xa9", "a\x80", "a$",  "while"};
+    static const char *const bad[] = {"",   "1f",    "int", "a-b", "a::b", "\xc3\xa9", "a\x80",
+                                      "a$", "while", "$a",  "-a",  "$",    "\x80"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         CHECK(kb_annotation_is_name(kb_text_of(good[i])));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

@@ -42,6 +42,11 @@ static void test_agreement(void)
     CHECK_REFUSED("// @BE f ret arg\nvoid f(" T ");",
                   "a.cu:1:10: f: parameter 1 'a' is `const BE::Tensor`, and the annotation says "
                   "`ret`: a result must not be const");
+    CHECK_REFUSED(
+        "// @BE f ret\nvoid f(const float *p);",
+        "a.cu:1:10: f: parameter 1 'p' is `const float *`, and the annotation says `ret`: a "
+        "result must not be const\n");
+    CHECK_SCAN("// @BE f ret arg\nvoid f(const int k, const Tensor a);", "::f ret:k arg:a");
     CHECK_REFUSED("// @BE f arg ret attr.l attr.k\nvoid f(" T ", int k, int l);",
                   "a.cu:1:18: f: parameter 3 'k' is `attr.l` in the annotation, and 'l' is "
                   "parameter 4: write the tokens in the order of the parameters");
@@ -53,6 +58,37 @@ static void test_agreement(void)
                   "of bool");
     CHECK_REFUSED("// @BE f ret attr.k\nint f(const kb_call *);",
                   "f takes a kb_call, so the type of");
+}
+
+/* The first attribute that no parameter is named like is told, wherever the others are. */
+static void test_missing_attribute(void)
+{
+    CHECK_REFUSED("// @BE f attr.k arg ret attr.z\nvoid f(int k, " T ");",
+                  "(int k, const BE::Tensor a, BE::Tensor o): attr.z not found in signature; if a");
+    CHECK_REFUSED("// @BE f arg ret attr.k attr.z\nvoid f(" T ", int k);",
+                  "(const BE::Tensor a, BE::Tensor o, int k): attr.z not found in signature; if a");
+    CHECK_REFUSED("// @BE f attr.y attr.k arg ret attr.z\nvoid f(int k, " T ");",
+                  "BE::Tensor o): attr.y not found in signature; if a macro");
+    CHECK_REFUSED("// @BE f attr.k arg ret\nvoid f(int k, " T ", int z);",
+                  "(int k, const BE::Tensor a, BE::Tensor o, int z); if a macro generates");
+}
+
+/* As many tokens as there may be, and one more. */
+static void test_many_tokens(void)
+{
+    for (int n = KB_ANNOTATION_TOKENS; n <= KB_ANNOTATION_TOKENS + 1; n++) {
+        static char source[8 * KB_ANNOTATION_TOKENS];
+        scanned s;
+        size_t size = (size_t)snprintf(source, sizeof source, "// @BE f ret");
+        for (int i = 1; i < n; i++)
+            size += (size_t)snprintf(source + size, sizeof source - size, " arg");
+        scanned_begin(&s, source);
+        if (n > KB_ANNOTATION_TOKENS)
+            CHECK_HAS(scanned_tell(&s), "a.cu:1:8: f has more than 1024 parameters\n");
+        else if (CHECK_INT(s.status, KB_OK))
+            CHECK_INT(s.scan.functions[0].n_parameters, n);
+        scanned_free(&s);
+    }
 }
 
 /* The line is shown as it is, tabs and all, cut where it is long; the caret stands below. */
@@ -192,6 +228,8 @@ int main(void)
 {
     test_grammar();
     test_agreement();
+    test_missing_attribute();
+    test_many_tokens();
     test_carets();
     test_long();
     test_bytes();

@@ -6,7 +6,10 @@
 #include "kb_test.h"
 #include "kernbridge/host.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static kb_host_error error;
 
@@ -46,15 +49,26 @@ static void check_contents(const kb_bundle *bundle)
     CHECK_PTR(p->outputs[0]->data, NULL);
 }
 
+/* The number that the next file gets. */
+static int next_file(void)
+{
+    int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    (void)close(file);
+    return file;
+}
+
 static void test_contents(void)
 {
     char text[BUNDLE_TEXT], folder[BUNDLE_PATH];
     kb_bundle *bundle;
     bundle_make(folder, text, bundle_text(bundle_lines, text));
+    int next = next_file();
     kb_status s = kb_bundle_open(folder, &bundle, &error);
     bundle_remove(folder); /* before anybody looks at the bundle */
     if (!CHECK_INT(s, KB_OK))
         return;
+    CHECK_INT(next_file(), next); /* each is closed */
     check_contents(bundle);
     const kb_host_program *p;
     CHECK_INT(kb_bundle_program(bundle, "cuda", 4, &p, &error), KB_NOT_FOUND);
@@ -118,6 +132,22 @@ static void test_missing(void)
         CHECK_HAS(error.message, "No such file");
         bundle_remove(folder);
     }
+}
+
+/* A pipe has a name, and no place that could be sought. */
+static void test_pipe(void)
+{
+    char text[BUNDLE_TEXT], folder[BUNDLE_PATH], path[2 * BUNDLE_PATH], expected[3 * BUNDLE_PATH];
+    bundle_make(folder, text, bundle_text(bundle_lines, text));
+    bundle_drop(folder, "manifest.txt");
+    (void)snprintf(path, sizeof path, "%s/manifest.txt", folder);
+    (void)snprintf(expected, sizeof expected, "cannot read %s: Illegal seek [KB5108]", path);
+    CHECK_INT(mkfifo(path, 0600), 0);
+    int held = open(path, O_RDWR | O_CLOEXEC); /* so that nobody waits for a writer */
+    CHECK(held >= 0);
+    CHECK_TEXT(refused(folder, KB_NOT_FOUND), expected);
+    (void)close(held);
+    bundle_remove(folder);
 }
 
 /* Every bit of the files, one byte at a time, and every length that is too short. */
@@ -218,10 +248,16 @@ static void test_bad_lines(void)
     bundle_remove(folder);
 }
 
+/* Of a bundle with so many arrays that each list of them takes a block of its own. */
 static void test_no_memory(void)
 {
+    enum { MANY = 180, FRONT = 4 };
     char text[BUNDLE_TEXT], folder[BUNDLE_PATH];
-    bundle_make(folder, text, bundle_text(bundle_lines, text));
+    const char *lines[FRONT + MANY + 1] = {NULL};
+    memcpy(lines, bundle_lines, FRONT * sizeof *lines);
+    for (int i = 0; i < MANY; i++)
+        lines[FRONT + i] = i % 2 ? "output bool 0 r" : "input bool 0 - 0 x";
+    bundle_make(folder, text, bundle_text(lines, text));
     kb_bundle *bundle;
     int n = 0;
     for (kb_status s = KB_RESOURCE_EXHAUSTED; s != KB_OK && n < 100; n++) {
@@ -243,6 +279,7 @@ int main(void)
     test_contents();
     test_two_programs();
     test_missing();
+    test_pipe();
     test_damage();
     test_bad_lines();
     test_no_memory();

@@ -40,6 +40,7 @@ static void test_tokens(void)
     CHECK_TEXT(cut("a::b->c...d##e", false), "wa m:: wb m-> wc m. m. m. wd m# m# we");
     CHECK_TEXT(cut("a>>b>=c>d<<e<=f", false), "wa m> m> wb m>= wc m> wd m<< we m<= wf");
     CHECK_TEXT(cut("&&& ||| !==", false), "m&& m&_m|| m|_m!= m=");
+    CHECK_TEXT(cut(":-> >& &| |= =! =< =>", false), "m: m->_m> m&_m& m|_m| m=_m= m!_m= m<_m= m>");
     CHECK_TEXT(cut("$x _y \xc3\xa9t\xc3\xa9", false), "w$x_w_y_w\xc3\xa9t\xc3\xa9");
     CHECK_TEXT(cut("a\\\nb \\ \r\n c", false), "wa_wb_wc");
     CHECK_TEXT(cut("\\ x", false), "m\\_wx");

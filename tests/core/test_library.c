@@ -5,13 +5,16 @@
 #include "core/kb_handler.h"
 #include "kb_test.h"
 #include "library.h"
+#include "module/kb_source.h"
 #include "sample.h"
 #include "sealed.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 static kb_error err;
 static library_text good;
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 
 static const uint8_t *new_digest(void)
 {
@@ -66,6 +69,85 @@ static void test_runs(void)
     }
 }
 
+/* The function that a kernel calls; NULL without the kernel. */
+static kb_source_function *function_of(const uint8_t *digest)
+{
+    const kb_kernel *k = NULL;
+    if (!CHECK_INT(kb_registry_match(kb_handler_registry(), digest, &k, &err), KB_OK))
+        return NULL;
+    return ((const kb_source_step *)k->plan.steps[0].other)->run;
+}
+
+/* As many attributes as there may be, of one size and another. */
+static void test_attributes(void)
+{
+    static const uint32_t numbers[] = {0, 1, 2, 3, KB_ATTRIBUTES_MAX};
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+        for (uint32_t size = 8; size <= KB_ATTRIBUTE_SIZE_MAX; size += 8) {
+            const uint8_t *digest = new_digest();
+            library_text t = good;
+            double y[2] = {0}, expected = 0;
+            t.function = "weigh";
+            t.n_values = numbers[k];
+            t.value_size = size;
+            if (!CHECK_INT(add(&t, digest), KB_OK))
+                return;
+            CHECK_INT(call(digest, 1, y), KB_OK);
+            for (uint32_t i = 0; i < t.n_values; i++)
+                expected += (i + 1) * (2.5 + i);
+            CHECK(y[0] == expected);
+        }
+    library_text t = good;
+    t.value_size = 1; /* the least */
+    CHECK_INT(add(&t, new_digest()), KB_OK);
+}
+
+/* The same bytes are opened once, other bytes on their own, in whatever order they come. */
+static void test_one_of_each(void)
+{
+    static const uint32_t more[] = {0, 1, 0, 1, 0};
+    kb_source_function *run[5];
+    for (int i = 0; i < 5; i++) {
+        const uint8_t *digest = new_digest();
+        library_text t = good;
+        t.more = more[i];
+        CHECK_INT(add(&t, digest), KB_OK);
+        run[i] = function_of(digest);
+        CHECK(run[i] != NULL);
+        if (i > 1)
+            CHECK(run[i] == run[i - 2]);
+    }
+    CHECK(run[0] != run[1]);
+}
+
+static void *add_one(void *given)
+{
+    bool inserted;
+    kb_error error;
+    uint8_t digest[KB_DIGEST_SIZE] = {0xff, (uint8_t)(uintptr_t)given};
+    size_t size;
+    pthread_mutex_lock(&writing); /* of which one thread writes at a time */
+    uint8_t *bytes = library_write(&good, digest, &size);
+    pthread_mutex_unlock(&writing);
+    CHECK_INT(kb_library_register(bytes, size, digest, &inserted, &error), KB_OK);
+    free(bytes);
+    return NULL;
+}
+
+static void test_threads(void)
+{
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, add_one, (void *)i), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 1; i < THREADS; i++) {
+        const uint8_t first[KB_DIGEST_SIZE] = {0xff, 0}, other[KB_DIGEST_SIZE] = {0xff, (uint8_t)i};
+        CHECK(function_of(first) == function_of(other));
+    }
+}
+
 static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *digest)
 {
     bool inserted;
@@ -101,7 +183,11 @@ static void test_wrong_fields(void)
     t.version++;
     refuse(&t, KB_FAILED_PRECONDITION, "has format 2, and this kernbridge reads format 1");
     t = good, t.n_hidden = 1;
-    refuse(&t, KB_INVALID_ARGUMENT, "the check of ");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of a number of buffers failed");
+    t = good, t.n_values = KB_ATTRIBUTES_MAX + 1;
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of a number of attributes failed");
+    t = good, t.behind = 1;
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of its end failed");
     t = good, t.zeroed = 2;
     refuse(&t, KB_INVALID_ARGUMENT, "the check of whether outputs are zeroed failed");
     for (int i = 0; i < 2; i++) {
@@ -145,6 +231,9 @@ int main(void)
 {
     library_init(&good);
     test_runs();
+    test_attributes();
+    test_one_of_each();
+    test_threads();
     test_a_part_is_refused();
     test_wrong_fields();
     test_loader();

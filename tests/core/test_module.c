@@ -1,4 +1,5 @@
-/* Proves how libraries of kernels are opened, and which descriptions of modules are accepted. */
+/* Proves how libraries of kernels are opened, that the thread computes then as before, and which
+ * descriptions of modules are accepted. */
 #include "kb_test.h"
 #include "module/kb_module.h"
 
@@ -15,6 +16,17 @@ static void *opened(const char *path)
     CHECK_INT(fegetround(), FE_UPWARD);
     fesetround(FE_TONEAREST);
     return library;
+}
+
+/* That is what a library does, where nobody undoes it. */
+static void test_change(void)
+{
+    fesetround(FE_UPWARD);
+    void *library = dlopen(MODULE_SHORT, RTLD_NOW | RTLD_LOCAL);
+    CHECK(library != NULL);
+    CHECK_INT(fegetround(), FE_DOWNWARD);
+    fesetround(FE_TONEAREST);
+    (void)dlclose(library);
 }
 
 static void test_open(void)
@@ -66,6 +78,7 @@ static void test_descriptions(void)
 
 int main(void)
 {
+    test_change();
     test_open();
     test_descriptions();
     return kb_test_end("test_module");

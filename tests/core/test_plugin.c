@@ -2,10 +2,15 @@
  * plugin which cannot take them is refused with a reason. The plugin is a table of our own. */
 #include "abi/kb_pjrt.h"
 #include "core/kb_memory.h"
+#include "cuda/kb_function.h"
 #include "embed/kb_targets.h"
 #include "fake_xla.h"
+#include "hostcuda/kb_hostcuda.h"
 #include "kb_test.h"
 #include "kernbridge/host.h"
+#include "module/kb_library.h"
+#include "object/kb_host_code.h"
+#include "sample.h"
 
 #include <stdlib.h>
 
@@ -152,6 +157,52 @@ static void test_targets(int minor)
     CHECK_INT(n_registered, expected);
 }
 
+/* Instantiates a call that carries code of one kind, which is damaged. */
+static void load_damaged(const char *magic, const char *text)
+{
+    static uint64_t id = 100;
+    char program[64] = "";
+    sample s;
+    fake_frame f;
+    memcpy(program, magic, 4);
+    sample_init(&s, id++, sample_record);
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_INSTANTIATE);
+    sample_attrs(&f, &s.kernel);
+    fake_attr_remove(&f, "origin");
+    fake_attr_array(&f, "program", KB_DTYPE_U8, sizeof program, program, sizeof program);
+    kb_xla_error *got = kb_targets[0].instantiate(&f.frame);
+    if (CHECK(got != NULL))
+        CHECK_HAS(got->message, text);
+    fake_error_destroy(got);
+    fake_frame_free(&f);
+}
+
+/* Code for a kernel of CUDA on the CPU, which is damaged. */
+static void provide_damaged(kb_status status, const char *text)
+{
+    char ir[KB_HOSTCUDA_DIGEST + 64] = "";
+    memset(ir, 'a', KB_HOSTCUDA_DIGEST);
+    (void)snprintf(ir + KB_HOSTCUDA_DIGEST, 64, "\n%s%d\n", KB_HOSTCUDA_ABI_LINE, KB_HOSTCUDA_ABI);
+    const kb_image images[] = {{KB_HOSTCUDA_CC, ir, sizeof ir}, {KB_HOSTCUDA_CODE_CC, "KBCC", 4}};
+    const kb_function function = {.entry = "f", .n_images = 2, .images = images};
+    kb_error err;
+    CHECK_INT(kb_hostcuda_provide(&function, "op", &err), status);
+    CHECK_HAS(err.message, text);
+}
+
+/* Nothing is loaded before a plugin is registered, and from then on what programs carry. */
+static void test_loaders(void)
+{
+    static table t;
+    load_damaged(KB_HOST_CODE_MAGIC, "is not registered in this process");
+    load_damaged(KB_LIBRARY_MAGIC, "is not registered in this process");
+    provide_damaged(KB_FAILED_PRECONDITION, "op: nothing here compiles a CUDA kernel for the CPU");
+    CHECK_INT(kb_host_register(plugin(&t, 2), &error), KB_OK);
+    load_damaged(KB_HOST_CODE_MAGIC, "a kernel's machine code has format 0");
+    load_damaged(KB_LIBRARY_MAGIC, "the library of a kernel has format 0");
+    provide_damaged(KB_INVALID_ARGUMENT, "is damaged");
+}
+
 /* The target through which XLA's table was found runs as what it is. */
 static void test_absent(void)
 {
@@ -216,6 +267,7 @@ static void test_refused(void)
 
 int main(void)
 {
+    test_loaders();
     for (int minor = 2; minor <= 6; minor++)
         test_targets(minor);
     test_absent();

@@ -65,6 +65,21 @@ static void test_heads(void)
     declares_nothing("\"C\" { int f(" T "); }");
     declares_nothing("extern { int f(" T "); }");
     declares_nothing("(extern \"C\" { int f(" T "); })");
+    declares("int g(x); ; int f(" T ");", "");
+    declares("int x[] = {f(1), 2}; int f(" T ");", "");
+    declares("extern \"C\" { namespace a { } int f(" T "); }", "");
+    declares_nothing("int x = {1}, f(" T ");");
+    declares_nothing("extern x { int f(" T "); }");
+    declares_nothing("x \"C\" { int f(" T "); }");
+    declares_nothing("extern \"C\" x { int f(" T "); }");
+    CHECK_SCAN("// @BE f\nnamespace a { namespace b { } namespace { } extern \"C\" { } void f(" T
+               "); }",
+               "::a::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace a { } } namespace b { void f(" T "); }", "::b::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace a { void g() { } struct s { int x; }; void f(" T "); }",
+               "::a::f" FOUND);
+    declares_nothing("g(extern \"C\" { int f(" T "); })");
+    declares_nothing("(namespace a { int f(" T "); })");
     CHECK_REFUSED("// @BE f\nint namespace", "the definition of f was not found");
     CHECK_REFUSED("// @BE f\nint f", "the definition of f was not found");
 }
@@ -107,6 +122,71 @@ static void test_suffixes(void)
     }
 }
 
+/* Sources that end anywhere in a declaration: of as many tokens as the first block has room for, so
+ * that AddressSanitizer sees what reads behind the last. */
+static void test_ends(void)
+{
+    static const char *const endings[] = {"namespace",
+                                          "namespace a",
+                                          "namespace a::b",
+                                          "namespace a::b {",
+                                          "namespace a =",
+                                          "namespace [[x]]",
+                                          "namespace a(",
+                                          "namespace a { int f",
+                                          "int f",
+                                          "int f(",
+                                          "int f(x",
+                                          "int f(x,",
+                                          "int f(x, y)",
+                                          "int f(x, y) const",
+                                          "auto f(x, y) ->",
+                                          "int f(x, y) [[",
+                                          "int f(x, y) noexcept(",
+                                          "extern",
+                                          "extern \"C\"",
+                                          "extern \"C\" {",
+                                          "template <",
+                                          "template <class x>",
+                                          "[[",
+                                          "[[x]]",
+                                          "x(",
+                                          "x()",
+                                          "x() f",
+                                          "x() f(",
+                                          "f",
+                                          "f(",
+                                          "(f",
+                                          "{ f(",
+                                          "a<b",
+                                          "a<b>",
+                                          "a<b> f(",
+                                          "::",
+                                          ":: f(",
+                                          "int f(x)(",
+                                          "operator",
+                                          "{",
+                                          "}",
+                                          "(",
+                                          ")",
+                                          "int f(x) f(y)"};
+    enum { ROOM = 32 };
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        char source[256] = "// @BE f arg ret\n";
+        kb_lexed lexed;
+        kb_error err;
+        CHECK_INT(kb_lex(kb_text_of(endings[i]), &lexed, &err), KB_OK);
+        for (size_t n = lexed.tokens.n; n < ROOM; n++)
+            strcat(source, "; ");
+        kb_lexed_free(&lexed);
+        strcat(source, endings[i]);
+        CHECK_INT(kb_lex(kb_text_of(source), &lexed, &err), KB_OK);
+        CHECK(lexed.tokens.n == ROOM && lexed.tokens.room == ROOM);
+        kb_lexed_free(&lexed);
+        CHECK_SCAN(source, "f arg ret");
+    }
+}
+
 /* A path of 1024 bytes is told, a longer one left out. */
 static void test_long_paths(void)
 {
@@ -118,8 +198,12 @@ static void test_long_paths(void)
         snprintf(source, sizeof source, "// @BE f\nnamespace %s { void f(" T "); }", name);
         scanned s;
         scanned_begin(&s, source);
-        if (CHECK_INT(s.status, KB_OK))
-            CHECK_INT(s.scan.functions[0].qualified.size, more ? 1 : 1024);
+        if (CHECK_INT(s.status, KB_OK)) {
+            kb_text told = s.scan.functions[0].qualified;
+            char whole[1300];
+            (void)snprintf(whole, sizeof whole, "::%s::f", name);
+            CHECK(kb_text_is(told, more ? "f" : whole));
+        }
         scanned_free(&s);
     }
 }
@@ -234,6 +318,7 @@ int main(void)
 {
     test_heads();
     test_suffixes();
+    test_ends();
     test_long_paths();
     test_ranks();
     test_parameters();

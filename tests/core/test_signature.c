@@ -23,6 +23,9 @@ static void test_attributes_of_namespaces(void)
     CHECK_SCAN("// @BE f\nnamespace [[deprecated(\"x\")]] a { void f(" T ") {} }", "::a::f" FOUND);
     CHECK_SCAN("// @BE f\nnamespace [[x(1)]] a [[y]] { void f(" T ") {} }", "::a::f" FOUND);
     CHECK_SCAN("// @BE f\nnamespace __attribute__((x(b))) a { void f(" T ") {} }", "::a::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace EXPORT(x) a { void f(" T ") {} }", "::a::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace a<x && y> b { void f(" T ") {} }", "::a::b::f" FOUND);
+    CHECK_SCAN("// @BE f\nnamespace a<x && {y}> b { void f(" T ") {} }", "::a::b::f" FOUND);
     CHECK_SCAN("// @BE f\nnamespace ) a { void f(" T ") {} }", "::a::f" FOUND);
     CHECK_SCAN("// @BE f\nnamespace ]] a { void f(" T ") {} }", "::a::f" FOUND);
 }

@@ -15,14 +15,27 @@ static struct {
     int32_t beta;
     double z[2];
     uint16_t half;
+    kb_cu_context context;
+    int32_t numbers[KB_ATTRIBUTES_MAX];
     void *stream;
 } seen;
+
+static kb_cu_context current_context(void)
+{
+    kb_error err;
+    kb_cu_context context = NULL;
+    const kb_driver *cu = kb_driver_get(&err);
+    if (CHECK(cu != NULL))
+        CHECK_INT(cu->cuCtxGetCurrent(&context), KB_CU_SUCCESS);
+    return context;
+}
 
 static int look(const kb_call *call)
 {
     seen.n_calls++;
     seen.call = *call;
     seen.stream = call->stream;
+    seen.context = current_context();
     if (call->n_attributes == 4) {
         memcpy(&seen.beta, call->attributes[0], sizeof seen.beta);
         memcpy(&seen.alpha, call->attributes[1], sizeof seen.alpha);
@@ -30,6 +43,13 @@ static int look(const kb_call *call)
         memcpy(&seen.half, call->attributes[3], sizeof seen.half);
     }
     return 0;
+}
+
+static int look_at_numbers(const kb_call *call)
+{
+    for (int32_t i = 0; i < call->n_attributes; i++)
+        memcpy(&seen.numbers[i], call->attributes[i], sizeof seen.numbers[i]);
+    return look(call);
 }
 
 static int no_error(const char **name)
@@ -79,7 +99,7 @@ static void with_attributes(target_frame *c)
     fake_attr_scalar(&c->f, "half", KB_DTYPE_U16, &half, sizeof half);
 }
 
-/* Calls the slot; NULL text: it must succeed. */
+/* Calls the slot; NULL text: it must succeed, else fail with that behind the name. */
 static void expect(kb_slot *slot, target_frame *c, const char *text)
 {
     kb_xla_error *error = slot->handle(slot, &c->f.frame);
@@ -87,8 +107,9 @@ static void expect(kb_slot *slot, target_frame *c, const char *text)
     if (!text)
         CHECK_PTR(error, NULL);
     else if (CHECK(error != NULL)) {
-        CHECK_HAS(error->message, "load 'm.f': ");
-        CHECK_HAS(error->message, text);
+        char whole[512];
+        (void)snprintf(whole, sizeof whole, "load 'm.f': %s", text);
+        CHECK_TEXT(error->message, whole);
     }
     fake_error_destroy(error);
     fake_frame_free(&c->f);
@@ -115,40 +136,56 @@ static void test_attributes(void)
     CHECK_INT(seen.call.n_outputs, 1);
 
     call_init(&c);
-    expect(&slot, &c, "attributes were left out, expected alpha:float32, beta:int32");
+    expect(&slot, &c,
+           "attributes were left out, expected alpha:float32, beta:int32, half:bfloat16, "
+           "z:complex128 [KB3006]");
     call_init(&c);
     with_attributes(&c);
     fake_attr_remove(&c.f, "beta");
     fake_attr_scalar(&c.f, "gamma", KB_DTYPE_S32, &(int32_t){1}, 4);
-    expect(&slot, &c, "gamma, half, z were passed, expected");
+    expect(&slot, &c,
+           "attributes alpha, gamma, half, z were passed, expected alpha:float32, beta:int32, "
+           "half:bfloat16, z:complex128 [KB3006]");
     call_init(&c);
     with_attributes(&c);
     fake_attr_scalar(&c.f, "alpha", KB_DTYPE_F64, &(double){1}, 8);
-    expect(&slot, &c, "attribute 'alpha' is float64, expected float32: pass numpy.float32(value)");
+    expect(&slot, &c,
+           "attribute 'alpha' is float64, expected float32: pass numpy.float32(value) [KB3006]");
     call_init(&c);
     with_attributes(&c);
     fake_attr_string(&c.f, "alpha", "x", 1);
-    expect(&slot, &c, "attribute 'alpha' is not a scalar, expected float32");
+    expect(
+        &slot, &c,
+        "attribute 'alpha' is not a scalar, expected float32: pass numpy.float32(value) [KB3006]");
     call_init(&c);
     with_attributes(&c);
     fake_attr_scalar(&c.f, "half", KB_DTYPE_S16, &(int16_t){1}, 2);
-    expect(&slot, &c, "attribute 'half' is int16, expected the bits of a bfloat16");
+    expect(&slot, &c,
+           "attribute 'half' is int16, expected the bits of a bfloat16: pass numpy.asarray(value, "
+           "bfloat16).view(numpy.uint16)[()] [KB3006]");
     call_init(&c);
     with_attributes(&c);
     fake_attr_array(&c.f, "z", KB_DTYPE_F64, 3, (double[]){1, 2, 3}, 24);
-    expect(&slot, &c, "attribute 'z' is not a scalar, expected complex128: pass its parts");
+    expect(&slot, &c,
+           "attribute 'z' is not a scalar, expected complex128: pass its parts, numpy.array([re, "
+           "im], numpy.float64) [KB3006]");
     call_init(&c);
     with_attributes(&c);
     fake_attr_array(&c.f, "z", KB_DTYPE_F32, 2, (float[]){1, 2}, 8);
-    expect(&slot, &c, "numpy.array([re, im], numpy.float64)");
+    expect(&slot, &c,
+           "attribute 'z' is not a scalar, expected complex128: pass its parts, numpy.array([re, "
+           "im], numpy.float64) [KB3006]");
     call_init(&c);
     with_attributes(&c);
     fake_attr_array(&c.f, "alpha", KB_DTYPE_F64, 2, (double[]){1, 2}, 16);
-    expect(&slot, &c, "attribute 'alpha' is not a scalar, expected float32");
+    expect(
+        &slot, &c,
+        "attribute 'alpha' is not a scalar, expected float32: pass numpy.float32(value) [KB3006]");
     call_init(&c);
     with_attributes(&c);
     fake_attr_array(&c.f, "beta", KB_DTYPE_S32, 2, (int32_t[]){1, 2}, 8);
-    expect(&slot, &c, "attribute 'beta' is not a scalar, expected int32");
+    expect(&slot, &c,
+           "attribute 'beta' is not a scalar, expected int32: pass numpy.int32(value) [KB3006]");
 }
 
 static void test_counts(void)
@@ -158,11 +195,11 @@ static void test_counts(void)
     bind(&slot, &target);
     target_frame c;
     call_init(&c);
-    expect(&slot, &c, "got 1 inputs and 1 outputs, expected 2 and 1");
+    expect(&slot, &c, "got 1 inputs and 1 outputs, expected 2 and 1 [KB3007]");
     target = target_of(1, 0, 0);
     bind(&slot, &target);
     call_init(&c);
-    expect(&slot, &c, "got 1 inputs and 1 outputs, expected 1 and 0");
+    expect(&slot, &c, "got 1 inputs and 1 outputs, expected 1 and 0 [KB3007]");
     target = target_of(KB_ANY_COUNT, KB_ANY_COUNT, 0);
     bind(&slot, &target);
     call_init(&c);
@@ -173,8 +210,59 @@ static void test_counts(void)
         call_init(&c); /* nothing is read where so many would lie */
         *(of_results ? &c.f.frame.rets.size : &c.f.frame.args.size) = KB_BUFFERS_MAX + 1;
         expect(&slot, &c,
-               of_results ? "got 1 inputs and 1025 outputs" : "got 1025 inputs and 1 outputs");
+               of_results ? "got 1 inputs and 1025 outputs, at most 1024 of each are possible "
+                            "[KB3007]"
+                          : "got 1025 inputs and 1 outputs, at most 1024 of each are possible "
+                            "[KB3007]");
+        call_init(&c); /* as many as there may be */
+        for (int i = 1; i < KB_BUFFERS_MAX; i++)
+            (of_results ? fake_ret : fake_arg)(&c.f, KB_DTYPE_F32, c.x, 0, NULL);
+        expect(&slot, &c, NULL);
+        CHECK_INT(seen.call.n_inputs, of_results ? 1 : KB_BUFFERS_MAX);
+        CHECK_INT(seen.call.n_outputs, of_results ? KB_BUFFERS_MAX : 1);
     }
+}
+
+/* None, one, two and as many as there may be, named in another order than the function's. */
+static void test_numbers_of_attributes(void)
+{
+    static const uint32_t numbers[] = {0, 1, 2, 3, KB_ATTRIBUTES_MAX};
+    static char names[KB_ATTRIBUTES_MAX][8];
+    static kb_slot_attribute list[KB_ATTRIBUTES_MAX];
+    for (uint32_t i = 0; i < KB_ATTRIBUTES_MAX; i++) {
+        (void)snprintf(names[i], sizeof names[i], "a%03u", KB_ATTRIBUTES_MAX - i);
+        list[i] = (kb_slot_attribute){names[i], KB_DTYPE_S32};
+    }
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+        static kb_slot slot; /* keeps what it was bound to */
+        kb_slot_target target = target_of(1, 1, numbers[k]);
+        target.step.run = look_at_numbers;
+        target.attributes = list;
+        bind(&slot, &target);
+        target_frame c;
+        call_init(&c);
+        for (int32_t i = 0; i < (int32_t)numbers[k]; i++)
+            fake_attr_scalar(&c.f, names[i], KB_DTYPE_S32, &i, sizeof i);
+        expect(&slot, &c, NULL);
+        CHECK_INT(seen.call.n_attributes, numbers[k]);
+        for (int32_t i = 0; i < (int32_t)numbers[k]; i++)
+            CHECK_INT(seen.numbers[i], i);
+    }
+}
+
+static void test_no_attributes(void)
+{
+    static kb_slot slot;
+    kb_slot_target target = target_of(1, 1, 0);
+    bind(&slot, &target);
+    target_frame c;
+    call_init(&c);
+    with_attributes(&c);
+    expect(&slot, &c, "attributes alpha, beta, half, z were passed, expected none [KB3006]");
+    target = target_of(1, 1, 1);
+    bind(&slot, &target);
+    call_init(&c);
+    expect(&slot, &c, "attributes were left out, expected beta:int32 [KB3006]");
 }
 
 static bool is_type(int32_t dtype)
@@ -199,7 +287,8 @@ static void test_unknown_types(void)
         target_frame c;
         call_init(&c);
         ((kb_xla_buffer *)c.f.frame.args.buffers[0])->dtype = dtype;
-        expect(&slot, &c, is_type(dtype) ? NULL : "input 0 has an element type that is unknown");
+        expect(&slot, &c,
+               is_type(dtype) ? NULL : "input 0 has an element type that is unknown [KB3007]");
     }
 }
 
@@ -212,10 +301,14 @@ static void test_short_structures(void)
     target_frame c;
     call_init(&c);
     c.f.frame.struct_size -= 1;
-    expect(&slot, &c, "XLA's call frame has 167 bytes, expected 168 or more");
+    expect(&slot, &c,
+           "XLA's call frame has 167 bytes, expected 168 or more: kernbridge does not support this "
+           "version of jaxlib [KB5107]");
     call_init(&c);
     c.f.frame.rets.struct_size -= 1;
-    expect(&slot, &c, "XLA's list of results has 39 bytes, expected 40 or more");
+    expect(&slot, &c,
+           "XLA's list of results has 39 bytes, expected 40 or more: kernbridge does not support "
+           "this version of jaxlib [KB5107]");
 }
 
 static void test_gpu(void)
@@ -234,9 +327,17 @@ static void test_gpu(void)
     call_init(&c);
     expect(&slot, &c, NULL);
     CHECK_PTR(seen.stream, like.stream);
+    gpu_use_device(1); /* the stream's context is current during the call, and not behind it */
+    const kb_cu_context other = current_context();
+    call_init(&c);
+    expect(&slot, &c, NULL);
+    CHECK(seen.context != other);
+    CHECK_PTR(current_context(), other);
+    gpu_use_device(0);
+    CHECK_PTR(seen.context, current_context());
     fake_stream_set(NULL, true);
     call_init(&c);
-    expect(&slot, &c, "no CUDA stream");
+    expect(&slot, &c, "this call has no CUDA stream [KB5107]");
     fake_stream_set(NULL, false);
     gpu_call_free(&like);
 
@@ -249,7 +350,15 @@ static void test_gpu(void)
     kb_error err;
     target.graph = false;
     CHECK_INT(kb_slot_bind(&slot, &target, &err), KB_FAILED_PRECONDITION);
-    CHECK_HAS(err.message, "allow_cuda_graph=False");
+    CHECK_TEXT(err.message, "load 'm.f': allow_cuda_graph=False, where the target was registered "
+                            "with graphs, which XLA does not forget: choose another name");
+    static kb_slot plain; /* one that was never in graphs */
+    bind(&plain, &target);
+    call_init(&c);
+    fake_ask_metadata(&c.f);
+    CHECK_PTR(plain.handle(&plain, &c.f.frame), NULL);
+    CHECK_INT(c.f.metadata.traits, 0);
+    fake_frame_free(&c.f);
 }
 
 static void test_refused(void)
@@ -259,9 +368,11 @@ static void test_refused(void)
     kb_error err;
     kb_memory_fail_nth(1);
     CHECK_INT(kb_slot_bind(&slot, &target, &err), KB_RESOURCE_EXHAUSTED);
+    CHECK_TEXT(err.message, "load 'm.f': no memory for the target");
     kb_memory_fail_nth(0);
     target.step.n_attributes = KB_ATTRIBUTES_MAX + 1;
     CHECK_INT(kb_slot_bind(&slot, &target, &err), KB_INVALID_ARGUMENT);
+    CHECK_TEXT(err.message, "load 'm.f': 257 attributes, at most 256 are possible");
     CHECK_PTR(slot.target, NULL);
 }
 
@@ -340,6 +451,8 @@ int main(void)
     gpu_start();
     test_attributes();
     test_counts();
+    test_numbers_of_attributes();
+    test_no_attributes();
     test_unknown_types();
     test_short_structures();
     test_gpu();

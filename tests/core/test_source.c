@@ -8,6 +8,7 @@
 #include "gpu.h"
 
 #include <stdlib.h>
+#include <wchar.h>
 
 static struct {
     int n_calls;
@@ -188,6 +189,29 @@ static void test_extents(void)
     }
 }
 
+/* Which tensor it is that is refused. */
+static void test_places(void)
+{
+    static float memory[1];
+    static const char *const names[] = {"input 0", "input 1", "output 0", "output 1", "output 2"};
+    const int64_t good[] = {1}, bad[] = {-1};
+    const kb_source_step step = step_of(look, false);
+    for (int i = 0; i < 5; i++) {
+        gpu_call c;
+        char expected[128];
+        gpu_call_init(&c, 1);
+        for (int k = 0; k < 2; k++)
+            gpu_arg(&c, KB_DTYPE_F32, 1, 1, k == i ? bad : good, memory, 0);
+        for (int k = 2; k < 5; k++)
+            gpu_ret(&c, KB_DTYPE_F32, 1, 1, k == i ? bad : good, memory);
+        (void)snprintf(expected, sizeof expected,
+                       "op1: %s has an extent that is negative or too large [KB3007]", names[i]);
+        CHECK_INT(run(&c, &step), KB_INVALID_ARGUMENT);
+        CHECK_TEXT(c.err.message, expected);
+        gpu_call_free(&c);
+    }
+}
+
 static void expect_failure(int code, const char *message, int message_code, kb_status status,
                            const char *text)
 {
@@ -238,6 +262,36 @@ static void test_long_failure(void)
     gpu_call_free(&c);
 }
 
+/* A text that cannot be written, since it has a character that is none. */
+static int fail_with_bad_text(const kb_call *call)
+{
+    static const wchar_t none[] = {'b', (wchar_t)0x7fffffff, 0};
+    return kb_fail(call, KB_INTERNAL, "a%ls", none);
+}
+
+/* In memory of exactly the size of an error. */
+static void test_texts(void)
+{
+    kb_error *err = malloc(sizeof *err);
+    if (!err)
+        abort();
+    kb_source_function *const functions[] = {fail_with_long_text, fail_with_bad_text};
+    for (int i = 0; i < 2; i++) {
+        gpu_call c;
+        gpu_call_init(&c, 1);
+        const kb_source_step step = step_of(functions[i], false);
+        CHECK_INT(gpu_read(&c), KB_OK);
+        c.frame.device = KB_DEVICE_HOST;
+        CHECK_INT(kb_source_run(&step, &c.frame, err), KB_INTERNAL);
+        if (i)
+            CHECK_TEXT(err->message, "op1:  [KB3005]");
+        else
+            CHECK_INT(strlen(err->message), KB_ERROR_CAPACITY - 1);
+        gpu_call_free(&c);
+    }
+    free(err);
+}
+
 static int use_scratch(const kb_call *call)
 {
     const size_t sizes[] = {1, 63, 64, 65, 4096, 1};
@@ -254,7 +308,7 @@ static int use_scratch(const kb_call *call)
             CHECK_INT(blocks[i][k], i + 1);
     CHECK_PTR(kb_scratch(call, 0), NULL);
     CHECK_PTR(kb_scratch(call, SIZE_MAX), NULL);
-    CHECK_PTR(kb_scratch(call, SIZE_MAX - 100), NULL);
+    CHECK_PTR(kb_scratch(call, SIZE_MAX - 63), NULL);
     return 0;
 }
 
@@ -283,10 +337,23 @@ static int look_at_scratch(const kb_call *call)
     return block ? 0 : 2;
 }
 
+/* New memory of that size has no such bytes unless they are written. */
+static int look_for_other_bytes(const kb_call *call)
+{
+    enum { SIZE = 1 << 20 };
+    const unsigned char *block = kb_scratch(call, SIZE);
+    for (int i = 0; block && i < SIZE; i++)
+        if (block[i] != 0xFF)
+            return 0;
+    return 1;
+}
+
 static void test_poisoned_scratch(void)
 {
     gpu_call c;
     gpu_call_init(&c, 1);
+    const kb_source_step plain = step_of(look_for_other_bytes, false);
+    CHECK_INT(run(&c, &plain), KB_OK);
     const kb_source_step step = step_of(look_at_scratch, false);
     kb_stream_set_debug(KB_DEBUG_POISON);
     CHECK_INT(run(&c, &step), KB_OK);
@@ -299,12 +366,63 @@ static void add_range(void *data, int64_t begin, int64_t end)
     atomic_fetch_add((atomic_long *)data, (long)(end - begin));
 }
 
+static void count_part(void *data, int64_t begin, int64_t end)
+{
+    atomic_fetch_add((atomic_long *)data, begin < end);
+}
+
 static int use_loop(const kb_call *call)
 {
     atomic_long sum = 0;
     kb_parallel_for(call, 1000, add_range, &sum);
     kb_parallel_for(call, 0, add_range, &sum);
     return atomic_load(&sum) == 1000 ? 0 : 1;
+}
+
+static struct {
+    int n;
+    int64_t begin, end;
+} parts;
+
+static void note_part(void *data, int64_t begin, int64_t end)
+{
+    parts.n += data == &parts;
+    parts.begin = begin;
+    parts.end = end;
+}
+
+/* A loop of a function of CUDA is one part, on the thread that the GPU is used from. */
+static int use_loops(const kb_call *call)
+{
+    static const int64_t counts[] = {-1, 0, 1, 2, 1000};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        memset(&parts, 0, sizeof parts);
+        kb_parallel_for(call, counts[i], note_part, &parts);
+        CHECK_INT(parts.n, counts[i] > 0);
+        CHECK_INT(parts.begin, 0);
+        CHECK_INT(parts.end, counts[i] > 0 ? counts[i] : 0);
+    }
+    return 0;
+}
+
+static int count_loop(const kb_call *call)
+{
+    atomic_long n = 0;
+    kb_parallel_for(call, 1000, count_part, &n);
+    return atomic_load(&n) > 1 ? 0 : 1;
+}
+
+static void test_parts(void)
+{
+    gpu_call c;
+    gpu_call_init(&c, 1);
+    const kb_source_step host = step_of(count_loop, false), gpu = step_of(use_loops, true);
+    fake_pool_set(3, false);
+    CHECK_INT(run(&c, &host), KB_OK);
+    CHECK_INT(run(&c, &gpu), KB_OK);
+    fake_pool_join();
+    fake_pool_set(0, false);
+    gpu_call_free(&c);
 }
 
 static void test_parallel_for(void)
@@ -334,7 +452,70 @@ static void test_gpu(void)
     CHECK_INT(run(&c, &step), KB_INTERNAL);
     CHECK_TEXT(c.err.message,
                "op1: a launch failed with CUDA runtime error 98, a bad launch [KB3004]");
+    CHECK_INT(c.err.status, KB_INTERNAL);
     seen.last_error = 0;
+    gpu_call_free(&c);
+}
+
+/* Where every launch is waited for, what the wait says counts. */
+static void test_waits(void)
+{
+    gpu_call c;
+    gpu_call_init(&c, 1);
+    const kb_source_step step = step_of(look, true);
+    fake_cuda_reset();
+    CHECK_INT(run(&c, &step), KB_OK);
+    CHECK_INT(fake_cuda_calls("cuStreamSynchronize"), 0);
+    kb_stream_set_debug(KB_DEBUG_SYNC);
+    CHECK_INT(run(&c, &step), KB_OK);
+    CHECK_INT(fake_cuda_calls("cuStreamSynchronize"), 1);
+    fake_cuda_fail("cuStreamSynchronize", 1, 999);
+    CHECK_INT(run(&c, &step), KB_INTERNAL);
+    CHECK_HAS(c.err.message, "op1: cuStreamSynchronize failed: ");
+    kb_stream_set_debug(0);
+    fake_cuda_reset();
+    gpu_call_free(&c);
+}
+
+enum { ZEROED_INPUTS = 20, ZEROED_OUTPUTS = 4 };
+
+/* Outputs are zeroed but for those that are an input's memory. So many tensors are in memory of
+ * exactly their size. */
+static void test_zeroed(void)
+{
+    static uint8_t in[ZEROED_INPUTS][4], out[ZEROED_OUTPUTS][4];
+    const int64_t dims[] = {3}, none[] = {0};
+    gpu_call c;
+    gpu_call_init(&c, 1);
+    memset(in, 7, sizeof in);
+    memset(out, 7, sizeof out);
+    for (int i = 0; i < ZEROED_INPUTS; i++)
+        gpu_arg(&c, KB_DTYPE_U8, 1, 1, dims, in[i], 0);
+    gpu_ret(&c, KB_DTYPE_U8, 1, 1, dims, in[0]);
+    gpu_ret(&c, KB_DTYPE_U8, 1, 1, dims, out[0]);
+    gpu_ret(&c, KB_DTYPE_U8, 1, 1, dims, in[ZEROED_INPUTS - 1]);
+    gpu_ret(&c, KB_DTYPE_U8, 1, 1, none, NULL);
+    gpu_ret(&c, KB_DTYPE_U16, 1, 1, (int64_t[]){1}, out[1]);
+    gpu_ret(&c, KB_DTYPE_U4, 1, 1, (int64_t[]){4}, out[2]);
+    gpu_ret(&c, KB_DTYPE_PRED, 0, 0, NULL, out[3]);
+    kb_source_step step = step_of(look, false);
+    CHECK_INT(run(&c, &step), KB_OK);
+    CHECK_INT(out[0][0], 7);
+    step.zeroed = true;
+    CHECK_INT(run(&c, &step), KB_OK);
+    static const int zeroed[] = {3, 2, 2, 1}; /* bytes */
+    for (int i = 0; i < ZEROED_OUTPUTS; i++)
+        for (int k = 0; k < 4; k++)
+            CHECK_INT(out[i][k], k < zeroed[i] ? 0 : 7);
+    for (int i = 0; i < ZEROED_INPUTS; i++)
+        CHECK_INT(in[i][0], 7);
+    gpu_call_free(&c);
+    gpu_call_init(&c, 1); /* outputs alone */
+    for (int i = 0; i < ZEROED_INPUTS; i++)
+        gpu_ret(&c, KB_DTYPE_U8, 1, 1, dims, in[i]);
+    CHECK_INT(run(&c, &step), KB_OK);
+    for (int i = 0; i < ZEROED_INPUTS; i++)
+        CHECK(!in[i][0] && !in[i][2] && in[i][3] == 7);
     gpu_call_free(&c);
 }
 
@@ -349,6 +530,44 @@ static int check_values(const kb_call *call)
     CHECK_INT((uintptr_t)z % 16, 0);
     CHECK(z[0] == 1.0 && z[1] == -1.0);
     return 0;
+}
+
+static int count_attributes(const kb_call *call)
+{
+    int sum = 0;
+    for (int32_t i = 0; i < call->n_attributes; i++)
+        sum += *(const unsigned char *)call->attributes[i];
+    return sum == call->n_attributes ? 0 : 1;
+}
+
+/* What a plan says that it takes: 16 bytes for each attribute and 8 for its address, in lines of
+ * 16. */
+static void test_bytes(void)
+{
+    static const unsigned char value[KB_ATTRIBUTE_SIZE_MAX] = {1};
+    const void *values[KB_ATTRIBUTES_MAX];
+    size_t sizes[KB_ATTRIBUTES_MAX], none = 0;
+    for (uint32_t n = 0; n <= KB_ATTRIBUTES_MAX; n += n < 3 ? 1 : KB_ATTRIBUTES_MAX - 3) {
+        kb_source_step step = step_of(count_attributes, false);
+        kb_kernel kernel = {.name = "op2", .source = ""};
+        kb_step plan_step;
+        kb_error err;
+        step.n_attributes = n;
+        step.attributes = values;
+        for (uint32_t i = 0; i < n; i++) {
+            values[i] = value;
+            sizes[i] = sizeof value;
+        }
+        CHECK_INT(kb_source_plan(&step, sizes, &kernel, &plan_step, &err), KB_OK);
+        none = n ? none : kernel.bytes;
+        CHECK(none >= sizeof step && none < sizeof step + 16);
+        CHECK_INT(kernel.bytes, none + (size_t)16 * n + (8 * n + 15) / 16 * 16);
+        gpu_call c;
+        gpu_call_init(&c, 2);
+        CHECK_INT(gpu_run(&c, kernel.plan.steps, kernel.plan.n_steps), KB_OK);
+        gpu_call_free(&c);
+        kernel.free_owner(kernel.owner);
+    }
 }
 
 /* The plan of an operation, as the registry has it: its attributes are its own. */
@@ -373,26 +592,37 @@ static void test_plan(void)
     gpu_call c;
     gpu_call_init(&c, 2);
     CHECK_INT(gpu_run(&c, kernel.plan.steps, kernel.plan.n_steps), KB_OK);
+    CHECK_INT(kb_plan_concurrency(&plan_step, &c.frame), KB_CONCURRENT_IF_TOLD);
     gpu_call_free(&c);
+    kernel.free_owner(kernel.owner);
+    step.cuda = true;
+    CHECK_INT(kb_source_plan(&step, sizes, &kernel, &plan_step, &err), KB_OK);
+    CHECK_INT(kb_plan_concurrency(&plan_step, &c.frame), KB_CONCURRENT_NEVER);
     kernel.free_owner(kernel.owner);
     step.n_attributes = KB_ATTRIBUTES_MAX + 1;
     CHECK_INT(kb_source_plan(&step, sizes, &kernel, &plan_step, &err), KB_RESOURCE_EXHAUSTED);
+    CHECK_TEXT(err.message, "op2: no memory for 257 attributes, or over 256");
 }
 
 int main(void)
 {
     gpu_start();
-    kb_plan_set_runner(KB_STEP_SOURCE, kb_source_run);
+    test_plan(); /* sets the runner */
     test_tensors();
     test_types();
     test_many_buffers();
     test_extents();
+    test_places();
     test_failures();
     test_long_failure();
+    test_texts();
     test_scratch();
     test_poisoned_scratch();
     test_parallel_for();
+    test_parts();
     test_gpu();
-    test_plan();
+    test_waits();
+    test_zeroed();
+    test_bytes();
     return kb_test_end("test_source");
 }
