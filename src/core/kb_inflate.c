@@ -228,10 +228,7 @@ static void read_dynamic(stream *s)
     code of_lengths, literals, distances;
     unsigned n_literals = take_bits(s, 5) + END + 1, n_distances = take_bits(s, 5) + 1;
     unsigned n_ordered = take_bits(s, 4) + 4;
-    if (s->failed || n_literals > LITERALS - 2 || n_distances > DISTANCES) {
-        s->failed = true;
-        return;
-    }
+    s->failed = s->failed || n_literals > LITERALS - 2 || n_distances > DISTANCES;
     for (unsigned i = 0; i < n_ordered; i++)
         lengths[order[i]] = (uint8_t)take_bits(s, 3);
     s->failed = !make_code(&of_lengths, lengths, ORDERED) || s->failed;

@@ -35,6 +35,24 @@ static void launch(const kb_hostcuda_code *code, const uint32_t sizes[6], const 
     }
 }
 
+/* What is written between launches may be read, and nothing beside it. */
+static void fill_and_copy(const kb_driver *cu)
+{
+    static const step filled[] = {{READ, 0, X, 2, 0}, {READ, 0, X, 5, 0}, {END, 0, 0, 0, 0}},
+                      copied[] = {{READ, 0, B, 0, 0}, {END, 0, 0, 0, 0}},
+                      third[] = {{READ, 0, X, 3, 0}, {END, 0, 0, 0, 0}},
+                      beside[] = {{READ, 0, B, 3, 0}, {END, 0, 0, 0, 0}};
+    int32_t two[2] = {1, 2};
+    uint64_t first = (uintptr_t)x;
+    CHECK_INT(cu->cuMemsetD32Async(first + 2 * ITEM, 5, 1, NULL), KB_CU_SUCCESS);
+    CHECK_INT(cu->cuMemcpyDtoDAsync(first + 5 * ITEM, (uintptr_t)two, ITEM, NULL), KB_CU_SUCCESS);
+    CHECK_INT(cu->cuMemcpyHtoDAsync((uintptr_t)b, two, ITEM, NULL), KB_CU_SUCCESS);
+    launch(&plain, one_block, filled, NULL);
+    launch(&plain, one_block, copied, NULL);
+    launch(&plain, one_block, third, "reads element [3] of 'x'");
+    launch(&plain, one_block, beside, "reads element [3] of 'b'");
+}
+
 /* The launches of a call, one after the other. */
 static kb_status launch_all(const kb_frame *frame, kb_error *err)
 {
@@ -70,9 +88,10 @@ static kb_status launch_all(const kb_frame *frame, kb_error *err)
          "element [7]"},
         {&plain, one_block, {{READ, SECOND - 1, X, 6, 0}}, NULL},
     };
-    (void)frame, (void)err;
+    (void)err;
     for (size_t i = 0; i < sizeof launches / sizeof *launches; i++)
         launch(launches[i].code, launches[i].sizes, launches[i].steps, launches[i].fault);
+    fill_and_copy(frame->driver);
     return KB_OK;
 }
 
@@ -183,6 +202,53 @@ static void test_across_elements(void)
                     : "thread (1, 0, 0): a data race: it reads element [0] of 'x'");
 }
 
+/* Bytes of a shared array of 18 bytes that its own size decides: which thread writes how many of
+ * them, and where. */
+static const struct part {
+    int thread, array;
+    uint64_t at, size;
+} *parts;
+
+static void write_parts(void *const *unused, kb_thread *t)
+{
+    (void)unused;
+    for (const struct part *p = parts; p->size; p++)
+        if (p->thread == (int)t->index)
+            (void)memory_of(t, (char *)address_of(t, p->array, NULL) + p->at, p->size,
+                            KB_CHECK_HOW(KB_ACCESS_WRITE_VALUE, 1), 1 + t->index);
+}
+
+static void test_parts_of_elements(void)
+{
+    enum { BYTES = 18 };
+    static const struct {
+        struct part parts[4];
+        const char *fault;
+    } cases[] = {
+        {{{0, S, 0, 2}, {0, S, 2, 2}, {0, S, 22, 2}}, NULL}, /* which are not written before */
+        {{{0, DYNAMIC, 16, 2}, {1, S, 0, 4}}, NULL},         /* the last two bytes */
+        {{{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 12, 4}}, NULL},
+        {{{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 16, 2}}, "it writes element [4] of the dynamic array"},
+        {{{0, DYNAMIC, 15, 2}, {1, DYNAMIC, 12, 2}}, "it writes element [3] of the dynamic array"},
+        {{{0, DYNAMIC, 15, 2}, {1, DYNAMIC, 16, 2}}, "it writes element [4] of the dynamic array"},
+        {{{0, DYNAMIC, 17, 2}}, "writes the dynamic array out of bounds: element [4], and it has 4"},
+    };
+    const kb_hostcuda_code code = {
+        .threads = {.run = write_parts, .shared = 32, .checked = &table}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char fault[KB_FAULT_SIZE] = "";
+        parts = cases[i].parts;
+        CHECK_INT(kb_hostcuda_run(&code, one_block, BYTES, parameters, NULL, fault),
+                  cases[i].fault ? KB_HOSTCUDA_FAULT : KB_CU_SUCCESS);
+        if (!(cases[i].fault ? CHECK_HAS(fault, cases[i].fault) : CHECK_TEXT(fault, "")))
+            fprintf(stderr, "in case %zu\n", i);
+        kb_block *block = kb_block_take(&code.threads, one_block, BYTES);
+        if (CHECK(block))
+            forget_frames(block);
+        kb_block_give_back(block);
+    }
+}
+
 /* The first number behind those of all arrays. */
 static void read_nothing(void *const *unused, kb_thread *t)
 {
@@ -250,6 +316,7 @@ int main(void)
     test_shared_memory();
     test_local_arrays();
     test_across_elements();
+    test_parts_of_elements();
     test_no_array();
     test_long_lines();
     return kb_test_end("test_check_memory");
