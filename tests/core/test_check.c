@@ -281,8 +281,8 @@ static void test_cells_are_apart(void)
 {
     static const struct {
         int array, elements[2];
-    } ends[] = {{X, {0, 9}}, {Y, {0, 11}}, {Z, {-12, 2}}, {B, {0, 3}},
-                {S, {0, 5}}, {DYNAMIC, {0, 3}}};
+    } ends[] = {{X, {0, 9}}, {Y, {0, 11}}, {Z, {-12, 2}},
+                {B, {0, 3}}, {S, {0, 5}},  {DYNAMIC, {0, 11}}};
     enum { N = sizeof ends / sizeof *ends };
     for (int i = 0; i < 2 * N; i++)
         for (int k = 0; k < 2 * N; k++) {
@@ -290,7 +290,7 @@ static void test_cells_are_apart(void)
             const step steps[] = {{WRITE, 0, ends[i / 2].array, one, 100 + i},
                                   {WRITE, 1, ends[k / 2].array, other, 200 + k},
                                   {END, 0, 0, 0, 0}};
-            const char *got = run(steps, one_block, 16);
+            const char *got = run(steps, one_block, 12 * ITEM);
             if (i == k)
                 CHECK_HAS(got, "thread (1, 0, 0): a data race: it writes element");
             else

@@ -7,7 +7,7 @@
 #include "fake_xla.h"
 #include "hostcuda/kb_fresh.h"
 
-enum { SECOND = N_THREADS, UNALIGNED = 2 };
+enum { SECOND = N_THREADS };
 
 static const uint32_t one_block[6] = {1, 1, 1, N_THREADS, 1, 1}, slices[6] = {1, 1, 2, 70, 1, 1};
 static const uint32_t three[6] = {3, 1, 1, N_THREADS, 1, 1};
@@ -77,7 +77,10 @@ static kb_status launch_all(const kb_frame *frame, kb_error *err)
          NULL},
         {&plain, one_block, {{READ, 1, Y, 10, 0}}, "reads element [2, 2] of 'y'"},
         {&plain, one_block, {{READ, 1, Y, 11, 0}}, NULL},
-        {&plain, one_block, {{READ, 0, CONSTANT, 1, 0}}, "reads element [1] of 'c'"},
+        {&plain,
+         one_block,
+         {{READ, 0, CONSTANT, 1, 0}},
+         "reads element [1] of 'c' (int32[1d]), which nothing has written (at k.py:1)"},
         {&plain, slices, {{WRITE, 0, B, 1, 1}}, NULL}, /* of each slice */
         {&plain, slices, {{READ, 0, B, 1, 0}}, NULL},
         {&plain, slices, {{READ, 0, B, 2, 0}}, "reads element [2] of 'b'"},
@@ -176,7 +179,9 @@ static void test_local_arrays(void)
            "thread (33, 0, 0): reads the other array out of bounds: element [3], and it has 3");
 }
 
-/* Thread 0 writes element `x[9]` of x, and thread 1 reads half of the elements 0 and 1. */
+static int64_t unaligned;
+
+/* Thread 0 writes element `x[9]` of x, and thread 1 reads parts of the elements 0 and 1. */
 static void read_across(void *const *unused, kb_thread *t)
 {
     static const step write[] = {{WRITE, 0, X, 0, 7}, {WRITE, 0, X, 1, 7}};
@@ -187,7 +192,7 @@ static void read_across(void *const *unused, kb_thread *t)
     if (t->index == 0)
         access_memory(t, script, 1, NULL);
     else
-        (void)memory_of(t, (char *)address_of(t, X, NULL) + UNALIGNED, ITEM,
+        (void)memory_of(t, (char *)address_of(t, X, NULL) + unaligned, ITEM,
                         KB_CHECK_HOW(KB_ACCESS_READ, 2), 0);
 }
 
@@ -195,11 +200,13 @@ static void test_across_elements(void)
 {
     const kb_hostcuda_code code = {
         .threads = {.run = read_across, .shared = 32, .checked = &table}};
-    for (x[9] = 0; x[9] < 2; x[9]++)
-        launch(&code, one_block, NULL,
-               x[9] ? "thread (1, 0, 0): a data race: it reads element [0] of 'x' (int32[1d]) (at "
-                      "k.py:2), which thread (0, 0, 0) writes (at k.py:1)"
-                    : "thread (1, 0, 0): a data race: it reads element [0] of 'x'");
+    for (unaligned = 1; unaligned < ITEM; unaligned++)
+        for (x[9] = 0; x[9] < 2; x[9]++)
+            launch(
+                &code, one_block, NULL,
+                x[9] ? "thread (1, 0, 0): a data race: it reads element [0] of 'x' (int32[1d]) (at "
+                       "k.py:2), which thread (0, 0, 0) writes (at k.py:1)"
+                     : "thread (1, 0, 0): a data race: it reads element [0] of 'x'");
 }
 
 /* Bytes of a shared array of 18 bytes that its own size decides: which thread writes how many of
@@ -207,7 +214,7 @@ static void test_across_elements(void)
 static const struct part {
     int thread, array;
     uint64_t at, size;
-} *parts;
+} * parts;
 
 static void write_parts(void *const *unused, kb_thread *t)
 {
@@ -231,7 +238,8 @@ static void test_parts_of_elements(void)
         {{{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 16, 2}}, "it writes element [4] of the dynamic array"},
         {{{0, DYNAMIC, 15, 2}, {1, DYNAMIC, 12, 2}}, "it writes element [3] of the dynamic array"},
         {{{0, DYNAMIC, 15, 2}, {1, DYNAMIC, 16, 2}}, "it writes element [4] of the dynamic array"},
-        {{{0, DYNAMIC, 17, 2}}, "writes the dynamic array out of bounds: element [4], and it has 4"},
+        {{{0, DYNAMIC, 17, 2}},
+         "writes the dynamic array out of bounds: element [4], and it has 4"},
     };
     const kb_hostcuda_code code = {
         .threads = {.run = write_parts, .shared = 32, .checked = &table}};

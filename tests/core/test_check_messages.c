@@ -1,14 +1,14 @@
-/* Proves the whole text of what the checked mode reports: of wrong indices, one of many and one like
- * another; of shapes with as many axes as there may be; of threads and blocks of three axes; and the
- * lines of the source. */
+/* Proves the whole text of what the checked mode reports: of wrong indices, one of many and one
+ * like another; of shapes with as many axes as there may be; of threads and blocks of three axes;
+ * and the lines of the source. */
 #include "check_steps.h"
 
 static const uint32_t one_thread[6] = {1, 1, 1, 1, 1, 1};
 static const step nothing[] = {{END, 0, 0, 0, 0}};
 
 /* The fault of a launch; "" if there is none. */
-static const char *launched(const kb_check_table *about, kb_block_entry *entry,
-                            const step steps[], const uint32_t sizes[6], void **given)
+static const char *launched(const kb_check_table *about, kb_block_entry *entry, const step steps[],
+                            const uint32_t sizes[6], void **given)
 {
     static char fault[KB_FAULT_SIZE];
     const kb_hostcuda_code code = {
@@ -60,22 +60,30 @@ static void test_like_another(void)
         used second;
         const char *fault;
     } cases[] = {
-        {{7, 5, 2, Y}, "'y' (int32[2d]) out of bounds: index 7 of axis 2, whose extent is 5 (of "
-                       "shape (3, 4)) (at k.py:2)"},
-        {{8, 5, 2, Y}, "'y' (int32[2d]) out of bounds: index 8 of axis 2, whose extent is 5 (of "
-                       "shape (3, 4)) (at k.py:2)"},
-        {{7, 6, 2, Y}, "'y' (int32[2d]) out of bounds: index 7 of axis 2, whose extent is 6 (of "
-                       "shape (3, 4)) (at k.py:2)"},
-        {{7, 5, 1, Y}, "'y' (int32[2d]) out of bounds: index 7 of axis 1, whose extent is 5 (of "
-                       "shape (3, 4)) (at k.py:2)"},
-        {{7, 5, 2, X}, "'x' (int32[1d]) out of bounds: index 7 of axis 2, whose extent is 5 (of "
-                       "shape (10,)) (at k.py:2)"},
-        {{-1, 5, 0, Z}, "'z' (int32[2d]) out of bounds: index -6 of axis 0, whose extent is 5 (of "
-                        "shape (3, 2)) (at k.py:2)"},
-        {{0, 0, 0, S}, "the shared array out of bounds: index 0 of axis 0, whose extent is 0 (of "
-                       "shape (2, 3)) (at k.py:2)"},
-        {{7, 5, 2, DYNAMIC}, "the dynamic array out of bounds: index 7 of axis 2, whose extent is "
-                             "5 (of shape (4,)) (at k.py:2)"},
+        {{7, 5, 2, Y},
+         "'y' (int32[2d]) out of bounds: index 7 of axis 2, whose extent is 5 (of "
+         "shape (3, 4)) (at k.py:2)"},
+        {{8, 5, 2, Y},
+         "'y' (int32[2d]) out of bounds: index 8 of axis 2, whose extent is 5 (of "
+         "shape (3, 4)) (at k.py:2)"},
+        {{7, 6, 2, Y},
+         "'y' (int32[2d]) out of bounds: index 7 of axis 2, whose extent is 6 (of "
+         "shape (3, 4)) (at k.py:2)"},
+        {{7, 5, 1, Y},
+         "'y' (int32[2d]) out of bounds: index 7 of axis 1, whose extent is 5 (of "
+         "shape (3, 4)) (at k.py:2)"},
+        {{7, 5, 2, X},
+         "'x' (int32[1d]) out of bounds: index 7 of axis 2, whose extent is 5 (of "
+         "shape (10,)) (at k.py:2)"},
+        {{-1, 5, 0, Z},
+         "'z' (int32[2d]) out of bounds: index -6 of axis 0, whose extent is 5 (of "
+         "shape (3, 2)) (at k.py:2)"},
+        {{0, 0, 0, S},
+         "the shared array out of bounds: index 0 of axis 0, whose extent is 0 (of "
+         "shape (2, 3)) (at k.py:2)"},
+        {{7, 5, 2, DYNAMIC},
+         "the dynamic array out of bounds: index 7 of axis 2, whose extent is "
+         "5 (of shape (4,)) (at k.py:2)"},
         {{7, 5, 2, LOCAL},
          "the local array out of bounds: index 7 of axis 2, whose extent is 5 (at k.py:2)"},
         {{7, 5, 2, RAW},
@@ -161,20 +169,23 @@ static void test_threads(void)
 {
     static const uint32_t cube[6] = {1, 1, 1, 5, 7, 2};
     static const step race[] = {{WRITE, 59, X, 3, 1}, {READ, 66, X, 3, 0}, {END, 0, 0, 0, 0}};
-    CHECK_TEXT(launched(&table, run_script, race, cube, parameters),
-               "block (0, 0, 0), thread (1, 6, 1): a data race: it reads element [3] of 'x' "
-               "(int32[1d]) (at k.py:2), which thread (4, 4, 1) writes (at k.py:1), with no barrier "
-               "between\n    k.py:1: x[i] += 1");
+    CHECK_TEXT(
+        launched(&table, run_script, race, cube, parameters),
+        "block (0, 0, 0), thread (1, 6, 1): a data race: it reads element [3] of 'x' "
+        "(int32[1d]) (at k.py:2), which thread (4, 4, 1) writes (at k.py:1), with no barrier "
+        "between\n    k.py:1: x[i] += 1");
 }
 
 static uint32_t writer[3], reader[3]; /* blocks */
+static bool uses_last;                /* of the arguments; else the first */
 
 static void write_and_read(void *const *unused, kb_thread *t)
 {
-    static const step write = {WRITE, 0, X, 1, 77}, read = {READ, 0, X, 1, 0};
+    static const step write[2] = {{WRITE, 0, X, 1, 77}, {WRITE, 0, CONSTANT, 1, 77}};
+    static const step read[2] = {{READ, 0, X, 1, 0}, {READ, 0, CONSTANT, 1, 0}};
     bool writes = memcmp(t->ctaid, writer, sizeof writer) == 0;
     (void)unused;
-    script = writes ? &write : &read;
+    script = writes ? &write[uses_last] : &read[uses_last];
     if (t->index == 0 && (writes || memcmp(t->ctaid, reader, sizeof reader) == 0))
         access_memory(t, script, writes ? 1 : 2, NULL);
 }
@@ -193,20 +204,23 @@ static void test_blocks(void)
     kb_check_table whole = table; /* in which z is not the slice of a batch */
     memcpy(alike, arrays, sizeof alike);
     alike[B] = alike[X];
+    alike[CONSTANT].flags = 0;
     whole.arrays = alike;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (whole.waits = 0; whole.waits < 2; whole.waits++) {
+        for (int how = 0; how < 4; how++) {
             char expected[512];
+            whole.waits = how & 1;
+            uses_last = how & 2;
             const uint32_t *w = cases[i].writer, *r = cases[i].reader;
             memcpy(writer, w, sizeof writer);
             memcpy(reader, r, sizeof reader);
             (void)snprintf(
                 expected, sizeof expected,
                 "block (%u, %u, %u), thread (0, 0, 0): a data race between blocks: it reads "
-                "element [1] of 'x' (int32[1d]) (at k.py:2), which thread (0, 0, 0) of block (%u, "
+                "element [1] of '%c' (int32[1d]) (at k.py:2), which thread (0, 0, 0) of block (%u, "
                 "%u, %u) writes (at k.py:1), with no barrier of the grid between\n"
                 "    k.py:1: x[i] += 1",
-                r[0], r[1], r[2], w[0], w[1], w[2]);
+                r[0], r[1], r[2], uses_last ? 'c' : 'x', w[0], w[1], w[2]);
             CHECK_TEXT(launched(&whole, write_and_read, nothing, cases[i].sizes, parameters),
                        expected);
         }
