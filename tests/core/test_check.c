@@ -302,10 +302,11 @@ static void test_cells_are_apart(void)
 static void test_late(void)
 {
     static const uint32_t two_blocks[6] = {2, 1, 1, N_THREADS, 1, 1};
-    const step steps[] = {{LANES, 0, 0, 3, 0},
-                          {LANES, 1, 0, 3, 0},
-                          {WRITE, N_THREADS, X, 1, 1},
-                          {READ, N_THREADS + 1, X, 1, 0},
+    enum { WRITER = KB_WARP - 2, READER }; /* of the lanes of the first warp */
+    const step steps[] = {{LANES, WRITER, 0, (int)0xC0000000, 0},
+                          {LANES, READER, 0, (int)0xC0000000, 0},
+                          {WRITE, N_THREADS + WRITER, X, 1, 1},
+                          {READ, N_THREADS + READER, X, 1, 0},
                           {END, 0, 0, 0, 0}};
     kb_block_code code = {.run = run_script, .shared = 32, .stack = 256, .checked = &table};
     kb_checks *checks = kb_checks_new(&table, two_blocks, 0, parameters, false);
@@ -318,7 +319,8 @@ static void test_late(void)
     for (uint32_t i = 0; i < 2; i++)
         CHECK(kb_block_run(block, parameters, (const uint32_t[]){i, 0, 0}) == (i == 0));
     CHECK(checks->shadow->time < 100);
-    CHECK_HAS(block->fault, "block (1, 0, 0), thread (1, 0, 0): a data race: it reads element [1]");
+    CHECK_HAS(block->fault,
+              "block (1, 0, 0), thread (31, 0, 0): a data race: it reads element [1]");
     forget_frames(block);
     kb_block_give_back(block);
     kb_checks_free(checks);

@@ -7,7 +7,7 @@
 #include "cuda/kb_driver.h"
 #include "fake_xla.h"
 
-enum { N = 8, ITEM = 4 };
+enum { N = 128, ITEM = 4 }; /* so many that each map takes memory of its own */
 
 static int32_t input[N], aliased[2][N], output[N], hidden[N];
 
@@ -101,6 +101,6 @@ int main(void)
     CHECK(!is_fresh(output, N)); /* before a call, and after it */
     CHECK_INT(call(steps), KB_OK);
     CHECK(!is_fresh(output, N));
-    each_allocation("a call", make_call, 1);
+    each_allocation("a call", make_call, 4);
     return kb_test_end("test_fresh");
 }
