@@ -86,7 +86,6 @@ static void count_shared(kb_checks *c)
         c->shared_cells = (size_of_dynamic + of_dynamic - 1) / of_dynamic;
     for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {
         kb_range *r = &c->ranges[i];
-        r->cell = 0;
         r->unit = of_dynamic;
         if (r->about->flags & KB_CHECK_DYNAMIC)
             continue;
