@@ -56,8 +56,7 @@ static bool make_code(code *c, const uint8_t *lengths, unsigned n)
     uint16_t next[BITS_MAX + 1];
     memset(c->counts, 0, sizeof c->counts);
     for (unsigned i = 0; i < n; i++)
-        c->counts[lengths[i]]++;
-    c->counts[0] = 0;
+        c->counts[lengths[i]]++; /* that of length 0 is not read */
     int free_codes = 1;
     next[1] = 0;
     for (unsigned length = 1; length <= BITS_MAX; length++) {
