@@ -119,11 +119,12 @@ static void test_short_question(void)
 
 static void test_metadata(void)
 {
-    kb_xla_handler *const handlers[] = {kb_handler_host_instantiate, kb_handler_host_execute};
+    kb_xla_handler *const handlers[] = {kb_handler_host_instantiate, kb_handler_host_execute,
+                                        kb_handler_idle};
     const struct {
         int theirs, answer;
     } cases[] = {{-1, 1}, {1, 1}, {2, 2}, {3, 3}, {4, KB_XLA_API_MINOR}, {9, KB_XLA_API_MINOR}};
-    for (size_t h = 0; h < 2; h++)
+    for (size_t h = 0; h < 3; h++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             fake_frame f;
             const kb_xla_api *api = cases[i].theirs < 0 ? NULL : fake_api(cases[i].theirs);
