@@ -192,6 +192,14 @@ static void test_readers(void)
     warp_barrier(5, 6);
     CHECK_INT(touch(&own, 6, A, false), -1);
 
+    element again = {0}; /* the first reader is not forgotten as the second one reads again */
+    begin();
+    warp_barrier(20, 21);
+    CHECK_INT(touch(&again, 0, R, false), -1);
+    CHECK_INT(touch(&again, 1, R, false), -1);
+    CHECK_INT(touch(&again, 1, R, false), -1);
+    CHECK_INT(touch(&again, 1, W, false), 0);
+
     CHECK_INT(touch(&across, 32, R, false), -1);
     for (uint32_t t = 0; t < 4; t++)
         CHECK_INT(touch(&across, t, R, false), -1);
