@@ -127,8 +127,11 @@ static void run_started(int64_t count, long pause_ns)
 static void test_started_threads_help(void)
 {
     const int64_t counts[] = {0, 1, 2, 63, 64, 65, 1000, N_MAX};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         run_started(counts[i], 0);
+        CHECK((atomic_load(&record.parts) > 0) ==
+              (counts[i] > 0)); /* nothing is done of no parts */
+    }
     cpu_set_t allowed;
     CHECK(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
     run_started(64, 2000000);
