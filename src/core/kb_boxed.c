@@ -103,7 +103,7 @@ kb_boxed *kb_boxed_tuple(ptrdiff_t size)
 
 int kb_boxed_set(kb_boxed *tuple, ptrdiff_t index, kb_boxed *item)
 {
-    if (!tuple || index < 0 || (size_t)index >= tuple->size) {
+    if (!tuple || (size_t)index >= tuple->size) { /* a negative one is larger than any size */
         kb_boxed_free(item);
         return -1;
     }

@@ -56,8 +56,7 @@ static bool make_code(code *c, const uint8_t *lengths, unsigned n)
     uint16_t next[BITS_MAX + 1];
     memset(c->counts, 0, sizeof c->counts);
     for (unsigned i = 0; i < n; i++)
-        c->counts[lengths[i]]++;
-    c->counts[0] = 0;
+        c->counts[lengths[i]]++; /* that of length 0 is not read */
     int free_codes = 1;
     next[1] = 0;
     for (unsigned length = 1; length <= BITS_MAX; length++) {
@@ -228,10 +227,7 @@ static void read_dynamic(stream *s)
     code of_lengths, literals, distances;
     unsigned n_literals = take_bits(s, 5) + END + 1, n_distances = take_bits(s, 5) + 1;
     unsigned n_ordered = take_bits(s, 4) + 4;
-    if (s->failed || n_literals > LITERALS - 2 || n_distances > DISTANCES) {
-        s->failed = true;
-        return;
-    }
+    s->failed = s->failed || n_literals > LITERALS - 2 || n_distances > DISTANCES;
     for (unsigned i = 0; i < n_ordered; i++)
         lengths[order[i]] = (uint8_t)take_bits(s, 3);
     s->failed = !make_code(&of_lengths, lengths, ORDERED) || s->failed;

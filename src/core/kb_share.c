@@ -225,7 +225,6 @@ kb_status kb_share_run(const kb_slices *slices, kb_cursor *cursor, const kb_step
     if (!is_worth_it(cost, slices->count))
         return run_probing(slices, cursor, step, site, err);
     int64_t n_threads = count_threads(slices, slices->count);
-    if (n_threads > 1)
-        return share(slices, step, 0, cost, n_threads, site, err);
-    return kb_slices_run(slices, cursor, step, 0, slices->count, &failed, err);
+    return n_threads > 1 ? share(slices, step, 0, cost, n_threads, site, err)
+                         : kb_slices_run(slices, cursor, step, 0, slices->count, &failed, err);
 }

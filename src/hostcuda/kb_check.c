@@ -86,7 +86,6 @@ static void count_shared(kb_checks *c)
         c->shared_cells = (size_of_dynamic + of_dynamic - 1) / of_dynamic;
     for (uint32_t i = c->table->n_arguments; i < c->n_ranges; i++) {
         kb_range *r = &c->ranges[i];
-        r->cell = 0;
         r->unit = of_dynamic;
         if (r->about->flags & KB_CHECK_DYNAMIC)
             continue;
@@ -193,7 +192,6 @@ void kb_checks_enter(kb_checks *c, const kb_block *b)
     c->shared.phase = c->shared.block = c->shared.barrier = now;
     c->begins[c->n_begins++] = (kb_block_start){now, c->block};
     kb_fences_enter(&c->fences, c->block);
-    c->unwritten.thread = NULL;
     bool begins = !c->begun || c->begun[c->block] == 0;
     if (begins && c->shared_cells) /* what is read of it too early is the same in each run */
         memset(b->shared, 0, (size_t)b->code->shared + b->threads[0].dynamic_shared);

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of a shape or an element: each of the 32 numbers has ", " or a bracket before it, and they have
+ * 51 digits at most, since their product has 19 or fewer. */
 enum { NAME_MAX = 160, MANY_UNWRITTEN = 4096 /* reads; a thread may wait for a change */ };
 
 typedef struct access {
@@ -27,14 +29,12 @@ static bool is_shared(const kb_checks *c, uint64_t row)
     return row > c->table->n_arguments;
 }
 
-/* " (of shape (4, 3))", or "". */
+/* "(4, 3)", or "". */
 static const char *shape_of(const kb_checks *c, uint32_t which, char text[NAME_MAX])
 {
-    char shape[NAME_MAX / 2];
     if (which == 0 || which > c->n_ranges)
         return "";
-    kb_range_shape(&c->ranges[which - 1], shape, sizeof shape);
-    (void)snprintf(text, NAME_MAX, " (of shape %s)", shape);
+    kb_range_shape(&c->ranges[which - 1], text, NAME_MAX);
     return text;
 }
 
@@ -43,12 +43,14 @@ static _Noreturn void fail_index(kb_thread *t, uint32_t tag, const access *a)
 {
     const kb_checks *c = t->block->checks;
     const kb_wrong_index *w = &c->wrong[tag - KB_CHECK_WRONG_FIRST];
-    char place[KB_PLACE_MAX], shape[NAME_MAX];
-    kb_checks_fail(
-        t, a->site, a->site, "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s%s",
-        verbs[a->kind], w->which ? c->table->arrays[w->which - 1].name : "a constant array",
-        (long long)w->index, w->axis, (long long)w->extent, shape_of(c, w->which, shape),
-        kb_checks_place(t, a->site, place));
+    char place[KB_PLACE_MAX], room[NAME_MAX];
+    const char *shape = shape_of(c, w->which, room);
+    kb_checks_fail(t, a->site, a->site,
+                   "%s %s out of bounds: index %lld of axis %u, whose extent is %lld%s%s%s%s",
+                   verbs[a->kind],
+                   w->which ? c->table->arrays[w->which - 1].name : "a constant array",
+                   (long long)w->index, w->axis, (long long)w->extent, *shape ? " (of shape " : "",
+                   shape, *shape ? ")" : "", kb_checks_place(t, a->site, place));
 }
 
 static void check_bounds(kb_thread *t, const kb_range *r, int64_t offset, const access *a)

@@ -72,6 +72,6 @@ void kb_checks_end(kb_thread *t)
                        "ends without cuda.syncthreads%s, in which thread (%u, %u, %u) waits",
                        kb_checks_place(t, other->site, there), other->tid[0], other->tid[1],
                        other->tid[2]);
-    if (t->block->n_live == 1)
+    if (t->block->n_live == t->block->n_at_grid + 1)
         kb_checks_settle(t->block->checks);
 }

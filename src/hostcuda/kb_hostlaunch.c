@@ -84,10 +84,12 @@ static bool begin_checks(launch *l)
 /* All blocks at once, each going on until its threads wait for the grid. */
 static void run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
 {
-    int64_t n_ended = 0;
-    for (bool is_first = true; n_ended < n_blocks; is_first = false) {
+    int64_t n_ended;
+    bool is_first = true;
+    do {
         if (l->checks && !is_first)
             kb_checks_phase(l->checks);
+        is_first = false;
         n_ended = 0;
         for (int64_t i = 0; i < n_blocks; i++) {
             if (blocks[i]->n_live && !kb_block_go_on(blocks[i])) {
@@ -96,7 +98,7 @@ static void run_turns(launch *l, kb_block **blocks, int64_t n_blocks)
             }
             n_ended += blocks[i]->n_live == 0;
         }
-    }
+    } while (n_ended < n_blocks);
 }
 
 static void run_cooperative(launch *l, int64_t n_blocks, int64_t n_threads)

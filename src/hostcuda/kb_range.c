@@ -35,6 +35,7 @@ void kb_range_fixed(kb_range *r, uint64_t base, uint64_t size)
 {
     r->base = base;
     r->high = (int64_t)size;
+    r->extents[0] = (int64_t)(size / r->about->item_size); /* of a dynamic array */
     for (uint32_t d = 0; r->about->shape && d < r->about->n_dims; d++)
         r->extents[d] = r->about->shape[d];
 }

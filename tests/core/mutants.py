@@ -2,6 +2,13 @@
 
 A mutant is one small change: another comparison, operator or number, a negated condition, a
 statement or an early return that is left out.
+
+A number is made one greater and one less, unless one more only reserves memory that nobody reads or
+writes: no test could notice that. This holds where the number is a term or a factor of what is
+asked of an allocator (`kb_calloc(1, size + 1)`), or of the dimension of a variable whose size the
+code does not ask for (`int index[3];` without `sizeof index`). The dimensions of members are
+another matter, since they move the members behind them. One less is a mutant always: sanitizers
+notice an access behind the end.
 """
 
 from __future__ import annotations
@@ -41,6 +48,15 @@ _NUMBER = re.compile(r"(?<![\w.])(\d{1,6})(?![\w.])")
 _CONDITION = re.compile(r"^(\s*(?:\} else )?(?:if|while) \()(.*)(\)(?: \{)?)$")
 _STATEMENT = re.compile(r"^\s+(?:\(void\))?[\w>.\[\]*()&-]+(?:\(.*\)| [-+|&]?= .*|\+\+|--);$")
 _LEAVING = re.compile(r"^\s+(?:return\b.*|break|continue);$")
+
+# What is asked for memory, besides functions of the file itself that hand it on; how much that is.
+_ALLOCATORS = ("kb_malloc", "kb_calloc", "kb_arena_take")
+_ALLOCATOR = re.compile(r"^static void \*(\w+)\(.*\bsize_t count, size_t size\)$", re.M)
+_TYPE = r"(?!(?:return|else|case|goto|typedef)\b)[A-Za-z_]\w*(?:\([\w()]*\))?\s+"
+_VARIABLE = re.compile(rf"^\s*(?:{_TYPE})+\**(?P<name>\w+)\[(?P<asked>[^\]]*)\](?:\[|;|,| =)")
+_IN_MEMBERS = re.compile(r"\b(?:struct|union)\b[^;(){}]*\{[^{}]*$")
+_GROWING = re.compile(r"(?:[\w\s+*.()]|->)*")  # sums and products grow with their parts
+
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|/\*.*?\*/|/\*.*$|//.*$')
 
 
@@ -70,14 +86,61 @@ def _code_lines(text: str) -> Iterator[tuple[int, str, str]]:
             yield number, line, blanked
 
 
+def _scope(lines: list[str], line: int) -> list[str]:
+    """Returns the lines that see a variable; none of them if the line has a member."""
+    if not lines[line].startswith(" "):
+        return lines
+    begin = max((i for i in range(line) if lines[i] in ("{", "}")), default=line)
+    if lines[begin] != "{" or _IN_MEMBERS.search("\n".join(lines[begin:line])):
+        return []
+    return lines[begin : lines.index("}", line)]
+
+
+def _argument(code: str, at: int) -> str:
+    """Returns the argument that reaches over a place, of a call whose arguments begin `code`."""
+    begin = depth = 0
+    for i, c in enumerate(code):
+        depth += (c in "([") - (c in ")]")
+        if depth < 0 or (depth == 0 and c == ","):
+            if i > at:
+                return code[begin:i]
+            if depth < 0:
+                return "?"  # the place is behind the call
+            begin = i + 1
+    return code[begin:]
+
+
+class _Rooms:
+    """Where a file reserves memory."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
+        names = "|".join((*_ALLOCATORS, *_ALLOCATOR.findall(text)))
+        self.call = re.compile(rf"(?<![\w*])(?:{names})\(")
+
+    def only_grow(self, number: int, code: str, at: int) -> bool:
+        """Returns whether a greater number at a place of a line only reserves more."""
+        m = _VARIABLE.match(code)
+        if m and m.start("asked") <= at < m.end("asked"):
+            size = re.compile(rf"\bsizeof\b[ (]*{m['name']}\b")
+            scope = _scope(self.lines, number - 1)
+            asked = m["asked"] if scope and not any(map(size.search, scope)) else "?"
+        else:
+            m = self.call.search(code)
+            asked = _argument(code[m.end() :], at - m.end()) if m and m.end() <= at else "?"
+        parts = asked.replace("sizeof(", "(")
+        return bool(_GROWING.fullmatch(parts)) and not re.search(r"\w\(", parts)
+
+
 def mutants_of(path: str, text: str) -> Iterator[Mutant]:
     """Yields every mutant of a file."""
+    rooms = _Rooms(text)
     for number, line, code in _code_lines(text):
         for pattern, other in _SWAPS:
             for m in re.finditer(pattern, code):
                 yield Mutant(path, number, line, line[: m.start()] + other + line[m.end() :])
         for m in _NUMBER.finditer(code):
-            for step in (1, -1):
+            for step in (-1,) if rooms.only_grow(number, code, m.start()) else (1, -1):
                 number_text = str(int(m[1]) + step)
                 yield Mutant(path, number, line, line[: m.start()] + number_text + line[m.end() :])
         if m := _CONDITION.match(code):

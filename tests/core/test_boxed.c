@@ -122,6 +122,7 @@ static void test_tuples(void)
     CHECK_INT(kb_boxed_set(pair, 0, kb_boxed_signed(5)), 0);
     CHECK_INT(kb_boxed_set(pair, 1, kb_boxed_text(1, a, 1)), 0);
     CHECK_INT(kb_boxed_set(pair, 2, kb_boxed_signed(6)), -1); /* and the value is released */
+    CHECK_INT(kb_boxed_set(pair, -1, kb_boxed_signed(6)), -1);
     CHECK_INT(kb_boxed_set(NULL, 0, kb_boxed_signed(6)), -1);
     kb_boxed *all = kb_boxed_pack(2, pair, kb_boxed_pack(1, kb_boxed_float(2)));
     CHECK_PTR(kb_boxed_item(all, 0), pair);

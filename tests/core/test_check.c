@@ -3,6 +3,7 @@
 #include "check_steps.h"
 
 #include "allocation.h"
+#include "hostcuda/kb_checks.h"
 
 static const uint32_t one_block[6] = {1, 1, 1, N_THREADS, 1, 1}, two[6] = {1, 1, 2, 70, 1, 1};
 
@@ -275,6 +276,56 @@ static void test_races(void)
     check_rows(rows, sizeof rows / sizeof *rows);
 }
 
+/* No element of an array, the first and the last ones, shares what is remembered with another's. */
+static void test_cells_are_apart(void)
+{
+    static const struct {
+        int array, elements[2];
+    } ends[] = {{X, {0, 9}}, {Y, {0, 11}}, {Z, {-12, 2}},
+                {B, {0, 3}}, {S, {0, 5}},  {DYNAMIC, {0, 11}}};
+    enum { N = sizeof ends / sizeof *ends };
+    for (int i = 0; i < 2 * N; i++)
+        for (int k = 0; k < 2 * N; k++) {
+            int one = ends[i / 2].elements[i % 2], other = ends[k / 2].elements[k % 2];
+            const step steps[] = {{WRITE, 0, ends[i / 2].array, one, 100 + i},
+                                  {WRITE, 1, ends[k / 2].array, other, 200 + k},
+                                  {END, 0, 0, 0, 0}};
+            const char *got = run(steps, one_block, 12 * ITEM);
+            if (i == k)
+                CHECK_HAS(got, "thread (1, 0, 0): a data race: it writes element");
+            else
+                CHECK_TEXT(got, "");
+        }
+}
+
+/* When so much time has passed that it begins anew, what warps had seen means nothing any more. */
+static void test_late(void)
+{
+    static const uint32_t two_blocks[6] = {2, 1, 1, N_THREADS, 1, 1};
+    enum { WRITER = KB_WARP - 2, READER }; /* of the lanes of the first warp */
+    const step steps[] = {{LANES, WRITER, 0, (int)0xC0000000, 0},
+                          {LANES, READER, 0, (int)0xC0000000, 0},
+                          {WRITE, N_THREADS + WRITER, X, 1, 1},
+                          {READ, N_THREADS + READER, X, 1, 0},
+                          {END, 0, 0, 0, 0}};
+    kb_block_code code = {.run = run_script, .shared = 32, .stack = 256, .checked = &table};
+    kb_checks *checks = kb_checks_new(&table, two_blocks, 0, parameters, false);
+    kb_block *block = kb_block_take(&code, two_blocks, 0);
+    if (!CHECK(checks && block))
+        return;
+    script = steps;
+    block->checks = checks;
+    checks->shadow->time = (UINT32_C(1) << 31) - 2;
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK(kb_block_run(block, parameters, (const uint32_t[]){i, 0, 0}) == (i == 0));
+    CHECK(checks->shadow->time < 100);
+    CHECK_HAS(block->fault,
+              "block (1, 0, 0), thread (31, 0, 0): a data race: it reads element [1]");
+    forget_frames(block);
+    kb_block_give_back(block);
+    kb_checks_free(checks);
+}
+
 static void test_batches(void)
 {
     const step inside[] = {{WRITE, 0, B, 0, 1}, {WRITE, 1, B, 3, 2}, {END, 0, 0, 0, 0}};
@@ -375,6 +426,8 @@ int main(void)
     test_shared_memory();
     test_unwritten_or_race();
     test_races();
+    test_cells_are_apart();
+    test_late();
     test_batches();
     test_barriers();
     test_barriers_of_three_axes();

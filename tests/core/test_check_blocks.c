@@ -193,6 +193,13 @@ static void test_cooperative_grids(void)
          "thread (69, 0, 0): a data race: it writes element [0, 1] of the shared array"},
         {{{READ, 0, S, 1, 5}, {GRID, ALL, 0, 0, 0}, {WRITE, 0, S, 1, 5}},
          "block (0, 0, 0), thread (0, 0, 0): reads element [0, 1] of the shared array, which no"},
+        {{{READ, 0, S, 1, 5},
+          {WRITE, SECOND, X, 1, 8},
+          {WRITE, SECOND + 1, X, 1, 9},
+          {GRID, ALL, 0, 0, 0}},
+         "block (0, 0, 0), thread (0, 0, 0): reads element [0, 1] of the shared array, which no"},
+        {{{READ, N_THREADS - 1, S, 1, 5}, {STOP, N_THREADS - 1, 0, 0, 0}, {GRID, ALL, 0, 0, 0}},
+         "block (0, 0, 0), thread (69, 0, 0): reads element [0, 1] of the shared array, which no"},
     };
     const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &table},
                                    .cooperative = true};

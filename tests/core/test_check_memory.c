@@ -7,7 +7,7 @@
 #include "fake_xla.h"
 #include "hostcuda/kb_fresh.h"
 
-enum { SECOND = N_THREADS, UNALIGNED = 2 };
+enum { SECOND = N_THREADS };
 
 static const uint32_t one_block[6] = {1, 1, 1, N_THREADS, 1, 1}, slices[6] = {1, 1, 2, 70, 1, 1};
 static const uint32_t three[6] = {3, 1, 1, N_THREADS, 1, 1};
@@ -35,6 +35,24 @@ static void launch(const kb_hostcuda_code *code, const uint32_t sizes[6], const 
     }
 }
 
+/* What is written between launches may be read, and nothing beside it. */
+static void fill_and_copy(const kb_driver *cu)
+{
+    static const step filled[] = {{READ, 0, X, 2, 0}, {READ, 0, X, 5, 0}, {END, 0, 0, 0, 0}},
+                      copied[] = {{READ, 0, B, 0, 0}, {END, 0, 0, 0, 0}},
+                      third[] = {{READ, 0, X, 3, 0}, {END, 0, 0, 0, 0}},
+                      beside[] = {{READ, 0, B, 3, 0}, {END, 0, 0, 0, 0}};
+    int32_t two[2] = {1, 2};
+    uint64_t first = (uintptr_t)x;
+    CHECK_INT(cu->cuMemsetD32Async(first + 2 * ITEM, 5, 1, NULL), KB_CU_SUCCESS);
+    CHECK_INT(cu->cuMemcpyDtoDAsync(first + 5 * ITEM, (uintptr_t)two, ITEM, NULL), KB_CU_SUCCESS);
+    CHECK_INT(cu->cuMemcpyHtoDAsync((uintptr_t)b, two, ITEM, NULL), KB_CU_SUCCESS);
+    launch(&plain, one_block, filled, NULL);
+    launch(&plain, one_block, copied, NULL);
+    launch(&plain, one_block, third, "reads element [3] of 'x'");
+    launch(&plain, one_block, beside, "reads element [3] of 'b'");
+}
+
 /* The launches of a call, one after the other. */
 static kb_status launch_all(const kb_frame *frame, kb_error *err)
 {
@@ -59,7 +77,10 @@ static kb_status launch_all(const kb_frame *frame, kb_error *err)
          NULL},
         {&plain, one_block, {{READ, 1, Y, 10, 0}}, "reads element [2, 2] of 'y'"},
         {&plain, one_block, {{READ, 1, Y, 11, 0}}, NULL},
-        {&plain, one_block, {{READ, 0, CONSTANT, 1, 0}}, "reads element [1] of 'c'"},
+        {&plain,
+         one_block,
+         {{READ, 0, CONSTANT, 1, 0}},
+         "reads element [1] of 'c' (int32[1d]), which nothing has written (at k.py:1)"},
         {&plain, slices, {{WRITE, 0, B, 1, 1}}, NULL}, /* of each slice */
         {&plain, slices, {{READ, 0, B, 1, 0}}, NULL},
         {&plain, slices, {{READ, 0, B, 2, 0}}, "reads element [2] of 'b'"},
@@ -70,9 +91,10 @@ static kb_status launch_all(const kb_frame *frame, kb_error *err)
          "element [7]"},
         {&plain, one_block, {{READ, SECOND - 1, X, 6, 0}}, NULL},
     };
-    (void)frame, (void)err;
+    (void)err;
     for (size_t i = 0; i < sizeof launches / sizeof *launches; i++)
         launch(launches[i].code, launches[i].sizes, launches[i].steps, launches[i].fault);
+    fill_and_copy(frame->driver);
     return KB_OK;
 }
 
@@ -157,7 +179,9 @@ static void test_local_arrays(void)
            "thread (33, 0, 0): reads the other array out of bounds: element [3], and it has 3");
 }
 
-/* Thread 0 writes element `x[9]` of x, and thread 1 reads half of the elements 0 and 1. */
+static int64_t unaligned;
+
+/* Thread 0 writes element `x[9]` of x, and thread 1 reads parts of the elements 0 and 1. */
 static void read_across(void *const *unused, kb_thread *t)
 {
     static const step write[] = {{WRITE, 0, X, 0, 7}, {WRITE, 0, X, 1, 7}};
@@ -168,7 +192,7 @@ static void read_across(void *const *unused, kb_thread *t)
     if (t->index == 0)
         access_memory(t, script, 1, NULL);
     else
-        (void)memory_of(t, (char *)address_of(t, X, NULL) + UNALIGNED, ITEM,
+        (void)memory_of(t, (char *)address_of(t, X, NULL) + unaligned, ITEM,
                         KB_CHECK_HOW(KB_ACCESS_READ, 2), 0);
 }
 
@@ -176,11 +200,61 @@ static void test_across_elements(void)
 {
     const kb_hostcuda_code code = {
         .threads = {.run = read_across, .shared = 32, .checked = &table}};
-    for (x[9] = 0; x[9] < 2; x[9]++)
-        launch(&code, one_block, NULL,
-               x[9] ? "thread (1, 0, 0): a data race: it reads element [0] of 'x' (int32[1d]) (at "
-                      "k.py:2), which thread (0, 0, 0) writes (at k.py:1)"
-                    : "thread (1, 0, 0): a data race: it reads element [0] of 'x'");
+    for (unaligned = 1; unaligned < ITEM; unaligned++)
+        for (x[9] = 0; x[9] < 2; x[9]++)
+            launch(
+                &code, one_block, NULL,
+                x[9] ? "thread (1, 0, 0): a data race: it reads element [0] of 'x' (int32[1d]) (at "
+                       "k.py:2), which thread (0, 0, 0) writes (at k.py:1)"
+                     : "thread (1, 0, 0): a data race: it reads element [0] of 'x'");
+}
+
+/* Bytes of a shared array of 18 bytes that its own size decides: which thread writes how many of
+ * them, and where. */
+static const struct part {
+    int thread, array;
+    uint64_t at, size;
+} * parts;
+
+static void write_parts(void *const *unused, kb_thread *t)
+{
+    (void)unused;
+    for (const struct part *p = parts; p->size; p++)
+        if (p->thread == (int)t->index)
+            (void)memory_of(t, (char *)address_of(t, p->array, NULL) + p->at, p->size,
+                            KB_CHECK_HOW(KB_ACCESS_WRITE_VALUE, 1), 1 + t->index);
+}
+
+static void test_parts_of_elements(void)
+{
+    enum { BYTES = 18 };
+    static const struct {
+        struct part parts[4];
+        const char *fault;
+    } cases[] = {
+        {{{0, S, 0, 2}, {0, S, 2, 2}, {0, S, 22, 2}}, NULL}, /* which are not written before */
+        {{{0, DYNAMIC, 16, 2}, {1, S, 0, 4}}, NULL},         /* the last two bytes */
+        {{{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 12, 4}}, NULL},
+        {{{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 16, 2}}, "it writes element [4] of the dynamic array"},
+        {{{0, DYNAMIC, 15, 2}, {1, DYNAMIC, 12, 2}}, "it writes element [3] of the dynamic array"},
+        {{{0, DYNAMIC, 15, 2}, {1, DYNAMIC, 16, 2}}, "it writes element [4] of the dynamic array"},
+        {{{0, DYNAMIC, 17, 2}},
+         "writes the dynamic array out of bounds: element [4], and it has 4"},
+    };
+    const kb_hostcuda_code code = {
+        .threads = {.run = write_parts, .shared = 32, .checked = &table}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char fault[KB_FAULT_SIZE] = "";
+        parts = cases[i].parts;
+        CHECK_INT(kb_hostcuda_run(&code, one_block, BYTES, parameters, NULL, fault),
+                  cases[i].fault ? KB_HOSTCUDA_FAULT : KB_CU_SUCCESS);
+        if (!(cases[i].fault ? CHECK_HAS(fault, cases[i].fault) : CHECK_TEXT(fault, "")))
+            fprintf(stderr, "in case %zu\n", i);
+        kb_block *block = kb_block_take(&code.threads, one_block, BYTES);
+        if (CHECK(block))
+            forget_frames(block);
+        kb_block_give_back(block);
+    }
 }
 
 /* The first number behind those of all arrays. */
@@ -250,6 +324,7 @@ int main(void)
     test_shared_memory();
     test_local_arrays();
     test_across_elements();
+    test_parts_of_elements();
     test_no_array();
     test_long_lines();
     return kb_test_end("test_check_memory");

@@ -7,9 +7,9 @@
 #include "cuda/kb_driver.h"
 #include "fake_xla.h"
 
-enum { N = 8, ITEM = 4 };
+enum { N = 128, ITEM = 4 }; /* so many that each map takes memory of its own */
 
-static int32_t input[N], aliased[N], output[N], hidden[N];
+static int32_t input[N], aliased[2][N], output[N], hidden[N];
 
 static uint64_t at(const int32_t *p)
 {
@@ -27,7 +27,8 @@ static kb_status steps(const kb_frame *frame, kb_error *err)
     int32_t source[2] = {7, 8};
     (void)err;
     CHECK(!is_fresh(input, N));
-    CHECK(!is_fresh(aliased, N));
+    CHECK(!is_fresh(aliased[0], N));
+    CHECK(!is_fresh(aliased[1], N));
     CHECK(is_fresh(output, N));
     CHECK(is_fresh(hidden, 1));
     CHECK(!kb_fresh_find(at(output) - 1, 4));
@@ -67,14 +68,16 @@ static kb_status steps(const kb_frame *frame, kb_error *err)
 static kb_status call(kb_run *run)
 {
     const int64_t dims[1] = {N};
-    const kb_kernel kernel = {.name = "kernel", .n_inputs = 2, .n_outputs = 2, .n_hidden = 1};
+    const kb_kernel kernel = {.name = "kernel", .n_inputs = 3, .n_outputs = 3, .n_hidden = 1};
     kb_error err;
     fake_frame f;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    fake_arg(&f, KB_DTYPE_S32, aliased[0], 1, dims);
     fake_arg(&f, KB_DTYPE_S32, input, 1, dims);
-    fake_arg(&f, KB_DTYPE_S32, aliased, 1, dims);
+    fake_arg(&f, KB_DTYPE_S32, aliased[1], 1, dims);
     fake_ret(&f, KB_DTYPE_S32, output, 1, dims);
-    fake_ret(&f, KB_DTYPE_S32, aliased, 1, dims);
+    fake_ret(&f, KB_DTYPE_S32, aliased[1], 1, dims);
+    fake_ret(&f, KB_DTYPE_S32, aliased[0], 1, dims);
     fake_ret(&f, KB_DTYPE_S32, hidden, 1, dims);
     kb_frame frame = {.kernel = &kernel, .xla = &f.frame};
     kb_status s = kb_fresh_run(&frame, run, &err);
@@ -98,6 +101,6 @@ int main(void)
     CHECK(!is_fresh(output, N)); /* before a call, and after it */
     CHECK_INT(call(steps), KB_OK);
     CHECK(!is_fresh(output, N));
-    each_allocation("a call", make_call, 1);
+    each_allocation("a call", make_call, 4);
     return kb_test_end("test_fresh");
 }

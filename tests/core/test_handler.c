@@ -1,6 +1,7 @@
 /* Proves what XLA gets back from the handlers: metadata for each version of its API, success by
  * value, and every failure as an error with its code and text. */
 #include "core/kb_handler.h"
+#include "core/kb_memory.h"
 #include "kb_test.h"
 #include "sample.h"
 
@@ -34,6 +35,29 @@ static void frame_for(fake_frame *f, int32_t stage)
 {
     fake_frame_init(f, fake_api(3), stage);
     sample_attrs(f, &twice.kernel);
+}
+
+static int n_freed;
+
+static void count_freed(void *owner)
+{
+    n_freed += owner == &n_freed;
+}
+
+/* The registry is made when it is first needed; without memory for it, the kernel is given back. */
+static void test_no_registry(void)
+{
+    kb_kernel owned = twice.kernel;
+    kb_error err;
+    bool inserted = true;
+    owned.owner = &n_freed;
+    owned.free_owner = count_freed;
+    kb_memory_fail_nth(1);
+    CHECK_INT(kb_handler_register(&owned, &inserted, &err), KB_RESOURCE_EXHAUSTED);
+    CHECK_TEXT(err.message, "no memory for the registry of kernels");
+    kb_memory_fail_nth(0);
+    CHECK(!inserted);
+    CHECK_INT(n_freed, 1);
 }
 
 static void test_before_anything(void)
@@ -95,11 +119,12 @@ static void test_short_question(void)
 
 static void test_metadata(void)
 {
-    kb_xla_handler *const handlers[] = {kb_handler_host_instantiate, kb_handler_host_execute};
+    kb_xla_handler *const handlers[] = {kb_handler_host_instantiate, kb_handler_host_execute,
+                                        kb_handler_idle};
     const struct {
         int theirs, answer;
     } cases[] = {{-1, 1}, {1, 1}, {2, 2}, {3, 3}, {4, KB_XLA_API_MINOR}, {9, KB_XLA_API_MINOR}};
-    for (size_t h = 0; h < 2; h++)
+    for (size_t h = 0; h < 3; h++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             fake_frame f;
             const kb_xla_api *api = cases[i].theirs < 0 ? NULL : fake_api(cases[i].theirs);
@@ -283,6 +308,7 @@ int main(void)
     sample_init(&twice, 1, twice_entry);
     sample_input(&twice, KB_DTYPE_F32, 1, "x");
     sample_output(&twice, KB_DTYPE_F32, 1, "out");
+    test_no_registry();
     test_before_anything();
     test_metadata();
     test_short_structures();

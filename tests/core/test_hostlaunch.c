@@ -1,4 +1,5 @@
 /* Proves which sizes a launch on the CPU may have: each at its limit, and one beyond. */
+#include "core/kb_memory.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "kb_test.h"
 
@@ -55,9 +56,39 @@ static void test_shared_memory(void)
                   cases[i].fits ? KB_CU_SUCCESS : KB_CU_INVALID_VALUE);
 }
 
+static void nothing(void *const *parameters, kb_thread *thread)
+{
+    (void)parameters, (void)thread;
+}
+
+/* How many threads of a grid may wait for each other. The first block has no memory: what fits is
+ * not run. */
+static void test_cooperative_grids(void)
+{
+    static const struct {
+        uint32_t sizes[6];
+        bool fits;
+    } cases[] = {{{64, 1, 1, THREADS, 1, 1}, true},   {{65, 1, 1, THREADS, 1, 1}, false},
+                 {{4, 2, 8, 32, 16, 2}, true},        {{4, 2, 9, 32, 16, 2}, false},
+                 {{32768, 2, 1, 1, 1, 1}, true},      {{65537, 1, 1, 1, 1, 1}, false},
+                 {{65, 1, 1, 1000, 1, 1}, true},      {{66, 1, 1, 1000, 1, 1}, false},
+                 {{65535, 65535, 1, 1, 1, 64}, false}};
+    const kb_hostcuda_code code = {.threads = {.run = nothing}, .cooperative = true};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char fault[KB_FAULT_SIZE] = "";
+        kb_memory_fail_nth(1);
+        CHECK_INT(kb_hostcuda_run(&code, cases[i].sizes, 0, NULL, NULL, fault), KB_HOSTCUDA_FAULT);
+        kb_memory_fail_nth(0);
+        CHECK_TEXT(fault, cases[i].fits
+                              ? "no memory for the stacks of a block's threads"
+                              : "a cooperative grid has at most 65536 threads on the CPU");
+    }
+}
+
 int main(void)
 {
     test_sizes();
     test_shared_memory();
+    test_cooperative_grids();
     return kb_test_end("test_hostlaunch");
 }

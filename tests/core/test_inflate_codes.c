@@ -353,6 +353,29 @@ static void test_too_many_codes(void)
     CHECK(!decodes(0));
 }
 
+/* One code of each length below the greatest, and one, two or three of that: two are all there are,
+ * of literals beside the end, or of distances. */
+static void test_greatest_length(void)
+{
+    for (unsigned where = 0; where < 2; where++)
+        for (unsigned greatest = 2 - where; greatest <= 15; greatest++)
+            for (unsigned n = 1; n < 4; n++) {
+                uint8_t *to = where ? e.of_distances : e.of_literals;
+                begin();
+                begin_dynamic(0, DISTANCES - 1);
+                for (unsigned length = 2 - where; length < greatest; length++)
+                    *to++ = (uint8_t)length;
+                memset(to, (int)greatest, n);
+                e.of_literals[END] = 1;
+                for (unsigned i = 0; i <= END; i++)
+                    put_length(e.of_literals[i]);
+                for (unsigned i = 0; i < DISTANCES; i++)
+                    put_length(e.of_distances[i]);
+                put_literal(END);
+                CHECK(decodes(0) == (n < 3));
+            }
+}
+
 /* A symbol whose code does not occur. */
 static void test_missing_code(void)
 {
@@ -382,6 +405,7 @@ int main(void)
     test_ends_of_runs();
     test_numbers_of_codes();
     test_too_many_codes();
+    test_greatest_length();
     test_missing_code();
     return kb_test_end("test_inflate_codes");
 }

@@ -7,9 +7,9 @@
 #include "kb_test.h"
 #include "sample.h"
 
-enum { N = 4, X = 0, Y = 1, NOTHING = -1 };
+enum { N = 4, X = 0, Y = 1, NOTHING = -1, N_RESULTS = 3 };
 
-static float x[N], y[N], out[N];
+static float x[N], y[N], out[N], other[N], hidden[N];
 static int changes = NOTHING, fails, at; /* what the kernel does */
 
 static kb_status run(const kb_frame *frame, kb_error *err)
@@ -22,7 +22,8 @@ static kb_status run(const kb_frame *frame, kb_error *err)
     return fails ? kb_error_set(err, KB_UNIMPLEMENTED, "the kernel failed") : KB_OK;
 }
 
-static kb_status call(float *result, kb_error *err)
+/* `result` has the memory of one of the results: two outputs and one that is hidden. */
+static kb_status call_with(int which, float *result, kb_error *err)
 {
     const int64_t dims[] = {N};
     sample s;
@@ -32,10 +33,14 @@ static kb_status call(float *result, kb_error *err)
     sample_input(&s, KB_DTYPE_F32, 1, "x");
     sample_input(&s, KB_DTYPE_F32, 1, "y");
     sample_output(&s, KB_DTYPE_F32, 1, "out");
+    sample_output(&s, KB_DTYPE_F32, 1, "other");
+    sample_hidden(&s, KB_DTYPE_F32, 1, "hidden");
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     fake_arg(&f, KB_DTYPE_F32, x, 1, dims);
     fake_arg(&f, KB_DTYPE_F32, y, 1, dims);
-    fake_ret(&f, KB_DTYPE_F32, result, 1, dims);
+    float *const results[N_RESULTS] = {out, other, hidden};
+    for (int i = 0; i < N_RESULTS; i++)
+        fake_ret(&f, KB_DTYPE_F32, i == which ? result : results[i], 1, dims);
     for (int i = 0; i < N; i++) {
         x[i] = (float)i;
         y[i] = (float)(i + 5 * N);
@@ -47,6 +52,11 @@ static kb_status call(float *result, kb_error *err)
         status = kb_intact_run(&frame, run, err);
     fake_frame_free(&f);
     return status;
+}
+
+static kb_status call(float *result, kb_error *err)
+{
+    return call_with(0, result, err);
 }
 
 static void check_inputs(void)
@@ -89,12 +99,18 @@ static void test_right(void)
 static void test_alias(void)
 {
     kb_error err;
-    changes = X;
-    CHECK_INT(call(x, &err), KB_OK);
-    CHECK(x[0] == 7 && x[1] == 1);
-    changes = Y;
-    CHECK_INT(call(x, &err), KB_INTERNAL);
-    CHECK_HAS(err.message, "input 1 (y)");
+    for (int i = 0; i < N_RESULTS; i++) {
+        changes = X;
+        CHECK_INT(call_with(i, x, &err), KB_OK);
+        CHECK(x[0] == 7 && x[1] == 1);
+        CHECK_INT(call_with(i, y, &err), KB_INTERNAL);
+        CHECK_HAS(err.message, "input 0 (x)");
+        changes = Y;
+        CHECK_INT(call_with(i, x, &err), KB_INTERNAL);
+        CHECK_HAS(err.message, "input 1 (y)");
+        CHECK_INT(call_with(i, y, &err), KB_OK);
+        CHECK(y[2] == 7 && y[1] == 1 + 5 * N);
+    }
     changes = NOTHING;
 }
 

@@ -182,6 +182,7 @@ static void test_nearest(void)
         {kb_nv_cyl_bessel_i0, 29.999999999999996, 781672297823.9747},
         {kb_nv_cyl_bessel_i0, 29.0, 292520631785.69086},
         {kb_nv_cyl_bessel_i0, 31.0, 2089962966491.9038},
+        {kb_nv_cyl_bessel_i0, 518.829718999951, 3.7015735798707996e+223},
         {kb_nv_cyl_bessel_i1, 0.5, 0.2578943053908963},
         {kb_nv_cyl_bessel_i1, 8.0, 399.8731367825601},
         {kb_nv_cyl_bessel_i1, 30.0, 768532038938.957},
@@ -189,6 +190,7 @@ static void test_nearest(void)
         {kb_nv_cyl_bessel_i1, 29.999999999999996, 768532038938.9543},
         {kb_nv_cyl_bessel_i1, 29.0, 287432108126.2548},
         {kb_nv_cyl_bessel_i1, 31.0, 2055972795294.5647},
+        {kb_nv_cyl_bessel_i1, 541.6855182273712, 3.0532826750084664e+233},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!CHECK(same(rows[i].function(rows[i].x), rows[i].nearest)))

@@ -7,6 +7,7 @@
 #include "core/kb_pool.h"
 #include "fake_xla.h"
 #include "kb_test.h"
+#include "torture.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -126,8 +127,11 @@ static void run_started(int64_t count, long pause_ns)
 static void test_started_threads_help(void)
 {
     const int64_t counts[] = {0, 1, 2, 63, 64, 65, 1000, N_MAX};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         run_started(counts[i], 0);
+        CHECK((atomic_load(&record.parts) > 0) ==
+              (counts[i] > 0)); /* nothing is done of no parts */
+    }
     cpu_set_t allowed;
     CHECK(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
     run_started(64, 2000000);
@@ -143,6 +147,24 @@ static void test_no_memory(void)
     run_started(100, 0);
     CHECK_INT(atomic_load(&record.parts), 1);
     kb_memory_fail_nth(0);
+}
+
+/* The caller does all of a loop for which no thread can be started, and nothing of it is left. */
+static void test_no_threads(void)
+{
+    enum { FIRST_THREAD = 3 }; /* behind the loop's lock and condition */
+    cpu_set_t allowed;
+    torture_taken before = torture_count();
+    torture_arm(TORTURE_THREAD, FIRST_THREAD, true);
+    run_started(64, 2000000);
+    const char *failed = torture_disarm();
+    CHECK(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+    if (CPU_COUNT(&allowed) > 1)
+        CHECK_TEXT(failed, "pthread_create");
+    CHECK_INT(atomic_load(&record.others), 0);
+    torture_taken after = torture_count();
+    CHECK(after.blocks <= before.blocks); /* a thread of a loop before may have ended meanwhile */
+    CHECK(after.mutexes <= before.mutexes);
 }
 
 /* Several loops at once, each with tasks of its own. */
@@ -208,6 +230,7 @@ int main(void)
     test_refused();
     test_started_threads_help();
     test_no_memory();
+    test_no_threads();
     test_many_at_once();
     test_threads_wait_for_the_next_loop();
     return kb_test_end("test_pool");

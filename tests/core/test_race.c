@@ -134,6 +134,41 @@ static void test_same_values(void)
     CHECK_INT(touch(&read, 9, R, false), 1); /* what was written there first stays a write */
 }
 
+/* An atomic access behind a write of its thread hides it from no other, unless a barrier is
+ * between.
+ */
+static void test_atomic_behind_a_write(void)
+{
+    element plain = {0}, other = {0}, apart = {0}, warps = {0}, later = {0}, read = {0};
+    begin();
+    CHECK_INT(touch(&plain, 37, W, false), -1);
+    CHECK_INT(touch(&plain, 37, A, false), -1);
+    CHECK_INT(touch(&plain, 37, A, false), -1);
+    CHECK_INT(touch(&plain, 38, A, false), 37);
+    CHECK_INT(touch(&plain, 37, A, false), -1);
+    CHECK_INT(touch(&read, 37, A, false), -1); /* nothing is hidden */
+    CHECK_INT(touch(&read, 37, A, false), -1);
+    CHECK_INT(touch(&read, 38, A, false), -1);
+    CHECK_INT(touch(&read, 39, W, false), 38);
+    CHECK_INT(touch(&apart, 37, W, false), -1);
+    barrier();
+    CHECK_INT(touch(&apart, 37, A, false), -1);
+    CHECK_INT(touch(&apart, 38, A, false), -1);
+    CHECK_INT(touch(&apart, 39, W, false), 38);
+    CHECK_INT(touch(&other, 37, W, false), -1);
+    warp_barrier(37, 38);
+    CHECK_INT(touch(&other, 38, A, false), -1); /* of another thread, which has seen the write */
+    CHECK_INT(touch(&other, 39, A, false), -1);
+    CHECK_INT(touch(&other, 39, R, false), -1);
+    CHECK_INT(touch(&warps, 37, W, false), -1);
+    warp_barrier(37, 40);
+    CHECK_INT(touch(&warps, 37, A, false), -1);
+    CHECK_INT(touch(&warps, 38, A, false), -1);
+    CHECK_INT(touch(&later, 37, W, false), -1); /* behind that barrier */
+    CHECK_INT(touch(&later, 37, A, false), -1);
+    CHECK_INT(touch(&later, 38, A, false), 37);
+}
+
 static void test_readers(void)
 {
     element one = {0}, two = {0}, own = {0}, across = {0}, ordered = {0};
@@ -156,6 +191,14 @@ static void test_readers(void)
     CHECK_INT(touch(&own, 6, A, false), 5); /* whose write is not forgotten */
     warp_barrier(5, 6);
     CHECK_INT(touch(&own, 6, A, false), -1);
+
+    element again = {0}; /* the first reader is not forgotten as the second one reads again */
+    begin();
+    warp_barrier(20, 21);
+    CHECK_INT(touch(&again, 0, R, false), -1);
+    CHECK_INT(touch(&again, 1, R, false), -1);
+    CHECK_INT(touch(&again, 1, R, false), -1);
+    CHECK_INT(touch(&again, 1, W, false), 0);
 
     CHECK_INT(touch(&across, 32, R, false), -1);
     for (uint32_t t = 0; t < 4; t++)
@@ -235,6 +278,7 @@ int main(void)
     test_pairs();
     test_warp_barriers();
     test_same_values();
+    test_atomic_behind_a_write();
     test_readers();
     test_blocks();
     return kb_test_end("test_race");

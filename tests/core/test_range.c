@@ -142,6 +142,12 @@ static void test_texts(void)
         kb_range_element(&r, cases[i].offset, text, sizeof text);
         CHECK_TEXT(text, cases[i].text);
     }
+    kb_check_array dynamic = {"'d'", 4, 1, 0, KB_CHECK_DYNAMIC, 0, 0, NULL, 4};
+    kb_range of_launch = {.about = &dynamic};
+    kb_range_fixed(&of_launch, BASE, 27);
+    CHECK_INT(of_launch.high, 27);
+    kb_range_shape(&of_launch, text, sizeof text);
+    CHECK_TEXT(text, "(6,)");
     kb_range_element(&r, 95, little, sizeof little);
     CHECK_TEXT(little, "[1, 2");
     about.n_dims = 1;

@@ -76,6 +76,30 @@ static void test_without_origin(void)
     CHECK_INT(asked.calls, 0);
 }
 
+/* An origin of no bytes is none; any other is asked for as it is. */
+static void test_short_origins(void)
+{
+    sample s;
+    sample_init(&s, 10, sample_record);
+    kb_handler_set_resolver(fails);
+    for (size_t size = 0; size < 3; size++) {
+        fake_frame f;
+        fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_INSTANTIATE);
+        sample_attrs(&f, &s.kernel);
+        fake_attr_string(&f, "origin", "ab", size);
+        asked.calls = 0;
+        kb_xla_error *error = kb_handler_host_instantiate(&f.frame);
+        if (CHECK(error != NULL))
+            CHECK_HAS(error->message,
+                      size ? "no module of that name" : "not registered in this process");
+        CHECK_INT(asked.calls, size > 0);
+        if (size)
+            CHECK_INT(strlen(asked.origin), (long long)size);
+        fake_error_destroy(error);
+        fake_frame_free(&f);
+    }
+}
+
 static void test_resolver_registers(void)
 {
     sample_init(&offered, 2, sample_record);
@@ -157,6 +181,7 @@ int main(void)
 {
     test_without_resolver();
     test_without_origin();
+    test_short_origins();
     test_resolver_registers();
     test_resolver_fails();
     test_resolver_lies();
