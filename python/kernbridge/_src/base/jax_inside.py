@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import math
 import operator
 import warnings
@@ -226,11 +227,13 @@ def is_for_export(ctx: Any) -> bool:
 
 
 def hide_frames_of(folder: str) -> None:
-    """Let JAX leave the frames of a folder out of tracebacks, as it does with its own."""
-    with contextlib.suppress(ImportError, AttributeError):
-        from jax._src import traceback_util
+    """Let JAX leave the frames of a folder out of tracebacks and programs, as it does with its own.
 
-        traceback_util.register_exclusion(folder)
+    Operations in jaxprs and in compiled programs then have the places of the user's calls.
+    """
+    for name in ("traceback_util", "source_info_util"):
+        with contextlib.suppress(ImportError, AttributeError):
+            importlib.import_module(f"jax._src.{name}").register_exclusion(folder)
 
 
 def allow_in_exports(targets: Iterable[str]) -> None:

@@ -118,13 +118,9 @@ def _lower(
         return absent.lower(ctx, operands, platform, e, has_side_effect=False)
     operation.tell_ignored(bound.choice, platform)
     visible = {name: value for name, value in params.items() if name != "backend"}
-    slices = [
-        jax.ShapeDtypeStruct(bound.levels.own_shape(i, aval.shape), aval.dtype)
-        for i, aval in enumerate(ctx.avals_in)
-    ]
     try:
         kernel = _checked(operation.name, entry.kernel_generator(**visible), params["outs"])
-        whole = _batched(kernel, entry, bound, slices, ctx.avals_in)
+        whole = _batched(kernel, entry, bound, ctx.avals_in)
         with one_call_each():
             return mlir.lower_fun(whole, multiple_results=True)(ctx, *operands)
     except UnknownVersionError:  # not the kernel's fault
@@ -224,12 +220,15 @@ def _batched(
     kernel: Callable[..., Any],
     entry: KernelEntry,
     bound: Bound,
-    slices: Sequence[Any],
     avals: Sequence[Any],
 ) -> Callable[..., Any]:
     """Return the kernel over its batch: by its own batching, if it has one, or slice by slice."""
     if not bound.levels:
         return kernel
+    slices = [
+        jax.ShapeDtypeStruct(bound.levels.own_shape(i, aval.shape), aval.dtype)
+        for i, aval in enumerate(avals)
+    ]
     jax.eval_shape(kernel, *slices)  # errors of the kernel itself come as they are
     if entry.backend in LOOPED:
         return looped(kernel, bound.levels)
