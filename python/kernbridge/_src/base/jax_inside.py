@@ -290,9 +290,12 @@ def at_beginning(block: Any) -> Any:
     return ir.InsertionPoint.at_block_begin(block)
 
 
+_getter = functools.cache(operator.attrgetter)
+
+
 def _of_context(ctx: Any, name: str) -> Any:
     try:
-        return operator.attrgetter(name)(ctx)
+        return _getter(name)(ctx)
     except AttributeError as e:
         raise versions.unknown("JAX", [name]) from e
 

@@ -100,14 +100,18 @@ class Compiler:
         return self._identity(signature)[0]
 
     def _identity(self, signature: Signature) -> tuple[bytes, Fingerprint]:
+        known = self._identities.get(signature)
+        if known is not None:
+            return known
         from kernbridge._src.keys import repeated
 
         with _lock:
-            if signature not in self._identities:
+            known = self._identities.get(signature)
+            if known is None:
                 fingerprint = repeated.take(self.kernel)
                 digest = _digest(fingerprint, _described(signature, self.options))
-                self._identities[signature] = digest, fingerprint
-            return self._identities[signature]
+                known = self._identities[signature] = digest, fingerprint
+            return known
 
     def native(self, signature: Signature) -> Native:
         """Compile and register, unless this process already did for a kernel of equal content."""

@@ -32,7 +32,10 @@ def remember(kernel: Any) -> tuple[str, str]:
     """Note that this process wrapped the kernel; return its module and qualified name."""
     name = (kernel.py_func.__module__, kernel.py_func.__qualname__)
     with _lock:
-        _wrapped.setdefault(name, weakref.WeakSet()).add(kernel)
+        known = _wrapped.get(name)
+        if known is None:
+            known = _wrapped[name] = weakref.WeakSet()
+        known.add(kernel)
     return name
 
 

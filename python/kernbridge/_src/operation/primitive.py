@@ -222,7 +222,9 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
         attributes = carrier.carry(ctx, native.target, attributes, native.program)
     hidden = [avals_in[i] for i in native.copied]
     hidden += [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in native.temporaries]
-    wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden])
+    wide = ctx
+    if hidden:
+        wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden])
     request = sharding.request(platform, wide, frontend, call, native, masks, aliases)
     rule = jax.ffi.ffi_lowering(
         request.target,
