@@ -49,7 +49,7 @@ def explain_code(code: str) -> str:
     --------
     >>> from kernbridge._src.tools.error_pages import explain_code
     >>> print(explain_code("KB1008").splitlines()[0])
-    KB1008: The kernel assigns to the name of an output
+    KB1008: An output is never written
     """
     name = code_of(code)
     page = pages()[name]
