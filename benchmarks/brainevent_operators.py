@@ -6,7 +6,8 @@ Two processes, one with each bridge, take turns: every case is measured once in 
 a ratio is the median over rounds of kernbridge's time to BrainEvent's. They run on the GPU where
 JAX has one, else on the CPU. "First call" is an eager call in a new process, whose libraries are
 built already: each start of the processes measures it once, and the first start, which may build,
-does not count. Both must compute the same numbers.
+does not count. Each start then measures the first calls for some further sizes, a little larger
+each. Both must compute the same numbers.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ STEPS = 1000  # of a loop
 SCANNED = 100  # steps of a scan that is differentiated
 CALLS = 50  # eager calls
 UNITS = {"us": 1e6, "ms": 1e3}
-FORMS = {"loop": "us", "eager": "us", "gradient": "us", "first": "ms"}
+FURTHER = 10  # sizes
+FORMS = {"loop": "us", "eager": "us", "gradient": "us", "first": "ms", "further": "ms"}
 TITLES = {
     "loop": f"A step of lax.fori_loop of {STEPS:,} steps",
     "eager": "An eager call",
     "gradient": f"A step of the gradient of a lax.scan of {SCANNED} steps",
     "first": "First call in a new process",
+    "further": "First call for a further size",
 }
 
 
-def operators() -> dict[str, Callable[[], Callable[[Any], Any]]]:
-    """Return what makes each operator, a function of a vector of floats to one of the same size."""
+def operators() -> dict[str, Callable[[int], Callable[[Any], Any]]]:
+    """Return what makes each operator for a size, as a function of a vector of so many floats."""
     import brainevent
     import jax.numpy as jnp
     import numpy as np
@@ -65,14 +68,14 @@ def operators() -> dict[str, Callable[[], Callable[[Any], Any]]]:
         return lambda x: brainevent.BinaryArray(jnp.maximum(x - 0.5, 0)) @ matrix
 
     return {
-        "csrmv, 1,000": lambda: floats(sparse(1000)),
-        "csrmv, 4,000": lambda: floats(sparse(4000)),
-        "binary_csrmv, 1,000": lambda: events(sparse(1000)),
-        "binary_csrmv, 4,000": lambda: events(sparse(4000)),
-        "fcnmv, 1,000": lambda: floats(fixed(1000)),
-        "binary_fcnmv, 1,000": lambda: events(fixed(1000)),
-        "jitsmv, 1,000": lambda: floats(drawn(1000)),
-        "binary_jitsmv, 1,000": lambda: events(drawn(1000)),
+        "csrmv, 1,000": lambda n: floats(sparse(n)),
+        "csrmv, 4,000": lambda n: floats(sparse(n)),
+        "binary_csrmv, 1,000": lambda n: events(sparse(n)),
+        "binary_csrmv, 4,000": lambda n: events(sparse(n)),
+        "fcnmv, 1,000": lambda n: floats(fixed(n)),
+        "binary_fcnmv, 1,000": lambda n: events(fixed(n)),
+        "jitsmv, 1,000": lambda n: floats(drawn(n)),
+        "binary_jitsmv, 1,000": lambda n: events(drawn(n)),
     }
 
 
@@ -88,12 +91,23 @@ def serve(bridge: str) -> None:
     made: dict[tuple[str, str], Callable[[], Any]] = {}
     steps: dict[str, Callable[[Any], Any]] = {}
     makers = operators()
+    last: dict[str, int] = {}  # sizes
+
+    def vector(n: int) -> Any:
+        return jax.block_until_ready(jnp.linspace(0.0, 1.0, n, dtype=jnp.float32))
 
     def step_of(operator: str) -> tuple[Callable[[Any], Any], Any]:
-        if operator not in steps:
-            steps[operator] = makers[operator]()
         n = int(operator.rpartition(" ")[2].replace(",", ""))
-        return steps[operator], jnp.linspace(0.0, 1.0, n, dtype=jnp.float32)
+        if operator not in steps:
+            steps[operator] = makers[operator](n)
+        return steps[operator], vector(n)
+
+    def further(operator: str) -> Callable[[], Any]:
+        """Return a call for a size that this process has not had."""
+        before = last.get(operator) or len(step_of(operator)[1])
+        n = last[operator] = before + 8
+        step, x = makers[operator](n), vector(n)
+        return lambda: step(x)
 
     def program(operator: str, form: str) -> Callable[[], Any]:
         step, x = step_of(operator)
@@ -117,8 +131,8 @@ def serve(bridge: str) -> None:
 
     def measure(operator: str, form: str) -> float:
         key = (operator, form)
-        if form == "first":
-            run = program(operator, form)
+        if form in ("first", "further"):
+            run = program(operator, form) if form == "first" else further(operator)
             start = time.perf_counter()
             jax.block_until_ready(run())
             return time.perf_counter() - start
@@ -191,7 +205,8 @@ def run(starts: int, rounds: int, only: str) -> tuple[Times, Any]:
         about = workers["own"].about
         names = [name for name in about[2] if only in name]
         for operator in names:
-            for form in ("first", *["loop", "eager", "gradient"] * (rounds if start else 0)):
+            later = ["further"] * FURTHER + ["loop", "eager", "gradient"] * rounds
+            for form in ("first", *(later if start else ())):
                 for bridge, seconds in turn(workers, operator, form):
                     if start:
                         by = times.setdefault((operator, form), {b: [] for b in BRIDGES})
