@@ -116,8 +116,10 @@ def test_a_planted_bug_shows(case, number, monkeypatch):
     scribble()
     try:
         found = leaves(wrap(case, "always", function)(*inputs_of(case, seed)))
-    except jax.errors.JaxRuntimeError as e:
-        if "the plan reaches bytes" not in str(e):
+    except (jax.errors.JaxRuntimeError, kernbridge.KernelError) as e:
+        if "the plan reaches bytes" not in str(e) and "so the output is never written" not in str(
+            e
+        ):
             raise
         return
     assert any(
