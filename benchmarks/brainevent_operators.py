@@ -30,7 +30,8 @@ STEPS = 1000  # of a loop
 SCANNED = 100  # steps of a scan that is differentiated
 CALLS = 50  # eager calls
 UNITS = {"us": 1e6, "ms": 1e3}
-FURTHER = 10  # sizes
+FURTHER = 10  # sizes after the first
+FURTHER_ROWS = 8  # that each of them has more than the one before
 FORMS = {"loop": "us", "eager": "us", "gradient": "us", "first": "ms", "further": "ms"}
 TITLES = {
     "loop": f"A step of lax.fori_loop of {STEPS:,} steps",
@@ -96,16 +97,18 @@ def serve(bridge: str) -> None:
     def vector(n: int) -> Any:
         return jax.block_until_ready(jnp.linspace(0.0, 1.0, n, dtype=jnp.float32))
 
+    def size_of(operator: str) -> int:
+        return int(operator.rpartition(" ")[2].replace(",", ""))
+
     def step_of(operator: str) -> tuple[Callable[[Any], Any], Any]:
-        n = int(operator.rpartition(" ")[2].replace(",", ""))
+        n = size_of(operator)
         if operator not in steps:
             steps[operator] = makers[operator](n)
         return steps[operator], vector(n)
 
     def further(operator: str) -> Callable[[], Any]:
         """Return a call for a size that this process has not had."""
-        before = last.get(operator) or len(step_of(operator)[1])
-        n = last[operator] = before + 8
+        n = last[operator] = last.get(operator, size_of(operator)) + FURTHER_ROWS
         step, x = makers[operator](n), vector(n)
         return lambda: step(x)
 
