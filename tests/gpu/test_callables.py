@@ -117,9 +117,8 @@ def test_a_planted_bug_shows(case, number, monkeypatch):
     try:
         found = leaves(wrap(case, "always", function)(*inputs_of(case, seed)))
     except (jax.errors.JaxRuntimeError, kernbridge.KernelError) as e:
-        if "the plan reaches bytes" not in str(e) and "so the output is never written" not in str(
-            e
-        ):
+        refusals = ("the plan reaches bytes", "so the output is never written")
+        if not any(refusal in str(e) for refusal in refusals):
             raise
         return
     assert any(
