@@ -21,7 +21,7 @@ exported_code = "run"
 CARRY_KERNELS = "KERNBRIDGE_CARRY_KERNELS"
 carry_kernels: bool | None = None  # None: the choice of the environment
 allowed_imports: tuple[str, ...] = ()
-keeps_64_bits = False  # 64-bit outputs stay so although JAX disables 64-bit types: BrainEvent
+keeps_64_bits = False  # whether 64-bit outputs keep their dtype if JAX disables 64-bit types
 
 
 def may_import(module: str) -> bool:
