@@ -3,6 +3,7 @@
 With --on-cpu they run on the CPU, see tests/python/cuda_on_cpu/test_gpu_tests_on_cpu.py.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "python"))  # shared helpers
 import session_cache
 
 session_cache.install()
+
+# compute-sanitizer sets this. It does not watch the programs that tests start, and one that uses
+# CUDA would wait for it without end.
+os.environ.pop("NVTX_INJECTION64_PATH", None)
 
 if not hasattr(numpy, "row_stack"):  # numba-cuda 0.30 reads it; numpy 2.5 removed it
     numpy.row_stack = numpy.vstack
