@@ -22,6 +22,7 @@ typedef struct seen {
     atomic_long others; /* parts that another thread took */
     pthread_t caller;
     long pause_ns;
+    long all; /* threads that take part */
 } seen;
 
 static seen record;
@@ -79,21 +80,83 @@ static void test_one_thread_takes_all_at_once(void)
     fake_pool_join();
 }
 
-/* As many tasks as there are threads or parts, but for the caller, who takes part. */
-static void test_tasks(void)
+/* Runs a loop with what the core asks of XLA besides the number of threads. */
+static void run_parts(int64_t count, int64_t part, int64_t n_threads)
+{
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    memset(&record, 0, sizeof record);
+    record.caller = pthread_self();
+    const kb_pool_loop of = {
+        .function = look,
+        .data = &record,
+        .count = count,
+        .part = part,
+        .n_threads = n_threads,
+    };
+    kb_pool_run(&f.frame, &of);
+    for (int64_t i = 0; i < N_MAX; i++)
+        if (atomic_load(&record.times[i]) != (i < count))
+            CHECK_INT(atomic_load(&record.times[i]), i < count);
+    CHECK_INT(fake_errors_alive(), 0);
+    fake_frame_free(&f);
+}
+
+/* As many tasks as there are threads or parts, but for the caller, who takes part and schedules no
+ * more than two: the others are left to those, which do not begin here. */
+static void test_tasks_of_the_caller(void)
 {
     static const struct {
-        int threads;
-        int64_t count;
+        int64_t count, part, threads;
         int tasks;
-    } cases[] = {{1, 100, 0}, {4, 1, 0}, {4, 2, 1}, {4, 3, 2}, {4, 4, 3}, {4, 5, 3}, {4, 33, 3}};
+    } cases[] = {
+        {100, 1, 1, 0}, {1, 1, 4, 0}, {2, 1, 4, 1}, {3, 1, 4, 2},  {4, 1, 4, 2},  {33, 1, 2, 1},
+        {33, 1, 3, 2},  {3, 4, 4, 0}, {4, 4, 4, 0}, {5, 4, 4, 1},  {6, 4, 4, 1},  {8, 4, 4, 1},
+        {9, 4, 4, 2},   {9, 4, 2, 1}, {0, 4, 4, 0}, {-1, 4, 4, 0}, {100, 4, 0, 0},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fake_pool_set(cases[i].threads, false);
-        fake_pool_join();
-        run(cases[i].count, 2000000); /* long enough for all to be invited */
-        CHECK(fake_pool_scheduled() <= cases[i].tasks);
+        fake_pool_hold(true);
+        run_parts(cases[i].count, cases[i].part, cases[i].threads);
+        CHECK_INT(fake_pool_scheduled(), cases[i].tasks);
+        bool alone = cases[i].threads < 2 || cases[i].count <= cases[i].part;
+        int64_t parts = (cases[i].count + cases[i].part - 1) / cases[i].part;
+        CHECK_INT(atomic_load(&record.parts), cases[i].count < 1 ? 0 : alone ? 1 : parts);
+        fake_pool_hold(false);
         fake_pool_join();
     }
+}
+
+/* Each part waits until all threads have come: not for ever. */
+static void meet(void *data, int64_t begin, int64_t end)
+{
+    enum { TRIES = 60000 };
+    struct timespec pause = {0, 1000000};
+    seen *s = data;
+    CHECK_INT(end - begin, 1);
+    atomic_fetch_add(&s->parts, 1);
+    for (int i = 0; atomic_load(&s->parts) < s->all && i < TRIES; i++)
+        nanosleep(&pause, NULL);
+    if (!pthread_equal(pthread_self(), s->caller))
+        atomic_fetch_add(&s->others, 1);
+}
+
+/* Tasks schedule those that the caller has left. */
+static void test_all_come(void)
+{
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    for (int threads = 2; threads <= 9; threads++) {
+        fake_pool_set(threads, false);
+        memset(&record, 0, sizeof record);
+        record.caller = pthread_self();
+        record.all = threads;
+        kb_pool_for(&f.frame, threads, meet, &record);
+        CHECK_INT(atomic_load(&record.parts), threads);
+        CHECK_INT(atomic_load(&record.others), threads - 1);
+        CHECK(fake_pool_scheduled() <= threads - 1); /* one that waits is not scheduled */
+        fake_pool_join();
+    }
+    fake_frame_free(&f);
 }
 
 static void test_others_help(void)
@@ -110,6 +173,22 @@ static void test_refused(void)
     run(100, 0);
     CHECK_INT(atomic_load(&record.others), 0);
     fake_pool_set(4, false);
+}
+
+/* One task that cannot be scheduled ends the attempts, and nothing of the loop is left. */
+static void test_one_task_is_refused(void)
+{
+    for (int lasting = 0; lasting < 2; lasting++) {
+        torture_taken before = torture_count();
+        torture_arm(TORTURE_XLA, 1, lasting);
+        run_parts(100, 1, 4);
+        CHECK_TEXT(torture_disarm(), "schedule");
+        CHECK_INT(fake_pool_scheduled(), 0);
+        CHECK_INT(atomic_load(&record.others), 0);
+        torture_taken after = torture_count();
+        CHECK_INT(after.blocks, before.blocks);
+        CHECK_INT(after.mutexes, before.mutexes);
+    }
 }
 
 static void run_started(int64_t count, long pause_ns)
@@ -165,6 +244,27 @@ static void test_no_threads(void)
     torture_taken after = torture_count();
     CHECK(after.blocks <= before.blocks); /* a thread of a loop before may have ended meanwhile */
     CHECK(after.mutexes <= before.mutexes);
+}
+
+/* One thread for each other processor that this one may use. */
+static void test_how_many_threads_start(void)
+{
+    enum { BEFORE = 2 }; /* the loop's lock and condition */
+    cpu_set_t allowed, few;
+    CHECK(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+    CPU_ZERO(&few);
+    for (int i = 0, n = 0; i < CPU_SETSIZE && n < 2; i++) {
+        if (!CPU_ISSET(i, &allowed))
+            continue;
+        CPU_SET(i, &few);
+        CHECK(sched_setaffinity(0, sizeof few, &few) == 0);
+        torture_arm(TORTURE_THREAD, BEFORE + 1 + n++, true);
+        run_started(64, 2000000);
+        CHECK_PTR(torture_disarm(), NULL);
+        if (n == 2)
+            CHECK(atomic_load(&record.others) > 0);
+    }
+    CHECK(sched_setaffinity(0, sizeof allowed, &allowed) == 0);
 }
 
 /* Several loops at once, each with tasks of its own. */
@@ -225,12 +325,15 @@ int main(void)
 {
     test_counts();
     test_one_thread_takes_all_at_once();
-    test_tasks();
+    test_tasks_of_the_caller();
+    test_all_come();
     test_others_help();
     test_refused();
+    test_one_task_is_refused();
     test_started_threads_help();
     test_no_memory();
     test_no_threads();
+    test_how_many_threads_start();
     test_many_at_once();
     test_threads_wait_for_the_next_loop();
     return kb_test_end("test_pool");
