@@ -265,6 +265,19 @@ static void test_how_many_threads_start(void)
             CHECK(atomic_load(&record.others) > 0);
     }
     CHECK(sched_setaffinity(0, sizeof allowed, &allowed) == 0);
+
+    /* None for one part that is left, nor for a loop that takes no time. Another process may take
+     * the processor for a while. */
+    torture_arm(TORTURE_THREAD, BEFORE + 1, true);
+    run_started(2, 2000000);
+    CHECK_PTR(torture_disarm(), NULL);
+    const char *failed = "";
+    for (int i = 0; i < 1000 && failed; i++) {
+        torture_arm(TORTURE_THREAD, BEFORE + 1, true);
+        run_started(64, 0);
+        failed = torture_disarm();
+    }
+    CHECK_PTR(failed, NULL);
 }
 
 /* Several loops at once, each with tasks of its own. */

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dis
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.compile import Compiler
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
+from kernbridge._src.operation import bytecode
 from kernbridge._src.operation.inspection import Inspection, inspect_host
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
@@ -190,7 +189,7 @@ class NumbaCpu(PythonFrontend):
         self.parameters = self.compiler.parameters
         self._home = numba_cpu_origin.remember(kernel)
         self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
-        self._seems_to_return = _seems_to_return(kernel.py_func.__code__)
+        self._seems_to_return = bytecode.seems_to_return(kernel.py_func.__code__)
 
     @classmethod
     def of(cls, kernel: Any, half_as_bits: bool, options: CompileOptions) -> NumbaCpu:
@@ -200,6 +199,7 @@ class NumbaCpu(PythonFrontend):
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
+        super().check(operands, call)
         arrays = (*operands, *call.outs)
         known = all(array.dtype_name in NATIVE_DTYPES for array in arrays)
         for place, array in () if known else self.described(operands, call):
@@ -297,24 +297,6 @@ def _vector_math(kernel: Any, given: Any) -> bool | None:
             " [KB1005]"
         )
     return None if given == libmvec.is_default(kernel) else bool(given)
-
-
-@functools.lru_cache(maxsize=256)
-def _seems_to_return(code: CodeType) -> bool:
-    """Whether the bytecode has a `return` of anything but the constant None.
-
-    It may still be None, as in ``return helper(x, out)``; only Numba's type inference knows.
-    """
-    before = None
-    for instruction in dis.get_instructions(code):
-        if instruction.opname == "RETURN_CONST" and instruction.argval is not None:
-            return True
-        if instruction.opname == "RETURN_VALUE" and (
-            before is None or before.opname != "LOAD_CONST" or before.argval is not None
-        ):
-            return True
-        before = instruction
-    return False
 
 
 def _compiler_of(kernel: Any, half_as_bits: bool, options: dict[str, Any]) -> Any:

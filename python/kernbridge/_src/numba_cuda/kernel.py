@@ -251,7 +251,8 @@ class NumbaCuda(CallingFrontend):
 
     def __post_init__(self) -> None:
         self.name = self.kernel.py_func.__name__
-        self.parameters = KernelParameters(self.label, self.kernel.py_func, self.static)
+        function, zeroed = self.kernel.py_func, self.zero_outputs
+        self.parameters = KernelParameters(self.label, function, self.static, zeroed=zeroed)
         self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
 
     def state(self) -> Hashable | None:
@@ -269,6 +270,7 @@ class NumbaCuda(CallingFrontend):
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel or its launch cannot take; compiles nothing."""
+        super().check(operands, call)
         views = views_of(
             self.label,
             self.parameters,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import dis
 import functools
 import inspect
-import re
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -14,6 +19,7 @@ from typing import Any, NamedTuple
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.reports import warn
+from kernbridge._src.operation import bytecode
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
@@ -87,8 +93,12 @@ class KernelParameters:
         function: Callable[..., Any],
         static: Collection[str] = (),
         has_stream: bool = False,
+        zeroed: bool = False,
     ) -> None:
-        """If `has_stream`, the last array of a call is a stream, behind the outputs."""
+        """If `has_stream`, the last array of a call is a stream, behind the outputs.
+
+        If `zeroed`, outputs need not be written.
+        """
         self._has_stream = has_stream
         self.label = label
         read = _parameters(function)
@@ -96,17 +106,23 @@ class KernelParameters:
         self.names = tuple(n for n in read.names if n not in static) if static else read.names
         self._optional = read.optional
         code = getattr(function, "__code__", None)
-        self._rebound = {} if code is None else dict(_rebound(code))  # what was said is dropped
+        unwritten = {} if code is None else bytecode.unwritten(code)
+        self.unused = frozenset(name for name, line in unwritten.items() if line is None)
+        self._unwritten = {} if zeroed else dict(unwritten)  # what was said is dropped
         self._file = getattr(code, "co_filename", "")
 
     def __str__(self) -> str:
         star = (f"*{self.variadic}",) if self.variadic else ()
         return f"({', '.join(self.names + star)})"
 
-    def check_outputs(self, n_outputs: int, n_appended: int = 0) -> None:
-        """Check what does not depend on inputs; `n_appended` parameters follow the outputs."""
-        last = len(self.names) - n_appended
-        self.warn_of_rebound(self.names[max(last - n_outputs, 0) : last])
+    def check_outputs(self, n_outputs: int, aliased: Collection[int], n_appended: int = 0) -> None:
+        """Check what does not depend on inputs.
+
+        The outputs `aliased` have the memory of inputs; `n_appended` parameters follow the outputs.
+        """
+        first = len(self.names) - n_appended - n_outputs
+        fresh = [first + o for o in range(n_outputs) if o not in aliased and first + o >= 0]
+        self.warn_of_unwritten(self.names[i] for i in fresh)
         n_outputs += n_appended
         if not self.variadic and n_outputs > len(self.names):
             raise TypeError(
@@ -126,14 +142,23 @@ class KernelParameters:
         self._check_count([name for name in self.names if name not in scalars], n_inputs, n_outputs)
         return _assign(self.names, self.variadic, n_inputs, tuple(scalars), n_outputs)
 
-    def warn_of_rebound(self, outputs: Sequence[str]) -> None:
-        """Warn, once, of outputs whose name is assigned to before the array is ever used."""
-        for name in outputs:
-            if name in self._rebound:
+    def warn_of_unwritten(self, outputs: Iterable[str]) -> None:
+        """Warn, once, of outputs that are never used, or whose name is assigned to before that."""
+        for name in outputs if self._unwritten else ():
+            if name not in self._unwritten:
+                continue
+            line = self._unwritten.pop(name)
+            if line is not None:
                 warn(
-                    f"{self.label}: {self._file}:{self._rebound.pop(name)} assigns to the name of "
-                    f"the output {name!r}, which does not write to the array, so the output is "
-                    f"never written. Write {name}[...] = ... [KB1008]"
+                    f"{self.label}: {self._file}:{line} assigns to the name of the output "
+                    f"{name!r}, which does not write to the array, so the output is never "
+                    f"written. Write {name}[...] = ... [KB1008]"
+                )
+            elif not self._has_stream:  # a function that launches kernels is refused
+                warn(
+                    f"{self.label}: the kernel never uses the output {name!r}, so the output is "
+                    f"never written. Write {name}[...] = ..., or remove it from the kernel and "
+                    "from `outs` [KB1008]"
                 )
 
     def _check_count(self, free: list[str], n_inputs: int, n_outputs: int) -> None:
@@ -176,9 +201,12 @@ class PythonFrontend(Frontend):
         """The parameters that the outputs of such a call fill."""
         assignment = self.parameters.assign(n_inputs, scalars, n_outputs + self.n_appended)
         first = n_inputs + len(scalars)
-        names = assignment.names[first : first + n_outputs]
-        self.parameters.warn_of_rebound(names)
-        return names
+        return assignment.names[first : first + n_outputs]
+
+    def check(self, operands: Sequence[ArrayType], call: Call) -> None:
+        """Warn of outputs that the function never writes."""
+        names = self.assign(call).names
+        self.parameters.warn_of_unwritten(names[b] for b in call.fresh)
 
     def assign(self, call: Call) -> Assignment:
         """The parameters of a call, those behind the outputs included."""
@@ -198,7 +226,8 @@ class PythonFrontend(Frontend):
     def operation(self, spec: OperationSpec, kept: Kept[Operation]) -> Operation:
         """The operation of this kernel and specification; the same one while `kept` has it."""
         if isinstance(spec.outs, Outputs):
-            self.parameters.check_outputs(len(spec.outs.types), self.n_appended)
+            aliased = [o for _, o in spec.aliases]
+            self.parameters.check_outputs(len(spec.outs.types), aliased, self.n_appended)
         key = (spec_key(spec), self.state())
         if None in key:
             return self.make_operation(spec)
@@ -273,30 +302,3 @@ def _plain_parameters(
 
 def _no_cells(code: CodeType) -> tuple[CellType, ...]:
     return tuple(CellType() for _ in code.co_freevars)
-
-
-_ACCESS = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|DEREF|CLOSURE)")
-
-
-@functools.lru_cache(maxsize=256)
-def _rebound(code: CodeType) -> Mapping[str, int]:
-    """Parameters that are assigned to before they are used, and the line where."""
-    n_starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(
-        code.co_flags & inspect.CO_VARKEYWORDS
-    )
-    left = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + n_starred])
-    found = {}
-    line = code.co_firstlineno
-    for instruction in dis.get_instructions(code):
-        position = instruction.positions
-        line = (position.lineno if position else None) or line
-        names = instruction.argval
-        accesses = _ACCESS.findall(instruction.opname)
-        for access, name in zip(
-            accesses, names if isinstance(names, tuple) else (names,), strict=False
-        ):
-            if name in left:
-                left.discard(name)
-                if access == "STORE":
-                    found[name] = line
-    return found

@@ -1,4 +1,4 @@
-"""A kernel that assigns to the name of an output leaves it unwritten, and is warned about."""
+"""A kernel that assigns to the name of an output, or never uses it, is warned about."""
 
 import warnings
 
@@ -25,7 +25,7 @@ def test_warned_when_wrapped():
     with pytest.warns(KernbridgeWarning, match="the output 'out'") as found:
         numba_kernel(double, FLAT)
     text = str(found[0].message)
-    assert f"test_rebound_outputs.py:{line} assigns to the name of" in text
+    assert f"test_unwritten_outputs.py:{line} assigns to the name of" in text
     assert "Write out[...] = ..." in text
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -57,6 +57,65 @@ def test_cuda_kernels():
         numba_cuda_kernel(pick, FLAT, launch_dims=3)
 
 
+def _forgetful(x, doubled, total):
+    doubled[:] = x * 2
+
+
+def test_never_used():
+    with pytest.warns(
+        KernbridgeWarning, match=r"never uses the output 'total'.*\[KB1008\]"
+    ) as found:
+        op = numba_kernel(numba.njit(_forgetful), (FLAT, FLAT))
+    assert len(found) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(op(X)[0], 2 * X)
+
+
+def test_never_used_is_seen_when_traced():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        op = numba_kernel(numba.njit(_forgetful), lambda x: (FLAT, FLAT))
+    with pytest.warns(KernbridgeWarning, match="never uses the output 'total'"):
+        jax.eval_shape(op, X)
+
+
+def test_cuda_kernels_that_never_use_an_output():
+    from numba import cuda
+
+    @cuda.jit
+    def pick(x, out, other):
+        out[cuda.grid(1)] = x[0]
+
+    with pytest.warns(KernbridgeWarning, match="never uses the output 'other'"):
+        numba_cuda_kernel(pick, (FLAT, FLAT), launch_dims=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        numba_cuda_kernel(pick, (FLAT, FLAT), launch_dims=3, zero_outputs=True)
+
+
+def _add_one(x, same):
+    x += 1
+
+
+def _rename(x, same):
+    x += 1
+    same = x  # noqa: F841
+
+
+@pytest.mark.parametrize("function", [_add_one, _rename])
+@pytest.mark.parametrize("outs", [FLAT, lambda x: FLAT])
+def test_the_memory_of_an_input_needs_no_name(function, outs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KernbridgeWarning)
+        op = numba_kernel(numba.njit(function), outs, input_output_aliases={0: 0})
+        np.testing.assert_array_equal(op(X), X + 1)
+
+
+def _starred(x, *outs):
+    outs[0][:] = x
+
+
 def _view(x, out):
     out = out.reshape(3, 1)
     out[:, 0] = x
@@ -86,7 +145,7 @@ def _closure(x, out):
     write(x)
 
 
-@pytest.mark.parametrize("function", [_view, _later, _branch, _input, _closure])
+@pytest.mark.parametrize("function", [_view, _later, _branch, _input, _closure, _starred])
 def test_what_writes_is_not_warned_about(function):
     kernel = numba.njit(function)
     inputs = (X, X) if function is _input else (X,)
