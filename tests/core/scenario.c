@@ -90,10 +90,10 @@ static void check_held(const char *name, const char *function)
         return;
     torture_taken now = torture_count();
     fprintf(stderr,
-            "%s, after %s: %ld blocks, %ld mappings, %ld files, %ld mutexes; expected %ld, %ld, "
+            "%s, after %s: %ld blocks, %ld mappings, %ld files, %ld locks; expected %ld, %ld, "
             "%ld, %ld\n",
-            name, function, now.blocks, now.mappings, now.files, now.mutexes, expected.blocks,
-            expected.mappings, expected.files, expected.mutexes);
+            name, function, now.blocks, now.mappings, now.files, now.locks, expected.blocks,
+            expected.mappings, expected.files, expected.locks);
 }
 
 static int run_with(const scenario *s, torture_kind kind, int n, bool lasting)

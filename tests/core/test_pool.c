@@ -126,6 +126,24 @@ static void test_tasks_of_the_caller(void)
     }
 }
 
+/* Up to four parts for each thread, in loops that the caller does alone. */
+static void test_parts(void)
+{
+    static const struct {
+        int64_t count;
+        int threads;
+        int64_t parts;
+    } cases[] = {{7, 2, 7}, {8, 2, 8}, {9, 2, 9}, {1000, 2, 8}, {1000, 3, 13}, {1001, 4, 17}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fake_pool_set(cases[i].threads, false);
+        fake_pool_hold(true);
+        run(cases[i].count, 0);
+        CHECK_INT(atomic_load(&record.parts), cases[i].parts);
+        fake_pool_hold(false);
+        fake_pool_join();
+    }
+}
+
 /* Each part waits until all threads have come: not for ever. */
 static void meet(void *data, int64_t begin, int64_t end)
 {
@@ -187,7 +205,7 @@ static void test_one_task_is_refused(void)
         CHECK_INT(atomic_load(&record.others), 0);
         torture_taken after = torture_count();
         CHECK_INT(after.blocks, before.blocks);
-        CHECK_INT(after.mutexes, before.mutexes);
+        CHECK_INT(after.locks, before.locks);
     }
 }
 
@@ -235,15 +253,16 @@ static void test_no_threads(void)
     cpu_set_t allowed;
     torture_taken before = torture_count();
     torture_arm(TORTURE_THREAD, FIRST_THREAD, true);
-    run_started(64, 2000000);
+    run_started(6399, 100000);
     const char *failed = torture_disarm();
+    CHECK_INT(atomic_load(&record.parts), 65);
     CHECK(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
     if (CPU_COUNT(&allowed) > 1)
         CHECK_TEXT(failed, "pthread_create");
     CHECK_INT(atomic_load(&record.others), 0);
     torture_taken after = torture_count();
     CHECK(after.blocks <= before.blocks); /* a thread of a loop before may have ended meanwhile */
-    CHECK(after.mutexes <= before.mutexes);
+    CHECK(after.locks <= before.locks);
 }
 
 /* One thread for each other processor that this one may use. */
@@ -271,6 +290,10 @@ static void test_how_many_threads_start(void)
     torture_arm(TORTURE_THREAD, BEFORE + 1, true);
     run_started(2, 2000000);
     CHECK_PTR(torture_disarm(), NULL);
+    CHECK_INT(atomic_load(&record.parts), 2);
+    torture_arm(TORTURE_THREAD, BEFORE + 1, true);
+    run_started(3, 2000000);
+    CHECK((torture_disarm() != NULL) == (CPU_COUNT(&allowed) > 1));
     const char *failed = "";
     for (int i = 0; i < 1000 && failed; i++) {
         torture_arm(TORTURE_THREAD, BEFORE + 1, true);
@@ -339,6 +362,7 @@ int main(void)
     test_counts();
     test_one_thread_takes_all_at_once();
     test_tasks_of_the_caller();
+    test_parts();
     test_all_come();
     test_others_help();
     test_refused();

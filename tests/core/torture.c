@@ -25,7 +25,7 @@ static atomic_int armed = TORTURE_KINDS; /* the kind */
 static atomic_long left;                 /* requests until the one that fails */
 static atomic_bool lasts;
 static _Atomic(const char *) failed;
-static atomic_long n_blocks, n_mappings, n_files, n_mutexes;
+static atomic_long n_blocks, n_mappings, n_files, n_locks;
 
 void torture_arm(torture_kind kind, long n, bool lasting)
 {
@@ -74,7 +74,7 @@ static bool fails_with(torture_kind kind, const char *function, int number)
 
 torture_taken torture_count(void)
 {
-    return (torture_taken){n_blocks, n_mappings, n_files, n_mutexes};
+    return (torture_taken){n_blocks, n_mappings, n_files, n_locks};
 }
 
 void *torture_malloc(size_t size);
@@ -98,6 +98,7 @@ int torture_thread_create(pthread_t *thread, const pthread_attr_t *attributes,
 int torture_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes);
 int torture_mutex_destroy(pthread_mutex_t *mutex);
 int torture_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attributes);
+int torture_cond_destroy(pthread_cond_t *condition);
 
 static void *counted(void *memory)
 {
@@ -221,13 +222,13 @@ int torture_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attrib
 {
     if (torture_fails(TORTURE_THREAD, "pthread_mutex_init"))
         return ENOMEM;
-    n_mutexes++;
+    n_locks++;
     return pthread_mutex_init(mutex, attributes);
 }
 
 int torture_mutex_destroy(pthread_mutex_t *mutex)
 {
-    n_mutexes--;
+    n_locks--;
     return pthread_mutex_destroy(mutex);
 }
 
@@ -235,5 +236,12 @@ int torture_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attri
 {
     if (torture_fails(TORTURE_THREAD, "pthread_cond_init"))
         return ENOMEM;
+    n_locks++;
     return pthread_cond_init(condition, attributes);
+}
+
+int torture_cond_destroy(pthread_cond_t *condition)
+{
+    n_locks--;
+    return pthread_cond_destroy(condition);
 }

@@ -33,9 +33,10 @@ const char *torture_disarm(void);
 /* For fakes: whether this request must fail. */
 bool torture_fails(torture_kind kind, const char *function);
 
-/* What the core has taken and not given back: blocks of memory, mappings, files, mutexes. */
+/* What the core has taken and not given back: blocks of memory, mappings, files, and
+ * mutexes and conditions. */
 typedef struct torture_taken {
-    long blocks, mappings, files, mutexes;
+    long blocks, mappings, files, locks;
 } torture_taken;
 
 torture_taken torture_count(void);

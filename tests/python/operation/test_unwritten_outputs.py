@@ -61,23 +61,24 @@ def _forgetful(x, doubled, total):
     doubled[:] = x * 2
 
 
-def test_never_used():
-    with pytest.warns(
-        KernbridgeWarning, match=r"never uses the output 'total'.*\[KB1008\]"
-    ) as found:
-        op = numba_kernel(numba.njit(_forgetful), (FLAT, FLAT))
-    assert len(found) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_array_equal(op(X)[0], 2 * X)
-
-
-def test_never_used_is_seen_when_traced():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        op = numba_kernel(numba.njit(_forgetful), lambda x: (FLAT, FLAT))
-    with pytest.warns(KernbridgeWarning, match="never uses the output 'total'"):
+@pytest.mark.parametrize("outs", [(FLAT, FLAT), lambda x: (FLAT, FLAT)])
+def test_never_used(outs):
+    op = numba_kernel(numba.njit(_forgetful), outs)
+    with pytest.warns(KernbridgeWarning, match=r"never uses the output 'total'.*\[KB1008\]"):
         jax.eval_shape(op, X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(op(X)[0], 2 * X)  # said once
+
+
+def test_a_scalar_that_is_not_used_is_no_output():
+    @numba.njit
+    def double(x, out, gain):
+        out[:] = x * 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(numba_kernel(double, FLAT)(X, gain=3.0), 2 * X)
 
 
 def test_cuda_kernels_that_never_use_an_output():
@@ -88,10 +89,10 @@ def test_cuda_kernels_that_never_use_an_output():
         out[cuda.grid(1)] = x[0]
 
     with pytest.warns(KernbridgeWarning, match="never uses the output 'other'"):
-        numba_cuda_kernel(pick, (FLAT, FLAT), launch_dims=3)
+        jax.eval_shape(numba_cuda_kernel(pick, (FLAT, FLAT), launch_dims=3), X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        numba_cuda_kernel(pick, (FLAT, FLAT), launch_dims=3, zero_outputs=True)
+        jax.eval_shape(numba_cuda_kernel(pick, (FLAT, FLAT), launch_dims=3, zero_outputs=True), X)
 
 
 def _add_one(x, same):

@@ -122,7 +122,9 @@ class KernelParameters:
         """
         first = len(self.names) - n_appended - n_outputs
         fresh = [first + o for o in range(n_outputs) if o not in aliased and first + o >= 0]
-        self.warn_of_unwritten(self.names[i] for i in fresh)
+        names = [self.names[i] for i in fresh]
+        # One that is not used may be that of a scalar, which only a call tells.
+        self.warn_of_unwritten(name for name in names if name not in self.unused)
         n_outputs += n_appended
         if not self.variadic and n_outputs > len(self.names):
             raise TypeError(
