@@ -177,6 +177,36 @@ static void test_all_come(void)
     fake_frame_free(&f);
 }
 
+/* The caller takes all parts but the last before other threads begin. */
+static void leave_the_last(void *data, int64_t begin, int64_t end)
+{
+    enum { TRIES = 60000, PARTS = 4 };
+    struct timespec pause = {0, 1000000};
+    seen *s = data;
+    CHECK_INT(end - begin, 1);
+    atomic_fetch_add(&s->parts, 1);
+    if (begin != PARTS - 2)
+        return;
+    fake_pool_hold(false);
+    for (int i = 0; atomic_load(&s->parts) < PARTS && i < TRIES; i++)
+        nanosleep(&pause, NULL);
+}
+
+/* Whoever takes the last part schedules nobody. */
+static void test_nobody_comes_for_nothing(void)
+{
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    memset(&record, 0, sizeof record);
+    const kb_pool_loop of = {leave_the_last, &record, .count = 4, .part = 1, .n_threads = 4};
+    fake_pool_hold(true);
+    kb_pool_run(&f.frame, &of);
+    CHECK_INT(atomic_load(&record.parts), 4);
+    CHECK_INT(fake_pool_scheduled(), 2);
+    fake_pool_join();
+    fake_frame_free(&f);
+}
+
 static void test_others_help(void)
 {
     fake_pool_set(4, false);
@@ -334,26 +364,27 @@ static void test_many_at_once(void)
 }
 
 /* Where loops follow each other closely, threads wait for the next one, and need not be scheduled
- * for it. Other processes may keep them from it for a while. */
+ * for it. Other processes may keep them from it for a while. A thread that ends gives back the seat
+ * on which it waited, so this goes on after as many threads as there are seats. */
 static void test_threads_wait_for_the_next_loop(void)
 {
-    enum { LOOPS = 100, TRIES = 100 };
-    bool waited = false;
+    enum { LOOPS = 100, TRIES = 2000, SEATS = 64 };
+    int waited = 0;
     fake_frame f;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
-    for (int try = 0; try < TRIES && !waited; try++) {
+    for (int try = 0; try < TRIES && waited <= SEATS; try++) {
         fake_pool_set(2, false);
         memset(&record, 0, sizeof record);
         record.caller = pthread_self();
         record.pause_ns = 20000;
         for (int i = 0; i < LOOPS; i++)
             kb_pool_for(&f.frame, 4, look, &record);
-        waited = fake_pool_scheduled() < LOOPS;
+        waited += fake_pool_scheduled() < LOOPS;
         for (int i = 0; i < 4; i++)
             CHECK_INT(atomic_load(&record.times[i]), LOOPS);
         fake_pool_join();
     }
-    CHECK(waited);
+    CHECK(waited > SEATS);
     fake_frame_free(&f);
 }
 
@@ -364,6 +395,7 @@ int main(void)
     test_tasks_of_the_caller();
     test_parts();
     test_all_come();
+    test_nobody_comes_for_nothing();
     test_others_help();
     test_refused();
     test_one_task_is_refused();
