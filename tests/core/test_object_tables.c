@@ -374,6 +374,36 @@ static void test_numbers(void)
     kb_object_free(object);
 }
 
+/* The first symbol is none, whatever it says; the second is one. */
+static void test_first_symbols(void)
+{
+    for (int index = 0; index < 2; index++) {
+        parts p = parts_of_copy();
+        p.symbols[index] = *symbol_named(&p, "sample_sum");
+        p.symbols[index].st_name++;
+        kb_object *object = load(&p, KB_OK);
+        if (!object)
+            return;
+        void *sum = kb_object_find(object, "sample_sum");
+        CHECK(sum != NULL);
+        CHECK_PTR(kb_object_find(object, "ample_sum"), index ? sum : NULL);
+        CHECK(!kb_object_uses(object, "ample_sum"));
+        CHECK(!kb_object_uses(object, "")); /* the name of the first */
+        kb_object_free(object);
+
+        p = parts_of_copy();
+        p.symbols[index] = *symbol_named(&p, "outside_variable");
+        p.symbols[index].st_name++;
+        p.symbols[index].st_info = ELF64_ST_INFO(STB_WEAK, STT_NOTYPE);
+        object = load(&p, KB_OK);
+        if (!object)
+            return;
+        CHECK_INT(kb_object_uses(object, "utside_variable"), index);
+        CHECK_PTR(kb_object_find(object, "utside_variable"), NULL);
+        kb_object_free(object);
+    }
+}
+
 /* Where nothing is placed, there are a jump and an address for each symbol, in pages of their own.
  */
 static void test_many_symbols(void)
@@ -445,6 +475,7 @@ int main(void)
     test_alignments();
     test_addresses();
     test_numbers();
+    test_first_symbols();
     test_many_symbols();
     return kb_test_end("test_object_tables");
 }
