@@ -360,9 +360,9 @@ static void test_placed(void)
             make_tls(s);
         kb_object *object = NULL;
         err = (kb_error){.status = KB_OK};
-        CHECK_INT(kb_object_place(cases[i].features, copy, size, "k", cases[i].resolve, &object,
-                                  &err),
-                  cases[i].expected);
+        CHECK_INT(
+            kb_object_place(cases[i].features, copy, size, "k", cases[i].resolve, &object, &err),
+            cases[i].expected);
         CHECK_INT(err.status, cases[i].expected);
         CHECK_HAS(err.message, cases[i].message);
         CHECK_INT(object != NULL, cases[i].expected == KB_OK);
