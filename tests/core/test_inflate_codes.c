@@ -159,6 +159,7 @@ static void test_repeats_at_the_ends(void)
         put_literal(END);
         memset(e.text, 'x', 8);
         CHECK(decodes(6) == (distance == 3));
+        CHECK(!decodes(3)); /* as if there were no repetition */
         CHECK(!decodes(5));
         CHECK(!decodes(7));
     }
