@@ -66,6 +66,7 @@ static kb_pjrt_error *register_handler(kb_pjrt_register *args)
     fake_ask_metadata(&f);
     kb_xla_handler *handler = (kb_xla_handler *)(uintptr_t)args->handler;
     CHECK_PTR(handler(&f.frame), NULL);
+    CHECK_INT(f.metadata.traits, 0);
     fake_frame_free(&f);
     note(args->target_name, args->target_name_size, args->platform_name, args->platform_name_size,
          &(kb_xla_stages){.execute = handler});
