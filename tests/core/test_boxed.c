@@ -10,14 +10,19 @@
 static void check(kb_boxed *value, const char *str, const char *repr)
 {
     char text[200];
+    memset(text, '#', sizeof text);
     kb_boxed_write(value, 's', text, sizeof text);
     CHECK_TEXT(text, str);
+    memset(text, '#', sizeof text);
     kb_boxed_write(value, 'r', text, sizeof text);
     CHECK_TEXT(text, repr);
-    for (size_t room = 1; room <= strlen(repr); room++) {
+    for (size_t room = 1; room <= strlen(repr) + 1; room++) {
         char *cut = text + sizeof text - room; /* AddressSanitizer sees what is behind it */
+        memset(text, '#', sizeof text);
         kb_boxed_write(value, 'r', cut, room);
         CHECK_INT(strlen(cut), (long long)room - 1);
+        CHECK_INT(memcmp(cut, repr, room - 1), 0);
+        CHECK_INT(cut[-1], '#');
     }
     kb_boxed_free(value);
 }
@@ -38,6 +43,17 @@ static void test_numbers(void)
     check_real(-0.0, "-0.0");
     check_real(1, "1.0");
     check_real(-2.5, "-2.5");
+    check_real(12, "12.0");
+    check_real(1.25, "1.25");
+    check_real(123.5, "123.5");
+    check_real(-1e-4, "-0.0001");
+    check_real(0.00012345, "0.00012345");
+    check_real(0.000099, "9.9e-05");
+    check_real(0.3 - 0.1, "0.19999999999999998");
+    check_real(0.1 + 0.2, "0.30000000000000004");
+    check_real(1e22, "1e+22");
+    check_real(-1.5e300, "-1.5e+300");
+    check_real(9999999999999998.0, "9999999999999998.0");
     check_real(0.1, "0.1");
     check_real(100, "100.0");
     check_real(1.0 / 3, "0.3333333333333333");
@@ -91,6 +107,7 @@ static void test_characters(void)
         {0xae, "\xc2\xae", "'\xc2\xae'"},
         {0xff, "\xc3\xbf", "'\xc3\xbf'"},
         {0x7ff, "\xdf\xbf", "'\xdf\xbf'"},
+        {0x401, "\xd0\x81", "'\xd0\x81'"},
         {0x800, "\xe0\xa0\x80", "'\xe0\xa0\x80'"},
         {0xd7ff, "\xed\x9f\xbf", "'\xed\x9f\xbf'"},
         {0xd800, "\\ud800", "'\\ud800'"},
@@ -98,6 +115,9 @@ static void test_characters(void)
         {0xe000, "\xee\x80\x80", "'\xee\x80\x80'"},
         {0xffff, "\xef\xbf\xbf", "'\xef\xbf\xbf'"},
         {0x10000, "\xf0\x90\x80\x80", "'\xf0\x90\x80\x80'"},
+        {0x43042, "\xf1\x83\x81\x82", "'\xf1\x83\x81\x82'"},
+        {0x84083, "\xf2\x84\x82\x83", "'\xf2\x84\x82\x83'"},
+        {0xfffff, "\xf3\xbf\xbf\xbf", "'\xf3\xbf\xbf\xbf'"},
         {0x10ffff, "\xf4\x8f\xbf\xbf", "'\xf4\x8f\xbf\xbf'"},
         {'"', "\"", "'\"'"},
         {'\'', "'", "\"'\""},
@@ -115,6 +135,13 @@ static void test_left_out(void)
     check(value, "5", "5");
 }
 
+static void check_item(const kb_boxed *item, const char *repr)
+{
+    char text[32];
+    kb_boxed_write(item, 'r', text, sizeof text);
+    CHECK_TEXT(text, repr);
+}
+
 static void test_tuples(void)
 {
     const uint8_t a[] = "a";
@@ -129,6 +156,9 @@ static void test_tuples(void)
     CHECK_PTR(kb_boxed_item(all, 2), NULL);
     CHECK_PTR(kb_boxed_item(NULL, 0), NULL);
     CHECK_PTR(kb_boxed_item(kb_boxed_item(pair, 0), 0), NULL);
+    const kb_boxed *text = kb_boxed_item(pair, 1); /* of one character, and no item */
+    check_item(text, "'a'");
+    CHECK_PTR(kb_boxed_item(text, 0), NULL);
     check(all, "((5, 'a'), (2.0,))", "((5, 'a'), (2.0,))");
     check(kb_boxed_tuple(0), "()", "()");
     CHECK_PTR(kb_boxed_tuple(-1), NULL);

@@ -13,6 +13,18 @@
 
 static kb_host_error error;
 
+/* Says what there is to an array, but where its data is. */
+static const char *told(const kb_host_array *a)
+{
+    static char text[256];
+    size_t n = (size_t)snprintf(text, sizeof text, "'%s' %s %d, donated %d, %zu bytes [", a->name,
+                                a->dtype, a->type, a->donated, a->size);
+    for (size_t i = 0; i < a->n_dims; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, " %lld", (long long)a->dims[i]);
+    (void)snprintf(text + n, sizeof text - n, "]");
+    return text;
+}
+
 static void check_contents(const kb_bundle *bundle)
 {
     const kb_host_program *p;
@@ -22,31 +34,26 @@ static void check_contents(const kb_bundle *bundle)
     CHECK_TEXT(p->format, "mlir");
     CHECK_INT(p->code_size, BUNDLE_CODE);
     CHECK(memcmp(p->code, bundle_code, p->code_size) == 0);
+    CHECK_INT((uintptr_t)p->code % 64, 0);
     CHECK_INT(p->options_size, 6);
+    CHECK(memcmp(p->options, "\x1a\x04\x20\x01\x28\x01", 6) == 0);
     CHECK_INT(p->n_inputs, 3);
     CHECK_INT(p->n_outputs, 2);
-    const kb_host_array *v = p->inputs[0], *words = p->inputs[1], *flag = p->inputs[2];
-    CHECK_TEXT(v->name, "state.v");
-    CHECK_TEXT(v->dtype, "float32");
-    CHECK_INT(v->type, 11);
-    CHECK_INT(v->donated, 1);
-    CHECK_INT(v->n_dims, 1);
-    CHECK_INT(v->dims[0], 4);
-    CHECK_INT(v->size, 16);
-    CHECK_INT((uintptr_t)v->data % 64, 0);
-    CHECK_INT(((const uint8_t *)v->data)[15], 15);
-    CHECK_TEXT(words->name, "state of two words");
-    CHECK_INT(words->donated, 0);
-    CHECK_INT(words->dims[1], 4);
-    CHECK_INT(words->size, 64);
-    CHECK_INT(((const uint8_t *)words->data)[63], 127);
-    CHECK_PTR(flag->data, NULL);
-    CHECK_INT(flag->n_dims, 0);
-    CHECK_INT(flag->size, 1);
-    CHECK_TEXT(p->outputs[1]->dtype, "complex128");
-    CHECK_INT(p->outputs[1]->type, 15);
-    CHECK_INT(p->outputs[1]->size, 16);
+    CHECK_TEXT(told(p->inputs[0]), "'state.v' float32 11, donated 1, 16 bytes [ 4]");
+    CHECK_TEXT(told(p->inputs[1]), "'state of two words' int64 5, donated 0, 64 bytes [ 2 4]");
+    CHECK_TEXT(told(p->inputs[2]), "'flag' bool 1, donated 0, 1 bytes []");
+    CHECK_TEXT(told(p->outputs[0]), "'result[0]' float32 11, donated 0, 16 bytes [ 4]");
+    CHECK_TEXT(told(p->outputs[1]), "'result[1]' complex128 15, donated 0, 16 bytes []");
+    const uint8_t *v = p->inputs[0]->data, *words = p->inputs[1]->data;
+    CHECK_INT((uintptr_t)v % 64, 0);
+    for (int i = 0; i < 16; i++)
+        CHECK_INT(v[i], i);
+    CHECK_PTR(words, v + 64);
+    for (int i = 0; i < 64; i++)
+        CHECK_INT(words[i], 64 + i);
+    CHECK_PTR(p->inputs[2]->data, NULL);
     CHECK_PTR(p->outputs[0]->data, NULL);
+    CHECK_PTR(p->outputs[1]->data, NULL);
 }
 
 /* The number that the next file gets. */
@@ -70,27 +77,36 @@ static void test_contents(void)
         return;
     CHECK_INT(next_file(), next); /* each is closed */
     check_contents(bundle);
-    const kb_host_program *p;
+    const kb_host_program other = {.platform = "cpu"}, *p = &other;
     CHECK_INT(kb_bundle_program(bundle, "cuda", 4, &p, &error), KB_NOT_FOUND);
     CHECK_PTR(p, NULL);
     CHECK_TEXT(error.message, "the bundle has no program for the platform cuda, only for cpu: "
                               "export it with platforms=(\"cuda\", ...) [KB5108]");
-    CHECK_INT(kb_bundle_program(bundle, "cp", 2, &p, NULL), KB_NOT_FOUND);
+    static const char *const others[] = {"cp", "cpux", "gpu", "cp ", ""};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        p = &other;
+        CHECK_INT(kb_bundle_program(bundle, others[i], strlen(others[i]), &p, NULL), KB_NOT_FOUND);
+        CHECK_PTR(p, NULL);
+    }
     kb_bundle_close(bundle);
     kb_bundle_close(NULL);
 }
 
+/* Programs without data, and with no inputs; none is left out, nor any of their arrays. */
 static void test_two_programs(void)
 {
     static const char *const platforms[] = {"cpu", "cuda"};
+    static const char *const lines[] = {
+        "kernbridge-bundle 1",  "program %P cpu program.cpu.mlirbc",
+        "output float32 1 4 a", "output int8 1 5 b",
+        "output bool 0 c",      "program %P cuda program.cpu.mlirbc",
+        "output float32 1 6 a", "output int8 1 7 b",
+        "output bool 0 c",      NULL};
     char text[BUNDLE_TEXT], folder[BUNDLE_PATH];
-    const char *lines[] = {bundle_lines[0],        bundle_lines[1],
-                           bundle_lines[2],        bundle_lines[3],
-                           "output float32 1 4 r", "program %P cuda program.cpu.mlirbc",
-                           "output float32 1 5 r", NULL};
     kb_bundle *bundle;
     const kb_host_program *p;
     bundle_make(folder, text, bundle_text(lines, text));
+    bundle_drop(folder, "arguments.bin");
     kb_status s = kb_bundle_open(folder, &bundle, &error);
     bundle_remove(folder);
     if (!CHECK_INT(s, KB_OK))
@@ -98,11 +114,19 @@ static void test_two_programs(void)
     for (int i = 0; i < 2; i++) {
         CHECK_INT(kb_bundle_program(bundle, platforms[i], strlen(platforms[i]), &p, &error), KB_OK);
         CHECK_TEXT(p->platform, platforms[i]);
-        CHECK_INT(p->outputs[0]->dims[0], 4 + i);
+        CHECK_INT(p->n_inputs, 0);
+        CHECK_INT(p->n_outputs, 3);
+        CHECK_INT(p->code_size, BUNDLE_CODE);
+        CHECK(memcmp(p->code, bundle_code, p->code_size) == 0);
+        CHECK_TEXT(told(p->outputs[0]), i ? "'a' float32 11, donated 0, 24 bytes [ 6]"
+                                          : "'a' float32 11, donated 0, 16 bytes [ 4]");
+        CHECK_TEXT(told(p->outputs[1]), i ? "'b' int8 2, donated 0, 7 bytes [ 7]"
+                                          : "'b' int8 2, donated 0, 5 bytes [ 5]");
+        CHECK_TEXT(told(p->outputs[2]), "'c' bool 1, donated 0, 1 bytes []");
     }
-    CHECK_INT(kb_bundle_program(bundle, "rocm", 4, &p, &error), KB_NOT_FOUND);
-    for (int i = 0; i < 2; i++)
-        CHECK_HAS(error.message, platforms[i]);
+    CHECK_INT(kb_bundle_program(bundle, "rocm and more", 4, &p, &error), KB_NOT_FOUND);
+    CHECK_TEXT(error.message, "the bundle has no program for the platform rocm, only for cuda, "
+                              "cpu: export it with platforms=(\"rocm\", ...) [KB5108]");
     kb_bundle_close(bundle);
 }
 

@@ -159,6 +159,7 @@ static void test_repeats_at_the_ends(void)
         put_literal(END);
         memset(e.text, 'x', 8);
         CHECK(decodes(6) == (distance == 3));
+        CHECK(!decodes(3)); /* as if there were no repetition */
         CHECK(!decodes(5));
         CHECK(!decodes(7));
     }
@@ -192,11 +193,11 @@ static void test_blocks(void)
     CHECK(!decodes(2));
 }
 
-/* Stored blocks of sizes that take two bytes. */
+/* Stored blocks of no byte, of one, and of sizes that take two bytes. */
 static void test_stored_sizes(void)
 {
-    static const unsigned sizes[] = {255, 256, 300, 4660, 65535};
-    for (int i = 0; i < 5; i++) {
+    static const unsigned sizes[] = {0, 1, 255, 256, 300, 4660, 65535};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         begin();
         put(1, 3);
         e.bits = 8;
@@ -205,7 +206,7 @@ static void test_stored_sizes(void)
         for (; e.size < sizes[i]; e.size++)
             put(e.text[e.size] = (uint8_t)(e.size * 7), 8);
         CHECK(decodes(e.size));
-        CHECK(!decodes(e.size - 1));
+        CHECK(!e.size || !decodes(e.size - 1));
     }
 }
 
@@ -310,6 +311,37 @@ static void test_ends_of_runs(void)
     CHECK(!decodes(0));
 }
 
+/* The longest run where one length is left of the most that there are: none is written behind. */
+static void test_longest_run_at_the_end(void)
+{
+    begin();
+    begin_dynamic(29, 29);
+    for (unsigned i = 0; i < LITERALS + DISTANCES - 1; i++)
+        put_length(i == END);
+    put_length(18);
+    put(127, 7);
+    put(0, 1); /* the end's code */
+    CHECK(!decodes(0));
+}
+
+/* Lengths are sent in a code that has one symbol, 0, of one bit: the other bit stands for none. */
+static void test_missing_length(void)
+{
+    for (unsigned at = 0; at < 3; at++) {
+        begin();
+        put(1, 1);
+        put(DYNAMIC, 2);
+        put(0, 10);
+        put(N_LENGTHS - 4, 4);
+        for (int i = 0; i < N_LENGTHS; i++)
+            put(i == 3, 3);
+        put(0, at);
+        put(UINT32_MAX, 32);
+        put(0, 32);
+        CHECK(!decodes(0));
+    }
+}
+
 /* More literals or distances than there are. */
 static void test_numbers_of_codes(void)
 {
@@ -403,6 +435,8 @@ int main(void)
     test_lengths_of_codes();
     test_runs();
     test_ends_of_runs();
+    test_longest_run_at_the_end();
+    test_missing_length();
     test_numbers_of_codes();
     test_too_many_codes();
     test_greatest_length();

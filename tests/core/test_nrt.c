@@ -2,6 +2,9 @@
  * destructor, is aligned, keeps its contents when it grows, and that there is none without an
  * error.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RTLD_DEFAULT */
+#endif
 #include "core/kb_boxed.h"
 #include "core/kb_memory.h"
 #include "hostcuda/kb_reshape.h"
@@ -200,6 +203,58 @@ static void test_names_of_c(void)
         dlclose(math);
 }
 
+/* A function that the process has under a name of no library. */
+#define HAS(function, name)                                                                        \
+    __attribute__((visibility("default"), used)) int function(void) __asm__(name);                 \
+    int function(void)                                                                             \
+    {                                                                                              \
+        return 0;                                                                                  \
+    }
+
+HAS(has_wide, "_ZGVbN99v_exp")
+HAS(has_three, "_ZGVcN4vvv_powf")
+HAS(has_digits, "_ZGVeN0123456789v_y1")
+HAS(has_least, "_ZGVdN1v_j0f")
+HAS(has_other_start, "XZGVbN4v_exp")
+HAS(has_other_last, "_ZGWbN4v_exp")
+HAS(has_only_start, "_ZGV")
+HAS(has_other_letter, "_ZGVfN4v_exp")
+HAS(has_first_letter, "_ZGVaN4v_exp")
+HAS(has_mask, "_ZGVbM4v_exp")
+HAS(has_no_digits, "_ZGVbNv_exp")
+HAS(has_no_operands, "_ZGVbN4_exp")
+HAS(has_linear, "_ZGVbN4vl_exp")
+HAS(has_no_name, "_ZGVbN4v_")
+HAS(has_no_line, "_ZGVbN4vexp")
+HAS(has_other_name, "_ZGVbN4v_nothing")
+HAS(has_other_suffix, "_ZGVbN4v_expl")
+HAS(has_memory, "_ZGVbN4v_memcpy")
+HAS(has_two_suffixes, "sinff")
+HAS(has_third_letter, "sinfx")
+HAS(has_longer, "memcpyf")
+HAS(has_any, "kb_test_nrt")
+
+/* What is offered is told by its name alone, whatever else the process has. */
+static void test_names_of_the_process(void)
+{
+    static const char *const refused[] = {
+        "XZGVbN4v_exp", "_ZGWbN4v_exp",     "_ZGV",          "_ZGVfN4v_exp",    "_ZGVaN4v_exp",
+        "_ZGVbM4v_exp", "_ZGVbNv_exp",      "_ZGVbN4_exp",   "_ZGVbN4vl_exp",   "_ZGVbN4v_",
+        "_ZGVbN4vexp",  "_ZGVbN4v_nothing", "_ZGVbN4v_expl", "_ZGVbN4v_memcpy", "sinff",
+        "sinfx",        "memcpyf",          "kb_test_nrt",
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        CHECK(dlsym(RTLD_DEFAULT, refused[i]) != NULL);
+        CHECK_PTR(kb_provided_find(refused[i], NULL), NULL);
+        CHECK_PTR(kb_provided_of_c(refused[i], NULL), NULL);
+    }
+    CHECK_PTR(kb_provided_find("_ZGVbN99v_exp", NULL), FUNCTION(has_wide));
+    CHECK_PTR(kb_provided_find("_ZGVcN4vvv_powf", NULL), FUNCTION(has_three));
+    CHECK_PTR(kb_provided_of_c("_ZGVeN0123456789v_y1", NULL), FUNCTION(has_digits));
+    CHECK_PTR(kb_provided_of_c("_ZGVdN1v_j0f", NULL), FUNCTION(has_least));
+    CHECK_PTR(kb_provided_of_c("NRT_Free", NULL), NULL); /* it is our own */
+}
+
 int main(void)
 {
     test_plain();
@@ -209,5 +264,6 @@ int main(void)
     test_no_memory();
     test_own_names();
     test_names_of_c();
+    test_names_of_the_process();
     return kb_test_end("test_nrt");
 }

@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static kb_error err;
 
@@ -320,6 +321,99 @@ static void test_a_missing_symbol_is_named(void)
     CHECK_HAS(err.message, "which this process does not have");
 }
 
+/* Whoever places an object learns whether it is damaged, or whole and made for elsewhere. */
+static void test_placed(void)
+{
+    static const struct {
+        uint64_t features;
+        kb_object_resolver *resolve;
+        Elf64_Half machine, type;
+        bool has_tls;
+        kb_status expected;
+        const char *message;
+    } cases[] = {
+        {0, object_resolve, 0, ET_REL, false, KB_OK, ""},
+        {UINT64_C(1) << 63, object_resolve, 0, ET_REL, false, KB_FAILED_PRECONDITION,
+         "k: the machine code needs what this processor does not have: feature 63 of a later "
+         "kernbridge"},
+        {0, resolve_nothing, 0, ET_REL, false, KB_FAILED_PRECONDITION,
+         "which this process does not have"},
+        {0, object_resolve, 0, ET_REL, true, KB_FAILED_PRECONDITION,
+         "k: the machine code has thread-local variables, which cannot be loaded"},
+        {0, object_resolve, EM_S390, ET_REL, false, KB_FAILED_PRECONDITION,
+         "k: the machine code is for another processor"},
+        {0, object_resolve, 0, ET_DYN, false, KB_INVALID_ARGUMENT,
+         "k: the machine code is damaged"},
+    };
+    size_t size;
+    (void)object_bytes(&size);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t *copy = copied(size);
+        Elf64_Ehdr *header = (Elf64_Ehdr *)(void *)copy;
+        header->e_type = cases[i].type;
+        if (cases[i].machine)
+            header->e_machine = cases[i].machine;
+        Elf64_Shdr *s = sections_of(copy) + 1;
+        while (s->sh_type != SHT_PROGBITS || !s->sh_size)
+            s++;
+        if (cases[i].has_tls)
+            make_tls(s);
+        kb_object *object = NULL;
+        err = (kb_error){.status = KB_OK};
+        CHECK_INT(
+            kb_object_place(cases[i].features, copy, size, "k", cases[i].resolve, &object, &err),
+            cases[i].expected);
+        CHECK_INT(err.status, cases[i].expected);
+        CHECK_HAS(err.message, cases[i].message);
+        CHECK_INT(object != NULL, cases[i].expected == KB_OK);
+        kb_object_free(object);
+        free(copy);
+    }
+    kb_object *object = NULL;
+    const uint8_t *bytes = object_bytes(&size);
+    kb_memory_fail_nth(1);
+    CHECK_INT(kb_object_place(0, bytes, size, "k", object_resolve, &object, &err),
+              KB_RESOURCE_EXHAUSTED);
+    kb_memory_fail_nth(0);
+}
+
+/* Pages of the process, in memory or not; 0 if the system does not tell. */
+static long mapped(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file && fscanf(file, "%ld", &pages) != 1)
+        pages = 0;
+    if (file)
+        fclose(file);
+    return pages;
+}
+
+/* An object that is freed, or cannot be loaded once it has memory, leaves none of it behind. */
+static void test_given_back(void)
+{
+    enum { ROUNDS = 64, SIZE = 1 << 26 };
+    size_t size, i = 1;
+    (void)object_bytes(&size);
+    uint8_t *copy = copied(size);
+    Elf64_Shdr *s = sections_of(copy);
+    while (s[i].sh_type != SHT_NOBITS)
+        i++;
+    s[i].sh_size = SIZE;
+    for (int refused = 0; refused < 2; refused++) {
+        const long before = mapped(), page = sysconf(_SC_PAGESIZE);
+        for (int round = 0; round < ROUNDS; round++) {
+            kb_object *object = NULL;
+            CHECK_INT(kb_object_load(copy, size, "k", refused ? resolve_nothing : object_resolve,
+                                     NULL, &object, &err),
+                      refused ? KB_NOT_FOUND : KB_OK);
+            kb_object_free(object);
+        }
+        CHECK((mapped() - before) * page < (long)ROUNDS / 2 * SIZE);
+    }
+    free(copy);
+}
+
 /* Every relocation in turn: of another type, of a symbol that is not there, behind the section. */
 static void test_relocations(void)
 {
@@ -389,6 +483,8 @@ int main(void)
     test_unaligned_commons();
     test_a_symbol_without_memory();
     test_a_missing_symbol_is_named();
+    test_placed();
+    test_given_back();
     test_relocations();
     test_no_memory();
     return kb_test_end("test_object");

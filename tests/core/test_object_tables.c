@@ -374,6 +374,83 @@ static void test_numbers(void)
     kb_object_free(object);
 }
 
+/* The first symbol is none, whatever it says; the second is one. */
+static void test_first_symbols(void)
+{
+    for (int index = 0; index < 2; index++) {
+        parts p = parts_of_copy();
+        p.symbols[index] = *symbol_named(&p, "sample_sum");
+        p.symbols[index].st_name++;
+        kb_object *object = load(&p, KB_OK);
+        if (!object)
+            return;
+        void *sum = kb_object_find(object, "sample_sum");
+        CHECK(sum != NULL);
+        CHECK_PTR(kb_object_find(object, "ample_sum"), index ? sum : NULL);
+        CHECK(!kb_object_uses(object, "ample_sum"));
+        CHECK(!kb_object_uses(object, "")); /* the name of the first */
+        kb_object_free(object);
+
+        p = parts_of_copy();
+        p.symbols[index] = *symbol_named(&p, "outside_variable");
+        p.symbols[index].st_name++;
+        p.symbols[index].st_info = ELF64_ST_INFO(STB_WEAK, STT_NOTYPE);
+        object = load(&p, KB_OK);
+        if (!object)
+            return;
+        CHECK_INT(kb_object_uses(object, "utside_variable"), index);
+        CHECK_PTR(kb_object_find(object, "utside_variable"), NULL);
+        kb_object_free(object);
+    }
+}
+
+/* A relocation that changes nothing may stand at the end of its section, and not behind it. */
+static void test_relocation_of_nothing(void)
+{
+    for (int behind = 0; behind < 2; behind++) {
+        parts p = parts_of_copy();
+        size_t i = 1;
+        while (p.sections[i].sh_type != SHT_RELA ||
+               !(p.sections[p.sections[i].sh_info].sh_flags & SHF_WRITE))
+            i++;
+        Elf64_Rela *r = (Elf64_Rela *)(void *)(p.bytes + p.sections[i].sh_offset);
+        r->r_info = ELF64_R_INFO(ELF64_R_SYM(r->r_info), 0); /* R_X86_64_NONE, R_AARCH64_NONE */
+        r->r_offset = p.sections[p.sections[i].sh_info].sh_size + (Elf64_Xword)behind;
+        load_parts(&p, behind ? KB_INVALID_ARGUMENT : KB_OK);
+    }
+}
+
+/* What may be done with the memory at an address, as the system writes it; "" if it does not. */
+static const char *protection_of(const void *address)
+{
+    static char line[512], protection[5];
+    unsigned long begin, end;
+    protection[0] = '\0';
+    FILE *file = fopen("/proc/self/maps", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "%lx-%lx %4s", &begin, &end, protection) == 3 &&
+            begin <= (uintptr_t)address && (uintptr_t)address < end)
+            break;
+    if (file)
+        fclose(file);
+    return protection;
+}
+
+/* Code can run and constants can be read, and neither can be changed; variables can. */
+static void test_protection(void)
+{
+    parts p = parts_of_copy();
+    kb_object *object = load(&p, KB_OK);
+    if (!object || !*protection_of(object))
+        return; /* another system */
+    CHECK_TEXT(protection_of(kb_object_find(object, "sample_sum")), "r-xp");
+    const char *constant = FUNCTION(object, const char *(*)(int64_t), "sample_name")(1);
+    CHECK_TEXT(protection_of(constant), "r--p");
+    CHECK_TEXT(protection_of(kb_object_find(object, "exported_counter")), "rw-p");
+    CHECK_TEXT(protection_of(kb_object_find(object, "common_byte")), "rw-p");
+    kb_object_free(object);
+}
+
 /* Where nothing is placed, there are a jump and an address for each symbol, in pages of their own.
  */
 static void test_many_symbols(void)
@@ -445,6 +522,9 @@ int main(void)
     test_alignments();
     test_addresses();
     test_numbers();
+    test_first_symbols();
+    test_relocation_of_nothing();
+    test_protection();
     test_many_symbols();
     return kb_test_end("test_object_tables");
 }

@@ -12,6 +12,7 @@
 #include "object/kb_host_code.h"
 #include "sample.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 enum { REGISTERED_MAX = 64 };
@@ -51,7 +52,9 @@ static bool asks_nothing;
 /* As a plugin does, asks the handler for metadata, in a frame that has XLA's table. */
 static kb_pjrt_error *register_handler(kb_pjrt_register *args)
 {
-    static kb_pjrt_error refusal = {"it is taken"};
+    static kb_pjrt_error refusal = {"it is taken, and more"};
+    CHECK_INT(args->struct_size, KB_XLA_SIZE(kb_pjrt_register, traits));
+    CHECK_INT(args->traits, 0);
     if (is_refused(args->target_name, args->target_name_size)) {
         errors_alive++;
         return &refusal;
@@ -63,6 +66,7 @@ static kb_pjrt_error *register_handler(kb_pjrt_register *args)
     fake_ask_metadata(&f);
     kb_xla_handler *handler = (kb_xla_handler *)(uintptr_t)args->handler;
     CHECK_PTR(handler(&f.frame), NULL);
+    CHECK_INT(f.metadata.traits, 0);
     fake_frame_free(&f);
     note(args->target_name, args->target_name_size, args->platform_name, args->platform_name_size,
          &(kb_xla_stages){.execute = handler});
@@ -93,14 +97,22 @@ static kb_xla_error *register_stages(void *given)
 
 static void error_message(kb_pjrt_error_message *args)
 {
+    CHECK_INT(args->struct_size, KB_XLA_SIZE(kb_pjrt_error_message, message_size));
     args->message = args->error->message;
-    args->message_size = strlen(args->message);
+    args->message_size = strlen("it is taken"); /* and no NUL */
 }
 
 static void error_destroy(kb_pjrt_error_destroy *args)
 {
+    CHECK_INT(args->struct_size, sizeof *args);
     CHECK(args->error);
     errors_alive--;
+}
+
+static void xla_error_destroy(kb_xla_error_destroy *args)
+{
+    CHECK_INT(args->struct_size, sizeof *args);
+    fake_error_destroy(args->error);
 }
 
 typedef struct table {
@@ -128,6 +140,7 @@ static const struct PJRT_Api *plugin(table *t, int minor)
     refused_target = NULL;
     xla = *fake_api(minor ? minor : 2);
     xla.handler_register = register_stages;
+    xla.error_destroy = xla_error_destroy;
     return (const struct PJRT_Api *)&t->api;
 }
 
@@ -230,15 +243,30 @@ static void test_refused(void)
     static table t;
     const struct PJRT_Api *api = plugin(&t, 2);
     CHECK_INT(kb_host_register(NULL, &error), KB_INVALID_ARGUMENT);
-    CHECK_HAS(error.message, "api is NULL, expected what the plugin's GetPjrtApi returns");
-    t.api.struct_size = 8;
-    CHECK_INT(kb_host_register(api, &error), KB_INVALID_ARGUMENT);
-    CHECK_HAS(error.message, "api is too small");
+    CHECK_TEXT(error.message, "kb_host_register: api is NULL, expected what the plugin's "
+                              "GetPjrtApi returns [KB5108]");
+    const size_t too_small[] = {0, 8, sizeof t.api - 1};
+    for (size_t i = 0; i < sizeof too_small / sizeof *too_small; i++) {
+        t.api.struct_size = too_small[i];
+        CHECK_INT(kb_host_register(api, &error), KB_INVALID_ARGUMENT);
+        CHECK_TEXT(error.message, "kb_host_register: api is too small, expected what the plugin's "
+                                  "GetPjrtApi returns [KB5108]");
+    }
 
-    api = plugin(&t, 2);
-    t.other.next = NULL;
-    CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
-    CHECK_HAS(error.message, "(PJRT 0.81) has no extension for FFI handlers");
+    for (int i = 0; i < 3; i++) {
+        api = plugin(&t, 2);
+        t.api.version = (kb_pjrt_version){.major_version = 3, .minor_version = 81};
+        if (i == 0)
+            t.other.next = NULL;
+        else if (i == 1) /* as large as one for FFI is */
+            t.other = (kb_pjrt_extension){.struct_size = sizeof t.ffi, .type = 4};
+        else
+            t.ffi.base.struct_size = KB_XLA_SIZE(kb_pjrt_ffi, register_handler) - 1;
+        CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
+        CHECK_TEXT(error.message, "the PJRT plugin (PJRT 3.81) has no extension for FFI handlers, "
+                                  "through which kernels are called [KB5108]");
+        CHECK_INT(n_registered, 0);
+    }
 
     api = plugin(&t, 2);
     asks_nothing = true; /* the table of another plugin does not count */
@@ -247,22 +275,77 @@ static void test_refused(void)
 
     api = plugin(&t, 0); /* asks without its table, as 0.1 does */
     CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
+    CHECK_TEXT(error.message, "the PJRT plugin (PJRT 0.81) has an FFI older than version 0.2, "
+                              "which kernbridge needs: take a newer plugin [KB5108]");
+    api = plugin(&t, 2);
+    xla.struct_size = KB_XLA_API_SIZE - 1;
+    CHECK_INT(kb_host_register(api, &error), KB_UNIMPLEMENTED);
     CHECK_HAS(error.message, "older than version 0.2");
 
     api = plugin(&t, 2);
     refused_target = "kernbridge.absent";
     CHECK_INT(kb_host_register(api, &error), KB_INTERNAL);
-    CHECK_HAS(error.message, "the PJRT plugin refused the target kernbridge.absent: it is taken");
+    CHECK_TEXT(error.message,
+               "the PJRT plugin refused the target kernbridge.absent: it is taken [KB5108]");
     CHECK_INT(errors_alive, 0);
     refused_target = "kernbridge.cuda";
     CHECK_INT(kb_host_register(api, &error), KB_INTERNAL);
-    CHECK_HAS(error.message, "refused the target kernbridge.cuda for the platform CUDA: another");
+    CHECK_TEXT(error.message,
+               "the PJRT plugin refused the target kernbridge.cuda for the platform CUDA: another "
+               "copy of kernbridge registered it, or the plugin's FFI (0.2) is too new [KB5108]");
     CHECK_INT(fake_errors_alive(), 0);
     refused_target = NULL;
     kb_memory_fail_nth(1);
     CHECK_INT(kb_host_register(api, &error), KB_RESOURCE_EXHAUSTED);
+    CHECK_TEXT(error.message, "no memory to register a PJRT plugin [KB3009]");
     kb_memory_fail_nth(0);
     CHECK_INT(kb_host_register(api, &error), KB_OK); /* what was refused can be tried again */
+}
+
+/* As old and as small as a plugin may be. Each of several is remembered. */
+static void test_least(void)
+{
+    static table tables[3];
+    for (int i = 0; i < 3; i++) {
+        const struct PJRT_Api *api = plugin(&tables[i], 2);
+        tables[i].ffi.base.struct_size = KB_XLA_SIZE(kb_pjrt_ffi, register_handler);
+        xla.struct_size = KB_XLA_API_SIZE;
+        CHECK_INT(kb_host_register(api, &error), KB_OK);
+        CHECK(n_registered > 6);
+    }
+    n_registered = 0;
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(kb_host_register((const struct PJRT_Api *)&tables[i].api, &error), KB_OK);
+    CHECK_INT(n_registered, 0);
+}
+
+enum { THREADS = 4 };
+
+static void *register_each(void *given)
+{
+    table *tables = given;
+    for (int i = 0; i < THREADS; i++)
+        CHECK_INT(kb_host_register((const struct PJRT_Api *)&tables[i].api, NULL), KB_OK);
+    return NULL;
+}
+
+/* Several threads register the same plugins: one of them does, and the others see it.
+ * ThreadSanitizer watches. */
+static void test_threads(void)
+{
+    static table tables[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        (void)plugin(&tables[i], 2);
+    int n_first = 0;
+    for (int i = 0; i < THREADS; i++)
+        if (!CHECK_INT(pthread_create(&threads[i], NULL, register_each, tables), 0))
+            abort();
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < n_registered; i++)
+        n_first += strcmp(registered[i].name, "kernbridge.host") == 0;
+    CHECK_INT(n_first, THREADS);
 }
 
 int main(void)
@@ -272,5 +355,7 @@ int main(void)
         test_targets(minor);
     test_absent();
     test_refused();
+    test_least();
+    test_threads();
     return kb_test_end("test_plugin");
 }
