@@ -62,7 +62,8 @@ static void test_bounds(void)
          "reads 'y' (int32[2d]) out of bounds: element [3, 1], and it has 12"},
         {{{READ, 0, Y, -1, 0}}, "element [-1, 3]"},
         {{{READ, 0, Z, -12, 0}, {READ, 0, Z, 2, 0}}, NULL},
-        {{{READ, 0, Z, -13, 0}}, "reads 'z' (int32[2d]) out of bounds: element [-13]"},
+        {{{READ, 0, Z, -13, 0}},
+         "reads 'z' (int32[2d]) out of bounds: element [-13], and it has 15 (at k.py:1)"},
         {{{READ, 0, Z, 3, 0}}, "reads 'z' (int32[2d]) out of bounds: element [3]"},
         {{{READ, 0, CONSTANT, 1, 0}, {READ, 1, CONSTANT, 1, 0}}, NULL},
         {{{READ, 0, CONSTANT, 2, 0}}, "reads 'c' (int32[1d]) out of bounds"},
@@ -160,7 +161,7 @@ static void test_shared_memory(void)
     static const row rows[] = {
         {{{READ, 0, S, 4, 0}},
          "reads element [1, 1] of the shared array, which no thread of the block has written (at "
-         "k.py:1)"},
+         "k.py:1)\n    k.py:1: x[i] += 1"},
         {{{ATOMIC, 0, DYNAMIC, 1, 0}}, "updates element [1] of the dynamic array, which no thread"},
         {{{WRITE, 0, S, 1, 1}, {READ, 0, S, 2, 1}}, "element [0, 2]"},
         {{{WRITE, 0, DYNAMIC, 0, 1}, {READ, 1, B, 3, 0}}, NULL}, /* which lies elsewhere */
@@ -284,14 +285,28 @@ static void test_cells_are_apart(void)
     } ends[] = {{X, {0, 9}}, {Y, {0, 11}}, {Z, {-12, 2}},
                 {B, {0, 3}}, {S, {0, 5}},  {DYNAMIC, {0, 11}}};
     enum { N = sizeof ends / sizeof *ends };
+    kb_check_array other_order[sizeof arrays / sizeof *arrays]; /* the dynamic array comes first */
+    kb_check_table swapped = table;
+    memcpy(other_order, arrays, sizeof arrays);
+    other_order[S] = arrays[DYNAMIC];
+    other_order[DYNAMIC] = arrays[S];
+    swapped.arrays = other_order;
     for (int i = 0; i < 2 * N; i++)
-        for (int k = 0; k < 2 * N; k++) {
-            int one = ends[i / 2].elements[i % 2], other = ends[k / 2].elements[k % 2];
-            const step steps[] = {{WRITE, 0, ends[i / 2].array, one, 100 + i},
-                                  {WRITE, 1, ends[k / 2].array, other, 200 + k},
-                                  {END, 0, 0, 0, 0}};
-            const char *got = run(steps, one_block, 12 * ITEM);
-            if (i == k)
+        for (int k = 0; k < 4 * N; k++) {
+            const kb_check_table *about = k < 2 * N ? &table : &swapped;
+            int first = i / 2, second = k / 2 % N;
+            const step steps[] = {
+                {WRITE, 0, ends[first].array, ends[first].elements[i % 2], 100 + i},
+                {WRITE, 1, ends[second].array, ends[second].elements[k % 2], 200 + k},
+                {END, 0, 0, 0, 0}};
+            step placed[3];
+            memcpy(placed, steps, sizeof placed);
+            for (int s = 0; about == &swapped && s < 2; s++)
+                placed[s].array = steps[s].array == S         ? DYNAMIC
+                                  : steps[s].array == DYNAMIC ? S
+                                                              : steps[s].array;
+            const char *got = run_with(about, placed, one_block, 12 * ITEM);
+            if (i == k % (2 * N))
                 CHECK_HAS(got, "thread (1, 0, 0): a data race: it writes element");
             else
                 CHECK_TEXT(got, "");
@@ -331,9 +346,15 @@ static void test_batches(void)
     const step inside[] = {{WRITE, 0, B, 0, 1}, {WRITE, 1, B, 3, 2}, {END, 0, 0, 0, 0}};
     const step beside[] = {{READ, 0, B, 4, 1}, {END, 0, 0, 0, 0}};
     const step before[] = {{READ, 0, B, -1, 1}, {END, 0, 0, 0, 0}};
-    CHECK_TEXT(run(inside, two, 0), "");
-    CHECK_INT(b[4], 1);
-    CHECK_INT(b[7], 2);
+    static const uint32_t wide[6] = {5, 1, 2, N_THREADS, 1, 1};
+    for (int i = 0; i < 2; i++) { /* however many blocks a slice has */
+        memset(b, 0, sizeof b);
+        CHECK_TEXT(run(inside, i ? wide : two, 0), "");
+        CHECK_INT(b[0], 1);
+        CHECK_INT(b[3], 2);
+        CHECK_INT(b[4], 1);
+        CHECK_INT(b[7], 2);
+    }
     CHECK_HAS(
         run(beside, two, 0),
         "block (0, 0, 0), thread (0, 0, 0): reads 'b' (int32[1d]) out of bounds: element [4]");

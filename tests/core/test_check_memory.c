@@ -15,11 +15,13 @@ static const kb_hostcuda_code
     plain = {.threads = {.run = run_script, .shared = 32, .checked = &table}},
     grids = {.threads = {.run = run_script, .shared = 32, .checked = &table}, .cooperative = true};
 
+static char fault[KB_FAULT_SIZE]; /* of the last launch */
+
 /* NULL text: it must succeed. */
 static void launch(const kb_hostcuda_code *code, const uint32_t sizes[6], const step steps[],
                    const char *text)
 {
-    char fault[KB_FAULT_SIZE] = "";
+    memset(fault, 0, sizeof fault);
     script = steps;
     kb_cu_result result = kb_hostcuda_run(code, sizes, 16, parameters, NULL, fault);
     CHECK_INT(result, text ? KB_HOSTCUDA_FAULT : KB_CU_SUCCESS);
@@ -115,6 +117,37 @@ static void test_unwritten(void)
     launch(&plain, one_block, read, NULL); /* outside of a call, anybody may have written */
 }
 
+/* What the first of all arguments holds, which shares its memory with no other. */
+static kb_status launch_with_one(const kb_frame *frame, kb_error *err)
+{
+    static const kb_check_table about = {"kernel", arrays, 1, 0, 0, 10, sites, 1};
+    static const kb_hostcuda_code code = {
+        .threads = {.run = run_script, .shared = 32, .checked = &about}};
+    static const step write[] = {{WRITE, 3, X, 4, 1}, {END, 0, 0, 0, 0}};
+    static const step read[] = {{READ, 5, X, 4, 0}, {END, 0, 0, 0, 0}};
+    static const step beside[] = {{READ, 5, X, 3, 0}, {END, 0, 0, 0, 0}};
+    (void)frame, (void)err;
+    launch(&code, one_block, write, NULL);
+    launch(&code, one_block, read, NULL);
+    launch(&code, one_block, beside,
+           "block (0, 0, 0), thread (5, 0, 0): reads element [3] of 'x' (int32[1d]), which nothing "
+           "has written (at k.py:1)\n    k.py:1: x[i] += 1");
+    return KB_OK;
+}
+
+static void test_one_argument(void)
+{
+    const kb_kernel kernel = {.name = "kernel", .n_outputs = 1};
+    const int64_t dims[1] = {10};
+    kb_error err;
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    fake_ret(&f, KB_DTYPE_S32, x, 1, dims);
+    kb_frame frame = {.kernel = &kernel, .xla = &f.frame};
+    CHECK_INT(kb_fresh_run(&frame, launch_with_one, &err), KB_OK);
+    fake_frame_free(&f);
+}
+
 /* What is there before the first write, behind it, and behind a barrier of the grid. */
 static void look_at_shared_memory(void *const *unused, kb_thread *t)
 {
@@ -140,6 +173,66 @@ static void test_shared_memory(void)
         launch(&code, one_block, NULL, NULL);
         CHECK_INT(x[0], 0);
         CHECK_INT(x[1], 5);
+    }
+}
+
+/* Whose last byte is what a block of more threads left there, in dynamic memory. */
+static void look_at_dynamic_memory(void *const *unused, kb_thread *t)
+{
+    enum { LAST = 32 + 16 - 1 };
+    (void)unused;
+    if (t->index == 0) {
+        x[0] = t->shared[LAST];
+        t->shared[LAST] = 5;
+    }
+}
+
+static void test_dynamic_memory(void)
+{
+    static const uint32_t one_thread[6] = {1, 1, 1, 1, 1, 1};
+    const kb_hostcuda_code code = {
+        .threads = {.run = look_at_dynamic_memory, .shared = 32, .checked = &table}};
+    for (int i = 0; i < 3; i++) {
+        x[0] = -1;
+        launch(&code, i ? one_thread : one_block, NULL, NULL);
+        CHECK_INT(x[0], 0);
+    }
+}
+
+/* Accesses inside of an array that are asked about all the same. */
+static void ask_inside(void *const *unused, kb_thread *t)
+{
+    int32_t local[5] = {0};
+    void *const memory[N_ARRAYS] = {
+        [X] = x + 1,         [Z] = z + 14,     [CONSTANT] = c + 1, [S] = t->shared + ITEM,
+        [LOCAL] = local + 1, [RAW] = local + 1};
+    (void)unused;
+    if (t->index > 1)
+        return;
+    char *at = (char *)address_of(t, script->array, local) + ITEM;
+    uint32_t kind = t->index ? KB_ACCESS_READ : KB_ACCESS_WRITE;
+    CHECK_PTR(kb_check_ask(t, at, ITEM, KB_CHECK_HOW(kind, 1 + t->index), 0),
+              memory[script->array]);
+}
+
+static void test_asked(void)
+{
+    static const struct {
+        int array;
+        const char *fault;
+    } cases[] = {
+        {X, "thread (1, 0, 0): a data race: it reads element [1] of 'x'"},
+        {Z, "thread (1, 0, 0): a data race: it reads element [1] of 'z'"},
+        {S, "thread (1, 0, 0): a data race: it reads element [0, 1] of the shared array"},
+        {CONSTANT, NULL}, /* nothing is remembered of it */
+        {LOCAL, NULL},
+        {RAW, NULL},
+    };
+    const kb_hostcuda_code code = {
+        .threads = {.run = ask_inside, .shared = 32, .stack = 256, .checked = &table}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const step array = {END, 0, cases[i].array, 0, 0};
+        launch(&code, one_block, &array, cases[i].fault);
     }
 }
 
@@ -233,7 +326,8 @@ static void test_parts_of_elements(void)
         const char *fault;
     } cases[] = {
         {{{0, S, 0, 2}, {0, S, 2, 2}, {0, S, 22, 2}}, NULL}, /* which are not written before */
-        {{{0, DYNAMIC, 16, 2}, {1, S, 0, 4}}, NULL},         /* the last two bytes */
+        {{{0, S, 0, 2}, {1, S, 2, 2}}, "it writes element [0, 0] of the shared array"},
+        {{{0, DYNAMIC, 16, 2}, {1, S, 0, 4}}, NULL}, /* the last two bytes */
         {{{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 12, 4}}, NULL},
         {{{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 16, 2}}, "it writes element [4] of the dynamic array"},
         {{{0, DYNAMIC, 15, 2}, {1, DYNAMIC, 12, 2}}, "it writes element [3] of the dynamic array"},
@@ -244,7 +338,7 @@ static void test_parts_of_elements(void)
     const kb_hostcuda_code code = {
         .threads = {.run = write_parts, .shared = 32, .checked = &table}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char fault[KB_FAULT_SIZE] = "";
+        memset(fault, 0, sizeof fault);
         parts = cases[i].parts;
         CHECK_INT(kb_hostcuda_run(&code, one_block, BYTES, parameters, NULL, fault),
                   cases[i].fault ? KB_HOSTCUDA_FAULT : KB_CU_SUCCESS);
@@ -254,6 +348,80 @@ static void test_parts_of_elements(void)
         if (CHECK(block))
             forget_frames(block);
         kb_block_give_back(block);
+    }
+}
+
+/* Two shared arrays of a kernel, the first of bytes. */
+static void test_shared_bytes(void)
+{
+    static const struct {
+        struct part parts[3];
+        const char *fault;
+    } cases[] = {
+        {{{0, S, 22, 1}, {1, S, 23, 1}}, NULL},
+        {{{0, S, 23, 1}, {1, DYNAMIC, 0, 4}}, NULL},
+        {{{0, S, 23, 1}, {1, S, 23, 1}}, "it writes element [23] of the shared array"},
+        {{{0, DYNAMIC, 0, 4}, {1, DYNAMIC, 0, 4}}, "it writes element [0] of the dynamic array"},
+        {{{0, S, 24, 1}}, "writes the shared array out of bounds: element [24], and it has 24"},
+    };
+    kb_check_array bytes[sizeof arrays / sizeof *arrays];
+    kb_check_table about = table;
+    memcpy(bytes, arrays, sizeof arrays);
+    bytes[S] = (kb_check_array){"the shared array", 1, 1, 0, 0, 0, 24, NULL, 1};
+    bytes[DYNAMIC].flags = 0;
+    bytes[DYNAMIC].offset = 24;
+    bytes[DYNAMIC].size = 8;
+    about.arrays = bytes;
+    const kb_hostcuda_code code = {
+        .threads = {.run = write_parts, .shared = 32, .checked = &about}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        parts = cases[i].parts;
+        launch(&code, one_block, NULL, cases[i].fault);
+    }
+}
+
+/* What generated code reads of each array: where it lies, how large it is and whether its accesses
+ * are remembered. */
+static bool waits;
+
+static void look_at_rows(void *const *unused, kb_thread *t)
+{
+    static const uint64_t sizes[N_ARRAYS] = {
+        sizeof x, sizeof y, 15 * ITEM,          4 * ITEM,       sizeof x,
+        3 * ITEM, sizeof c, sizeof(int32_t[6]), sizeof(int[4]), 20};
+    int32_t local[5] = {0};
+    (void)unused;
+    (void)kb_check_local_array(t, local, 0);
+    const void *const places[N_ARRAYS] = {
+        x, y, z + 1, b + (size_t)4 * t->ctaid[2], x, x + 4, c, t->shared, t->shared + 32, local};
+    const kb_check_rows *rows = kb_check_rows_of(t);
+    CHECK_INT(rows->n, N_ARRAYS);
+    CHECK_INT(rows->of[0].first, 0);
+    CHECK_INT(rows->of[0].size, (INT64_C(1) << KB_CHECK_TAG_SHIFT) - 1);
+    for (int i = 0; i < N_ARRAYS - 1; i++) {
+        const kb_check_row *of = &rows->of[i + 1];
+        bool remembered = i != CONSTANT && i != LOCAL;
+        if (i == LOCAL && waits) {
+            CHECK_INT(of->size, 0);
+            continue;
+        }
+        CHECK_INT(of->first, (long long)(uintptr_t)places[i]);
+        CHECK_INT(of->size, (long long)sizes[i]);
+        CHECK_INT(of->cells != NULL, remembered);
+        CHECK_INT(of->unit, remembered ? ITEM : 0);
+        CHECK_INT(of->since != 0, i == S || i == DYNAMIC);
+    }
+}
+
+static void test_rows(void)
+{
+    static const uint32_t many_slices[6] = {1, 1, 2, 3, 1, 1};
+    for (int i = 0; i < 2; i++) {
+        kb_check_table about = table;
+        about.waits = waits = i;
+        const kb_hostcuda_code code = {
+            .threads = {.run = look_at_rows, .shared = 32, .stack = 256, .checked = &about}};
+        launch(&code, many_slices, NULL, NULL);
     }
 }
 
@@ -285,7 +453,12 @@ static void test_long_lines(void)
     const step race[] = {{WRITE, 0, X, 1, 1}, {READ, 1, X, 1, 0}, {END, 0, 0, 0, 0}};
     for (int i = 0; i < 2; i++)
         memset(lines[i] + strlen(lines[i]), 'a' + i, 500);
-    launch(&code, one_block, race, "with no barrier between\n    k.py:2: bbbbbbbb");
+    enum { LINES = 2 * 256, BEFORE = sizeof "\n    k.py:2: " };
+    char expected[LINES + 64] = "barrier between\n    k.py:2: ";
+    memset(expected + strlen(expected), 'b', LINES - BEFORE);
+    launch(&code, one_block, race, expected);
+    const char *lines_of = strstr(fault, "\n");
+    CHECK(lines_of && strlen(lines_of) == LINES - 1);
 }
 
 /* Each request for memory fails in turn, of a launch whose threads are more than ever before. */
@@ -305,7 +478,7 @@ static void test_no_memory(void)
         int n = 0;
         script = kind == UNCHECKED ? nothing : write;
         while (result != KB_CU_SUCCESS && ++n < TRIES) {
-            char fault[KB_FAULT_SIZE] = "";
+            memset(fault, 0, sizeof fault);
             kb_memory_fail_nth(n);
             result = kb_hostcuda_run(&code, sizes, 0, parameters, NULL, fault);
             kb_memory_fail_nth(0);
@@ -321,10 +494,15 @@ int main(void)
     set_up();
     test_no_memory();
     test_unwritten();
+    test_one_argument();
     test_shared_memory();
+    test_dynamic_memory();
+    test_asked();
     test_local_arrays();
     test_across_elements();
     test_parts_of_elements();
+    test_shared_bytes();
+    test_rows();
     test_no_array();
     test_long_lines();
     return kb_test_end("test_check_memory");
