@@ -461,6 +461,14 @@ static void test_long_lines(void)
     CHECK(lines_of && strlen(lines_of) == LINES - 1);
 }
 
+static uint32_t n_ran; /* threads */
+
+static void count_and_run(void *const *given, kb_thread *t)
+{
+    n_ran++;
+    run_script(given, t);
+}
+
 /* Each request for memory fails in turn, of a launch whose threads are more than ever before. */
 static void test_no_memory(void)
 {
@@ -469,7 +477,7 @@ static void test_no_memory(void)
     for (int kind = 0; kind < N_KINDS; kind++) {
         kb_check_table about = table;
         about.waits = kind == WAITING;
-        const kb_hostcuda_code code = {.threads = {.run = run_script,
+        const kb_hostcuda_code code = {.threads = {.run = count_and_run,
                                                    .shared = 32,
                                                    .stack = 256,
                                                    .checked = kind == UNCHECKED ? NULL : &about}};
@@ -479,11 +487,13 @@ static void test_no_memory(void)
         script = kind == UNCHECKED ? nothing : write;
         while (result != KB_CU_SUCCESS && ++n < TRIES) {
             memset(fault, 0, sizeof fault);
+            n_ran = 0;
             kb_memory_fail_nth(n);
             result = kb_hostcuda_run(&code, sizes, 0, parameters, NULL, fault);
             kb_memory_fail_nth(0);
             if (result != KB_CU_SUCCESS)
                 CHECK_HAS(fault, "no memory ");
+            CHECK_INT(n_ran, result == KB_CU_SUCCESS ? sizes[3] : 0);
         }
         CHECK(n > 1 && n < TRIES);
     }
