@@ -23,6 +23,29 @@ static void test_grammar(void)
     CHECK_REFUSED("// @BE f ret\n// @BE f ret", "a.cu:2:8: f is annotated twice, in lines 1 and 2");
 }
 
+/* Which of several is there twice, among others before and behind it. */
+static void test_twice(void)
+{
+    static const char names[][2] = {"g", "f", "a", "f", "h"};
+    CHECK_REFUSED("// @BE g ret\n// @BE f ret\n// @BE a ret\n// @BE f arg ret\n// @BE h ret",
+                  "a.cu:4:8: f is annotated twice, in lines 2 and 4\n// @BE f arg ret\n       ^");
+    CHECK_REFUSED("// @BE h ret\n// @BE h ret\n// @BE a ret",
+                  "a.cu:2:8: h is annotated twice, in lines 1 and 2\n");
+    kb_given given[5];
+    scanned s;
+    for (int i = 0; i < 5; i++)
+        given[i] = (kb_given){.name = kb_text_of(names[i]), .tokens = kb_text_of("arg ret")};
+    s.status =
+        kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.cu"), given, 5, &s.scan, &s.err);
+    CHECK_INT(s.status, KB_INVALID_ARGUMENT);
+    CHECK_TEXT(scanned_tell(&s), "functions['f']: f is there twice");
+    scanned_free(&s);
+    s.status =
+        kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.cu"), given + 1, 2, &s.scan, &s.err);
+    CHECK_TEXT(scanned_tell(&s), "f arg ret; a arg ret");
+    scanned_free(&s);
+}
+
 static void test_agreement(void)
 {
     CHECK_REFUSED("// @BE f attr.c:int32 attr.a:int32 arg ret\nvoid f(int32_t a, int32_t b, " T
@@ -227,6 +250,7 @@ static void test_many(void)
 int main(void)
 {
     test_grammar();
+    test_twice();
     test_agreement();
     test_missing_attribute();
     test_many_tokens();
