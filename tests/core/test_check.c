@@ -408,6 +408,14 @@ static bool make_checks(void)
     return checks != NULL;
 }
 
+static bool make_checks_of_grid(void)
+{
+    static const uint32_t three[6] = {3, 1, 1, N_THREADS, 1, 1};
+    kb_checks *checks = kb_checks_new(&table, three, 64, parameters, true);
+    kb_checks_free(checks);
+    return checks != NULL;
+}
+
 static void test_empty_and_launched(void)
 {
     static const char digest[KB_HOSTCUDA_DIGEST + 1] =
@@ -454,5 +462,6 @@ int main(void)
     test_barriers_of_three_axes();
     test_empty_and_launched();
     each_allocation("checks", make_checks, 6);
+    each_allocation("checks of a grid", make_checks_of_grid, 7);
     return kb_test_end("test_check");
 }

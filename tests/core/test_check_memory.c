@@ -6,6 +6,7 @@
 #include "core/kb_memory.h"
 #include "fake_xla.h"
 #include "hostcuda/kb_fresh.h"
+#include "hostcuda/kb_shadow.h"
 
 enum { SECOND = N_THREADS };
 
@@ -146,6 +147,88 @@ static void test_one_argument(void)
     kb_frame frame = {.kernel = &kernel, .xla = &f.frame};
     CHECK_INT(kb_fresh_run(&frame, launch_with_one, &err), KB_OK);
     fake_frame_free(&f);
+}
+
+/* Two arguments that are so large that what is known of each takes memory of its own. */
+enum { MANY = 300 };
+
+static int32_t large[2][MANY];
+
+static void touch_ends(void *const *unused, kb_thread *t)
+{
+    (void)unused;
+    for (const step *s = script; s->does != END && t->index == 0; s++) {
+        uint64_t address = (uintptr_t)&large[s->array][s->at];
+        uint64_t word = address | (uint64_t)(s->array + 1) << KB_CHECK_TAG_SHIFT;
+        uint32_t kind = s->does == READ ? KB_ACCESS_READ : KB_ACCESS_WRITE;
+        // NOLINTNEXTLINE(performance-no-int-to-ptr)
+        (void)memory_of(t, (void *)(uintptr_t)word, ITEM, KB_CHECK_HOW(kind, 2), 0);
+    }
+}
+
+static kb_status launch_with_large(const kb_frame *frame, kb_error *err)
+{
+    static const kb_check_array two[2] = {{"'p'", ITEM, 1, 0, 0, 0, 0, NULL, ITEM},
+                                          {"'q'", ITEM, 1, 2, 0, 0, 0, NULL, ITEM}};
+    static const kb_check_table about = {"kernel", two, 2, 0, 0, 10, sites, 1};
+    static const kb_hostcuda_code code = {.threads = {.run = touch_ends, .checked = &about}};
+    static const struct {
+        step steps[4];
+        const char *fault;
+    } launches[] = {
+        {{{WRITE, 0, 1, 0, 0}}, NULL},
+        {{{READ, 0, 1, 0, 0}}, NULL},
+        {{{READ, 0, 0, MANY - 1, 0}}, "reads element [299] of 'p', which nothing has written"},
+        {{{WRITE, 0, 0, MANY - 1, 0}, {WRITE, 0, 1, MANY - 1, 0}, {WRITE, 0, 1, 1, 0}}, NULL},
+        {{{READ, 0, 0, MANY - 1, 0}, {READ, 0, 1, MANY - 1, 0}, {READ, 0, 1, 1, 0}}, NULL},
+        {{{READ, 0, 0, MANY - 2, 0}}, "reads element [298] of 'p', which nothing has written"},
+        {{{READ, 0, 0, 0, 0}}, "reads element [0] of 'p', which nothing has written"},
+        {{{READ, 0, 1, 2, 0}}, "reads element [2] of 'q', which nothing has written"},
+    };
+    (void)frame, (void)err;
+    for (size_t i = 0; i < sizeof launches / sizeof *launches; i++)
+        launch(&code, one_block, launches[i].steps, launches[i].fault);
+    return KB_OK;
+}
+
+static void test_large_arguments(void)
+{
+    const kb_kernel kernel = {.name = "kernel", .n_outputs = 2};
+    const int64_t dims[1] = {MANY};
+    kb_error err;
+    fake_frame f;
+    for (int i = 0; i < 2; i++) {
+        words[2 * i] = (int64_t)(uintptr_t)large[i];
+        words[2 * i + 1] = MANY;
+    }
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    for (int i = 0; i < 2; i++)
+        fake_ret(&f, KB_DTYPE_S32, large[i], 1, dims);
+    kb_frame frame = {.kernel = &kernel, .xla = &f.frame};
+    CHECK_INT(kb_fresh_run(&frame, launch_with_large, &err), KB_OK);
+    fake_frame_free(&f);
+    set_up();
+}
+
+/* As many cells as there are elements, in memory that no launch before has used: of each array the
+ * first and the last, and in a cooperative grid the shared ones of each block. */
+static void test_room_for_cells(void)
+{
+    enum { KEPT = 1 << 21, THIRD = 2 * N_THREADS };
+    static const step ends[] = {
+        {WRITE, 0, X, 9, 1}, {WRITE, 0, Y, 11, 1}, {WRITE, 0, Z, -12, 1},     {WRITE, 0, Z, 2, 1},
+        {WRITE, 0, B, 3, 1}, {WRITE, 0, S, 5, 1},  {WRITE, 0, DYNAMIC, 3, 1}, {END, 0, 0, 0, 0}};
+    static const step of_grid[] = {{WRITE, 0, S, 5, 1},           {WRITE, SECOND, S, 5, 1},
+                                   {WRITE, THIRD, DYNAMIC, 3, 1}, {WRITE, THIRD, S, 5, 1},
+                                   {GRID, ALL, 0, 0, 0},          {READ, 0, S, 5, 1},
+                                   {READ, SECOND, S, 5, 1},       {READ, THIRD, S, 5, 1},
+                                   {READ, THIRD, DYNAMIC, 3, 1},  {END, 0, 0, 0, 0}};
+    kb_shadow_give_back(kb_shadow_take(KEPT + 1)); /* which takes the place of what is kept */
+    launch(&plain, one_block, ends, NULL);
+    kb_shadow_give_back(kb_shadow_take(KEPT + 1));
+    launch(&plain, three, ends, NULL);
+    kb_shadow_give_back(kb_shadow_take(KEPT + 1));
+    launch(&grids, three, of_grid, NULL);
 }
 
 /* What is there before the first write, behind it, and behind a barrier of the grid. */
@@ -505,6 +588,8 @@ int main(void)
     test_no_memory();
     test_unwritten();
     test_one_argument();
+    test_large_arguments();
+    test_room_for_cells();
     test_shared_memory();
     test_dynamic_memory();
     test_asked();
