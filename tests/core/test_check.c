@@ -318,6 +318,7 @@ static void test_late(void)
 {
     static const uint32_t two_blocks[6] = {2, 1, 1, N_THREADS, 1, 1};
     enum { WRITER = KB_WARP - 2, READER }; /* of the lanes of the first warp */
+    const step no_warps[] = {{WRITE, WRITER, X, 1, 1}, {END, 0, 0, 0, 0}};
     const step steps[] = {{LANES, WRITER, 0, (int)0xC0000000, 0},
                           {LANES, READER, 0, (int)0xC0000000, 0},
                           {WRITE, N_THREADS + WRITER, X, 1, 1},
@@ -328,8 +329,12 @@ static void test_late(void)
     kb_block *block = kb_block_take(&code, two_blocks, 0);
     if (!CHECK(checks && block))
         return;
-    script = steps;
     block->checks = checks;
+    script = no_warps; /* which have seen nothing */
+    checks->shadow->time = UINT32_C(1) << 31;
+    CHECK(kb_block_run(block, parameters, (const uint32_t[]){0, 0, 0}));
+    CHECK(checks->shadow->time < 100);
+    script = steps;
     checks->shadow->time = (UINT32_C(1) << 31) - 2;
     for (uint32_t i = 0; i < 2; i++)
         CHECK(kb_block_run(block, parameters, (const uint32_t[]){i, 0, 0}) == (i == 0));

@@ -136,17 +136,41 @@ static kb_status launch_with_one(const kb_frame *frame, kb_error *err)
     return KB_OK;
 }
 
-static void test_one_argument(void)
+/* What nothing writes to is watched where it lies, also in front of its address. */
+static kb_status launch_with_constant(const kb_frame *frame, kb_error *err)
+{
+    static kb_check_array constant[3];
+    static const kb_check_table about = {"kernel", constant, 3, 0, 0, 10, sites, 1};
+    static const kb_hostcuda_code code = {
+        .threads = {.run = run_script, .shared = 32, .checked = &about}};
+    static const step read[] = {{READ, 5, Z, -12, 0}, {END, 0, 0, 0, 0}};
+    const kb_driver *cu = frame->driver;
+    (void)err;
+    memcpy(constant, arrays, sizeof constant);
+    constant[Z].flags |= KB_CHECK_CONSTANT;
+    launch(&code, one_block, read, "reads element [-12] of 'z' (int32[2d]), which nothing has");
+    CHECK_INT(cu->cuMemsetD32Async((uintptr_t)(z + 1), 5, 1, NULL), KB_CU_SUCCESS);
+    launch(&code, one_block, read, NULL);
+    return KB_OK;
+}
+
+static void run_with(kb_run *launches, int32_t *result, int64_t n)
 {
     const kb_kernel kernel = {.name = "kernel", .n_outputs = 1};
-    const int64_t dims[1] = {10};
+    const int64_t dims[1] = {n};
     kb_error err;
     fake_frame f;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
-    fake_ret(&f, KB_DTYPE_S32, x, 1, dims);
+    fake_ret(&f, KB_DTYPE_S32, result, 1, dims);
     kb_frame frame = {.kernel = &kernel, .xla = &f.frame};
-    CHECK_INT(kb_fresh_run(&frame, launch_with_one, &err), KB_OK);
+    CHECK_INT(kb_fresh_run(&frame, launches, &err), KB_OK);
     fake_frame_free(&f);
+}
+
+static void test_one_result(void)
+{
+    run_with(launch_with_one, x, 10);
+    run_with(launch_with_constant, z, 24);
 }
 
 /* Two arguments that are so large that what is known of each takes memory of its own. */
@@ -385,8 +409,8 @@ static void test_across_elements(void)
                      : "thread (1, 0, 0): a data race: it reads element [0] of 'x'");
 }
 
-/* Bytes of a shared array of 18 bytes that its own size decides: which thread writes how many of
- * them, and where. */
+/* Parts of shared arrays, of which the launch decides that one has 16 to 18 bytes: which thread
+ * writes how many bytes, and where. */
 static const struct part {
     int thread, array;
     uint64_t at, size;
@@ -405,29 +429,46 @@ static void test_parts_of_elements(void)
 {
     enum { BYTES = 18 };
     static const struct {
+        uint32_t bytes;
         struct part parts[4];
         const char *fault;
     } cases[] = {
-        {{{0, S, 0, 2}, {0, S, 2, 2}, {0, S, 22, 2}}, NULL}, /* which are not written before */
-        {{{0, S, 0, 2}, {1, S, 2, 2}}, "it writes element [0, 0] of the shared array"},
-        {{{0, DYNAMIC, 16, 2}, {1, S, 0, 4}}, NULL}, /* the last two bytes */
-        {{{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 12, 4}}, NULL},
-        {{{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 16, 2}}, "it writes element [4] of the dynamic array"},
-        {{{0, DYNAMIC, 15, 2}, {1, DYNAMIC, 12, 2}}, "it writes element [3] of the dynamic array"},
-        {{{0, DYNAMIC, 15, 2}, {1, DYNAMIC, 16, 2}}, "it writes element [4] of the dynamic array"},
-        {{{0, DYNAMIC, 17, 2}},
+        {BYTES,
+         {{0, S, 0, 2}, {0, S, 2, 2}, {0, S, 22, 2}},
+         NULL}, /* which are not written before */
+        {BYTES, {{0, S, 0, 2}, {1, S, 2, 2}}, "it writes element [0, 0] of the shared array"},
+        {BYTES, {{0, DYNAMIC, 16, 2}, {1, S, 0, 4}}, NULL}, /* the last two bytes */
+        {BYTES, {{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 12, 4}}, NULL},
+        {BYTES,
+         {{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 16, 2}},
+         "it writes element [4] of the dynamic array"},
+        {BYTES,
+         {{0, DYNAMIC, 15, 2}, {1, DYNAMIC, 12, 2}},
+         "it writes element [3] of the dynamic array"},
+        {BYTES,
+         {{0, DYNAMIC, 15, 2}, {1, DYNAMIC, 16, 2}},
+         "it writes element [4] of the dynamic array"},
+        {BYTES,
+         {{0, DYNAMIC, 17, 2}},
          "writes the dynamic array out of bounds: element [4], and it has 4"},
+        {BYTES - 1, {{0, DYNAMIC, 16, 1}, {1, S, 0, 4}}, NULL}, /* the last byte */
+        {BYTES - 1, {{0, DYNAMIC, 16, 1}, {1, DYNAMIC, 12, 4}}, NULL},
+        {BYTES - 2, {{0, DYNAMIC, 15, 1}, {1, S, 0, 4}}, NULL},
+        {BYTES - 2,
+         {{0, DYNAMIC, 15, 1}, {1, DYNAMIC, 12, 1}},
+         "it writes element [3] of the dynamic array"},
     };
     const kb_hostcuda_code code = {
         .threads = {.run = write_parts, .shared = 32, .checked = &table}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t bytes = cases[i].bytes;
         memset(fault, 0, sizeof fault);
         parts = cases[i].parts;
-        CHECK_INT(kb_hostcuda_run(&code, one_block, BYTES, parameters, NULL, fault),
+        CHECK_INT(kb_hostcuda_run(&code, one_block, bytes, parameters, NULL, fault),
                   cases[i].fault ? KB_HOSTCUDA_FAULT : KB_CU_SUCCESS);
         if (!(cases[i].fault ? CHECK_HAS(fault, cases[i].fault) : CHECK_TEXT(fault, "")))
             fprintf(stderr, "in case %zu\n", i);
-        kb_block *block = kb_block_take(&code.threads, one_block, BYTES);
+        kb_block *block = kb_block_take(&code.threads, one_block, bytes);
         if (CHECK(block))
             forget_frames(block);
         kb_block_give_back(block);
@@ -587,7 +628,7 @@ int main(void)
     set_up();
     test_no_memory();
     test_unwritten();
-    test_one_argument();
+    test_one_result();
     test_large_arguments();
     test_room_for_cells();
     test_shared_memory();
