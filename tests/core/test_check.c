@@ -277,40 +277,48 @@ static void test_races(void)
     check_rows(rows, sizeof rows / sizeof *rows);
 }
 
-/* No element of an array, the first and the last ones, shares what is remembered with another's. */
+/* Two threads write, each to one element; both are the first or the last of their arrays. */
+static const char *write_two(const kb_check_table *about, const int one[2], const int other[2],
+                             uint32_t dynamic)
+{
+    static const uint32_t two_threads[6] = {1, 1, 1, 2, 1, 1};
+    const step steps[] = {
+        {WRITE, 0, one[0], one[1], 100}, {WRITE, 1, other[0], other[1], 200}, {END, 0, 0, 0, 0}};
+    return run_with(about, steps, two_threads, dynamic);
+}
+
+/* No element of an array, the first and the last ones, shares what is remembered with another's,
+ * whichever of the shared arrays is the dynamic one, and whatever its size. */
 static void test_cells_are_apart(void)
 {
-    static const struct {
-        int array, elements[2];
-    } ends[] = {{X, {0, 9}}, {Y, {0, 11}}, {Z, {-12, 2}},
-                {B, {0, 3}}, {S, {0, 5}},  {DYNAMIC, {0, 11}}};
-    enum { N = sizeof ends / sizeof *ends };
-    kb_check_array other_order[sizeof arrays / sizeof *arrays]; /* the dynamic array comes first */
+    kb_check_array other_order[sizeof arrays / sizeof *arrays];
     kb_check_table swapped = table;
     memcpy(other_order, arrays, sizeof arrays);
     other_order[S] = arrays[DYNAMIC];
     other_order[DYNAMIC] = arrays[S];
     swapped.arrays = other_order;
-    for (int i = 0; i < 2 * N; i++)
-        for (int k = 0; k < 4 * N; k++) {
-            const kb_check_table *about = k < 2 * N ? &table : &swapped;
-            int first = i / 2, second = k / 2 % N;
-            const step steps[] = {
-                {WRITE, 0, ends[first].array, ends[first].elements[i % 2], 100 + i},
-                {WRITE, 1, ends[second].array, ends[second].elements[k % 2], 200 + k},
-                {END, 0, 0, 0, 0}};
-            step placed[3];
-            memcpy(placed, steps, sizeof placed);
-            for (int s = 0; about == &swapped && s < 2; s++)
-                placed[s].array = steps[s].array == S         ? DYNAMIC
-                                  : steps[s].array == DYNAMIC ? S
-                                                              : steps[s].array;
-            const char *got = run_with(about, placed, one_block, 12 * ITEM);
-            if (i == k % (2 * N))
+    for (int how = 0; how < 4; how++) {
+        bool first = how & 1;
+        uint32_t n = how & 2 ? 4 : 12; /* elements of the dynamic array */
+        const int ends[][2] = {
+            {X, 0},       {X, 9},
+            {Y, 0},       {Y, 11},
+            {Z, -12},     {Z, 2},
+            {B, 0},       {B, 3},
+            {S, 0},       {S, first ? (int)n - 1 : 5},
+            {Z, 1},       {Z, -11},
+            {DYNAMIC, 0}, {DYNAMIC, first ? 5 : (int)n - 1},
+        };
+        enum { N = sizeof ends / sizeof *ends };
+        for (int i = 0; i < N * N; i++) {
+            const char *got =
+                write_two(first ? &swapped : &table, ends[i / N], ends[i % N], n * ITEM);
+            if (i / N == i % N)
                 CHECK_HAS(got, "thread (1, 0, 0): a data race: it writes element");
             else
                 CHECK_TEXT(got, "");
         }
+    }
 }
 
 /* When so much time has passed that it begins anew, what warps had seen means nothing any more. */
