@@ -136,6 +136,13 @@ static kb_status launch_with_one(const kb_frame *frame, kb_error *err)
     return KB_OK;
 }
 
+/* Takes the place of the cells that are kept, and frees its own. */
+static void forget_cells(void)
+{
+    enum { KEPT = 1 << 21 };
+    kb_shadow_give_back(kb_shadow_take(KEPT + 1));
+}
+
 /* What nothing writes to is watched where it lies, also in front of its address. */
 static kb_status launch_with_constant(const kb_frame *frame, kb_error *err)
 {
@@ -148,6 +155,7 @@ static kb_status launch_with_constant(const kb_frame *frame, kb_error *err)
     (void)err;
     memcpy(constant, arrays, sizeof constant);
     constant[Z].flags |= KB_CHECK_CONSTANT;
+    forget_cells(); /* so that it is the very first launch which they see */
     launch(&code, one_block, read, "reads element [-12] of 'z' (int32[2d]), which nothing has");
     CHECK_INT(cu->cuMemsetD32Async((uintptr_t)(z + 1), 5, 1, NULL), KB_CU_SUCCESS);
     launch(&code, one_block, read, NULL);
@@ -238,7 +246,7 @@ static void test_large_arguments(void)
  * first and the last, and in a cooperative grid the shared ones of each block. */
 static void test_room_for_cells(void)
 {
-    enum { KEPT = 1 << 21, THIRD = 2 * N_THREADS };
+    enum { THIRD = 2 * N_THREADS };
     static const step ends[] = {
         {WRITE, 0, X, 9, 1}, {WRITE, 0, Y, 11, 1}, {WRITE, 0, Z, -12, 1},     {WRITE, 0, Z, 2, 1},
         {WRITE, 0, B, 3, 1}, {WRITE, 0, S, 5, 1},  {WRITE, 0, DYNAMIC, 3, 1}, {END, 0, 0, 0, 0}};
@@ -247,11 +255,11 @@ static void test_room_for_cells(void)
                                    {GRID, ALL, 0, 0, 0},          {READ, 0, S, 5, 1},
                                    {READ, SECOND, S, 5, 1},       {READ, THIRD, S, 5, 1},
                                    {READ, THIRD, DYNAMIC, 3, 1},  {END, 0, 0, 0, 0}};
-    kb_shadow_give_back(kb_shadow_take(KEPT + 1)); /* which takes the place of what is kept */
+    forget_cells();
     launch(&plain, one_block, ends, NULL);
-    kb_shadow_give_back(kb_shadow_take(KEPT + 1));
+    forget_cells();
     launch(&plain, three, ends, NULL);
-    kb_shadow_give_back(kb_shadow_take(KEPT + 1));
+    forget_cells();
     launch(&grids, three, of_grid, NULL);
 }
 
@@ -437,6 +445,9 @@ static void test_parts_of_elements(void)
          {{0, S, 0, 2}, {0, S, 2, 2}, {0, S, 22, 2}},
          NULL}, /* which are not written before */
         {BYTES, {{0, S, 0, 2}, {1, S, 2, 2}}, "it writes element [0, 0] of the shared array"},
+        {BYTES, {{0, S, 4, 4}, {1, S, 0, 8}}, "it writes element [0, 0] of the shared array"},
+        {BYTES, {{0, S, 8, 8}, {1, S, 12, 4}}, "it writes element [1, 0] of the shared array"},
+        {BYTES, {{0, S, 0, 8}, {1, S, 8, 8}, {2, S, 16, 8}}, NULL},
         {BYTES, {{0, DYNAMIC, 16, 2}, {1, S, 0, 4}}, NULL}, /* the last two bytes */
         {BYTES, {{0, DYNAMIC, 16, 2}, {1, DYNAMIC, 12, 4}}, NULL},
         {BYTES,

@@ -78,6 +78,8 @@ static void test_cells(void)
 {
     kb_range r[] = {range_of(&written, 1000, 0, 40), range_of(&wide, 1040, 0, 16),
                     range_of(&constant, 2000, 0, 400), range_of(&written, 3000, 0, 8)};
+    for (uint32_t i = 0; i < 4; i++)
+        r[i].group = 3; /* which is overwritten */
     CHECK_INT(kb_ranges_count(r, 4), 10 + 2 + 0 + 2);
     CHECK_INT(r[0].cell, 0);
     CHECK_INT(r[0].unit, 4);
