@@ -11,6 +11,14 @@ static void test_grammar(void)
     CHECK_REFUSED("// @BE int ret", "a.cu:1:8: 'int' is no name of a function");
     CHECK_REFUSED("// @BE f arg out ret",
                   "a.cu:1:14: Invalid arg_spec token 'out'; expected arg, ret, stream");
+    CHECK_REFUSED("// @BE f x", "a.cu:1:10: Invalid arg_spec token 'x'; expected arg, ret, stream");
+    CHECK_REFUSED("// @BE f ret x", "a.cu:1:14: Invalid arg_spec token 'x'; expected arg, ret");
+    CHECK_REFUSED("// @BE f ret attr.",
+                  "Invalid arg_spec token 'attr.': '' is not a valid name for an attribute");
+    CHECK_REFUSED("// @BE f ret attrs.",
+                  "Invalid arg_spec token 'attrs.': '' is not a valid name for an attribute");
+    CHECK_REFUSED("// @BE f ret attr", "Invalid arg_spec token 'attr'; expected arg, ret, stream");
+    CHECK_REFUSED("// @BE f ret attrs", "Invalid arg_spec token 'attrs'; expected arg, ret");
     CHECK_REFUSED("// @BE f ret \\x", "a.cu:1:14: Invalid arg_spec token '\\x'; expected arg");
     CHECK_REFUSED("// @BE f ret attr.:int8",
                   "Invalid arg_spec token 'attr.:int8': '' is not a valid name for an attribute");
