@@ -93,6 +93,21 @@ static void test_lines(void)
     scanned_free(&s);
 }
 
+/* What is freed is empty, and so is what was refused. */
+static void test_empty(void)
+{
+    static const char *const sources[] = {"// @BE f arg ret", "// @BE f out"};
+    for (int i = 0; i < 2; i++) {
+        scanned s;
+        scanned_begin(&s, sources[i]);
+        if (i == 0)
+            kb_scan_free(&s.scan);
+        CHECK(!s.scan.arena && !s.scan.functions && !s.scan.n);
+        kb_scan_free(&s.scan);
+        free(s.source);
+    }
+}
+
 /* Parameters as they are spelled, in memory of exactly their size: 16 bytes and more. */
 static void test_spelling(void)
 {
@@ -147,6 +162,7 @@ int main(void)
     test_inferred();
     test_whole_call();
     test_lines();
+    test_empty();
     test_spelling();
     test_names();
     test_given();

@@ -11,6 +11,14 @@ static void test_grammar(void)
     CHECK_REFUSED("// @BE int ret", "a.cu:1:8: 'int' is no name of a function");
     CHECK_REFUSED("// @BE f arg out ret",
                   "a.cu:1:14: Invalid arg_spec token 'out'; expected arg, ret, stream");
+    CHECK_REFUSED("// @BE f x", "a.cu:1:10: Invalid arg_spec token 'x'; expected arg, ret, stream");
+    CHECK_REFUSED("// @BE f ret x", "a.cu:1:14: Invalid arg_spec token 'x'; expected arg, ret");
+    CHECK_REFUSED("// @BE f ret attr.",
+                  "Invalid arg_spec token 'attr.': '' is not a valid name for an attribute");
+    CHECK_REFUSED("// @BE f ret attrs.",
+                  "Invalid arg_spec token 'attrs.': '' is not a valid name for an attribute");
+    CHECK_REFUSED("// @BE f ret attr", "Invalid arg_spec token 'attr'; expected arg, ret, stream");
+    CHECK_REFUSED("// @BE f ret attrs", "Invalid arg_spec token 'attrs'; expected arg, ret");
     CHECK_REFUSED("// @BE f ret \\x", "a.cu:1:14: Invalid arg_spec token '\\x'; expected arg");
     CHECK_REFUSED("// @BE f ret attr.:int8",
                   "Invalid arg_spec token 'attr.:int8': '' is not a valid name for an attribute");
@@ -21,6 +29,29 @@ static void test_grammar(void)
     CHECK_REFUSED("// @BE f attr.x:int8 attr.x:int8 ret", "attribute x is there twice");
     CHECK_REFUSED("// @BE f arg", "f has no result");
     CHECK_REFUSED("// @BE f ret\n// @BE f ret", "a.cu:2:8: f is annotated twice, in lines 1 and 2");
+}
+
+/* Which of several is there twice, among others before and behind it. */
+static void test_twice(void)
+{
+    static const char names[][2] = {"g", "f", "a", "f", "h"};
+    CHECK_REFUSED("// @BE g ret\n// @BE f ret\n// @BE a ret\n// @BE f arg ret\n// @BE h ret",
+                  "a.cu:4:8: f is annotated twice, in lines 2 and 4\n// @BE f arg ret\n       ^");
+    CHECK_REFUSED("// @BE h ret\n// @BE h ret\n// @BE a ret",
+                  "a.cu:2:8: h is annotated twice, in lines 1 and 2\n");
+    kb_given given[5];
+    scanned s;
+    for (int i = 0; i < 5; i++)
+        given[i] = (kb_given){.name = kb_text_of(names[i]), .tokens = kb_text_of("arg ret")};
+    s.status =
+        kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.cu"), given, 5, &s.scan, &s.err);
+    CHECK_INT(s.status, KB_INVALID_ARGUMENT);
+    CHECK_TEXT(scanned_tell(&s), "functions['f']: f is there twice");
+    scanned_free(&s);
+    s.status =
+        kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.cu"), given + 1, 2, &s.scan, &s.err);
+    CHECK_TEXT(scanned_tell(&s), "f arg ret; a arg ret");
+    scanned_free(&s);
 }
 
 static void test_agreement(void)
@@ -227,6 +258,7 @@ static void test_many(void)
 int main(void)
 {
     test_grammar();
+    test_twice();
     test_agreement();
     test_missing_attribute();
     test_many_tokens();

@@ -371,8 +371,98 @@ static void test_blocks_are_given_back(void)
     CHECK(kb_block_kept() <= 1024 * (uint32_t)(n > 1 ? n : 1));
 }
 
+/* How much memory a new block has: of a stack, and of shared memory, in whole pages. */
+static void test_new_blocks(void)
+{
+    static const struct {
+        uint32_t stack, shared, dynamic;
+        size_t of_stack, of_shared;
+    } wanted[] = {
+        {0, 0, 0, 36864, 4096},          {2048, 4032, 0, 36864, 4096},
+        {2049, 4033, 0, 40960, 8192},    {6144, 2000, 2032, 40960, 4096},
+        {6145, 2000, 2033, 45056, 8192}, {100000, 0, 100000, 135168, 102400},
+    };
+    kb_block *taken = NULL;
+    CHECK_INT(kb_block_kept(), 0);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        for (uint32_t n = 1; n <= 65; n += 32) {
+            const kb_block_code code = {
+                .run = places, .stack = wanted[i].stack, .shared = wanted[i].shared};
+            const uint32_t sizes[6] = {1, 1, 1, n, 1, 1};
+            kb_block *b = kb_block_take(&code, sizes, wanted[i].dynamic);
+            if (!CHECK(b != NULL))
+                return;
+            CHECK_INT(b->stack, (long long)wanted[i].of_stack);
+            CHECK_INT(b->stacks_size, (long long)wanted[i].of_stack * n);
+            CHECK_INT(b->shared_size, (long long)wanted[i].of_shared);
+            CHECK_INT(b->capacity, n);
+            CHECK_INT((uintptr_t)b->threads % KB_LINE, 0);
+            CHECK((uintptr_t)b->threads - (uintptr_t)b->threads_memory < KB_LINE);
+            b->stacks[b->stacks_size - 1] = b->shared[b->shared_size - 1] = 1;
+            b->threads[n - 1].result = b->warps[(n - 1) / KB_WARP].live = 1;
+            b->next = taken;
+            taken = b;
+        }
+    while (taken) {
+        kb_block *next = taken->next;
+        kb_block_give_back(taken);
+        taken = next;
+    }
+}
+
+/* How many threads' memory is kept: a block of so many, and no larger one; and several that have no
+ * more together. What is kept is used as it is. */
+static void test_what_is_kept(void)
+{
+    enum { MARK = 77 };
+    long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const uint32_t max = 1024 * (uint32_t)(n_processors > 1 ? n_processors : 1);
+    const uint32_t whole[6] = {1, 1, 1, max, 1, 1}, larger[6] = {1, 1, 1, max + 1, 1, 1};
+    const uint32_t smaller[6] = {1, 1, 1, max - 1, 1, 1}, one[6] = {1, 1, 1, 1, 1, 1};
+    const kb_block_code code = {.run = places};
+    kb_block *before = NULL;
+    while (kb_block_kept() > 0) {
+        kb_block *b = kb_block_take(&code, one, 0);
+        b->next = before;
+        before = b;
+    }
+    kb_block *b = kb_block_take(&code, larger, 0);
+    kb_block_give_back(b);
+    CHECK_INT(kb_block_kept(), 0);
+    b = kb_block_take(&code, whole, 0);
+    b->shared[0] = b->stacks[0] = MARK;
+    b->threads[0].result = MARK;
+    kb_block_give_back(b);
+    CHECK_INT(kb_block_kept(), max);
+    CHECK_PTR(kb_block_take(&code, whole, 0), b);
+    CHECK_INT(kb_block_kept(), 0);
+    CHECK_INT(b->capacity, max);
+    CHECK(b->shared[0] == MARK && b->stacks[0] == MARK && b->threads[0].result == MARK);
+    kb_block *most = kb_block_take(&code, smaller, 0);
+    kb_block *last = kb_block_take(&code, one, 0), *other = kb_block_take(&code, one, 0);
+    kb_block_give_back(most);
+    CHECK_INT(kb_block_kept(), max - 1);
+    kb_block_give_back(last);
+    CHECK_INT(kb_block_kept(), max);
+    kb_block_give_back(other);
+    kb_block_give_back(b);
+    CHECK_INT(kb_block_kept(), max);
+    CHECK_PTR(kb_block_take(&code, one, 0), last);
+    CHECK_PTR(kb_block_take(&code, one, 0), most);
+    CHECK_INT(most->n_threads, 1);
+    CHECK_INT(kb_block_kept(), 0);
+    kb_block_give_back(last);
+    kb_block_give_back(most);
+    while (before) {
+        kb_block *next = before->next;
+        kb_block_give_back(before);
+        before = next;
+    }
+}
+
 int main(void)
 {
+    test_new_blocks();
     test_barriers();
     test_reductions();
     test_places();
@@ -383,5 +473,6 @@ int main(void)
     test_at_once();
     test_stacks_have_ends();
     test_blocks_are_given_back();
+    test_what_is_kept();
     return kb_test_end("test_block");
 }

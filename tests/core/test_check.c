@@ -62,7 +62,8 @@ static void test_bounds(void)
          "reads 'y' (int32[2d]) out of bounds: element [3, 1], and it has 12"},
         {{{READ, 0, Y, -1, 0}}, "element [-1, 3]"},
         {{{READ, 0, Z, -12, 0}, {READ, 0, Z, 2, 0}}, NULL},
-        {{{READ, 0, Z, -13, 0}}, "reads 'z' (int32[2d]) out of bounds: element [-13]"},
+        {{{READ, 0, Z, -13, 0}},
+         "reads 'z' (int32[2d]) out of bounds: element [-13], and it has 15 (at k.py:1)"},
         {{{READ, 0, Z, 3, 0}}, "reads 'z' (int32[2d]) out of bounds: element [3]"},
         {{{READ, 0, CONSTANT, 1, 0}, {READ, 1, CONSTANT, 1, 0}}, NULL},
         {{{READ, 0, CONSTANT, 2, 0}}, "reads 'c' (int32[1d]) out of bounds"},
@@ -160,7 +161,7 @@ static void test_shared_memory(void)
     static const row rows[] = {
         {{{READ, 0, S, 4, 0}},
          "reads element [1, 1] of the shared array, which no thread of the block has written (at "
-         "k.py:1)"},
+         "k.py:1)\n    k.py:1: x[i] += 1"},
         {{{ATOMIC, 0, DYNAMIC, 1, 0}}, "updates element [1] of the dynamic array, which no thread"},
         {{{WRITE, 0, S, 1, 1}, {READ, 0, S, 2, 1}}, "element [0, 2]"},
         {{{WRITE, 0, DYNAMIC, 0, 1}, {READ, 1, B, 3, 0}}, NULL}, /* which lies elsewhere */
@@ -276,26 +277,48 @@ static void test_races(void)
     check_rows(rows, sizeof rows / sizeof *rows);
 }
 
-/* No element of an array, the first and the last ones, shares what is remembered with another's. */
+/* Two threads write, each to one element; both are the first or the last of their arrays. */
+static const char *write_two(const kb_check_table *about, const int one[2], const int other[2],
+                             uint32_t dynamic)
+{
+    static const uint32_t two_threads[6] = {1, 1, 1, 2, 1, 1};
+    const step steps[] = {
+        {WRITE, 0, one[0], one[1], 100}, {WRITE, 1, other[0], other[1], 200}, {END, 0, 0, 0, 0}};
+    return run_with(about, steps, two_threads, dynamic);
+}
+
+/* No element of an array, the first and the last ones, shares what is remembered with another's,
+ * whichever of the shared arrays is the dynamic one, and whatever its size. */
 static void test_cells_are_apart(void)
 {
-    static const struct {
-        int array, elements[2];
-    } ends[] = {{X, {0, 9}}, {Y, {0, 11}}, {Z, {-12, 2}},
-                {B, {0, 3}}, {S, {0, 5}},  {DYNAMIC, {0, 11}}};
-    enum { N = sizeof ends / sizeof *ends };
-    for (int i = 0; i < 2 * N; i++)
-        for (int k = 0; k < 2 * N; k++) {
-            int one = ends[i / 2].elements[i % 2], other = ends[k / 2].elements[k % 2];
-            const step steps[] = {{WRITE, 0, ends[i / 2].array, one, 100 + i},
-                                  {WRITE, 1, ends[k / 2].array, other, 200 + k},
-                                  {END, 0, 0, 0, 0}};
-            const char *got = run(steps, one_block, 12 * ITEM);
-            if (i == k)
+    kb_check_array other_order[sizeof arrays / sizeof *arrays];
+    kb_check_table swapped = table;
+    memcpy(other_order, arrays, sizeof arrays);
+    other_order[S] = arrays[DYNAMIC];
+    other_order[DYNAMIC] = arrays[S];
+    swapped.arrays = other_order;
+    for (int how = 0; how < 4; how++) {
+        bool first = how & 1;
+        uint32_t n = how & 2 ? 4 : 12; /* elements of the dynamic array */
+        const int ends[][2] = {
+            {X, 0},       {X, 9},
+            {Y, 0},       {Y, 11},
+            {Z, -12},     {Z, 2},
+            {B, 0},       {B, 3},
+            {S, 0},       {S, first ? (int)n - 1 : 5},
+            {Z, 1},       {Z, -11},
+            {DYNAMIC, 0}, {DYNAMIC, first ? 5 : (int)n - 1},
+        };
+        enum { N = sizeof ends / sizeof *ends };
+        for (int i = 0; i < N * N; i++) {
+            const char *got =
+                write_two(first ? &swapped : &table, ends[i / N], ends[i % N], n * ITEM);
+            if (i / N == i % N)
                 CHECK_HAS(got, "thread (1, 0, 0): a data race: it writes element");
             else
                 CHECK_TEXT(got, "");
         }
+    }
 }
 
 /* When so much time has passed that it begins anew, what warps had seen means nothing any more. */
@@ -303,6 +326,7 @@ static void test_late(void)
 {
     static const uint32_t two_blocks[6] = {2, 1, 1, N_THREADS, 1, 1};
     enum { WRITER = KB_WARP - 2, READER }; /* of the lanes of the first warp */
+    const step no_warps[] = {{WRITE, WRITER, X, 1, 1}, {END, 0, 0, 0, 0}};
     const step steps[] = {{LANES, WRITER, 0, (int)0xC0000000, 0},
                           {LANES, READER, 0, (int)0xC0000000, 0},
                           {WRITE, N_THREADS + WRITER, X, 1, 1},
@@ -313,8 +337,12 @@ static void test_late(void)
     kb_block *block = kb_block_take(&code, two_blocks, 0);
     if (!CHECK(checks && block))
         return;
-    script = steps;
     block->checks = checks;
+    script = no_warps; /* which have seen nothing */
+    checks->shadow->time = UINT32_C(1) << 31;
+    CHECK(kb_block_run(block, parameters, (const uint32_t[]){0, 0, 0}));
+    CHECK(checks->shadow->time < 100);
+    script = steps;
     checks->shadow->time = (UINT32_C(1) << 31) - 2;
     for (uint32_t i = 0; i < 2; i++)
         CHECK(kb_block_run(block, parameters, (const uint32_t[]){i, 0, 0}) == (i == 0));
@@ -331,9 +359,15 @@ static void test_batches(void)
     const step inside[] = {{WRITE, 0, B, 0, 1}, {WRITE, 1, B, 3, 2}, {END, 0, 0, 0, 0}};
     const step beside[] = {{READ, 0, B, 4, 1}, {END, 0, 0, 0, 0}};
     const step before[] = {{READ, 0, B, -1, 1}, {END, 0, 0, 0, 0}};
-    CHECK_TEXT(run(inside, two, 0), "");
-    CHECK_INT(b[4], 1);
-    CHECK_INT(b[7], 2);
+    static const uint32_t wide[6] = {5, 1, 2, N_THREADS, 1, 1};
+    for (int i = 0; i < 2; i++) { /* however many blocks a slice has */
+        memset(b, 0, sizeof b);
+        CHECK_TEXT(run(inside, i ? wide : two, 0), "");
+        CHECK_INT(b[0], 1);
+        CHECK_INT(b[3], 2);
+        CHECK_INT(b[4], 1);
+        CHECK_INT(b[7], 2);
+    }
     CHECK_HAS(
         run(beside, two, 0),
         "block (0, 0, 0), thread (0, 0, 0): reads 'b' (int32[1d]) out of bounds: element [4]");
@@ -387,6 +421,14 @@ static bool make_checks(void)
     return checks != NULL;
 }
 
+static bool make_checks_of_grid(void)
+{
+    static const uint32_t three[6] = {3, 1, 1, N_THREADS, 1, 1};
+    kb_checks *checks = kb_checks_new(&table, three, 64, parameters, true);
+    kb_checks_free(checks);
+    return checks != NULL;
+}
+
 static void test_empty_and_launched(void)
 {
     static const char digest[KB_HOSTCUDA_DIGEST + 1] =
@@ -433,5 +475,6 @@ int main(void)
     test_barriers_of_three_axes();
     test_empty_and_launched();
     each_allocation("checks", make_checks, 6);
+    each_allocation("checks of a grid", make_checks_of_grid, 7);
     return kb_test_end("test_check");
 }

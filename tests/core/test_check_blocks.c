@@ -198,12 +198,46 @@ static void test_cooperative_grids(void)
           {WRITE, SECOND + 1, X, 1, 9},
           {GRID, ALL, 0, 0, 0}},
          "block (0, 0, 0), thread (0, 0, 0): reads element [0, 1] of the shared array, which no"},
+        {{{FENCE, 0, 0, 0, 0}, /* what was taken over before the barrier means nothing behind it */
+          {ATOMIC, 0, X, 0, 1},
+          {ATOMIC, SECOND, X, 0, 1},
+          {GRID, ALL, 0, 0, 0},
+          {WRITE, 0, X, 1, 31},
+          {FENCE, 0, 0, 0, 0},
+          {ATOMIC, 0, X, 0, 1},
+          {READ, SECOND + 1, X, 1, 0}},
+         "block (1, 0, 0), thread (1, 0, 0): a data race between blocks: it reads element [1]"},
+        {{{WRITE, SECOND, S, 2, 1}, {WRITE, THIRD, B, 0, 1}}, NULL},
+        {{{WRITE, SECOND, S, 5, 1}, {WRITE, THIRD, B, 3, 1}}, NULL},
         {{{READ, N_THREADS - 1, S, 1, 5}, {STOP, N_THREADS - 1, 0, 0, 0}, {GRID, ALL, 0, 0, 0}},
          "block (0, 0, 0), thread (69, 0, 0): reads element [0, 1] of the shared array, which no"},
     };
     const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &table},
                                    .cooperative = true};
     check_launches(&code, rows, sizeof rows / sizeof *rows);
+}
+
+/* What a block has written to its shared memory, no other has written to its own. */
+static void test_shared_memory_of_blocks(void)
+{
+    static const uint32_t single[6] = {3, 1, 1, 1, 1, 1};
+    static const int elements[][2] = {{S, 0}, {S, 1}, {S, 5}, {DYNAMIC, 0}, {DYNAMIC, 3}};
+    enum { N = sizeof elements / sizeof *elements };
+    const kb_hostcuda_code code = {.threads = {.run = run_script, .shared = 32, .checked = &table},
+                                   .cooperative = true};
+    for (int writer = 0; writer < 3 * N; writer++)
+        for (int reader = 0; reader < 3 * N; reader++) {
+            const int *one = elements[writer % N], *other = elements[reader % N];
+            const step steps[] = {{WRITE, writer / N * N_THREADS, one[0], one[1], 1},
+                                  {GRID, ALL, 0, 0, 0},
+                                  {READ, reader / N * N_THREADS, other[0], other[1], 0},
+                                  {END, 0, 0, 0, 0}};
+            const char *got = launched(&code, steps, single);
+            if (writer == reader)
+                CHECK_TEXT(got, "");
+            else
+                CHECK_HAS(got, "array, which no thread of the block has written");
+        }
 }
 
 int main(void)
@@ -215,5 +249,6 @@ int main(void)
     test_all_of_three_dimensions();
     test_fences();
     test_cooperative_grids();
+    test_shared_memory_of_blocks();
     return kb_test_end("test_check_blocks");
 }

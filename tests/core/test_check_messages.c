@@ -144,6 +144,52 @@ static void read_wrongly(void *const *unused, kb_thread *t)
     read_at(t, view_of(t, &(used){10, 10, 17, X}, NULL));
 }
 
+/* Leaves marks where the next functions have their variables. */
+static __attribute__((noinline)) void mark_stack(void)
+{
+    volatile char marks[8192];
+    for (size_t i = 0; i < sizeof marks; i++)
+        marks[i] = 'm';
+}
+
+enum { OUTSIDE, WRONG, RACE, N_FAULTS };
+
+static int which;
+static uint32_t unknown; /* a place */
+
+static void access_somewhere(void *const *unused, kb_thread *t)
+{
+    char *at = address_of(t, X, NULL);
+    uint32_t kind = t->index ? KB_ACCESS_READ : KB_ACCESS_WRITE;
+    (void)unused;
+    if (which == OUTSIDE)
+        at += (size_t)10 * ITEM;
+    if (which == WRONG)
+        at = kb_check_wrong(t, at, 3, 3, 0);
+    mark_stack();
+    (void)memory_of(t, at, ITEM, KB_CHECK_HOW(kind, unknown), 0);
+}
+
+/* Where the code does not say where it is, the message says nothing of it. */
+static void test_no_places(void)
+{
+    static const char *const faults[N_FAULTS] = {
+        "block (0, 0, 0), thread (0, 0, 0): writes 'x' (int32[1d]) out of bounds: element [10], "
+        "and it has 10",
+        "block (0, 0, 0), thread (0, 0, 0): writes 'x' (int32[1d]) out of bounds: index 3 of axis "
+        "0, whose extent is 3 (of shape (10,))",
+        "block (0, 0, 0), thread (1, 0, 0): a data race: it reads element [0] of 'x' (int32[1d]), "
+        "which thread (0, 0, 0) writes, with no barrier between"};
+    static const uint32_t places[] = {0, 10, 12, 70000};
+    static const uint32_t two_threads[6] = {1, 1, 1, 2, 1, 1};
+    for (which = 0; which < N_FAULTS; which++)
+        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+            unknown = places[i];
+            CHECK_TEXT(launched(&table, access_somewhere, nothing, two_threads, parameters),
+                       faults[which]);
+        }
+}
+
 /* As many axes as there may be, and of them as many sizes of two digits as fit into a number. */
 static void test_shapes(void)
 {
@@ -255,6 +301,7 @@ int main(void)
     set_up();
     test_like_another();
     test_many();
+    test_no_places();
     test_shapes();
     test_threads();
     test_blocks();

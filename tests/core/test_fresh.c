@@ -6,10 +6,12 @@
 #include "core/kb_dtype.h"
 #include "cuda/kb_driver.h"
 #include "fake_xla.h"
+#include "hostcuda/kb_hostcuda.h"
 
 enum { N = 128, ITEM = 4 }; /* so many that each map takes memory of its own */
 
 static int32_t input[N], aliased[2][N], output[N], hidden[N];
+static uint8_t tiny;
 
 static uint64_t at(const int32_t *p)
 {
@@ -58,17 +60,30 @@ static kb_status steps(const kb_frame *frame, kb_error *err)
     CHECK(!is_fresh(output, 5));
     CHECK(is_fresh(output + 5, 1));
     CHECK(!kb_fresh_find(at(output + 5), 2));
+    CHECK(kb_fresh_find(at(output + 5) + 2, 1));
     CHECK_INT(cu->cuMemsetD2D32Async(at(output + 5), 2 * ITEM, 9, 1, 2, NULL), KB_CU_SUCCESS);
     CHECK(!is_fresh(output + 5, 1));
     CHECK(is_fresh(output + 6, 1));
     CHECK(!is_fresh(output + 7, 1));
+    CHECK(kb_fresh_find(at(output + 6), 1)); /* nothing behind a row, nor behind the last one */
+    CHECK(kb_fresh_find(at(output + 8), 1));
+    CHECK(kb_fresh_find(at(output + 9), 1));
+
+    CHECK(kb_fresh_find((uintptr_t)&tiny, 1));
+    CHECK_INT(cu->cuMemsetD8Async((uintptr_t)&tiny, 3, 1, NULL), KB_CU_SUCCESS);
+    CHECK(!kb_fresh_find((uintptr_t)&tiny, 1));
+
+    /* the rest of the driver is that of the CPU */
+    CHECK(cu->cuLaunchKernelEx == kb_hostcuda_driver()->cuLaunchKernelEx);
+    CHECK_INT(cu->cuMemcpyDtoHAsync(source, at(output), sizeof source, NULL), KB_CU_SUCCESS);
+    CHECK_INT(source[1], 5);
     return KB_OK;
 }
 
 static kb_status call(kb_run *run)
 {
-    const int64_t dims[1] = {N};
-    const kb_kernel kernel = {.name = "kernel", .n_inputs = 3, .n_outputs = 3, .n_hidden = 1};
+    const int64_t dims[1] = {N}, one[1] = {1}, none[1] = {0};
+    const kb_kernel kernel = {.name = "kernel", .n_inputs = 3, .n_outputs = 5, .n_hidden = 1};
     kb_error err;
     fake_frame f;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
@@ -78,6 +93,8 @@ static kb_status call(kb_run *run)
     fake_ret(&f, KB_DTYPE_S32, output, 1, dims);
     fake_ret(&f, KB_DTYPE_S32, aliased[1], 1, dims);
     fake_ret(&f, KB_DTYPE_S32, aliased[0], 1, dims);
+    fake_ret(&f, KB_DTYPE_U8, &tiny, 1, one);
+    fake_ret(&f, KB_DTYPE_S32, NULL, 1, none);
     fake_ret(&f, KB_DTYPE_S32, hidden, 1, dims);
     kb_frame frame = {.kernel = &kernel, .xla = &f.frame};
     kb_status s = kb_fresh_run(&frame, run, &err);

@@ -93,11 +93,26 @@ static void test_long_conversions(void)
     }
 }
 
+/* The last character that counts is the width's first digit: of 84, the 4 does not. */
+static void test_last_character(void)
+{
+    const int32_t number = 5;
+    char format[SPEC_MAX + 3] = "%";
+    memset(format + 1, '0', SPEC_MAX - 3);
+    memcpy(format + SPEC_MAX - 2, "84d", 4);
+    CHECK_TEXT(printed(format, &number, 1), "00000005");
+    char shorter[SPEC_MAX + 2] = "%"; /* both digits have room */
+    memset(shorter + 1, '0', SPEC_MAX - 4);
+    memcpy(shorter + SPEC_MAX - 3, "12d", 4);
+    CHECK_TEXT(printed(shorter, &number, 1), "000000000005");
+}
+
 int main(void)
 {
     test_conversions();
     test_no_conversions();
     test_long_texts();
     test_long_conversions();
+    test_last_character();
     return kb_test_end("test_print");
 }

@@ -273,6 +273,23 @@ static void test_blocks(void)
     CHECK_INT(touch(&anew, 4, W, false), -1);
 }
 
+/* What was made at the very time at which the phase begins is of the phase, and what was made at
+ * the time of the block, of the block. */
+static void test_ends_of_times(void)
+{
+    element phase = {0}, before = {0}, block = {0};
+    begin();
+    CHECK_INT(touch(&before, 4, W, false), -1);
+    now.phase = now.block = now.barrier = ++now.time;
+    CHECK_INT(touch(&phase, 4, W, false), -1);
+    CHECK_INT(touch(&before, 5, W, false), -1);
+    next_block();
+    CHECK_INT(touch(&phase, 4, R, false), 4);
+    CHECK_INT(touch(&block, 4, W, false), -1);
+    CHECK_INT(touch(&block, 4, R, false), -1);
+    CHECK_INT(touch(&block, 5, R, false), 4);
+}
+
 int main(void)
 {
     test_pairs();
@@ -281,5 +298,6 @@ int main(void)
     test_atomic_behind_a_write();
     test_readers();
     test_blocks();
+    test_ends_of_times();
     return kb_test_end("test_race");
 }

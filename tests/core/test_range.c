@@ -78,6 +78,8 @@ static void test_cells(void)
 {
     kb_range r[] = {range_of(&written, 1000, 0, 40), range_of(&wide, 1040, 0, 16),
                     range_of(&constant, 2000, 0, 400), range_of(&written, 3000, 0, 8)};
+    for (uint32_t i = 0; i < 4; i++)
+        r[i].group = 3; /* which is overwritten */
     CHECK_INT(kb_ranges_count(r, 4), 10 + 2 + 0 + 2);
     CHECK_INT(r[0].cell, 0);
     CHECK_INT(r[0].unit, 4);
@@ -93,6 +95,17 @@ static void test_cells(void)
     CHECK_INT(kb_ranges_count(r, 4), 10 + 2 + 100 + 2);
     CHECK_INT(r[2].cell, 12);
     CHECK_INT(r[2].unit, 4);
+
+    /* The same where the later one lies in front. */
+    kb_range before[] = {range_of(&written, 1040, 0, 16), range_of(&written, 1000, 0, 40),
+                         range_of(&written, 992, 0, 9)};
+    CHECK_INT(kb_ranges_count(before, 3), 4 + 12);
+    CHECK_INT(before[0].group, 0);
+    CHECK_INT(before[1].group, 1);
+    CHECK_INT(before[2].group, 1);
+    CHECK_INT(before[0].cell, 0);
+    CHECK_INT(before[1].cell, 4 + 2);
+    CHECK_INT(before[2].cell, 4);
 
     /* The last one connects the first two; nobody writes to the second. */
     kb_range joined[] = {range_of(&written, 1000, 0, 40), range_of(&constant, 1100, -8, 40),
@@ -113,6 +126,19 @@ static void test_cells(void)
     CHECK_INT(kb_ranges_count(shifted, 2), 11);
     CHECK_INT(shifted[1].unit, 2);
     CHECK_INT(shifted[1].cell, 3);
+
+    /* It is their distance that counts. */
+    kb_range odd_places[] = {range_of(&written, 1001, 0, 40), range_of(&written, 1005, 0, 4)};
+    CHECK_INT(kb_ranges_count(odd_places, 2), 10);
+    CHECK_INT(odd_places[0].unit, 4);
+    CHECK_INT(odd_places[1].cell, 1);
+
+    /* Bytes, where it is not known how much is written together. */
+    static const kb_check_array unknown = {"'u'", 4, 1, 0, 0, 0, 0, NULL, 0};
+    kb_range of_bytes[] = {range_of(&unknown, 1000, 0, 40), range_of(&written, 3000, 0, 8)};
+    CHECK_INT(kb_ranges_count(of_bytes, 2), 40 + 2);
+    CHECK_INT(of_bytes[0].unit, 1);
+    CHECK_INT(of_bytes[1].cell, 40);
 
     kb_range empty[] = {range_of(&written, 1000, 0, 0), range_of(&written, 1000, 0, 4)};
     CHECK_INT(kb_ranges_count(empty, 2), 1);

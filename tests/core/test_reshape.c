@@ -111,6 +111,35 @@ static void test_strides(void)
     CHECK_INT(got[0], 5 * ITEM);
 }
 
+/* As many items as a number holds: they are counted, and do not become none. */
+static void test_most(void)
+{
+    const int64_t dims[] = {INT64_C(1) << 62, 2}, strides[] = {1, ITEM};
+    int64_t got[2] = {0};
+    CHECK_INT(kb_reshape(2, dims, strides, 2, dims, got, ITEM, 0), 1);
+    CHECK_INT(got[0], 1);
+    CHECK_INT(got[1], ITEM);
+}
+
+/* No axis has fewer than no items, whatever their product would be. */
+static void test_negative(void)
+{
+    static const shape negative[] = {
+        {1, {-1}}, {2, {-1, -1}}, {2, {1, -6}}, {2, {-2, -3}}, {2, {-6, -1}}};
+    static const shape others[] = {{0, {0}}, {1, {1}}, {1, {6}}, {2, {2, 3}}, {2, {0, 3}}};
+    const int64_t strides[] = {3 * ITEM, ITEM}, one[] = {ITEM};
+    int64_t got[DIMS_MAX];
+    for (size_t i = 0; i < sizeof negative / sizeof *negative; i++)
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            for (int fortran = 0; fortran < 2; fortran++) {
+                const shape *a = &negative[i], *b = &others[k];
+                const int64_t *of_a = a->n == 1 ? one : strides, *of_b = b->n == 1 ? one : strides;
+                CHECK_INT(kb_reshape(a->n, a->dims, of_a, b->n, b->dims, got, ITEM, fortran), 0);
+                CHECK_INT(kb_reshape(b->n, b->dims, of_b, a->n, a->dims, got, ITEM, fortran), 0);
+                CHECK_INT(kb_reshape(a->n, a->dims, of_a, a->n, a->dims, got, ITEM, fortran), 0);
+            }
+}
+
 static void test_refused(void)
 {
     int64_t got[4];
@@ -127,6 +156,8 @@ int main(void)
 {
     test_all_pairs();
     test_strides();
+    test_most();
+    test_negative();
     test_refused();
     return kb_test_end("test_reshape");
 }

@@ -69,6 +69,7 @@ static void test_heads(void)
     declares("int x[] = {f(1), 2}; int f(" T ");", "");
     declares("extern \"C\" { namespace a { } int f(" T "); }", "");
     declares_nothing("int x = {1}, f(" T ");");
+    declares("int g({1}) f(" T ");", ""); /* somebody's macro, whatever is in it */
     declares_nothing("extern x { int f(" T "); }");
     declares_nothing("x \"C\" { int f(" T "); }");
     declares_nothing("extern \"C\" x { int f(" T "); }");
@@ -109,6 +110,8 @@ static void test_suffixes(void)
     }
     /* What follows one that was refused counts. */
     declares("int f(int) f(" T "); int f(" T ");", "");
+    declares("int f(int) int f(" T ");", "");
+    declares("int f(x; int f(" T ");", "");
     char source[512] = "int f(" T ")";
     for (int n = 63; n <= 64; n++) {
         size_t size = strlen("int f(" T ")");

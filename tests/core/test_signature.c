@@ -109,6 +109,52 @@ static void test_kernels(void)
     CHECK_KERNEL(alike, "x::a::k", "::x::a::k ret:p");
 }
 
+/* Of a kernel alone its own annotation is read, wherever it stands among the others'. */
+static void test_other_annotations(void)
+{
+    static const char *const sources[] = {
+        "// @BE k ret attr.n:int8\n// @BE kk nonsense\n// @BE\n// @BE l ret",
+        "// @BE l ret\n// @BE kk nonsense\n// @BE k ret attr.n:int8",
+        "// @BE l\n// @BE k ret attr.n:int8\n// @BE m ret\n// @BE l ret",
+    };
+    scanned s;
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        CHECK_KERNEL(sources[i], "k", "k ret attr:n:int8");
+        CHECK_KERNEL(sources[i], "a::k<2>", "k ret attr:n:int8");
+        scanned_kernel(&s, sources[i], "k");
+        CHECK_INT(s.scan.n, 1);
+        scanned_free(&s);
+    }
+    CHECK_KERNEL("// @BE k ret\n// @BE l ret\n// @BE k ret", "k",
+                 "a.cu:3:8: k is annotated twice, in lines 1 and 3\n// @BE k ret\n       ^");
+    CHECK_KERNEL("// @BE l ret\n__global__ void k(float *y);", "k", "::k ret:y");
+}
+
+/* A name ends where it ends, whatever stands behind it in memory. */
+static void test_ends_of_names(void)
+{
+    static const struct {
+        kb_text name;
+        const char *told;
+    } cases[] = {
+        {{"k:", 1}, "::k ret:y"},
+        {{"a::k::", 4}, "kernel 'a::k': the definition of the kernel (__global__) k was not"},
+        {{"k<int>", 2}, "::k ret:y"},
+        {{"kx", 1}, "::k ret:y"},
+        {{"<k>", 3}, "'<k>' is no name of a kernel; write for example scale or ns::scale<float"},
+        {{"k::", 3}, "'k::' is no name of a kernel"},
+        {{"", 0}, "'' is no name of a kernel"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const kb_given given = {.name = cases[i].name, .infer = true};
+        scanned s;
+        s.status = kb_scan_kernel(scanned_copy(&s, "__global__ void k(float *y) {}"),
+                                  kb_text_of("a.cu"), &given, &s.scan, &s.err);
+        CHECK_HAS(scanned_tell(&s), cases[i].told);
+        scanned_free(&s);
+    }
+}
+
 /* Of the alternatives of a condition the first stands for all, if it leaves a bracket open. */
 static void test_conditions(void)
 {
@@ -160,6 +206,8 @@ int main(void)
     test_parameters();
     test_macros();
     test_kernels();
+    test_other_annotations();
+    test_ends_of_names();
     test_conditions();
     test_size();
     return kb_test_end("test_signature");

@@ -232,6 +232,21 @@ static void test_parameters(void)
         }
 }
 
+/* As many tokens as a list has room for, with a name and without. */
+static void test_many_tokens(void)
+{
+    for (int n = 26; n <= 66; n += 2)
+        for (int named = 0; named < 2; named++) {
+            char source[512] = "T<a", expected[560];
+            for (int i = 4; i < n; i += 2)
+                strcat(source, ",b");
+            strcat(source, ">");
+            (void)snprintf(expected, sizeof expected, "%s|%s|value 0", source, named ? "c" : "");
+            strcat(source, named ? "c" : "");
+            CHECK_TEXT(parameters_of(source), expected);
+        }
+}
+
 /* A list keeps what it has while it grows, each token for itself. */
 static void test_growth(void)
 {
@@ -270,6 +285,7 @@ int main(void)
     test_templates();
     test_next();
     test_parameters();
+    test_many_tokens();
     test_growth();
     return kb_test_end("test_tokens");
 }
