@@ -29,7 +29,7 @@ static const uint8_t *new_digest(void)
 static kb_status add(const library_text *t, const uint8_t *digest)
 {
     size_t size;
-    bool inserted;
+    bool inserted = true;
     uint8_t *bytes = library_write(t, digest, &size);
     kb_status s = kb_library_register(bytes, size, digest, &inserted, &err);
     CHECK(inserted == (s == KB_OK));
@@ -196,8 +196,9 @@ static void test_threads(void)
 
 static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *digest)
 {
-    bool inserted;
+    bool inserted = true;
     CHECK_INT(kb_library_register(bytes, size, digest, &inserted, &err), KB_INVALID_ARGUMENT);
+    CHECK(!inserted);
     CHECK_HAS(err.message, "the library of a kernel is damaged, or belongs to another");
 }
 
