@@ -112,7 +112,8 @@ static void test_parameter_info_fails(void)
             start_anew();
             kb_function *f = gpu_function("k", 3);
             fake_cuda_fail("cuKernelGetParamInfo", nth, codes[c]);
-            CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), nth < 4 ? KB_INTERNAL : KB_OK);
+            CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err),
+                      nth < 4 ? KB_INTERNAL : KB_OK);
             CHECK_INT(kernel == NULL, nth < 4);
             snprintf(text, sizeof text, ", code %d)", codes[c]);
             if (nth < 4) {

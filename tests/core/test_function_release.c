@@ -35,7 +35,8 @@ static void check_count(size_t functions, size_t images)
     CHECK((stats.bytes > 0) == (functions > 0));
 }
 
-/* Bytes of functions, each as it says, and of images, of which each has a little more than its own. */
+/* Bytes of functions, each as it says, and of images, of which each has a little more than its own.
+ */
 static void check_bytes(size_t functions, size_t contents)
 {
     size_t images, bytes;

@@ -28,10 +28,11 @@ static void test_grid_limits(void)
             CHECK_INT(fake_cuda_get_launch(0)->grid[i], i == d ? most[d] : grid[i]);
         step.grid[d] = gpu_constant(grid[d] = most[d] + 1, 1);
         CHECK_INT(launch(&c, &step), KB_INVALID_ARGUMENT);
-        snprintf(text, sizeof text,
-                 "op1: grid (%lld, %lld, %lld) is too large, at most (2147483647, 65535, 65535) are "
-                 "possible; let a thread do more than one element [KB1102]",
-                 (long long)grid[0], (long long)grid[1], (long long)grid[2]);
+        snprintf(
+            text, sizeof text,
+            "op1: grid (%lld, %lld, %lld) is too large, at most (2147483647, 65535, 65535) are "
+            "possible; let a thread do more than one element [KB1102]",
+            (long long)grid[0], (long long)grid[1], (long long)grid[2]);
         CHECK_TEXT(c.err.message, text);
         CHECK_INT(fake_cuda_calls("cuLaunchKernelEx"), 1);
         gpu_call_free(&c);

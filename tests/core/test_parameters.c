@@ -120,12 +120,10 @@ static void test_too_large(void)
 static void test_narrow(void)
 {
     static const uint32_t narrow[] = {1, 2, 8, 9, 7};
-    const kb_word words[] = {{.kind = KB_WORD_CONSTANT, .value = 1},
-                             {.kind = KB_WORD_CONSTANT, .value = 2},
-                             {.kind = KB_WORD_CONSTANT, .value = 3},
-                             {.kind = KB_WORD_CONSTANT, .value = 4},
-                             {.kind = KB_WORD_CONSTANT, .value = 5},
-                             {.kind = KB_WORD_CONSTANT, .value = 6}};
+    const kb_word words[] = {
+        {.kind = KB_WORD_CONSTANT, .value = 1}, {.kind = KB_WORD_CONSTANT, .value = 2},
+        {.kind = KB_WORD_CONSTANT, .value = 3}, {.kind = KB_WORD_CONSTANT, .value = 4},
+        {.kind = KB_WORD_CONSTANT, .value = 5}, {.kind = KB_WORD_CONSTANT, .value = 6}};
     for (uint32_t size = 1; size <= 7; size++) {
         const kb_word word = {.kind = KB_WORD_EXTENT, .buffer = GPU_X, .axis = 1};
         char image[32], text[128];

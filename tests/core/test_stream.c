@@ -63,11 +63,12 @@ static void test_same_stream(void)
     const struct {
         int stream, current;
         bool known;
-    } calls[] = {{1, 0, false}, {0, 0, false}, {0, 0, true},  {0, 1, false}, {0, 0, true},
-                 {0, 0, true},  {1, 1, false}, {1, 1, true},  {0, 0, false}, {1, 1, false}};
+    } calls[] = {{1, 0, false}, {0, 0, false}, {0, 0, true}, {0, 1, false}, {0, 0, true},
+                 {0, 0, true},  {1, 1, false}, {1, 1, true}, {0, 0, false}, {1, 1, false}};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         gpu_use_device(calls[i].current);
-        long contexts = fake_cuda_calls("cuStreamGetCtx"), devices = fake_cuda_calls("cuCtxGetDevice");
+        long contexts = fake_cuda_calls("cuStreamGetCtx"),
+             devices = fake_cuda_calls("cuCtxGetDevice");
         enter_and_leave(streams[calls[i].stream], calls[i].stream,
                         calls[i].stream != calls[i].current);
         CHECK_INT(fake_cuda_calls("cuStreamGetCtx"), contexts + !calls[i].known);
