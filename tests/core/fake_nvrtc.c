@@ -138,10 +138,10 @@ int nvrtcGetLoweredName(program *p, const char *name, const char **lowered)
     return NAME_INVALID;
 }
 
-/* The size of what is handed out, with its end. */
+/* The size of what is handed out, with its end where it has one. */
 static int size_of(const char *text, size_t *size, const char *function)
 {
-    *size = text ? strlen(text) + 1 : 0;
+    *size = text ? strlen(text) + !fake_nvrtc.unended : 0;
     return answer(function);
 }
 
@@ -149,7 +149,7 @@ static int copy_of(const char *text, char *copy, const char *function)
 {
     int code = answer(function);
     if (!code)
-        strcpy(copy, text);
+        memcpy(copy, text, strlen(text) + !fake_nvrtc.unended);
     return code;
 }
 

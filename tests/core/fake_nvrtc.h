@@ -4,6 +4,7 @@
 #ifndef FAKE_NVRTC_H
 #define FAKE_NVRTC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { FAKE_NVRTC_TEXT = 256 };
@@ -14,6 +15,7 @@ typedef struct fake_nvrtc_state {
     const char *log;   /* what GetProgramLog hands out; "" has the size 1, NULL the size 0 */
     const char *cubin; /* NULL: none */
     const char *ptx;
+    bool unended;                /* what is handed out lacks its end */
     void (*during)(void);        /* called while it compiles, and has taken SIGINT and SIGTERM */
     int n_programs;              /* created and not destroyed */
     char given[FAKE_NVRTC_TEXT]; /* the source, its name, "<name>header" each, "-option" each */

@@ -47,7 +47,7 @@ static const char *words_of(const char *function)
         {"mmap", "no memory"},
         {"mprotect", "mprotect failed"},
         {"memfd_create", "memfd_create failed: Too many open files"},
-        {"write", "No space left on device"},
+        {"write", "Input/output error"},
         {"fopen", "Too many open files"},
         {"fseek", "Input/output error"},
         {"ftell", "Input/output error"},

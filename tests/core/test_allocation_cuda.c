@@ -51,11 +51,11 @@ static bool read_large_program(void)
 
 static bool launch_many_words(void)
 {
-    static kb_word words[200];
+    static kb_word words[129];
     gpu_call c;
     gpu_call_init(&c, 1);
-    kb_launch_step step = gpu_launch("many", 200);
-    step.n_words = 200;
+    kb_launch_step step = gpu_launch("many", 129);
+    step.n_words = 129;
     step.words = words;
     bool ok = had_memory(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false), &c.err);
     gpu_call_free(&c);
@@ -150,7 +150,9 @@ int main(void)
     each_allocation("large program", read_large_program, 6);
     fake_cuda_reset();
     make_functions();
-    each_allocation("few words", launch_few_words, 0);
+    kb_memory_fail_nth(1);
+    CHECK(launch_few_words()); /* takes no memory */
+    CHECK(still_armed(1));
     each_allocation("many words", launch_many_words, 1);
     each_allocation("unwritten outputs", look_for_unwritten, 4);
     fake_cuda_set_twin("", target_double, NULL);

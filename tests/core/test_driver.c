@@ -36,6 +36,7 @@ static void refused(kb_status status, const char *text)
 static void scene_nowhere(void)
 {
     refused(KB_NOT_FOUND, "no CUDA driver: /nowhere/libcuda.so: ");
+    CHECK_INT(fake_cuda_calls("cuInit"), 0); /* though this program has one */
 }
 
 static void scene_default(void)

@@ -122,6 +122,15 @@ static void test_sizes(void)
     sample_digest(from.digest, 9);
     CHECK_INT(get(&from, &f, &err), KB_OK);
     CHECK(f->sizes != sizes && memcmp(f->sizes, sizes, sizeof sizes) == 0);
+    CHECK_INT(f->n_sizes, 3);
+    CHECK_INT(f->images[0].cc, 90);
+    CHECK_INT(f->images[0].size, sizeof text);
+    CHECK_TEXT(f->entry, "sizes");
+    for (int device = 0; device < KB_DEVICES_MAX; device++) { /* nothing is loaded yet */
+        CHECK_PTR(kb_function_kernel(f, device), NULL);
+        CHECK_INT(f->loaded[device].best_block, 0);
+        CHECK_INT(atomic_load(&f->loaded[device].shared), 0);
+    }
     CHECK_INT(get(&from, &g, &err), KB_OK);
     for (int i = 0; i < 3; i++) {
         uint32_t other[] = {4, 8, 4};

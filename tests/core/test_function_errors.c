@@ -99,6 +99,30 @@ static void test_layout(void)
     }
 }
 
+/* What the driver says of a parameter but that there is none is a failure; that there is one more
+ * is what it does not say then. */
+static void test_parameter_info_fails(void)
+{
+    const int codes[] = {2, 400, 999};
+    for (size_t c = 0; c < sizeof codes / sizeof *codes; c++)
+        for (int nth = 1; nth <= 4; nth++) {
+            kb_error err;
+            kb_cu_kernel kernel;
+            char text[64];
+            start_anew();
+            kb_function *f = gpu_function("k", 3);
+            fake_cuda_fail("cuKernelGetParamInfo", nth, codes[c]);
+            CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err),
+                      nth < 4 ? KB_INTERNAL : KB_OK);
+            CHECK_INT(kernel == NULL, nth < 4);
+            snprintf(text, sizeof text, ", code %d)", codes[c]);
+            if (nth < 4) {
+                CHECK_HAS(err.message, "op: cuKernelGetParamInfo failed: CUDA_ERROR_");
+                CHECK_HAS(err.message, text);
+            }
+        }
+}
+
 /* A driver that does not tell parameters is believed. */
 static void test_no_parameter_info(void)
 {
@@ -135,6 +159,7 @@ int main(void)
     test_each_call();
     test_shared_memory();
     test_layout();
+    test_parameter_info_fails();
     test_no_parameter_info();
     test_capture();
     start_anew();

@@ -35,6 +35,16 @@ static void check_count(size_t functions, size_t images)
     CHECK((stats.bytes > 0) == (functions > 0));
 }
 
+/* Bytes of functions, each as it says, and of images, of which each has a little more than its own.
+ */
+static void check_bytes(size_t functions, size_t contents)
+{
+    size_t images, bytes;
+    kb_code_count(&images, &bytes);
+    CHECK(bytes >= contents && bytes <= contents + 128 * images);
+    CHECK_INT(kb_function_count().bytes, (long long)(functions + bytes));
+}
+
 static void test_last_holder(void)
 {
     kb_error err;
@@ -47,6 +57,7 @@ static void test_last_holder(void)
     CHECK_INT((uintptr_t)f->images[0].bytes % 16, 0);
     CHECK_INT(((const char *)f->images[0].bytes)[f->images[0].size], 0);
     check_count(3, 2);
+    check_bytes(f->size + other->size + third->size, sizeof "FAKE k 0\n" + sizeof "FAKE k 0 \n");
     size_t bytes = kb_function_count().bytes;
     CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
     CHECK_INT(kb_function_load(other, cu, 0, "op", &kernel, &err), KB_OK);
@@ -69,7 +80,38 @@ static void test_last_holder(void)
     memset(large + strlen(large), ' ', sizeof large - strlen(large) - 1);
     kb_function *fourth = hold(4, large);
     CHECK(kb_function_count().bytes > sizeof large); /* its image included */
+    check_bytes(fourth->size, sizeof large);
+    CHECK(fourth->size >= sizeof *fourth && fourth->size < sizeof *fourth + 128);
     kb_function_drop(fourth);
+}
+
+/* How kb_table_hash goes on after the first of two words. */
+static uint64_t after_first(const char *word)
+{
+    uint64_t hash;
+    memcpy(&hash, word, sizeof hash);
+    hash = (hash ^ UINT64_C(0xcbf29ce484222325) ^ 16) * UINT64_C(0x100000001b3);
+    return hash ^ hash >> 29;
+}
+
+/* Contents of one hash, and of one size, are two. */
+static void test_same_hash(void)
+{
+    char one[16] = "FAKE k 0       ", other[16] = "FAKE j 0";
+    uint64_t rest;
+    memcpy(&rest, one + 8, sizeof rest);
+    rest ^= after_first(one) ^ after_first(other);
+    memcpy(other + 8, &rest, sizeof rest);
+    CHECK(kb_table_hash(one, sizeof one) == kb_table_hash(other, sizeof other));
+    kb_code *codes[4];
+    for (int i = 0; i < 4; i++)
+        codes[i] = kb_code_hold(i % 2 ? other : one, sizeof one);
+    CHECK(codes[0] != codes[1] && codes[0] == codes[2] && codes[1] == codes[3]);
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(memcmp(kb_code_bytes(codes[i]), i % 2 ? other : one, sizeof one), 0);
+        kb_code_drop(codes[i]);
+    }
+    check_count(0, 0);
 }
 
 static kb_status add_program(uint64_t id, const program_text *p, size_t cut, bool *inserted)
@@ -185,13 +227,56 @@ static void test_nobody_waits(void)
     alarm(0);
 }
 
+static kb_cu_result get_slowly(kb_cu_kernel *kernel, kb_cu_library library, const char *name)
+{
+    atomic_store(&entered, 1);
+    wait_for(&allowed);
+    return cu->cuLibraryGetKernel(kernel, library, name);
+}
+
+static void *load_on_second(void *kernel)
+{
+    kb_driver slow = *cu;
+    kb_error err;
+    slow.cuLibraryGetKernel = get_slowly;
+    gpu_use_device(1);
+    CHECK_INT(kb_function_load(slow_function, &slow, 1, "op", kernel, &err), KB_OK);
+    return NULL;
+}
+
+/* Whoever has all that is needed on one device does not wait for the load on another. */
+static void test_other_device(void)
+{
+    pthread_t thread;
+    kb_cu_kernel first, second, again = NULL;
+    kb_error err;
+    alarm(60);
+    fake_cuda_reset();
+    atomic_store(&entered, 0);
+    atomic_store(&allowed, 0);
+    slow_function = hold(6002, "FAKE k 0    \n");
+    CHECK_INT(kb_function_load(slow_function, cu, 0, "op", &first, &err), KB_OK);
+    pthread_create(&thread, NULL, load_on_second, &second);
+    wait_for(&entered);
+    CHECK_INT(kb_function_load(slow_function, cu, 0, "op", &again, &err), KB_OK);
+    CHECK_PTR(again, first);
+    CHECK_INT(kb_function_allow_shared(slow_function, cu, 0, 48 * 1024, "op", &err), KB_OK);
+    CHECK_PTR(kb_function_kernel(slow_function, 1), NULL);
+    atomic_store(&allowed, 1);
+    pthread_join(thread, NULL);
+    CHECK_PTR(kb_function_kernel(slow_function, 1), second);
+    alarm(0);
+}
+
 int main(void)
 {
     cu = gpu_start();
     test_last_holder();
+    test_same_hash();
     test_programs();
     test_bytes_of_programs();
     test_nobody_waits();
+    test_other_device();
     kb_function_free_all();
     check_count(0, 0);
     return kb_test_end("test_function_release");

@@ -297,6 +297,22 @@ static void test_threads(void)
     CHECK_TEXT(kb_entry_name("_ZN10kernbridge13_0123456789abE", name, sizeof name),
                "_ZN10kernbridge13_0123456789abE");
     CHECK_TEXT(kb_entry_name("_ZN10kernbridge14k_0123456789abE", name, sizeof name), "k");
+    /* No module's, one that is as long as the rest, and hashes that are none. */
+    static const char *const names[][2] = {
+        {"_ZN10kernbridgf14k_0123456789ab", "_ZN10kernbridgf14k_0123456789ab"},
+        {"_ZN10kernbridge14k_0123456789ab", "k"},
+        {"_ZN10kernbridge15k_0123456789ab", "_ZN10kernbridge15k_0123456789ab"},
+        {"_ZN10kernbridge14k_cdef01234567cd", "k"},
+        {"_ZN10kernbridge15kk_0123456789ab", "kk"},
+        {"_ZN10kernbridge14kk0123456789abE", "_ZN10kernbridge14kk0123456789abE"},
+        {"_ZN10kernbridge14k_g123456789abE", "_ZN10kernbridge14k_g123456789abE"},
+        {"_ZN10kernbridge14k_0123456789agE", "_ZN10kernbridge14k_0123456789agE"},
+        {"_ZN10kernbridge14_k0123456789abE", "_ZN10kernbridge14_k0123456789abE"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char whole[64];
+        CHECK_TEXT(kb_entry_name(names[i][0], whole, sizeof whole), names[i][1]);
+    }
     CHECK_TEXT(kb_entry_name("scale", name, sizeof name), "scale");
     CHECK_HAS(err.message, "was told to");
     how.shared = 227 * 1024;

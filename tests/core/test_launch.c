@@ -202,12 +202,17 @@ static void test_auto_block(void)
     gpu_call_free(&c);
 }
 
+/* With parameters, which are the same whatever attributes there are. */
 static void test_attributes(void)
 {
+    const kb_word words[] = {{.kind = KB_WORD_CONSTANT, .value = 5},
+                             {.kind = KB_WORD_CONSTANT, .value = 6}};
     for (uint32_t flags = 0; flags < 8; flags++) {
         gpu_call c;
         gpu_call_sample(&c, memory);
-        kb_launch_step step = gpu_launch("attributes", 0);
+        kb_launch_step step = gpu_launch("attributes", 2);
+        step.n_words = 2;
+        step.words = words;
         step.flags = flags;
         step.grid[0] = gpu_constant(8, 1);
         step.grid[1] = gpu_constant(6, 1);
@@ -221,6 +226,11 @@ static void test_attributes(void)
         CHECK_INT(l->cluster[0], clusters ? 4 : 0);
         CHECK_INT(l->cluster[1], clusters ? 2 : 0);
         CHECK_INT(l->cluster[2], clusters ? 1 : 0);
+        CHECK_INT(l->grid[0], 8);
+        CHECK_INT(l->grid[1], 6);
+        CHECK_INT(l->grid[2], 1);
+        CHECK_INT(l->words[0], 5);
+        CHECK_INT(l->words[1], 6);
         gpu_call_free(&c);
     }
 }

@@ -2,6 +2,8 @@
  * extents, shared memory, offsets that reach behind a buffer. */
 #include "gpu.h"
 
+#include "cuda/kb_stream.h"
+
 static gpu_memory memory;
 
 static kb_status launch(gpu_call *c, const kb_launch_step *step)
@@ -13,18 +15,25 @@ static void test_grid_limits(void)
 {
     static const int64_t most[] = {INT32_MAX, 65535, 65535};
     for (int d = 0; d < 3; d++) {
+        int64_t grid[] = {5, 6, 7};
+        char text[256];
         gpu_call c;
         gpu_call_sample(&c, memory);
         kb_launch_step step = gpu_launch("grid", 0);
+        for (int i = 0; i < 3; i++)
+            step.grid[i] = gpu_constant(grid[i], 1);
         step.grid[d] = gpu_constant(most[d], 1);
         CHECK_INT(launch(&c, &step), KB_OK);
-        CHECK_INT(fake_cuda_get_launch(0)->grid[d], most[d]);
-        step.grid[d] = gpu_constant(most[d] + 1, 1);
+        for (int i = 0; i < 3; i++)
+            CHECK_INT(fake_cuda_get_launch(0)->grid[i], i == d ? most[d] : grid[i]);
+        step.grid[d] = gpu_constant(grid[d] = most[d] + 1, 1);
         CHECK_INT(launch(&c, &step), KB_INVALID_ARGUMENT);
-        CHECK_HAS(c.err.message,
-                  "is too large, at most (2147483647, 65535, 65535) are possible; let a thread do "
-                  "more than one element");
-        CHECK_HAS(c.err.message, "op1: grid (");
+        snprintf(
+            text, sizeof text,
+            "op1: grid (%lld, %lld, %lld) is too large, at most (2147483647, 65535, 65535) are "
+            "possible; let a thread do more than one element [KB1102]",
+            (long long)grid[0], (long long)grid[1], (long long)grid[2]);
+        CHECK_TEXT(c.err.message, text);
         CHECK_INT(fake_cuda_calls("cuLaunchKernelEx"), 1);
         gpu_call_free(&c);
     }
@@ -46,6 +55,12 @@ static void test_bad_extents(void)
     step.grid[1] = gpu_extent(GPU_X, 0, 1);
     CHECK_INT(launch(&c, &step), KB_INVALID_ARGUMENT);
     CHECK_HAS(c.err.message, "the extent of buffer 0 (x) is negative");
+    ((kb_xla_buffer *)c.f.frame.rets.buffers[0])->dims[0] = -5;
+    step.grid[1] = gpu_constant(1, 1);
+    step.grid[2] = gpu_count(GPU_Y, 1);
+    x->dims[0] = x->dims[1] = 1;
+    CHECK_INT(launch(&c, &step), KB_INVALID_ARGUMENT);
+    CHECK_TEXT(c.err.message, "op1: the extent of buffer 2 (y) is negative or too large");
     CHECK_INT(fake_cuda_n_launches(), 0);
     gpu_call_free(&c);
 }
@@ -75,6 +90,63 @@ static void test_driver_refuses(void)
     CHECK_INT(launch(&c, &step), KB_INTERNAL);
     CHECK_HAS(c.err.message, "CUDA_ERROR_INVALID_CLUSTER_SIZE");
     CHECK_INT(fake_cuda_n_launches(), 0);
+    gpu_call_free(&c);
+}
+
+/* Where every launch is waited for, what the wait says is the launch's failure. */
+static void test_wait_fails(void)
+{
+    gpu_call c;
+    gpu_call_sample(&c, memory);
+    kb_launch_step step = gpu_launch("waited", 0);
+    CHECK_INT(launch(&c, &step), KB_OK);
+    CHECK_INT(fake_cuda_calls("cuStreamSynchronize"), 0);
+    kb_stream_set_debug(KB_DEBUG_SYNC);
+    CHECK_INT(launch(&c, &step), KB_OK);
+    CHECK_INT(fake_cuda_calls("cuStreamSynchronize"), 1);
+    fake_cuda_fail("cuStreamSynchronize", 1, 999);
+    CHECK_INT(launch(&c, &step), KB_INTERNAL);
+    CHECK_TEXT(c.err.message,
+               "op1: launch of waited, grid (1, 1, 1), block (1, 1, 1), 0 bytes of dynamic shared "
+               "memory: cuStreamSynchronize failed: CUDA_ERROR_UNKNOWN (unknown error, code 999) "
+               "[KB3004]");
+    fake_cuda_fail("cuLaunchKernelEx", 1, 999);
+    CHECK_INT(launch(&c, &step), KB_INTERNAL);
+    CHECK_INT(fake_cuda_calls("cuStreamSynchronize"), 2); /* for nothing that was not launched */
+    kb_stream_set_debug(0);
+    gpu_call_free(&c);
+}
+
+/* Of an entry's name there are 255 characters, and of all that was launched 1023. */
+static void test_long_names(void)
+{
+    enum { ENTRY = 300, NAME = 1100, SHOWN = 255, ROOM = 1023 };
+    static char entry[ENTRY + 1], name[NAME + 1], image[ENTRY + 16], text[KB_ERROR_CAPACITY];
+    static const char failed[] =
+        ": cuLaunchKernelEx failed: CUDA_ERROR_UNKNOWN (unknown error, code 999) [KB3004]";
+    memset(entry, 'e', ENTRY);
+    memset(name, 'n', NAME);
+    snprintf(image, sizeof image, "FAKE %s 0\n", entry);
+    const kb_image one = {90, image, strlen(image)};
+    const kb_function from = {.entry = entry, .n_images = 1, .images = &one};
+    kb_function *f;
+    gpu_call c;
+    gpu_call_sample(&c, memory);
+    CHECK_INT(kb_function_hold(&from, &f, &c.err), KB_OK);
+    kb_launch_step step = gpu_launch("short", 0);
+    step.function = f;
+    fake_cuda_fail("cuLaunchKernelEx", 1, 999);
+    CHECK_INT(launch(&c, &step), KB_INTERNAL);
+    snprintf(text, sizeof text,
+             "op1: launch of %.*s, grid (1, 1, 1), block (1, 1, 1), 0 bytes of dynamic shared "
+             "memory%s",
+             SHOWN, entry, failed);
+    CHECK_TEXT(c.err.message, text);
+    c.s.kernel.name = name;
+    fake_cuda_fail("cuLaunchKernelEx", 1, 999);
+    CHECK_INT(launch(&c, &step), KB_INTERNAL);
+    snprintf(text, sizeof text, "%.*s%s", ROOM, name, failed);
+    CHECK_TEXT(c.err.message, text);
     gpu_call_free(&c);
 }
 
@@ -138,10 +210,14 @@ static void test_reach(void)
         step.words = &word;
         CHECK_INT(launch(&c, &step), cases[i].fits ? KB_OK : KB_INVALID_ARGUMENT);
         CHECK_INT(fake_cuda_n_launches(), cases[i].fits);
-        if (!cases[i].fits)
-            CHECK_HAS(c.err.message,
-                      " of buffer 0 (x), which has 24: the program is damaged, or was "
-                      "recorded for other shapes");
+        if (!cases[i].fits) {
+            char text[256];
+            snprintf(text, sizeof text,
+                     "op1: the plan reaches bytes %lld to %lld of buffer 0 (x), which has 24: the "
+                     "program is damaged, or was recorded for other shapes",
+                     (long long)cases[i].value, (long long)(cases[i].value + cases[i].reach));
+            CHECK_TEXT(c.err.message, text);
+        }
         gpu_call_free(&c);
     }
 }
@@ -166,6 +242,8 @@ int main(void)
     test_grid_limits();
     test_bad_extents();
     test_driver_refuses();
+    test_wait_fails();
+    test_long_names();
     test_shared_memory();
     test_shared_memory_of_two_steps();
     test_reach();

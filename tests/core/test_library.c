@@ -8,9 +8,12 @@
 #include "module/kb_source.h"
 #include "sample.h"
 #include "sealed.h"
+#include "torture.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static kb_error err;
 static library_text good;
@@ -26,7 +29,7 @@ static const uint8_t *new_digest(void)
 static kb_status add(const library_text *t, const uint8_t *digest)
 {
     size_t size;
-    bool inserted;
+    bool inserted = true;
     uint8_t *bytes = library_write(t, digest, &size);
     kb_status s = kb_library_register(bytes, size, digest, &inserted, &err);
     CHECK(inserted == (s == KB_OK));
@@ -51,6 +54,49 @@ static kb_status call(const uint8_t *digest, double second, double y[2])
         s = kb_batch_run(&frame, &err);
     fake_frame_free(&f);
     return s;
+}
+
+static void no_file(const char *call, int number)
+{
+    char text[256];
+    errno = EDOM; /* of another call */
+    CHECK_INT(add(&good, new_digest()), KB_FAILED_PRECONDITION);
+    snprintf(text, sizeof text,
+             "this system does not keep a library in memory (%s failed: %s) (in load_c 'op', which "
+             "the program carries)",
+             call, strerror(number));
+    CHECK_TEXT(err.message, text);
+}
+
+/* Where the system keeps no file in memory, or not all of it. None stays open. */
+static void test_no_file(void)
+{
+    long files = torture_count().files;
+    torture_arm(TORTURE_FILE, 1, false);
+    no_file("memfd_create", EMFILE);
+    for (long n = 2; n < 4; n++) { /* the file takes two calls */
+        torture_arm(TORTURE_FILE, n, false);
+        no_file("write", EIO);
+    }
+    CHECK(torture_disarm() != NULL);
+    torture_fill_files(true);
+    no_file("write", ENOSPC);
+    torture_fill_files(false);
+    CHECK_INT(torture_count().files, files);
+}
+
+/* The file may have the number 0; it has all bytes, and stays open. */
+static void test_file(void)
+{
+    static char found[1 << 20];
+    uint32_t size;
+    const uint8_t *library = library_bytes(&size);
+    long files = torture_count().files;
+    (void)close(0);
+    CHECK_INT(add(&good, new_digest()), KB_OK);
+    CHECK_INT(torture_count().files, files + 1);
+    CHECK_INT(pread(0, found, sizeof found, 0), size);
+    CHECK_INT(memcmp(found, library, size), 0);
 }
 
 static void test_runs(void)
@@ -150,8 +196,9 @@ static void test_threads(void)
 
 static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *digest)
 {
-    bool inserted;
+    bool inserted = true;
     CHECK_INT(kb_library_register(bytes, size, digest, &inserted, &err), KB_INVALID_ARGUMENT);
+    CHECK(!inserted);
     CHECK_HAS(err.message, "the library of a kernel is damaged, or belongs to another");
 }
 
@@ -230,6 +277,8 @@ static void test_loader(void)
 int main(void)
 {
     library_init(&good);
+    test_no_file(); /* before the library is opened */
+    test_file();
     test_runs();
     test_attributes();
     test_one_of_each();

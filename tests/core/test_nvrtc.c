@@ -77,6 +77,21 @@ static void test_nothing(void)
     kb_nvrtc_free(&r);
 }
 
+/* What comes back ends with a NUL, whether or not it did in NVRTC. */
+static void test_ends(void)
+{
+    kb_nvrtc_result r;
+    kb_error err;
+    reset();
+    fake_nvrtc.unended = true;
+    CHECK_INT(kb_nvrtc_compile(&sample, &r, &err), KB_OK);
+    CHECK_TEXT(r.cubin, "CUBIN");
+    CHECK_INT(r.cubin_size, strlen("CUBIN"));
+    CHECK_TEXT(r.ptx, ".version");
+    CHECK_TEXT(r.log, "careful");
+    kb_nvrtc_free(&r);
+}
+
 /* The program is destroyed, and no function after the one that fails is called. */
 static void test_failures(void)
 {
@@ -399,6 +414,7 @@ int main(void)
     test_threads();
     test_results();
     test_nothing();
+    test_ends();
     test_failures();
     test_refused_source();
     test_version();

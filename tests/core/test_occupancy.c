@@ -33,6 +33,21 @@ static void test_shares(void)
     }
 }
 
+/* A kernel is allowed what it needs, and asked for nothing that it may have anyway. */
+static void test_allowed(void)
+{
+    enum { K = 1024 };
+    static const uint32_t sizes[] = {0, 48 * K - 1, 48 * K, 48 * K + 1, 227 * K};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        kb_error err;
+        double share = -1;
+        fake_cuda_reset();
+        CHECK_INT(kb_occupancy(image, "k", 32, sizes[i], &share, &err), KB_OK);
+        CHECK(share > 0);
+        CHECK_INT(fake_cuda_calls("cuKernelSetAttribute"), sizes[i] > 48 * K);
+    }
+}
+
 static void test_failures(void)
 {
     const char *const functions[] = {"cuDevicePrimaryCtxRetain",
@@ -74,6 +89,7 @@ int main(void)
     }
     gpu_start();
     test_shares();
+    test_allowed();
     test_failures();
     return kb_test_end("test_occupancy");
 }

@@ -103,7 +103,8 @@ static void test_too_large(void)
         kb_launch_step step =
             step_of(function_of("large", "FAKE large 1 4\n", 1, small, 1), words, 1);
         CHECK_INT(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false), KB_INVALID_ARGUMENT);
-        CHECK_HAS(c.err.message, "takes a number of 4 bytes where this call has 2147483648");
+        CHECK_TEXT(c.err.message,
+                   "op1: large takes a number of 4 bytes where this call has 2147483648");
         step = step_of(function_of("extent", "FAKE extent 1 8\n", 1, wide, 1), words, 1);
         CHECK_INT(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false), KB_OK);
         gpu_call_free(&c);
@@ -115,9 +116,53 @@ static void test_too_large(void)
     }
 }
 
+/* Fewer than four bytes hold no number that the call decides, and one byte of others is a word. */
+static void test_narrow(void)
+{
+    static const uint32_t narrow[] = {1, 2, 8, 9, 7};
+    const kb_word words[] = {
+        {.kind = KB_WORD_CONSTANT, .value = 1}, {.kind = KB_WORD_CONSTANT, .value = 2},
+        {.kind = KB_WORD_CONSTANT, .value = 3}, {.kind = KB_WORD_CONSTANT, .value = 4},
+        {.kind = KB_WORD_CONSTANT, .value = 5}, {.kind = KB_WORD_CONSTANT, .value = 6}};
+    for (uint32_t size = 1; size <= 7; size++) {
+        const kb_word word = {.kind = KB_WORD_EXTENT, .buffer = GPU_X, .axis = 1};
+        char image[32], text[128];
+        gpu_call c;
+        gpu_call_sample(&c, memory);
+        snprintf(image, sizeof image, "FAKE less 1 %u\n", size);
+        kb_function *f = function_of("less", image, 1, &size, 1);
+        kb_launch_step step = step_of(f, &word, 1);
+        CHECK_INT(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false),
+                  size == 4 ? KB_OK : KB_INVALID_ARGUMENT);
+        snprintf(text, sizeof text, "op1: less takes a number of %u bytes where this call has 3",
+                 size);
+        if (size != 4)
+            CHECK_TEXT(c.err.message, text);
+        gpu_call_free(&c);
+        kb_function_drop(f);
+    }
+    for (int i = 0; i < 5; i++) {
+        const uint32_t n = (narrow[i] + 7) / 8, two[] = {narrow[i], narrow[i]};
+        char image[32];
+        gpu_call c;
+        gpu_call_sample(&c, memory);
+        snprintf(image, sizeof image, "FAKE narrow 2 %u\n", narrow[i]);
+        kb_function *f = function_of("narrow", image, 2, two, 2 * n);
+        kb_launch_step step = step_of(f, words, 2 * n);
+        CHECK_INT(gpu_run_one(&c, KB_STEP_LAUNCH, &step, false), KB_OK);
+        const fake_cuda_launch *l = fake_cuda_get_launch(0);
+        CHECK_INT(l->n_words, 2 * n);
+        for (uint32_t k = 0; k < 2 * n; k++)
+            CHECK_INT(l->words[k], k + 1);
+        gpu_call_free(&c);
+        kb_function_drop(f);
+    }
+}
+
 int main(void)
 {
     gpu_start();
+    test_narrow();
     test_small();
     test_wide();
     test_layout_is_checked();

@@ -255,6 +255,69 @@ static void test_compressed_image(void)
     }
 }
 
+/* An image that is most of a program. A kernel does not keep it: its function does. */
+static void test_large_image(void)
+{
+    enum { SIZE = 20014 };
+    static const uint8_t packed[56] = {
+        0xed, 0xc1, 0xb1, 0x0d, 0x00, 0x10, 0x10, 0x00, 0xc0,        0xde, 0x14, 0x9f, 0xd8,
+        0x41, 0xaf, 0xa0, 0xb1, 0x87, 0x44, 0x8b, 0xfd, 0x63,        0x0d, 0xc5, 0xdd, 0xf5,
+        0x3a, 0x5a, 0xcc, 0xb5, 0xcf, 0x8d, 0x92, 0x32, [53] = 0x5f, 0x48, 0x0f};
+    static char text[SIZE + 1] = "FAKE first 6\n";
+    memset(text + strlen(text), '#', SIZE - strlen(text) - 1);
+    text[SIZE - 1] = '\n';
+    for (int version = KB_PROGRAM_UNPACKED; version <= KB_PROGRAM_UNSEALED; version++) {
+        program_text p;
+        kb_kernel k;
+        kb_error err;
+        program_init(&p);
+        p.version = (uint32_t)version;
+        p.functions[0].n_images = 1;
+        p.functions[0].images[0].text = text;
+        if (version == KB_PROGRAM_UNSEALED) {
+            p.functions[0].images[0].packed = packed;
+            p.functions[0].images[0].packed_size = sizeof packed;
+        }
+        if (!CHECK_INT(read_program(&p, false, &k, &err), KB_OK))
+            return;
+        const kb_launch_step *launch = k.plan.steps[2].other;
+        CHECK_INT(launch->function->images[0].size, SIZE);
+        CHECK(memcmp(launch->function->images[0].bytes, text, SIZE) == 0);
+        CHECK(k.bytes > 0 && k.bytes < SIZE);
+        k.free_owner(k.owner);
+    }
+}
+
+/* Sizes of parameters that together take 2^32 words more than there are. */
+static void test_overflowing_sizes(void)
+{
+    enum { SIZES = 1 << 23, WORDS_OF_ONE = KB_PARAMETER_SIZE_MAX / KB_WORD_SIZE };
+    program_text p;
+    size_t size;
+    kb_kernel k;
+    kb_error err;
+    program_init(&p);
+    p.functions[0].n_words = 0;
+    CHECK(((uint64_t)SIZES * WORDS_OF_ONE & UINT32_MAX) == 0);
+    uint8_t *bytes = program_write(&p, &size), *more = malloc(size + (size_t)SIZES * 4);
+    const char *entry = p.functions[0].entry;
+    size_t at = 0;
+    while (memcmp(bytes + at, entry, strlen(entry)) != 0)
+        at++;
+    at += strlen(entry) + 8; /* and the number of words, and shared memory */
+    memcpy(more, bytes, at);
+    const uint32_t n = SIZES, one = KB_PARAMETER_SIZE_MAX;
+    memcpy(more + at, &n, 4);
+    for (size_t i = 0; i < SIZES; i++)
+        memcpy(more + at + 4 + 4 * i, &one, 4);
+    memcpy(more + at + 4 + 4 * (size_t)SIZES, bytes + at + 4, size - at - 4);
+    CHECK_INT(kb_program_read(more, size + (size_t)SIZES * 4, digest, false, &k, &err),
+              KB_INVALID_ARGUMENT);
+    CHECK_HAS(err.message, "the check of the size of a parameter failed");
+    free(bytes);
+    free(more);
+}
+
 static void test_smallest(void)
 {
     program_text p = {.magic = "KBCU", .version = KB_PROGRAM_UNSEALED, .name = "", .source = ""};
@@ -395,6 +458,8 @@ int main(void)
     test_ends_in_words();
     test_every_field();
     test_compressed_image();
+    test_large_image();
+    test_overflowing_sizes();
     test_smallest();
     test_callbacks();
     test_length();
@@ -402,6 +467,7 @@ int main(void)
     test_sizes();
     test_nul_in_text();
     test_other_image_of_same_digest();
-    kb_function_free_all();
+    CHECK_INT(kb_function_count().functions, 0); /* all are dropped */
+    CHECK_INT(kb_function_count().images, 0);
     return kb_test_end("test_program");
 }

@@ -163,6 +163,16 @@ static void test_attributes(void)
     expect(&slot, &c,
            "attribute 'half' is int16, expected the bits of a bfloat16: pass numpy.asarray(value, "
            "bfloat16).view(numpy.uint16)[()] [KB3006]");
+    for (int wrong = 0; wrong < 2; wrong++) { /* bits are taken for a number of 16 bits alone */
+        call_init(&c);
+        with_attributes(&c);
+        fake_attr_scalar(&c.f, wrong ? "beta" : "alpha", KB_DTYPE_U16, &(uint16_t){1}, 2);
+        expect(&slot, &c,
+               wrong ? "attribute 'beta' is uint16, expected int32: pass numpy.int32(value) "
+                       "[KB3006]"
+                     : "attribute 'alpha' is uint16, expected float32: pass numpy.float32(value) "
+                       "[KB3006]");
+    }
     call_init(&c);
     with_attributes(&c);
     fake_attr_array(&c.f, "z", KB_DTYPE_F64, 3, (double[]){1, 2, 3}, 24);
@@ -196,6 +206,12 @@ static void test_counts(void)
     target_frame c;
     call_init(&c);
     expect(&slot, &c, "got 1 inputs and 1 outputs, expected 2 and 1 [KB3007]");
+    call_init(&c); /* the most that there may be, and not as many as are expected */
+    c.f.frame.args.size = KB_BUFFERS_MAX;
+    expect(&slot, &c, "got 1024 inputs and 1 outputs, expected 2 and 1 [KB3007]");
+    call_init(&c);
+    c.f.frame.rets.size = KB_BUFFERS_MAX;
+    expect(&slot, &c, "got 1 inputs and 1024 outputs, expected 2 and 1 [KB3007]");
     target = target_of(1, 0, 0);
     bind(&slot, &target);
     call_init(&c);

@@ -519,6 +519,26 @@ static void test_zeroed(void)
     gpu_call_free(&c);
 }
 
+/* A row of outputs ends with the last; what lies behind the tensors is no tensor, though it looks
+ * like one with an address and a size that would be zeroed. */
+static void test_zeroed_to_the_last(void)
+{
+    static uint8_t x[ZEROED_INPUTS], y[20];
+    const int64_t large[] = {1, 1, 1, 1, 1, 1, 1, 1, INT64_C(1) << 41};
+    gpu_call c;
+    gpu_call_init(&c, 1);
+    for (int i = 0; i < ZEROED_INPUTS; i++)
+        gpu_arg(&c, KB_DTYPE_U8, 9, 9, large, &x[i], 0);
+    gpu_ret(&c, KB_DTYPE_U8, 1, 1, (int64_t[]){16}, y);
+    memset(y, 7, sizeof y);
+    kb_source_step step = step_of(look, false);
+    step.zeroed = true;
+    CHECK_INT(run(&c, &step), KB_OK);
+    for (int i = 0; i < 20; i++)
+        CHECK_INT(y[i], i < 16 ? 0 : 7);
+    gpu_call_free(&c);
+}
+
 static int check_values(const kb_call *call)
 {
     CHECK_INT(call->n_attributes, 3);
@@ -623,6 +643,7 @@ int main(void)
     test_gpu();
     test_waits();
     test_zeroed();
+    test_zeroed_to_the_last();
     test_bytes();
     return kb_test_end("test_source");
 }

@@ -57,6 +57,25 @@ static void test_contexts(void)
     enter_and_leave(streams[1], 1, true);
 }
 
+/* Of the stream that a thread used last, in the same context, the driver is asked no more. */
+static void test_same_stream(void)
+{
+    const struct {
+        int stream, current;
+        bool known;
+    } calls[] = {{1, 0, false}, {0, 0, false}, {0, 0, true}, {0, 1, false}, {0, 0, true},
+                 {0, 0, true},  {1, 1, false}, {1, 1, true}, {0, 0, false}, {1, 1, false}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        gpu_use_device(calls[i].current);
+        long contexts = fake_cuda_calls("cuStreamGetCtx"),
+             devices = fake_cuda_calls("cuCtxGetDevice");
+        enter_and_leave(streams[calls[i].stream], calls[i].stream,
+                        calls[i].stream != calls[i].current);
+        CHECK_INT(fake_cuda_calls("cuStreamGetCtx"), contexts + !calls[i].known);
+        CHECK_INT(fake_cuda_calls("cuCtxGetDevice"), devices + !calls[i].known);
+    }
+}
+
 /* The default stream is that of the context that is current, or of the first device. */
 static void test_default_stream(void)
 {
@@ -238,6 +257,7 @@ int main(void)
     streams[0] = fake_cuda_stream_create(0);
     streams[1] = fake_cuda_stream_create(1);
     test_contexts();
+    test_same_stream();
     test_default_stream();
     test_no_stream();
     test_failures();

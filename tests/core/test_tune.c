@@ -1,5 +1,7 @@
 /* Proves the times that come back, block by block, on which launches they were measured, what is
  * refused, and that nothing is left behind, whichever call of the driver fails. */
+#include "allocation.h"
+#include "cuda/kb_function.h"
 #include "cuda/kb_tune.h"
 #include "gpu.h"
 #include "program.h"
@@ -329,6 +331,15 @@ static void test_failures(void)
         }
 }
 
+static bool tune_it(void)
+{
+    const uint32_t blocks[] = {0, 64};
+    program_text p;
+    tuning t;
+    automatic(&p);
+    return had_memory(tune(&t, &p, 2, blocks), &t.err);
+}
+
 int main(void)
 {
     if (!getenv("FAKE_CUDA_DEVICES")) { /* with one GPU: no call is about another */
@@ -349,5 +360,6 @@ int main(void)
     test_refusals();
     test_sizes();
     test_failures();
+    each_allocation("tuning", tune_it, 6);
     return kb_test_end("test_tune");
 }

@@ -24,6 +24,7 @@ enum { OUT_OF_MEMORY = 2 }; /* what the driver answers */
 static atomic_int armed = TORTURE_KINDS; /* the kind */
 static atomic_long left;                 /* requests until the one that fails */
 static atomic_bool lasts;
+static atomic_bool files_are_full;
 static _Atomic(const char *) failed;
 static atomic_long n_blocks, n_mappings, n_files, n_locks;
 
@@ -153,11 +154,18 @@ int torture_memfd_create(const char *name, unsigned flags)
     return file;
 }
 
+void torture_fill_files(bool full)
+{
+    files_are_full = full;
+}
+
 /* Leaves a byte for another call, as the system may. */
 ssize_t torture_write(int file, const void *bytes, size_t size)
 {
-    if (fails_with(TORTURE_FILE, "write", ENOSPC))
+    if (fails_with(TORTURE_FILE, "write", EIO))
         return -1;
+    if (files_are_full)
+        return 0;
     return write(file, bytes, size > 1 ? size - 1 : size);
 }
 

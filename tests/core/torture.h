@@ -30,6 +30,9 @@ bool torture_lasts(void);
 /* From now on nothing fails. Returns the function that failed first, or NULL if none did. */
 const char *torture_disarm(void);
 
+/* Whether from now on a file takes no byte, of which it says nothing. */
+void torture_fill_files(bool full);
+
 /* For fakes: whether this request must fail. */
 bool torture_fails(torture_kind kind, const char *function);
 
