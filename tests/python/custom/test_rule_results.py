@@ -101,6 +101,13 @@ def test_of_a_transpose_rule(cotangent, found):
             jax.linear_transpose(f, y)(y)
 
 
+def test_a_cotangent_of_another_precision():
+    op = doubling(def_transpose_rule=lambda cts, x, outs: [(2 * cts[0]).astype(jnp.bfloat16)])
+    (found,) = jax.linear_transpose(op, x)(x)
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(found, 2 * x)
+
+
 def test_of_rules_for_a_primitive_of_jax():
     primitive = Primitive("test_rule_results")
     primitive.def_impl(lambda a: 2 * a)

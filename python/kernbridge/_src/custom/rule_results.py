@@ -51,20 +51,33 @@ def tangent(error: Error, said: str, index: int, dot: Any, output: Any) -> Any:
 
 
 def checked_cotangents(name: str, operands: Sequence[Any], found: Sequence[Any]) -> list[Any]:
-    """Return what a transpose rule returned for these operands, or raise."""
+    """Return what a transpose rule returned for these operands, or raise.
+
+    A cotangent may be of another precision than the operand, as in BrainEvent.
+    """
     error = derivative_error(name)
+
+    def checked(i: int, ct: Any, operand: Any) -> Any:
+        expected = ArrayType(operand.aval.shape, np.dtype(operand.aval.dtype))
+        if has_type(ct) and _differ_in_precision(ArrayType.of(ct), expected):
+            return ct
+        return _array(
+            error, "transpose rule returned", f"the cotangent of operand {i}", ct, expected
+        )
+
     return [
         ct
         if ct is None or type(ct) is ad.Zero or not ad.is_undefined_primal(x)
-        else _array(
-            error,
-            "transpose rule returned",
-            f"the cotangent of operand {i}",
-            ct,
-            ArrayType(x.aval.shape, np.dtype(x.aval.dtype)),
-        )
+        else checked(i, ct, x)
         for i, (ct, x) in enumerate(zip(found, operands, strict=True))
     ]
+
+
+def _differ_in_precision(a: ArrayType, b: ArrayType) -> bool:
+    return a.shape == b.shape and any(
+        jnp.issubdtype(a.dtype, kind) and jnp.issubdtype(b.dtype, kind)
+        for kind in (jnp.floating, jnp.complexfloating)
+    )
 
 
 def checked_batch(
