@@ -156,7 +156,7 @@ class KernelParameters:
                     f"{name!r}, which does not write to the array, so the output is never "
                     f"written. Write {name}[...] = ... [KB1008]"
                 )
-            elif not self._has_stream:  # a function that launches kernels is refused
+            elif not self._has_stream:  # a recorded function is refused
                 warn(
                     f"{self.label}: the kernel never uses the output {name!r}, so the output is "
                     f"never written. Write {name}[...] = ..., or remove it from the kernel and "

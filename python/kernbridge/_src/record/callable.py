@@ -272,7 +272,7 @@ class NumbaCudaCallable(CallingFrontend):
         recording = record_record.record(
             self.label, self.function, operands, call, _order(assignment), host, self.options
         )
-        self._refuse_unwritten(assignment.names, call, _reached(recording.steps))
+        self._refuse_unwritten(assignment, call, recording.steps)
         copied = sorted(recording.opened)
         warn_of_copies(self.label, copied, assignment.names, REMEDY)
         first_temporary = call.n_operands + len(call.outs)
@@ -289,15 +289,23 @@ class NumbaCudaCallable(CallingFrontend):
             host=host,
         )
 
-    def _refuse_unwritten(self, names: Sequence[str], call: Call, reached: set[int]) -> None:
-        """Refuse outputs that are not among the buffers that may have been written."""
+    def _refuse_unwritten(self, assignment: Assignment, call: Call, steps: Sequence[Step]) -> None:
+        """Refuse outputs that no step of the recording can have written."""
+        reached: set[int] = set()
+        for step in steps:
+            if isinstance(step, Launch):
+                reached.update(w.buffer for w in step.words if w.kind == "address")
+            elif isinstance(step, Fill):
+                reached.add(step.buffer)
+            elif isinstance(step, Copy):
+                reached.add(step.to_buffer)
         for buffer in call.fresh:
-            if buffer not in reached and 0 not in call.outs[buffer - call.n_operands].shape:
+            out, name = call.outs[buffer - call.n_operands], assignment.names[buffer]
+            if buffer not in reached and 0 not in out.shape:
                 raise KernelError(
-                    f"{self.label}: the function passes the output {names[buffer]!r} to no kernel, "
-                    "and neither fills it nor copies to it, so the output is never written. Write "
-                    f"{names[buffer]}[:] = ..., pass it to a kernel, or remove it from `outs` "
-                    "[KB1008]"
+                    f"{self.label}: the function passes the output {name!r} to no kernel, and "
+                    f"neither fills it nor copies to it, so the output is never written. Write "
+                    f"{name}[:] = ..., pass it to a kernel, or remove it from `outs` [KB1008]"
                 )
 
     def _refuse_or_warn(self, why: str) -> None:
@@ -320,9 +328,6 @@ class NumbaCudaCallable(CallingFrontend):
     def _as_python(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
     ) -> Lowered:
-        unused = self.parameters.unused
-        used = {b for b, name in enumerate(assignment.names) if name not in unused}
-        self._refuse_unwritten(assignment.names, call, used)
         source, order = beginning_of(self.function), _order(assignment)
         on_host: OnHost | None = None
         if host:
@@ -336,19 +341,6 @@ class NumbaCudaCallable(CallingFrontend):
 
 def _order(assignment: Assignment) -> Order:
     return lambda arrays, stream: assignment.arguments([*arrays, stream])
-
-
-def _reached(steps: Sequence[Step]) -> set[int]:
-    """The buffers that steps of a recording may write."""
-    reached: set[int] = set()
-    for step in steps:
-        if isinstance(step, Launch):
-            reached.update(w.buffer for w in step.words if w.kind == "address")
-        elif isinstance(step, Fill):
-            reached.add(step.buffer)
-        elif isinstance(step, Copy):
-            reached.add(step.to_buffer)
-    return reached
 
 
 def _renumbered(step: Any, first_temporary: int, n_copies: int) -> Any:
