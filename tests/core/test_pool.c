@@ -41,6 +41,13 @@ static void look(void *data, int64_t begin, int64_t end)
         atomic_fetch_add(&s->times[i], 1);
 }
 
+static void check_each_once(int64_t count)
+{
+    for (int64_t i = 0; i < N_MAX; i++)
+        if (atomic_load(&record.times[i]) != (i < count))
+            CHECK_INT(atomic_load(&record.times[i]), i < count);
+}
+
 static void run(int64_t count, long pause_ns)
 {
     fake_frame f;
@@ -49,9 +56,7 @@ static void run(int64_t count, long pause_ns)
     record.caller = pthread_self();
     record.pause_ns = pause_ns;
     kb_pool_for(&f.frame, count, look, &record);
-    for (int64_t i = 0; i < N_MAX; i++)
-        if (atomic_load(&record.times[i]) != (i < count))
-            CHECK_INT(atomic_load(&record.times[i]), i < count);
+    check_each_once(count);
     CHECK_INT(fake_errors_alive(), 0);
     fake_frame_free(&f);
 }
@@ -95,9 +100,7 @@ static void run_parts(int64_t count, int64_t part, int64_t n_threads)
         .n_threads = n_threads,
     };
     kb_pool_run(&f.frame, &of);
-    for (int64_t i = 0; i < N_MAX; i++)
-        if (atomic_load(&record.times[i]) != (i < count))
-            CHECK_INT(atomic_load(&record.times[i]), i < count);
+    check_each_once(count);
     CHECK_INT(fake_errors_alive(), 0);
     fake_frame_free(&f);
 }
@@ -245,9 +248,7 @@ static void run_started(int64_t count, long pause_ns)
     record.caller = pthread_self();
     record.pause_ns = pause_ns;
     kb_pool_for_started(count, look, &record);
-    for (int64_t i = 0; i < N_MAX; i++)
-        if (atomic_load(&record.times[i]) != (i < count))
-            CHECK_INT(atomic_load(&record.times[i]), i < count);
+    check_each_once(count);
 }
 
 /* A loop that takes long gets threads, one that does not is the caller's. */
