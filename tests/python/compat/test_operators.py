@@ -97,7 +97,8 @@ def test_operators_compute_what_they_do_on_their_own_bridge(program, tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         results.append(np.load(path))
     own, ours = results
-    assert len(own.files) > 80
+    fewer = program == "structures" and importlib.metadata.version("brainevent").startswith("0.2.")
+    assert len(own.files) > (80 if fewer else 100)
     assert set(own.files) == set(ours.files)
     for name in own.files:
         assert own[name].dtype == ours[name].dtype, name
