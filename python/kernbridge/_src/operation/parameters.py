@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import (
-    Callable,
-    Collection,
-    Hashable,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -106,9 +99,10 @@ class KernelParameters:
         self.names = tuple(n for n in read.names if n not in static) if static else read.names
         self._optional = read.optional
         code = getattr(function, "__code__", None)
-        unwritten = {} if code is None else bytecode.unwritten(code)
-        self.unused = frozenset(name for name, line in unwritten.items() if line is None)
-        self._unwritten = {} if zeroed else dict(unwritten)  # what was said is dropped
+        known = code is not None and not zeroed
+        self._unwritten = (
+            dict(bytecode.unwritten(code)) if known else {}
+        )  # what was said is dropped
         self._file = getattr(code, "co_filename", "")
 
     def __str__(self) -> str:
@@ -121,10 +115,10 @@ class KernelParameters:
         The outputs `aliased` have the memory of inputs; `n_appended` parameters follow the outputs.
         """
         first = len(self.names) - n_appended - n_outputs
-        fresh = [first + o for o in range(n_outputs) if o not in aliased and first + o >= 0]
+        fresh = [first + o for o in range(max(-first, 0), n_outputs) if o not in aliased]
         names = [self.names[i] for i in fresh]
         # One that is not used may be that of a scalar, which only a call tells.
-        self.warn_of_unwritten(name for name in names if name not in self.unused)
+        self.warn_of_unwritten(n for n in names if self._unwritten.get(n) is not None)
         n_outputs += n_appended
         if not self.variadic and n_outputs > len(self.names):
             raise TypeError(
@@ -146,7 +140,7 @@ class KernelParameters:
 
     def warn_of_unwritten(self, outputs: Iterable[str]) -> None:
         """Warn, once, of outputs that are never used, or whose name is assigned to before that."""
-        for name in outputs if self._unwritten else ():
+        for name in outputs:
             if name not in self._unwritten:
                 continue
             line = self._unwritten.pop(name)
