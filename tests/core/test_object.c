@@ -236,22 +236,29 @@ static size_t size_with(uint8_t *copy, size_t size, Elf64_Shdr *zeroed, uint64_t
     return placed;
 }
 
+/* The section of an object that is all zeros. */
+static Elf64_Shdr *zeros_of(uint8_t *copy)
+{
+    Elf64_Shdr *s = sections_of(copy) + 1;
+    while (s->sh_type != SHT_NOBITS)
+        s++;
+    return s;
+}
+
 /* It may have 1 GB with its last page, and not a byte more. */
 static void test_largest(void)
 {
-    size_t size, i = 1;
+    size_t size;
     (void)object_bytes(&size);
     uint8_t *copy = copied(size);
-    Elf64_Shdr *s = sections_of(copy);
-    while (s[i].sh_type != SHT_NOBITS)
-        i++;
-    uint64_t fits = s[i].sh_size, refused = UINT64_C(1) << 30;
+    Elf64_Shdr *s = zeros_of(copy);
+    uint64_t fits = s->sh_size, refused = UINT64_C(1) << 30;
     while (refused - fits > 1) {
         uint64_t middle = fits + (refused - fits) / 2;
-        *(size_with(copy, size, &s[i], middle) ? &fits : &refused) = middle;
+        *(size_with(copy, size, s, middle) ? &fits : &refused) = middle;
     }
-    CHECK_INT(size_with(copy, size, &s[i], fits), 1 << 30);
-    CHECK_INT(size_with(copy, size, &s[i], refused), 0);
+    CHECK_INT(size_with(copy, size, s, fits), 1 << 30);
+    CHECK_INT(size_with(copy, size, s, refused), 0);
     CHECK_HAS(err.message, "more than 1 GB");
     free(copy);
 }
@@ -393,13 +400,11 @@ static long mapped(void)
 static void test_given_back(void)
 {
     enum { ROUNDS = 64, SIZE = 1 << 26 };
-    size_t size, i = 1;
+    size_t size;
     (void)object_bytes(&size);
     uint8_t *copy = copied(size);
-    Elf64_Shdr *s = sections_of(copy);
-    while (s[i].sh_type != SHT_NOBITS)
-        i++;
-    s[i].sh_size = SIZE;
+    Elf64_Shdr *s = zeros_of(copy);
+    s->sh_size = SIZE;
     for (int refused = 0; refused < 2; refused++) {
         const long before = mapped(), page = sysconf(_SC_PAGESIZE);
         for (int round = 0; round < ROUNDS; round++) {
