@@ -100,9 +100,8 @@ class KernelParameters:
         self._optional = read.optional
         code = getattr(function, "__code__", None)
         known = code is not None and not zeroed
-        self._unwritten = (
-            dict(bytecode.unwritten(code)) if known else {}
-        )  # what was said is dropped
+        # What was said is dropped.
+        self._unwritten = dict(bytecode.unwritten(code)) if known else {}
         self._file = getattr(code, "co_filename", "")
 
     def __str__(self) -> str:
