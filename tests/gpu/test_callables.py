@@ -51,8 +51,8 @@ def test_the_corpus_is_large_and_every_case_has_bugs():
 
 
 @pytest.fixture(scope="module")
-def gate():
-    return Gate(fake_gpu.compiler())
+def gate(tmp_path_factory):
+    return Gate(fake_gpu.compiler(), tmp_path_factory.mktemp("gate"))
 
 
 @pytest.mark.parametrize(**NAMED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-import tempfile
 import threading
 from pathlib import Path
 
@@ -16,8 +15,9 @@ HERE = Path(__file__).resolve().parent
 class Gate:
     """The two handlers, registered with XLA."""
 
-    def __init__(self, compiler: str) -> None:
-        library = str(Path(tempfile.mkdtemp(prefix="kernbridge-gate-")) / "gate.so")
+    def __init__(self, compiler: str, folder: Path) -> None:
+        """Build them in this folder."""
+        library = str(folder / "gate.so")
         include = str(HERE.parents[1] / "src")
         flags = ["-shared", "-fPIC", "-O1", "-I", include, "-o", library]
         subprocess.run([compiler, *flags, str(HERE / "gate.c"), "-ldl"], check=True)

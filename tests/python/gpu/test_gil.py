@@ -13,11 +13,11 @@ S = jax.ShapeDtypeStruct
 
 
 @pytest.fixture(scope="module")
-def gate():
+def gate(tmp_path_factory):
     compiler = fake_gpu.compiler()
     if compiler is None:
         pytest.skip("no C compiler")
-    return Gate(compiler)
+    return Gate(compiler, tmp_path_factory.mktemp("gate"))
 
 
 @numba.njit
