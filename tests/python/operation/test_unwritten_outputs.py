@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numba
 import numpy as np
 import pytest
-from kernbridge import KernbridgeWarning, numba_cuda_kernel, numba_kernel
+from kernbridge import KernbridgeWarning, numba_cuda_callable, numba_cuda_kernel, numba_kernel
 
 pytestmark = pytest.mark.once
 
@@ -93,6 +93,30 @@ def test_cuda_kernels_that_never_use_an_output():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         jax.eval_shape(numba_cuda_kernel(pick, (FLAT, FLAT), launch_dims=3, zero_outputs=True), X)
+
+
+@pytest.mark.parametrize("record", ["auto", "never"])
+def test_functions_that_run_as_python_and_never_use_an_output(record):
+    def forget(x, out, total, stream):
+        if float(x[0]) == 0:  # cannot be recorded
+            out[:] = x
+
+    op = numba_cuda_callable(forget, (FLAT, FLAT), record=record)
+    with pytest.warns(KernbridgeWarning) as found:
+        jax.jit(op).lower(X)
+    assert [str(w.message).split(": ")[1] for w in found if "[KB1008]" in str(w.message)] == [
+        "the function never uses the output 'total', so the output is never written. Write "
+        "total[...] = ..., or remove it from the function and from `outs` [KB1008]"
+    ]
+
+
+def test_what_always_raises_leaves_nothing_unwritten():
+    def refuse(x, out, stream):
+        raise ValueError("as the caller wanted")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        jax.jit(numba_cuda_callable(refuse, FLAT, record="never")).lower(X)
 
 
 def _add_one(x, same):

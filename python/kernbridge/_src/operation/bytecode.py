@@ -16,17 +16,19 @@ _ACCESS = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|DEREF|CLOSURE)")
 def unwritten(code: CodeType) -> Mapping[str, int | None]:
     """Parameters that are assigned to before they are used, with the line, or never used: None.
 
-    A function that seems to return its results is not said to leave a parameter unused.
+    Functions that seem to return their results, or that always raise an exception, are not said
+    to leave a parameter unused.
     """
     n_starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(
         code.co_flags & inspect.CO_VARKEYWORDS
     )
     left = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + n_starred])
     found: dict[str, int | None] = {}
-    line = code.co_firstlineno
+    ends, line = False, code.co_firstlineno
     for instruction in dis.get_instructions(code):
         position = instruction.positions
         line = (position.lineno if position else None) or line
+        ends |= instruction.opname.startswith("RETURN_")
         names = instruction.argval
         accesses = _ACCESS.findall(instruction.opname)
         for access, name in zip(
@@ -36,7 +38,9 @@ def unwritten(code: CodeType) -> Mapping[str, int | None]:
                 left.discard(name)
                 if access == "STORE":
                     found[name] = line
-    return found if seems_to_return(code) else {**found, **dict.fromkeys(left)}
+    if not ends or seems_to_return(code):
+        return found
+    return {**found, **dict.fromkeys(left)}
 
 
 @functools.lru_cache(maxsize=256)

@@ -117,7 +117,7 @@ class KernelParameters:
         fresh = [first + o for o in range(max(-first, 0), n_outputs) if o not in aliased]
         names = [self.names[i] for i in fresh]
         # One that is not used may be that of a scalar, which only a call tells.
-        self.warn_of_unwritten(n for n in names if self._unwritten.get(n) is not None)
+        self.warn_of_unwritten(names, unused=False)
         n_outputs += n_appended
         if not self.variadic and n_outputs > len(self.names):
             raise TypeError(
@@ -137,22 +137,27 @@ class KernelParameters:
         self._check_count([name for name in self.names if name not in scalars], n_inputs, n_outputs)
         return _assign(self.names, self.variadic, n_inputs, tuple(scalars), n_outputs)
 
-    def warn_of_unwritten(self, outputs: Iterable[str]) -> None:
-        """Warn, once, of outputs that are never used, or whose name is assigned to before that."""
+    def warn_of_unwritten(self, outputs: Iterable[str], unused: bool) -> None:
+        """Warn, once, of outputs whose name is assigned to before they are used.
+
+        If `unused`, warn also of those that are never used.
+        """
         for name in outputs:
-            if name not in self._unwritten:
+            line = self._unwritten.get(name)
+            if name not in self._unwritten or (line is None and not unused):
                 continue
-            line = self._unwritten.pop(name)
+            self._unwritten.pop(name, None)
             if line is not None:
                 warn(
                     f"{self.label}: {self._file}:{line} assigns to the name of the output "
                     f"{name!r}, which does not write to the array, so the output is never "
                     f"written. Write {name}[...] = ... [KB1008]"
                 )
-            elif not self._has_stream:  # a recorded function is refused
+            else:
+                what = "function" if self._has_stream else "kernel"
                 warn(
-                    f"{self.label}: the kernel never uses the output {name!r}, so the output is "
-                    f"never written. Write {name}[...] = ..., or remove it from the kernel and "
+                    f"{self.label}: the {what} never uses the output {name!r}, so the output is "
+                    f"never written. Write {name}[...] = ..., or remove it from the {what} and "
                     "from `outs` [KB1008]"
                 )
 
@@ -184,6 +189,7 @@ class PythonFrontend(Frontend):
 
     parameters: KernelParameters
     n_appended = 0  # parameters that come behind the outputs
+    warns_of_unused = True  # if False, outputs that are never used are dealt with later
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -201,7 +207,7 @@ class PythonFrontend(Frontend):
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Warn of outputs that the function never writes."""
         names = self.assign(call).names
-        self.parameters.warn_of_unwritten(names[b] for b in call.fresh)
+        self.parameters.warn_of_unwritten([names[b] for b in call.fresh], self.warns_of_unused)
 
     def assign(self, call: Call) -> Assignment:
         """The parameters of a call, those behind the outputs included."""

@@ -212,6 +212,7 @@ class NumbaCudaCallable(CallingFrontend):
 
     platforms = ("cuda", "cpu")
     n_appended = 1  # the stream
+    warns_of_unused = False  # a function that is recorded is refused
 
     def __post_init__(self) -> None:
         self.parameters = KernelParameters(self.label, self.function, has_stream=True)
@@ -328,6 +329,8 @@ class NumbaCudaCallable(CallingFrontend):
     def _as_python(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
     ) -> Lowered:
+        outputs = [assignment.names[buffer] for buffer in call.fresh]
+        self.parameters.warn_of_unwritten(outputs, unused=True)
         source, order = beginning_of(self.function), _order(assignment)
         on_host: OnHost | None = None
         if host:
