@@ -222,6 +222,8 @@ def set_backend(platform: str, backend: str | None) -> None:
     ------
     ValueError
         If `platform` is unknown or `backend` empty.
+    TypeError
+        If `backend` is neither a string nor None.
 
     Examples
     --------
