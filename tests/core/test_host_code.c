@@ -2,6 +2,7 @@
  * format says, and that bytes which are not whole, not of this kernel or not for this machine are
  * refused with a reason, before any of the code is placed. */
 #include "core/kb_batch.h"
+#include "core/kb_boxed.h"
 #include "core/kb_failures.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
@@ -140,6 +141,54 @@ static void test_words(void)
         kb_failures_describe(&failures, cases[i].status, cases[i].record, "op.py:1", &err);
         CHECK_TEXT(err.message, cases[i].text);
     }
+}
+
+/* The values of an exception, in place of what Numba's code makes of its payload: the payload
+ * counts how often it was asked. */
+static kb_boxed *unwrapped(void *payload)
+{
+    ++*(int *)payload;
+    kb_boxed *values = kb_boxed_tuple(12);
+    for (int i = 0; i < 11; i++)
+        kb_boxed_set(values, i, kb_boxed_signed(100 + i));
+    kb_boxed_set(values, 11, kb_boxed_text(1, "it's", 4));
+    return values;
+}
+
+/* Each value stands where its index is, as its letter asks, between what is said of them. */
+static void test_values(void)
+{
+    static const struct {
+        const char *pickle, *text;
+    } cases[] = {
+        {"E: plain\0at p", "op: E: plain (at p)"},
+        {"\0010s\0", "op: 100 (in the kernel at op.py:1)"},
+        {"\0010s\0at p", "op: 100 (at p)"},
+        {"\0011s\0019r\00110s\0at p", "op: 101109110 (at p)"},
+        {"E: \0012s, \0013r; \0011s!\0at p", "op: E: 102, 103; 101! (at p)"},
+        {"\00111s|\00111r|\0at p", "op: it's|\"it's\"| (at p)"},
+        {"E: \0018s \00108s\0", "op: E: 108 108 (in the kernel at op.py:1)"},
+        {"E: \0014\0at p", "op: E: 104 (at p)"}, /* it ends too soon */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int dynamic = 1; dynamic < 3; dynamic++) {
+            int n_asked = 0;
+            kb_numba_exception *record = kb_calloc(1, sizeof *record); /* its reader frees it */
+            if (!record)
+                abort();
+            *record = (kb_numba_exception){.pickle = cases[i].pickle,
+                                           .payload = &n_asked,
+                                           .unwrap = (void *)(uintptr_t)unwrapped,
+                                           .dynamic = dynamic};
+            kb_error_set(&err, KB_INTERNAL, "op: ");
+            kb_failures_describe(&(kb_failures){0}, 1, record, "op.py:1", &err);
+            CHECK_TEXT(err.message, cases[i].text);
+            CHECK_INT(n_asked, 1);
+        }
+    kb_numba_exception constant = {.pickle = "\0010s\0at p", .dynamic = -1};
+    kb_error_set(&err, KB_INTERNAL, "op: ");
+    kb_failures_describe(&(kb_failures){0}, 1, &constant, "op.py:1", &err);
+    CHECK_TEXT(err.message, "op: \0010s (at p)");
 }
 
 static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *owner)
@@ -393,6 +442,7 @@ int main(void)
     test_fields();
     test_calls();
     test_words();
+    test_values();
     test_earlier_format();
     test_a_part_is_refused();
     test_digest();

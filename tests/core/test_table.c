@@ -40,16 +40,23 @@ static void check_items(kb_table *table)
         CHECK_PTR(kb_table_find(table, hash_of(i), NULL), &items[i].link);
     for (int i = 0; i < N; i++)
         CHECK_INT(find(table, i), 1);
-    for (int i = 0; i < N; i += 3)
+    for (int i = 0; i < N; i += 3) {
         kb_table_remove(table, &items[i].link);
+        CHECK_INT(table->n, N - i / 3 - 1);
+    }
     for (int i = 0; i < N; i++)
         CHECK_INT(find(table, i), i % 3 != 0);
     int popped = 0;
-    for (kb_link *at; (at = kb_table_pop(table)); popped++)
+    for (kb_link *at; (at = kb_table_pop(table)); popped++) {
         CHECK_INT(find(table, ((item *)at)->number), 0);
+        CHECK_INT(table->n, N - (N + 2) / 3 - popped - 1);
+    }
     CHECK_INT(popped, N - (N + 2) / 3);
     CHECK_INT(table->n, 0);
     CHECK_INT(table->capacity, 0);
+    CHECK_PTR(table->chains, NULL);
+    CHECK_PTR(kb_table_pop(table), NULL);
+    CHECK_PTR(kb_table_find(table, 0, NULL), NULL);
 }
 
 static void test_items(void)
@@ -74,6 +81,46 @@ static void test_no_memory(void)
     kb_memory_fail_nth(0);
     for (int i = 0; i < N; i++)
         CHECK_INT(find(&table, i), 1);
+    while (kb_table_pop(&table))
+        ;
+}
+
+/* What cannot grow goes on, and grows when it next can: by as much as ever. */
+static void test_grows_later(void)
+{
+    kb_table table = {0};
+    for (int i = 0; i < 200; i++) {
+        items[i] = (item){{NULL, (uint64_t)i}, i};
+        kb_memory_fail_nth(i > 0 && i < 150);
+        CHECK(kb_table_add(&table, &items[i].link));
+        CHECK_INT(table.capacity, i < 150 ? 64 : i == 150 ? 128 : 256);
+        CHECK_INT(table.n, i + 1);
+    }
+    kb_memory_fail_nth(0);
+    for (int i = 0; i < 200; i++)
+        CHECK_PTR(table.chains[i], &items[i].link);
+    for (int i = 0; i < 200; i++)
+        CHECK_PTR(kb_table_pop(&table), &items[i].link);
+    CHECK_PTR(kb_table_pop(&table), NULL);
+}
+
+/* The items of one hash, the newest first, also after the table has grown. */
+static void test_newest_first(void)
+{
+    enum { SAME = 7 };
+    kb_table table = {0};
+    for (int i = 0; i < N; i++) {
+        items[i] = (item){{NULL, i % 2 && i < 2 * SAME ? 5 : 1000 + (uint64_t)i}, i};
+        CHECK(kb_table_add(&table, &items[i].link));
+        const kb_link *at = NULL;
+        for (int k = i < 2 * SAME ? i : 2 * SAME - 1; k > 0; k--)
+            if (k % 2) {
+                at = kb_table_find(&table, 5, at);
+                CHECK_PTR(at, &items[k].link);
+            }
+        if (at)
+            CHECK_PTR(kb_table_find(&table, 5, at), NULL);
+    }
     while (kb_table_pop(&table))
         ;
 }
@@ -112,12 +159,12 @@ static void test_values(void)
         CHECK(kb_table_hash(cases[i].text, strlen(cases[i].text)) == cases[i].hash);
 }
 
-/* There are as many chains as items, or twice as many. */
-static void test_capacity(void)
+/* There are as many chains as items, or twice as many; both halves of a hash choose among them. */
+static void check_capacity(int shift)
 {
     kb_table table = {0};
     for (int i = 0; i < N; i++) {
-        items[i] = (item){{NULL, (uint64_t)i}, i};
+        items[i] = (item){{NULL, (uint64_t)i << shift}, i};
         CHECK(kb_table_add(&table, &items[i].link));
         CHECK_INT(table.capacity, i < 64    ? 64
                                   : i < 128 ? 128
@@ -130,10 +177,18 @@ static void test_capacity(void)
         ;
 }
 
+static void test_capacity(void)
+{
+    check_capacity(0);
+    check_capacity(32);
+}
+
 int main(void)
 {
     test_items();
     test_no_memory();
+    test_grows_later();
+    test_newest_first();
     test_hash();
     test_values();
     test_capacity();
