@@ -33,7 +33,7 @@ static void test_nobody_waits(void)
 }
 
 static atomic_int got;
-static atomic_bool over;
+static atomic_bool over, may_wait;
 
 static void *wait_once(void *data)
 {
@@ -77,6 +77,17 @@ static void test_returns_to_its_owner(void)
     uint64_t begun = kb_ticks();
     CHECK(wait_since(begun) == NULL);
     CHECK(kb_ticks() - begun > 10 * KB_TICKS_PER_US);
+
+    kb_linger thread = {0};
+    for (int i = 0; i < 1000 && !thread.seat; i++) { /* a millisecond is not long */
+        thread.entered = kb_ticks() - (uint64_t)1000 * KB_TICKS_PER_US;
+        CHECK(kb_linger_wait(&thread) == NULL);
+    }
+    CHECK(thread.seat != 0);
+    kb_linger_leave(&thread);
+    thread.entered -= (uint64_t)1000000 * KB_TICKS_PER_US;
+    CHECK(kb_linger_wait(&thread) == NULL);
+    CHECK_INT(thread.seat, 0);
 }
 
 static atomic_int times[PASSED];
@@ -175,6 +186,38 @@ static void test_more_threads_than_seats(void)
     test_a_waiting_thread_is_passed_data();
 }
 
+/* Each seat has a bit, which its thread keeps until it leaves; one more finds none. */
+static void test_seats(void)
+{
+    kb_linger threads[SEATS], another = {.entered = kb_ticks()};
+    for (int round = 0; round < 2; round++) {
+        uint64_t taken = 0;
+        for (int i = 0; i < SEATS; i++) {
+            threads[i] = (kb_linger){.entered = kb_ticks()};
+            CHECK(kb_linger_wait(&threads[i]) == NULL);
+            CHECK_INT(__builtin_popcountll(threads[i].seat), 1);
+            CHECK((taken & threads[i].seat) == 0);
+            taken |= threads[i].seat;
+        }
+        CHECK(taken == UINT64_MAX);
+        another.entered = kb_ticks();
+        CHECK(kb_linger_wait(&another) == NULL);
+        CHECK_INT(another.seat, 0);
+        kb_linger_leave(&another); /* which frees none */
+        CHECK(kb_linger_wait(&another) == NULL);
+        CHECK_INT(another.seat, 0);
+        uint64_t last = threads[SEATS / 2].seat;
+        kb_linger_leave(&threads[SEATS / 2]);
+        another.entered = kb_ticks();
+        CHECK(kb_linger_wait(&another) == NULL);
+        CHECK(another.seat == last);
+        kb_linger_leave(&another);
+        for (int i = 0; i < SEATS; i++)
+            kb_linger_leave(&threads[i]);
+        CHECK_INT(kb_linger_hand(&taken, SEATS), 0);
+    }
+}
+
 /* Loops that follow each other closely keep their threads; the first one does not, nor does one
  * that comes late. */
 static void test_when_threads_wait(void)
@@ -191,19 +234,70 @@ static void test_when_threads_wait(void)
     CHECK(!kb_linger_begin());
 }
 
-/* After a wait in which no loop began, some loops let their threads go. */
-static void test_a_wait_in_vain(void)
+/* Loops that let their threads go, until one keeps them. */
+static int refused_before_kept(void)
 {
-    CHECK(wait_now() == NULL);
     int refused = 0;
-    bool kept = false;
-    while (!kept && refused < 1000) {
+    for (bool kept = false; !kept && refused < 1000; refused += !kept) {
         kb_linger_end();
         kept = kb_linger_begin();
-        refused += !kept;
+    }
+    CHECK(refused < 1000);
+    return refused;
+}
+
+/* After a wait in which no loop began, sixteen loops let their threads go, and each that this
+ * process was stopped in. */
+static void test_a_wait_in_vain(void)
+{
+    int refused = 0;
+    for (int i = 0; i < 1000 && refused != 16; i++) {
+        CHECK(wait_now() == NULL);
+        refused = refused_before_kept();
+        CHECK(refused >= 16);
+    }
+    CHECK_INT(refused, 16);
+}
+
+static void *wait_in_turn(void *data)
+{
+    while (!atomic_load(&over)) {
+        while (!atomic_load(&may_wait) && !atomic_load(&over))
+            kb_ticks_pause();
+        void *passed = wait_now();
+        CHECK(!passed || passed == data);
+        atomic_store(&may_wait, false);
+    }
+    return NULL;
+}
+
+/* A wait in which a loop began was not in vain, nor was one that ended with a loop, even if none
+ * began meanwhile: all threads wait for the next one. Others may stop this process, so one wait of
+ * many is enough. */
+static void wait_well(bool begins, bool hands)
+{
+    pthread_t thread;
+    int data = 0;
+    bool kept = false;
+    atomic_store(&over, false);
+    atomic_store(&may_wait, false);
+    CHECK_INT(pthread_create(&thread, NULL, wait_in_turn, &data), 0);
+    for (int i = 0; i < 10000 && !kept; i++) {
+        (void)refused_before_kept();
+        int64_t handed = 0;
+        int loops = 0;
+        atomic_store(&may_wait, true);
+        while (atomic_load(&may_wait)) {
+            if (begins && loops++ == i % 500)
+                (void)kb_linger_begin();
+            if (hands && !handed)
+                handed = kb_linger_hand(&data, 1);
+        }
+        kept = (!hands || handed == 1) && refused_before_kept() == 0;
     }
     CHECK(kept);
-    CHECK(refused >= 16);
+    atomic_store(&over, true);
+    pthread_join(thread, NULL);
 }
 
 int main(void)
@@ -214,10 +308,13 @@ int main(void)
     test_each_comes_once();
     test_several_are_called_at_once();
     test_more_threads_than_seats();
+    test_seats();
     for (int i = 0; i < 1000 && !kb_linger_begin(); i++) /* what the waits above left behind */
         kb_linger_end();
     pause_us(1000);
     test_when_threads_wait();
     test_a_wait_in_vain();
+    wait_well(true, false);
+    wait_well(false, true);
     return kb_test_end("test_linger");
 }
