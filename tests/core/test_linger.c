@@ -5,6 +5,7 @@
 #include "kb_test.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 enum { THREADS = 3, PASSED = 1000, SEATS = 64 };
@@ -186,6 +187,96 @@ static void test_more_threads_than_seats(void)
     test_a_waiting_thread_is_passed_data();
 }
 
+/* Two threads that do the same at the same time, so far as that can be. */
+static struct {
+    atomic_int arrived;
+    kb_linger thread;
+    _Atomic(uint64_t) begun;
+    bool passed;
+} pair;
+
+static void meet(int times)
+{
+    atomic_fetch_add(&pair.arrived, 1);
+    while (atomic_load(&pair.arrived) < 2 * times)
+        sched_yield();
+}
+
+enum { ROUNDS = 150 };
+
+static void *sit_with_another(void *data)
+{
+    (void)data;
+    for (int i = 0; i < ROUNDS; i++) {
+        meet(3 * i + 1);
+        pair.thread.entered = kb_ticks();
+        CHECK(kb_linger_wait(&pair.thread) == NULL);
+        meet(3 * i + 2);
+        meet(3 * i + 3); /* the seats have been compared */
+        kb_linger_leave(&pair.thread);
+    }
+    return NULL;
+}
+
+/* Threads that come at once have a seat each. */
+static void test_two_come_at_once(void)
+{
+    pthread_t thread;
+    kb_linger mine = {0};
+    atomic_store(&pair.arrived, 0);
+    CHECK_INT(pthread_create(&thread, NULL, sit_with_another, NULL), 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        meet(3 * i + 1);
+        mine.entered = kb_ticks();
+        CHECK(kb_linger_wait(&mine) == NULL);
+        meet(3 * i + 2);
+        CHECK((mine.seat & pair.thread.seat) == 0);
+        meet(3 * i + 3);
+        kb_linger_leave(&mine);
+    }
+    pthread_join(thread, NULL);
+}
+
+static void *wait_until_late(void *data)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        meet(2 * i + 1);
+        pair.thread.entered = kb_ticks();
+        atomic_store(&pair.begun, pair.thread.entered);
+        void *passed = kb_linger_wait(&pair.thread);
+        CHECK(!passed || passed == data);
+        pair.passed = passed != NULL;
+        meet(2 * i + 2);
+    }
+    kb_linger_leave(&pair.thread);
+    return NULL;
+}
+
+/* What is passed to a thread that is about to leave is either received or handed to nobody. */
+static void test_handed_late(void)
+{
+    enum { MOMENT_US = 50, STEPS = 100 };
+    pthread_t thread;
+    int data = 0;
+    atomic_store(&pair.arrived, 0);
+    atomic_store(&pair.begun, 0);
+    pair.thread = (kb_linger){0};
+    CHECK_INT(pthread_create(&thread, NULL, wait_until_late, &data), 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t late = (uint64_t)(i % STEPS) * KB_TICKS_PER_US / STEPS;
+        meet(2 * i + 1);
+        while (atomic_load(&pair.begun) == 0)
+            kb_ticks_pause();
+        uint64_t until = atomic_exchange(&pair.begun, 0) + MOMENT_US * KB_TICKS_PER_US + late;
+        while (kb_ticks() < until)
+            continue;
+        int64_t handed = kb_linger_hand(&data, 1);
+        meet(2 * i + 2);
+        CHECK_INT(pair.passed, handed);
+    }
+    pthread_join(thread, NULL);
+}
+
 /* Each seat has a bit, which its thread keeps until it leaves; one more finds none. */
 static void test_seats(void)
 {
@@ -309,6 +400,8 @@ int main(void)
     test_several_are_called_at_once();
     test_more_threads_than_seats();
     test_seats();
+    test_two_come_at_once();
+    test_handed_late();
     for (int i = 0; i < 1000 && !kb_linger_begin(); i++) /* what the waits above left behind */
         kb_linger_end();
     pause_us(1000);
