@@ -195,10 +195,10 @@ static struct {
     bool passed;
 } pair;
 
-static void meet(int times)
+static void meet(int meeting)
 {
     atomic_fetch_add(&pair.arrived, 1);
-    while (atomic_load(&pair.arrived) < 2 * times)
+    while (atomic_load(&pair.arrived) < 2 * meeting)
         sched_yield();
 }
 
