@@ -155,6 +155,71 @@ static void test_all_levels(void)
                 }
 }
 
+/* Of groups with as many slices each, the innermost is served at once. */
+static void test_ties(void)
+{
+    static const int64_t sizes[][LEVELS] = {{2, 2, 2}, {3, 3, 1}, {1, 4, 4}};
+    static const int64_t masks[] = {5, 0}; /* no two levels are alike */
+    const kb_step step = {.kind = KB_STEP_COPY, .wide = true, .other = "w"};
+    kb_error err;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int64_t n_slices = sizes[i][0] * sizes[i][1] * sizes[i][2];
+        int64_t most = sizes[i][0] > sizes[i][1] ? sizes[i][0] : sizes[i][1];
+        CHECK_INT(run(&step, 1, LEVELS, sizes[i], masks, &err), KB_OK);
+        CHECK_INT(wide.n_calls, n_slices / most);
+        CHECK_INT(wide.n_slices, n_slices);
+        for (int k = 0; k < wide.n_slices; k++)
+            CHECK_INT(slice_at(wide.address[k]), k);
+    }
+}
+
+static kb_status read_strides(const void *step, const kb_frame *frame, kb_error *err)
+{
+    (void)err;
+    CHECK_TEXT(step, "w");
+    CHECK_INT(frame->n_slices, 1);
+    for (uint32_t i = 0; i < kb_kernel_n_buffers(frame->kernel); i++)
+        CHECK_INT(frame->strides[i], 4);
+    wide.n_calls++;
+    return KB_OK;
+}
+
+/* A batch of one slice has its distances, too, whether they are kept on the stack or not. */
+static void test_one_slice(void)
+{
+    static const int numbers[] = {1, 2, 7, 33, SAMPLE_BUFFERS};
+    static const int64_t dims[] = {1, 1, 1};
+    static char memory[4];
+    kb_plan_set_runner(KB_STEP_COPY, read_strides);
+    for (int n_levels = 1; n_levels <= 2; n_levels++)
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+            const kb_step step = {.kind = KB_STEP_COPY, .wide = true, .other = "w"};
+            const int64_t mask = (1 << n_levels) - 1;
+            sample s;
+            fake_frame f;
+            kb_frame frame;
+            kb_error err;
+            sample_init(&s, 1, NULL);
+            fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+            sample_input(&s, KB_DTYPE_F32, 1, "x");
+            fake_arg(&f, KB_DTYPE_F32, memory, n_levels + 1, dims);
+            for (int i = 1; i < numbers[k]; i++) {
+                sample_output(&s, KB_DTYPE_F32, 1, "y");
+                fake_ret(&f, KB_DTYPE_F32, memory, n_levels + 1, dims);
+            }
+            s.kernel.plan = (kb_plan){.n_steps = 1, .steps = &step};
+            kb_xla_array *call = sample_call(&f, &s.kernel, n_levels, &mask);
+            wide = (seen){0};
+            if (!CHECK_INT(kb_frame_read(&frame, &s.kernel, &f.frame, call, &err), KB_OK))
+                return;
+            frame.driver = &frame; /* for a target of GPUs */
+            CHECK_INT(kb_batch_run(&frame, &err), KB_OK);
+            CHECK_INT(wide.n_calls, 1);
+            fake_frame_free(&f);
+        }
+    kb_plan_set_runner(KB_STEP_COPY, run_wide);
+}
+
 static void test_no_batch(void)
 {
     const kb_step steps[] = {{.kind = KB_STEP_COPY, .wide = true, .other = "w"},
@@ -223,6 +288,8 @@ int main(void)
     kb_plan_set_runner(KB_STEP_FILL, run_narrow);
     kb_plan_set_runner(KB_STEP_COPY, run_wide);
     test_all_levels();
+    test_ties();
+    test_one_slice();
     test_no_batch();
     test_no_slices();
     test_order();

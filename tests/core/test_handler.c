@@ -4,6 +4,7 @@
 #include "core/kb_memory.h"
 #include "kb_test.h"
 #include "sample.h"
+#include "torture.h"
 
 /* op1(x: f32[:]) -> out: f32[:], twice x. */
 static sample twice;
@@ -58,6 +59,33 @@ static void test_no_registry(void)
     kb_memory_fail_nth(0);
     CHECK(!inserted);
     CHECK_INT(n_freed, 1);
+}
+
+static kb_registry *of_another;
+
+static void make_another(void)
+{
+    of_another = kb_handler_registry();
+}
+
+/* Two threads make the registry at once: that of the first is kept, and the other is freed. From
+ * then on it takes no memory to find it. */
+static void test_two_registries(void)
+{
+    long blocks = torture_count().blocks;
+    kb_registry *one = kb_registry_new();
+    CHECK(one != NULL);
+    blocks = torture_count().blocks - blocks;
+    kb_registry_free(one);
+    long before = torture_count().blocks;
+    torture_meanwhile(make_another);
+    kb_registry *made = kb_handler_registry();
+    CHECK(made != NULL);
+    CHECK_PTR(made, of_another);
+    CHECK_INT(torture_count().blocks, before + blocks);
+    torture_arm(TORTURE_MEMORY, 1, true);
+    CHECK_PTR(kb_handler_registry(), made);
+    CHECK_PTR(torture_disarm(), NULL);
 }
 
 static void test_before_anything(void)
@@ -309,6 +337,7 @@ int main(void)
     sample_input(&twice, KB_DTYPE_F32, 1, "x");
     sample_output(&twice, KB_DTYPE_F32, 1, "out");
     test_no_registry();
+    test_two_registries();
     test_before_anything();
     test_metadata();
     test_short_structures();

@@ -26,6 +26,7 @@ static atomic_long left;                 /* requests until the one that fails */
 static atomic_bool lasts;
 static atomic_bool files_are_full;
 static _Atomic(const char *) failed;
+static void (*_Atomic meanwhile)(void);
 static atomic_long n_blocks, n_mappings, n_files, n_locks;
 
 void torture_arm(torture_kind kind, long n, bool lasting)
@@ -101,6 +102,19 @@ int torture_mutex_destroy(pthread_mutex_t *mutex);
 int torture_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attributes);
 int torture_cond_destroy(pthread_cond_t *condition);
 
+void torture_meanwhile(void (*act)(void))
+{
+    meanwhile = act;
+}
+
+static bool lacks_memory(const char *function)
+{
+    void (*act)(void) = atomic_load_explicit(&meanwhile, memory_order_relaxed);
+    if (act && atomic_compare_exchange_strong(&meanwhile, &act, NULL))
+        act();
+    return fails_with(TORTURE_MEMORY, function, ENOMEM);
+}
+
 static void *counted(void *memory)
 {
     if (memory)
@@ -110,12 +124,12 @@ static void *counted(void *memory)
 
 void *torture_malloc(size_t size)
 {
-    return fails_with(TORTURE_MEMORY, "malloc", ENOMEM) ? NULL : counted(malloc(size));
+    return lacks_memory("malloc") ? NULL : counted(malloc(size));
 }
 
 void *torture_calloc(size_t count, size_t size)
 {
-    return fails_with(TORTURE_MEMORY, "calloc", ENOMEM) ? NULL : counted(calloc(count, size));
+    return lacks_memory("calloc") ? NULL : counted(calloc(count, size));
 }
 
 void torture_free(void *memory)

@@ -33,6 +33,9 @@ const char *torture_disarm(void);
 /* Whether from now on a file takes no byte, of which it says nothing. */
 void torture_fill_files(bool full);
 
+/* What another thread does just before the next request for memory, once. */
+void torture_meanwhile(void (*act)(void));
+
 /* For fakes: whether this request must fail. */
 bool torture_fails(torture_kind kind, const char *function);
 
