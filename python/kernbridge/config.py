@@ -220,10 +220,8 @@ def set_backend(platform: str, backend: str | None) -> None:
 
     Raises
     ------
-    ValueError
-        If `platform` is unknown or `backend` empty.
-    TypeError
-        If `backend` is neither a string nor None.
+    ValueError, TypeError
+        If `platform` is unknown, or `backend` is neither the name of a backend nor None.
 
     Examples
     --------
