@@ -10,6 +10,13 @@
 
 enum { MOST_LEVELS = 2, MOST_BUFFERS = 20, KERNELS = 512, LONG = 200, TRIES = 100 };
 
+/* Whether a slice takes hardly more than it should. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { HAS_SHORT_SLICES = false };
+#else
+enum { HAS_SHORT_SLICES = true };
+#endif
+
 /* What the slices do. */
 static struct {
     uint64_t ticks; /* that each takes */
@@ -373,14 +380,16 @@ static void test_parts(void)
     }
 }
 
-/* Threads that are called for slices of 50 us to 75 us in all: one for each 25 us, and this one. */
+/* Threads that are called for slices of 50 us to 75 us in all: one for each 25 us, and this one.
+ * How long 24 slices take depends on the machine, too, so several times are tried. */
 static void test_threads(void)
 {
+    enum { TIMES = 20 };
     int n = 0;
     for (int i = 0; i < TRIES && n == 0; i++) {
         batch b = plain(24);
         fake_pool_set(8, false);
-        take_us(2.2);
+        take_us(1 + 2.0 * (i % TIMES) / TIMES);
         (void)asks(&b);
         b.size[0] = 16;
         bool more = is_known(&b);
@@ -456,15 +465,17 @@ int main(void)
     test_each_buffer();
     test_cut_alike();
     test_few();
-    test_fast();
+    if (HAS_SHORT_SLICES) {
+        test_fast();
+        test_average();
+        test_average_of_threads();
+        test_parts();
+        test_threads();
+    }
     test_counts();
-    test_average();
-    test_average_of_threads();
     test_all_fail();
     test_ends();
     test_many_slices();
-    test_parts();
-    test_threads();
     test_sites();
     test_many_sites();
     CHECK_INT(fake_errors_alive(), 0);
