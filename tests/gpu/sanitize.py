@@ -52,6 +52,7 @@ GROUP = 12  # tests of a process: starting one takes as long as some tests
 FINDING = re.compile(r"^========= (?!\s)(.+)$")
 PLACE = re.compile(r"^=========\s+at (.+?)(?:\+0x[0-9a-f]+)?(?: in .*)?$")
 ADDRESS = re.compile(r"^=========\s+Address (0x[0-9a-f]+)")
+HOST_ACCESS = re.compile(r"^========= .* at host access to (0x[0-9a-f]+) of size")
 RACE = re.compile(r"^========= \S+ (Race reported between \w+ access) at (.+?)\+0x")
 TEST = re.compile(r"^(tests/\S+::.+?)(?: (?:PASSED|FAILED|SKIPPED|ERROR|=========).*)?$")
 FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+::.+?)(?: - .*)?$", re.M)
@@ -96,8 +97,9 @@ def findings(log: str) -> Iterator[Finding]:
         elif (found := FINDING.match(line)) and not REMARKS.search(line):
             if kind:
                 yield Finding(kind, place, test, word)
-            kind = re.sub(r"\b\d[\d,.xa-f]*\b", "#", found[1])
-            place, word = "unknown place", 0
+            kind = re.sub(r"\b\d[\d,.xa-f]*\b(?! bytes)", "#", found[1])
+            host = HOST_ACCESS.match(line)
+            place, word = "unknown place", int(host[1], 16) // 4 if host else 0
         elif at := PLACE.match(line):
             place = at[1] if place == "unknown place" else place
         elif address := ADDRESS.match(line):
@@ -165,13 +167,13 @@ def run(
 
 
 def of_single_words(found: Sequence[Finding]) -> bool:
-    """Whether initcheck reports reads of words of four bytes, none of them next to another.
+    """Whether words of four bytes are read, by kernels or copies, and none of them next to another.
 
     initcheck misses that XLA sets four bytes to zero: ``x = jnp.zeros(1)`` in a jitted function and
     ``x + 1`` in another have such a finding without any other package.
     """
     words = {f.word for f in found}
-    return found[0].kind.startswith("Uninitialized") and not any(w + 1 in words for w in words)
+    return found[0].kind.endswith("of size 4 bytes") and not any(w + 1 in words for w in words)
 
 
 def last_begun(log: str) -> str:
@@ -200,7 +202,9 @@ def main() -> int:
     places = collections.defaultdict[tuple[str, str, str], list[Finding]](list)
     for f in (f for text in texts for f in findings(text)):
         places[f.kind, f.place, f.test].append(f)
-    zeros = {place: found for place, found in places.items() if of_single_words(found)}
+    zeros = {}
+    if options.tool == "initcheck":
+        zeros = {place: found for place, found in places.items() if of_single_words(found)}
     ours = {place: found for place, found in places.items() if place not in zeros}
     ended = collections.Counter[str]()
     for text in texts:
