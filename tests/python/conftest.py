@@ -42,7 +42,7 @@ def pytest_ignore_collect(collection_path, config):
 
 @pytest.hookimpl(trylast=True)  # when those of other marks are gone
 def pytest_collection_modifyitems(config, items):
-    """On another version of JAX, run a quarter of the variants of each test, and at least one.
+    """On another version of JAX, run a sixth of the variants of each test, and at least one.
 
     Which ones depends on the version.
     """
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config, items):
     for of_one in variants.values():
         names = {f"{jax.__version__} {item.nodeid}": item for item in of_one}
         mixed = [names[n] for n in sorted(names, key=lambda n: zlib.crc32(n.encode()))]
-        left_out.update(mixed[max(1, len(mixed) // 4) :])
+        left_out.update(mixed[max(1, len(mixed) // 6) :])
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 
