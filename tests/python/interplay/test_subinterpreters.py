@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.once  # what is refused is Python's, not JAX's
+
 PROGRAM = """
 import sys
 try:

@@ -61,7 +61,7 @@ def ways():
         for name, statement in WRITES.items():
             marks = [] if name == "flat" and not parallel else [pytest.mark.once]
             rare = name not in ("flat", "slice", "helper", "ping-pong")
-            if rare if not parallel else name not in ("slice", "flat in a loop"):
+            if rare if not parallel else name != "slice":
                 marks.append(pytest.mark.exhaustive)
             kind = "parallel" if parallel else "sequential"
             yield pytest.param(statement, parallel, id=f"{kind}-{name}", marks=marks)

@@ -56,7 +56,7 @@ def test_every_bug_is_an_edit_of_its_own(case):
         case.text_with(number)
 
 
-@pytest.mark.parametrize(**one_of(2))
+@pytest.mark.parametrize(**one_of(3))
 def test_numbers_are_those_of_the_reference(case):
     module = load(case)
     assert set(module.function_names) == {c.function for c in case.calls}
@@ -64,7 +64,7 @@ def test_numbers_are_those_of_the_reference(case):
         assert case.wrong(module, seed) == ""
 
 
-@pytest.mark.parametrize(**one_of(3))
+@pytest.mark.parametrize(**one_of(4))
 def test_a_planted_bug_shows(case):
     """One bug of each case, which differs from case to case."""
     show_bugs(case, [zlib.crc32(case.name.encode()) % len(case.bugs)])
@@ -91,7 +91,7 @@ def sliced(call):
     return [np.stack(arrays) for arrays in zip(*each, strict=True)]
 
 
-@pytest.mark.parametrize(**one_of(3))
+@pytest.mark.parametrize(**one_of(4))
 def test_vmap_equals_slices(case):
     module = load(case)
     for call in case.calls:
