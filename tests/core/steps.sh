@@ -16,15 +16,15 @@ quietly() {
   fi
 }
 
-build() { # folder, CMake options
-  local folder="$1" generator=()
-  shift
+build() { # folder, target, CMake options
+  local folder="$1" target="$2" generator=()
+  shift 2
   if command -v ninja >/dev/null && [ ! -f "$folder/CMakeCache.txt" ]; then
     generator=(-G Ninja)
   fi
   quietly cmake -S . -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release \
     -DKB_BUILD_TESTS=ON -DKB_BUILD_PYTHON=OFF -DKB_BUILD_HOST=OFF "$@"
-  quietly cmake --build "$folder" --parallel "$JOBS"
+  quietly cmake --build "$folder" --target "$target" --parallel "$JOBS"
   if grep -q 'warning:' "$LOG"; then
     cat "$LOG" >&2
     say "failed: the compiler warns"
