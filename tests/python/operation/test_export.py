@@ -66,6 +66,41 @@ print(repr(refused("kernbridge.host")), repr(refused("kernbridge.host", [check])
     assert said.split() == ["'@kernbridge.host'", "''"]
 
 
+@numba.njit
+def refuse_negative(x, out):
+    for i in range(x.size):
+        if x[i] < 0:
+            raise ValueError("negative")
+        out[i] = x[i]
+
+
+@numba.njit
+def refuse_negative_without_outputs(x):
+    refuse_negative(x, np.empty_like(x))
+
+
+@pytest.mark.parametrize("outs", [(), S((4,), jnp.float32)], ids=["no outputs", "an unused output"])
+def test_a_side_effect_is_exported_and_happens_in_another_process(run_python, tmp_path, outs):
+    kernel = refuse_negative if outs else refuse_negative_without_outputs
+    check = numba_kernel(kernel, outs, has_side_effect=True)
+    program = jax.export.export(jax.jit(lambda x: (check(x), 2 * x)[1]))(X)
+    (tmp_path / "program").write_bytes(program.serialize())
+    said = run_python(
+        f"""
+import pathlib, jax, kernbridge, numpy as np
+blob = pathlib.Path({str(tmp_path / "program")!r}).read_bytes()
+call = jax.jit(jax.export.deserialize(blob).call)
+x = np.arange(4, dtype=np.float32)
+print(call(x))
+try:
+    jax.block_until_ready(call(-x))
+except jax.errors.JaxRuntimeError as e:
+    print("ValueError: negative" in str(e))
+"""
+    )
+    assert said.split() == ["[0.", "2.", "4.", "6.]", "True"]
+
+
 def export_warnings(kernel):
     wrapped = numba_kernel(kernel, S((4,), jnp.float32))
     with warnings.catch_warnings(record=True) as said:
