@@ -106,8 +106,14 @@ def test_a_vjp_of_kernels_alone_is_compared_with_differences():
         check_rules(wrong, x, y)
 
 
-def test_without_derivatives_vmap_is_checked():
-    checks = statuses(check_rules(made(), x, y))
+def test_a_missing_rule_fails_unless_it_is_meant():
+    with pytest.raises(RuleCheckError, match=r"KB2105\]\n  operation, derivatives: failed .*vjp="):
+        check_rules(made(), x, y)
+    with pytest.raises(RuleCheckError, match="first, derivatives: failed"):
+        op = XLACustomKernel(next(names))
+        op.def_kernel("first", "cpu", lambda outs: made())
+        check_rules(op, x, y, outs=x)
+    checks = statuses(check_rules(made(), x, y, require=False))
     assert checks["jvp"] == checks["vjp"] == "skipped"
     assert checks["vmap over all inputs against a loop"] == "passed"
 

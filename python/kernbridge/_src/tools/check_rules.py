@@ -76,6 +76,7 @@ def check_rules(
     outs: Any = None,
     backends: Sequence[str] | None = None,
     finite_differences: bool = True,
+    require: bool = True,
     step: float | None = None,
     rtol: float | None = None,
     atol: float | None = None,
@@ -101,6 +102,10 @@ def check_rules(
         The backends to check; by default all backends of the default platform.
     finite_differences : bool, default True
         Set this to False for surrogate gradients, which differ from the true derivative.
+    require : bool, default True
+        Fail if the operation has no derivative although it has inputs and outputs of floating
+        point. Set this to False for an operation that is not meant to be differentiated; only its
+        batching is tested then.
     step : float, optional
         The step of the finite differences, relative to the size of the inputs; by default the cube
         root of the resolution of the dtype.
@@ -122,7 +127,8 @@ def check_rules(
     Raises
     ------
     RuleCheckError
-        If a comparison failed. The message lists all comparisons that failed.
+        If a comparison failed, or if the operation has no derivative and `require` is True. The
+        message lists all checks that failed.
 
     Examples
     --------
@@ -150,7 +156,7 @@ def check_rules(
             what = f"outputs against {first.backend}"
             checks.append(checker.compare(what, first.outputs, checker.outputs))
         first = first or checker
-        checks += checker.derivatives(finite_differences)
+        checks += checker.derivatives(finite_differences, require)
         checks += checker.vmaps(batch)
     failed = [c for c in checks if c.status == "failed"]
     if failed:
@@ -251,12 +257,15 @@ class _Checker:
         status = "failed" if worst > 1 else "passed"
         return RuleCheck(self.backend, check, status, worst, where if worst > 1 else "")
 
-    def derivatives(self, finite_differences: bool) -> list[RuleCheck]:
+    def derivatives(self, finite_differences: bool, require: bool) -> list[RuleCheck]:
         if not self.moving or not self.smooth:
             return [self._skip("derivatives", "nothing of floating point")]
         v, u = self.direction(self.point), self.direction(self.smooth)
         forward, why = self._try(lambda: jax.jvp(self.inexact, self.point, v)[1])
         reverse, why_not = self._try(lambda: jax.vjp(self.inexact, *self.point)[1](u))
+        if forward is None and reverse is None and require:
+            detail = f"{why} Pass require=False if it is not meant to be differentiated."
+            return [RuleCheck(self.backend, "derivatives", "failed", np.inf, detail)]
         checks = [self._skip("jvp", why)] if forward is None else []
         checks += [self._skip("vjp", why_not)] if reverse is None else []
         if forward is not None and reverse is not None:
