@@ -149,10 +149,6 @@ def prefer_system_nvcc(prefer: bool | None = True) -> None:
     >>> config.prefer_system_nvcc(True)
     >>> config.prefer_system_nvcc(None)
     """
-    if prefer is not None and not isinstance(prefer, bool):
-        raise TypeError(
-            f"prefer_system_nvcc: prefer is {prefer!r}, expected True, False or None [KB8001]"
-        )
     settings.prefer_system_nvcc = prefer
 
 
@@ -322,7 +318,7 @@ def set_exported_code(what: str) -> None:
     'recompile'
     >>> config.set_exported_code("run")
     """
-    settings.set_exported_code(what, "set_exported_code: what")
+    settings.set_exported_code(what, "set_exported_code: the argument")
 
 
 def get_exported_code() -> str:
@@ -354,10 +350,6 @@ def set_carry_kernels(carry: bool | None) -> None:
     True
     >>> config.set_carry_kernels(None)
     """
-    if carry is not None and not isinstance(carry, bool):
-        raise TypeError(
-            f"set_carry_kernels: carry is {carry!r}, expected True, False or None [KB8001]"
-        )
     settings.carry_kernels = carry
 
 

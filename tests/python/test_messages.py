@@ -33,6 +33,7 @@ PYTHONS_OWN = (  # messages of Python and of the user's own code
 # words, whose part they take; or that are about a command line.
 QUOTED = {
     "_src/base/jax_inside.py",
+    "_src/base/options.py",
     "_src/benchmark/files.py",
     "_src/cuda_device/code.py",
     "_src/cuda_device/device.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -10,6 +9,8 @@ from types import FunctionType
 from typing import Any, TypedDict, Unpack
 
 from kernbridge._src.base.errors import coded
+from kernbridge._src.base.options import unknown
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.keys.encode import is_mlir
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.operation.operation import Operation
@@ -43,6 +44,7 @@ class KernelOptions(TypedDict, total=False):
     sharding_rule: str | ShardingRule | None
 
 
+@hides_frames
 def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Operation]:
     """Turn a Numba kernel into a JAX operation (a decorator).
 
@@ -99,10 +101,7 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
         )
     for name in options:
         if name not in KernelOptions.__optional_keys__:
-            known = sorted(KernelOptions.__optional_keys__)
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
-            raise TypeError(f"kernel: unknown option {name!r}; {hint} [KB1005]")
+            raise TypeError(unknown("kernel", name, KernelOptions.__optional_keys__, "KB1005"))
 
     def decorate(kernel: Any) -> Operation:
         front_end = _front_end(kernel)

@@ -251,7 +251,7 @@ def test_a_program_for_several_devices_is_refused(tmp_path):
 def test_arguments_of_the_call_are_checked(tmp_path):
     with pytest.raises(TypeError, match=r"fun is 3, expected a function or a jax\.export"):
         export_bundle(tmp_path / "b", 3)
-    with pytest.raises(TypeError, match=r"platforms is 'cpu', expected a sequence: \('cpu',\)"):
+    with pytest.raises(TypeError, match=r"platforms is 'cpu', expected a list; write \['cpu'\]"):
         export_bundle(tmp_path / "b", decay, X, platforms="cpu")
     for wrong in (["tpu"], [], ["cpu", "cpu"]):
         with pytest.raises(ValueError, match="expected 'cpu', 'cuda' or both"):

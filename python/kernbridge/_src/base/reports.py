@@ -20,6 +20,7 @@ import jax
 
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernbridgeWarning
+from kernbridge._src.base.options import Options
 
 OURS = str(Path(__file__).parents[2])
 _NOT_USERS = (OURS, str(Path(jax.__file__).parent))
@@ -61,13 +62,20 @@ def _without_ours(at: TracebackType | None) -> TracebackType | None:
 
 
 def hides_frames(function: AFunction) -> AFunction:
-    """Let the errors of a public function point at its caller."""
-    hide = hide_frames
+    """Check the options of a public function, and let its errors point at its caller."""
+    hide, read = hide_frames, Options
+    options: Options | None = None
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal options
         try:
+            options = options or read(function)
+            options.check(args, kwargs)
             return function(*args, **kwargs)
         except Exception as e:
+            has_begun = e.__traceback__ is not None and e.__traceback__.tb_next is not None
+            if isinstance(e, TypeError) and options is not None and not has_begun:
+                e.args = (options.misfit(args, kwargs) or str(e),)
             hide(e)
             raise
 

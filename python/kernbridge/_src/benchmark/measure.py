@@ -280,6 +280,7 @@ def check_counts(**counts: Any) -> None:
             raise ValueError(f"`{name}` must be at least {least}, got {value} [KB8005]")
 
 
+@hides_frames
 def benchmark_function(
     fn: Callable[..., Any],
     n_warmup: int,

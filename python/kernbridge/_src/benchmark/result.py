@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.benchmark import files, plot, table
 from kernbridge._src.benchmark.files import PathLike
 from kernbridge._src.benchmark.records import BenchmarkRecord, as_dict
@@ -86,6 +87,7 @@ class BenchmarkResult:
         succeeded = [r for r in self._records if r.success and label in (None, r.label)]
         return min(succeeded, key=lambda r: (math.isnan(r.median_ms), r.median_ms), default=None)
 
+    @hides_frames
     def print(
         self,
         sort_by: Names = None,
@@ -143,6 +145,7 @@ class BenchmarkResult:
 
     __repr__ = __str__
 
+    @hides_frames
     def plot(
         self,
         ax: Any = None,

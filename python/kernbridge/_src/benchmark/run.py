@@ -50,7 +50,7 @@ def benchmark_operation(
     atol: float = 1e-3,
     verbose: bool = False,
     catch_errors: bool = True,
-    backends: Sequence[str] | None = None,
+    backends: str | Sequence[str] | None = None,
     progress: bool | None = None,
 ) -> BenchmarkResult:
     """Benchmark every backend of an operation in every config of its benchmark data.
@@ -77,7 +77,7 @@ def benchmark_operation(
     catch_errors : bool
         Turn the exceptions of a backend into failed records with the error "Type: message".
         Otherwise, they are raised.
-    backends : sequence of str or None
+    backends : str, sequence of str, or None
         The backends to run; by default all of them.
     progress : bool or None
         Show a progress bar on standard error; by default if that is a terminal and rich is
@@ -183,7 +183,9 @@ def _bar(wanted: bool | None) -> Any:
     return Progress(texts, BarColumn(), MofNCompleteColumn(), console=console)
 
 
-def _backends(op: BenchmarkedOperation, platform: str, chosen: Sequence[str] | None) -> list[str]:
+def _backends(
+    op: BenchmarkedOperation, platform: str, chosen: str | Sequence[str] | None
+) -> list[str]:
     known = op.available_backends(platform)
     if not known:
         elsewhere = [other for other in PLATFORMS if op.available_backends(other)]

@@ -99,10 +99,6 @@ def export_bundle(
 
 
 def _platforms(given: Sequence[str] | None, of_program: Sequence[str] | None) -> tuple[str, ...]:
-    if isinstance(given, str):
-        raise TypeError(
-            f"export_bundle: platforms is {given!r}, expected a sequence: ({given!r},) [KB6104]"
-        )
     if given is None:
         here = jax.default_backend()
         given = of_program or ("cuda" if here == "gpu" else here,)

@@ -61,8 +61,6 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
 
     @hides_frames
     def __init__(self, check: bool = False) -> None:
-        if not isinstance(check, bool):
-            raise TypeError(f"cuda_on_cpu: check is {check!r}, expected True or False [KB8001]")
         self._mode = mode.CHECK if check or debug.checks() else mode.RUN
         self._before: list[str | None] = []
 

@@ -290,12 +290,6 @@ def _vector_math(kernel: Any, given: Any) -> bool | None:
     """The option as it is compiled: None where it equals the default."""
     if given is None:
         return None
-    if not isinstance(given, (bool, np.bool_)):
-        name = kernel.py_func.__name__
-        raise TypeError(
-            f"numba_kernel {name!r}: vector_math is {given!r}, expected True, False or None"
-            " [KB1005]"
-        )
     return None if given == libmvec.is_default(kernel) else bool(given)
 
 

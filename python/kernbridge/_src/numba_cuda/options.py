@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
@@ -24,8 +22,6 @@ def read_vector_math(label: str, given: Any, is_checked: bool) -> bool | None:
     """Check the option."""
     if given is None:
         return None
-    if not isinstance(given, (bool, np.bool_)):
-        raise TypeError(f"{label}: vector_math is {given!r}, expected True, False or None [KB1005]")
     if given and is_checked:
         raise ValueError(
             f"{label}: vector_math=True and check=True cannot be combined: the checked mode runs "

@@ -275,7 +275,7 @@ def _static_call(
     n_inputs = len(operands) - len(names)
     inputs, scalars = operands[:n_inputs], dict(zip(names, operands[n_inputs:], strict=True))
     _refuse_non_scalars(spec.label, scalars)
-    outputs = spec.outputs_for(inputs, scalars)
+    outputs = spec.outputs_for(inputs, scalars, getattr(frontend, "parameters", None))
     parameters = frontend.output_names(n_inputs, names, len(outputs.types))
     outputs = outputs.in_order(spec.label, parameters)
     call = Call(

@@ -16,6 +16,7 @@ import numpy as np
 
 from kernbridge._src.base import jax_inside, settings
 from kernbridge._src.base.errors import counted
+from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.levels import NONE, Dim, Levels
 from kernbridge._src.operation.output_order import OutputTree
@@ -161,10 +162,9 @@ class OperationSpec:
             raise ValueError(
                 f"{label}: vmap_method is {vmap_method!r}, expected one of {VMAP_METHODS} [KB1005]"
             )
-        if not isinstance(vmap_threads, (bool, np.bool_, type(None))):
-            raise TypeError(
-                f"{label}: vmap_threads is {vmap_threads!r}, expected True, False or None [KB1005]"
-            )
+        read_flag(label, "has_side_effect", has_side_effect)
+        if vmap_threads is not None:
+            vmap_threads = read_flag(label, "vmap_threads", vmap_threads)
         _refuse_types(label, outs)
         outputs = outs if callable(outs) and not has_type(outs) else Outputs.of(label, outs)
         aliases = _read_aliases(label, input_output_aliases) if input_output_aliases else ()
@@ -186,7 +186,7 @@ class OperationSpec:
             jvp,
             vjp,
             ShardingRule.of(label, sharding_rule, aliases),
-            None if vmap_threads is None else bool(vmap_threads),
+            vmap_threads,
         )
 
     @property
@@ -198,12 +198,16 @@ class OperationSpec:
         if isinstance(self.outs, Outputs):
             self.outs.tree.check(self.label, parameters)
 
-    def outputs_for(self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType]) -> Outputs:
-        """The outputs of a call with these inputs, in JAX's order; calls `outs` if it is a
-        function."""
+    def outputs_for(
+        self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType], parameters: Any = None
+    ) -> Outputs:
+        """The outputs of a call with these inputs, in JAX's order.
+
+        If `outs` is a function, it is called. `parameters` are the kernel's, for messages.
+        """
         if isinstance(self.outs, Outputs):
             return self.outs.canonical(self.label)
-        outs = call_with_shapes(self.label, "outs", self.outs, inputs, scalars)
+        outs = call_with_shapes(self.label, "outs", self.outs, inputs, scalars, parameters)
         outputs = Outputs.of(self.label, outs).canonical(self.label)
         _check_output_indices(self.label, self.aliases, len(outputs.types))
         return outputs
@@ -239,6 +243,7 @@ def call_with_shapes(
     function: Callable[..., Any],
     inputs: Sequence[ArrayType],
     scalars: Mapping[str, ArrayType],
+    parameters: Any = None,
 ) -> Any:
     """What a function of the shapes of a call returns; `name` is the argument that it came by."""
     given = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs]
@@ -248,11 +253,12 @@ def call_with_shapes(
         if signature is not None:
             signature.bind(*given, **named)
     except TypeError as e:
-        keywords = ", ".join(named) or "no keywords"
+        keywords = f" and the keywords {', '.join(named)}" if named else ""
+        kernel = f"the kernel takes {parameters}, and " if parameters else ""
         raise TypeError(
-            f"{label}: `{name}` is a function of {signature}, but the call has "
-            f"{counted(len(given), 'input')} and {keywords}: {e}. It is called with one "
-            "ShapeDtypeStruct for each input, and one by keyword for each keyword scalar [KB2004]"
+            f"{label}: the call has {counted(len(given), 'input')}{keywords}, but {kernel}`{name}` "
+            f"is a function of {signature}: {e}. `{name}` is called with one ShapeDtypeStruct for "
+            "each input, and one by keyword for each keyword scalar [KB2004]"
         ) from None
     return function(*given, **named)
 

@@ -19,6 +19,7 @@ from kernbridge._src.base.errors import (
     KernelError,
     coded,
 )
+from kernbridge._src.base.options import Options, unknown
 from kernbridge._src.base.reports import warn
 from kernbridge._src.build import build as builder
 from kernbridge._src.build import manifest
@@ -56,13 +57,13 @@ def complete(
 
     TypeError is raised if one of those given is unknown.
     """
-    defaults = inspect.getfullargspec(inspect.unwrap(inline)).kwonlydefaults or {}
+    function = inspect.unwrap(inline)
+    defaults = inspect.getfullargspec(function).kwonlydefaults or {}
     known = {name: value for name, value in defaults.items() if name != without}
     for name in given:
         if name not in known:
-            raise TypeError(
-                f"{label} has no option {name!r}; it has {', '.join(sorted(known))} [KB5105]"
-            )
+            raise TypeError(unknown(label, name, known, "KB5105"))
+    Options(function, label).check((), given)
     return known | dict(given)
 
 

@@ -167,6 +167,7 @@ def load_cuda_dir(
     KernelError
         If no file matches.
     """
+    known = complete("load_cuda_dir", load_cuda_inline, options)
     folder = Path(directory)
     if not folder.is_dir():
         raise FileNotFoundError(f"load_cuda_dir: there is no folder {folder} [KB5103]")
@@ -176,6 +177,5 @@ def load_cuda_dir(
             f"load_cuda_dir: no file of {folder} matches {', '.join(file_patterns)}; pass other "
             "patterns as file_patterns= [KB5103]"
         )
-    known = complete("load_cuda_dir", load_cuda_inline, options)
     name = name or folder.resolve().name
     return build_files("load_cuda_dir", "cuda", name, files, functions, known)

@@ -11,6 +11,7 @@ from kernbridge import _core
 from kernbridge._src.base.errors import KernelError, KernelLoadError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.packing import packed
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.operation.operation import Operation, spec_key
@@ -192,7 +193,8 @@ class SourceFunction:
         Operation
             The operation. Equal arguments return the same operation, as long as it is cached.
         """
-        export, attrs, zeroed = self._export, attrs or {}, bool(zero_outputs)
+        export, attrs = self._export, attrs or {}
+        zeroed = read_flag(export.label, "zero_outputs", zero_outputs)
         if zeroed and export.cuda:
             raise TypeError(
                 f"{export.label}: zero_outputs=True is for C and C++; fill the outputs in the "

@@ -13,6 +13,7 @@ import jax
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelRegistrationError, coded
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _targets: dict[tuple[str, str], tuple[int, tuple[object, ...]]] = {}
 _lock = threading.Lock()
 
 
+@hides_frames
 def register_ffi_target(
     target_name: str,
     module: CompiledModule,

@@ -1,0 +1,90 @@
+"""Checks of the keywords, flags and sequences that public functions are called with.
+
+What a function takes is read from its signature and its annotations, so that all of them are
+checked in the same way. The checks run when a kernel is wrapped, not when an operation is called.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+_CODES = {"load_": "KB5105", "cuda_on_cpu": "KB8001"}
+
+
+class Options:
+    """What the options of one public function have to be."""
+
+    def __init__(self, function: Callable[..., Any], label: str = "") -> None:
+        self._function = function
+        self._label = label or function.__qualname__.removesuffix(".__init__")
+        settings = function.__module__ == "kernbridge.config"
+        codes = (code for start, code in _CODES.items() if self._label.startswith(start))
+        self._code = "KB8001" if settings else next(codes, "KB1005")
+        self._names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        annotations = function.__annotations__.items()
+        self._flags = {n: "None" in a for n, a in annotations if a in ("bool", "bool | None")}
+        self._sequences = {n: "None" in a for n, a in annotations if a.startswith("Sequence[")}
+
+    def check(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> None:
+        """Refuse what is no bool where a flag is expected, and a string where a sequence is."""
+        for name, value in (*zip(self._names, args, strict=False), *kwargs.items()):
+            if name in self._flags:
+                fits, none = isinstance(value, (bool, np.bool_)), self._flags[name]
+                expected = "True, False or None" if none else "True or False"
+            elif name in self._sequences:
+                is_text = isinstance(value, (str, bytes))
+                fits, none = isinstance(value, Iterable) and not is_text, self._sequences[name]
+                expected = f"a list; write [{value!r}]" if is_text else "a list or a tuple"
+            else:
+                continue
+            if not fits and not (none and value is None):
+                raise TypeError(
+                    f"{self._named(args, kwargs)}: {name} is {value!r}, expected {expected} "
+                    f"[{self._code}]"
+                )
+
+    def _named(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
+        """Return the function's name, and that of what it is called for."""
+        given = dict(zip(self._names, args, strict=False)) | dict(kwargs)
+        for value in (given.get("name"), given.get("kernel"), given.get("func")):
+            name = getattr(getattr(value, "py_func", value), "__name__", value)
+            if isinstance(name, str):
+                return f"{self._label} {name!r}"
+        return self._label
+
+    def misfit(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """Return why the signature does not take these arguments; empty if it does."""
+        signature = inspect.signature(self._function)
+        parameters = [p for n, p in signature.parameters.items() if n != "self"]
+        names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+        for name in kwargs if len(names) == len(parameters) else ():
+            if name not in names:
+                return unknown(self._named(args, kwargs), name, names, self._code)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as e:
+            required = [p.name for p in parameters if p.default is p.empty and p.name in names]
+            called = ", ".join([*required, "..."] if len(required) < len(parameters) else required)
+            label = self._named(args, kwargs)
+            return f"{label}: {e}; it is called as {self._label}({called}) [{self._code}]"
+        return ""
+
+
+def read_flag(label: str, name: str, value: Any) -> bool:
+    """Return a flag of a function that is called too often for `Options`, or refuse it."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{label}: {name} is {value!r}, expected True or False [KB1005]")
+    return bool(value)
+
+
+def unknown(label: str, name: str, known: Iterable[str], code: str) -> str:
+    """Return the message about a keyword that a function does not have."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
+    return f"{label}: unknown option {name!r}; {hint} [{code}]"
