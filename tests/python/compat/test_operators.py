@@ -105,6 +105,34 @@ def test_operators_compute_what_they_do_on_their_own_bridge(program, tmp_path):
         np.testing.assert_allclose(own[name], ours[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+WRONG_AXIS = """
+import jax, jax.numpy as jnp
+if {install}:
+    from kernbridge.compat import brainevent
+    brainevent.install()
+import brainevent as be
+jax.default_backend = lambda: "gpu"
+weights, indices = jnp.ones((7, 2)), jnp.zeros((7, 2), jnp.int32)
+product = lambda s: be.binary_fcnmv(weights, indices, s, shape=(7, 5), transpose=True)
+try:
+    print(jax.eval_shape(jax.vmap(product), jnp.ones((3, 7))).shape)
+except Exception as e:
+    print(e)
+"""
+
+
+def test_a_batch_axis_that_brainevent_names_wrongly_is_refused(run_python):
+    """BrainEvent 0.2 has a batching rule for GPUs which names axis 1 where the batch is axis 0."""
+    found = importlib.util.find_spec("brainevent")
+    if found is None or not importlib.metadata.version("brainevent").startswith("0.2."):
+        pytest.skip("BrainEvent 0.2 is not installed")
+    assert run_python(WRONG_AXIS.format(install=False)) == "(5, 3)\n"  # of what is (3, 5)
+    assert run_python(WRONG_AXIS.format(install=True)) == (
+        "'ell_binary_matvec': the batching rule returned float32[3,5] as output 0 with axis 1, "
+        "expected float32[5,3] [KB2103]\n"
+    )
+
+
 def brainevents_sources() -> list[Path]:
     """Return BrainEvent's annotated CUDA sources."""
     found = importlib.util.find_spec("brainevent")
