@@ -1,7 +1,6 @@
 /* Owns the fuzzers' own driver, and what they share. */
 #include "fuzz.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,29 +81,24 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Runs the inputs that are kept in a folder for this fuzzer: its corpus. Returns their number. */
+/* Runs the inputs of this fuzzer's corpus, a file that tests/core/corpus.py writes. Returns their
+ * number. */
 static uint64_t run_corpus(const char *folder)
 {
     static uint8_t data[CORPUS_INPUT_MAX];
     char path[4096];
-    uint64_t n = 0;
     (void)snprintf(path, sizeof path, "%s/%s", folder, fuzz_name);
-    DIR *all = opendir(path);
-    for (const struct dirent *one; all && (one = readdir(all));) {
-        if (one->d_name[0] == '.')
-            continue;
-        (void)snprintf(path, sizeof path, "%s/%s/%s", folder, fuzz_name, one->d_name);
-        FILE *file = fopen(path, "rb");
-        if (!file)
-            continue;
-        size_t size = fread(data, 1, sizeof data, file);
-        (void)fclose(file);
-        (void)snprintf(input, sizeof input, "the input %s", path);
+    FILE *file = fopen(path, "rb");
+    uint64_t n = 0;
+    uint8_t head[2];
+    while (file && fread(head, 1, sizeof head, file) == sizeof head) {
+        size_t size = fread(data, 1, (size_t)(head[0] | head[1] << 8), file);
+        (void)snprintf(input, sizeof input, "input %llu of %s", (unsigned long long)n, path);
         LLVMFuzzerTestOneInput(data, size);
         n++;
     }
-    if (all)
-        (void)closedir(all);
+    if (file)
+        (void)fclose(file);
     input[0] = '\0';
     return n;
 }
