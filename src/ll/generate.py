@@ -1,8 +1,9 @@
-"""Writes those `.ll` files of kernbridge whose functions differ only in a type, a width or a name.
+"""Writes the `.ll` files of kernbridge whose functions differ only in a type, a width or a name.
 
-    python tests/ll/generate.py [FOLDER]
+    python src/ll/generate.py FOLDER
 
-tests/python/test_ll_files.py fails if the files are not what this program writes.
+CMake runs it and installs the files beside the others, which are in
+python/kernbridge/_src/cuda_on_cpu/ll.
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ from pathlib import Path
 import half_names
 import halves
 
-FOLDER = Path(__file__).parents[2] / "python/kernbridge/_src/cuda_on_cpu/ll"
-
-_NOTE = "; Written by tests/ll/generate.py: change it there.\n"
+_NOTE = "; Written by src/ll/generate.py.\n"
 _WIDTHS = (8, 16, 32, 64)
 _REALS = (("half", "f16"), ("float", "f32"), ("double", "f64"))
 
@@ -217,6 +216,7 @@ FILES = {
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
     for name, make in FILES.items():
         (folder / name).write_text(make())

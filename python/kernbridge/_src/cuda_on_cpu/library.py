@@ -1,19 +1,19 @@
 """Provides the `.ll` files of this package, which define the functions that kernels call.
 
-All definitions are `linkonce_odr`, so that LLVM's linker takes only those that are referenced, and
+`src/ll/generate.py` writes some of them when kernbridge is built. All definitions are `linkonce_odr`, so that LLVM's linker takes only those that are referenced, and
 `alwaysinline`. Each file is parsed at most once in a process, when the first kernel needs it.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 
-_FOLDER = Path(__file__).parent / "ll"
 _FILES = (
     *("gpu", "nvvm", "arithmetic", "atomics", "nrt"),
     *("halves", "f16", "f16_integers", "bf16", "bf16_integers"),
@@ -63,4 +63,7 @@ def _parsed(*files: str) -> Any:
 
 
 def _text(name: str) -> str:
-    return (_FOLDER / f"{name}.ll").read_text()
+    places = (
+        Path(p, "_src/cuda_on_cpu/ll", f"{name}.ll") for p in sys.modules["kernbridge"].__path__
+    )
+    return next(p for p in places if p.exists()).read_text()  # editable: CMake's are elsewhere
