@@ -1,7 +1,8 @@
 """Provides the `.ll` files of this package, which define the functions that kernels call.
 
-`src/ll/generate.py` writes some of them when kernbridge is built. All definitions are `linkonce_odr`, so that LLVM's linker takes only those that are referenced, and
-`alwaysinline`. Each file is parsed at most once in a process, when the first kernel needs it.
+`src/ll/generate.py` writes some of them when kernbridge is built. All definitions are
+`linkonce_odr`, so that LLVM's linker takes only those that are referenced, and `alwaysinline`. Each
+file is parsed at most once in a process, when the first kernel needs it.
 """
 
 from __future__ import annotations
