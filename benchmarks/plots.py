@@ -46,7 +46,6 @@ RUNS: dict[str, list[tuple[str, str, str]]] = {
         ("chain.py", "", ""),
         ("source_calls.py", "", "source_calls_gpu"),
         ("csr.py", "", "csr_gpu"),
-        ("tuned_blocks.py", "", ""),
         ("microcircuit_gpu.py", "", ""),
     ],
 }
@@ -169,37 +168,6 @@ def building(results: Results) -> Any:
 
 
 @drawing.in_our_look
-def tuned(results: Results) -> Any:
-    """Ratios to "auto" of every kernel and size."""
-    kinds = {"auto again": drawing.GREY, "tune": drawing.BLUE, "256": drawing.ORANGE}
-    figure = drawing.figure(7, 3.4)
-    axes = figure.subplots()
-    for i, (name, color) in enumerate(kinds.items()):
-        found = [
-            Point.of_ratio(row, title.replace(" float32", ""))
-            for title, rows in results["results"].items()
-            for row in rows
-            if row["name"] == name
-        ]
-        show(
-            axes,
-            "",
-            'Time over that of threads_per_block="auto"',
-            found,
-            "",
-            color,
-            name,
-            0.22 * (i - 1),
-        )
-    axes.set_yticks(range(len(found)), [p.name for p in found])
-    axes.autoscale(axis="x")
-    axes.axvline(1, color="0.6", lw=0.8, zorder=0)
-    axes.set_xlabel("ratio of times")
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure
-
-
-@drawing.in_our_look
 def microcircuit(published: Results, ours: Results | None) -> Any:
     """Real-time factors, ours and published ones."""
     found = []
@@ -226,7 +194,6 @@ DRAWINGS = {
     "demo": Drawing("Times of a step of the demo's network", ("demo", "coba"), the_demo),
     "csr": Drawing("Times of a sparse product on a CPU", ("csr",), csr),
     "csr-gpu": Drawing("Times of a sparse product on a GPU", ("csr_gpu",), csr),
-    "tuned": Drawing("Ratios of sizes of blocks", ("tuned_blocks",), tuned),
     "microcircuit": Drawing(
         "Real-time factors of simulators", ("microcircuit_published", "microcircuit_gpu"),
         microcircuit,

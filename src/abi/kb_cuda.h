@@ -13,7 +13,6 @@ typedef struct kb_cu_stream_object *kb_cu_stream; /* NULL: the default stream */
 typedef struct kb_cu_library_object *kb_cu_library;
 typedef struct kb_cu_kernel_object *kb_cu_kernel; /* of every context at once */
 typedef struct kb_cu_function_object *kb_cu_function;
-typedef struct kb_cu_event_object *kb_cu_event;
 typedef struct kb_cu_graph_object *kb_cu_graph;
 typedef struct kb_cu_graph_node_object *kb_cu_graph_node;
 typedef uint64_t kb_cu_address; /* of device memory */

@@ -16,7 +16,6 @@
     X(cuGetErrorString, (kb_cu_result code, const char **text))                                    \
     X(cuDeviceGetCount, (int *n))                                                                  \
     X(cuDeviceGetAttribute, (int *value, int attribute, kb_cu_device device))                      \
-    X(cuDeviceGetName, (char *name, int size, kb_cu_device device))                                \
     X(cuDevicePrimaryCtxGetState, (kb_cu_device device, unsigned int *flags, int *active))         \
     X(cuDevicePrimaryCtxRetain, (kb_cu_context * context, kb_cu_device device))                    \
     X(cuDevicePrimaryCtxRelease, (kb_cu_device device))                                            \
@@ -30,14 +29,6 @@
     X(cuStreamGetCaptureInfo, (kb_cu_stream stream, int *status, uint64_t *id, kb_cu_graph *graph, \
                                const kb_cu_graph_node **dependencies, size_t *n_dependencies))     \
     X(cuStreamSynchronize, (kb_cu_stream stream))                                                  \
-    X(cuStreamCreate, (kb_cu_stream * stream, unsigned int flags))                                 \
-    X(cuStreamDestroy, (kb_cu_stream stream))                                                      \
-    X(cuEventCreate, (kb_cu_event * event, unsigned int flags))                                    \
-    X(cuEventDestroy, (kb_cu_event event))                                                         \
-    X(cuEventRecord, (kb_cu_event event, kb_cu_stream stream))                                     \
-    X(cuEventElapsedTime, (float *ms, kb_cu_event begin, kb_cu_event end))                         \
-    X(cuMemAlloc, (kb_cu_address * memory, size_t size))                                           \
-    X(cuMemFree, (kb_cu_address memory))                                                           \
     X(cuGraphGetNodes, (kb_cu_graph graph, kb_cu_graph_node * nodes, size_t * n_nodes))            \
     X(cuGraphNodeGetType, (kb_cu_graph_node node, int *type))                                      \
     X(cuLibraryLoadData,                                                                           \

@@ -151,25 +151,6 @@ static PyObject *compute_capability(PyObject *self, PyObject *args)
     return NULL;
 }
 
-PyDoc_STRVAR(device_name_doc, "device_name(device)\n--\n\n"
-                              "What the driver calls a GPU.");
-
-static PyObject *device_name(PyObject *self, PyObject *args)
-{
-    (void)self;
-    int device;
-    if (!PyArg_ParseTuple(args, "i:device_name", &device))
-        return NULL;
-    kb_error err;
-    char name[256] = "";
-    const kb_driver *cu = kb_driver_get(&err);
-    if (cu && cu->cuDeviceGetName(name, sizeof name, device) == KB_CU_SUCCESS)
-        return kb_python_text(name);
-    PyErr_SetString(PyExc_RuntimeError, cu ? "the CUDA driver does not tell the name of that GPU"
-                                           : kb_error_text(&err));
-    return NULL;
-}
-
 PyDoc_STRVAR(occupancy_doc, "occupancy(image, entry, threads, shared)\n--\n\n"
                             "Share of a multiprocessor's threads that such blocks fill; threads 0: "
                             "the best size.");
@@ -244,7 +225,6 @@ static PyMethodDef methods[] = {
     {"host_symbols", host_symbols, METH_NOARGS, host_symbols_doc},
     {"device_count", device_count, METH_NOARGS, device_count_doc},
     {"compute_capability", compute_capability, METH_VARARGS, compute_capability_doc},
-    {"device_name", device_name, METH_VARARGS, device_name_doc},
     {"occupancy", occupancy, METH_VARARGS, occupancy_doc},
     {"set_debug", set_debug, METH_VARARGS, set_debug_doc},
     {"captures", captures, METH_NOARGS, captures_doc},

@@ -9,7 +9,6 @@
 #include "python/modules.h"
 #include "python/nvrtc.h"
 #include "python/source.h"
-#include "python/tune.h"
 
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
@@ -300,7 +299,6 @@ static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_modules},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_source},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_nvrtc},
-    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_tune},
     {0, NULL},
 };
 

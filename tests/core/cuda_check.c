@@ -13,14 +13,9 @@
 #undef cuCtxPopCurrent
 #undef cuCtxPushCurrent
 #undef cuDevicePrimaryCtxRelease
-#undef cuEventDestroy
-#undef cuEventElapsedTime
-#undef cuMemAlloc
-#undef cuMemFree
 #undef cuMemcpyDtoDAsync
 #undef cuMemcpyDtoHAsync
 #undef cuMemcpyHtoDAsync
-#undef cuStreamDestroy
 #undef cuStreamGetCaptureInfo
 #undef cuStreamGetCtx
 
@@ -41,7 +36,6 @@
 SIZE(kb_cu_result, CUresult);
 SIZE(kb_cu_context, CUcontext);
 SIZE(kb_cu_stream, CUstream);
-SIZE(kb_cu_event, CUevent);
 SIZE(kb_cu_library, CUlibrary);
 SIZE(kb_cu_kernel, CUkernel);
 SIZE(kb_cu_function, CUfunction);
@@ -209,15 +203,6 @@ CALL4(cuMemcpyDtoHAsync, 3020, void *, void *, kb_cu_address, CUdeviceptr, size_
       kb_cu_stream, CUstream);
 CALL4(cuMemcpyHtoDAsync, 3020, kb_cu_address, CUdeviceptr, const void *, const void *, size_t,
       size_t, kb_cu_stream, CUstream);
-CALL3(cuDeviceGetName, 2000, char *, char *, int, int, kb_cu_device, CUdevice);
-CALL2(cuStreamCreate, 2000, kb_cu_stream *, CUstream *, unsigned int, unsigned int);
-CALL1(cuStreamDestroy, 4000, kb_cu_stream, CUstream);
-CALL2(cuEventCreate, 2000, kb_cu_event *, CUevent *, unsigned int, unsigned int);
-CALL1(cuEventDestroy, 4000, kb_cu_event, CUevent);
-CALL2(cuEventRecord, 2000, kb_cu_event, CUevent, kb_cu_stream, CUstream);
-CALL3(cuEventElapsedTime, 2000, float *, float *, kb_cu_event, CUevent, kb_cu_event, CUevent);
-CALL2(cuMemAlloc, 3020, kb_cu_address *, CUdeviceptr *, size_t, size_t);
-CALL1(cuMemFree, 3020, kb_cu_address, CUdeviceptr);
 CALL4(cuKernelGetParamInfo, 12040, kb_cu_kernel, CUkernel, size_t, size_t, size_t *, size_t *,
       size_t *, size_t *);
 

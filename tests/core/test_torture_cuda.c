@@ -4,7 +4,6 @@
 #include "cuda/kb_program.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
-#include "cuda/kb_tune.h"
 #include "scenario.h"
 #include "target.h"
 
@@ -22,7 +21,6 @@ static kb_status open_driver(kb_error *err)
 /* Functions that restore what was, or give it back: there is nothing to be done when one fails. */
 static const char *const restoring[] = {
     "cuCtxPopCurrent", "cuDevicePrimaryCtxRelease", "cuThreadExchangeStreamCaptureMode",
-    "cuEventDestroy",  "cuStreamDestroy",           "cuMemFree",
     "cuLibraryUnload"};
 
 static bool could_not_restore(void)
@@ -43,7 +41,6 @@ static void check_restored(int n_contexts)
     CHECK_INT(fake_cuda_n_contexts(), n_contexts);
     CHECK_INT(fake_cuda_capture_mode(), 0);
     CHECK_INT(fake_cuda_primary_users(0), 1);
-    CHECK_INT(fake_cuda_n_taken(), 0);
 }
 
 static void init(target_call *c, uint64_t id)
@@ -148,32 +145,6 @@ static kb_status run_program(kb_error *err)
     return s;
 }
 
-static kb_status tune(kb_error *err)
-{
-    static const int64_t extent[] = {1000};
-    static const int64_t *const dims[] = {extent, extent, extent};
-    const uint32_t blocks[] = {0, 64};
-    program_text p;
-    double us[2 * 1];
-    uint32_t auto_block = 0;
-    size_t size;
-    program_simple(&p, 12, "tuned");
-    p.steps[0].launch.grid[0].divisor = 1;
-    p.steps[0].launch.block[0] = 1;
-    p.steps[0].launch.flags = KB_LAUNCH_AUTO_BLOCK;
-    uint8_t *bytes = program_write(&p, &size);
-    kb_tune_request request = {bytes, size, 2, dims, 2, blocks, 1};
-    kb_status s = kb_tune_run(&request, us, &auto_block, err);
-    free(bytes);
-    if (s == KB_OK) {
-        CHECK_INT(auto_block, 256);
-        CHECK(us[0] > 0);
-    }
-    CHECK(could_not_restore() || fake_cuda_n_libraries() == 0);
-    check_restored(1);
-    return s;
-}
-
 /* cuKernelGetParamInfo is called once more than there are parameters, and fails in any case then.
  */
 #define RESTORES                                                                                   \
@@ -221,13 +192,6 @@ int main(void)
         .at_least = {[TORTURE_MEMORY] = 5, [TORTURE_DRIVER] = 10},
         .survives = RESTORES " cuLibraryUnload",
         .words = "a fill of GPU memory failed",
-    });
-    scenario_torture(&(scenario){
-        .name = "tune",
-        .run = tune,
-        .at_least = {[TORTURE_MEMORY] = 6, [TORTURE_DRIVER] = 25},
-        .survives = RESTORES " cuLibraryUnload cuEventDestroy cuStreamDestroy cuMemFree "
-                             "cuKernelGetAttribute",
     });
     CHECK_INT(kb_driver_get(&err)->cuCtxPopCurrent(&popped), KB_CU_SUCCESS);
     scenario_torture(&(scenario){

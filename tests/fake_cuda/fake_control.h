@@ -4,7 +4,6 @@
 #define FAKE_CONTROL_H
 
 #include "fake_state.h"
-#include "fake_time.h"
 
 typedef struct error_words {
     int code;
@@ -119,7 +118,6 @@ void fake_cuda_reset(void)
     state.fault_entry = NULL;
     state.fault_text[0] = '\0';
     state.stand_in = NULL;
-    memset(fake_clock.of_block, 0, sizeof fake_clock.of_block);
     while (state.twins) {
         twin *next = state.twins->next;
         free(state.twins->entry);
@@ -261,25 +259,6 @@ void *fake_cuda_stream_create(int device)
     state.streams = s;
     pthread_mutex_unlock(&state.lock);
     return s;
-}
-
-void fake_cuda_set_time(int threads, double us)
-{
-    if (threads < 1 || threads > FAKE_THREADS_MAX)
-        die("no block has %d threads", threads);
-    pthread_mutex_lock(&state.lock);
-    if (fake_clock.of_block[threads].n == FAKE_TIMES_MAX)
-        die("more than %d times of a block", FAKE_TIMES_MAX);
-    fake_clock.of_block[threads].us[fake_clock.of_block[threads].n++] = us;
-    pthread_mutex_unlock(&state.lock);
-}
-
-int fake_cuda_n_taken(void)
-{
-    pthread_mutex_lock(&state.lock);
-    int n = fake_clock.n_allocations + fake_clock.n_streams + fake_clock.n_events;
-    pthread_mutex_unlock(&state.lock);
-    return n;
 }
 
 void fake_cuda_stand_in(void *handle)

@@ -9,7 +9,6 @@
 #include "fake_image.h"
 #include "fake_launch.h"
 #include "fake_state.h"
-#include "fake_time.h"
 #include "fake_transfer.h"
 
 #define FAKE_PROTOTYPE(name, parameters)                   static kb_cu_result name parameters;

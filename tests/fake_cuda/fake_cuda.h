@@ -116,13 +116,6 @@ FAKE_CUDA_EXPORT void fake_cuda_set_best_block(int threads);
 FAKE_CUDA_EXPORT void *fake_cuda_context(int device);
 FAKE_CUDA_EXPORT void *fake_cuda_stream_create(int device);
 
-/* Until the reset a launch of blocks of so many threads takes this time on the clock that events
- * read. Called again, the times take turns. A block without one takes 10 us. */
-FAKE_CUDA_EXPORT void fake_cuda_set_time(int threads, double us);
-
-/* Memory, streams and events that the driver made and that were not given back. */
-FAKE_CUDA_EXPORT int fake_cuda_n_taken(void);
-
 /* Until the reset the NULL stream is this one: calls on XLA's CPU platform come without a stream,
  * and the default one cannot be captured. Where no context is current, it is that stream's. */
 FAKE_CUDA_EXPORT void fake_cuda_stand_in(void *stream);

@@ -4,7 +4,6 @@
 #define FAKE_LAUNCH_H
 
 #include "fake_state.h"
-#include "fake_time.h"
 
 static kb_cu_result cuLibraryLoadData(kb_cu_library *loaded, const void *image, void *jit_options,
                                       void **jit_values, unsigned int n_jit, void *options,
@@ -324,7 +323,6 @@ static kb_cu_result cuLaunchKernelEx(const kb_cu_launch *how, kb_cu_function han
     const stream *s = find_stream(how->stream);
     o->launch.captured = s && s->capture == KB_CU_CAPTURE_ACTIVE;
     log_launch(&o->launch);
-    pass_time(how->block);
     go_wrong(o->entry);
     return enqueue(o, how->stream);
 }

@@ -72,10 +72,6 @@ def test_a_run_on_a_gpu_is_drawn():
     }
     times, ratios = plots.a_gpu_call({"results": chain}).axes
     assert len(times.collections) == len(ratios.collections) == len(plots.CHAIN)
-    names = "auto", "auto again", "tune", "256"
-    tuned = {f"k of {n}": [ROW | QUARTILES | {"name": name} for name in names] for n in (1, 2)}
-    (axes,) = plots.tuned({"results": tuned}).axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(names[1:])
     ours = {"device": "H200", "graph": {"us": [5.0, 6.0, 7.0]}, "persistent": {"us": [3.0]}}
     published = {"published": [{"simulator": "S", "hardware": "H", "real_time_factor": 0.5}]}
     (axes,) = plots.microcircuit(published, ours).axes

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
 from kernbridge import _core
-from kernbridge._src.gpu import registers, tuning
+from kernbridge._src.gpu import registers
 from kernbridge._src.gpu.inspection import inspect_launches
 from kernbridge._src.gpu.program import Buffer, Callback, Fill, Launch, Program, Step, Value
 from kernbridge._src.operation.inspection import Inspection
@@ -71,24 +71,13 @@ def plan(
     named += [named[i] for i in copied]
     named += [(t, f"temporary {i}") for i, t in enumerate(temporaries)]
 
-    def program_of(*steps: Step) -> Program:
-        return Program(
-            name=label,
-            source=source,
-            n_inputs=len(operands),
-            n_outputs=len(call.outs),
-            buffers=tuple(Buffer(t.dtype.name, len(t.shape), name) for t, name in named),
-            steps=steps,
-        )
-
-    arrays = [t for t, _ in named]
-    program = program_of(
-        *(
-            tuning.tuned(step, program_of, arrays, host)
-            if isinstance(step, Launch) and step.tune
-            else step
-            for step in steps
-        )
+    program = Program(
+        name=label,
+        source=source,
+        n_inputs=len(operands),
+        n_outputs=len(call.outs),
+        buffers=tuple(Buffer(t.dtype.name, len(t.shape), name) for t, name in named),
+        steps=tuple(steps),
     )
     for step in program.steps:
         if isinstance(step, Launch):

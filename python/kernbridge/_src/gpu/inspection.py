@@ -39,7 +39,6 @@ def _inspect_launch(step: Any) -> Inspection:
         local_memory=info.local,
         block=None if step.auto_block else step.block,
         occupancy=_occupancy(function, step),
-        tuning=step.tuning,
     )
 
 

@@ -31,7 +31,6 @@ class LaunchShape:
     grid: tuple[Value, Value, Value]
     block: tuple[int, int, int]
     auto_block: bool = False
-    tune: bool = False  # the block by occupancy, unless another is measured to be faster
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ class LaunchRule:
             self._value("launch_dims", n, 1 if auto else b, arrays)
             for n, b in zip(pad(dims), block, strict=True)
         )
-        return LaunchShape((x, y, z), block, auto, auto and self.threads_per_block == "tune")
+        return LaunchShape((x, y, z), block, auto)
 
     def step(
         self,
@@ -145,7 +144,6 @@ class LaunchRule:
             cooperative=self.cooperative or cooperative,
             pdl=self.pdl,
             auto_block=shape.auto_block,
-            tune=shape.tune,
             zeroed=zeroed,
             wide=wide,
         )
@@ -281,11 +279,11 @@ def _read_threads(label: str, value: Any) -> int | str:
     """A number of threads, or how it is chosen."""
     if not isinstance(value, str):
         return read_int(label, "threads_per_block", value, 1, THREADS_MAX)
-    if value in ("auto", "tune"):
+    if value == "auto":
         return value
     raise TypeError(
-        f'{label}: threads_per_block is {value!r} of type str, expected an integer, "auto" or '
-        '"tune" [KB1102]'
+        f'{label}: threads_per_block is {value!r} of type str, expected an integer or "auto" '
+        "[KB1102]"
     )
 
 

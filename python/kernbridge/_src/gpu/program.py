@@ -15,7 +15,6 @@ from kernbridge._src.base.packing import packed, sealed
 
 MAGIC = "KBCU"
 VERSION = _core.PROGRAM_VERSION
-NO_DIGEST = bytes(32)  # of a program that is only measured
 DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
 
 _VALUE_KINDS = {"constant": 0, "extent": 1, "count": 2}
@@ -103,8 +102,6 @@ class Launch:
     auto_block: bool = False
     zeroed: tuple[int, ...] | None = None  # outputs that a grid of zero fills
     wide: bool = False
-    tune: bool = False  # the block is to be measured, see tuning.py
-    tuning: str = ""  # how the block was chosen; no part of the program
 
     def __str__(self) -> str:
         block = "auto" if self.auto_block else _triple(self.block)

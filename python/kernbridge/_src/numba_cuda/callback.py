@@ -209,7 +209,7 @@ def lower_kernel(
     if has_more or any(extras):
         raise ValueError(
             f"{label}: a kernel with {why} is launched by Numba, which does not support "
-            'threads_per_block="auto" or "tune", cluster=, pdl=, cooperative=, view=, static=, '
+            'threads_per_block="auto", cluster=, pdl=, cooperative=, view=, static=, '
             "zero_outputs=, or parameters with default values [KB4014]"
         )
     if any(v.kind != "constant" for v in shape.grid):

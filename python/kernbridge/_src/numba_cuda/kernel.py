@@ -100,13 +100,9 @@ def numba_cuda_kernel(
         have ``min(threads_per_block, n)``, 16 x 16 or 8 x 8 x 4 threads. Axis 0 lies along x, so in
         a kernel that indexes ``a[i, j]`` with ``i, j = cuda.grid(2)``, neighbouring threads access
         different rows. A function is called with the same arguments as `outs`.
-    threads_per_block : int, "auto" or "tune", default 256
+    threads_per_block : int or "auto", default 256
         The block size for one-dimensional `launch_dims`. "auto" selects the size that the driver
-        suggests for the best occupancy. "tune" measures several sizes when the call is lowered, and
-        selects another one than "auto" only if it is faster by more than the noise. For this, it
-        launches the kernel on scratch arrays of zeros, so the kernel must terminate on zeros; the
-        results are discarded. The selected size is stored in the disk cache, and
-        `Operation.inspect` shows it. Without a GPU, "tune" is the same as "auto".
+        suggests for the best occupancy.
     shared_mem : int, default 0
         The dynamic shared memory of a block in bytes. It may exceed 48 KiB if the GPU supports
         that.

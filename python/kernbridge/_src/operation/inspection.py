@@ -47,8 +47,6 @@ class Inspection:
     export : str
         Whether an exported program contains the machine code of a Numba kernel for the CPU, or its
         name only, with the reason.
-    tuning : str
-        How `threads_per_block="tune"` selected the block size; otherwise empty.
     """
 
     __module__ = "kernbridge"
@@ -65,7 +63,6 @@ class Inspection:
     block: tuple[int, ...] | None = None
     occupancy: float | None = None
     export: str = ""
-    tuning: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.name} on {self.platform} {self.architecture}".rstrip()]
@@ -74,8 +71,6 @@ class Inspection:
             lines.append(f"  {self.shared_memory} B shared, block {self.block}")
         if self.occupancy is not None:
             lines.append(f"  occupancy {self.occupancy:.0%}")
-        if self.tuning:
-            lines.append(f"  {self.tuning}")
         if self.export:
             lines.append(f"  exported {self.export}")
         codes = {"llvm_ir": self.llvm_ir, "assembly": self.assembly, "sass": self.sass}

@@ -197,7 +197,7 @@ def _blocks(
             ("block", "chosen by the driver" if found.block is None else _times(found.block)),
             ("occupancy", "not known" if share is None else f"{share:.0%}"),
         ]
-    rows += [(n, t) for n, t in (("tuning", found.tuning), ("exported", found.export)) if t]
+    rows += [("exported", found.export)] if found.export else []
     rows += [(name, f"{len(text.splitlines())} lines") for name, text in _codes(found).items()]
     yield Pairs(found.name, rows)
     yield from _shown(code)
@@ -230,7 +230,6 @@ def _as_dict(
         "shared_memory": found.shared_memory,
         "block": found.block,
         "occupancy": share,
-        "tuning": found.tuning,
         "export": found.export,
         "lines": {name: len(text.splitlines()) for name, text in _codes(found).items()},
         "code": code,
