@@ -1,5 +1,5 @@
-"""The command `kernbridge`: what works here, what the cache holds, how fast operations are, what
-their code is, and how a C program is compiled."""
+"""The command `kernbridge`: what works here, what the cache holds, how fast operations are, and how
+a C program is compiled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from kernbridge._src.tools import (
     cache_command,
     doctor_command,
     explain_command,
-    inspect_command,
     run_on_cpu,
 )
 from kernbridge._src.tools.printing import CommandError, Output, ReaderLeft, nothing_else_on_stdout
@@ -25,7 +24,6 @@ COMMANDS = (
     doctor_command,
     cache_command,
     benchmark_command,
-    inspect_command,
     explain_command,
     run_on_cpu,
     c_flags,

@@ -56,7 +56,6 @@ QUOTED = {
     "_src/source/frontend.py",
     "_src/source/module.py",
     "_src/tools/benchmark_command.py",
-    "_src/tools/inspected.py",
 }
 NOT_FILTERED = (
     "The kernel is called for a TPU or GPU only",  # jax.export filters no tracebacks

@@ -1,4 +1,7 @@
-"""Computes how many threads a block can have, given the registers of a kernel."""
+"""Computes how many threads a block can have, given the registers of a kernel.
+
+The calculation is that of cuda_occupancy.h.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,14 @@ import math
 
 from kernbridge import _core
 from kernbridge._src.gpu import cubin
-from kernbridge._src.gpu.occupancy import BLOCK_MAX, REGISTERS_MAX, registers_with, threads_with
 from kernbridge._src.gpu.program import DeviceFunction, Launch
+
+BLOCK_MAX = 1024  # threads
+REGISTERS = 64 << 10  # of a multiprocessor, and the most that one block may have
+REGISTERS_MAX = 255  # of a thread
+_WARP = 32
+_PARTITIONS = 4  # of a multiprocessor, each with its own registers
+_REGISTER_UNIT = 256  # registers are allocated to warps in multiples of this
 
 
 def most_threads(function: DeviceFunction) -> int:
@@ -44,3 +53,20 @@ def _used(function: DeviceFunction) -> list[int]:
         except ValueError:
             continue
     return found
+
+
+def threads_with(registers: int) -> int:
+    """Return how many threads have room for so many registers each, whole warps of them."""
+    of_warp = _round_up(max(registers, 1) * _WARP, _REGISTER_UNIT)
+    return REGISTERS // _PARTITIONS // of_warp * _PARTITIONS * _WARP
+
+
+def registers_with(threads: int) -> int:
+    """Return how many registers each thread of a block of this size can have."""
+    warps = _round_up(-(-threads // _WARP), _PARTITIONS)
+    of_warp = REGISTERS // warps // _REGISTER_UNIT * _REGISTER_UNIT
+    return min(of_warp // _WARP, REGISTERS_MAX)
+
+
+def _round_up(n: int, unit: int) -> int:
+    return -(-n // unit) * unit

@@ -250,21 +250,6 @@ def _traceable_call(
     return call
 
 
-TracedCall = tuple[Frontend, tuple[ArrayType, ...], Call]
-_noted: list[list[TracedCall]] = []
-
-
-@contextlib.contextmanager
-def traced_calls() -> Iterator[list[TracedCall]]:
-    """While this holds, calls that are traced are appended to the list that it returns."""
-    calls: list[TracedCall] = []
-    _noted.append(calls)
-    try:
-        yield calls
-    finally:
-        _noted.remove(calls)
-
-
 def _static_call(
     spec: OperationSpec,
     frontend: Frontend,
@@ -290,8 +275,6 @@ def _static_call(
     )
     frontend.check(operands, call)
     spec.check_aliases(inputs, outputs.types)
-    for noted in _noted:
-        noted.append((frontend, tuple(operands), call))
     if not outputs.types:
         jax_inside.require_insides(f"{spec.label} has no outputs, hence a side effect")
     return call, outputs.tree

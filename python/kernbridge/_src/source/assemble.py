@@ -176,7 +176,6 @@ def _load(
                 cuda=request.language == "cuda",
                 graph=options.get("allow_cuda_graph", True),
                 carry=bool(options.get("carry")),
-                command=built.command,
             )
         except CompilationError as e:
             raise compiled_types.explain(f"{label} {request.name!r}", found, e) from None

@@ -37,7 +37,6 @@ class Export(NamedTuple):
     slot: int
     last_error: int
     path: str  # of the library
-    command: tuple[str, ...] = ()  # that built it; empty if somebody else did
     library: bytes = b""  # compressed, if exported programs hold it
 
     def bind(self, slot: int, target: str) -> None:
@@ -212,6 +211,6 @@ class SourceFrontend(NamedByScanner, Frontend):
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """Raise KernelError: another program compiled the function."""
         raise KernelError(
-            f"{self.label} was compiled by another program; `kernbridge inspect` disassembles it, "
-            f"and so does objdump -d {self.export.path} [KB2106]"
+            f"{self.label} was compiled by another program; objdump -d {self.export.path} "
+            "disassembles it [KB2106]"
         )

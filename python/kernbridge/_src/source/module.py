@@ -256,7 +256,6 @@ class CompiledModule:
         cuda: bool,
         graph: bool = True,
         carry: bool = False,
-        command: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.path = str(path)
@@ -283,7 +282,6 @@ class CompiledModule:
                 slot=found.slot,
                 last_error=library.last_error,
                 path=self.path,
-                command=command,
                 library=carried,
             )
             self._functions[function.name] = SourceFunction(export)

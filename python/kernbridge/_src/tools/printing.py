@@ -46,15 +46,7 @@ class Lines:
     lines: Sequence[Cell]
 
 
-@dataclass(frozen=True)
-class Code:
-    """Code in a language that pygments supports."""
-
-    text: str
-    language: str
-
-
-Block = Pairs | Table | Lines | Code
+Block = Pairs | Table | Lines
 
 
 @dataclass
@@ -130,10 +122,8 @@ def plain(blocks: Sequence[Block]) -> Iterator[str]:
                 yield from (f"  {'':<{width}}  {line}" for line in more)
         elif isinstance(block, Table):
             yield from _aligned(block)
-        elif isinstance(block, Lines):
-            yield from map(_text, block.lines)
         else:
-            yield block.text.rstrip("\n")
+            yield from map(_text, block.lines)
 
 
 def _aligned(table: Table) -> Iterator[str]:
@@ -149,7 +139,6 @@ def _aligned(table: Table) -> Iterator[str]:
 
 def _show_rich(blocks: Sequence[Block]) -> None:
     from rich.console import Console
-    from rich.syntax import Syntax
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -171,12 +160,9 @@ def _show_rich(blocks: Sequence[Block]) -> None:
             for row in block.rows:
                 table.add_row(*(Text(*_styled(cell)) for cell in row))
             console.print(table)
-        elif isinstance(block, Lines):
+        else:
             for line in block.lines:
                 console.print(Text(*_styled(line)), soft_wrap=True)
-        else:
-            text = Syntax("", block.language, background_color="default").highlight(block.text)
-            console.print(text, soft_wrap=True, end="")
 
 
 def _width(blocks: Sequence[Block]) -> int:
