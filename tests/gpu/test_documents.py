@@ -12,7 +12,7 @@ MENDED = 'import numpy\nif not hasattr(numpy, "row_stack"): numpy.row_stack = nu
 
 
 def run(source: str, folder: Path) -> str:
-    script = folder / "program.py"  # Numba reads the source of kernels with imports in them
+    script = folder / "program.py"
     script.write_text(MENDED + source)
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False

@@ -47,7 +47,6 @@ QUOTED = {
     "_src/numba_cuda/callback.py",
     "_src/numba_cuda/compile.py",
     "_src/numba_cuda/entry.py",
-    "_src/numba_cuda/lift_imports.py",
     "_src/numba_cuda/mlir.py",
     "_src/operation/origin.py",
     "_src/record/arrays.py",

@@ -5,6 +5,7 @@ No GPU is needed. What was compiled before, by content, is found in the process 
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import threading
 import weakref
@@ -317,10 +318,17 @@ def _compile_entry(job: Job) -> Any:
     from kernbridge._src.numba_common.numba_cuda_inside import OF_KERNELS, cuda, dispatcher
     from kernbridge._src.numba_common.numba_inside import types
     from kernbridge._src.numba_cuda import entry as numba_cuda_entry
-    from kernbridge._src.numba_cuda import lift_imports, patches
+    from kernbridge._src.numba_cuda import patches
 
     options = dict(job.kernel.targetoptions)
-    function = lift_imports.lift(job.kernel.py_func, job.label)
+    function = job.kernel.py_func
+    for step in dis.get_instructions(function):
+        if step.opname == "IMPORT_NAME":
+            line = step.positions.lineno if step.positions else function.__code__.co_firstlineno
+            raise KernelCompilationError(
+                f"{job.label}: {function.__code__.co_filename}:{line}: a kernel cannot import "
+                f"modules: move the import of {step.argval!r} to the top of the module [KB4004]"
+            )
     device_options = {k: v for k, v in options.items() if k in ("fastmath", "lineinfo", "opt")}
     if "forceinline" in options:
         device_options["forceinline"] = True
