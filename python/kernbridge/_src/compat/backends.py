@@ -1,10 +1,12 @@
-"""`CompilerBackend` and its subclasses: BrainEvent's interface to compilers."""
+"""`CompilerBackend` and its subclasses: BrainEvent's interface to compilers.
+
+kernbridge finds the compilers and builds in its cache, so `toolchain` and `build_dir` are accepted
+and not used. Errors are those of `load_cpp_inline` and `load_cuda_inline`.
+"""
 
 from __future__ import annotations
 
 import abc
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,192 +15,57 @@ from kernbridge._src.build.request import Request
 from kernbridge._src.source import assemble
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import architectures
-from kernbridge._src.toolchain.architectures import Spelling
 
 
 class CompilerBackend(abc.ABC):
-    """A compiler that turns a source text into a shared library."""
+    """A compiler that turns a source text into a shared library for `platform_name`."""
 
     platform_name = ""
-    """The platform that its libraries run on."""
+
+    def __init__(self, toolchain: object = None) -> None:
+        del toolchain
 
     @abc.abstractmethod
     def compile_source(self, source: str, output_path: str, build_dir: str, **options: Any) -> str:
-        """Compile a translation unit; returns the path of the library."""
+        """Compile a translation unit, and return the path of the library, made absolute.
 
+        Options are `extra_cflags` (for CUDA `extra_cuda_cflags`), `extra_ldflags`,
+        `extra_include_paths` and `verbose`, and for CUDA `gpu_arch`, `optimization_level` and
+        `use_fast_math`.
+        """
 
-class _OwnBackend(CompilerBackend):
-    """A compiler that kernbridge finds; its libraries come from kernbridge's cache."""
-
-    _language = ""
-
-    def __init__(self, toolchain: object = None) -> None:
-        del toolchain  # kernbridge looks for the compiler when it is needed
-
-    def _build(
-        self,
-        source: str,
-        output_path: str,
-        cflags: Sequence[str] | None,
-        ldflags: Sequence[str] | None,
-        include_paths: Sequence[str] | None,
-        **options: Any,
-    ) -> str:
-        target = Path(os.path.abspath(output_path))
+    def _compile(self, source: str, output_path: str, build_dir: str = "", **options: Any) -> str:
+        target, cuda = Path(output_path).absolute(), self.platform_name == "cuda"
+        arch = architectures.cuda_architectures(options.get("gpu_arch", "sm_80")) if cuda else ()
         request = Request(
             name=target.stem,
-            language=self._language,
+            language="cuda" if cuda else "c++",
             source=source,
             spec="",
-            cflags=tuple(cflags or ()),
-            ldflags=tuple(ldflags or ()),
-            include_paths=tuple(include_paths or ()),
+            cflags=tuple(options.get("extra_cuda_cflags" if cuda else "extra_cflags") or ()),
+            ldflags=tuple(options.get("extra_ldflags") or ()),
+            include_paths=tuple(options.get("extra_include_paths") or ()),
             own_include_paths=assemble.include_paths(),
-            **options,
+            architectures=arch,
+            optimization_level=options.get("optimization_level", 3) if cuda else None,
+            fast_math=bool(options.get("use_fast_math")),
+            verbose=bool(options.get("verbose")),
         )
         target.parent.mkdir(parents=True, exist_ok=True)
         artefacts.publish(target, builder.build(request).path.read_bytes(), 0o755)
         return str(target)
 
 
-class CPPBackend(_OwnBackend):
-    """The C++ compiler of the machine.
-
-    Parameters
-    ----------
-    toolchain : optional
-        Accepted for programs that pass one, and not used: CXX, CC and PATH decide.
-    """
-
-    _language = "c++"
-    platform_name = "cpu"
-
-    def compile_source(
-        self,
-        source: str,
-        output_path: str,
-        build_dir: str = "",
-        *,
-        extra_cflags: Sequence[str] | None = None,
-        extra_ldflags: Sequence[str] | None = None,
-        extra_include_paths: Sequence[str] | None = None,
-        verbose: bool = False,
-        **kwargs: Any,
-    ) -> str:
-        """Compile a C++ translation unit into a shared library.
-
-        Parameters
-        ----------
-        source : str
-            C++17.
-        output_path : str
-            Where the library goes.
-        build_dir : str
-            Not used: kernbridge builds in a folder of its cache.
-        extra_cflags, extra_ldflags, extra_include_paths : list of str, optional
-        verbose : bool
-            Print the command and what the compiler prints.
-
-        Returns
-        -------
-        str
-            `output_path`, made absolute.
-
-        Raises
-        ------
-        KernelToolchainError
-            If there is no compiler.
-        CompilationError
-            If it refuses the source.
-        """
-        return self._build(
-            source,
-            output_path,
-            extra_cflags,
-            extra_ldflags,
-            extra_include_paths,
-            optimization_level=None,
-            verbose=verbose,
-        )
+def _backend(name: str, platform: str, doc: str, method: Any) -> Any:
+    body = {"platform_name": platform, "__doc__": doc, "compile_source": method}
+    return type(name, (CompilerBackend,), body | {"__module__": __name__})
 
 
-class CUDABackend(_OwnBackend):
-    """nvcc, with the C++ compiler of the machine.
-
-    Parameters
-    ----------
-    toolchain : optional
-        Accepted for programs that pass one, and not used: CUDA_HOME, PATH and the settings decide.
-    """
-
-    _language = "cuda"
-    platform_name = "cuda"
-
-    def compile_source(
-        self,
-        source: str,
-        output_path: str,
-        build_dir: str = "",
-        *,
-        extra_cuda_cflags: Sequence[str] | None = None,
-        extra_ldflags: Sequence[str] | None = None,
-        extra_include_paths: Sequence[str] | None = None,
-        verbose: bool = False,
-        gpu_arch: Spelling = "sm_80",
-        optimization_level: int = 3,
-        use_fast_math: bool = False,
-        **kwargs: Any,
-    ) -> str:
-        """Compile a CUDA translation unit into a shared library.
-
-        Parameters
-        ----------
-        source : str
-            CUDA C++17.
-        output_path : str
-            Where the library goes.
-        build_dir : str
-            Not used: kernbridge builds in a folder of its cache.
-        extra_cuda_cflags, extra_ldflags, extra_include_paths : list of str, optional
-        verbose : bool
-            Print the command and what nvcc prints.
-        gpu_arch : str or list of str
-            GPUs to compile for.
-        optimization_level : int
-            0 to 3.
-        use_fast_math : bool
-            Whether arithmetic may be less exact.
-
-        Returns
-        -------
-        str
-            `output_path`, made absolute.
-
-        Raises
-        ------
-        KernelToolchainError
-            If there is no nvcc or no host compiler.
-        CompilationError
-            If one of them refuses the source.
-        """
-        return self._build(
-            source,
-            output_path,
-            extra_cuda_cflags,
-            extra_ldflags,
-            extra_include_paths,
-            architectures=architectures.cuda_architectures(gpu_arch),
-            optimization_level=optimization_level,
-            fast_math=use_fast_math,
-            verbose=verbose,
-        )
+def _refuse(self: Any, *where: Any, **options: Any) -> str:
+    raise NotImplementedError("kernbridge does not compile for AMD's GPUs [KB7006]")
 
 
-class HIPBackend(CompilerBackend):
-    """AMD's compiler, which neither BrainEvent nor kernbridge uses yet."""
-
-    platform_name = "hip"
-
-    def compile_source(self, source: str, output_path: str, build_dir: str, **options: Any) -> str:
-        """Raise NotImplementedError."""
-        raise NotImplementedError("kernbridge does not compile for AMD's GPUs [KB7006]")
+_compile = CompilerBackend._compile
+CPPBackend = _backend("CPPBackend", "cpu", "The machine's compiler for C++17.", _compile)
+CUDABackend = _backend("CUDABackend", "cuda", "nvcc, for CUDA C++17.", _compile)
+HIPBackend = _backend("HIPBackend", "hip", "AMD's compiler, which is not supported.", _refuse)
