@@ -56,8 +56,7 @@ if TYPE_CHECKING:
         check_rules,
     )
     from kernbridge._src.tools.doctor import print_diagnostics
-    from kernbridge._src.tools.explain import explain
-    from kernbridge._src.tools.explained import Explanation as Explanation
+    from kernbridge._src.tools.explain import Explanation as Explanation, explain
     from kernbridge.benchmark import (
         BenchmarkConfig as BenchmarkConfig,
         BenchmarkRecord as BenchmarkRecord,
@@ -127,8 +126,7 @@ _LATER = {
     "_src.source.module": ("CompiledModule", "SourceFunction"),
     "_src.tools.check_rules": ("RuleCheck", "RuleCheckError", "check_rules"),
     "_src.tools.doctor": ("print_diagnostics",),
-    "_src.tools.explain": ("explain",),
-    "_src.tools.explained": ("Explanation",),
+    "_src.tools.explain": ("Explanation", "explain"),
     "benchmark": ("BenchmarkConfig", "BenchmarkRecord", "BenchmarkResult", "benchmark_function"),
     "cache": ("cache_stats", "clear_cache", "get_cache_dir", "set_cache_dir"),
     "registry": (

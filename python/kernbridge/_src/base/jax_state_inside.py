@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
 
 
 def has_started() -> bool:
@@ -18,11 +17,3 @@ def has_started() -> bool:
         return bool(backends) or bool(is_locked())
     except (ImportError, AttributeError):
         return False
-
-
-def compiler_options(lowered: Any) -> dict[str, Any]:
-    """Return the compiler options of jax.jit; none if this JAX does not hand them over."""
-    try:
-        return dict(operator.attrgetter("_lowering._compiler_options_kvs")(lowered))
-    except (AttributeError, TypeError, ValueError):
-        return {}

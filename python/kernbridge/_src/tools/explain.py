@@ -1,58 +1,102 @@
-"""Analyses the costs of a jitted function apart from its kernels, from the compiled program."""
+"""`explain`: what XLA moves in a compiled program next to calls of kernbridge.
+
+Text of a program that is not understood is ignored.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base import jax_state_inside
 from kernbridge._src.source import targets
-from kernbridge._src.tools import cuda_graphs, hlo_text, moves
-from kernbridge._src.tools.explained import (
-    ExplainedCall,
-    ExplainedGraph,
-    ExplainedLoop,
-    Explanation,
-    Finding,
-)
-from kernbridge._src.tools.hlo_text import Computation, Instruction, Program
-from kernbridge._src.tools.visits import Visit, visits
 
 _OWN = f"{Path(_core.__file__).parent}/"
+_COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{$")
+_INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$")
+_ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,<=]*)\](\{[^}]*\})?")
+_CALLED = re.compile(r"\b(?:body|calls|to_apply|(?:true|false)_computation)=([%\w.\-]+)")
+_BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
+_TURNS = re.compile(r'known_trip_count\\?":\{\\?"n\\?":\\?"(\d+)')
+_DIGEST = re.compile(r"\bdigest = dense<\[([-\d, ]*)\]>")
+_LINE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
+_TABLES = {
+    "FileNames": re.compile(r'(\d+) "(.*)"$'),
+    "FileLocations": re.compile(r"(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)"),
+    "StackFrames": re.compile(r"(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?"),
+}
+_SAME_MEMORY = ("bitcast", "copy-done", "get-tuple-element", "opt-barrier", "reshape")
+_MOVING = ("copy", "copy-start", "transpose")
+_GATHERS = ("all-gather", "all-to-all", "collective-permute", "ragged-all-to-all")
+_VERBS = {"copy": "copies", "gather": "gathers", "transpose": "transposes"}
+_REMEDIES = {
+    "gather": "Declare with sharding_rule= along which dimensions the kernel may be split, or give "
+    "the array the sharding that the call needs (docs/sharding.md).",
+    "transpose": "Let the kernel use the order in which the array is stored elsewhere.",
+    "copy": "Use the old value only before the call that works in place, or give the kernel a "
+    "separate output instead of input_output_aliases.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that costs time, and what to do about it."""
+
+    kind: str  # "copy", "transpose", "donation" or "gather"
+    where: str  # the line "file.py:12" of the call; "arguments" for a donation
+    text: str
+    remedy: str
+    n_bytes: int = 0  # the size of the array that is moved each time
+    executions: int | None = 1  # of a run of the program; None if that is not known
+
+    def __str__(self) -> str:
+        n = self.executions
+        often = "" if n == 1 else f" ({'an unknown number of' if n is None else f'{n:,}'} times)"
+        return f"{self.where}{often}: {self.text} {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The avoidable costs around the kernels of the function `name`, the most expensive first."""
+
+    __module__ = "kernbridge"
+
+    name: str
+    findings: tuple[Finding, ...]
+
+    def __str__(self) -> str:
+        found = self.findings or ("nothing is copied, transposed or gathered next to a kernel",)
+        return "\n".join([f"{self.name}:", *(f"- {finding}" for finding in found)])
+
+    __repr__ = __str__
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
-    """Report the costs of a jitted function apart from the work of its kernels.
+    """Report what XLA copies, transposes and gathers for the calls in a jitted function.
 
-    The function is lowered and compiled for these arguments, but not executed. Gathered arrays and
-    donations without effect are reported as findings, and not as warnings.
+    The function is lowered and compiled for these arguments, but not executed.
 
     Parameters
     ----------
     function : callable
-        A function that `jax.jit` returned, with its donated arguments, shardings and compiler
-        options; or a function that has not been jitted.
+        A function, or what `jax.jit` returned, with its donated arguments and shardings.
     *args, **kwargs
         Arguments of the function: arrays, or `jax.ShapeDtypeStruct` objects instead.
 
     Returns
     -------
     Explanation
-        The calls of kernbridge, the loops around them, the CUDA graphs that XLA makes of them, and
-        `findings`: copies and transpositions next to calls, donated arguments that are not reused,
-        arrays that are gathered from several devices, and loops on a GPU whose iterations are
-        launched step by step. Each finding contains a remedy. `print` shows the whole report.
-
-    Notes
-    -----
-    The graphs are derived from the steps of the compiled program by XLA's rule, with the settings
-    in `XLA_FLAGS` and in the function's `compiler_options`, because the text of a compiled program
-    does not contain them.
+        Its `findings` are copies and transpositions next to calls, donated arguments that are not
+        reused, and arrays that are gathered from several devices, each with `kind`, `where`,
+        `text`, `remedy`, `n_bytes` (moved each time) and `executions` (None if unknown).
 
     Examples
     --------
@@ -63,224 +107,196 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     ...         x[i] += 1
     >>> x = jax.ShapeDtypeStruct((1000,), jnp.float32)
     >>> op = kernbridge.numba_kernel(increment, x, input_output_aliases={0: 0})
-    >>> explanation = kernbridge.explain(jax.jit(op), x)
-    >>> [finding.kind for finding in explanation.findings]
+    >>> [finding.kind for finding in kernbridge.explain(jax.jit(op), x).findings]
     ['copy']
-    >>> kernbridge.explain(jax.jit(op, donate_argnums=0), x).findings
-    ()
     """
     jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lowered = jitted.lower(*args, **kwargs)
-        compiled = lowered.compile()
-    name = getattr(function, "__name__", None) or str(function)
-    options = jax_state_inside.compiler_options(lowered)
-    text = compiled.as_text() or ""
-    return explain_text(name, text, _platform(compiled), options, lowered.args_info)
+        program = _Program(lowered.compile().as_text() or "")
+    found = [*_donations(program, lowered.args_info)]
+    known = frozenset(targets.list_registered_targets())
+    for body, executions in _visits(program, program.entry, 1):
+        for call in body.values():
+            target = call.quoted("custom_call_target")
+            own = target.startswith("kernbridge.") and not target.endswith(".carrier")
+            if call.opcode == "custom-call" and (own or target in known):
+                found += _around(program, body, call, executions)
+    found = sorted(dict.fromkeys(found), key=lambda f: -(f.executions or 1) * (1 + f.n_bytes))
+    return Explanation(getattr(function, "__name__", None) or str(function), tuple(found))
 
 
-def explain_text(
-    name: str, text: str, platform: str, options: Mapping[str, Any], args_info: Any = ()
-) -> Explanation:
-    """Explain the text of a program; the arguments are those of its function in `Lowered`."""
-    program = hlo_text.read(text)
-    reader = _Reader(program, platform, cuda_graphs.Settings.of(options))
-    findings = [*reader.findings(), *moves.donations(program, args_info)]
-    return Explanation(
-        name=name,
-        platform=platform,
-        calls=reader.calls(),
-        loops=reader.loops(),
-        graphs=reader.graphs(),
-        findings=tuple(sorted(findings, key=_weight, reverse=True)),
-    )
+class _Array(NamedTuple):
+    text: str  # "f32[8,4]"
+    layout: str
+    n_bytes: int
 
 
-def _weight(finding: Finding) -> tuple[bool, int, int]:
-    often = finding.executions or 1
-    return finding.kind == "absent", often * (1 + finding.n_bytes), often
+class _Instruction(NamedTuple):
+    name: str
+    opcode: str
+    operands: list[str]
+    attributes: str
+    arrays: list[_Array]
+
+    def quoted(self, name: str) -> str:
+        return (re.findall(rf'\b{name}="([^"]*)"', self.attributes) or [""])[0]
+
+    @property
+    def called(self) -> list[str]:
+        listed = _BRANCHES.findall(self.attributes) + _CALLED.findall(self.attributes)
+        return [name.strip().lstrip("%") for names in listed for name in names.split(",")]
 
 
-def _platform(compiled: Any) -> str:
-    devices = [d for s in jax.tree.leaves(compiled.output_shardings) for d in s.device_set]
-    name = devices[0].platform if devices else jax.default_backend()
-    return "cuda" if name == "gpu" else name
+_Body = dict[str, _Instruction]  # in the order in which they run
 
 
-class _Reader:
-    """A program with the calls of kernbridge in it."""
+@dataclass
+class _Program:
+    """A compiled program, as `jax.stages.Compiled.as_text` prints it."""
 
-    def __init__(self, program: Program, platform: str, settings: cuda_graphs.Settings) -> None:
-        self._program, self._on_gpu, self._settings = program, platform == "cuda", settings
-        self._targets = frozenset(targets.list_registered_targets())
-        in_graphs = self._targets | {"kernbridge.cuda.graph"}
-        self._graphs = cuda_graphs.Graphs(program, settings, in_graphs)
-        self._visits = tuple(visits(program))
-        self._runs: dict[Visit, list[cuda_graphs.Run]] = {}  # those that are graphs
-        for visit in self._visits if self._on_gpu else ():
-            runs = [] if self._is_in_graph(visit) else self._graphs.runs(visit.computation)
-            self._runs[visit] = [run for run in runs if run.is_graph]
+    text: str
+    computations: dict[str, _Body] = field(default_factory=dict)
+    entry: _Body = field(default_factory=dict)
+    donated: frozenset[int] = frozenset()
+    tables: dict[str, dict[int, Any]] = field(default_factory=lambda: {n: {} for n in _TABLES})
 
-    def _is_in_graph(self, visit: Visit) -> bool:
-        """Whether a computation runs as part of a graph, or where XLA makes none."""
-        caller, parent = visit.caller, visit.parent
-        if caller is None or parent is None:
-            return False
-        if caller.opcode == "while" and not visit.is_body:
-            return True
-        in_run = any(caller in run.steps for run in self._runs[parent])
-        return in_run or self._graphs.is_written(caller) or self._is_in_graph(parent)
+    def __post_init__(self) -> None:
+        body: _Body = {}
+        table = ""
+        for line in self.text.splitlines():
+            if line.startswith("HloModule "):
+                listed = [line.partition(w)[2].partition(" }")[0] for w in ("_alias={", "_donor={")]
+                self.donated = frozenset(map(int, re.findall(r"\((\d+), \{", " ".join(listed))))
+            elif found := _INSTRUCTION.match(line):
+                name, result, opcode, rest = found.groups()
+                inside, _, attributes = rest.partition("), ")
+                operands = re.findall(r"%([\w.\-]+)", inside) or [inside.strip(")")]
+                body[name] = _Instruction(name, opcode, operands, attributes, _arrays(result))
+            elif found := _COMPUTATION.match(line):
+                body = self.computations[found[2]] = {}
+                self.entry = body if found[1] else self.entry
+            elif line.isalpha():
+                table = line
+            elif table in _TABLES and (row := _TABLES[table].match(line)):
+                self.tables[table][int(row[1])] = row.groups()[1:]
 
-    def calls(self) -> tuple[ExplainedCall, ...]:
-        """All calls, those that differ only in their place together."""
-        found: dict[tuple[Any, ...], list[tuple[str, int | None]]] = {}
-        for visit in self._visits:
-            for call in self._calls_in(visit.computation):
-                inputs = [a.text for o in visit.computation.operands(call) if o for a in o.arrays]
-                batch = tuple(_sizes(call.arrays[0].text)[: call.batch_levels])
-                outputs = tuple(array.text for array in call.arrays)
-                key = (self._operation(call), call.target, tuple(inputs), outputs, batch)
-                found.setdefault(key, []).append((self._where(call), visit.executions))
-        return tuple(
-            ExplainedCall(
-                operation=operation,
-                front_end=operation.split(" ")[0],
-                target=target,
-                inputs=inputs,
-                outputs=outputs,
-                batch=batch,
-                where=tuple(dict.fromkeys(line for line, _ in each)),
-                places=len(each),
-                executions=_sum([n for _, n in each]),
-            )
-            for (operation, target, inputs, outputs, batch), each in found.items()
-        )
-
-    def loops(self) -> tuple[ExplainedLoop, ...]:
-        """The loops whose own turns call kernbridge."""
-        return tuple(
-            ExplainedLoop(
-                where=self._where(loop),
-                turns=loop.turns,
-                calls=sum(len(self._calls_in(v.computation)) for v in turn),
-                steps=len([*self._graphs.steps(turn[0].computation)]),
-                graphs=tuple(len(run.steps) for v in turn for run in self._runs.get(v, ())),
-            )
-            for loop, turn in self._loops()
-        )
-
-    def graphs(self) -> tuple[ExplainedGraph, ...]:
-        """The CUDA graphs of the program."""
-        rows = []
-        for visit, runs in self._runs.items():
-            turn = visit.turn
-            loop = turn.caller if turn else None
-            where = self._where(loop) if loop else "outside of loops"
-            for run in runs:
-                n = sum(map(self._is_ours, run.steps))
-                rows.append(ExplainedGraph(where, len(run.steps), n))
-        return tuple(rows)
-
-    def findings(self) -> list[Finding]:
-        """What can be avoided, apart from donations."""
-        found = []
-        for visit in self._visits:
-            for call in self._calls_in(visit.computation):
-                where, operation = self._where(call), self._operation(call)
-                if call.target == "kernbridge.absent":
-                    found.append(_absent(where, visit.executions))
-                    continue
-                found += moves.around(self._program, visit, call, operation, where)
-        if self._on_gpu:
-            for loop, turn in self._loops():
-                found += self._findings_of_loop(loop, turn)
-        return list(dict.fromkeys(found))
-
-    def _findings_of_loop(self, loop: Instruction, turn: list[Visit]) -> list[Finding]:
-        found = []
-        where, turns, least = self._where(loop), turn[0].executions, self._settings.min_size
-        if loop.turns is None:
-            text = (
-                "The number of iterations of this loop is not known before it runs, so the host "
-                "waits for the GPU in every iteration to read the condition."
-            )
-            remedy = (
-                "Use jax.lax.scan, or jax.lax.fori_loop with bounds that are Python numbers, or do "
-                "several steps in one turn of jax.lax.while_loop."
-            )
-            found.append(Finding("unknown_turns", where, text, remedy, executions=turns))
-        calls = sum(len(self._calls_in(visit.computation)) for visit in turn)
-        loose = [visit for visit in turn if not self._is_in_graph(visit)]
-        alone = sum(
-            not any(call in run.steps for run in self._runs[visit])
-            for visit in loose
-            for call in self._calls_in(visit.computation)
-        )
-        outside = [i for visit in loose for i in self._graphs.outside(visit.computation)]
-        steps = len([*self._graphs.steps(turn[0].computation)])
-        if alone and not outside:
-            text = (
-                f"A turn of this loop has {steps} step{'s'[: steps != 1]}, fewer than the {least} "
-                "of which XLA makes a CUDA graph, so each is started by itself."
-            )
-            remedy = (
-                "Pass unroll=10 to jax.lax.fori_loop or jax.lax.scan, which makes one graph of ten "
-                'steps, or compiler_options={"xla_gpu_graph_min_graph_size": 1} to jax.jit.'
-            )
-            found.append(Finding("small_loop", where, text, remedy, executions=turns))
-        elif alone:
-            names = [self._operation(i) if self._is_ours(i) else i.opcode for i in outside]
-            listed = ", ".join(dict.fromkeys(names))
-            text = (
-                f"{alone} of {calls} calls in a turn of this loop are in no CUDA graph, "
-                f"since these steps cannot be part of one and leave fewer than {least} steps "
-                f"between them: {listed}."
-            )
-            remedy = (
-                "Move these steps out of the loop, or next to each other; an operation with "
-                "allow_cuda_graph=False, pdl or a callback is in no graph."
-            )
-            found.append(Finding("no_graph", where, text, remedy, executions=turns))
-        return found
-
-    def _loops(self) -> Iterator[tuple[Instruction, list[Visit]]]:
-        """The loops whose own turns call kernbridge, and what a turn runs: its body first."""
-        for body in [visit for visit in self._visits if visit.is_body]:
-            turn = [visit for visit in self._visits if visit.turn is body]
-            if body.caller and any(self._calls_in(visit.computation) for visit in turn):
-                yield body.caller, turn
-
-    def _calls_in(self, computation: Computation) -> list[Instruction]:
-        return [i for i in computation if self._is_ours(i)]
-
-    def _is_ours(self, instruction: Instruction) -> bool:
-        target = instruction.target
-        own = target.startswith("kernbridge.") and not target.endswith(".carrier")
-        return instruction.opcode == "custom-call" and (own or target in self._targets)
-
-    def _operation(self, call: Instruction) -> str:
-        digest = call.digest
-        name = _core.kernel_name(digest) if digest is not None else None
-        return name or f"ffi_call {call.target!r}"
-
-    def _where(self, instruction: Instruction) -> str:
-        return self._program.where(instruction, _OWN)
+    def where(self, instruction: _Instruction) -> str:
+        """The line "file.py:12" of the user's program; JAX's path where it is not known."""
+        files, locations, frames = self.tables.values()
+        lines = _LINE.findall(instruction.attributes)
+        frame = int((re.findall(r"stack_frame_id=(\d+)", instruction.attributes) or "0")[0])
+        while frame in frames and len(lines) < len(frames):
+            file, line = locations.get(int(frames[frame][0]), ("0", ""))
+            lines.append((files.get(int(file), ("",))[0], line))
+            frame = int(frames[frame][1] or 0) - 1  # the numbers of parents begin with one for none
+        users = [f"{f.rpartition('/')[2]}:{n}" for f, n in lines if not f.startswith(_OWN)]
+        return users[0] if users else instruction.quoted("op_name") or instruction.name
 
 
-def _absent(where: str, executions: int | None) -> Finding:
-    text = "The operation has no kernel for this platform, and the call fails when it is executed."
-    remedy = (
-        "Give the operation a kernel for this platform, or choose another function with "
-        "jax.lax.platform_dependent."
-    )
-    return Finding("absent", where, text, remedy, executions=executions)
+def _arrays(result: str) -> list[_Array]:
+    found = []
+    for dtype, extents, layout in _ARRAY.findall(result):
+        bits = 8 if dtype == "pred" else int((re.findall(r"\d+", dtype) or "0")[0])
+        size = math.prod(map(int, re.findall(r"\d+", extents)))
+        found.append(_Array(f"{dtype}[{extents}]", layout, -(-size * bits // 8)))
+    return found
 
 
-def _sizes(text: str) -> list[int]:
-    return [int(n) for n in text.partition("[")[2].rstrip("]").split(",") if n.isdigit()]
+def _visits(program: _Program, body: _Body, n: int | None) -> Iterator[tuple[_Body, int | None]]:
+    """Every computation that runs when one runs, and how often; None if that is not known."""
+    yield body, n
+    for instruction in body.values():
+        if instruction.opcode not in ("async-start", "call", "conditional", "while"):
+            continue
+        turns, inner = _TURNS.search(instruction.attributes), n
+        if instruction.opcode == "while":
+            inner = int(turns[1]) * n if turns and n is not None else None
+        for name in instruction.called:
+            yield from _visits(program, program.computations.get(name, {}), inner)
 
 
-def _sum(numbers: list[int | None]) -> int | None:
-    known = [n for n in numbers if n is not None]
-    return sum(known) if len(known) == len(numbers) else None
+def _around(program: _Program, body: _Body, call: _Instruction, n: int | None) -> Iterator[Finding]:
+    """What is moved before and after a call that runs so often."""
+    found = _DIGEST.search(call.attributes)
+    digest = bytes(int(n) & 255 for n in found[1].split(",")) if found else bytes(32)
+    operation = _core.kernel_name(digest) or call.quoted("custom_call_target")
+    chains = [(i, [*_before(body, name)]) for i, name in enumerate(call.operands)]
+    near = [(i, moved, chain[-1]) for i, chain in chains for moved in chain]
+    near += [(-1, moved, moved) for moved in _after(body, call)]
+    for index, moved, source in near:
+        kind = _kind(program, body, moved)
+        if kind is None or not moved.arrays or (index < 0 and kind == "copy"):
+            continue
+        array, why, remedy = moved.arrays[-1], "", _REMEDIES[kind]
+        of_argument = source.opcode == "parameter" and body is program.entry
+        if kind == "transpose":
+            why = ", since kernels have arrays in row-major order"
+        elif kind == "copy" and source.opcode == "constant":
+            why = ", since it works in place on a constant of the program"
+            remedy = "Pass the array as an argument, and donate it."
+        elif kind == "copy" and of_argument and int(source.operands[0]) not in program.donated:
+            argument = source.quoted("op_name") or source.name
+            why = f", which works in place, since the caller keeps the argument {argument!r}"
+            remedy = "Donate the argument with donate_argnums or donate_argnames of jax.jit."
+        elif kind == "copy":
+            of_loop = source.opcode == "parameter" and not of_argument
+            state = "the state of the loop" if of_loop else "the array"
+            why = f", since {state} is used again after it is changed in place"
+        place = f"before the call{why}" if index >= 0 else "after the call"
+        what = f"input {index}" if index >= 0 else "a result"
+        size = f"{array.text} ({array.n_bytes:,} bytes)"
+        text = f"XLA {_VERBS[kind]} {what} of {operation}, {size}, {place}."
+        yield Finding(kind, program.where(call), text, remedy, array.n_bytes, n)
+
+
+def _before(body: _Body, name: str) -> Iterator[_Instruction]:
+    """The instructions that made an operand, as long as they change no number."""
+    while name in body:
+        yield body[name]
+        through = body[name].opcode.startswith((*_SAME_MEMORY, *_MOVING, *_GATHERS, "fusion"))
+        name = body[name].operands[0] if through and len(body[name].operands) == 1 else ""
+
+
+def _after(body: _Body, call: _Instruction) -> Iterator[_Instruction]:
+    """The instructions that read a result, and those that read the same memory."""
+    for user in body.values():
+        if call.name in user.operands:
+            yield user
+            if user.opcode in _SAME_MEMORY:
+                yield from _after(body, user)
+
+
+def _kind(program: _Program, body: _Body, moved: _Instruction) -> str | None:
+    """What an instruction does if it only moves an array."""
+    if moved.opcode.startswith(_GATHERS) and not moved.opcode.endswith("-done"):
+        return "gather"
+    steps = [moved]
+    if moved.opcode == "fusion":
+        inside = program.computations.get((moved.called or [""])[0], {}).values()
+        steps = [i for i in inside if i.opcode not in (*_SAME_MEMORY, "parameter")]
+    if not steps or not {i.opcode for i in steps} <= {*_MOVING}:
+        return None
+    layouts = {i.arrays[0].layout for i in (body.get(moved.operands[0]), moved) if i and i.arrays}
+    turned = any(i.opcode == "transpose" for i in steps) or len(layouts) > 1
+    return "transpose" if turned else "copy"
+
+
+def _donations(program: _Program, args_info: Any) -> Iterator[Finding]:
+    """The donated arguments whose memory the program does not take."""
+    flat = jax.tree_util.tree_flatten_with_path(args_info)[0]
+    parameters = [i for i in program.entry.values() if i.opcode == "parameter"]
+    reused = [p for p in parameters if int(p.operands[0]) in program.donated]
+    taken = Counter(p.arrays[0].n_bytes for p in reused)
+    whole = len(parameters) == len(flat)  # unused arguments are no parameters
+    for i, (path, info) in enumerate(flat):
+        n_bytes = info.dtype.itemsize * math.prod(info.shape)
+        taken[n_bytes] -= info.donated
+        if not info.donated or (i in program.donated if whole else taken[n_bytes] >= 0):
+            continue
+        name = ("kwargs" if path[0].idx else "args") + jax.tree_util.keystr(path[1:])
+        array = f"{info.dtype}{list(info.shape)}"
+        text = f"The donated argument {name}, {array}, is not reused: no further output is like it."
+        remedy = "Remove it from donate_argnums, or return an array of its shape and dtype."
+        yield Finding("donation", "arguments", text, remedy)
