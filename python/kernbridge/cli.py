@@ -14,14 +14,14 @@ from kernbridge._src.tools import (
     benchmark_command,
     c_flags,
     cache_command,
-    doctor_command,
+    doctor,
     explain_command,
     run_on_cpu,
 )
 from kernbridge._src.tools.printing import CommandError, Output, ReaderLeft, nothing_else_on_stdout
 
 COMMANDS = (
-    doctor_command,
+    doctor,
     cache_command,
     benchmark_command,
     explain_command,
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = Output(chosen.command or "version", getattr(chosen, "json", False))
     if chosen.version:
         output.command = "version"
-        chosen.run = doctor_command.show_versions
+        chosen.run = doctor.show_versions
     elif chosen.command is None:
         parser.print_help()
         return 0

@@ -8,7 +8,7 @@ import kernbridge
 import numpy as np
 import pytest
 from kernbridge import cli
-from kernbridge._src.tools import front_ends
+from kernbridge._src.tools import doctor
 from numba import cuda
 
 pytestmark = pytest.mark.gpu_only("commands look at the GPU of this machine")
@@ -36,7 +36,7 @@ def test_every_kind_of_kernel_that_is_ready_passes(capfd):
         ("numba_cuda_kernel", "cpu"),
         ("numba_cuda_kernel", "gpu"),
     } <= tested
-    ready = {(v.name, place) for v in front_ends.verdicts() for place in v.runs_on}
+    ready = {(v.name, place) for v in doctor.verdicts() for place in v.runs_on}
     assert tested == ready
 
 

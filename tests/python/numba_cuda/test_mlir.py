@@ -15,7 +15,7 @@ from kernbridge import KernelCompilationError, numba_cuda_kernel
 from kernbridge._src.base import versions
 from kernbridge._src.cuda_on_cpu import mlir_text
 from kernbridge._src.keys import fingerprint
-from kernbridge._src.tools import front_ends, self_test
+from kernbridge._src.tools import doctor
 from numba_cuda_mlir import cuda, types
 
 S = jax.ShapeDtypeStruct
@@ -52,8 +52,8 @@ def test_the_decorator_takes_these_kernels(gpu):
 
 @pytest.mark.once
 def test_the_self_test_of_the_command_line_knows_these_kernels():
-    (name,) = (v.name for v in front_ends.verdicts() if "mlir" in v.name)
-    assert self_test.check(name, "cpu").error == ""
+    (name,) = (v.name for v in doctor.verdicts() if "mlir" in v.name)
+    assert doctor.self_test([(name, "cpu")]) == [""]
 
 
 def test_an_input_that_may_be_written_is_copied(gpu):

@@ -1,68 +1,174 @@
-"""Reports what works on this machine, and what to install for the rest."""
+"""`kernbridge doctor`: reports what works on this machine, calls it, and says what to install."""
 
 from __future__ import annotations
 
-import contextlib
+import argparse
+import importlib.util
+import json
 import os
 import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TextIO
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import Any, TextIO
 
 import jax
+import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base import jax_state_inside
 from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.base.versions import minor
 from kernbridge._src.cuda_kernel import nvrtc
-from kernbridge._src.source import targets
-from kernbridge._src.store import artefacts, limit, trust
-from kernbridge._src.toolchain import compilers
-from kernbridge._src.tools.front_ends import Verdict, verdicts, version
-from kernbridge._src.tools.printing import Block, Lines, Pairs, plain
+from kernbridge._src.store import artefacts, trust
+from kernbridge._src.toolchain import architectures, compilers
+from kernbridge._src.tools.printing import Block, Lines, Output, Pairs, plain
 
-_PACKAGES = ("kernbridge", "jax", "jaxlib", "numpy", "numba", "numba-cuda", "llvmlite", "filelock")
-_OPTIONAL = ("numba-cuda-mlir", "flatbuffers", "matplotlib", "rich")
+PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")  # of JAX, for NVIDIA's GPUs
+SECONDS = 300  # of the self-test
+_PACKAGES = (
+    *("kernbridge", "jax", "jaxlib", "numpy", "numba", "numba-cuda", "llvmlite", "filelock"),
+    *("numba-cuda-mlir", "flatbuffers", "matplotlib", "rich"),
+)
 _VARIABLES = ("XLA_FLAGS", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")
-_NONE_SET = [("KERNBRIDGE_*", "none is set")]
-
-Rows = list[tuple[str, str]]
+_MISSING = (KernelToolchainError, ValueError, OSError)
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """What works on a machine.
+class Verdict:
+    """Whether one kind of kernel works here: the platforms on which it runs, or why on none."""
 
-    Attributes
-    ----------
-    front_ends : list of Verdict
-        One for each kind of kernel.
-    sections : dict of str to list of (str, str)
-        What was found, by title.
-    advice : list of str
-        What to do about what is missing.
-    works : bool
-        Whether any kind of kernel can be compiled.
-    """
+    name: str
+    runs_on: tuple[str, ...] = ()
+    why: str = ""
+    remedy: str = ""
 
-    front_ends: list[Verdict]
-    sections: dict[str, Rows]
-    advice: list[str]
-    works: bool
+    def __str__(self) -> str:
+        if self.runs_on:
+            places = " and the ".join(place.upper() for place in self.runs_on)
+            return f"ready, on the {places}" + (f"\n{self.why}" if self.why else "")
+        return f"not ready: {self.why}\n{self.remedy}".rstrip()
 
-    def blocks(self) -> list[Block]:
-        """Return it as it is printed."""
-        styles = ("red", "green")
-        verdicts = [(v.name, (str(v), styles[v.is_ready])) for v in self.front_ends]
-        blocks: list[Block] = [Pairs("kernels", verdicts)]
-        blocks += [Pairs(title, rows or _NONE_SET) for title, rows in self.sections.items()]
-        advice = ["  - " + text.replace("\n", "\n    ") for text in self.advice]
-        if advice:
-            blocks.append(Lines([("what to do", "bold"), *advice]))
-        return blocks
+
+def verdicts() -> list[Verdict]:
+    """Judge every front end. Nothing is compiled, and JAX's backends are not started."""
+    kinds = [
+        Verdict("numba_kernel", ("cpu",), *_why_not("numba", "NUMBA_DISABLE_JIT")),
+        _on_cpu_and_gpu("numba_cuda_kernel", *_why_not("numba_cuda", "NUMBA_ENABLE_CUDASIM")),
+        _on_gpu("cuda_kernel", nvrtc.library),
+        _found("load_c_inline", ("cpu",), compilers.find_c),
+        _found("load_cpp_inline", ("cpu",), compilers.find_cxx),
+        _on_gpu("load_cuda_inline", compilers.find_nvcc, compilers.find_cxx, _cudart),
+    ]
+    if importlib.util.find_spec("numba_cuda_mlir"):
+        kinds.append(_on_cpu_and_gpu("numba_cuda_kernel (numba-cuda-mlir)", "", ""))
+    return [v if not v.remedy else Verdict(v.name, (), v.why, v.remedy) for v in kinds]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _why_not(module: str, switch: str) -> tuple[str, str]:
+    """Why Numba or Numba-CUDA does not work, and a remedy; empty if it does."""
+    package, extra = module.replace("_", "-"), module.rpartition("_")[2]
+    if not (importlib.util.find_spec("numba") and importlib.util.find_spec(module)):
+        return f"{package} is not installed", f"pip install 'kernbridge[{extra}]'"
+    if os.environ.get(switch, "0") not in ("", "0"):
+        return f"{switch} is set, which switches its compiler off", "unset it"
+    numpy, found = _version("numpy") or "0", _version(package) or "0"
+    old = module == "numba_cuda" and minor(found) <= (0, 30) and minor(numpy) >= (2, 5)
+    if old and not hasattr(np, "row_stack"):
+        why = f"numba-cuda {found} does not work with NumPy {numpy} (numpy.row_stack has gone)"
+        return why, "pip install 'numpy<2.5', or a newer numba-cuda"
+    return "", ""
+
+
+def _why_no_gpu() -> tuple[str, str]:
+    """Why operations cannot run on a GPU of this machine, and a remedy; empty if they can."""
+    count, why = _core.device_count()
+    platforms = jax.config.jax_platforms
+    if count == 0:
+        why = f"there is no GPU ({why.partition(':')[0]})"
+        return why, "run it on a machine with an NVIDIA GPU"
+    if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
+        return f"JAX_PLATFORMS is {platforms!r}", "unset JAX_PLATFORMS, or add cuda to it"
+    if not any(map(importlib.util.find_spec, PLUGINS)):
+        return "JAX is installed without its CUDA plugin", "pip install 'jax[cuda13]'"
+    return "", ""
+
+
+def _on_cpu_and_gpu(name: str, why: str, remedy: str) -> Verdict:
+    gpu, _ = _why_no_gpu()
+    found = (
+        Verdict(name, ("cpu",), f"not on a GPU: {gpu}") if gpu else Verdict(name, ("cpu", "gpu"))
+    )
+    return Verdict(name, (), why, remedy) if remedy else found
+
+
+def _on_gpu(name: str, *finders: Callable[[], Any]) -> Verdict:
+    found = _found(name, ("gpu",), *finders)
+    why, remedy = _why_no_gpu()
+    if found.remedy or not why:
+        return found
+    if architectures.chosen():
+        return Verdict(name, (), f"{why}; it compiles and exports for the named GPUs", remedy)
+    return Verdict(name, (), why, f"{remedy}, or name GPUs to compile for: KERNBRIDGE_CUDA_ARCHS")
+
+
+def _found(name: str, runs_on: tuple[str, ...], *finders: Callable[[], Any]) -> Verdict:
+    for find in finders:
+        try:
+            find()
+        except _MISSING as e:
+            why, _, rest = str(e).partition(". Looked")
+            remedy = rest.partition("What to do, one of:\n")[2].partition("\n")[0]
+            remedy = (
+                remedy.removeprefix("  1. ") or "pip install 'jax[cuda13]' or nvidia-cuda-nvrtc"
+            )
+            return Verdict(name, (), why.splitlines()[0], remedy)
+    return Verdict(name, runs_on)
+
+
+def _cudart() -> None:
+    if not compilers.find_nvcc().cudart:
+        raise KernelToolchainError(
+            "libcudart is not found beside nvcc. Looked\nWhat to do, one of:\n  1. pip install "
+            "nvidia-cuda-runtime (CUDA 13) or nvidia-cuda-runtime-cu12 [KB4008]"
+        )
+
+
+def versions() -> dict[str, str | None]:
+    """Return the versions of Python and of all packages that matter; None where one is missing."""
+    python = f"{platform.python_version()} on {platform.platform()}"
+    return {"Python": python, **{name: _version(name) for name in _PACKAGES}}
+
+
+def sections() -> dict[str, dict[str, str]]:
+    """Return what is installed, found and set, by title."""
+    variables = [n for n in sorted(os.environ) if n.startswith("KERNBRIDGE_") or n in _VARIABLES]
+    count, why = _core.device_count()
+    gpus = ", ".join(".".join(map(str, _core.compute_capability(i))) for i in range(count))
+    folder = artefacts.get_cache_dir()
+    refused = trust.why_not(artefacts.versioned(folder)) if folder else None
+    found = {"GPUs": f"{count}, compute capability {gpus}" if count else f"none: {why}"}
+    found["cache"] = f"{folder or 'off'}" + (f", not used: {refused}" if refused else "")
+    return {
+        "versions": {name: version or "not installed" for name, version in versions().items()},
+        "machine": found,
+        "environment": {name: shlex.quote(os.environ[name]) for name in variables},
+    }
+
+
+def _blocks(found: list[Verdict]) -> Iterator[Block]:
+    yield Pairs("kernels", [(v.name, (str(v), "green" if v.runs_on else "red")) for v in found])
+    yield from (Pairs(title, [*rows.items()]) for title, rows in sections().items())
 
 
 def print_diagnostics(file: TextIO | None = None) -> bool:
@@ -80,134 +186,112 @@ def print_diagnostics(file: TextIO | None = None) -> bool:
 
     Examples
     --------
-    >>> import io
-    >>> from kernbridge._src.tools.doctor import print_diagnostics
+    >>> import io, kernbridge
     >>> text = io.StringIO()
-    >>> works = print_diagnostics(text)
+    >>> works = kernbridge.print_diagnostics(text)
     >>> "versions" in text.getvalue()
     True
     """
-    found = diagnose()
-    found.sections["this process"] = [
-        ("kernels", str(_core.registry_stats()[0])),
-        ("targets", "\n".join(targets.list_registered_targets()) or "none"),
+    found = verdicts()
+    print("\n".join(plain([*_blocks(found)])), file=file or sys.stdout)
+    return any(v.runs_on for v in found)
+
+
+_POINTERS = "const float *from = x.data_ptr<float>(); float *to = out.data_ptr<float>();"
+_LOOP = "for (int i = 0; i < 3; i++) to[i] = from[i] * from[i] + 2; }"
+_CUDA = """extern "C" __global__ void doctor_kernel(const float *from, float *to) {
+    int i = threadIdx.x; to[i] = from[i] * from[i] + 2; }
+"""
+_C = f"""#include "kernbridge/kernbridge.h"
+// @BE doctor arg ret
+void doctor(const kb_tensor *x, kb_tensor *out) {{
+    const float *from = x->data; float *to = out->data; {_LOOP}"""
+_CPP = f"""#include "kernbridge/kernbridge.hpp"
+// @BE doctor arg ret
+void doctor(const kernbridge::Tensor x, kernbridge::Tensor out) {{ {_POINTERS} {_LOOP}"""
+_LAUNCHED = f"""#include "kernbridge/kernbridge.hpp"
+{_CUDA}// @BE doctor arg ret stream
+void doctor(const kernbridge::Tensor x, kernbridge::Tensor out, int64_t stream) {{
+    {_POINTERS} doctor_kernel<<<1, 3, 0, (cudaStream_t)stream>>>(from, to); }}"""
+_THREADS = "kb.numba_cuda_kernel(cuda.jit(threads), x, launch_dims=3)(x)"
+CALLS = {
+    "numba_kernel": "import numba; y = kb.numba_kernel(numba.njit(loop), x)(x)",
+    "numba_cuda_kernel": f"from numba import cuda; y = {_THREADS}",
+    "numba_cuda_kernel (numba-cuda-mlir)": f"from numba_cuda_mlir import cuda; y = {_THREADS}",
+    "cuda_kernel": f"y = kb.cuda_kernel({_CUDA!r}, 'doctor_kernel', x, grid=1, block=3)(x)",
+    "load_c_inline": f"y = kb.load_c_inline('doctor_c', {_C!r}).doctor(x, outs=x)",
+    "load_cpp_inline": f"y = kb.load_cpp_inline('doctor_cpp', {_CPP!r}).doctor(x, outs=x)",
+    "load_cuda_inline": f"y = kb.load_cuda_inline('doctor_cu', {_LAUNCHED!r}).doctor(x, outs=x)",
+}
+_PROGRAM = """
+import json, sys, warnings, jax, kernbridge as kb
+warnings.simplefilter("ignore")
+def loop(x, out):
+    for i in range(x.size): out[i] = x[i] * x[i] + 2
+def threads(x, out):
+    i = cuda.grid(1)
+    if i < out.size: out[i] = x[i] * x[i] + 2
+for place, call in json.loads(sys.argv[1]):
+    try:
+        with jax.default_device(jax.local_devices(backend=place)[0]):
+            x = jax.numpy.arange(3, dtype="float32")
+            exec(call)
+        error = "" if y.tolist() == [2, 3, 6] else f"it returned {y}, expected [2, 3, 6]"
+    except Exception as e:
+        error = f"{type(e).__name__}: {e}"
+    print(json.dumps(error), file=sys.stderr, flush=True)
+"""
+
+
+def self_test(todo: list[tuple[str, str]], seconds: float = SECONDS) -> list[str]:
+    """Call kernels of (front end, platform) in a process with an empty cache; return the errors."""
+    calls = json.dumps([(place, CALLS[name]) for name, place in todo])
+    with tempfile.TemporaryDirectory(prefix="kernbridge-doctor-") as folder:
+        own = {"KERNBRIDGE_CACHE_DIR": folder, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        command = [sys.executable, "-c", _PROGRAM, calls]
+        try:
+            done: Any = subprocess.run(
+                command, env={**os.environ, **own}, capture_output=True, timeout=seconds
+            )
+            how = f"the process ended with status {done.returncode}"
+        except subprocess.TimeoutExpired as e:
+            done, how = e, f"it did not end within {seconds:g} s"
+    said = (done.stderr or b"").decode(errors="replace").splitlines()
+    errors = [json.loads(line) for line in said if line.startswith('"')]
+    return [*errors, how, *["it was not reached"] * len(todo)][: len(todo)]
+
+
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the command to those of `kernbridge`."""
+    command = commands.add_parser(
+        "doctor",
+        parents=[common],
+        help="report what works on this machine and what to install, and call a kernel of each",
+    )
+    command.add_argument("--no-self-test", action="store_true", help="call no kernel")
+    command.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace, output: Output) -> int:
+    found = verdicts()
+    output.show(*_blocks(found))
+    todo = [(v.name, place) for v in found for place in v.runs_on]
+    errors = [] if chosen.no_self_test else self_test(todo)
+    tested = [
+        {"front_end": name, "platform": place, "passed": not error, "error": error}
+        for (name, place), error in zip(todo, errors, strict=False)
     ]
-    print("\n".join(plain(found.blocks())), file=file or sys.stdout)
-    return found.works
+    said = {True: "passed on the {platform}", False: "failed on the {platform}: {error}"}
+    rows = [(str(t["front_end"]), said[t["passed"] is True].format(**t)) for t in tested]
+    output.show(*([Pairs("self-test", rows)] if rows else []))
+    output.answer |= {"works": bool(todo), **sections(), "versions": versions()}
+    output.answer["kernels"] = [{**asdict(v), "ready": bool(v.runs_on)} for v in found]
+    output.answer["self_test"] = None if chosen.no_self_test else tested
+    return 0 if todo and not any(errors) else 1
 
 
-def diagnose() -> Diagnosis:
-    """Look at packages, GPUs, compilers, the cache and the environment; nothing is compiled."""
-    advice: list[str] = []
-    compiler_rows = _compilers(advice)
-    front_ends = verdicts()
-    variables = [n for n in sorted(os.environ) if n.startswith("KERNBRIDGE_") or n in _VARIABLES]
-    sections: dict[str, Rows] = {
-        "versions": [(name, found or "not installed") for name, found in versions().items()],
-        "JAX": _jax_state(),
-        "GPU": _gpus(advice),
-        "compilers": compiler_rows,
-        "cache": _cache(advice),
-        "environment": [(name, shlex.quote(os.environ[name])) for name in variables],
-    }
-    works = any(v.is_ready for v in front_ends)
-    return Diagnosis(front_ends, sections, advice, works)
-
-
-def versions() -> dict[str, str | None]:
-    """Return the versions of Python and of all packages that matter; None where one is missing."""
-    python = f"{platform.python_version()} on {platform.platform()}"
-    return {"Python": python, **{name: version(name) for name in (*_PACKAGES, *_OPTIONAL)}}
-
-
-def _jax_state() -> Rows:
-    devices = "not started (that could take a GPU's memory)"
-    # Asking for devices starts the backends, and a GPU's takes most of its memory.
-    if jax_state_inside.has_started() or jax.config.jax_platforms == "cpu":
-        try:
-            platforms = ", ".join(sorted({d.platform for d in jax.devices()}))
-            devices = f"{platforms}: {len(jax.devices())} devices"
-        except RuntimeError as e:
-            devices = str(e)
-    return [("jax_platforms", jax.config.jax_platforms or "chosen by JAX"), ("devices", devices)]
-
-
-def _gpus(advice: list[str]) -> Rows:
-    rows = []
-    with contextlib.suppress(OSError), open("/proc/driver/nvidia/version") as file:
-        rows.append(("driver", file.readline().strip()))
-    count, why = _core.device_count()
-    if count == 0:
-        return [*rows, ("GPUs", f"none: {why}")]
-    capabilities = [_core.compute_capability(i) for i in range(count)]
-    listed = ", ".join(f"{major}.{minor}" for major, minor in capabilities)
-    if "xla_gpu_graph_min_graph_size" not in os.environ.get("XLA_FLAGS", ""):
-        advice.append(
-            "for loops whose body is a few small kernels: unroll=10 in jax.lax.scan and fori_loop "
-            "makes a step cost about 1 instead of 15 us; where that is not possible, "
-            "XLA_FLAGS=--xla_gpu_graph_min_graph_size=1 makes it about 4"
-        )
-    return [*rows, ("GPUs", f"{count}, compute capability {listed}")]
-
-
-def _compilers(advice: list[str]) -> Rows:
-    rows: Rows = []
-    finders: dict[str, Callable[[], compilers.HostCompiler | compilers.Nvcc]] = {
-        "C": compilers.find_c,
-        "C++": compilers.find_cxx,
-        "nvcc": compilers.find_nvcc,
-    }
-    for label, find in finders.items():
-        try:
-            compiler = find()
-            version = _version_of(compiler.path)
-        except (KernelToolchainError, ValueError) as e:
-            rows.append((label, str(e).splitlines()[0].split(". Looked")[0]))
-            advice.append(str(e))
-            continue
-        command = compiler.path if isinstance(compiler, compilers.Nvcc) else str(compiler)
-        rows.append((label, f"{command} (from {compiler.origin})\n{version}"))
-        if isinstance(compiler, compilers.Nvcc):
-            rows.append(("libcudart", compiler.cudart or "not found beside nvcc"))
-            if not compiler.cudart:
-                advice.append(
-                    "CUDA sources need libcudart: pip install nvidia-cuda-runtime (CUDA 13) or "
-                    "nvidia-cuda-runtime-cu12"
-                )
-    try:
-        path = nvrtc.library()
-        number = _core.nvrtc_version(path)
-        rows.append(("NVRTC", f"{path}\nversion {number // 1000}.{number % 1000 // 10}"))
-    except (KernelToolchainError, OSError):
-        rows.append(("NVRTC", "not found"))
-    return rows
-
-
-def _version_of(program: str) -> str:
-    """Return the line of a compiler's answer to --version that holds it; empty if there is none."""
-    try:
-        done = subprocess.run([program, "--version"], capture_output=True, timeout=10)
-    except OSError as e:
-        raise KernelToolchainError(f"{program} cannot be started: {e} [KB4008]") from e
-    except subprocess.TimeoutExpired:
-        return ""
-    lines = [*filter(str.strip, done.stdout.decode(errors="replace").splitlines()), ""]
-    return next((line for line in lines if "release" in line), lines[0]).strip()
-
-
-def _cache(advice: list[str]) -> Rows:
-    folder = artefacts.get_cache_dir()
-    rows = [("folder", str(folder) if folder else f"off ({artefacts.VARIABLE} says so)")]
-    why = trust.why_not(artefacts.versioned(folder)) if folder else None
-    if why is not None:
-        rows.append(("not used", why))
-        advice.append(f"{why}: set {artefacts.VARIABLE} to a folder that is yours alone")
-    stats = limit.cache_stats()
-    rows.append(("holds", f"{stats.entries} entries, {stats.bytes / 1e6:.1f} MB"))
-    try:
-        most = limit.limit()
-        rows.append(("limit", f"{most / 1e6:.0f} MB" if most else "none"))
-    except ValueError as e:
-        rows.append(("limit", str(e)))
-        advice.append(str(e))
-    return rows
+def show_versions(chosen: argparse.Namespace, output: Output) -> int:
+    """Print the version of kernbridge; as JSON, those of other packages as well."""
+    output.answer |= {"versions": versions()}
+    output.show(Lines([f"kernbridge {versions()['kernbridge']}"]))
+    return 0
