@@ -699,6 +699,15 @@ def test_kb8002(variable, monkeypatch):
     assert re.search(f"{variable}.*'perhaps'", str(caught.value))
 
 
+@pytest.mark.parametrize("variable", ["CC", "CXX", "CLANG"])
+def test_kb8002_of_a_quotation_that_is_not_closed(variable, monkeypatch):
+    monkeypatch.setenv(variable, "'g++")
+    find = {"CC": compilers.find_c, "CXX": compilers.find_cxx, "CLANG": compilers.find_clang}
+    with refused("KB8002", ValueError) as caught:
+        find[variable]()
+    assert f'{variable} is "\'g++"' in str(caught.value)
+
+
 def test_kb8005():
     op = custom("data", numba=generator)
     with refused("KB8005", ValueError):
