@@ -185,7 +185,7 @@ def _compilers(advice: list[str]) -> Rows:
 def _version_of(program: str) -> str:
     """Return the line of a compiler's answer to --version that holds it; empty if there is none."""
     try:
-        limits = programs.get_compiler_limits()._replace(seconds=10)
+        limits = programs.CompilerLimits(10, programs.BYTES)
         done = programs.run([program, "--version"], limits=limits)
     except OSError as e:
         raise KernelToolchainError(f"{program} cannot be started: {e} [KB4008]") from e
