@@ -20,7 +20,6 @@ from typing import NamedTuple
 from kernbridge import _core
 from kernbridge._src.base import settings
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.store import limit
 
 TIMEOUT = "KERNBRIDGE_COMPILE_TIMEOUT"
 SECONDS = 600
@@ -95,7 +94,9 @@ def set_compiler_limits(*, seconds: float | None = None, memory: int | str | Non
     if memory is not None:
         if isinstance(memory, bool) or not isinstance(memory, int | str):
             raise TypeError(f"{where}: memory is {memory!r}, expected bytes or None [KB8001]")
-        found = limit.bytes_of(str(memory))
+        from kernbridge._src.store.limit import bytes_of
+
+        found = bytes_of(str(memory))
         if found is None:
             raise ValueError(
                 f"{where}: memory is {memory!r}, expected bytes or a text such as '8GB' [KB8001]"
