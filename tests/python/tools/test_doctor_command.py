@@ -93,17 +93,17 @@ def test_a_missing_compiler_names_the_first_remedy(monkeypatch, tmp_path):
 def test_a_crash_is_a_failed_test(monkeypatch):
     """The process of the self-test ends at the second kernel."""
     crash = f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})"
-    real = self_test.subprocess.run
+    real = self_test.programs.run
 
-    def run(command, env, **options):
+    def run(command, **options):
         code = command[-1].partition("main(")[2]
         lines = "import json\ndef main(report, todo):\n"
         lines += "  name, place = todo[0]\n"
         lines += "  about = dict(front_end=name, platform=place, seconds=1.0, error='')\n"
         lines += f"  open(report, 'w').write(json.dumps(about) + '\\n')\n  {crash}\nmain({code}"
-        return real([command[0], "-c", lines], env=env, **options)
+        return real([command[0], "-c", lines], **options)
 
-    monkeypatch.setattr(self_test.subprocess, "run", run)
+    monkeypatch.setattr(self_test.programs, "run", run)
     ready = [Verdict("a", ("cpu", "gpu")), Verdict("b", ()), Verdict("c", ("cpu",))]
     assert self_test.run(ready) == [
         Result("a", "cpu", 1.0, ""),

@@ -6,12 +6,12 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from typing import Any
 
 from kernbridge._src.operation.inspection import Inspection
+from kernbridge._src.toolchain import programs
 
 
 def inspect_launches(steps: Sequence[Any]) -> tuple[Inspection, ...]:
@@ -63,10 +63,10 @@ def _disassemble(cubin: bytes) -> str | None:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        done = subprocess.run([tool, "-c", file.name], capture_output=True, check=False)
-    if done.returncode:
+        done = programs.run([tool, "-c", file.name], written=1 << 28)
+    if done.status:
         return None
-    return re.sub(r"\s*/\* 0x[0-9a-f]+ \*/", "", done.stdout.decode(errors="backslashreplace"))
+    return re.sub(r"\s*/\* 0x[0-9a-f]+ \*/", "", done.text)
 
 
 def _find_nvdisasm() -> str | None:

@@ -275,7 +275,7 @@ def _scan(
         found = _found(text, named)
     except ValueError as e:
         by_macro = compiled_types.WRITTEN_OUT in str(e)
-        made = _made_by_macros(text, named, language, cflags) if by_macro else None
+        made = _made_by_macros(label, text, named, language, cflags) if by_macro else None
         if made is None:
             text = _in_own_lines(str(e), sources)
             raise KernelError(coded(f"{label}: {text}", "KB4007")) from None
@@ -303,7 +303,7 @@ def _found(text: str, named: Any) -> list[ScannedFunction]:
 
 
 def _made_by_macros(
-    text: str, named: Any, language: str, cflags: Sequence[str]
+    label: str, text: str, named: Any, language: str, cflags: Sequence[str]
 ) -> list[ScannedFunction] | None:
     """Return the functions of a text whose own macros make some, each with its annotation's line.
 
@@ -311,7 +311,7 @@ def _made_by_macros(
     """
     from kernbridge._src.source.expand import expand
 
-    expanded = expand(language, text, cflags)
+    expanded = expand(label, language, text, cflags)
     if expanded is None:
         return None
     try:

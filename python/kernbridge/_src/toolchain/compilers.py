@@ -123,7 +123,14 @@ def _find_host(
     if chosen and chosen.strip():  # what the user named is not passed over
         import shlex
 
-        tried.append((f"{variable}={chosen}", shlex.split(chosen), variable))
+        try:
+            words = shlex.split(chosen)
+        except ValueError as e:
+            why = str(e).lower()
+            raise ValueError(
+                f'{variable} is "{chosen}", expected a command as in a shell: {why} [KB8002]'
+            ) from None
+        tried.append((f"{variable}={chosen}", words, variable))
     else:
         unset = [f"{variable}: not set", *([] if conda else ["CONDA_PREFIX: not set"])]
         for name in (f"{os.uname().machine}-conda-linux-gnu-{names[0]}", names[0]):

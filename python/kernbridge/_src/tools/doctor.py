@@ -6,7 +6,6 @@ import contextlib
 import os
 import platform
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.source import targets
 from kernbridge._src.store import artefacts, limit, trust
-from kernbridge._src.toolchain import compilers
+from kernbridge._src.toolchain import compilers, programs
 from kernbridge._src.tools.front_ends import Verdict, verdicts, version
 from kernbridge._src.tools.printing import Block, Lines, Pairs, plain
 
@@ -186,12 +185,11 @@ def _compilers(advice: list[str]) -> Rows:
 def _version_of(program: str) -> str:
     """Return the line of a compiler's answer to --version that holds it; empty if there is none."""
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, timeout=10)
+        limits = programs.CompilerLimits(10, programs.BYTES)
+        done = programs.run([program, "--version"], limits=limits)
     except OSError as e:
         raise KernelToolchainError(f"{program} cannot be started: {e} [KB4008]") from e
-    except subprocess.TimeoutExpired:
-        return ""
-    lines = [*filter(str.strip, done.stdout.decode(errors="replace").splitlines()), ""]
+    lines = [*filter(str.strip, done.text.splitlines()), ""]
     return next((line for line in lines if "release" in line), lines[0]).strip()
 
 

@@ -6,15 +6,14 @@ import ctypes
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.source.frontend import Export, SourceFrontend
 from kernbridge._src.source.module import SourceFunction
+from kernbridge._src.toolchain import programs
 
-_SECONDS = 60
 _HEADING = re.compile(r"^([0-9a-f]+) <(.+)>:$")
 
 
@@ -72,10 +71,12 @@ def _disassemble(export: Export) -> tuple[str, str | None]:
         return "", None
     command = [tool, "-d", "-C", "--no-show-raw-insn", export.path]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError):
+        done = programs.run(command, written=1 << 28)
+    except OSError:
         return "", None
-    blocks = list(_blocks(done.stdout.decode(errors="replace")))
+    if done.status:
+        return "", None
+    blocks = list(_blocks(done.text))
     start = export.run - _base_of(export.run)
     symbol = next((name for at, name, _ in blocks if at == start), "")
     mine = re.compile(f"(?:{re.escape(_called(symbol))}|{re.escape(_name_of(export))})(?![\\w$])")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.toolchain import programs
 from kernbridge._src.tools.front_ends import Verdict
 
 SECONDS = 300
@@ -51,14 +51,12 @@ def run(front_ends: Iterable[Verdict], seconds: float = SECONDS) -> list[Result]
             "KERNBRIDGE_PROGRESS": "0",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # other processes use the GPU, too
         }
-        command = [sys.executable, "-c", code]
-        try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, timeout=seconds, check=False
-            )
-            how = _ending(done)
-        except subprocess.TimeoutExpired:
-            how = f"it did not end within {seconds:g} s"
+        # CUDA reserves more address space than any machine has memory.
+        limits = programs.CompilerLimits(seconds, 0)
+        done = programs.run(
+            [sys.executable, "-c", code], errors=True, environment=environment, limits=limits
+        )
+        how = f"it did not end within {seconds:g} s" if done.limit else _ending(done)
         found = [Result(**json.loads(line)) for line in report.read_text().splitlines()]
     # The next one ran when the process ended.
     for name, place in todo[len(found) : len(found) + 1]:
@@ -66,10 +64,9 @@ def run(front_ends: Iterable[Verdict], seconds: float = SECONDS) -> list[Result]
     return found + [Result(*t, error="it was not reached") for t in todo[len(found) :]]
 
 
-def _ending(done: subprocess.CompletedProcess[bytes]) -> str:
-    how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
-    last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-    return ": ".join((f"the process ended with {how}", *last))
+def _ending(done: programs.Ended) -> str:
+    how = f"signal {-done.status}" if done.status < 0 else f"status {done.status}"
+    return ": ".join((f"the process ended with {how}", *done.text.strip().splitlines()[-1:]))
 
 
 def main(report: str, todo: list[tuple[str, str]]) -> None:
