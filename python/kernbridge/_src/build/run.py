@@ -132,7 +132,7 @@ def fail(
         )
     if unsupported := _UNSUPPORTED_ARCH.search(output):
         raise UnsupportedArchError(
-            f"[E-ARCH] {what}: this nvcc does not compile for a requested GPU architecture "
+            f"{what}: this nvcc does not compile for a requested GPU architecture "
             f"({unsupported[0].strip()}); choose others with compute_capability=, "
             "kernbridge.config.set_compute_capability or KERNBRIDGE_COMPUTE_CAPABILITIES, or "
             "install another CUDA toolkit [KB4009]",

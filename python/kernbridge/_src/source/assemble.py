@@ -207,7 +207,7 @@ def include_paths() -> tuple[str, ...]:
         if (root / "kernbridge" / "kernbridge.h").is_file():
             return (str(root), str(root / "compat"))
     raise HeaderNotFoundError(
-        f"[E-HDR] kernbridge's own headers are missing from {', '.join(places)}; install "
+        f"kernbridge's own headers are missing from {', '.join(places)}; install "
         "kernbridge again [KB4011]"
     )
 

@@ -109,13 +109,13 @@ def load_binary(
         return CudaBinary(module_name, str(file), data)
     if data[:4] != b"\x7fELF":
         raise KernelLoadError(
-            f"[E-LOAD] load_binary: {file} is neither a shared library nor a cubin nor a fatbin"
+            f"load_binary: {file} is neither a shared library nor a cubin nor a fatbin"
             " [KB5102]"
         )
     why = shared_object.why_not(data)
     if why is not None:
         raise KernelLoadError(
-            f"[E-LOAD] load_binary: {file} cannot be loaded: {why}; build it again for this machine"
+            f"load_binary: {file} cannot be loaded: {why}; build it again for this machine"
             " [KB5102]"
         )
     if platform not in (None, "cpu", "cuda"):
@@ -196,7 +196,7 @@ def _as_built(label: str, name: str, tokens: str | None, built: Described | None
 
 
 def _unreadable(label: str, error: ValueError) -> KernelLoadError:
-    return KernelLoadError(f"[E-LOAD] {label}: {error} [KB5102]")
+    return KernelLoadError(f"{label}: {error} [KB5102]")
 
 
 class CudaBinary:

@@ -54,10 +54,10 @@ def open_library(path: str | Path) -> Library:
     except OSError as e:
         why = str(e).removeprefix(f"{path}: ")  # the linker names the file, too
         raise KernelLoadError(
-            f"[E-LOAD] {path} cannot be loaded: {why}.{_hint(why, path)} [KB5102]"
+            f"{path} cannot be loaded: {why}.{_hint(why, path)} [KB5102]"
         ) from e
     except ValueError as e:
-        raise KernelLoadError(f"[E-LOAD] {path}: {e} [KB5102]") from e
+        raise KernelLoadError(f"{path}: {e} [KB5102]") from e
     return Library(handle, last_error, {e[0]: Described(*e[1:]) for e in exports})
 
 
@@ -67,13 +67,13 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as e:
         raise KernelLoadError(
-            f"[E-LOAD] {path} cannot be read: {e}.{_hint(str(e), path)} [KB5102]"
+            f"{path} cannot be read: {e}.{_hint(str(e), path)} [KB5102]"
         ) from e
 
 
 def _hint(why: str, path: str | Path) -> str:
     if not Path(path).exists():
-        return " [E-LOAD-MISSING] There is no such file"
+        return " There is no such file"
     if "libcudart" in why:
         return (
             " It needs the CUDA runtime: pip install 'jax[cuda13]', or put the toolkit's lib64 on "
