@@ -327,13 +327,13 @@ def test_kb3002(run_python):
 
 C_SOURCE = """
 #include "kernbridge/kernbridge.h"
-// @BE fill
+// @BE fill arg:f32[...] ret:f32[...] attr.factor
 int fill(const kb_tensor *x, kb_tensor *out, float factor)
 {
     ((float *)out->data)[0] = factor;
     return factor < 0 ? 3 : 0;
 }
-// @BE repeat
+// @BE repeat ret:any attr.n
 void repeat(kb_tensor *out, int n) {}
 """
 FIRST = jax.ShapeDtypeStruct((1,), jnp.float32)
@@ -441,7 +441,9 @@ def test_kb4007(module):
     with refused("KB4007", kernbridge.KernelError) as caught:
         kernbridge.load_c_inline("remedies_annotation", wrong)
     assert str(caught.value).splitlines()[1:] == ["// @BE f arg", "       ^"]  # the column
-    right = kernbridge.load_c_inline("remedies_annotation", wrong.replace("f arg", "f"))
+    right = kernbridge.load_c_inline(
+        "remedies_annotation", wrong.replace("f arg", "f arg:any ret:any")
+    )
     assert right.function_names == ["f"]
 
 

@@ -86,7 +86,7 @@ def test_a_switched_off_compiler(monkeypatch):
 def test_a_missing_compiler_names_the_first_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("CC", str(tmp_path / "gone"))
     found = verdict("load_c_inline")
-    assert found.why == "[E-CC] no C compiler was found"
+    assert found.why == "no C compiler was found"
     assert found.remedy.startswith("install one: apt-get install g++")
 
 

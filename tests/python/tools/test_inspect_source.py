@@ -37,7 +37,7 @@ out = jax.ShapeDtypeStruct((3,), jnp.float32)
 operation = axpy.operation(out, attrs={"a": 2.0})
 c = kernbridge.load_c_inline("inspected_c", """
 #include "kernbridge/kernbridge.h"
-// @BE total arg ret
+// @BE total arg:f32[...] ret:f32[]
 void total(const kb_tensor *x, kb_tensor *out) { *(float *)out->data = *(const float *)x->data; }
 """)
 binary = kernbridge.load_binary(module.path, name="binary", auto_register=False)

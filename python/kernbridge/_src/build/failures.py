@@ -38,7 +38,7 @@ def fail(what: str, tool: str, ended: Ended, output: str, command: str, source: 
         )
     if unsupported := _UNSUPPORTED_ARCH.search(output):
         raise UnsupportedArchError(
-            f"[E-ARCH] {what}: this nvcc does not compile for a requested GPU architecture "
+            f"{what}: this nvcc does not compile for a requested GPU architecture "
             f"({unsupported[0].strip()}); choose others with compute_capability=, "
             "kernbridge.config.set_compute_capability or KERNBRIDGE_COMPUTE_CAPABILITIES, or "
             "install another CUDA toolkit [KB4009]",

@@ -73,10 +73,11 @@ def cuda_kernel(
         See `numba_cuda_kernel`.
     params : str or list of str, optional
         The role of each parameter of the kernel, in order: "arg" for an input, "ret" for an output,
-        "attr.n" or "attr.n:int32" for a number. By default, the roles are taken from a
-        ``// @BE name ...`` comment in the source or, without one, from the signature: pointers to
-        const are inputs, other pointers are outputs, and parameters that are passed by value are
-        attributes with the parameters' names.
+        "attr.n" or "attr.n:int32" for a number. "arg:f32[n]" and "ret:f32[n]" also declare the
+        dtype and the shape of an array, with which calls are compared. By default, the roles are
+        taken from a ``// @BE name ...`` comment in the source or, without one, from the signature:
+        pointers to const are inputs, other pointers are outputs, and parameters that are passed by
+        value are attributes with the parameters' names.
     attrs : dict, optional
         Values of attributes: numbers, or functions that are called with the same arguments as
         `outs`, as in ``{"n": lambda x: x.size}``.

@@ -80,7 +80,8 @@ def build_inline(
     for i, source in enumerate(listed):
         if not isinstance(source, str):
             raise TypeError(
-                f"{label}: source {i} is of type {type(source).__name__}, expected str [KB5105]"
+                f"{label}: source {i} is of type {type(source).__name__}, expected str; pass the "
+                "text of the source [KB5105]"
             )
     suffix = SUFFIXES[language]
     names = [
@@ -120,7 +121,10 @@ def _build(
     options: Mapping[str, Any],
 ) -> CompiledModule:
     if not isinstance(name, str) or not name or "\0" in name:
-        raise ValueError(f"{label}: name is {name!r}, expected a string that is not empty [KB5105]")
+        raise ValueError(
+            f"{label}: name is {name!r}, expected a string that is not empty; pass the name that "
+            "the module is to have [KB5105]"
+        )
     cuda = language == "cuda"
     checked = language == "c++" and (options["check"] or debug.checks())
     if checked:
@@ -173,7 +177,7 @@ def _load(
                 built.path,
                 built.digest,
                 found,
-                cuda=request.language == "cuda",
+                language=request.language,
                 graph=options.get("allow_cuda_graph", True),
                 carry=bool(options.get("carry")),
                 command=built.command,
@@ -208,7 +212,7 @@ def include_paths() -> tuple[str, ...]:
         if (root / "kernbridge" / "kernbridge.h").is_file():
             return (str(root), str(root / "compat"))
     raise HeaderNotFoundError(
-        f"[E-HDR] kernbridge's own headers are missing from {', '.join(places)}; install "
+        f"kernbridge's own headers are missing from {', '.join(places)}; install "
         "kernbridge again [KB4011]"
     )
 
@@ -272,7 +276,7 @@ def _scan(
     text = "".join(f"{source}\n\n" for _, source in sources)
     named = named_functions(label, functions)
     try:
-        found = _found(text, named)
+        found = _found(text, named, language)
     except ValueError as e:
         by_macro = compiled_types.WRITTEN_OUT in str(e)
         made = _made_by_macros(label, text, named, language, cflags) if by_macro else None
@@ -298,8 +302,9 @@ def _scan(
     return found
 
 
-def _found(text: str, named: Any) -> list[ScannedFunction]:
-    return [ScannedFunction.of(f) for f in _core.scan_source(text, "\1", named)]
+def _found(text: str, named: Any, language: str) -> list[ScannedFunction]:
+    scanned = _core.scan_source(text, "\1", named, language == "c")
+    return [ScannedFunction.of(f, "\1") for f in scanned]
 
 
 def _made_by_macros(
@@ -315,7 +320,7 @@ def _made_by_macros(
     if expanded is None:
         return None
     try:
-        found = _found(expanded, named)
+        found = _found(expanded, named, language)
     except ValueError:
         return None
     lines = {
@@ -331,7 +336,8 @@ def named_functions(label: str, functions: Functions) -> tuple[tuple[str, str | 
         return None
     if isinstance(functions, str):
         raise TypeError(
-            f"{label}: functions is {functions!r}, expected a dict or a list of names [KB5105]"
+            f"{label}: functions is {functions!r}, expected a dict of names and their tokens, or a "
+            "list of names; write functions={'f': 'arg:f32[n] ret:f32[n]'} [KB5105]"
         )
     if not isinstance(functions, Mapping):
         return tuple((str(name), None) for name in functions)

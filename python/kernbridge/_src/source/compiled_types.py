@@ -28,6 +28,11 @@ _EXPECTED = {
     "ret": "a tensor that is not const",
     "stream": "an int64_t or a cudaStream_t",
 }
+# What to take instead, and where its pointer is.
+_TENSOR = {
+    True: ("kb_tensor *{name}", "{name}->data"),
+    False: ("kernbridge::Tensor {name}", "{name}.data_ptr<T>()"),
+}
 
 
 def _letters(types: bytes) -> list[tuple[str, bool]]:
@@ -53,8 +58,8 @@ def fill(tokens: str, types: bytes) -> str:
     )
 
 
-def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunction:
-    """Return the function with every type that its compiler reported.
+def check(label: str, function: ScannedFunction, types: bytes, language: str) -> ScannedFunction:
+    """Return the function of a source with every type that its compiler reported.
 
     `types` are the letters that its library exports; none, if nobody compared them. KernelError is
     raised if the function takes or returns something else than its annotation says.
@@ -64,6 +69,11 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
     where = f"{label}: {function.place}: {function.name}: " if function.place else f"{label}: "
     (result, _), *letters = _letters(types)
     parameters = function.parameters
+    if language == "c" and len(letters) == len(parameters):  # where pointers have no letter
+        letters = [
+            ("p" if letter == "?" and "*" in p.ctype else letter, fits)
+            for p, (letter, fits) in zip(parameters, letters, strict=True)
+        ]
     if function.whole_call:
         parameters = (ScannedParameter("call", "", "", "kb_call *"),)
     if len(letters) != len(parameters):
@@ -74,7 +84,7 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
             f"compiler counts {len(letters)} ({listed}); {WRITTEN_OUT} [KB4007]"
         )
     refusals = [
-        f"parameter {i} {p.name!r} is {_got(p, letter)}{_needed(p, letter)}"
+        f"parameter {i} {p.name!r} is {_got(p, letter)}{_needed(p, letter, language)}"
         for i, (p, (letter, fits)) in enumerate(zip(parameters, letters, strict=True), 1)
         if not fits
     ]
@@ -108,19 +118,24 @@ def _got(p: ScannedParameter, letter: str) -> str:
     return f"`{p.ctype}`" if p.ctype == kind else f"`{p.ctype}` ({kind})"
 
 
-def _needed(p: ScannedParameter, letter: str) -> str:
+def _needed(p: ScannedParameter, letter: str, language: str) -> str:
     """Say what a parameter had to be, and what to do."""
     if p.role == "call":
         return ", and a function of the whole call takes `const kb_call *`"
     if p.role != "attr":
-        return f", and `{p.role}` takes {_EXPECTED[p.role]}"
+        needed = f", and `{p.role}` takes {_EXPECTED[p.role]}"
+        if p.role == "stream":
+            return needed
+        const = "const " if p.role == "arg" else ""
+        tensor, pointer = (t.format(name=p.name or "x") for t in _TENSOR[language == "c"])
+        return f"{needed}; write `{const}{tensor}`, and read the pointer from `{pointer}`"
     if p.type:
         remedy = f"; write attr.{p.name}:{_NUMBERS[letter]}" if letter in _NUMBERS else ""
         return f", and `{token_of(p)}` takes {p.type}{remedy}"
     remedy = "" if letter in "prt" else f", or write attr.{p.name}:TYPE"
     return (
-        ": Cannot map C++ type to that of an attribute, which is a number by value; use a type "
-        f"such as int32_t or float{remedy}"
+        f": Cannot map {'C' if language == 'c' else 'C++'} type to that of an attribute, which is "
+        f"a number by value; use a type such as int32_t or float{remedy}"
     )
 
 

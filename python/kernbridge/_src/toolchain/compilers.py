@@ -147,7 +147,7 @@ def _find_host(
         f"set its path: {variable}=/path/to/it",
     )
     probes = [*unset, *(f"{what}: no such program" for what, _, _ in tried)]
-    what = f"[E-{variable}] no {language} compiler was found"
+    what = f"no {language} compiler was found"
     raise HostCompilerNotFoundError(coded(_missing(what, probes, remedies), "KB4008"))
 
 
@@ -292,7 +292,7 @@ def _cudart_in(folder: str) -> str:
 
 def _nvcc_missing(probes: list[str]) -> str:
     return _missing(
-        "[E-NVCC] no CUDA compiler (nvcc) was found",
+        "no CUDA compiler (nvcc) was found",
         probes,
         (
             "pip install nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime "

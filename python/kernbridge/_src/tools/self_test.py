@@ -147,7 +147,7 @@ def _c(x: Any) -> Any:
 
     source = """
 #include "kernbridge/kernbridge.h"
-// @BE doctor arg ret
+// @BE doctor arg:f32[n] ret:f32[n]
 void doctor(const kb_tensor *x, kb_tensor *out) {
     const float *from = x->data;
     float *to = out->data;
@@ -162,7 +162,7 @@ def _cpp(x: Any) -> Any:
 
     source = """
 #include "kernbridge/kernbridge.hpp"
-// @BE doctor arg ret
+// @BE doctor arg:f32[n] ret:f32[n]
 void doctor(const kernbridge::Tensor x, kernbridge::Tensor out) {
     const float *from = x.data_ptr<float>();
     float *to = out.data_ptr<float>();
@@ -181,7 +181,7 @@ def _cuda_source(x: Any) -> Any:
 __global__ void kernel(const float *x, float *out) {
     out[threadIdx.x] = x[threadIdx.x] * x[threadIdx.x] + 2;
 }
-// @BE doctor arg ret stream
+// @BE doctor arg:f32[n] ret:f32[n] stream
 void doctor(const kernbridge::Tensor x, kernbridge::Tensor out, int64_t stream) {
     kernel<<<1, 3, 0, (cudaStream_t)stream>>>(x.data_ptr<float>(), out.data_ptr<float>());
 }
