@@ -340,6 +340,14 @@ THROWING = r"""
 #include <stdexcept>
 #include <string>
 #include <vector>
+// @BE keeps ret
+void keeps(BE::Tensor out) {
+    try {
+        BE::parallel_for(9, [](int64_t i, int64_t) { if (i == 0) throw std::range_error("kept"); });
+    } catch (const std::range_error &e) {
+        *out.data_ptr<int>() = e.what() == std::string("kept");
+    }
+}
 // @BE fail ret attr.how
 void fail(BE::Tensor out, int how) {
     std::string text(3000, 'x');
@@ -357,6 +365,9 @@ void fail(BE::Tensor out, int how) {
         break;
     case 7: BE::parallel_for(1000, [](int64_t i, int64_t) { if (i == 0) throw 7; }); break;
     case 10: BE::parallel_for(9, [](int64_t i, int64_t) { BE_CHECK(i > 0) << "i is 0"; }); break;
+    case 11: throw std::string("a string");
+    case 12: BE::parallel_for(9, [](int64_t i, int64_t) { if (i == 0) throw "thread"; }); break;
+    case 13: throw static_cast<char *>(nullptr);
     case 8: throw BE::Error("exhausted", KB_RESOURCE_EXHAUSTED);
     case 9: { char *p = static_cast<char *>(BE::scratch(100)); p[99] = 1; break; }
     }
@@ -372,7 +383,10 @@ def test_exceptions_of_every_type():
     expected = {
         0: "INTERNAL.*a runtime error",
         1: "an exception that is no std::exception",
-        2: "an exception that is no std::exception",
+        2: r"test_throwing.fail': text \[KB3005",
+        11: r"test_throwing.fail': a string \[KB3005",
+        12: r"test_throwing.fail': thread \[KB3005",
+        13: r"\(null\)",
         3: "vector::_M_range_check",
         4: "INVALID_ARGUMENT.*axis 9 of a tensor of 1 axes",
         5: "xxx",
@@ -385,6 +399,37 @@ def test_exceptions_of_every_type():
         with pytest.raises(Exception, match=message):
             jax.block_until_ready(module.fail(outs=outs, how=how))
     assert module.fail(outs=outs, how=9) == 9
+    assert module.keeps(outs=outs) == 1
+
+
+STATICS = """
+#include "kernbridge/kernbridge.hpp"
+#include <map>
+#include <stdexcept>
+#include <stdlib.h>
+struct Two { std::map<int, int> m; Two() { m[0] = 2; } };
+static Two before;
+struct Three {
+    int x;
+    Three() { if (getenv("TEST_THROWS")) throw std::runtime_error("no such file"); x = 3; }
+};
+static Three three;
+static int product = three.x * before.m[0];
+// @BE get ret
+void get(kernbridge::Tensor out) { *out.data_ptr<int>() = product; }
+"""
+
+
+@pytest.mark.once
+def test_a_static_constructor_that_throws(monkeypatch):
+    module = kernbridge.load_cpp_inline("statics", STATICS)
+    assert module.get(outs=jax.ShapeDtypeStruct((), jnp.int32)) == 6
+    monkeypatch.setenv("TEST_THROWS", "1")
+    for check in (False, True):
+        with pytest.raises(
+            kernbridge.KernelLoadError, match="a static constructor threw: no such file"
+        ):
+            kernbridge.load_cpp_inline("statics_that_throw", STATICS, check=check)
 
 
 @pytest.mark.once
