@@ -1,8 +1,10 @@
 """C and C++ source as JAX operations: values, transformations, public targets, other processes."""
 
 import gc
+import re
 import subprocess
 from importlib import resources
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -441,6 +443,10 @@ def test_codes(module):
             jax.block_until_ready(module.returns(outs=outs, code=code))
 
 
+def opened_libraries(name):
+    return set(re.findall(rf"/\S*/{name}-\w+\.so$", Path("/proc/self/maps").read_text(), re.M))
+
+
 @pytest.mark.once
 def test_replace(module):
     def source(factor):
@@ -464,8 +470,11 @@ def test_replace(module):
     assert by_object(x).tolist() == [3, 3, 3]
     assert axpy(first, x, x).tolist() == [3, 3, 3]  # by content, not by name
     assert axpy(second, x, x).tolist() == [5, 5, 5]
-    kernbridge.load_cpp_inline("edited", source(2), replace=True)
+    mappings = opened_libraries("edited")
+    kernbridge.load_cpp_inline("edited", source(2), replace=True)  # is open still
     assert call(x).tolist() == [3, 3, 3]
+    assert opened_libraries("edited") == mappings
+    assert len(mappings) == 2
     kernbridge.load_cpp_inline("edited", source(8), target_prefix="edited.other")
     other = jax.ffi.ffi_call("edited.other.axpy", like(x))(x, x, a=np.float32(1))
     assert other.tolist() == [9, 9, 9]
