@@ -207,10 +207,12 @@ static kb_status check_name(const kb_annotation *a, const kb_places *places, kb_
 {
     if (kb_annotation_is_name(a->name))
         return KB_OK;
-    return kb_annotation_error(a, places, KB_AT_NAME, err,
-                               "'%.*s' is no name of a function: it must be a C identifier and no "
-                               "keyword of C++",
-                               KB_TEXT_ARG(a->name));
+    return kb_annotation_error(
+        a, places, KB_AT_NAME, err,
+        "'%.*s' is no name of a function: it must be a C identifier and no "
+        "keyword of C++; for a member of a class, or an instance of a template, "
+        "annotate a function that calls it",
+        KB_TEXT_ARG(a->name));
 }
 
 kb_status kb_annotation_read(const kb_token *comment, const kb_places *places, kb_arena *arena,

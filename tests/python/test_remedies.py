@@ -770,6 +770,8 @@ ELSEWHERE = {
     "KB7003": OF_CUDA,
     "KB3003": "numba_common/test_written_inputs.py",
     "KB3009": "../core/test_handler.c",
+    "KB3010": "gpu/test_guards.py",
+    "KB3011": "gpu/test_guards.py",
     "KB4005": "cuda_on_cpu/test_cuda_on_cpu.py",
     "KB4006": "build/test_build.py",
     "KB4008": "toolchain/test_toolchain.py",

@@ -4,6 +4,7 @@ import gc
 import re
 import subprocess
 from importlib import resources
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -341,6 +342,14 @@ THROWING = r"""
 #include <stdexcept>
 #include <string>
 #include <vector>
+// @BE keeps ret
+void keeps(BE::Tensor out) {
+    try {
+        BE::parallel_for(9, [](int64_t i, int64_t) { if (i == 0) throw std::range_error("kept"); });
+    } catch (const std::range_error &e) {
+        *out.data_ptr<int>() = e.what() == std::string("kept");
+    }
+}
 // @BE fail ret attr.how
 void fail(BE::Tensor out, int how) {
     std::string text(3000, 'x');
@@ -358,6 +367,9 @@ void fail(BE::Tensor out, int how) {
         break;
     case 7: BE::parallel_for(1000, [](int64_t i, int64_t) { if (i == 0) throw 7; }); break;
     case 10: BE::parallel_for(9, [](int64_t i, int64_t) { BE_CHECK(i > 0) << "i is 0"; }); break;
+    case 11: throw std::string("a string");
+    case 12: BE::parallel_for(9, [](int64_t i, int64_t) { if (i == 0) throw "thread"; }); break;
+    case 13: throw static_cast<char *>(nullptr);
     case 8: throw BE::Error("exhausted", KB_RESOURCE_EXHAUSTED);
     case 9: { char *p = static_cast<char *>(BE::scratch(100)); p[99] = 1; break; }
     }
@@ -373,7 +385,10 @@ def test_exceptions_of_every_type():
     expected = {
         0: "INTERNAL.*a runtime error",
         1: "an exception that is no std::exception",
-        2: "an exception that is no std::exception",
+        2: r"test_throwing.fail': text \[KB3005",
+        11: r"test_throwing.fail': a string \[KB3005",
+        12: r"test_throwing.fail': thread \[KB3005",
+        13: r"\(null\)",
         3: "vector::_M_range_check",
         4: "INVALID_ARGUMENT.*axis 9 of a tensor of 1 axes",
         5: "xxx",
@@ -386,6 +401,37 @@ def test_exceptions_of_every_type():
         with pytest.raises(Exception, match=message):
             jax.block_until_ready(module.fail(outs=outs, how=how))
     assert module.fail(outs=outs, how=9) == 9
+    assert module.keeps(outs=outs) == 1
+
+
+STATICS = """
+#include "kernbridge/kernbridge.hpp"
+#include <map>
+#include <stdexcept>
+#include <stdlib.h>
+struct Two { std::map<int, int> m; Two() { m[0] = 2; } };
+static Two before;
+struct Three {
+    int x;
+    Three() { if (getenv("TEST_THROWS")) throw std::runtime_error("no such file"); x = 3; }
+};
+static Three three;
+static int product = three.x * before.m[0];
+// @BE get ret
+void get(kernbridge::Tensor out) { *out.data_ptr<int>() = product; }
+"""
+
+
+@pytest.mark.once
+def test_a_static_constructor_that_throws(monkeypatch):
+    module = kernbridge.load_cpp_inline("statics", STATICS)
+    assert module.get(outs=jax.ShapeDtypeStruct((), jnp.int32)) == 6
+    monkeypatch.setenv("TEST_THROWS", "1")
+    for check in (False, True):
+        with pytest.raises(
+            kernbridge.KernelLoadError, match="a static constructor threw: no such file"
+        ):
+            kernbridge.load_cpp_inline("statics_that_throw", STATICS, check=check)
 
 
 @pytest.mark.once
@@ -395,6 +441,10 @@ def test_codes(module):
     for code, name in ((5, "NOT_FOUND"), (77, "INTERNAL")):
         with pytest.raises(Exception, match=f"{name}.*the function returned {code}"):
             jax.block_until_ready(module.returns(outs=outs, code=code))
+
+
+def opened_libraries(name):
+    return set(re.findall(rf"/\S*/{name}-\w+\.so$", Path("/proc/self/maps").read_text(), re.M))
 
 
 @pytest.mark.once
@@ -420,8 +470,11 @@ def test_replace(module):
     assert by_object(x).tolist() == [3, 3, 3]
     assert axpy(first, x, x).tolist() == [3, 3, 3]  # by content, not by name
     assert axpy(second, x, x).tolist() == [5, 5, 5]
-    kernbridge.load_cpp_inline("edited", source(2), replace=True)
+    mappings = opened_libraries("edited")
+    kernbridge.load_cpp_inline("edited", source(2), replace=True)  # is open still
     assert call(x).tolist() == [3, 3, 3]
+    assert opened_libraries("edited") == mappings
+    assert len(mappings) == 2
     kernbridge.load_cpp_inline("edited", source(8), target_prefix="edited.other")
     other = jax.ffi.ffi_call("edited.other.axpy", like(x))(x, x, a=np.float32(1))
     assert other.tolist() == [9, 9, 9]

@@ -191,7 +191,7 @@ def test_what_does_not_fit_is_refused(what, language):
             "// @BE f\n#ifdef A\nvoid f({T}, int k) {{}}\n#else\nvoid f({T}) {{}}\n#endif",
             "3 parameters.* compiler counts 2|other parameters than",
         ),
-        ("// @BE f\n#if A\nvoid f({T}) {{}}\n#endif", r"no single function f .*\(.*f.*\)"),
+        ("// @BE f\n#if A\nvoid f({T}) {{}}\n#endif", r"no single function f .*The compiler: .*f"),
         (
             "struct X {{ int i; }};\n// @BE f\nX f({T}) {{ X x = {{0}}; return x; }}",
             "does not return|returns a type that is no",
@@ -213,10 +213,53 @@ def test_what_only_the_compiler_knows(source, message, language):
         load("unknown", head + source)
 
 
-def test_overloads_and_errors_of_the_user():
-    overloads = f"// @BE f\nvoid f({T}) {{}}\nvoid f(int) {{}}"
-    with pytest.raises(kernbridge.CompilationError, match=r"f: .*neither overloaded nor a templ"):
-        kernbridge.load_cpp_inline("overloaded", CPP + overloads)
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "void f({T}); // void f(long) {{}}\n// @BE f\nvoid f({T}) {{}}\nvoid f(int) {{}}",
+            "f has 2 overloads; annotate a function of another name that calls the one that",
+        ),
+        (
+            "template <typename A, int n = 1>\n// @BE f\nvoid f({T}) {{}}",
+            "f is a template; annotate a function of another name that calls an instance of it",
+        ),
+        (
+            "struct S {{\n  void g() {{}}\n  // @BE f\n  static void f({T}) {{}}\n}};",
+            r"unfit.cpp:\d+:\d+: f is a member of S; annotate .* calls S::f",
+        ),
+        (
+            "struct S {{ static void f({T}); }};\n// @BE f arg ret\nvoid S::f({T}) {{}}",
+            "f is a member of S; annotate .* calls S::f",
+        ),
+        ("// @BE f<int>\n", "'f<int>' is no name.* an instance of a template, annotate a function"),
+    ],
+)
+def test_functions_that_an_annotation_cannot_mean(source, message):
+    with pytest.raises(kernbridge.KernelError, match=message):
+        kernbridge.load_cpp_inline("unfit", CPP + source.format(T=T))
+
+
+def test_remedies_for_functions_that_an_annotation_cannot_mean():
+    source = """
+    using BE::Tensor;
+    void f(Tensor out, float) { out.data_ptr<float>()[0] = 1; }
+    void f(Tensor out, int) { out.data_ptr<float>()[0] = 2; }
+    template <typename A> void g(Tensor out) { out.data_ptr<A>()[0] = 3; }
+    struct S { static void h(Tensor out) { out.data_ptr<float>()[0] = 4; } };
+    // @BE one
+    void one(Tensor out) { f(out, 5); }
+    // @BE two
+    void two(Tensor out) { g<float>(out); }
+    // @BE h
+    void h(Tensor out) { S::h(out); }
+    """
+    module = kernbridge.load_cpp_inline("remedied", CPP + source)
+    outs = jax.ShapeDtypeStruct((), np.float32)
+    assert [f(outs=outs) for f in (module.one, module.two, module.h)] == [2, 3, 4]
+
+
+def test_errors_of_the_user():
     wrong = f"// @BE f\nvoid f({T}) {{ nowhere(); }}"
     with pytest.raises(kernbridge.CompilationError, match=r"compilation failed: g\+\+") as e:
         kernbridge.load_cpp_inline("wrong", CPP + wrong)

@@ -4,9 +4,10 @@ A comma-separated list of: "sync", wait for every GPU launch, so that a fault is
 launch that made it; "poison", run every call over two fill patterns, and report output elements
 that the kernel did not write; "verify", run recorded functions unrecorded as well, and compare;
 "check", check every access of Numba and Numba-CUDA kernels that run on the CPU, and of C++ modules,
-and report inputs that a kernel on the CPU changed; "full", print all that Numba or another compiler
-writes about a kernel that it cannot compile; "nodes", count the graph nodes that calls add, for
-tests.
+and report inputs that a kernel on the CPU changed; both of "poison" and "check", report writes
+outside of the outputs of a kernel on the CPU, and bool outputs with other bytes than 0 and 1;
+"full", print all that Numba or another compiler writes about a kernel that it cannot compile;
+"nodes", count the graph nodes that calls add, for tests.
 """
 
 from __future__ import annotations

@@ -40,6 +40,10 @@ _STRINGS = (
 )
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _ANNOTATION = r"//\s*@BE\s+(\w+)"
+# The scanner's words for a function that is not at namespace scope.
+_NOT_FOUND = (
+    rf"the definition of (\w+) was not found.*{compiled_types.WRITTEN_OUT}, there or here\)"
+)
 MOST_INCLUDES = 64  # that are searched for these
 # What makes half-precision types, and strings and exceptions of the C++ library, known.
 _HALF_FLAG, _STRINGS_FLAG = "-DKB_HALF", "-DKB_STRINGS"
@@ -183,7 +187,9 @@ def _load(
                 command=built.command,
             )
         except CompilationError as e:
-            raise compiled_types.explain(f"{label} {request.name!r}", found, e) from None
+            raise compiled_types.explain(
+                f"{label} {request.name!r}", found, request.source, e
+            ) from None
         except (KernelError, FileNotFoundError) as e:
             if built is not None and os.path.exists(built.path):
                 is_there, is_other = True, not built.built and manifest.is_changed(built)
@@ -281,8 +287,11 @@ def _scan(
         by_macro = compiled_types.WRITTEN_OUT in str(e)
         made = _made_by_macros(label, text, named, language, cflags) if by_macro else None
         if made is None:
-            text = _in_own_lines(str(e), sources)
-            raise KernelError(coded(f"{label}: {text}", "KB4007")) from None
+            refusal = _in_own_lines(str(e), sources)
+            if absent := re.search(_NOT_FOUND, refusal, re.DOTALL):
+                why = compiled_types.member(text, absent[1]) or absent[0]
+                refusal = refusal.replace(absent[0], why)
+            raise KernelError(coded(f"{label}: {refusal}", "KB4007")) from None
         found = made
     found = [f._replace(place=_place(f.line, sources) if f.line else sources[-1][0]) for f in found]
     for function in found:

@@ -82,6 +82,8 @@ def _hint(why: str, path: str | Path) -> str:
         return (
             " A function is declared and used, but not defined; pass its library in extra_ldflags"
         )
+    if "static constructor" in why:
+        return " Correct the cause, or make the object in the function that needs it"
     return " Build it again for this machine"
 
 
