@@ -1,13 +1,15 @@
 """The pytest plugin of kernbridge: `pytest --cuda-on-cpu` runs a suite of CUDA tests without a GPU.
 
-Nothing is imported here unless the option is given, or KERNBRIDGE_CUDA_ON_CPU is set: every pytest
-of an environment in which kernbridge is installed imports this module.
+Nothing but pytest is imported here unless the option is given, or KERNBRIDGE_CUDA_ON_CPU is set:
+every pytest of an environment in which kernbridge is installed imports this module.
 """
 
 from __future__ import annotations
 
 import os
 from typing import Any
+
+import pytest
 
 _VARIABLE = "KERNBRIDGE_CUDA_ON_CPU"
 _MOST = 20  # lines of refusals in the summary
@@ -30,7 +32,6 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
         return
     if chosen is not None:  # also for processes that tests start
         os.environ[_VARIABLE] = "check" if chosen == "check" else "1"
-    import pytest
     from kernbridge._src.base.errors import KernbridgeError
     from kernbridge._src.cuda_device.switch import install_from_environment
 
@@ -53,6 +54,7 @@ class _Summary:
         if output is not None:
             output["kernbridge"] = _seen()
 
+    @pytest.hookimpl(optionalhook=True)  # a hook of pytest-xdist, which few have
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         """Take what a worker has seen."""
         found = getattr(node, "workeroutput", {}).get("kernbridge")

@@ -85,7 +85,7 @@ def suite(tmp_path):
 
 
 def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
-    said = suite("--cuda-on-cpu=check", "test_suite.py")
+    said = suite("--cuda-on-cpu=check", "-p", "no:xdist", "test_suite.py")
     assert "2 failed, 1 passed" in said
     assert (
         "kernel 'behind': launch with grid (1, 1, 1), block (8, 1, 1): "
