@@ -298,8 +298,13 @@ def test_binary(gpu, tmp_path):
     tokens = "arg ret attr.a:float32 attr.b:float64 attr.n:int64 attr.flag:uint8 attr.z:complex128"
     twin = _TWIN(run_fma3)
     gpu.library.fake_cuda_set_twin(b"fma3", twin, None)
-    loaded = binary.kernel("fma3", lambda x: like(x), tokens, launch_dims=lambda x: x.size)
-    assert loaded(jnp.ones(3), a=2.0, b=0.5, n=3, flag=1, z=0).tolist() == [2.5] * 3
+    numbers = {"a": 2.0, "b": 0.5, "n": 3, "flag": 1, "z": 0}
+    launch = {"grid": lambda x: -(-x.size // 2), "block": lambda x: (2,)}
+    loaded = binary.kernel("fma3", like, tokens, **launch)
+    assert loaded(jnp.ones(3), **numbers).tolist() == [2.5] * 3
+    assert (list(gpu.launches[-1].grid), list(gpu.launches[-1].block)) == ([2, 1, 1], [2, 1, 1])
+    fixed = binary.kernel("fma3", like, tokens, launch_dims=3, vmap_method="expand_dims")
+    assert (jax.vmap(lambda x: fixed(x, **numbers))(jnp.ones((2, 3))) == 2.5).all()
     gpu.library.fake_cuda_set_twin(b"fma3", None, None)
     with pytest.raises(kernbridge.KernelError, match="has no kernel 'other'; it has fma3"):
         binary.kernel("other", None, tokens, launch_dims=1)
