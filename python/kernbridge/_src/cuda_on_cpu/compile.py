@@ -145,10 +145,26 @@ def machine_code(image: bytes, name: str = "") -> bytes:
     return found.blobs[0]
 
 
-def _compiled(digest: str, text: str, features: str) -> bytes:
+def code(image: bytes) -> tuple[str, str, int, str]:
+    """The optimised LLVM IR of an image, its assembly, static shared memory and processor.
+
+    Machine code is made anew for that.
+    """
+    processor, features = ir.processor()
+    machine, module, _ = _made(image[:-1].decode().split("\n", 1)[1], features)
+    optimised = str(module)
+    return optimised, machine.emit_assembly(module), _size(optimised, "shared"), processor
+
+
+def _made(text: str, features: str) -> tuple[Any, Any, int]:
+    """LLVM's target machine, the optimised module for it, and the features that it needs."""
     given, needed = cpu_features.known(features)
     machine = ir.machine(given)
-    module = _optimised(text, machine, given)
+    return machine, _optimised(text, machine, given), needed
+
+
+def _compiled(digest: str, text: str, features: str) -> bytes:
+    machine, module, needed = _made(text, features)
     whole = machine.emit_object(module)
     code = elf.stripped(whole, elf.defined(whole))
     _check_symbols(elf.undefined(code))
