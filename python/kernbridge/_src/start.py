@@ -102,5 +102,5 @@ _core.set_host_compiler(_compile_for_host)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
 forked.watch()
 settings.install()
-debug.install(has_fake_driver())
+debug.switch_on(*["fake driver"] * has_fake_driver())
 switch.install_from_environment()

@@ -299,8 +299,13 @@ def test_binary(gpu, tmp_path):
     tokens = f"arg:f32[n] ret:f32[n] {numbers}"
     twin = _TWIN(run_fma3)
     gpu.library.fake_cuda_set_twin(b"fma3", twin, None)
-    loaded = binary.kernel("fma3", lambda x: like(x), tokens, launch_dims=lambda x: x.size)
-    assert loaded(jnp.ones(3), a=2.0, b=0.5, n=3, flag=1, z=0).tolist() == [2.5] * 3
+    numbers = {"a": 2.0, "b": 0.5, "n": 3, "flag": 1, "z": 0}
+    launch = {"grid": lambda x: -(-x.size // 2), "block": lambda x: (2,)}
+    loaded = binary.kernel("fma3", like, tokens, **launch)
+    assert loaded(jnp.ones(3), **numbers).tolist() == [2.5] * 3
+    assert (list(gpu.launches[-1].grid), list(gpu.launches[-1].block)) == ([2, 1, 1], [2, 1, 1])
+    fixed = binary.kernel("fma3", like, tokens, launch_dims=3, vmap_method="expand_dims")
+    assert (jax.vmap(lambda x: fixed(x, **numbers))(jnp.ones((2, 3))) == 2.5).all()
     gpu.library.fake_cuda_set_twin(b"fma3", None, None)
     with pytest.raises(TypeError, match=r"input 0 is i32\[3\], but is declared as f32\[n\]"):
         loaded(jnp.arange(3), a=2.0, b=0.5, n=3, flag=1, z=0)

@@ -152,7 +152,7 @@ def _text(inspection: Inspection, option: str) -> str:
     """The code that an option selects."""
     platform, attribute, _, _ = _TEXTS[option]
     if platform not in ("", inspection.platform):
-        other = "--ptx or --sass" if platform == "cpu" else "--asm"
+        other = "--ptx or --sass" if platform == "cpu" else "--asm, and that for a GPU with --arch"
         raise CommandError(
             f"--{option}: {inspection.name!r} was compiled for {inspection.platform}; "
             f"its code is printed by {other}"
