@@ -357,22 +357,3 @@ for n in (64, 100_000):
         np.testing.assert_array_equal(got, want)
         np.testing.assert_array_equal(of_xla, jax.jit(lambda x: x * np.float32(0.1))(x))
 """)
-
-
-def test_a_large_local_array_is_memory(run):
-    """It is set to zero at first; with a store for each element, LLVM would take many minutes."""
-    run("""
-@cuda.jit
-def permuted(x, out):
-    own = cuda.local.array(60_000, numba.float64)
-    i = cuda.grid(1)
-    for j in range(0, own.size, 2):
-        own[j] = x[i] * j
-    total = 0.0
-    for j in range(own.size):
-        total += own[j]
-    out[i] = total
-
-op = numba_cuda_kernel(permuted, S((3,), jnp.float32), launch_dims=3)
-np.testing.assert_allclose(op(jnp.arange(3.0)), np.arange(3) * sum(range(0, 60_000, 2)), rtol=1e-6)
-""")
