@@ -4,6 +4,7 @@
 #include "core/kb_batch.h"
 #include "core/kb_frame.h"
 #include "core/kb_handler.h"
+#include "core/kb_together.h"
 #include "cuda/kb_poison.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
@@ -89,7 +90,13 @@ kb_xla_error *kb_hosttarget_instantiate(kb_xla_frame *frame)
     return kb_handler_handle(frame, 0, instantiate);
 }
 
+static kb_status execute_together(const kb_xla_frame *frame, kb_error *err)
+{
+    kb_status s = execute(frame, err);
+    return KB_LIKELY(s == KB_OK) ? KB_OK : kb_together_keep(frame, err);
+}
+
 kb_xla_error *kb_hosttarget_execute(kb_xla_frame *frame)
 {
-    return kb_handler_handle(frame, 0, execute);
+    return kb_handler_handle(frame, 0, execute_together);
 }
