@@ -5,6 +5,7 @@
 #include "core/kb_float_mode.h"
 #include "core/kb_frame.h"
 #include "core/kb_handler.h"
+#include "core/kb_together.h"
 #include "cuda/kb_poison.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
@@ -95,12 +96,12 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
 }
 
 /* In the checked modes, kernels for the CPU come this way too. */
-static kb_status execute_exactly(const kb_xla_frame *xla, kb_error *err)
+static kb_status execute_together(const kb_xla_frame *xla, kb_error *err)
 {
     uint64_t mode = kb_float_mode_exact();
     kb_status s = execute(xla, err);
     kb_float_mode_restore(mode);
-    return s;
+    return KB_LIKELY(s == KB_OK) ? KB_OK : kb_together_keep(xla, err);
 }
 
 kb_xla_error *kb_hosttarget_instantiate(kb_xla_frame *frame)
@@ -110,5 +111,5 @@ kb_xla_error *kb_hosttarget_instantiate(kb_xla_frame *frame)
 
 kb_xla_error *kb_hosttarget_execute(kb_xla_frame *frame)
 {
-    return kb_handler_handle(frame, 0, execute_exactly);
+    return kb_handler_handle(frame, 0, execute_together);
 }
