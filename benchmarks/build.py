@@ -34,7 +34,7 @@ __global__ void add_kernel(const float* a, const float* b, float* out, int n) {
     if (idx < n) out[idx] = a[idx] + b[idx];
 }
 
-// @BE vector_add arg arg ret stream
+// @BE vector_add arg:f32[n] arg:f32[n] ret:f32[n] stream
 void vector_add(const BE::Tensor a, const BE::Tensor b,
                 BE::Tensor out, int64_t stream) {
     int n = a.numel();
@@ -61,7 +61,7 @@ extern "C" void vector_add(const void* a, const void* b, void* out, int64_t size
 """
 CPP = r"""
 #include "brainevent/common.h"
-// @BE vector_add arg arg ret
+// @BE vector_add arg:f32[n] arg:f32[n] ret:f32[n]
 void vector_add(const BE::Tensor a, const BE::Tensor b, BE::Tensor out) {
     const float* x = static_cast<const float*>(a.data_ptr());
     const float* y = static_cast<const float*>(b.data_ptr());

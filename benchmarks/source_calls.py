@@ -29,7 +29,7 @@ __global__ void add_kernel(const float* x, const float* y, float* out, int64_t n
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = x[i] + y[i];
 }
-// @BE add arg arg ret stream
+// @BE add arg:f32[n] arg:f32[n] ret:f32[n] stream
 void add(const BE::Tensor x, const BE::Tensor y, BE::Tensor out, int64_t stream) {
     int64_t n = x.numel();
     add_kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(
@@ -44,12 +44,12 @@ __global__ void add(const float* x, const float* y, float* out, long long n) {
 """
 CPP = r"""
 #include "kernbridge/kernbridge.hpp"
-// @BE empty arg ret
+// @BE empty arg:f32[n] ret:f32[n]
 void empty(const kernbridge::Tensor x, kernbridge::Tensor out) { (void)x, (void)out; }
 """
 C = r"""
 #include "kernbridge/kernbridge.h"
-// @BE empty arg ret
+// @BE empty arg:f32[n] ret:f32[n]
 void empty(const kb_tensor *x, kb_tensor *out) { (void)x, (void)out; }
 """
 SMALL = jax.ShapeDtypeStruct((8,), jnp.float32)

@@ -4,7 +4,8 @@
 # glibc 2.34 moved libpthread and libdl into libc.so.6, and gave their functions a new version, which
 # the linker would pick. Here it finds them first in libraries like those of older systems, which
 # exist for the linker alone. glibc 2.33 gave `stat` a symbol; cmake/stat.c calls what `stat` was
-# before. auditwheel refuses the wheel if a newer symbol is needed (tests/release/build.py).
+# before. glibc 2.34 gave the start of programs a new version, too; cmake/start.c calls the old one.
+# auditwheel refuses the wheel if a newer symbol is needed (tests/release/build.py).
 
 # A shared library with functions of the first version that glibc had on x86-64.
 function(kb_add_older_library target name version)
@@ -29,6 +30,8 @@ endif()
 kb_add_older_library(kb_older_dl dl 2 dladdr dlerror dlopen dlsym)
 kb_add_older_library(kb_older_pthread pthread 0 pthread_create pthread_detach pthread_once)
 add_library(kb_older_stat OBJECT "${CMAKE_CURRENT_LIST_DIR}/stat.c")
+add_library(kb_older_start OBJECT "${CMAKE_CURRENT_LIST_DIR}/start.c")
+set_target_properties(kb_older_start PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF)
 
 # The libraries come before libc, so that the linker takes the functions from them. With --as-needed,
 # which some compilers pass, it would drop them before link-time optimisation shows who needs them.

@@ -44,7 +44,7 @@ def in_cpp(outs, alpha):
         "leaky_relu",
         """
         #include <brainevent/common.h>
-        // @BE leaky arg ret attr.alpha:float32
+        // @BE leaky arg:f32[...] ret:f32[...] attr.alpha:float32
         void leaky(const BE::Tensor x, BE::Tensor y, float alpha) {
             const float *in = x.data_ptr<float>();
             float *out = y.data_ptr<float>();

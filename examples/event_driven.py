@@ -18,7 +18,7 @@ SOURCE = r"""
 using kernbridge::Tensor;
 
 // Row r of the matrix holds the synapses of neuron r: targets indices[indptr[r]..indptr[r + 1]].
-// @BE currents arg arg arg ret attr.weight
+// @BE currents arg:bool[n] arg:i32[ends] arg:i32[synapses] ret:f32[m] attr.weight
 void currents(const Tensor spikes, const Tensor indptr, const Tensor indices, Tensor out,
               float weight) {
     const bool *spiked = spikes.data_ptr<bool>();

@@ -66,19 +66,19 @@ template <class F> void for_events(const Tensor spikes, const int32_t *begin, F 
             if (*s != 0)
                 for (int32_t k = begin[i]; k < begin[i + 1]; k++) add(b, k, *s);
 }
-// @BE product
+// @BE product arg:f32[nnz] arg:i32[nnz] arg:i32[ends] arg:f32[b, pre] ret:f32[b, post]
 void product(const Tensor w, const Tensor j, const Tensor row, const Tensor s, Tensor out) {
     auto add = [w = f32(w), j = i32(j), o = zeroed(out), post = out.shape(1)](
         int64_t b, int32_t k, float s) { o[b * post + j[k]] += s * w[k]; };
     for_events(s, i32(row), add);
 }
-// @BE weight_gradient
+// @BE weight_gradient arg:f32[b, pre] arg:i32[nnz] arg:i32[ends] arg:f32[b, post] ret:f32[nnz]
 void weight_gradient(const Tensor s, const Tensor j, const Tensor row, const Tensor c, Tensor out) {
     auto add = [c = f32(c), j = i32(j), o = zeroed(out), post = c.shape(1)](
         int64_t b, int32_t k, float s) { o[k] += s * c[b * post + j[k]]; };
     for_events(s, i32(row), add);
 }
-// @BE row_product
+// @BE row_product arg:f32[nnz] arg:i32[nnz] arg:i32[ends] arg:f32[post, b] ret:f32[pre, b]
 void row_product(const Tensor w, const Tensor j, const Tensor row, const Tensor c, Tensor out) {
     float *o = zeroed(out);
     int64_t batch = out.shape(1);

@@ -191,38 +191,31 @@ inline void *scratch(size_t bytes)
 }
 
 /* Calls f(begin, end) for parts of 0..count on XLA's threads and on this one, and returns when all
- * parts are done. If calls of f throw, the first exception is thrown again. */
+ * parts are done. If calls of f throw, the first exception is thrown again, as it was. */
 template <typename F> void parallel_for(int64_t count, const F &f)
 {
     struct Work {
         const F &f;
         int failed;
-        int code;
-        char text[512];
+        std::exception_ptr thrown;
 
-        void fail(int why, const char *what)
+        void fail(const std::exception_ptr &e)
         {
-            if (__atomic_exchange_n(&failed, 1, __ATOMIC_ACQ_REL))
-                return;
-            code = why;
-            snprintf(text, sizeof text, "%s", what);
+            if (!__atomic_exchange_n(&failed, 1, __ATOMIC_ACQ_REL))
+                thrown = e;
         }
-    } work = {f, 0, KB_INTERNAL, ""};
+    } work = {f, 0, nullptr};
     auto run = [](void *data, int64_t begin, int64_t end) {
         Work *w = static_cast<Work *>(data);
 #ifdef KB_CHECKED
         detail::Landing landing;
         if (setjmp(landing.place))
-            return w->fail(KB_INVALID_ARGUMENT, landing.text);
+            return w->fail(std::make_exception_ptr(Error(landing.text, KB_INVALID_ARGUMENT)));
 #endif
         try {
             w->f(begin, end);
-        } catch (const Error &e) {
-            w->fail(e.code(), e.what());
-        } catch (const std::exception &e) {
-            w->fail(KB_INTERNAL, e.what());
         } catch (...) {
-            w->fail(KB_INTERNAL, "an exception that is no std::exception");
+            w->fail(std::current_exception());
         }
     };
     if (this_call())
@@ -230,7 +223,7 @@ template <typename F> void parallel_for(int64_t count, const F &f)
     else
         run(&work, 0, count);
     if (work.failed)
-        throw Error(work.text, work.code);
+        std::rethrow_exception(work.thrown);
 }
 
 } // namespace kernbridge

@@ -30,6 +30,7 @@ typedef struct kb_module {
     /* What the compiler knows of each export's types: the letter of the result, then of each
      * parameter that of its type, negative if it does not fit the annotation. */
     const signed char *const *types;
+    const char *start_failure; /* what a static constructor threw; NULL or empty if none did */
 } kb_module;
 
 #define KB_HANDLER(i)                                                                              \
@@ -51,10 +52,41 @@ extern const kb_module kb_module_description __attribute__((visibility("default"
 #ifdef __cplusplus
 #include "kernbridge/runner.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+#ifdef KB_STRINGS
+#include <string>
+#endif
+
 namespace kernbridge
 {
 namespace detail
 {
+
+/* Runs a body; fail(code, text) gets what it throws. */
+template <typename F, typename Fail> inline int caught(const F &body, const Fail &fail)
+{
+#ifdef KB_CHECKED
+    Landing landing;
+    if (setjmp(landing.place))
+        return fail(KB_INVALID_ARGUMENT, landing.text);
+#endif
+    try {
+        return body();
+    } catch (const Error &e) {
+        return fail(e.code(), e.what());
+    } catch (const std::exception &e) {
+        return fail(KB_INTERNAL, e.what());
+    } catch (const char *text) {
+        return fail(KB_INTERNAL, text ? text : "(null)");
+#ifdef KB_STRINGS
+    } catch (const std::string &text) {
+        return fail(KB_INTERNAL, text.c_str());
+#endif
+    } catch (...) {
+        return fail(KB_INTERNAL, "an exception that is no std::exception");
+    }
+}
 
 /* Runs a body; what it throws becomes a failure of the call. */
 template <typename F> inline int guard(const kb_call *call, const F &body)
@@ -70,24 +102,80 @@ template <typename F> inline int guard(const kb_call *call, const F &body)
 #ifdef KB_SHARED_RUNTIME
     (void)cudaGetLastError(); /* of somebody else's making */
 #endif
-#ifdef KB_CHECKED
-    Landing landing;
-    if (setjmp(landing.place))
-        return kb_fail(call, KB_INVALID_ARGUMENT, "%s", landing.text);
-#endif
-    try {
-        return body();
-    } catch (const Error &e) {
-        return kb_fail(call, e.code(), "%s", e.what());
-    } catch (const std::exception &e) {
-        return kb_fail(call, KB_INTERNAL, "%s", e.what());
-    } catch (...) {
-        return kb_fail(call, KB_INTERNAL, "an exception that is no std::exception");
-    }
+    return caught(body,
+                  [&](int code, const char *text) { return kb_fail(call, code, "%s", text); });
 }
 
 } // namespace detail
 } // namespace kernbridge
+
+/* An exception cannot pass through the loader, which calls the static constructors of a library.
+ * kb_start is the first of them, calls all others itself, and keeps the text of what one throws.
+ * What it reads is named by the linker, and described here, since <link.h> takes 10 ms to compile.
+ */
+typedef void kb_constructor(int, char **, char **);
+struct kb_dynamic {
+    int64_t tag; /* 0 at the end */
+    uint64_t value;
+};
+struct kb_segment {
+    uint32_t type, flags;
+    uint64_t other[6];
+};
+struct kb_header {
+    char begin[32];
+    uint64_t segments;
+    char middle[16];
+    uint16_t n_segments;
+};
+enum { KB_INIT_ARRAY = 25, KB_INIT_ARRAY_SIZE = 27, KB_RELRO = 0x6474e552 };
+extern const kb_dynamic kb_dynamics[] __asm__("_DYNAMIC") __attribute__((visibility("hidden")));
+extern const kb_header kb_file __asm__("__ehdr_start") __attribute__((visibility("hidden")));
+static char kb_start_failure[512];
+#define KB_START_FAILURE kb_start_failure
+
+static void kb_start_nothing(int, char **, char **)
+{
+}
+
+__attribute__((constructor(101), cold)) static void kb_start()
+{
+    uintptr_t file = reinterpret_cast<uintptr_t>(&kb_file), first = 0, size = 0;
+    for (const kb_dynamic *d = kb_dynamics; d->tag; d++)
+        if (d->tag == KB_INIT_ARRAY)
+            first = file + d->value;
+        else if (d->tag == KB_INIT_ARRAY_SIZE)
+            size = d->value;
+    kb_constructor **at = reinterpret_cast<kb_constructor **>(first),
+                   **end = at + size / sizeof *at;
+    while (at < end && *at++ != reinterpret_cast<kb_constructor *>(kb_start))
+        continue;
+    /* The loader finds nothing to call after this one. The pages are read-only as a rule. */
+    uintptr_t page = first & ~(static_cast<uintptr_t>(getpagesize()) - 1);
+    void *pages = reinterpret_cast<void *>(page);
+    if (at == end || mprotect(pages, first + size - page, PROT_READ | PROT_WRITE) != 0)
+        return;
+    auto next = [&] {
+        kb_constructor *f = *at;
+        *at++ = kb_start_nothing;
+        return f;
+    };
+    (void)kernbridge::detail::caught(
+        [&] {
+            while (at < end)
+                next()(0, nullptr, environ);
+            return 0;
+        },
+        [](int, const char *text) {
+            return snprintf(kb_start_failure, sizeof kb_start_failure, "%s", *text ? text : "?");
+        });
+    while (at < end)
+        (void)next();
+    const kb_segment *s = reinterpret_cast<const kb_segment *>(file + kb_file.segments);
+    for (int i = 0; i < kb_file.n_segments; i++)
+        if (s[i].type == KB_RELRO)
+            (void)mprotect(pages, first + size - page, PROT_READ);
+}
 
 #ifdef __CUDACC__
 static int kb_last_error(const char **name)
@@ -100,6 +188,7 @@ static int kb_last_error(const char **name)
 
 #else
 #include "kernbridge/runner.h"
+#define KB_START_FAILURE 0
 #endif
 
 #endif

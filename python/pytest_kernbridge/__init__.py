@@ -1,13 +1,16 @@
 """The pytest plugin of kernbridge: `pytest --cuda-on-cpu` runs a suite of CUDA tests without a GPU.
 
-Nothing is imported here unless the option is given, or KERNBRIDGE_CUDA_ON_CPU is set: every pytest
-of an environment in which kernbridge is installed imports this module.
+Nothing but pytest is imported here unless the option is given, or KERNBRIDGE_CUDA_ON_CPU is set:
+every pytest of an environment in which kernbridge is installed imports this module.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import Any
+
+import pytest
 
 _VARIABLE = "KERNBRIDGE_CUDA_ON_CPU"
 _MOST = 20  # lines of refusals in the summary
@@ -30,10 +33,11 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
         return
     if chosen is not None:  # also for processes that tests start
         os.environ[_VARIABLE] = "check" if chosen == "check" else "1"
-    import pytest
+    from kernbridge._src.base import debug
     from kernbridge._src.base.errors import KernbridgeError
     from kernbridge._src.cuda_device.switch import install_from_environment
 
+    debug.switch_on("count")
     try:
         install_from_environment()
     except (ImportError, ValueError, KernbridgeError) as e:
@@ -53,6 +57,7 @@ class _Summary:
         if output is not None:
             output["kernbridge"] = _seen()
 
+    @pytest.hookimpl(optionalhook=True)  # a hook of pytest-xdist, which few have
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         """Take what a worker has seen."""
         found = getattr(node, "workeroutput", {}).get("kernbridge")
@@ -67,31 +72,29 @@ class _Summary:
 
 
 def _seen() -> dict[str, Any]:
-    from kernbridge._src.cuda_device import code, launch, mode
+    from kernbridge._src.cuda_device import mode
+    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 
     return {
-        "launched": dict(launch.launches),
-        "faults": dict(launch.faults),
-        "refused": dict(code.refusals),
+        "launched": cuda_on_cpu_compile.launches(),
+        "refused": cuda_on_cpu_compile.refusals,
         "checked": mode.current() == mode.CHECK,
     }
 
 
 def _lines(seen: list[dict[str, Any]]) -> list[str]:
-    launched = _added([s["launched"] for s in seen])
-    faults = _added([s["faults"] for s in seen])
+    launched, faults = Counter[str](), Counter[str]()
+    for name, (n, n_faults) in (kernel for s in seen for kernel in s["launched"].items()):
+        launched[name] += n
+        faults[name] += n_faults
+    faults = +faults  # those that are not zero
     refused = {name: message for s in seen for name, message in s["refused"].items()}
     how = "checked, " if seen[0]["checked"] else ""
     lines = [
-        f"CUDA kernels on the CPU: {len(launched)} ran ({how}{sum(launched.values())} launches), "
+        f"CUDA kernels on the CPU: {len(launched)} ran ({how}{launched.total()} launches), "
         f"{len(faults)} with a fault, {len(refused)} refused"
     ]
     lines += [f"  fault: {name} ({count} launches)" for name, count in sorted(faults.items())]
     lines += [f"  refused: {message}" for _, message in sorted(refused.items())]
     more = len(lines) - 1 - _MOST
     return lines if more <= 0 else [*lines[: 1 + _MOST], f"  ... and {more} more"]
-
-
-def _added(counts: list[dict[str, int]]) -> dict[str, int]:
-    names = {name for count in counts for name in count}
-    return {name: sum(count.get(name, 0) for count in counts) for name in names}

@@ -161,6 +161,13 @@ typedef struct kb_xla_schedule {
     void *data;
 } kb_xla_schedule;
 
+typedef struct kb_xla_run_id_get {
+    size_t struct_size;
+    kb_xla_extension *extension_start;
+    kb_xla_context *context;
+    int64_t run_id; /* out: the same on all devices that execute a program together */
+} kb_xla_run_id_get;
+
 typedef struct kb_xla_num_threads {
     size_t struct_size;
     kb_xla_extension *extension_start;
@@ -221,9 +228,13 @@ struct kb_xla_api {
     kb_xla_unused *device_memory_free;
     kb_xla_error *(*thread_pool_schedule)(kb_xla_schedule *args);
     kb_xla_error *(*thread_pool_num_threads)(kb_xla_num_threads *args);
+    kb_xla_unused *future_create;
+    kb_xla_unused *future_set_available;
+    kb_xla_unused *future_set_error;
+    kb_xla_error *(*run_id_get)(kb_xla_run_id_get *args);
 };
 
-/* Of the table, as far as we call its functions. */
+/* Of the table, as far as we call its functions without asking whether they are there. */
 #define KB_XLA_API_SIZE KB_XLA_SIZE(kb_xla_api, thread_pool_num_threads)
 
 #endif

@@ -74,6 +74,23 @@ kb_status kb_frame_refuse_target(const kb_frame *frame, kb_error *err)
                         frame->kernel->name);
 }
 
+kb_status kb_frame_check_bool(const kb_frame *frame, uint32_t i, const uint8_t *data, kb_error *err)
+{
+    const kb_xla_buffer *buffer = kb_frame_raw(frame, frame->kernel->n_inputs + i);
+    size_t size = buffer->dtype == KB_DTYPE_PRED ? kb_buffer_bytes(buffer) : 0, at = 0, n = 0;
+    for (size_t k = 0; k < size; k++)
+        if (data[k] > 1 && n++ == 0)
+            at = k;
+    if (n == 0)
+        return KB_OK;
+    return kb_error_set(err, KB_INTERNAL,
+                        "%s: %zu of the %zu elements of output %u (%s) are neither 0 nor 1, as "
+                        "bool requires, the first of them element %zu, the byte %d; write every "
+                        "element, and truth values such as (x & 4) != 0 [KB3011]",
+                        frame->kernel->name, n, size, i,
+                        frame->kernel->buffers[frame->kernel->n_inputs + i].name, at, data[at]);
+}
+
 static const char *role(const kb_kernel *kernel, uint32_t i)
 {
     return i < kernel->n_inputs ? "input" : "output";

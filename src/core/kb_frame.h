@@ -77,6 +77,11 @@ static inline size_t kb_buffer_bytes(const kb_xla_buffer *buffer)
 kb_status kb_frame_read(kb_frame *frame, const kb_kernel *kernel, const kb_xla_frame *xla,
                         const kb_xla_array *call, kb_error *err);
 
+/* Refuses output `i` if it is of type bool and holds other bytes than 0 and 1: XLA would count with
+ * them. `data`: what the kernel wrote, in memory of the host. */
+kb_status kb_frame_check_bool(const kb_frame *frame, uint32_t i, const uint8_t *data,
+                              kb_error *err);
+
 /* Refuses a kernel that the target of the call does not run, such as one for GPUs on the CPU. */
 KB_COLD kb_status kb_frame_refuse_target(const kb_frame *frame, kb_error *err);
 

@@ -6,6 +6,7 @@
 #include "core/kb_dtype.h"
 #include "core/kb_float_mode.h"
 #include "core/kb_frame.h"
+#include "core/kb_together.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -359,7 +360,7 @@ static kb_status execute_exactly(const kb_xla_frame *xla, kb_error *err)
     uint64_t mode = kb_float_mode_exact();
     kb_status s = execute(xla, err);
     kb_float_mode_restore(mode);
-    return s;
+    return KB_LIKELY(s == KB_OK) ? KB_OK : kb_together_keep(xla, err);
 }
 
 kb_xla_error *kb_handler_host_execute(kb_xla_frame *frame)

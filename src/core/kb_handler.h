@@ -18,6 +18,8 @@
  *
  * - sharding, string: in programs for several devices; read by XLA's partitioner alone, in Python
  *
+ * - together, a scalar of int64: see kb_together.h
+ *
  * An operation without a kernel for the platform is another target, see kb_absent.h. */
 #ifndef KB_HANDLER_H
 #define KB_HANDLER_H

@@ -162,7 +162,11 @@ static kb_status compare(const poison *p, kb_error *err)
                 kernel->name, who_writes(kernel), n, (long long)kb_buffer_count(result(p, i)), i,
                 kernel->buffers[kernel->n_inputs + i].name, at, remedy(p->frame));
     }
-    return KB_OK;
+    kb_status s = KB_OK;
+    for (uint32_t i = 0; s == KB_OK && i < kernel->n_outputs; i++)
+        if (!p->shared[i])
+            s = kb_frame_check_bool(p->frame, i, p->second[i], err);
+    return s;
 }
 
 static kb_status run(poison *p, kb_error *err)

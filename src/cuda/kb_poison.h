@@ -7,8 +7,9 @@
 
 /* Runs the frame's plan twice, with outputs filled with another byte each time, and what the call
  * shares with its operands put back in between. KB_INTERNAL, naming output and elements, if some
- * element of an output still holds both patterns; outputs that share memory with an operand are not
- * looked at. Waits for the stream; slow. Not to be called while the stream captures. */
+ * element of an output still holds both patterns, or is no truth value where the output is of type
+ * bool; outputs that share memory with an operand are not looked at. Waits for the stream; slow.
+ * Not to be called while the stream captures. */
 kb_status kb_poison_run(const kb_driver *cu, const kb_frame *frame, kb_error *err);
 
 #endif

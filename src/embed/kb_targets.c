@@ -4,6 +4,7 @@
 #include "core/kb_absent.h"
 #include "core/kb_handler.h"
 #include "core/kb_plan.h"
+#include "core/kb_together.h"
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "hostcuda/kb_hosttarget.h"
@@ -25,6 +26,7 @@ const kb_target kb_targets[] = {
      kb_target_graph_execute},
     {"kernbridge.cuda.carrier", KB_PLATFORM_GPU, kb_target_instantiate, kb_target_carrier_prepare,
      kb_handler_idle},
+    {"kernbridge.together", KB_PLATFORM_CPU, NULL, NULL, kb_together_execute},
     {"kernbridge.absent", KB_PLATFORM_CPU | KB_PLATFORM_GPU, NULL, NULL, kb_absent_execute},
     {0},
 };

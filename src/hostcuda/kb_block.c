@@ -89,8 +89,7 @@ static void stuck(kb_block *b)
         const kb_thread *t = &b->threads[i];
         if (t != warp && i / KB_WARP == warp->index / KB_WARP && (warp->call.mask >> t->lane & 1) &&
             t->state != KB_THREAD_ENDED &&
-            (t->state != KB_THREAD_IN_WARP || t->call.kind != warp->call.kind ||
-             t->call.mask != warp->call.mask)) {
+            (t->state != KB_THREAD_IN_WARP || !kb_warp_same(&t->call, &warp->call))) {
             other = t;
             break;
         }
@@ -99,9 +98,12 @@ static void stuck(kb_block *b)
         kb_block_fail(
             (kb_thread *)(uintptr_t)warp,
             "waits in %s for the lanes 0x%08x, and thread (%u, %u, %u) of these stands in "
-            "%s: neither can continue",
+            "%s%s: neither can continue",
             kb_block_what(warp), warp->call.mask, other->tid[0], other->tid[1], other->tid[2],
-            kb_block_what(other));
+            kb_block_what(other),
+            other->state == KB_THREAD_IN_WARP && other->call.kind == warp->call.kind
+                ? " with another mask or mode"
+                : "");
     kb_block_fail(&b->threads[0],
                   "threads of the block wait for each other, and none can continue");
 }

@@ -84,6 +84,10 @@ _Noreturn void kb_block_fail(kb_thread *thread, const char *format, ...)
 /* Kinds of waiting, in words. */
 const char *kb_block_what(const kb_thread *thread);
 
+/* Whether two lanes stand in the same operation of a warp: PTX wants the same mode and mask, too.
+ */
+bool kb_warp_same(const kb_warp_call *a, const kb_warp_call *b);
+
 /* See to operations of the warp that `index` belongs to, whose lanes may all have come. */
 void kb_warp_check(kb_block *block, uint32_t warp);
 

@@ -79,6 +79,9 @@ void kb_checks_settle(kb_checks *checks);
 void kb_checks_barrier(kb_checks *checks);
 void kb_checks_warp_barrier(kb_checks *checks, uint32_t warp, uint32_t lanes);
 
+/* A lane reads another one, which does not take part, in a shuffle. Does not return. */
+_Noreturn void kb_checks_shuffle(kb_thread *thread, uint32_t from);
+
 /* A thread comes to the block's barrier, or to its end, while others may wait. */
 void kb_checks_arrive(kb_thread *thread);
 void kb_checks_end(kb_thread *thread);

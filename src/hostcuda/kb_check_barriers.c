@@ -30,6 +30,19 @@ void kb_checks_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
             memcpy(of_lanes + (size_t)l * KB_WARP, seen, sizeof seen);
 }
 
+void kb_checks_shuffle(kb_thread *t, uint32_t from)
+{
+    char place[KB_PLACE_MAX];
+    uint32_t index = t->index - t->lane + from;
+    const char *why = !(t->call.mask >> from & 1)    ? "is not in its mask"
+                      : index >= t->block->n_threads ? "is beyond the threads of the block"
+                                                     : "has ended";
+    kb_checks_fail(t, t->site, t->site,
+                   "reads lane %u in a warp shuffle with the mask 0x%08x%s, and this lane %s: the "
+                   "value is undefined on a GPU",
+                   from, t->call.mask, kb_checks_place(t, t->site, place), why);
+}
+
 void kb_check_grid(kb_thread *t)
 {
     if (t->block->n_at_grid + 1 == t->block->n_live)

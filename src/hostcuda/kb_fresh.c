@@ -127,7 +127,7 @@ static bool find_regions(const kb_frame *frame, kb_arena *arena, call *c)
     return c->regions != NULL;
 }
 
-kb_status kb_fresh_run(kb_frame *frame, kb_run *run, kb_error *err)
+kb_status kb_fresh_run(const kb_frame *frame, kb_run *run, kb_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, make_driver);
@@ -142,9 +142,10 @@ kb_status kb_fresh_run(kb_frame *frame, kb_run *run, kb_error *err)
                             "%s: no memory to look for reads of what nothing has written",
                             frame->kernel->name);
     }
-    frame->driver = &watched;
+    kb_frame watching = *frame;
+    watching.driver = &watched;
     current = &c;
-    kb_status s = run(frame, err);
+    kb_status s = run(&watching, err);
     current = before;
     kb_arena_free(arena);
     return s;

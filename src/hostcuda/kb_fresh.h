@@ -10,7 +10,7 @@
 
 /* Runs a call, whose outputs and temporaries hold nothing at first but for those that share their
  * memory with inputs. */
-kb_status kb_fresh_run(kb_frame *frame, kb_run *run, kb_error *err);
+kb_status kb_fresh_run(const kb_frame *frame, kb_run *run, kb_error *err);
 
 /* For each byte from `first` on, whether it has been written; NULL if all of them have. */
 uint8_t *kb_fresh_find(uint64_t first, uint64_t size);

@@ -14,6 +14,7 @@ typedef struct known {
     kb_link link;
     char digest[KB_HOSTCUDA_DIGEST];
     kb_hostcuda_code code;
+    kb_hostcuda_counts counts;
 } known;
 
 static _Atomic(kb_hostcuda_compiler *) compiler;
@@ -59,6 +60,7 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
     memcpy(c->digest, digest, sizeof c->digest);
     c->code = *code;
+    c->code.counts = kb_stream_debug() & KB_DEBUG_COUNT_LAUNCHES ? &c->counts : NULL;
     c->link.hash = kb_table_hash(digest, KB_HOSTCUDA_DIGEST);
     pthread_mutex_lock(&lock);
     bool added = kb_table_add(&codes, &c->link);

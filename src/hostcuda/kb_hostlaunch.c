@@ -184,6 +184,12 @@ static void run_blocks(void *data, int64_t begin, int64_t end)
     kb_float_mode_restore(mode);
 }
 
+static void count(kb_hostcuda_counts *counts, bool faulted)
+{
+    atomic_fetch_add_explicit(&counts->launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts->faults, faulted, memory_order_relaxed);
+}
+
 static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
 {
     *n_blocks = *n_threads = 1;
@@ -220,7 +226,10 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     else
         kb_pool_for_started(n_blocks, run_blocks, &l);
     kb_float_mode_restore(mode);
-    if (!atomic_load(&l.faulted))
+    bool faulted = atomic_load(&l.faulted);
+    if (code->counts)
+        count(code->counts, faulted);
+    if (!faulted)
         return KB_CU_SUCCESS;
     memcpy(fault, l.fault, KB_FAULT_SIZE);
     return KB_HOSTCUDA_FAULT;

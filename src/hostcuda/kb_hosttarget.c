@@ -2,13 +2,16 @@
 #include "hostcuda/kb_hosttarget.h"
 
 #include "core/kb_batch.h"
+#include "core/kb_float_mode.h"
 #include "core/kb_frame.h"
 #include "core/kb_handler.h"
+#include "core/kb_together.h"
 #include "cuda/kb_poison.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 #include "cuda/kb_target.h"
 #include "hostcuda/kb_fresh.h"
+#include "hostcuda/kb_guard.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "hostcuda/kb_intact.h"
 
@@ -63,10 +66,18 @@ static bool is_checked(const kb_kernel *kernel)
     return found;
 }
 
-static KB_COLD kb_status run_watched(kb_frame *frame, kb_error *err)
+static kb_status run_fresh(const kb_frame *frame, kb_error *err)
 {
     return is_checked(frame->kernel) ? kb_fresh_run(frame, run_intact, err)
                                      : run_intact(frame, err);
+}
+
+/* The guards come first: what the others look at is the memory that the kernel gets. */
+static KB_COLD kb_status run_watched(const kb_frame *frame, kb_error *err)
+{
+    return kb_stream_debug() & (KB_DEBUG_INPUTS | KB_DEBUG_POISON)
+               ? kb_guard_run(frame, run_fresh, err)
+               : run_fresh(frame, err);
 }
 
 static kb_status execute(const kb_xla_frame *xla, kb_error *err)
@@ -80,8 +91,17 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
     if (s != KB_OK)
         return s;
     kb_hostcuda_enter(&frame);
-    return kb_stream_debug() & (KB_DEBUG_INPUTS | KB_DEBUG_CHECKED) ? run_watched(&frame, err)
-                                                                    : run(&frame, err);
+    enum { WATCHED = KB_DEBUG_INPUTS | KB_DEBUG_POISON | KB_DEBUG_CHECKED };
+    return kb_stream_debug() & WATCHED ? run_watched(&frame, err) : kb_batch_run(&frame, err);
+}
+
+/* In the checked modes, kernels for the CPU come this way too. */
+static kb_status execute_together(const kb_xla_frame *xla, kb_error *err)
+{
+    uint64_t mode = kb_float_mode_exact();
+    kb_status s = execute(xla, err);
+    kb_float_mode_restore(mode);
+    return KB_LIKELY(s == KB_OK) ? KB_OK : kb_together_keep(xla, err);
 }
 
 kb_xla_error *kb_hosttarget_instantiate(kb_xla_frame *frame)
@@ -91,5 +111,5 @@ kb_xla_error *kb_hosttarget_instantiate(kb_xla_frame *frame)
 
 kb_xla_error *kb_hosttarget_execute(kb_xla_frame *frame)
 {
-    return kb_handler_handle(frame, 0, execute);
+    return kb_handler_handle(frame, 0, execute_together);
 }

@@ -86,6 +86,11 @@ static uint64_t result_of(const kb_thread *lanes, uint32_t present, uint32_t l)
     return 0;
 }
 
+bool kb_warp_same(const kb_warp_call *a, const kb_warp_call *b)
+{
+    return a->kind == b->kind && a->mode == b->mode && a->mask == b->mask;
+}
+
 /* Whether all lanes of the mask stand in the same operation. */
 static bool have_come(const kb_thread *lanes, const kb_warp *warp, const kb_warp_call *call)
 {
@@ -93,10 +98,19 @@ static bool have_come(const kb_thread *lanes, const kb_warp *warp, const kb_warp
     if (needed & ~warp->waiting)
         return false;
     for (uint32_t l = 0; l < KB_WARP; l++)
-        if (needed >> l & 1 &&
-            (lanes[l].call.kind != call->kind || lanes[l].call.mask != call->mask))
+        if (needed >> l & 1 && !kb_warp_same(&lanes[l].call, call))
             return false;
     return true;
+}
+
+/* What a lane reads of one that does not take part is undefined on a GPU. */
+static void check_sources(kb_thread *lanes, uint32_t present)
+{
+    for (uint32_t l = 0; l < KB_WARP; l++) {
+        uint32_t from = present >> l & 1 ? source_of(l, &lanes[l].call) : KB_WARP;
+        if (from != KB_WARP && !(present >> from & 1))
+            kb_checks_shuffle(&lanes[l], from);
+    }
 }
 
 static void finish(kb_block *b, uint32_t warp, uint32_t mask)
@@ -105,6 +119,8 @@ static void finish(kb_block *b, uint32_t warp, uint32_t mask)
     uint32_t present = mask & b->warps[warp].live;
     if (b->checks && lanes[__builtin_ctz(present)].call.kind == KB_WARP_BARRIER)
         kb_checks_warp_barrier(b->checks, warp, present);
+    if (b->checks && lanes[__builtin_ctz(present)].call.kind == KB_WARP_SHUFFLE)
+        check_sources(lanes, present);
     for (uint32_t l = 0; l < KB_WARP; l++)
         if (present >> l & 1)
             lanes[l].result = result_of(lanes, present, l);

@@ -5,7 +5,7 @@
 #include "core/kb_error.h"
 #include "kernbridge/module.h"
 
-/* Opens the library. */
+/* Opens the library. Closes it again if one of its static constructors threw. */
 kb_status kb_module_open(const char *path, void **library, kb_error *err);
 
 /* The address of an exported function; KB_NOT_FOUND without it. */

@@ -27,6 +27,7 @@ typedef struct bound {
     int32_t n_outputs;
     bool graph;
     const bound_attribute *attributes; /* sorted by name, as XLA's are */
+    const int32_t *dtypes;             /* as in kb_slot_target */
 } bound;
 
 static bool holds_bits(int32_t given, int32_t wanted)
@@ -127,6 +128,25 @@ static KB_COLD kb_status refuse_counts(const bound *b, const kb_xla_frame *xla, 
                         b->kernel.name, n_inputs, n_outputs, b->n_inputs, b->n_outputs);
 }
 
+/* Ranks and extents are not compared: JAX may have put the axis of a batch in front. */
+static kb_status check_dtypes(const bound *b, const kb_xla_frame *xla, kb_error *err)
+{
+    if (!b->dtypes)
+        return KB_OK;
+    for (int32_t i = 0, n = b->n_inputs + b->n_outputs; i < n; i++) {
+        bool input = i < b->n_inputs;
+        int32_t place = input ? i : i - b->n_inputs;
+        void *const *buffers = input ? xla->args.buffers : xla->rets.buffers;
+        int32_t dtype = ((const kb_xla_buffer *)buffers[place])->dtype, wanted = b->dtypes[i];
+        if (!KB_LIKELY(wanted == 0 || dtype == wanted))
+            return kb_error_set(err, KB_INVALID_ARGUMENT,
+                                "%s: %s %d is %s, but is declared as %s; convert it [KB3007]",
+                                b->kernel.name, input ? "input" : "output", place,
+                                kb_dtype_name(dtype), kb_dtype_name(wanted));
+    }
+    return KB_OK;
+}
+
 static bool count_fits(int32_t expected, int64_t n)
 {
     return n <= KB_BUFFERS_MAX && (expected == KB_ANY_COUNT || n == expected);
@@ -161,7 +181,9 @@ static kb_status execute(const bound *b, const kb_xla_frame *xla, kb_error *err)
                    count_fits(b->n_outputs, xla->rets.size)))
         return refuse_counts(b, xla, err);
     const void *values[KB_ATTRIBUTES_MAX];
-    kb_status s = read_attributes(b, &xla->attrs, values, err);
+    kb_status s = check_dtypes(b, xla, err);
+    if (KB_LIKELY(s == KB_OK))
+        s = read_attributes(b, &xla->attrs, values, err);
     if (!KB_LIKELY(s == KB_OK))
         return s;
     kb_kernel kernel = b->kernel; /* with the counts of this call */
@@ -207,11 +229,16 @@ static size_t text_size(const kb_slot_target *target)
 static bound *bound_new(const kb_slot_target *target)
 {
     uint32_t n = target->step.n_attributes;
-    bound *b = kb_calloc(1, sizeof *b + n * sizeof(bound_attribute) + text_size(target));
+    size_t n_dtypes = target->dtypes ? (size_t)(target->n_inputs + target->n_outputs) : 0;
+    bound *b = kb_calloc(1, sizeof *b + n * sizeof(bound_attribute) + n_dtypes * sizeof(int32_t) +
+                                text_size(target));
     if (!b)
         return NULL;
     bound_attribute *attributes = (bound_attribute *)(b + 1);
-    char *text = (char *)(attributes + n);
+    int32_t *dtypes = (int32_t *)(attributes + n);
+    char *text = (char *)(dtypes + n_dtypes);
+    if (n_dtypes > 0)
+        b->dtypes = memcpy(dtypes, target->dtypes, n_dtypes * sizeof *dtypes);
     b->kernel.name = kb_put_text(&text, target->name);
     b->n_inputs = target->n_inputs;
     b->n_outputs = target->n_outputs;

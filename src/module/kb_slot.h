@@ -22,6 +22,7 @@ typedef struct kb_slot_target {
     bool graph; /* may be captured into a command buffer */
     kb_source_step step;
     const kb_slot_attribute *attributes; /* step.n_attributes of them, in the function's order */
+    const int32_t *dtypes; /* XLA's codes for inputs and outputs, 0 for any; NULL with any count */
 } kb_slot_target;
 
 /* Makes the slot call the target, of which it takes a copy that is kept for the process's life,

@@ -87,6 +87,25 @@ static PyObject *launch_host_code(PyObject *self, PyObject *args)
     return result;
 }
 
+PyDoc_STRVAR(launches_of_doc, "launches_of(digest)\n--\n\n"
+                              "(launches, those with a fault) of known code, which was added while "
+                              "set_debug had bit 64.");
+
+static PyObject *launches_of(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *digest;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "y#:launches_of", &digest, &size) ||
+        !kb_python_check_size("launches_of", size, KB_HOSTCUDA_DIGEST))
+        return NULL;
+    const kb_hostcuda_code *code = kb_hostcuda_find(digest);
+    if (!code || !code->counts)
+        return Py_BuildValue("ii", 0, 0);
+    return Py_BuildValue("KK", (unsigned long long)code->counts->launches,
+                         (unsigned long long)code->counts->faults);
+}
+
 PyDoc_STRVAR(host_symbols_doc, "host_symbols()\n--\n\n"
                                "{name: address} of functions that kernels on the CPU call.");
 
@@ -175,7 +194,7 @@ static PyObject *occupancy(PyObject *self, PyObject *args)
 PyDoc_STRVAR(set_debug_doc, "set_debug(flags)\n--\n\n"
                             "Bits: 1 wait for every launch, 2 look for outputs that nobody writes, "
                             "4 count graph nodes, 8 use the default stream where XLA gives none, "
-                            "16 compare inputs on the CPU before and after.");
+                            "16 compare inputs on the CPU before and after, 64 count launches.");
 
 static PyObject *set_debug(PyObject *self, PyObject *args)
 {
@@ -222,6 +241,7 @@ static PyObject *host_threads_kept(PyObject *self, PyObject *unused)
 static PyMethodDef methods[] = {
     {"register_program", register_program, METH_VARARGS, register_program_doc},
     {"launch_host_code", launch_host_code, METH_VARARGS, launch_host_code_doc},
+    {"launches_of", launches_of, METH_VARARGS, launches_of_doc},
     {"host_symbols", host_symbols, METH_NOARGS, host_symbols_doc},
     {"device_count", device_count, METH_NOARGS, device_count_doc},
     {"compute_capability", compute_capability, METH_VARARGS, compute_capability_doc},

@@ -28,7 +28,8 @@ static PyObject *describe_exports(const kb_module *module)
     Py_ssize_t n = module ? module->n_exports : 0;
     PyObject *list = PyTuple_New(n);
     /* A module that an older kernbridge built ends before its types. */
-    bool typed = module && module->struct_size >= sizeof *module && module->types;
+    bool typed =
+        module && module->struct_size >= offsetof(kb_module, start_failure) && module->types;
     for (Py_ssize_t i = 0; list && i < n; i++) {
         const kb_export *e = &module->exports[i];
         const char *types = typed ? (const char *)module->types[i] : "";
@@ -85,10 +86,25 @@ static PyObject *find_symbol(PyObject *self, PyObject *args)
 }
 
 PyDoc_STRVAR(bind_slot_doc,
-             "bind_slot(slot, label, n_inputs, n_outputs, attributes, run, last_error, cuda, "
-             "graph)\n--\n\n"
+             "bind_slot(slot, label, n_inputs, n_outputs, attributes, dtypes, run, last_error, "
+             "cuda, graph)\n--\n\n"
              "Make a public target call a function. Counts may be -1 for any; `attributes` is a "
-             "tuple of\n(name, dtype code).");
+             "tuple of\n(name, dtype code), `dtypes` one of the codes of all arrays, 0 for any.");
+
+/* Of a tuple of codes, to be freed with kb_free; NULL with an exception set. */
+static int32_t *read_dtypes(PyObject *tuple)
+{
+    Py_ssize_t n = PyTuple_Size(tuple);
+    int32_t *dtypes = kb_calloc((size_t)n + 1, sizeof *dtypes);
+    if (!dtypes)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; dtypes && i < n; i++)
+        dtypes[i] = (int32_t)PyLong_AsLong(PyTuple_GetItem(tuple, i));
+    if (!PyErr_Occurred())
+        return dtypes;
+    kb_free(dtypes);
+    return NULL;
+}
 
 static kb_slot_attribute *read_attributes(PyObject *tuple)
 {
@@ -115,17 +131,26 @@ static PyObject *bind_slot(PyObject *self, PyObject *args)
     (void)self;
     unsigned long long slot, run, last_error;
     kb_slot_target target;
-    PyObject *tuple;
+    PyObject *tuple, *codes;
     int cuda, graph;
-    if (!PyArg_ParseTuple(args, "KsiiO!KKpp:bind_slot", &slot, &target.name, &target.n_inputs,
-                          &target.n_outputs, &PyTuple_Type, &tuple, &run, &last_error, &cuda,
-                          &graph))
+    if (!PyArg_ParseTuple(args, "KsiiO!O!KKpp:bind_slot", &slot, &target.name, &target.n_inputs,
+                          &target.n_outputs, &PyTuple_Type, &tuple, &PyTuple_Type, &codes, &run,
+                          &last_error, &cuda, &graph))
         return NULL;
+    bool any = target.n_inputs == KB_ANY_COUNT || target.n_outputs == KB_ANY_COUNT;
+    if (!any && PyTuple_Size(codes) != (Py_ssize_t)target.n_inputs + target.n_outputs) {
+        PyErr_SetString(PyExc_ValueError, "bind_slot: expected a dtype for each array");
+        return NULL;
+    }
     kb_slot_attribute *attributes = read_attributes(tuple);
-    if (!attributes)
+    int32_t *dtypes = attributes ? read_dtypes(codes) : NULL;
+    if (!dtypes) {
+        kb_free(attributes);
         return NULL;
+    }
     target.graph = graph != 0;
     target.attributes = attributes;
+    target.dtypes = any ? NULL : dtypes;
     target.step = (kb_source_step){
         .run = (kb_source_function *)(uintptr_t)run,
         .last_error = (kb_source_last_error *)(uintptr_t)last_error,
@@ -135,6 +160,7 @@ static PyObject *bind_slot(PyObject *self, PyObject *args)
     kb_error err;
     kb_status s = kb_slot_bind((kb_slot *)(uintptr_t)slot, &target, &err);
     kb_free(attributes);
+    kb_free(dtypes);
     if (s != KB_OK)
         return kb_python_raise(&err);
     Py_RETURN_NONE;

@@ -54,8 +54,9 @@ static PyObject *parameters_of(const kb_described *f)
     PyObject *tuple = PyTuple_New((Py_ssize_t)f->n_parameters);
     for (uint32_t i = 0; tuple && i < f->n_parameters; i++) {
         const kb_described_parameter *p = &f->parameters[i];
-        PyObject *item = Py_BuildValue("(sNsN)", kb_role_name(p->role), string_of(p->name),
-                                       kb_attr_type_name(p->type), string_of(p->ctype));
+        PyObject *item =
+            Py_BuildValue("(sNsNN)", kb_role_name(p->role), string_of(p->name),
+                          kb_attr_type_name(p->type), string_of(p->ctype), string_of(p->array));
         if (!item || PyTuple_SetItem(tuple, i, item) < 0)
             Py_CLEAR(tuple);
     }
@@ -72,19 +73,20 @@ static PyObject *function_of(const kb_described *f)
 }
 
 PyDoc_STRVAR(scan_source_doc,
-             "scan_source(text, file, functions)\n--\n\n"
+             "scan_source(text, file, functions, bytes)\n--\n\n"
              "The functions that a source annotates, or those of `functions`, as tuples (name, "
-             "qualified, line, whole_call, parameters).");
+             "qualified, line, whole_call, parameters).\n`bytes`: their arrays must be declared.");
 
 static PyObject *scan_source(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject *source, *file, *functions;
+    int bytes;
     kb_text source_text, file_text;
     kb_given *given = NULL;
     kb_error err;
     kb_scan scan;
-    if (!PyArg_ParseTuple(args, "UUO:scan_source", &source, &file, &functions) ||
+    if (!PyArg_ParseTuple(args, "UUOp:scan_source", &source, &file, &functions, &bytes) ||
         !text_of(source, &source_text) || !text_of(file, &file_text))
         return NULL;
     if (functions != Py_None && !PyTuple_Check(functions)) {
@@ -94,7 +96,7 @@ static PyObject *scan_source(PyObject *self, PyObject *args)
     if (functions != Py_None && !(given = read_all_given(functions)))
         return NULL;
     uint32_t n = given ? (uint32_t)PyTuple_Size(functions) : 0;
-    kb_status s = kb_scan_functions(source_text, file_text, given, n, &scan, &err);
+    kb_status s = kb_scan_functions(source_text, file_text, given, n, bytes != 0, &scan, &err);
     PyObject *result = s == KB_OK ? PyTuple_New((Py_ssize_t)scan.n) : kb_python_raise(&err);
     for (uint32_t i = 0; result && i < scan.n; i++) {
         PyObject *function = function_of(&scan.functions[i]);
@@ -107,22 +109,23 @@ static PyObject *scan_source(PyObject *self, PyObject *args)
     return result;
 }
 
-PyDoc_STRVAR(scan_kernel_doc, "scan_kernel(text, file, name, tokens)\n--\n\n"
+PyDoc_STRVAR(scan_kernel_doc, "scan_kernel(text, file, name, tokens, bytes)\n--\n\n"
                               "What a kernel takes: a tuple as of scan_source.");
 
 static PyObject *scan_kernel(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject *source, *file, *name, *tokens;
+    int bytes;
     kb_text source_text, file_text;
     kb_given given = {0};
     kb_error err;
     kb_scan scan;
-    if (!PyArg_ParseTuple(args, "UUUO:scan_kernel", &source, &file, &name, &tokens) ||
+    if (!PyArg_ParseTuple(args, "UUUOp:scan_kernel", &source, &file, &name, &tokens, &bytes) ||
         !text_of(source, &source_text) || !text_of(file, &file_text) ||
         !read_given(name, tokens, &given))
         return NULL;
-    kb_status s = kb_scan_kernel(source_text, file_text, &given, &scan, &err);
+    kb_status s = kb_scan_kernel(source_text, file_text, &given, bytes != 0, &scan, &err);
     PyObject *result = s == KB_OK ? function_of(&scan.functions[0]) : kb_python_raise(&err);
     if (s == KB_OK)
         kb_scan_free(&scan);

@@ -11,7 +11,9 @@ typedef struct kb_described_parameter {
     kb_role role;
     kb_text name;      /* of an attribute; else the parameter's own, or empty */
     kb_attr_type type; /* of an attribute, if the annotation has it */
+    kb_text array;     /* of an array, if the annotation has it: its declared type */
     kb_text ctype;     /* as spelled; empty if the function was not found */
+    bool bytes;        /* the function sees bytes, not what they are */
 } kb_described_parameter;
 
 /* The result of a scan for one function. */
@@ -19,7 +21,7 @@ typedef struct kb_described {
     kb_text name;
     kb_text qualified; /* "::a::name"; the name alone if the function was not found */
     uint32_t line;     /* of the function; if it was not found, of its annotation; or 0 */
-    bool whole_call;   /* takes a const kb_call *; without parameters here, any tensors */
+    bool whole_call;   /* takes a const kb_call *; without parameters here, any arrays */
     kb_described_parameter *parameters;
     uint32_t n_parameters;
 } kb_described;
@@ -31,6 +33,7 @@ typedef struct kb_agreement {
     const kb_annotation *annotation;
     const kb_declaration *declaration; /* NULL: not found */
     bool kernel;
+    bool bytes;               /* C, or machine code: it sees the bytes of its arrays and no types */
     kb_parameters parameters; /* of the declaration */
     kb_described *described;  /* the result */
 } kb_agreement;

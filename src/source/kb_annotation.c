@@ -8,7 +8,7 @@ enum { MARKER_SIZE = sizeof "@BE" - 1, MESSAGE_SIZE = 1200 }; /* more than the l
 
 const char *kb_role_name(kb_role role)
 {
-    static const char *const names[] = {"arg", "ret", "attr", "stream"};
+    static const char *const names[] = {"arg", "ret", "attr", "stream", "any"};
     return names[role];
 }
 
@@ -99,21 +99,30 @@ static kb_status read_spec(const kb_annotation *a, const kb_places *places, uint
     static const struct {
         const char *text;
         kb_role role;
-    } words[] = {{"arg", KB_ROLE_ARG},  {"args", KB_ROLE_ARG},      {"ret", KB_ROLE_RET},
-                 {"rets", KB_ROLE_RET}, {"stream", KB_ROLE_STREAM}, {"ctx.stream", KB_ROLE_STREAM}};
+    } words[] = {
+        {"arg", KB_ROLE_ARG},  {"args", KB_ROLE_ARG},      {"ret", KB_ROLE_RET},
+        {"rets", KB_ROLE_RET}, {"stream", KB_ROLE_STREAM}, {"ctx.stream", KB_ROLE_STREAM},
+        {"any", KB_ROLE_ANY},
+    };
     kb_spec *spec = &a->specs[index];
     kb_text rest;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (kb_text_is(spec->text, words[i].text)) {
-            spec->role = words[i].role;
-            return KB_OK;
-        }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        bool array = words[i].role == KB_ROLE_ARG || words[i].role == KB_ROLE_RET;
+        if (!after(spec->text, words[i].text, &rest) ||
+            (rest.size > 0 && !(array && rest.size > 1 && *rest.at == ':')))
+            continue;
+        spec->role = words[i].role;
+        if (rest.size > 0)
+            spec->array = (kb_text){rest.at + 1, rest.size - 1};
+        return KB_OK;
+    }
     if (after(spec->text, "attr.", &rest) || after(spec->text, "attrs.", &rest))
         return read_attribute(a, places, index, rest, err);
     return kb_annotation_error(
         a, places, index, err,
         "Invalid arg_spec token '%.*s'; expected arg, ret, stream, attr.NAME or "
-        "attr.NAME:TYPE, TYPE one of %s",
+        "attr.NAME:TYPE, TYPE one of %s; or arg and ret with the type of an array, as in "
+        "arg:f32[n]",
         KB_TEXT_ARG(spec->text), kb_attr_type_names());
 }
 
@@ -138,9 +147,10 @@ static kb_status read_specs(const kb_annotation *a, const kb_places *places, kb_
             continue;
         if (spec->role == KB_ROLE_STREAM)
             return kb_annotation_error(a, places, i, err,
-                                       "%.*s is there twice; a call has one stream",
+                                       "%.*s is there twice; a call has one stream: remove one",
                                        KB_TEXT_ARG(spec->text));
-        return kb_annotation_error(a, places, i, err, "attribute %.*s is there twice",
+        return kb_annotation_error(a, places, i, err,
+                                   "attribute %.*s is there twice; give each a name of its own",
                                    KB_TEXT_ARG(spec->name));
     }
     return KB_OK;
@@ -154,14 +164,14 @@ static bool separates(kb_text text, size_t i)
     return i + 1 == text.size || kb_is_blank(text.at[i + 1]) || text.at[i + 1] == '\n';
 }
 
-/* The next piece without blanks from `*at` on; empty at the end. */
+/* The next piece without blanks from `*at` on, except between brackets; empty at the end. */
 static kb_text next_piece(kb_text text, size_t *at)
 {
     while (*at < text.size && separates(text, *at))
         ++*at;
     size_t begin = *at;
-    while (*at < text.size && !separates(text, *at))
-        ++*at;
+    for (bool inside = false; *at < text.size && (inside || !separates(text, *at)); ++*at)
+        inside = text.at[*at] == '[' || (inside && text.at[*at] != ']');
     return (kb_text){text.at + begin, *at - begin};
 }
 
@@ -197,10 +207,12 @@ static kb_status check_name(const kb_annotation *a, const kb_places *places, kb_
 {
     if (kb_annotation_is_name(a->name))
         return KB_OK;
-    return kb_annotation_error(a, places, KB_AT_NAME, err,
-                               "'%.*s' is no name of a function: it must be a C identifier and no "
-                               "keyword of C++",
-                               KB_TEXT_ARG(a->name));
+    return kb_annotation_error(
+        a, places, KB_AT_NAME, err,
+        "'%.*s' is no name of a function: it must be a C identifier and no "
+        "keyword of C++; for a member of a class, or an instance of a template, "
+        "annotate a function that calls it",
+        KB_TEXT_ARG(a->name));
 }
 
 kb_status kb_annotation_read(const kb_token *comment, const kb_places *places, kb_arena *arena,
@@ -212,7 +224,7 @@ kb_status kb_annotation_read(const kb_token *comment, const kb_places *places, k
     if (a->name.size == 0)
         return kb_place_error(places, comment->at, err,
                               "@BE names no function; write for example\n"
-                              "    // @BE add arg arg ret stream");
+                              "    // @BE add arg:f32[n] arg:f32[n] ret:f32[n]");
     a->at += (uint32_t)(a->name.at - text.at);
     kb_status s = check_name(a, places, err);
     if (s == KB_OK)

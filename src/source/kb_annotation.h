@@ -8,9 +8,15 @@
 #include "source/kb_place.h"
 #include "source/kb_token.h"
 
-typedef enum kb_role { KB_ROLE_ARG, KB_ROLE_RET, KB_ROLE_ATTR, KB_ROLE_STREAM } kb_role;
+typedef enum kb_role {
+    KB_ROLE_ARG,
+    KB_ROLE_RET,
+    KB_ROLE_ATTR,
+    KB_ROLE_STREAM,
+    KB_ROLE_ANY /* all arrays of a call */
+} kb_role;
 
-/* "arg", "ret", "attr", "stream". */
+/* "arg", "ret", "attr", "stream", "any". */
 const char *kb_role_name(kb_role role);
 
 /* One token, which describes one parameter. */
@@ -20,6 +26,7 @@ typedef struct kb_spec {
     kb_role role;
     kb_text name;      /* of an attribute */
     kb_attr_type type; /* KB_ATTR_NONE: the type in the signature */
+    kb_text array;     /* the declared type of an array, which is not read here; or empty */
 } kb_spec;
 
 typedef enum kb_origin {

@@ -84,7 +84,7 @@ static kb_look look_of(const kb_parameter *p, kb_text last, bool pointer)
     static const char *const streams[] = {"cudaStream_t", "CUstream", "hipStream_t", NULL};
     static const char *const streamed[] = {"cudaStream_st", "CUstream_st", NULL};
     if (kb_text_is(last, pointer ? "kb_tensor" : "Tensor"))
-        return KB_LOOKS_TENSOR;
+        return pointer ? KB_LOOKS_BYTES : KB_LOOKS_TENSOR;
     if (kb_text_among(last, pointer ? streamed : streams))
         return KB_LOOKS_STREAM;
     if (pointer)

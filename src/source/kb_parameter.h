@@ -12,7 +12,8 @@
 typedef enum kb_look {
     KB_LOOKS_VALUE,   /* and anything else */
     KB_LOOKS_POINTER, /* or an array */
-    KB_LOOKS_TENSOR,  /* Tensor, or a pointer to kb_tensor */
+    KB_LOOKS_TENSOR,  /* Tensor */
+    KB_LOOKS_BYTES,   /* a pointer to kb_tensor */
     KB_LOOKS_STREAM,  /* cudaStream_t and its other names; int64_t stream */
     KB_LOOKS_CALL     /* a pointer to kb_call */
 } kb_look;

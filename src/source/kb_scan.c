@@ -11,6 +11,7 @@ typedef struct scanner {
     kb_wanted *wanted;
     uint32_t n;
     bool kernel;
+    bool bytes;
 } scanner;
 
 static kb_status no_memory(kb_error *err)
@@ -18,14 +19,16 @@ static kb_status no_memory(kb_error *err)
     return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to scan a source");
 }
 
-static kb_status begin(scanner *x, kb_text source, kb_text file, kb_scan *scan, kb_error *err)
+static kb_status begin(scanner *x, kb_text source, kb_text file, bool bytes, kb_scan *scan,
+                       kb_error *err)
 {
-    *x = (scanner){.scan = scan};
+    *x = (scanner){.scan = scan, .bytes = bytes};
     *scan = (kb_scan){.arena = kb_arena_new()};
     if (!scan->arena)
         return no_memory(err);
     if (source.size > KB_TEXT_LIMIT)
-        return kb_error_set(err, KB_INVALID_ARGUMENT, "%.*s: a source has at most %d bytes",
+        return kb_error_set(err, KB_INVALID_ARGUMENT,
+                            "%.*s: a source has at most %d bytes; divide it into several modules",
                             KB_TEXT_ARG(file), KB_TEXT_LIMIT);
     kb_status s = kb_places_begin(&x->places, source, file, err);
     if (s != KB_OK)
@@ -33,7 +36,7 @@ static kb_status begin(scanner *x, kb_text source, kb_text file, kb_scan *scan, 
     const char *nul = source.size ? memchr(source.at, 0, source.size) : NULL;
     if (nul)
         return kb_place_error(&x->places, (uint32_t)(nul - source.at), err,
-                              "a NUL byte is no part of a source");
+                              "a NUL byte is no part of a source; remove it");
     return kb_lex(source, &x->lexed, err);
 }
 
@@ -59,9 +62,10 @@ static kb_status twice(const scanner *x, uint32_t i, uint32_t j, kb_error *err)
     const kb_annotation *a = &x->annotations[i > j ? i : j],
                         *before = &x->annotations[i > j ? j : i];
     if (a->origin != KB_ANNOTATED)
-        return kb_annotation_error(a, &x->places, KB_AT_NAME, err, "%.*s is there twice",
-                                   KB_TEXT_ARG(a->name));
-    return kb_place_error(&x->places, a->at, err, "%.*s is annotated twice, in lines %u and %u",
+        return kb_annotation_error(a, &x->places, KB_AT_NAME, err,
+                                   "%.*s is there twice; list it once", KB_TEXT_ARG(a->name));
+    return kb_place_error(&x->places, a->at, err,
+                          "%.*s is annotated twice, in lines %u and %u; remove one",
                           KB_TEXT_ARG(a->name), (unsigned)kb_place_line(&x->places, before->at),
                           (unsigned)kb_place_line(&x->places, a->at));
 }
@@ -79,13 +83,16 @@ static kb_status read_annotations(scanner *x, kb_error *err)
     const kb_tokens *found = &x->lexed.annotations;
     kb_status s = KB_OK;
     if (found->n == 0)
-        return kb_error_set(err, KB_INVALID_ARGUMENT,
-                            "%.*s: no function is annotated; write before each that is to be "
-                            "called what it takes, for example\n    // @BE add arg arg ret",
-                            KB_TEXT_ARG(x->places.file));
+        return kb_error_set(
+            err, KB_INVALID_ARGUMENT,
+            "%.*s: no function is annotated; write before each that is to be "
+            "called what it takes, for example\n    // @BE add arg:f32[n] arg:f32[n] ret:f32[n]",
+            KB_TEXT_ARG(x->places.file));
     if (found->n > KB_SCAN_FUNCTIONS)
-        return kb_place_error(&x->places, found->at[KB_SCAN_FUNCTIONS].at, err,
-                              "a source annotates at most %d functions", KB_SCAN_FUNCTIONS);
+        return kb_place_error(
+            &x->places, found->at[KB_SCAN_FUNCTIONS].at, err,
+            "a source annotates at most %d functions; divide it into several modules",
+            KB_SCAN_FUNCTIONS);
     if (!make_room(x, found->n))
         return no_memory(err);
     for (size_t i = 0; i < found->n && s == KB_OK; i++) {
@@ -136,6 +143,7 @@ static kb_status finish(scanner *x, kb_error *err)
             .annotation = &x->annotations[wanted[i].i],
             .declaration = wanted[i].declaration.found ? &wanted[i].declaration : NULL,
             .kernel = x->kernel,
+            .bytes = x->bytes,
             .described = &x->scan->functions[wanted[i].i],
         };
         s = kb_agree(&g, err);
@@ -145,10 +153,10 @@ static kb_status finish(scanner *x, kb_error *err)
 }
 
 kb_status kb_scan_functions(kb_text source, kb_text file, const kb_given *given, uint32_t n_given,
-                            kb_scan *scan, kb_error *err)
+                            bool bytes, kb_scan *scan, kb_error *err)
 {
     scanner x;
-    kb_status s = begin(&x, source, file, scan, err);
+    kb_status s = begin(&x, source, file, bytes, scan, err);
     if (s == KB_OK)
         s = given ? take_given(&x, given, n_given, err) : read_annotations(&x, err);
     if (s == KB_OK)
@@ -202,11 +210,11 @@ static kb_status scan_kernel(scanner *x, const kb_given *kernel, kb_error *err)
     return s == KB_OK ? finish(x, err) : s;
 }
 
-kb_status kb_scan_kernel(kb_text source, kb_text file, const kb_given *kernel, kb_scan *scan,
-                         kb_error *err)
+kb_status kb_scan_kernel(kb_text source, kb_text file, const kb_given *kernel, bool bytes,
+                         kb_scan *scan, kb_error *err)
 {
     scanner x;
-    kb_status s = begin(&x, source, file, scan, err);
+    kb_status s = begin(&x, source, file, bytes, scan, err);
     if (s == KB_OK)
         s = scan_kernel(&x, kernel, err);
     end(&x, s);

@@ -24,14 +24,14 @@ typedef struct kb_scan {
 
 /* The functions that the source annotates, in its order; if `given` is no NULL, those instead. On
  * KB_OK the scan is to be freed; a source that does not say what a function takes, or says two
- * things, is KB_INVALID_ARGUMENT. */
+ * things, is KB_INVALID_ARGUMENT. `bytes`: in C and in machine code, arrays must be declared. */
 kb_status kb_scan_functions(kb_text source, kb_text file, const kb_given *given, uint32_t n_given,
-                            kb_scan *scan, kb_error *err);
+                            bool bytes, kb_scan *scan, kb_error *err);
 
 /* One kernel. Its name may be a name expression, such as ns::scale<float, 4>. What is inferred
  * where `kernel` has no tokens may be said by an annotation of its last identifier. */
-kb_status kb_scan_kernel(kb_text source, kb_text file, const kb_given *kernel, kb_scan *scan,
-                         kb_error *err);
+kb_status kb_scan_kernel(kb_text source, kb_text file, const kb_given *kernel, bool bytes,
+                         kb_scan *scan, kb_error *err);
 
 void kb_scan_free(kb_scan *scan);
 

@@ -178,6 +178,21 @@ void fake_stream_set(void *stream, bool refuse)
     streams.refuse = refuse;
 }
 
+static _Thread_local int64_t run_id;
+
+static kb_xla_error *run_id_get(kb_xla_run_id_get *args)
+{
+    if (args->struct_size != KB_XLA_SIZE(kb_xla_run_id_get, run_id))
+        return error_new(13, "run_id_get: wrong struct_size");
+    args->run_id = run_id;
+    return run_id < 0 ? error_new(12, "no run") : NULL;
+}
+
+void fake_run_set(int64_t id)
+{
+    run_id = id;
+}
+
 static kb_xla_api tables[MINORS];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
@@ -185,7 +200,7 @@ static void fill_tables(void)
 {
     for (int minor = 0; minor < MINORS; minor++)
         tables[minor] = (kb_xla_api){
-            .struct_size = sizeof(kb_xla_api),
+            .struct_size = minor < 4 ? KB_XLA_API_SIZE : sizeof(kb_xla_api),
             .api_version = {.struct_size = KB_XLA_SIZE(kb_xla_api_version, minor_version),
                             .major_version = KB_XLA_API_MAJOR,
                             .minor_version = minor},
@@ -194,6 +209,7 @@ static void fill_tables(void)
             .stream_get = stream_get,
             .thread_pool_schedule = schedule,
             .thread_pool_num_threads = num_threads,
+            .run_id_get = run_id_get,
         };
 }
 

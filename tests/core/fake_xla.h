@@ -16,7 +16,8 @@ struct kb_xla_error {
     char *message;
 };
 
-/* The table of API 0.`minor`, with its own context for the thread pool; 0.1 to 0.9. */
+/* The table of API 0.`minor`, with its own context for the thread pool; 0.1 to 0.9. Before 0.4,
+ * as in no version of XLA, it ends with what we call without asking. */
 const kb_xla_api *fake_api(int minor);
 
 /* NULL does nothing. */
@@ -33,6 +34,9 @@ void fake_pool_join(void);      /* waits for every scheduled task, and those tha
 
 /* The stream that calls on this thread get; `refuse`: they get an error instead. */
 void fake_stream_set(void *stream, bool refuse);
+
+/* The run that calls on this thread belong to; negative: XLA gives an error instead. */
+void fake_run_set(int64_t id);
 
 typedef struct fake_frame {
     kb_xla_frame frame;

@@ -25,9 +25,10 @@ static const char *const sources[] = {
     "S)(const "
     "BE::Tensor a, BE::Tensor o, T k, int64_t stream) { }\n// @BE f_x arg ret attr.k stream\n"
     "DEF(float, x)\n#undef DEF\n",
-    "namespace a::b { extern \"C\" { namespace { // @BE f arg ret attr.k:float16\n"
+    "namespace a::b { extern \"C\" { namespace { // @BE f arg:f32[n, 2] ret:any attr.k:float16\n"
     "void f(const kb_tensor *a, kb_tensor *o, uint16_t k); } } }\n",
-    "#if 0\n// @BE g\n#elif X\n#else\n// @BE f\n#endif\nstatic auto f(const kb_call *call) -> int "
+    "#if 0\n// @BE g\n#elif X\n#else\n// @BE f any\n#endif\nstatic auto f(const kb_call *call) -> "
+    "int "
     "{}\n",
     "const char *s = R\"x(\n// @BE no )\" )x\"; /* // @BE no */ // @BE f arg ret attr.p:int8 \\\n\n"
     "void f(const Tensor a, Tensor o, std::pair<int, U<(3 > 2)>> p = {1, [](int x) { return x; "
@@ -117,6 +118,9 @@ static const char *const pieces[] = {
     "\xc3\xa9",
     "\xff",
     "\t",
+    "arg:f32[n] ",
+    "ret:any[2,n] ",
+    " any",
     "\r",
     " ",
     "0",
@@ -208,12 +212,15 @@ static void check_function(const kb_described *f, kb_text source, bool kernel)
         const kb_described_parameter *p = &f->parameters[i];
         touch(p->name);
         touch(p->ctype);
+        touch(p->array);
         require(p->role <= KB_ROLE_STREAM, "a parameter has no role");
         require(p->type <= KB_ATTR_COMPLEX128, "a parameter has no type");
         n_rets += p->role == KB_ROLE_RET;
         require(p->role != KB_ROLE_ATTR || kb_annotation_is_name(p->name),
                 "an attribute has no name");
         require(p->role == KB_ROLE_ATTR || p->type == KB_ATTR_NONE, "a type comes from nowhere");
+        require(p->role <= KB_ROLE_RET || p->array.size == 0, "a declaration of no array");
+        require(p->role > KB_ROLE_RET || !p->bytes || p->array.size > 0, "bytes are not declared");
         require(p->role != KB_ROLE_ATTR || p->type || !f->whole_call, "an attribute has no type");
         require((found && !f->whole_call) || p->ctype.size == 0 || f->name.size > 64,
                 "a type of C++ comes from nowhere");
@@ -258,21 +265,22 @@ static void check(kb_status s, kb_scan *scan, kb_text source, bool kernel, const
 static void scan(kb_text source, reader *r)
 {
     static const char *const names[] = {"f", "k", "k<float, 4>", "ns::k", "f_x", "::a::b::f"};
-    static const char *const words[] = {"arg",    "ret",          "stream",
-                                        "attr.x", "attr.y:int32", "attrs.z"};
+    static const char *const words[] = {"arg",     "ret", "stream",     "attr.x", "attr.y:int32",
+                                        "attrs.z", "any", "arg:f32[n]", "ret:any"};
+    bool bytes = source.size % 2;
     char tokens[8 * 16] = "";
     kb_text file = kb_text_of("f.cu");
     kb_given given = {.name = kb_text_of(names[byte(r) % 6]), .infer = byte(r) % 2};
     kb_scan result;
     kb_error err;
     for (int i = given.infer ? 0 : byte(r) % 8; i > 0; i--)
-        strcat(strcat(tokens, words[byte(r) % 6]), " ");
+        strcat(strcat(tokens, words[byte(r) % 9]), " ");
     given.tokens = kb_text_of(tokens);
-    kb_status s = kb_scan_functions(source, file, NULL, 0, &result, &err);
+    kb_status s = kb_scan_functions(source, file, NULL, 0, bytes, &result, &err);
     check(s, &result, source, false, &err);
-    s = kb_scan_functions(source, file, &given, 1, &result, &err);
+    s = kb_scan_functions(source, file, &given, 1, bytes, &result, &err);
     check(s, &result, source, false, &err);
-    s = kb_scan_kernel(source, file, &given, &result, &err);
+    s = kb_scan_kernel(source, file, &given, bytes, &result, &err);
     check(s, &result, source, true, &err);
 }
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 # there can be no cycle.
 LAYERS = {
     "abi": (),
+    "supervisor": (),
     "core": ("abi",),
     "cuda": ("abi", "core"),
     "hostcuda": ("abi", "core", "cuda"),

@@ -9,6 +9,9 @@
 #ifndef MODULE_SIZE
 #define MODULE_SIZE sizeof(kb_module)
 #endif
+#ifndef MODULE_FAILURE
+#define MODULE_FAILURE ""
+#endif
 #ifndef MODULE_ABI
 #define MODULE_ABI KB_ABI
 #endif
@@ -20,4 +23,5 @@ __attribute__((constructor)) static void round_down(void)
 
 extern EXPORT const kb_module kb_module_description;
 
-const kb_module kb_module_description = {.struct_size = MODULE_SIZE, .abi = MODULE_ABI};
+const kb_module kb_module_description = {
+    .struct_size = MODULE_SIZE, .abi = MODULE_ABI, .start_failure = MODULE_FAILURE};

@@ -16,7 +16,8 @@ typedef struct scanned {
     char text[4096]; /* see scanned_tell */
 } scanned;
 
-/* "name role:name:type,... " of each function, a message if there are none. */
+/* "name role:name:type,... " of each function, with the declared types of arrays, a message if
+ * there are none. */
 static inline const char *scanned_tell(scanned *s)
 {
     size_t n = 0;
@@ -29,10 +30,10 @@ static inline const char *scanned_tell(scanned *s)
                               KB_TEXT_ARG(f->qualified));
         for (uint32_t j = 0; j < f->n_parameters && n < sizeof s->text - 512; j++) {
             const kb_described_parameter *p = &f->parameters[j];
-            n += (size_t)snprintf(s->text + n, sizeof s->text - n, " %s%s%.*s%s%s",
+            n += (size_t)snprintf(s->text + n, sizeof s->text - n, " %s%s%.*s%s%s%.*s",
                                   kb_role_name(p->role), p->name.size ? ":" : "",
-                                  KB_TEXT_ARG(p->name), p->type ? ":" : "",
-                                  kb_attr_type_name(p->type));
+                                  KB_TEXT_ARG(p->name), p->type || p->array.size ? ":" : "",
+                                  kb_attr_type_name(p->type), KB_TEXT_ARG(p->array));
         }
     }
     return s->text;
@@ -57,15 +58,15 @@ static inline void scanned_free(scanned *s)
 
 static inline void scanned_begin(scanned *s, const char *source)
 {
-    s->status =
-        kb_scan_functions(scanned_copy(s, source), kb_text_of("a.cu"), NULL, 0, &s->scan, &s->err);
+    s->status = kb_scan_functions(scanned_copy(s, source), kb_text_of("a.cu"), NULL, 0, false,
+                                  &s->scan, &s->err);
 }
 
 static inline void scanned_kernel(scanned *s, const char *source, const char *name)
 {
     kb_given given = {.name = kb_text_of(name), .infer = true};
-    s->status =
-        kb_scan_kernel(scanned_copy(s, source), kb_text_of("a.cu"), &given, &s->scan, &s->err);
+    s->status = kb_scan_kernel(scanned_copy(s, source), kb_text_of("a.cu"), &given, false, &s->scan,
+                               &s->err);
 }
 
 /* The whole line must be that. */

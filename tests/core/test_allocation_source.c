@@ -9,9 +9,9 @@ static bool scan(const char *source, uint32_t n)
 {
     kb_scan result;
     kb_error err;
-    if (!had_memory(
-            kb_scan_functions(kb_text_of(source), kb_text_of("a.cu"), NULL, 0, &result, &err),
-            &err))
+    if (!had_memory(kb_scan_functions(kb_text_of(source), kb_text_of("a.cu"), NULL, 0, false,
+                                      &result, &err),
+                    &err))
         return false;
     CHECK_INT(result.n, n);
     kb_scan_free(&result);
@@ -23,7 +23,7 @@ static bool scan_functions(void)
     return scan("namespace a { // @BE f\nvoid f(const BE::Tensor a, BE::Tensor o, float k) {} }\n"
                 "// @BE g arg ret attr.x:int32 attr.y\n"
                 "int g(const BE::Tensor a, BE::Tensor o, int x, std::complex<float> y) noexcept;\n"
-                "// @BE h arg ret attr.x:int8\n// @BE i\nint i(const kb_call *call);\n",
+                "// @BE h arg ret attr.x:int8\n// @BE i any\nint i(const kb_call *call);\n",
                 4);
 }
 
@@ -52,7 +52,7 @@ static bool scan_kernel(void)
                    "*y, int n) {} }");
     kb_scan result;
     kb_error err;
-    if (!had_memory(kb_scan_kernel(source, kb_text_of("a.cu"), &given, &result, &err), &err))
+    if (!had_memory(kb_scan_kernel(source, kb_text_of("a.cu"), &given, false, &result, &err), &err))
         return false;
     CHECK_INT(result.functions[0].n_parameters, 3);
     kb_scan_free(&result);
@@ -66,7 +66,7 @@ static bool refuse(void)
     kb_error err;
     kb_status s =
         kb_scan_functions(kb_text_of("// @BE f\nvoid f(const Tensor a, Tensor o, float);"),
-                          kb_text_of("a.cu"), NULL, 0, &result, &err);
+                          kb_text_of("a.cu"), NULL, 0, false, &result, &err);
     if (s == KB_INVALID_ARGUMENT) {
         CHECK_HAS(err.message, "needs a name");
         return true;

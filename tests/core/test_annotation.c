@@ -52,20 +52,66 @@ static void test_types(void)
 
 static void test_inferred(void)
 {
-    CHECK_SCAN(
-        "// @BE f\nint f(Tensor const &a, const kb_tensor *b, kb_tensor *o, double k, CUstream s);",
-        "::f arg:a arg:b ret:o attr:k stream:s");
+    CHECK_SCAN("// @BE f\nint f(Tensor const &a, Tensor const b, Tensor o, double k, CUstream s);",
+               "::f arg:a arg:b ret:o attr:k stream:s");
     CHECK_SCAN("// @BE f\nvoid f(" T ", int64_t stream);", "::f" FOUND " stream:stream");
     CHECK_SCAN("// @BE f\nvoid f(" T ", int64_t other);", "::f" FOUND " attr:other");
+}
+
+/* A declared type is the text that stands there; what is in brackets may have blanks. */
+static void test_declared(void)
+{
+    CHECK_SCAN("// @BE f arg:f32[n] rets:any\nvoid f(" T ");", "::f arg:a:f32[n] ret:o:any");
+    CHECK_SCAN("// @BE f args:bf16[ n,\tm ] ret:x[[y z]\nvoid f(" T ");",
+               "::f arg:a:bf16[ n,\tm ] ret:o:x[[y z]");
+    CHECK_SCAN(
+        "// @BE f arg:i4[n, 2] ret:i8[] attr.k\nvoid f(const kb_tensor *a, kb_tensor *o, int k);",
+        "::f arg:a:i4[n, 2] ret:o:i8[] attr:k");
+    CHECK_REFUSED("// @BE f arg: ret\nvoid f(" T ");", "Invalid arg_spec token 'arg:'");
+    CHECK_REFUSED("// @BE f arg ret stream:f32\nvoid f(" T ");",
+                  "Invalid arg_spec token 'stream:f32'");
+    CHECK_REFUSED("// @BE f any\nvoid f(" T ");",
+                  "a.cu:1:10: f: `any` alone stands for all arrays");
+    CHECK_REFUSED("// @BE f any ret\nint f(const kb_call *c);", "f: `any` alone stands for all");
+}
+
+/* Where a function sees bytes, they have to be declared: the line to write is in the message. */
+static void test_undeclared(void)
+{
+    CHECK_REFUSED("// @BE f\nvoid f(const kb_tensor *a, Tensor o, int k);",
+                  "\n    // @BE f arg:f32[n] ret:f32[n] attr.k\n");
+    CHECK_REFUSED(
+        "// @BE f arg ret:i8[n] attr.q:int8\nvoid f(const kb_tensor *a, Tensor o, int k);",
+        "\n    // @BE f arg:f32[n] ret:i8[n] attr.q:int8\n");
+    CHECK_SCAN("// @BE f arg:any ret\nvoid f(const kb_tensor *a, Tensor o);",
+               "::f arg:a:any ret:o");
+    CHECK_REFUSED("// @BE f\nint f(const kb_call *c);", "\n    // @BE f any\n");
+    CHECK_REFUSED("// @BE f ret arg:any\nint f(const kb_call *c);",
+                  "\n    // @BE f ret:f32[n] arg:any\n");
+    kb_given given = {.name = kb_text_of("f"), .tokens = kb_text_of("arg ret")};
+    scanned s;
+    s.status = kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.c"), &given, 1, true, &s.scan,
+                                 &s.err);
+    CHECK_HAS(scanned_tell(&s), "functions['f']: f sees only");
+    CHECK_HAS(scanned_tell(&s), "\n    \"f\": \"arg:f32[n] ret:f32[n]\"\n");
+    scanned_free(&s);
+    s.status =
+        kb_scan_kernel(scanned_copy(&s, ""), kb_text_of("a.cubin"), &given, true, &s.scan, &s.err);
+    CHECK_HAS(scanned_tell(&s), "\n    params=\"arg:f32[n] ret:f32[n]\"\n");
+    scanned_free(&s);
+    s.status = kb_scan_functions(scanned_copy(&s, "// @BE f\nint f(const kb_tensor *a);"),
+                                 kb_text_of("a.c"), NULL, 0, true, &s.scan, &s.err);
+    CHECK_HAS(scanned_tell(&s), "a result is a `kb_tensor *` without const");
+    scanned_free(&s);
 }
 
 static void test_whole_call(void)
 {
     scanned s;
-    CHECK_SCAN("// @BE f\nint f(const kb_call *call);", "::f");
-    CHECK_SCAN("// @BE f arg stream attr.k:int8\nint f(kb_call const*);",
-               "::f arg stream attr:k:int8");
-    scanned_begin(&s, "// @BE f\nint f(const kb_call *call) { return 0; }");
+    CHECK_SCAN("// @BE f any\nint f(const kb_call *call);", "::f");
+    CHECK_SCAN("// @BE f arg:i8[n] stream attr.k:int8\nint f(kb_call const*);",
+               "::f arg:i8[n] stream attr:k:int8");
+    scanned_begin(&s, "// @BE f any\nint f(const kb_call *call) { return 0; }");
     CHECK(s.status == KB_OK && s.scan.functions[0].whole_call);
     CHECK_INT(s.scan.functions[0].line, 2);
     scanned_free(&s);
@@ -85,7 +131,7 @@ static void test_lines(void)
     }
     scanned_free(&s);
     s.status = kb_scan_functions(scanned_copy(&s, "\nvoid f(" T ");"), kb_text_of("a.cu"), given, 2,
-                                 &s.scan, &s.err);
+                                 false, &s.scan, &s.err);
     if (CHECK(s.status == KB_OK && s.scan.n == 2)) {
         CHECK_INT(s.scan.functions[0].line, 2);
         CHECK_INT(s.scan.functions[1].line, 0);
@@ -146,11 +192,11 @@ static void test_given(void)
     };
     scanned s;
     s.status = kb_scan_functions(scanned_copy(&s, "// @BE\nvoid f(" T ", float k) {}"),
-                                 kb_text_of("a.cu"), given, 2, &s.scan, &s.err);
+                                 kb_text_of("a.cu"), given, 2, false, &s.scan, &s.err);
     CHECK_TEXT(scanned_tell(&s), "::f" FOUND " attr:k; g arg ret attr:k:int8");
     scanned_free(&s);
-    s.status =
-        kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.cu"), &given[1], 1, &s.scan, &s.err);
+    s.status = kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.cu"), &given[1], 1, false,
+                                 &s.scan, &s.err);
     CHECK_TEXT(scanned_tell(&s), "g arg ret attr:k:int8");
     scanned_free(&s);
 }
@@ -160,6 +206,8 @@ int main(void)
     test_tokens();
     test_types();
     test_inferred();
+    test_declared();
+    test_undeclared();
     test_whole_call();
     test_lines();
     test_empty();

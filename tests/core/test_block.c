@@ -211,6 +211,12 @@ static void stranger(void *const *parameters, kb_thread *t)
         (void)kb_shuffle(t, 1, 0, 0, 0, 31, 0);
 }
 
+static void divided_shuffle(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    (void)kb_shuffle(t, FULL, t->index == 7, 0, 1, 31, 0);
+}
+
 static void leaver(void *const *parameters, kb_thread *t)
 {
     (void)parameters;
@@ -255,6 +261,10 @@ static void test_faults(void)
                      "0xffffffff, and thread (40, 0, 0) of these stands in cuda.syncthreads");
     CHECK(!run(stranger, one_block, 0, fault));
     CHECK_HAS(fault, "thread (7, 0, 0): calls a warp shuffle with the mask 0x00000001");
+    CHECK(!run(divided_shuffle, one_block, 0, fault));
+    CHECK_HAS(fault,
+              "thread (0, 0, 0): waits in a warp shuffle for the lanes 0xffffffff, and thread "
+              "(7, 0, 0) of these stands in a warp shuffle with another mask or mode: ");
     CHECK(!run(leaver, one_block, 0, fault));
     CHECK_HAS(fault, "thread (7, 0, 0): writes to 'out' (float32[1d]) out of bounds; the write was "
                      "left out");

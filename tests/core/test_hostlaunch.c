@@ -1,5 +1,7 @@
-/* Proves which sizes a launch on the CPU may have: each at its limit, and one beyond. */
+/* Proves which sizes a launch on the CPU may have, each at its limit and one beyond, and that
+ * launches are counted. */
 #include "core/kb_memory.h"
+#include "cuda/kb_stream.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "kb_test.h"
 
@@ -85,10 +87,40 @@ static void test_cooperative_grids(void)
     }
 }
 
+static void faulty(void *const *parameters, const uint32_t sizes[6], int64_t begin, int64_t end,
+                   const char **outside)
+{
+    (void)parameters, (void)begin, (void)end;
+    *outside = sizes[0] == 2 ? "out" : NULL;
+}
+
+/* Of code that was added while launches were counted, those that run, and those with a fault. */
+static void test_counts(void)
+{
+    static const uint32_t sizes[][6] = {
+        {1, 1, 1, 1, 1, 1}, {2, 1, 1, 1, 1, 1}, {0, 1, 1, 1, 1, 1}, {3, 1, 1, 1, 1, 1}};
+    char digest[KB_HOSTCUDA_DIGEST] = "", fault[KB_FAULT_SIZE];
+    const kb_hostcuda_code code = {.blocks = faulty};
+    kb_error err;
+    for (int on = 0; on < 2; on++) {
+        kb_stream_set_debug(on ? KB_DEBUG_COUNT_LAUNCHES : 0);
+        digest[0] = (char)on;
+        CHECK_INT(kb_hostcuda_add(digest, &code, &err), KB_OK);
+        const kb_hostcuda_code *known = kb_hostcuda_find(digest);
+        for (int i = 0; i < 4; i++)
+            (void)kb_hostcuda_run(known, sizes[i], 0, NULL, NULL, fault);
+        CHECK((known->counts != NULL) == on);
+    }
+    const kb_hostcuda_counts *counts = kb_hostcuda_find(digest)->counts;
+    CHECK_INT((int64_t)counts->launches, 3);
+    CHECK_INT((int64_t)counts->faults, 1);
+}
+
 int main(void)
 {
     test_sizes();
     test_shared_memory();
     test_cooperative_grids();
+    test_counts();
     return kb_test_end("test_hostlaunch");
 }

@@ -44,6 +44,18 @@ static void test_open(void)
     CHECK_TEXT(err.message, "the library exports no function other");
 }
 
+/* The field is read only where the module has it. */
+static void test_failure(void)
+{
+    void *library = NULL;
+    kb_error err;
+    CHECK_INT(kb_module_open(MODULE_FAILED, &library, &err), KB_NOT_FOUND);
+    CHECK_PTR(library, NULL);
+    CHECK_TEXT(err.message, "a static constructor threw: no file");
+    CHECK_PTR(dlopen(MODULE_FAILED, RTLD_NOW | RTLD_NOLOAD), NULL);
+    CHECK(opened(MODULE_FAILED_SHORT) != NULL);
+}
+
 static void test_descriptions(void)
 {
     static const struct {
@@ -80,6 +92,7 @@ int main(void)
 {
     test_change();
     test_open();
+    test_failure();
     test_descriptions();
     return kb_test_end("test_module");
 }

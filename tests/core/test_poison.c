@@ -200,6 +200,27 @@ static void test_small(void)
     gpu_call_free(&s.c);
 }
 
+/* All bytes are written, but these are no truth values. */
+static void test_bool(void)
+{
+    const int64_t dims[] = {8}, bytes[] = {32};
+    scene s;
+    scene_init(&s, false);
+    gpu_call_free(&s.c);
+    gpu_call_init(&s.c, 1);
+    gpu_arg(&s.c, KB_DTYPE_F32, 1, 1, dims, s.x, 0);
+    gpu_ret(&s.c, KB_DTYPE_PRED, 1, 1, bytes, s.y);
+    s.c.s.kernel.plan = (kb_plan){.n_steps = 1, .steps = &s.step};
+    CHECK_INT(gpu_read(&s.c), KB_OK);
+    CHECK_INT(poison(&s), KB_INTERNAL); /* 1.0f is 00 00 80 3f */
+    CHECK_HAS(s.c.err.message, "op1: 14 of the 32 elements of output 0 (y) are neither 0 nor 1, as "
+                               "bool requires, the first of them element 2, the byte 128;");
+    for (int i = 0; i < 8; i++)
+        s.x[i] = -1;
+    CHECK_INT(poison(&s), KB_OK);
+    gpu_call_free(&s.c);
+}
+
 /* Nobody writes to the second output. */
 static void test_second_output(void)
 {
@@ -340,6 +361,7 @@ int main(void)
     test_who_writes();
     test_small();
     test_second_output();
+    test_bool();
     test_aliased();
     test_aliased_with_second();
     test_second_aliased();

@@ -265,10 +265,12 @@ static void test_parameters(void)
 /* What a parameter looks like. */
 static void test_looks(void)
 {
-    CHECK_SCAN("// @BE f\nvoid f(const kb_tensor *a, kb_tensor *o, cudaStream_t s);",
-               "::f arg:a ret:o stream:s");
-    CHECK_SCAN("// @BE f\nvoid f(const kb_tensor a[2], kb_tensor o[], cudaStream_st *s);",
-               "::f arg:a ret:o stream:s");
+    CHECK_SCAN("// @BE f arg:any ret:any stream\n"
+               "void f(const kb_tensor *a, kb_tensor *o, cudaStream_t s);",
+               "::f arg:a:any ret:o:any stream:s");
+    CHECK_SCAN("// @BE f arg:any ret:any stream\n"
+               "void f(const kb_tensor a[2], kb_tensor o[], cudaStream_st *s);",
+               "::f arg:a:any ret:o:any stream:s");
     declares("void f(" T ", CUstream s);", " stream:s");
     declares("void f(" T ", CUstream_st *s);", " stream:s");
     declares("void f(" T ", hipStream_t s);", " stream:s");
@@ -282,7 +284,7 @@ static void test_looks(void)
     declares("void f(" T ", int64_t *stream);", " attr:stream");
     CHECK_REFUSED("// @BE f\nint f(kb_call *c);", "it has no tensor");
     CHECK_REFUSED("// @BE f\nint f(const kb_call c);", "it has no tensor");
-    CHECK_SCAN("// @BE f\nint f(const kb_call *c);", "::f");
+    CHECK_SCAN("// @BE f any\nint f(const kb_call *c);", "::f");
     CHECK_KERNEL("__global__ void k(const float *x, float *y, cudaStream_t s, Tensor t);", "k",
                  "::k arg:x ret:y attr:s attr:t");
 }

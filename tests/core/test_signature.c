@@ -66,9 +66,10 @@ static void test_parameters(void)
         "// @BE f\nvoid f([[maybe_unused]] const BE::Tensor & a, kb_tensor *o, "
         "std::complex<float> c, unsigned long long n, cudaStream_t)",
         "a.cu:1:8: the definition of f was not found in this source; write its parameters "
-        "out, for example\n    // @BE f arg ret attr.alpha:float32\n(if a macro generates the "
+        "out, for example\n    // @BE f arg:f32[n] ret:f32[n] attr.alpha:float32\n(if a macro "
+        "generates the "
         "name or the parameters of a function, write them out, there or here)\n// @BE f\n       ^");
-    CHECK_SCAN("// @BE f\nvoid f([[maybe_unused]] const BE::Tensor & a, kb_tensor *o, "
+    CHECK_SCAN("// @BE f\nvoid f([[maybe_unused]] const BE::Tensor & a, Tensor o, "
                "std::complex<float> c, unsigned long long n, cudaStream_t);",
                "::f" FOUND " attr:c attr:n stream");
 }
@@ -81,11 +82,11 @@ static void test_macros(void)
                "f_x arg ret attr:k");
     CHECK_REFUSED("#define D(n) void n(const Tensor a, Tensor o) {}\n// @BE f\nD(f)",
                   "if a macro generates the name or the parameters of a function");
-    CHECK_REFUSED(
-        "#define MORE , float k\n// @BE f arg ret attr.k\nvoid f(" T " MORE) {}",
-        "the annotation describes 3 parameters, and C++ has 2 (const BE::Tensor a, BE::Tensor "
-        "o MORE): attr.k not found in signature; if a macro generates the name or "
-        "the parameters");
+    CHECK_REFUSED("#define MORE , float k\n// @BE f arg ret attr.k\nvoid f(" T " MORE) {}",
+                  "the annotation describes 3 parameters, and C++ has 2 (const BE::Tensor "
+                  "a, BE::Tensor "
+                  "o MORE): attr.k not found in signature; if a macro generates the name or "
+                  "the parameters");
 }
 
 static void test_kernels(void)
@@ -125,8 +126,9 @@ static void test_other_annotations(void)
         CHECK_INT(s.scan.n, 1);
         scanned_free(&s);
     }
-    CHECK_KERNEL("// @BE k ret\n// @BE l ret\n// @BE k ret", "k",
-                 "a.cu:3:8: k is annotated twice, in lines 1 and 3\n// @BE k ret\n       ^");
+    CHECK_KERNEL(
+        "// @BE k ret\n// @BE l ret\n// @BE k ret", "k",
+        "a.cu:3:8: k is annotated twice, in lines 1 and 3; remove one\n// @BE k ret\n       ^");
     CHECK_KERNEL("// @BE l ret\n__global__ void k(float *y);", "k", "::k ret:y");
 }
 
@@ -149,7 +151,7 @@ static void test_ends_of_names(void)
         const kb_given given = {.name = cases[i].name, .infer = true};
         scanned s;
         s.status = kb_scan_kernel(scanned_copy(&s, "__global__ void k(float *y) {}"),
-                                  kb_text_of("a.cu"), &given, &s.scan, &s.err);
+                                  kb_text_of("a.cu"), &given, false, &s.scan, &s.err);
         CHECK_HAS(scanned_tell(&s), cases[i].told);
         scanned_free(&s);
     }

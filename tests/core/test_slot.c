@@ -198,6 +198,32 @@ static void test_attributes(void)
            "attribute 'beta' is not a scalar, expected int32: pass numpy.int32(value) [KB3006]");
 }
 
+/* Of what is declared; other arrays may be anything. */
+static void test_dtypes(void)
+{
+    kb_slot slot = {0};
+    const int32_t same[] = {KB_DTYPE_F32, KB_DTYPE_F32}, any[] = {0, KB_DTYPE_F32};
+    const int32_t input[] = {KB_DTYPE_S32, 0}, output[] = {KB_DTYPE_F32, KB_DTYPE_PRED};
+    const struct {
+        const int32_t *dtypes;
+        const char *text;
+    } cases[] = {
+        {same, NULL},
+        {any, NULL},
+        {input, "input 0 is float32, but is declared as int32; convert it [KB3007]"},
+        {output, "output 0 is float32, but is declared as bool; convert it [KB3007]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        target_frame c;
+        kb_slot_target target = target_of(1, 1, 4);
+        target.dtypes = cases[i].dtypes;
+        bind(&slot, &target);
+        call_init(&c);
+        with_attributes(&c);
+        expect(&slot, &c, cases[i].text);
+    }
+}
+
 static void test_counts(void)
 {
     static kb_slot slot; /* keeps what it was bound to */
@@ -466,6 +492,7 @@ int main(void)
 {
     gpu_start();
     test_attributes();
+    test_dtypes();
     test_counts();
     test_numbers_of_attributes();
     test_no_attributes();

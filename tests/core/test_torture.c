@@ -233,7 +233,8 @@ static kb_status scan(kb_error *err)
                               "namespace a { // @BE f%d arg ret attr.k:float32\n"
                               "void f%d(const BE::Tensor x, BE::Tensor o, float k) {} }\n",
                               i, i);
-    kb_status s = kb_scan_functions(kb_text_of(source), kb_text_of("a.cu"), NULL, 0, &result, err);
+    kb_status s =
+        kb_scan_functions(kb_text_of(source), kb_text_of("a.cu"), NULL, 0, false, &result, err);
     if (s != KB_OK)
         return s;
     CHECK_INT(result.n, N);

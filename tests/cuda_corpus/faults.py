@@ -43,6 +43,7 @@ KINDS = (
     "a barrier in a conditional",
     "two different barriers",
     "threads that end before a barrier",
+    "a shuffle from a lane that does not take part",
 )
 
 
@@ -278,6 +279,12 @@ _fault(
     "        cuda.syncthreads()  # here",
     "thread (32, 0, 0)", "comes to cuda.syncthreads (at {here})",
     "thread (0, 0, 0) to another (at {there})",
+)
+_fault(
+    "gathered_lanes", "a shuffle from a lane that does not take part",
+    "d_out[i] = cuda.shfl_sync(mask, d[i], lane[i])",
+    "d_out[i] = cuda.shfl_sync(mask, d[i], lane[i] + i // 32 * 16)  # here",
+    "thread (32, 0, 0)", "in a warp shuffle with the mask 0x0000ffff (at {here})", "not in its",
 )
 _fault(
     "tiled_product", "threads that end before a barrier",

@@ -146,7 +146,7 @@ def load_cpp(name: str, c: int, **options: Any) -> Any:
 
 C_SOURCE = """
 #include "kernbridge/kernbridge.h"
-// @BE affine
+// @BE affine arg:f32[...] ret:f32[...]
 int affine(const kb_call *call) {
     const float *from = call->inputs[0].data;
     float *to = call->outputs[0].data;

@@ -314,13 +314,16 @@ def test_binary(tmp_path, kind):
     command = [nvcc, f"-{kind}", f"-arch=sm_{capability}", str(source), "-o", str(made)]
     subprocess.run(command, check=True)
     binary = kernbridge.load_binary(made)
-    tokens = "arg ret attr.a:float32 attr.b:float64 attr.n:int64 attr.flag:uint8 attr.z:complex128"
+    numbers = "attr.a:float32 attr.b:float64 attr.n:int64 attr.flag:uint8 attr.z:complex128"
+    tokens = f"arg:f32[n] ret:f32[n] {numbers}"
     op = binary.kernel("fma3", lambda x: like(x), tokens, launch_dims=lambda x: x.size)
     x = jnp.arange(10, dtype=jnp.float32)
     assert op(x, a=2.0, b=0.5, n=10, flag=1, z=0).tolist() == (2 * np.arange(10) + 0.5).tolist()
     if kind == "cubin":
         with pytest.raises(kernbridge.KernelError, match="describes parameters of"):
-            binary.kernel("fma3", lambda x: like(x), "arg ret attr.a:float64", launch_dims=1)
+            binary.kernel(
+                "fma3", lambda x: like(x), "arg:any ret:any attr.a:float64", launch_dims=1
+            )
 
 
 def test_library(module, tmp_path):

@@ -55,6 +55,28 @@ KERNELS = {
     "callee of a callee": (NEXT + "@jit\ndef h(x): return g(x)\n" + F, "h(1)"),
     "constant of the code": (F, "{literal}"),
 }
+# What is registered with Numba, where the last one counts or each has a function of its own. Numba
+# mixes methods of one name that return different types.
+TAUGHT = {
+    "method": ("@overload_method(types.Array, 'told')\ndef _(a): return lambda a: 1.0 * C\n" + F,
+               "x.told()"),
+    "attribute": ("@overload_attribute(types.Array, 'said')\ndef _(a):\n"
+                  " return lambda a: 1.0 * C\n" + F, "x.said"),
+    "class attribute": ("class K: c = C\nhome.K = K\ndef g(): pass\n@overload(g)\ndef _():\n"
+                        " c = K.c\n return lambda: c\n" + F, "g()"),
+    "function that an overload returns": ("def g(): pass\ndef h(): return C\n@overload(g)\n"
+                                          "def _(): return h\n" + F, "g()"),
+    "intrinsic": ("@intrinsic\ndef g(t):\n return typeof(C)(), "
+                  "lambda c, b, s, a: c.get_constant(typeof(C), C)\n" + F, "g()"),
+    "jitclass": ("@jitclass([('c', typeof(C))])\nclass J:\n def __init__(self): self.c = C\n" + F,
+                 "J().c"),
+    "structure": ("@structref.register\nclass T(types.StructRef): pass\n"
+                  "class S(structref.StructRefProxy): pass\nhome.S, home.T = S, T\n"
+                  "structref.define_constructor(S, T, ['c'])\n@overload_method(T, 'get')\n"
+                  "def _(s): return lambda s: C\n" + F, "S(1).get()"),
+    "guvectorize": ("@guvectorize('(n)->(n)')\ndef u(a, r): r[0] = C\n@jit\ndef g():\n"
+                    " r = np.zeros(1, np.array(C).dtype)\n u(r, r)\n return r[0]\n" + F, "g()"),
+}  # fmt: skip
 HOST = "def run(x, out, stream{parameter}):\n c = {C}\n show[1, 1, stream](x, out, c * 1.0, " \
     "math.copysign(1.0, c), kind_of(c))\n"  # fmt: skip
 H = HOST.replace("{parameter}", "")
@@ -93,6 +115,21 @@ def names_of(value, jit):
         "a": np.array([value, value]), "deep": {"k": [[value]]}, "jit": jit, "math": math,
         "copysign": math.copysign, "kind_of": kind_of, "functools": functools,
     }  # fmt: skip
+
+
+def taught_kernel_of(place, value, jit):
+    """A new function `f` that must be compiled before the next one, and what it should store."""
+    import numba
+    from numba import extending
+    from numba.experimental import jitclass, structref
+
+    home = sys.modules.setdefault("hidden_kernels", types.ModuleType("hidden_kernels"))
+    space = {**vars(extending), **vars(numba), **names_of(value, jit), "__name__": home.__name__}
+    space.update(jitclass=jitclass, structref=structref, home=home, np=np)
+    text, written = TAUGHT[place]
+    exec(text.replace("{C}", written), space)
+    value = value * 1.0 if place in ("method", "attribute") else value
+    return jit(space["f"]), kernel_of("global", value, jit)[1]
 
 
 def kernel_of(place, value, jit, inner=None):
@@ -168,7 +205,10 @@ def draw(kind, seed, n):
         values = VALUES if kind == "callable" else [0.0, -0.0, 2.5]
         kernels = {p: k for p, k in KERNELS.items() if p != "callee of a callee"}
     for i in range(n):
-        place = rng.choice(sorted(FUNCTIONS if kind == "callable" else kernels))
+        places = FUNCTIONS if kind == "callable" else kernels
+        if kind == "numba" and i % 8 == 0:  # these take long to compile
+            places = TAUGHT
+        place = rng.choice(sorted(places))
         one, other = rng.sample(values, 2)
         space = None
         for value in (one, other):
@@ -181,11 +221,15 @@ def draw(kind, seed, n):
                 if place in SHARED:
                     compare([(what, op, expected)], differences)
                     continue
+            elif places is TAUGHT:
+                f, expected = taught_kernel_of(place, value, jit)
+                compare([(what, wrap(f, OUT), expected)], differences)
+                continue
             else:
                 f, expected = kernel_of(place, value, jit, inner)
                 op = wrap(f, OUT)
             pairs.append((what, op, expected))
-        if len(pairs) >= 2 * BATCH or i == n - 1:
+        if len(pairs) >= 2 * BATCH or (pairs and i == n - 1):
             compare(pairs, differences)
             pairs = []
     return differences

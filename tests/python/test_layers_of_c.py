@@ -40,8 +40,8 @@ def plant(path: Path, line: str) -> int:
 def test_the_tree_is_in_order():
     assert layers(ROOT) == (
         0,
-        "lint: layers: abi, core, cuda, hostcuda, module, source, object, embed, python: no "
-        "include goes up\n",
+        "lint: layers: abi, supervisor, core, cuda, hostcuda, module, source, object, embed, "
+        "python: no include goes up\n",
     )
 
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from kernbridge import XLACustomKernel, check_rules, config, numba_kernel
 from kernbridge._src.base import debug, progress, settings
-from kernbridge._src.build import command, run
+from kernbridge._src.build import command
 from kernbridge._src.cuda_device import switch
 from kernbridge._src.source import module as source_module
 from kernbridge._src.store import limit
-from kernbridge._src.toolchain import architectures, compilers
+from kernbridge._src.toolchain import architectures, compilers, programs
 from kernbridge._src.tools import error_pages
 from kernels import add, scale
 from refusals import equal, refused, silent, warned
@@ -327,13 +327,13 @@ def test_kb3002(run_python):
 
 C_SOURCE = """
 #include "kernbridge/kernbridge.h"
-// @BE fill
+// @BE fill arg:f32[...] ret:f32[...] attr.factor
 int fill(const kb_tensor *x, kb_tensor *out, float factor)
 {
     ((float *)out->data)[0] = factor;
     return factor < 0 ? 3 : 0;
 }
-// @BE repeat
+// @BE repeat ret:any attr.n
 void repeat(kb_tensor *out, int n) {}
 """
 FIRST = jax.ShapeDtypeStruct((1,), jnp.float32)
@@ -441,7 +441,9 @@ def test_kb4007(module):
     with refused("KB4007", kernbridge.KernelError) as caught:
         kernbridge.load_c_inline("remedies_annotation", wrong)
     assert str(caught.value).splitlines()[1:] == ["// @BE f arg", "       ^"]  # the column
-    right = kernbridge.load_c_inline("remedies_annotation", wrong.replace("f arg", "f"))
+    right = kernbridge.load_c_inline(
+        "remedies_annotation", wrong.replace("f arg", "f arg:any ret:any")
+    )
     assert right.function_names == ["f"]
 
 
@@ -661,6 +663,10 @@ WRONG_SETTINGS = [
     (config.set_exported_code, "never"),
     (config.set_carry_kernels, 1),
     (config.allow_imports, 3),
+    (lambda seconds: config.set_compiler_limits(seconds=seconds), 0),
+    (lambda seconds: config.set_compiler_limits(seconds=seconds), "60"),
+    (lambda memory: config.set_compiler_limits(memory=memory), "much"),
+    (lambda memory: config.set_compiler_limits(memory=memory), True),
     (kernbridge.set_cache_dir, ""),
     (kernbridge.cuda_on_cpu, "yes"),
 ]
@@ -673,13 +679,13 @@ def test_kb8001():
     named = {setting.__name__ for setting, _ in WRONG_SETTINGS if hasattr(setting, "__name__")}
     prefixes = ("set_", "prefer_", "add_", "allow_")
     every = {n for n in vars(config) if n.startswith(prefixes) and n != "set_num_threads"}
-    assert every <= {*named, "set_backend"}
+    assert every <= {*named, "set_backend", "set_compiler_limits"}
 
 
 WRONG_VARIABLES = {
     "KERNBRIDGE_DEBUG": debug._read,
     "KERNBRIDGE_CACHE_SIZE": limit.limit,
-    "KERNBRIDGE_COMPILE_TIMEOUT": run.timeout,
+    "KERNBRIDGE_COMPILE_TIMEOUT": programs.get_compiler_limits,
     "KERNBRIDGE_PROGRESS": progress._is_on,
     "KERNBRIDGE_EXPORTED_CODE": settings.install,
     "KERNBRIDGE_CARRY_KERNELS": settings.carries_kernels,
@@ -697,6 +703,15 @@ def test_kb8002(variable, monkeypatch):
     with refused("KB8002", ValueError) as caught:
         WRONG_VARIABLES[variable]()
     assert re.search(f"{variable}.*'perhaps'", str(caught.value))
+
+
+@pytest.mark.parametrize("variable", ["CC", "CXX", "CLANG"])
+def test_a_quotation_that_is_not_closed(variable, monkeypatch):
+    monkeypatch.setenv(variable, "'g++")
+    find = {"CC": compilers.find_c, "CXX": compilers.find_cxx, "CLANG": compilers.find_clang}
+    with refused("KB8002", ValueError) as caught:
+        find[variable]()
+    assert f'{variable} is "\'g++"' in str(caught.value)
 
 
 def test_kb8005():
@@ -755,6 +770,8 @@ ELSEWHERE = {
     "KB7003": OF_CUDA,
     "KB3003": "numba_common/test_written_inputs.py",
     "KB3009": "../core/test_handler.c",
+    "KB3010": "gpu/test_guards.py",
+    "KB3011": "gpu/test_guards.py",
     "KB4005": "cuda_on_cpu/test_cuda_on_cpu.py",
     "KB4006": "build/test_build.py",
     "KB4008": "toolchain/test_toolchain.py",

@@ -43,10 +43,10 @@ def chosen(x, mode, out):
 
 
 def test_kb1101():
-    for launch in ({}, {"grid": 1}, {"launch_dims": 3, "grid": 1, "block": 3}):
+    for launch in ({}, {"grid": 1}, {"launch_dims": 3, "grid": 1}):
         with refused("KB1101", ValueError):
             numba_cuda_kernel(double, F32, **launch)
-    for launch in ({"launch_dims": 3}, {"grid": 1, "block": 3}):
+    for launch in ({"launch_dims": 3}, {"launch_dims": 3, "block": 2}, {"grid": 1, "block": 3}):
         equal(numba_cuda_kernel(double, F32, **launch)(X), 2 * X)
 
 
@@ -55,12 +55,13 @@ def test_kb1102():
         {"launch_dims": X},
         {"launch_dims": 3, "threads_per_block": 2048},
         {"grid": 1, "block": 1025},
-        {"grid": lambda x: 1, "block": 3},
+        {"grid": lambda x: x.size / 3, "block": 3},
     ):
         with refused("KB1102"):
             numba_cuda_kernel(double, F32, **launch)(X)
     equal(numba_cuda_kernel(double, F32, grid=1, block=1024)(X), 2 * X)
     equal(numba_cuda_kernel(double, F32, launch_dims=lambda x: x.size)(X), 2 * X)
+    equal(numba_cuda_kernel(double, F32, grid=lambda x: x.size, block=lambda x: 1)(X), 2 * X)
 
 
 def test_kb1103():

@@ -19,7 +19,8 @@ from pathlib import Path
 from build import PLATFORM, ROOT, output_of
 
 PACKAGE = ROOT / "python" / "kernbridge"
-LIBRARIES = ("kernbridge/_core.abi3.so", "kernbridge/lib/libkernbridge.so")
+SUPERVISOR = "kernbridge/lib/kernbridge-supervisor"
+BINARIES = ("kernbridge/_core.abi3.so", "kernbridge/lib/libkernbridge.so", SUPERVISOR)
 wrong: list[str] = []
 not_ready: list[str] = []
 
@@ -38,15 +39,17 @@ def check_wheel(wheel: Path, version: str) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {n for n in archive.namelist() if not n.endswith("/")}
         info = f"kernbridge-{version}.dist-info"
+        mode = archive.getinfo(SUPERVISOR).external_attr >> 16
         metadata = email.message_from_bytes(archive.read(f"{info}/METADATA"))
     ours = {n for n in names if not n.startswith(f"{info}/")}
     tracked = output_of("git", "ls-files", "python", "include").split()
-    expected = set(LIBRARIES)
+    expected = set(BINARIES)
     for file in map(Path, tracked):
         inside = Path("kernbridge", file) if file.parts[0] == "include" else Path(*file.parts[1:])
         expected.add(inside.as_posix())
     expect(not expected - ours, f"the wheel lacks {sorted(expected - ours)}")
     expect(not ours - expected, f"the wheel has {sorted(ours - expected)}, which git does not know")
+    expect(mode & 0o111, f"{SUPERVISOR} cannot be executed")
     expect(f"{info}/licenses/LICENSE" in names, "the wheel has no licence")
     expect(metadata["Version"] == version, f"METADATA has version {metadata['Version']}")
     expect(metadata["Requires-Python"], "METADATA has no Requires-Python")

@@ -6,7 +6,7 @@
 Each extra but those with the CUDA toolkit is installed in an environment of its own, on each
 CPython from 3.11 on that is found. The code of the documents runs there, without other environment
 variables and with an empty home, and its output is compared with what they show. The sdist is
-installed once. `make demo` runs in a copy of the tree.
+installed once, and so is each pytest, without its plugins. `make demo` runs in a copy of the tree.
 """
 
 from __future__ import annotations
@@ -27,6 +27,27 @@ PAGES = {
     "[bench]": ("", ("benchmarking.md",)),
 }
 NEWEST = 14  # the newest minor version of CPython for which jaxlib has wheels
+PYTESTS = ("7", "8", "9")
+SUITE = """
+from kernbridge.errors import KernelFaultError
+from numba import cuda
+import numpy as np
+import pytest
+
+
+@cuda.jit
+def shifted(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i + 1] = x[i]
+
+
+def test_shifted():
+    x = np.arange(8.0)
+    shifted[1, 8](x, np.zeros(9))
+    with pytest.raises(KernelFaultError, match="thread"):
+        shifted[1, 8](x, np.zeros_like(x))
+"""
 failures = 0
 
 
@@ -81,6 +102,20 @@ def check_sdist(sdist: Path) -> Callable[[Environment], None]:
     return action
 
 
+def check_pytest(wheel: Path, version: str) -> Callable[[Environment], None]:
+    """Install the wheel beside pytest alone, and run a suite of CUDA tests on the CPU."""
+
+    def action(environment: Environment) -> None:
+        environment.install(f"kernbridge[cuda] @ file://{wheel}", f"pytest=={version}.*")
+        (environment.home / "test_suite.py").write_text(SUITE)
+        said = environment.python("-m", "pytest", "--cuda-on-cpu=check", "test_suite.py")
+        expected = "CUDA kernels on the CPU: 1 ran (checked, 2 launches), 1 with a fault, 0 refused"
+        if expected not in said:
+            raise Failed(f"the summary is missing or wrong:\n{said}")
+
+    return action
+
+
 def make_demo(environment: Environment) -> None:
     """Run the README's first command in a copy of the tree."""
     tree = clone(environment.home / "kernbridge")
@@ -99,6 +134,8 @@ def main() -> None:
             attempt(f"{version}: kernbridge{extra}", check_wheel(wheel, extra), python)
         attempt(f"{version}: kernbridge[demo]", check_demo(wheel), python)
     version, python = min(used.items())
+    for pytest in PYTESTS:
+        attempt(f"{version}: pytest {pytest}", check_pytest(wheel, pytest), python)
     attempt(f"{version}: the sdist", check_sdist(sdist), python)
     attempt(f"{version}: make demo", make_demo, python)
     for minor in range(11, NEWEST + 1):

@@ -20,10 +20,10 @@ from kernbridge._src.operation.sharding_rule import ShardingRule
 class KernelOptions(TypedDict, total=False):
     """The options of both front ends; each of them has those of its function."""
 
-    grid: int | tuple[int, ...] | None
-    block: int | tuple[int, ...] | None
+    grid: Any
+    block: Any
     launch_dims: Any
-    threads_per_block: int | str
+    threads_per_block: int | tuple[int, ...] | str
     shared_mem: int
     vmap_method: str | None
     vmap_threads: bool | None

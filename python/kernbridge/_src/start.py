@@ -19,6 +19,7 @@ from kernbridge._src.base import debug, jax_inside, reports, settings
 from kernbridge._src.cuda_device import switch
 from kernbridge._src.operation import absent, carrier, forked, origin
 from kernbridge._src.operation.sharding import SPLIT
+from kernbridge._src.operation.split_module import TOGETHER
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 
@@ -37,7 +38,8 @@ def _call_python(*call: Any) -> None:
 def _register_targets() -> None:
     on_cpu, on_gpu = _core.targets(False), _core.targets(True)
     nowhere = {absent.TARGET: on_cpu[absent.TARGET]}
-    split = {*on_cpu, *on_gpu} - {absent.TARGET, carrier.GPU, *carrier.ON_CPU.values()}
+    whole = {absent.TARGET, TOGETHER, carrier.GPU, *carrier.ON_CPU.values()}
+    split = {*on_cpu, *on_gpu} - whole
     on_cpu, on_gpu = _split_too(on_cpu, split), _split_too(on_gpu, split)
     if has_fake_driver():
         on_cpu |= on_gpu
@@ -102,5 +104,5 @@ _core.set_host_compiler(_compile_for_host)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
 forked.watch()
 settings.install()
-debug.install(has_fake_driver())
+debug.switch_on(*["fake driver"] * has_fake_driver())
 switch.install_from_environment()

@@ -19,10 +19,11 @@ from kernbridge._src.base.errors import (
     KernelToolchainError,
     UnsupportedArchError,
 )
-from kernbridge._src.build import command, headers, run
+from kernbridge._src.build import command, failures, headers
 from kernbridge._src.build.build import build
 from kernbridge._src.build.request import Request
 from kernbridge._src.toolchain import compilers
+from kernbridge._src.toolchain.programs import Ended
 
 pytestmark = pytest.mark.once
 
@@ -242,15 +243,6 @@ def test_a_compiler_that_makes_nothing(monkeypatch):
         build(Request("m", "c", ANSWER, ""))
 
 
-def test_an_old_setpriv(tmp_path, monkeypatch):
-    old = tmp_path / "setpriv"
-    old.write_text("#!/bin/sh\necho \"setpriv: unrecognized option '--pdeathsig'\" >&2\nexit 1\n")
-    old.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    run._die_with_parent.cache_clear()
-    assert call(build(Request("m", "c", ANSWER, "")).path) == 42
-
-
 NVCC_SAYS = {
     HostCompilerIncompatibleError: [
         "/x/crt/host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions later "
@@ -275,7 +267,7 @@ NVCC_SAYS = {
 @pytest.mark.parametrize(("kind", "said"), [(k, s) for k, all_ in NVCC_SAYS.items() for s in all_])
 def test_what_nvcc_says(kind, said):
     with pytest.raises(KernbridgeError) as caught:
-        run.fail("m", "nvcc", 1, f"first\n{said}\n", "nvcc m.cu", 600)
+        failures.fail("m", "nvcc", Ended(1, b"", ""), f"first\n{said}\n", "nvcc m.cu", "")
     assert type(caught.value) is kind
     assert said in str(caught.value)
     assert caught.value.command == "nvcc m.cu"

@@ -121,17 +121,25 @@ def archive(folder, value, name="l"):
 LINKED = "int l(void);\n" + ANSWER.replace("A;", "l();")
 
 
-@pytest.mark.parametrize("how", ["-L", "-L word", "LIBRARY_PATH", "@file"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        *("-L", "-L word", "LIBRARY_PATH", "@file", "--library-directory=", "--library-directory"),
+        *("-Wl,--library-path=", "--for-linker=-L", "-Wl,@"),
+    ],
+)
 def test_libraries(tmp_path, monkeypatch, how):
     early, late = tmp_path / "early", archive(tmp_path / "late", 1)
     early.mkdir()
     folders = (str(early), late)
+    (tmp_path / "folders").write_text(f"-L{early} -L{late}\n")
     flags = {
-        "-L": tuple(f"-L{f}" for f in folders),
         "-L word": tuple(word for f in folders for word in ("-L", f)),
+        "--library-directory": tuple(w for f in folders for w in ("--library-directory", f)),
+        "-Wl,@": (f"-Wl,@{tmp_path / 'folders'}",),
         "LIBRARY_PATH": (),
         "@file": (f"@{tmp_path / 'options'}",),
-    }[how]
+    }.get(how, tuple(f"{how}{f}" for f in folders))
     if how == "LIBRARY_PATH":
         monkeypatch.setenv(how, ":".join(folders))
     (tmp_path / "options").write_text(f"-L{early} '-L{late}' -ll\n")
@@ -141,6 +149,48 @@ def test_libraries(tmp_path, monkeypatch, how):
     assert answer(other) == 2
     archive(early, 3)
     assert answer(other) == 3
+
+
+def test_a_static_library_in_a_later_folder(tmp_path):
+    """The linker passes over the shared library of an earlier folder."""
+    early, late = tmp_path / "early", archive(tmp_path / "late", 1)
+    subprocess.run(["cp", "-r", late, early], check=True)
+    subprocess.run([CC, "-shared", "l.o", "-o", "libl.so"], cwd=early, check=True)
+    (early / "libl.a").unlink()
+    flags = (f"-L{early}", f"-L{late}", "-Wl,-Bstatic", "-ll", "-Wl,-Bdynamic")
+    other = request(LINKED, ldflags=flags)
+    assert answer(other) == 1
+    archive(tmp_path / "late", 2)
+    assert answer(other) == 2
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        *(("-Iinc",), ("--include-directory=inc",), ("--include-directory", "inc"), ("-Iinc/.",)),
+        *(("--include-directory-after=inc",), ("--include", "inc/a.h"), ("@options",)),
+    ],
+)
+def test_folders_relative_to_the_working_folder(tmp_path, monkeypatch, flags):
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        define(folder / "inc", number)
+        (folder / "options").write_text(f"-I {folder}/inc")
+        monkeypatch.chdir(folder)
+        source = ANSWER if "--include" in flags else MAIN
+        assert answer(request(source, cflags=flags)) == number
+
+
+def test_version_scripts_relative_to_the_working_folder(tmp_path, monkeypatch):
+    source = ANSWER.replace("A;", "1;") + ANSWER.replace("answer", "other").replace("A;", "2;")
+    for name in ("answer", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "map").write_text(f"{{ global: {name}; local: *; }};")
+        monkeypatch.chdir(folder)
+        library = ctypes.CDLL(build(request(source, ldflags=("-Wl,--version-script=map",))).path)
+        assert [n for n in ("answer", "other") if hasattr(library, n)] == [name]
 
 
 def test_option_files(tmp_path):
@@ -182,8 +232,12 @@ NEVER = {
         {},
         {},
     ),
+    "include of the assembler": ('__asm__(".include \\"/dev/null\\"");\n', {}, {}),
     "specs": ("", {"cflags": ("-B/nowhere",)}, {}),
     "sysroot": ("", {"ldflags": ("-Wl,--sysroot=/",)}, {}),
+    "profile": ("", {"cflags": ("-fprofile-use", "-Wno-missing-profile")}, {}),
+    "abbreviation": ("", {"ldflags": ("-Wl,--library-pa=/nowhere",)}, {}),
+    "quotation": ("", {}, {"NVCC_APPEND_FLAGS": "'-DX"}),
     "COMPILER_PATH": ("", {}, {"COMPILER_PATH": "/nowhere"}),
     "GCC_EXEC_PREFIX": ("", {}, {"GCC_EXEC_PREFIX": ""}),
 }
@@ -206,6 +260,19 @@ def test_what_is_never_kept(case, monkeypatch):
     assert one.path != two.path
 
 
+@pytest.mark.parametrize("kind", ["script", "thin archive"])
+def test_libraries_that_name_others(tmp_path, kind):
+    late = archive(tmp_path / "late", 1)
+    if kind == "script":
+        (tmp_path / "libx.so").write_text(f"INPUT({late}/libl.a)")
+    else:
+        subprocess.run(["ar", "rcT", "libx.a", "late/l.o"], cwd=tmp_path, check=True)
+    other = request(LINKED, ldflags=(f"-L{tmp_path}", "-lx"))
+    for number in (1, 2):
+        archive(tmp_path / "late", number)
+        assert ctypes.CDLL(build(other).path).answer() == number
+
+
 def test_flags_that_are_passed_on():
     """As nvcc takes those of the host compiler and of the linker."""
     flags = ("-Xcompiler", "-I/a,-I/b", "-Xcompiler=-I/c", "-Xlinker", "-L/d", "-Wl,-rpath,/e")
@@ -215,6 +282,24 @@ def test_flags_that_are_passed_on():
     assert inputs.of((*flags, "-ly"), ()).absent[:2] == ("/d/liby.so", "/d/liby.a")
     assert "-B/x" in inputs.of(("-Xcompiler", "-g,-B/x"), ()).unknown
     assert not inputs.of(("-Wl,-Bsymbolic,-Bstatic",), ()).unknown
+    assert inputs.of(("-Xlinker", "-L", "-Xlinker", "/d", "-ly"), ()).absent[0] == "/d/liby.so"
+
+
+def test_nvccs_forms_of_what_searches(monkeypatch):
+    """Its options take lists, and three more variables are added to each command."""
+    monkeypatch.setenv("INCLUDES", "-I/v")
+    flags = ("--include-path", "/a,/b", "--system-include=/c", "--library-path=/d", "--library=y")
+    found = inputs.of(flags, ())
+    assert {"/a", "/b", "/c", "/v"} <= set(found.folders)
+    assert found.absent[0] == "/d/liby.so"
+    assert inputs.of(("--pre-include", "x.h"), ()).relative
+    for flag in ("-ldir=/x", "-optf=/x", "--compiler-bindir=/x", "-Xclang"):
+        assert inputs.of((flag,), ()).unknown == (flag,)
+
+
+def test_a_processor_named_in_a_file_of_options(tmp_path):
+    (tmp_path / "options").write_text("-march=native")
+    assert inputs.of((f"@{tmp_path / 'options'}",), ()).native
 
 
 def test_a_header_that_appears_while_the_compiler_runs(tmp_path, monkeypatch):
@@ -238,3 +323,10 @@ def test_what_is_kept(tmp_path):
     flags = ("-DX=1", "-Wall", "-g", "-fno-math-errno", "-march=native", f"-I{tmp_path}")
     flags = (*flags, "-pthread")
     assert answer(request(cflags=flags, ldflags=("-lm", "-Wl,--as-needed", "-Wl,-z,now"))) == 1
+    nvcc = """-arch sm_90 -gencode arch=compute_90,code=sm_90 --threads 4 -maxrregcount=64
+        --use_fast_math -lineinfo --expt-relaxed-constexpr -Xptxas -v,-O3,-dlcm=ca -Xcompiler
+        -Wall,-fopenmp --default-stream per-thread -diag-suppress 177 -lcublas -Xfatbin
+        -compress-all -Xlinker -rpath -Xlinker /x --ftz=true -std=c++20 -rdc=true -O3"""
+    clang = "-O2 -target x86_64-linux-gnu -ferror-limit=3 -fopenmp=libomp -fuse-ld=lld -Wno-x=y"
+    for known in (nvcc, clang, "-flto=auto -x c++ -ffast-math -mavx2 -Wl,-O1,--hash-style=gnu"):
+        assert not inputs.of(known.split(), ()).unknown

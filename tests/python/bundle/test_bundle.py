@@ -158,7 +158,7 @@ def test_a_kernel_that_travels_by_name_is_refused(tmp_path):
 def test_a_function_from_source_is_refused(tmp_path):
     module = kernbridge.load_c_inline(
         "bundled",
-        '#include "kernbridge/kernbridge.h"\n// @BE copy ret\nint copy(kb_tensor *out) '
+        '#include "kernbridge/kernbridge.h"\n// @BE copy ret:f32[n]\nint copy(kb_tensor *out) '
         "{ (void)out; return 0; }",
     )
     with pytest.raises(ExportError, match=r"module bundled was compiled from source, .*carry=True"):

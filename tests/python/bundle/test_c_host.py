@@ -192,7 +192,7 @@ def test_a_c_function_whose_library_is_carried(tmp_path):
         "doubles",
         """
 #include "kernbridge/kernbridge.h"
-// @BE twice
+// @BE twice arg:f32[n] ret:f32[n]
 int twice(const kb_tensor *x, kb_tensor *out) {
     const float *from = (const float *)x->data;
     float *to = (float *)out->data;

@@ -65,6 +65,13 @@ def test_fault():
 
 def test_refused():
     refused[1, 1](x)
+
+
+def test_fault_of_an_operation():
+    import jax
+    from kernbridge import numba_cuda_kernel
+
+    numba_cuda_kernel(behind, jax.ShapeDtypeStruct((8,), x.dtype), launch_dims=8)(x)
 """
 
 
@@ -74,10 +81,10 @@ def suite(tmp_path):
     (tmp_path / "test_suite.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
 
-    def run(*options):
+    def run(*options, **environment):
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *options]
         left_out = ("KERNBRIDGE_LIBCUDA", "KERNBRIDGE_TEST_CUDA", "PYTEST_ADDOPTS")
-        kept = {k: v for k, v in os.environ.items() if k not in left_out}
+        kept = {k: v for k, v in os.environ.items() if k not in left_out} | environment
         done = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, text=True)
         return done.stdout + done.stderr
 
@@ -85,16 +92,27 @@ def suite(tmp_path):
 
 
 def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
-    said = suite("--cuda-on-cpu=check", "test_suite.py")
-    assert "2 failed, 1 passed" in said
+    said = suite("--cuda-on-cpu=check", "-p", "no:xdist", "test_suite.py")
+    assert "3 failed, 1 passed" in said
     assert (
         "kernel 'behind': launch with grid (1, 1, 1), block (8, 1, 1): "
         "block (0, 0, 0), thread (7, 0, 0): reads 'x' (float32[1d]) out of bounds: "
         "index 8 of axis 0, whose extent is 8 (of shape (8,)) (at test_suite.py:24)" in said
     )
-    assert "2 ran (checked, 2 launches), 1 with a fault, 1 refused" in said
-    assert "  fault: test_suite.behind (1 launches)" in said
+    assert "numba_cuda_kernel 'behind': launch of behind, grid (1, 1, 1), block (8, 1, 1)" in said
+    assert "2 ran (checked, 3 launches), 1 with a fault, 1 refused" in said
+    assert "  fault: test_suite.behind (2 launches)" in said
     assert "  refused: kernel 'refused': the kernel uses" in said
+
+
+def test_without_plugins_the_variable_checks_launches_and_operations(suite):
+    said = suite(
+        *("-p", "pytest_kernbridge", "--cuda-on-cpu", "-k", "fault", "test_suite.py"),
+        KERNBRIDGE_DEBUG="check",
+        PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
+    )
+    assert "2 failed" in said
+    assert "1 ran (checked, 2 launches), 1 with a fault, 0 refused" in said
 
 
 @pytest.mark.exhaustive

@@ -114,6 +114,38 @@ def locked(x, total, lock):
 
 
 @cuda.jit
+def shuffled(x, out):
+    out[cuda.grid(1)] = cuda.shfl_sync(0xFFFF, x[cuda.grid(1)], 15)
+
+
+@cuda.jit
+def shuffled_from_beyond(x, out):
+    out[cuda.grid(1)] = cuda.shfl_down_sync(0xFFFFFFFF, x[cuda.grid(1)], 8)
+
+
+@cuda.jit
+def shuffled_from_outside(x, out):
+    out[cuda.grid(1)] = 0
+    if cuda.threadIdx.x < 8:
+        out[cuda.grid(1)] = cuda.shfl_sync(0xFF, x[cuda.grid(1)], 8)
+
+
+@cuda.jit
+def shuffled_from_the_dead(x, out):
+    out[cuda.grid(1)] = 0
+    if cuda.threadIdx.x != 3:
+        out[cuda.grid(1)] = cuda.shfl_sync(0xFFFFFFFF, x[cuda.grid(1)], 3)
+
+
+@cuda.jit
+def shuffled_both_ways(x, out):
+    if cuda.threadIdx.x < 8:
+        out[cuda.grid(1)] = cuda.shfl_up_sync(0xFFFF, x[cuda.grid(1)], 1)
+    else:
+        out[cuda.grid(1)] = cuda.shfl_down_sync(0xFFFF, x[cuda.grid(1)], 1)
+
+
+@cuda.jit
 def added(x, out):
     out[cuda.grid(1)] += x[cuda.grid(1)]
 
@@ -164,6 +196,11 @@ def _outcomes():
     yield "last_block", _operation(last_block, outs, True), [X]
     yield "last_block_unfenced", _operation(last_block_unfenced, outs, True), [X]
     yield "locked", _operation(locked, [ONE, ONE], True), [X]
+    yield "shuffled", _operation(shuffled), [X]
+    yield "shuffled_from_beyond", _operation(shuffled_from_beyond), [X]
+    yield "shuffled_from_outside", _operation(shuffled_from_outside), [X]
+    yield "shuffled_from_the_dead", _operation(shuffled_from_the_dead), [X]
+    yield "shuffled_both_ways", _operation(shuffled_both_ways), [X]
     yield "added", _operation(added), [X]
     yield "added to zeros", _operation(added, zero=True), [X]
     yield "added to an input", _operation(_add_to, input_output_aliases={1: 0}), [X, X]
@@ -211,6 +248,7 @@ def test_what_is_reported_and_what_is_not(outcomes):
     assert outcomes["two_steps"] == X[::-1].tolist()
     assert outcomes["last_block"] == [X.sum()]
     assert outcomes["locked"] == [X[::4].sum()]
+    assert outcomes["shuffled"] == np.repeat(X[15::16], 16).tolist()
     assert outcomes["added to zeros"] == X.tolist()
     assert outcomes["added to an input"] == (2 * X).tolist()
     assert outcomes["batched zeros"] == [*X.tolist(), *X.tolist()]
@@ -230,6 +268,15 @@ def test_what_is_reported_and_what_is_not(outcomes):
         ("smoothed", "a data race", "of 'out'"),
         ("one_step", "a data race", "element ["),
         ("last_block_unfenced", "a data race between blocks: it reads element [0] of 'part'"),
+        (
+            "shuffled_from_beyond",
+            "thread (8, 0, 0): reads lane 16 in a warp shuffle with the mask 0xffffffff (at test_",
+            "and this lane is beyond the threads of the block: the value is undefined on a GPU",
+            ": out[cuda.grid(1)] = cuda.shfl_down_sync(0xFFFFFFFF",
+        ),
+        ("shuffled_from_outside", "reads lane 8 in a warp shuffle", "lane is not in its mask"),
+        ("shuffled_from_the_dead", "reads lane 3 in a warp shuffle", "this lane has ended"),
+        ("shuffled_both_ways", "stands in a warp shuffle with another mask or mode: neither"),
         ("added", "reads element [0] of 'out' (int32[1d]), which nothing has written (at test_"),
         ("batched", "reads element [0] of 'out' (int32[1d]), which nothing has written (at test_"),
         ("unwritten", "launch of moved", "reads element [32] of 'x' (int32[1d]), which nothing"),

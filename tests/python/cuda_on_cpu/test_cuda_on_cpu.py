@@ -304,6 +304,36 @@ np.testing.assert_array_equal(op(x, outs=S(x.shape, x.dtype), backend="numba_cud
 """)
 
 
+def test_what_runs_is_inspected(run):
+    run("""
+@cuda.jit
+def reverse(x, out):
+    part = cuda.shared.array(64, numba.float32)
+    i = cuda.threadIdx.x
+    part[i] = x[i]
+    cuda.syncthreads()
+    out[i] = part[63 - i]
+
+def twice(x, out, stream):
+    reverse[1, 64, stream](x, out)
+    reverse[1, 64, stream](x, out)
+
+like = S((64,), jnp.float32)
+op = numba_cuda_kernel(reverse, like, grid=1, block=64, shared_mem=8)
+(found,) = op.inspect(like)
+assert found.platform == "cpu" and not found.architecture.startswith("sm_"), found
+assert (found.shared_memory, found.block) == (256 + 8, (64, 1, 1))
+assert found.registers is found.occupancy is found.sass is None
+assert "define void @kb_fibre" in found.llvm_ir and "kb_fibre:" in found.assembly
+assert "264 B shared, block (64, 1, 1)" in str(found)
+assert [i.platform for i in numba_cuda_callable(twice, like).inspect(like)] == ["cpu", "cpu"]
+
+config.set_cuda_architectures("9.0")
+(found,) = op.inspect(like)
+assert (found.platform, found.architecture) == ("cuda", "sm_90")
+""")
+
+
 def test_exported_programs_run_without_numba(run, run_python, tmp_path):
     run("""
 from jax import export

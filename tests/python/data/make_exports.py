@@ -78,7 +78,7 @@ def scale_twice(x, out, stream):
 
 C_SOURCE = """
 #include "kernbridge/kernbridge.h"
-// @BE half arg ret attr.divisor:float64
+// @BE half arg:f32[...] ret:f32[...] attr.divisor:float64
 void half(const kb_tensor *x, kb_tensor *out, double divisor) {
     for (int64_t i = 0; i < x->size; i++)
         ((float *)out->data)[i] = (float)(((const float *)x->data)[i] / divisor);

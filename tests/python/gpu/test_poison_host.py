@@ -56,7 +56,7 @@ def test_functions_of_modules(poisoned):
     partial, whole, zeroed, aliased, batched = poisoned("""
 module = kernbridge.load_c_inline("poisoned", '''
 #include <kernbridge/kernbridge.h>
-// @BE f arg ret attr.n:int64
+// @BE f arg:f32[8] ret:f32[8] attr.n:int64
 void f(const kb_tensor *x, kb_tensor *y, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         ((float *)y->data)[i] = ((const float *)x->data)[i];

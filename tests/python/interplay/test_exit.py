@@ -115,9 +115,6 @@ def is_running(pid):
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
-@pytest.mark.skipif(
-    shutil.which("setpriv") is None, reason="nothing ends a compiler with its parent"
-)
 def test_a_compiler_of_a_daemon_thread_ends_with_the_process(tmp_path):
     compiler = tmp_path / "compiler"
     compiler.write_text(

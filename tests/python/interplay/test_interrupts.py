@@ -409,7 +409,6 @@ def test_nvrtc_leaves_signals_to_python_where_numba_calls_it(run_python, tmp_pat
 
 NVCC = """
 import subprocess
-from kernbridge._src.build import run
 SOURCE = r'''
 #include <cuda_runtime.h>
 #include "kernbridge/kernbridge.hpp"

@@ -20,7 +20,7 @@ def tell(call):
 """
 C_SOURCE = """
 #include <kernbridge/kernbridge.h>
-// @BE f arg arg ret attr.n:int64
+// @BE f arg:f32[4] arg:f32[4] ret:f32[4] attr.n:int64
 void f(const kb_tensor *y, const kb_tensor *x, kb_tensor *out, int64_t n) {
     for (int64_t i = 4 - n; i < 4; i++)
         ((float *)x->data)[i] += 5;

@@ -126,23 +126,73 @@ def test_a_division_that_may_be_by_zero_is_an_error_still():
         op(jnp.zeros_like(X)).block_until_ready()
 
 
-def test_special_values():
-    special = [0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 88.7, 89, -87.4, -103, -104]
-    x = jnp.asarray(np.repeat(np.array(special, np.float32), 37))
+ONE = "arccos arccosh arcsin arcsinh arctan arctanh cbrt cos cosh exp exp2 expm1 log log10 log1p"
+ONE += " log2 sin sinh tan tanh"
+TWO = ("arctan2", "hypot", "power")
 
-    @numba.njit
-    def exponentials(x, out):
-        for i in range(x.size):
-            out[i] = math.exp(x[i])
 
-    op = numba_kernel(exponentials, jax.ShapeDtypeStruct(x.shape, x.dtype), vector_math=True)
-    got = np.asarray(op(x))
-    with np.errstate(over="ignore"):
-        want = np.exp(np.asarray(x, np.float64)).astype(np.float32)
-    assert (want[want < 1e-38] > 0).any()  # subnormal results
-    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
-    units = np.abs(got.view(np.int32).astype(np.int64) - want.view(np.int32))
-    assert units[~np.isnan(want)].max() <= 4
+def all_functions(functions, **options):
+    """A kernel with a loop for each function; `out` has a row for each."""
+    loop = "    for i in range(x.size):\n        out[{}, i] = {}\n"
+    lines = "".join(loop.format(k, call) for k, call in enumerate(functions))
+    scope = {"np": np, "math": math}
+    exec(f"def kernel(x, y, out):\n{lines}", scope)
+    return numba.njit(**options)(scope["kernel"])
+
+
+def numbers(dtype, n):
+    """Bit patterns, every second one of a number between 2^-12 and 2^8."""
+    rng, size = np.random.default_rng(36), np.dtype(dtype).itemsize
+    drawn = np.frombuffer(rng.bytes(n * size), dtype).copy()
+    drawn[::2] = np.ldexp(rng.uniform(-1, 1, n // 2), rng.integers(-12, 8, n // 2))
+    return drawn
+
+
+def units(got, exact):
+    """The distance from the exact value in units of the last place; infinite for other specials."""
+    rounded = exact.astype(got.dtype)
+    special = ~np.isfinite(rounded) | ~np.isfinite(got) | (rounded == 0) & (got == 0)
+    same = np.isnan(rounded) & np.isnan(got)
+    same |= (got == rounded) & (np.signbit(got) == np.signbit(rounded))
+    distance = np.abs(got - exact) / np.spacing(np.abs(rounded)).astype(np.longdouble)
+    return np.where(special, np.where(same, 0, np.inf), distance)
+
+
+@needs_libmvec
+@pytest.mark.parametrize("n", [1 << 12, pytest.param(1 << 20, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_function_is_within_four_units(dtype, n):
+    functions = [f"np.{name}(x[i])" for name in ONE.split()]
+    functions += [f"np.{name}(x[i], y[i])" for name in TWO]
+    functions += ["math.erf(x[i])", "math.erfc(x[i])"]
+    x, y = np.split(numbers(dtype, 2 * n), 2)
+    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 1, -1, 8, -8], dtype)
+    x[:121], y[:121] = np.tile(special, 11), np.repeat(special, 11)
+    with jax.enable_x64(True), np.errstate(all="ignore"):
+        y[121 : n // 2] = x[121 : n // 2] * y.dtype.type(1.5)
+        out = jax.ShapeDtypeStruct((len(functions), n), dtype)
+        kernel = all_functions(functions, error_model="numpy")
+        got = np.asarray(numba_kernel(kernel, out, vector_math=True)(x, y))
+        for row, call in zip(got, functions, strict=True):
+            name, n_arguments = call[call.index(".") + 1 : call.index("(")], 1 + ("y" in call)
+            if call.startswith("math."):  # of float64, exact to a unit
+                exact = np.vectorize(getattr(math, name), [np.float64])(x.astype(np.float64))
+            else:
+                wide = (x.astype(np.longdouble), y.astype(np.longdouble))
+                exact = getattr(np, name)(*wide[:n_arguments])
+            far = units(row, exact)
+            at = far.argmax()
+            assert far[at] <= 4, (call, x[at], y[at], row[at])
+
+
+@needs_libmvec
+def test_the_cube_root_where_fastmath_is_on():
+    x = numbers("float64", 1 << 12)
+    x = np.append(x[np.isfinite(x)], [0, -0.0, 8, -27])
+    kernel = all_functions(["np.cbrt(x[i])"], fastmath=True)
+    with jax.enable_x64(True):
+        got = numba_kernel(kernel, jax.ShapeDtypeStruct((1, x.size), "float64"))(x, x)
+    assert units(np.asarray(got)[0], np.cbrt(x.astype(np.longdouble))).max() <= 4
 
 
 @pytest.mark.once

@@ -90,6 +90,25 @@ def test_default_values_of_the_kernel_hold():
     np.testing.assert_allclose(op(x, beta=5.0), 2 * np.asarray(x) + 5)
 
 
+def test_an_output_is_not_passed_for_a_parameter_with_a_default():
+    def distance(u, v, w=None):
+        return abs(u - v).sum() if w is None else (w * abs(u - v)).sum()
+
+    def copies(x, out, scale=None):
+        out[:] = x if scale is None else x * scale[0]
+
+    def launches(x, out=None, stream=0):
+        pass
+
+    message = r"for the parameter '{}' of the .*, which has a default\..*\[KB2001\]"
+    with pytest.raises(TypeError, match=message.format("w")):
+        numba_kernel(numba.njit(distance), S((), jnp.float32))(x, x)
+    with pytest.raises(TypeError, match=message.format("scale")):
+        numba_kernel(numba.njit(copies), like_first)(x, x)
+    with pytest.raises(TypeError, match=message.format("out")):
+        kernbridge.numba_cuda_callable(launches, like_first)(x)
+
+
 def test_scalar_is_converted_to_a_declared_signature():
     @numba.njit("void(float32[::1], float64, float32[::1])")
     def kernel(x, alpha, out):
@@ -255,7 +274,8 @@ def test_functions_of_equal_code_have_their_own_defaults():
 
     with pytest.raises(TypeError, match="nothing would be passed for out"):
         outputs(of())
-    assert outputs(of(__defaults__=(2.0, None))) == ("x", "gain")
+    with pytest.raises(TypeError, match="for the parameter 'gain' of the kernel"):
+        outputs(of(__defaults__=(2.0, None)))
     with pytest.raises(TypeError, match="nothing would be passed for out"):
         outputs(of())
     swapped = inspect.signature(lambda out, x: None)

@@ -23,6 +23,9 @@ pytestmark = pytest.mark.once
 
 OUT = jax.ShapeDtypeStruct((4,), jnp.float32)
 START = np.array([3, 1, 2, 0], np.float32)
+ITEM = np.dtype([("a", np.float32)])
+NESTED = np.dtype([("item", np.dtype([("a", np.float32), ("b", np.float32)]))])
+PAIR = np.dtype([("pair", np.float32, (2,))])
 
 
 @numba.njit
@@ -39,6 +42,21 @@ def writes_to_flat(flat):
 def writes_to_items(items):
     for v in items:
         v[()] = 99
+
+
+@numba.njit
+def writes_to_record(record):
+    record.a = 99
+
+
+@numba.njit
+def first(a):
+    return a[0]
+
+
+@numba.njit
+def items_of(a):
+    yield from np.nditer(a)
 
 
 @numba.njit
@@ -147,6 +165,24 @@ WRITES = {
     "item of nditer by a function": "for v in np.nditer(x):\n        writes(v)",
     "view of an item of nditer": "for v in np.nditer(x):\n        v.reshape(1)[0] = 99",
     "items of nditer in a list": "l = [v for v in np.nditer(x)]\n    l[0][()] = 99",
+    "record": "x.view(ITEM)[0].a = 99",
+    "record of a function": "first(x.view(ITEM)).a += 1",
+    "records in a loop": "for r in x.view(ITEM):\n        r['a'] = 99",
+    "record by a function": "writes_to_record(x.view(ITEM)[1])",
+    "nested record": "r = x.view(NESTED)[0].item\n    r.b = 99",
+    "array in a record": "a = x.view(PAIR)[0].pair\n    a[0] = 99",
+    "array in a record, ufunc": "np.add(x.view(PAIR)[1].pair, 1, x.view(PAIR)[0].pair)",
+    "record in a tuple": "t = (x.view(ITEM)[0], 1)\n    t[0].a = 99",
+    "record in a structref": "Holder(x.view(ITEM)[0]).a.a = 99",
+    "record or none": "r = None\n    if x.size > 2:\n        r = x.view(ITEM)[0]\n        r.a = 99",
+    "records in a parallel loop": "for i in numba.prange(4):\n        x.view(ITEM)[i].a = 99",
+    "ufunc out in nditer": "for v in np.nditer(x):\n        np.add(v, 1, v)",
+    "augmented item of nditer": "for v in np.nditer(x):\n        v += 1",
+    "view of items of nditer": "for v in np.nditer(x):\n        np.atleast_1d(v)[0] = 99",
+    "items of a generator": "for v in items_of(x):\n        v[()] = 99",
+    "two arrays in nditer": "for v, w in np.nditer((y, x)):\n        w *= v + 1",
+    "items in object mode": "for v in np.nditer(x):\n        with numba.objmode():\n"
+    "            v[()] = 99",
     "optional": "writes_if_any(None if x.size > 100 else x)",
     "list": "l = [x]\n    l[0].flat[0] = 99",
     "typed list": "l = numba.typed.List()\n    l.append(x)\n    l[0].flat[0] = 99",
@@ -215,6 +251,12 @@ def slowly(statement):
         slowly("x = np.linalg.inv(np.diag(x + 1)).sum() + np.where(x > 1, x, y)"),
         "for i in numba.prange(4):\n        out[i] = reads(x) + np.sqrt(x[i]) + x.sum()",
         "x = np.concatenate((x, y))[:4].astype(np.float64)",
+        "out.view(ITEM)[1] = x.view(ITEM)[0]\n    r = x.view(PAIR)[0]\n    "
+        "out[0] = r.pair.sum() + r.pair[1] + np.max(r.pair)",
+        "o = first(out.view(ITEM))\n    for r, v in zip(x.view(ITEM), np.nditer(x)):\n        "
+        "o.a = r.a + np.sqrt(v) + np.maximum(v, 1) + float(v.item())",
+        "for r, o in zip(x, out.reshape((4, 1))):\n        o[:] = r\n    "
+        "writes_to_record(out.view(ITEM)[0])",
     ],
 )
 def test_an_input_that_is_read_is_not_copied(statement):
@@ -316,6 +358,8 @@ CUDA_WRITES = {
     "register_jitable": "jitable_on_gpu(x)",
     "intrinsic": "poke_on_gpu(x)",
     "atomic": "cuda.atomic.add(x, 0, 96)",
+    "record": "x.view(ITEM)[0].a = 99",
+    "array in a record": "cuda.atomic.add(x.view(PAIR)[0].pair, 0, 96)",
     "view": "x.reshape((2, 2)).flat[0] = 99",
 }
 
@@ -326,6 +370,8 @@ def test_a_cuda_kernel_gets_a_copy_too(statement):
     extending = pytest.importorskip("numba.cuda.extending")
     scope = {
         "__name__": __name__,
+        "ITEM": ITEM,
+        "PAIR": PAIR,
         "cuda": cuda,
         "on_device": cuda.jit(device=True)(writes.py_func),
         "jitable_on_gpu": extending.register_jitable(plain),

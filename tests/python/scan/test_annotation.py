@@ -13,7 +13,7 @@ BOTH = ("arg:a", "ret:o")
 
 
 def scan(text, functions=None):
-    return _core.scan_source(text, "a.cu", functions)
+    return _core.scan_source(text, "a.cu", functions, False)
 
 
 def short(function):
@@ -123,16 +123,21 @@ STREAMS = [
 ]
 
 
-@pytest.mark.parametrize("tokens", ["", " arg ret"])
+@pytest.mark.parametrize("tokens", ["", " arg ret", " arg:f32[n,  m] ret:any"])
 @pytest.mark.parametrize("parameter", ARGS)
 def test_arg(parameter, tokens):
+    if "kb_tensor" in parameter and ":" not in tokens:
+        assert "\n    // @BE f arg:f32[n] ret:f32[n]\n" in error(
+            f"// @BE f{tokens}\nvoid f({parameter}, BE::Tensor o) {{}}"
+        )
+        return
     assert short(one(f"// @BE f{tokens}\nvoid f({parameter}, BE::Tensor o) {{}}")) == (
         "arg:x",
         "ret:o",
     )
 
 
-@pytest.mark.parametrize("tokens", ["", " args rets"])
+@pytest.mark.parametrize("tokens", [" arg:any ret:int8[]", " args:f32[...] rets:bool[2,n]"])
 @pytest.mark.parametrize("parameter", RETS)
 def test_ret(parameter, tokens):
     assert short(one(f"// @BE f{tokens}\nvoid f(const BE::Tensor a, {parameter}) {{}}")) == (
@@ -182,11 +187,15 @@ def test_name_of_a_token_with_a_type_counts():
     ["const kb_call *call", "const kb_call*call", "kb_call const *c", "const struct kb_call *"],
 )
 def test_whole_call(parameter):
-    function = one(f"// @BE f\nint f({parameter}) {{ return 0; }}")
+    function = one(f"// @BE f any\nint f({parameter}) {{ return 0; }}")
     assert function == ("f", "::f", 2, True, ())
-    function = one(f"// @BE f arg arg attr.k:int32 stream\nint f({parameter});")
+    function = one(f"// @BE f arg:i8[n] arg:any attr.k:int32 stream\nint f({parameter});")
     assert function[3]
     assert short(function) == ("arg", "arg", "attr:k:int32", "stream")
+    assert [p[4] for p in function[4]] == ["i8[n]", "any", "", ""]
+    assert "\n    // @BE f any\n" in error(f"// @BE f\nint f({parameter});")
+    message = error(f"// @BE f arg:i8[n] ret attr.k:int32\nint f({parameter});")
+    assert "\n    // @BE f arg:i8[n] ret:f32[n] attr.k:int32\n" in message
     message = error(f"// @BE f arg ret attr.k\nint f({parameter});")
     assert "f takes a kb_call, so the type of `attr.k` is not known" in message
 
@@ -341,7 +350,7 @@ def test_hard_parameter(parameter):
 def test_other_parameter(parameter, name, ctype):
     """Whose types the compiler refuses."""
     function = one(f"// @BE f arg ret attr.q:int32\nvoid f({T}, {parameter}) {{}}")
-    assert function[4][2] == ("attr", "q", "int32", ctype)
+    assert function[4][2] == ("attr", "q", "int32", ctype, "")
     if name:
         assert short(one(f"// @BE f\nvoid f({T}, {parameter}) {{}}"))[2] == f"attr:{name}"
     else:
@@ -501,7 +510,7 @@ def test_annotation(comment):
 def test_no_annotation(text):
     message = error(text)
     assert message.startswith("a.cu: no function is annotated")
-    assert "// @BE add arg arg ret" in message
+    assert "// @BE add arg:f32[n] arg:f32[n] ret:f32[n]" in message
 
 
 def test_several():
@@ -512,7 +521,8 @@ def test_several():
 ERRORS = [
     (
         "// @BE",
-        "a.cu:1:4: @BE names no function; write for example\n    // @BE add arg arg ret stream",
+        "a.cu:1:4: @BE names no function; write for example\n    // @BE add arg:f32[n] "
+        "arg:f32[n] ret:f32[n]",
     ),
     ("//   @BE  ", "a.cu:1:6: @BE names no function"),
     ("// @BE 1f arg ret", "a.cu:1:8: '1f' is no name of a function"),
@@ -621,7 +631,7 @@ def test_long_names():
     message = error(f"// @BE {name} ret ret attr.k\nvoid {name}({T}, {'m' * 10000} k);\n")
     assert len(message.encode()) < 2048
     with pytest.raises(ValueError, match="no function is annotated"):
-        _core.scan_source("", "f" * 10000, None)
+        _core.scan_source("", "f" * 10000, None, False)
 
 
 # Functions that a caller names -------------------------------------------------------------------
@@ -673,12 +683,12 @@ def test_types_of_python():
         ("", "a", ((1, None),)),
     ]:
         with pytest.raises(TypeError):
-            _core.scan_source(*arguments)
+            _core.scan_source(*arguments, False)
     for arguments in [("", "a", b"f", None), ("", "a", "f", ("arg",)), ("", "a", "f", b"arg")]:
         with pytest.raises(TypeError):
-            _core.scan_kernel(*arguments)
+            _core.scan_kernel(*arguments, False)
     with pytest.raises(UnicodeEncodeError):
-        _core.scan_source("\ud800", "a", None)
+        _core.scan_source("\ud800", "a", None, False)
 
 
 def test_limits():
@@ -743,7 +753,7 @@ def test_hostile(piece):
 
 
 def kernel(text, name, tokens=None):
-    return _core.scan_kernel(text, "k.cu", name, tokens)
+    return _core.scan_kernel(text, "k.cu", name, tokens, False)
 
 
 def kernel_error(text, name, tokens=None):

@@ -18,7 +18,8 @@ void nothing(const kernbridge::Tensor x, kernbridge::Tensor out) {}
 """
 # Each starts compilers, waits for other builders or looks at the whole cache.
 BUILD_ALONE = [
-    *("kernbridge._src.build.headers", "kernbridge._src.build.run", "kernbridge._src.build.work"),
+    *("kernbridge._src.build.headers", "kernbridge._src.build.failures"),
+    *("kernbridge._src.build.work", "kernbridge._src.toolchain.programs"),
     *("kernbridge._src.source.expand", "kernbridge._src.store.limit"),
     *("kernbridge._src.store.lock", "filelock"),
 ]

@@ -1,8 +1,10 @@
 """C and C++ source as JAX operations: values, transformations, public targets, other processes."""
 
 import gc
+import re
 import subprocess
 from importlib import resources
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -159,7 +161,7 @@ def test_operation_is_remembered(module):
     ("call", "error", "message"),
     [
         (lambda m, x: m.axpy(x, outs=like(x), a=1), TypeError, "has 2 inputs .* the call has 1"),
-        (lambda m, x: m.split(x, outs=like(x)), TypeError, "has 2 outputs .* the call has 1"),
+        (lambda m, x: m.split(x, outs=like(x)), TypeError, "has 2 outputs .* `outs` describes 1"),
         (lambda m, x: m.axpy(x, x, outs=like(x)), TypeError, "needs attribute 'a'"),
         (lambda m, x: m.axpy(x, x, outs=like(x), a=1, b=2), TypeError, "no attribute 'b'"),
         (lambda m, x: m.axpy(x, x, outs=like(x), a="1"), TypeError, "'1' of type str"),
@@ -275,7 +277,7 @@ C_SOURCE = r"""
 #include "kernbridge/kernbridge.h"
 #include <complex.h>
 
-// @BE total arg ret attr.scale
+// @BE total arg:f32[...] ret:f32[] attr.scale
 static void total(const kb_tensor *x, kb_tensor *out, double scale)
 {
     double sum = 0;
@@ -284,7 +286,7 @@ static void total(const kb_tensor *x, kb_tensor *out, double scale)
     *(float *)out->data = (float)(scale * sum);
 }
 
-// @BE turn arg ret attr.z:complex64
+// @BE turn arg:any ret:any attr.z:complex64
 int turn(const kb_tensor *x, kb_tensor *out, float _Complex z)
 {
     if (x->type != KB_TYPE_COMPLEX64)
@@ -303,7 +305,7 @@ static void add_range(void *data, int64_t begin, int64_t end)
         s->out[i] = s->x[i] + 1;
 }
 
-// @BE any_call
+// @BE any_call any
 int any_call(const kb_call *call)
 {
     if (call->n_inputs != 1 || call->n_outputs < 1)
@@ -340,6 +342,14 @@ THROWING = r"""
 #include <stdexcept>
 #include <string>
 #include <vector>
+// @BE keeps ret
+void keeps(BE::Tensor out) {
+    try {
+        BE::parallel_for(9, [](int64_t i, int64_t) { if (i == 0) throw std::range_error("kept"); });
+    } catch (const std::range_error &e) {
+        *out.data_ptr<int>() = e.what() == std::string("kept");
+    }
+}
 // @BE fail ret attr.how
 void fail(BE::Tensor out, int how) {
     std::string text(3000, 'x');
@@ -357,6 +367,9 @@ void fail(BE::Tensor out, int how) {
         break;
     case 7: BE::parallel_for(1000, [](int64_t i, int64_t) { if (i == 0) throw 7; }); break;
     case 10: BE::parallel_for(9, [](int64_t i, int64_t) { BE_CHECK(i > 0) << "i is 0"; }); break;
+    case 11: throw std::string("a string");
+    case 12: BE::parallel_for(9, [](int64_t i, int64_t) { if (i == 0) throw "thread"; }); break;
+    case 13: throw static_cast<char *>(nullptr);
     case 8: throw BE::Error("exhausted", KB_RESOURCE_EXHAUSTED);
     case 9: { char *p = static_cast<char *>(BE::scratch(100)); p[99] = 1; break; }
     }
@@ -372,7 +385,10 @@ def test_exceptions_of_every_type():
     expected = {
         0: "INTERNAL.*a runtime error",
         1: "an exception that is no std::exception",
-        2: "an exception that is no std::exception",
+        2: r"test_throwing.fail': text \[KB3005",
+        11: r"test_throwing.fail': a string \[KB3005",
+        12: r"test_throwing.fail': thread \[KB3005",
+        13: r"\(null\)",
         3: "vector::_M_range_check",
         4: "INVALID_ARGUMENT.*axis 9 of a tensor of 1 axes",
         5: "xxx",
@@ -385,6 +401,37 @@ def test_exceptions_of_every_type():
         with pytest.raises(Exception, match=message):
             jax.block_until_ready(module.fail(outs=outs, how=how))
     assert module.fail(outs=outs, how=9) == 9
+    assert module.keeps(outs=outs) == 1
+
+
+STATICS = """
+#include "kernbridge/kernbridge.hpp"
+#include <map>
+#include <stdexcept>
+#include <stdlib.h>
+struct Two { std::map<int, int> m; Two() { m[0] = 2; } };
+static Two before;
+struct Three {
+    int x;
+    Three() { if (getenv("TEST_THROWS")) throw std::runtime_error("no such file"); x = 3; }
+};
+static Three three;
+static int product = three.x * before.m[0];
+// @BE get ret
+void get(kernbridge::Tensor out) { *out.data_ptr<int>() = product; }
+"""
+
+
+@pytest.mark.once
+def test_a_static_constructor_that_throws(monkeypatch):
+    module = kernbridge.load_cpp_inline("statics", STATICS)
+    assert module.get(outs=jax.ShapeDtypeStruct((), jnp.int32)) == 6
+    monkeypatch.setenv("TEST_THROWS", "1")
+    for check in (False, True):
+        with pytest.raises(
+            kernbridge.KernelLoadError, match="a static constructor threw: no such file"
+        ):
+            kernbridge.load_cpp_inline("statics_that_throw", STATICS, check=check)
 
 
 @pytest.mark.once
@@ -394,6 +441,10 @@ def test_codes(module):
     for code, name in ((5, "NOT_FOUND"), (77, "INTERNAL")):
         with pytest.raises(Exception, match=f"{name}.*the function returned {code}"):
             jax.block_until_ready(module.returns(outs=outs, code=code))
+
+
+def opened_libraries(name):
+    return set(re.findall(rf"/\S*/{name}-\w+\.so$", Path("/proc/self/maps").read_text(), re.M))
 
 
 @pytest.mark.once
@@ -419,8 +470,11 @@ def test_replace(module):
     assert by_object(x).tolist() == [3, 3, 3]
     assert axpy(first, x, x).tolist() == [3, 3, 3]  # by content, not by name
     assert axpy(second, x, x).tolist() == [5, 5, 5]
-    kernbridge.load_cpp_inline("edited", source(2), replace=True)
+    mappings = opened_libraries("edited")
+    kernbridge.load_cpp_inline("edited", source(2), replace=True)  # is open still
     assert call(x).tolist() == [3, 3, 3]
+    assert opened_libraries("edited") == mappings
+    assert len(mappings) == 2
     kernbridge.load_cpp_inline("edited", source(8), target_prefix="edited.other")
     other = jax.ffi.ffi_call("edited.other.axpy", like(x))(x, x, a=np.float32(1))
     assert other.tolist() == [9, 9, 9]
@@ -463,7 +517,7 @@ def test_functions_in_place_of_annotations():
         module = kernbridge.load_cpp_inline("named", source, functions)
         assert module.function_names == ["axpy"]
         assert axpy(module, x, x).tolist() == [3, 3]
-    with pytest.raises(TypeError, match="expected a dict or a list"):
+    with pytest.raises(TypeError, match="expected a dict of names"):
         kernbridge.load_cpp_inline("named", source, "axpy")
 
 
@@ -526,7 +580,7 @@ def test_binaries(module, tmp_path):
         subprocess.run(command, check=True)
 
     build(2)
-    functions = {"f": "arg ret attr.k:float32"}
+    functions = {"f": "arg:f32[] ret:f32[] attr.k:float32"}
     first = kernbridge.load_binary(library, functions)
     assert first.f(F32(3), outs=like(F32(3)), k=1.0) == 6
     build(5)  # under the same name, which the loader would open again
@@ -536,7 +590,7 @@ def test_binaries(module, tmp_path):
     with pytest.raises(kernbridge.KernelError, match="does not describe its functions"):
         kernbridge.load_binary(library)
     with pytest.raises(kernbridge.KernelError, match="exports no function 'g'"):
-        kernbridge.load_binary(library, {"g": "arg ret"})
+        kernbridge.load_binary(library, {"g": "arg:any ret:any"})
     with pytest.raises(KeyError, match="no handler"):
         first.get_handler("f")
     with pytest.raises(kernbridge.KernelLoadError, match="neither a shared library"):
@@ -644,21 +698,24 @@ def test_a_description_that_differs_from_how_a_library_was_built():
         "described",
         """
 #include "kernbridge/kernbridge.h"
-// @BE fill
+// @BE fill arg:any ret:f32[1] attr.n
 void fill(const kb_tensor *x, kb_tensor *out, int n) { ((float *)out->data)[0] = n; }
-// @BE any
+// @BE any any
 int any(const kb_call *call) { ((float *)call->outputs[0].data)[0] = call->n_inputs; return 0; }
 """,
     )
     one, x = jax.ShapeDtypeStruct((1,), jnp.float32), jnp.ones(1)
-    for right in (None, ["fill"], {"fill": "arg ret attr.n:int32"}, {"fill": "arg ret attr.n"}):
+    arrays = "arg:any ret:f32[1]"
+    for right in (None, ["fill"], {"fill": f"{arrays} attr.n:int32"}, {"fill": f"{arrays} attr.n"}):
         module = kernbridge.load_binary(built.path, right)
         assert module.fill(x, outs=one, n=4) == 4
     assert kernbridge.load_binary(built.path).any(x, x, outs=one) == 2
-    assert kernbridge.load_binary(built.path, {"any": "arg ret"}).any(x, outs=one) == 1
-    for wrong in ("arg ret attr.n:float32", "arg arg ret attr.n:int32", "arg ret attr.m"):
-        message = f"describes 'fill' as '{wrong}', but .* built with 'arg ret attr.n:int32'.*KB5106"
-        with pytest.raises(kernbridge.KernelError, match=message):
+    assert kernbridge.load_binary(built.path, {"any": "arg:any ret:f32[1]"}).any(x, outs=one) == 1
+    for wrong in (f"{arrays} attr.n:float32", "arg arg ret attr.n:int32", f"{arrays} attr.m"):
+        message = (
+            f"describes 'fill' as '{wrong}', but .* built with '{arrays} attr.n:int32'.*KB5106"
+        )
+        with pytest.raises(kernbridge.KernelError, match=re.escape(message).replace(r"\.\*", ".*")):
             kernbridge.load_binary(built.path, {"fill": wrong})
 
 
@@ -667,7 +724,7 @@ def test_attributes_with_the_names_of_options():
         "named_like_options",
         """
 #include "kernbridge/kernbridge.h"
-// @BE difference ret attr.outs:float32 attr.jvp:float32
+// @BE difference ret:f32[] attr.outs:float32 attr.jvp:float32
 void difference(kb_tensor *out, float a, float b) { *(float *)out->data = a - b; }
 """,
     )

@@ -20,7 +20,7 @@ pytestmark = [
 
 SOURCE = """
 #include "kernbridge/kernbridge.h"
-// @BE twice arg ret
+// @BE twice arg:any ret:any
 void twice(const kb_tensor *x, kb_tensor *out) {
     *(float *)out->data = 2 * *(const float *)x->data;
 }
@@ -133,11 +133,11 @@ def test_binaries_that_cannot_be_opened(binary, tmp_path, damage, said):
     if damage is DAMAGES["aarch64"] and os.uname().machine == "aarch64":
         pytest.skip("it is right here")
     file.write_bytes(damage(binary))
-    functions = {"f": "arg ret"}
+    functions = {"f": "arg:any ret:any"}
     with pytest.raises(kernbridge.KernelLoadError, match=f"b.so cannot be loaded: .*{said}"):
         kernbridge.load_binary(file, functions)
     file.unlink()
     file.write_bytes(binary)
     assert kernbridge.load_binary(file, functions).function_names == ["f"]
     with pytest.raises(kernbridge.KernelError, match=r"exports no function 'g'"):
-        kernbridge.load_binary(file, {"g": "arg ret"})
+        kernbridge.load_binary(file, {"g": "arg:any ret:any"})

@@ -70,14 +70,14 @@ def test_without_a_preprocessor_the_first_error_stands(monkeypatch):
 
 def test_a_second_process_starts_no_preprocessor(tmp_path, monkeypatch):
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path))
-    first = expand.expand("c++", SCALES, FLAGS)
+    first = expand.expand("m", "c++", SCALES, FLAGS)
     assert "scale_twice(const BE::Tensor x, BE::Tensor out, int k)" in first
 
     def run(command, **_):
         raise AssertionError(command)
 
-    monkeypatch.setattr(expand.subprocess, "run", run)
-    assert expand.expand("c++", SCALES, FLAGS) == first
-    for other in (("cuda", SCALES, FLAGS), ("c++", SCALES, [*FLAGS, "-DMORE"])):
+    monkeypatch.setattr(expand.programs, "run", run)
+    assert expand.expand("m", "c++", SCALES, FLAGS) == first
+    for other in (("m", "cuda", SCALES, FLAGS), ("m", "c++", SCALES, [*FLAGS, "-DMORE"])):
         with pytest.raises(AssertionError, match="-E"):
             expand.expand(*other)

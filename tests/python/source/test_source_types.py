@@ -1,5 +1,7 @@
 """What the compiler says about a function's parameters counts; the scanner reads their names."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import kernbridge
@@ -61,24 +63,24 @@ TYPES_C = {
     "double _Complex": "complex128",
 }
 LANGUAGES = {
-    "c++": (kernbridge.load_cpp_inline, CPP, T, TYPES_CPP),
-    "c": (kernbridge.load_c_inline, C, T_C, TYPES_C),
+    "c++": (kernbridge.load_cpp_inline, CPP, T, TYPES_CPP, "arg ret"),
+    "c": (kernbridge.load_c_inline, C, T_C, TYPES_C, "arg:f32[1] ret:f32[1]"),
 }
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_type_without_a_word_of_the_annotation(language):
-    load, head, tensors, types = LANGUAGES[language]
+    load, head, tensors, types, arrays = LANGUAGES[language]
     source = head + "typedef float Real;\n"
     for i, ctype in enumerate(types):
-        tokens = " arg ret attr.v" if i % 2 else ""
+        tokens = f" {arrays} attr.v" if i % 2 or language == "c" else ""
         source += f"// @BE f{i}{tokens}\nvoid f{i}({tensors}, {ctype} v) {{}}\n"
     module = load("types", source, auto_register=False)
     for i, dtype in enumerate(types.values()):
-        assert module[f"f{i}"].tokens == f"arg ret attr.v:{dtype}"
+        assert module[f"f{i}"].tokens == f"{arrays} attr.v:{dtype}"
     binary = kernbridge.load_binary(module.path, auto_register=False)
     assert [binary[n].tokens for n in binary.function_names] == [
-        f"arg ret attr.v:{dtype}" for dtype in types.values()
+        f"{arrays} attr.v:{dtype}" for dtype in types.values()
     ]
 
 
@@ -100,24 +102,24 @@ struct Scale {{ float k; Scale(float k) : k(k) {{}} operator float() const {{ re
 void converted({T}, Scale k) {{ {WRITE} }}
 namespace inner {{
 using Out = BE::Tensor;
-// @BE named arg ret attr.k
+// @BE named arg:f32[n] ret attr.k
 static void named(const kb_tensor *a, Out o, float k) {{ {WRITE} }}
 }}
 """
 VALUES_C = f"""
 #define WRITE ((float *)o->data)[0] = (float)k
 #define DEFINE(name, T) void name({T_C}, T k) {{ WRITE; }}
-// @BE made arg ret attr.k:float64
+// @BE made arg:f32[n] ret:f32[n] attr.k:float64
 DEFINE(made, double)
 typedef kb_tensor out;
-// @BE writable arg ret attr.k
+// @BE writable arg:f32[n] ret:f32[n] attr.k
 int writable(kb_tensor *a, out *o, const float k) {{ WRITE; return 0; }}
 """
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_values_arrive(language):
-    load, head, _, _ = LANGUAGES[language]
+    load, head, *_ = LANGUAGES[language]
     module = load(f"values in {language}", head + (VALUES_CPP if language == "c++" else VALUES_C))
     x, out = jnp.ones(1), jax.ShapeDtypeStruct((1,), np.float32)
     for name in module.function_names:
@@ -164,9 +166,11 @@ FITTING = [
 
 @pytest.mark.parametrize(("what", "language"), FITTING)
 def test_what_does_not_fit_is_refused(what, language):
-    load, head, tensors, _ = LANGUAGES[language]
+    load, head, tensors, *_ = LANGUAGES[language]
     tokens, parameters, message = REFUSED[what]
     other = "BE::Tensor p" if language == "c++" else "kb_tensor *p"
+    if language == "c":
+        tokens = re.sub(r"\b(arg|ret)\b", r"\1:any", tokens or " arg ret attr.v")
     parameters = parameters.replace("{T}", tensors).replace("{O}", other)
     source = f"struct S {{ char c[3]; }};\n// @BE f{tokens}\n\nvoid f({parameters}) {{}}\n"
     place = f"refused.{'cpp' if language == 'c++' else 'c'}:"
@@ -187,7 +191,7 @@ def test_what_does_not_fit_is_refused(what, language):
             "// @BE f\n#ifdef A\nvoid f({T}, int k) {{}}\n#else\nvoid f({T}) {{}}\n#endif",
             "3 parameters.* compiler counts 2|other parameters than",
         ),
-        ("// @BE f\n#if A\nvoid f({T}) {{}}\n#endif", r"no single function f .*\(.*f.*\)"),
+        ("// @BE f\n#if A\nvoid f({T}) {{}}\n#endif", r"no single function f .*The compiler: .*f"),
         (
             "struct X {{ int i; }};\n// @BE f\nX f({T}) {{ X x = {{0}}; return x; }}",
             "does not return|returns a type that is no",
@@ -199,18 +203,63 @@ def test_what_does_not_fit_is_refused(what, language):
     ],
 )
 def test_what_only_the_compiler_knows(source, message, language):
-    load, head, tensors, _ = LANGUAGES[language]
+    load, head, tensors, _, arrays = LANGUAGES[language]
     source = source.format(T=tensors)
     if language == "c":
         source = source.replace("X f(", "struct X f(").replace("X x", "struct X x")
+        attribute = " attr.k" * ("@BE f\n#ifdef" in source)
+        source = re.sub(r"@BE f( arg ret)?", f"@BE f {arrays}{attribute}", source)
     with pytest.raises(kernbridge.KernelError, match=rf"unknown\.c\w*:\d+: f: .*(?:{message})"):
         load("unknown", head + source)
 
 
-def test_overloads_and_errors_of_the_user():
-    overloads = f"// @BE f\nvoid f({T}) {{}}\nvoid f(int) {{}}"
-    with pytest.raises(kernbridge.CompilationError, match=r"f: .*neither overloaded nor a templ"):
-        kernbridge.load_cpp_inline("overloaded", CPP + overloads)
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "void f({T}); // void f(long) {{}}\n// @BE f\nvoid f({T}) {{}}\nvoid f(int) {{}}",
+            "f has 2 overloads; annotate a function of another name that calls the one that",
+        ),
+        (
+            "template <typename A, int n = 1>\n// @BE f\nvoid f({T}) {{}}",
+            "f is a template; annotate a function of another name that calls an instance of it",
+        ),
+        (
+            "struct S {{\n  void g() {{}}\n  // @BE f\n  static void f({T}) {{}}\n}};",
+            r"unfit.cpp:\d+:\d+: f is a member of S; annotate .* calls S::f",
+        ),
+        (
+            "struct S {{ static void f({T}); }};\n// @BE f arg ret\nvoid S::f({T}) {{}}",
+            "f is a member of S; annotate .* calls S::f",
+        ),
+        ("// @BE f<int>\n", "'f<int>' is no name.* an instance of a template, annotate a function"),
+    ],
+)
+def test_functions_that_an_annotation_cannot_mean(source, message):
+    with pytest.raises(kernbridge.KernelError, match=message):
+        kernbridge.load_cpp_inline("unfit", CPP + source.format(T=T))
+
+
+def test_remedies_for_functions_that_an_annotation_cannot_mean():
+    source = """
+    using BE::Tensor;
+    void f(Tensor out, float) { out.data_ptr<float>()[0] = 1; }
+    void f(Tensor out, int) { out.data_ptr<float>()[0] = 2; }
+    template <typename A> void g(Tensor out) { out.data_ptr<A>()[0] = 3; }
+    struct S { static void h(Tensor out) { out.data_ptr<float>()[0] = 4; } };
+    // @BE one
+    void one(Tensor out) { f(out, 5); }
+    // @BE two
+    void two(Tensor out) { g<float>(out); }
+    // @BE h
+    void h(Tensor out) { S::h(out); }
+    """
+    module = kernbridge.load_cpp_inline("remedied", CPP + source)
+    outs = jax.ShapeDtypeStruct((), np.float32)
+    assert [f(outs=outs) for f in (module.one, module.two, module.h)] == [2, 3, 4]
+
+
+def test_errors_of_the_user():
     wrong = f"// @BE f\nvoid f({T}) {{ nowhere(); }}"
     with pytest.raises(kernbridge.CompilationError, match=r"compilation failed: g\+\+") as e:
         kernbridge.load_cpp_inline("wrong", CPP + wrong)
@@ -219,7 +268,7 @@ def test_overloads_and_errors_of_the_user():
 
 def test_c_needs_types_of_what_it_does_not_see():
     with pytest.raises(kernbridge.KernelError, match=r"k.c:4: the definition of f .*'attr.n' is"):
-        kernbridge.load_c_inline("k", C + "// @BE f arg ret attr.n\nMAKE(f)")
+        kernbridge.load_c_inline("k", C + "// @BE f arg:f32[n] ret:f32[n] attr.n\nMAKE(f)")
 
 
 @pytest.mark.exhaustive

@@ -80,7 +80,7 @@ def test_artefacts(root, r, n):
 def test_manifests_of_modules(root, r, n, monkeypatch):
     jobs, find = [], manifest.find
     monkeypatch.setattr(manifest, "find", lambda job: jobs.append(job) or find(job))
-    source = "// @BE f arg ret\nvoid f(const kb_tensor *x, kb_tensor *y) {}\n"
+    source = "// @BE f arg:any ret:any\nvoid f(const kb_tensor *x, kb_tensor *y) {}\n"
     source = '#include "kernbridge/kernbridge.h"\n' + source
     kernbridge.load_c_inline("test_hostile", source, auto_register=False)
     (path,) = root.rglob("manifest.json")

@@ -13,7 +13,7 @@
         return 0;                                                                                  \
     }
 
-// @BE bits arg ret ret ret
+// @BE bits arg:any[n] ret:u8[n] ret:any[n] ret:any[n]
 int bits(const kb_tensor *x, kb_tensor *popcount, kb_tensor *gray, kb_tensor *backward)
 {
     uint8_t *count = popcount->data;
@@ -27,7 +27,7 @@ int bits(const kb_tensor *x, kb_tensor *popcount, kb_tensor *gray, kb_tensor *ba
 }
 
 /* Distances of Hamming between packed patterns, below a mask. */
-// @BE hamming arg arg ret attr.mask:uint64
+// @BE hamming arg:u64[n, words] arg:u64[m, words] ret:i32[n, m] attr.mask:uint64
 void hamming(const kb_tensor *a, const kb_tensor *b, kb_tensor *out, uint64_t mask)
 {
     int64_t n = a->shape[0], m = b->shape[0], words = a->shape[1];

@@ -4,7 +4,7 @@
 
 typedef float _Complex sample;
 
-// @BE resonate arg arg ret ret attr.pole:complex64
+// @BE resonate arg:c64[t, c] arg:c64[c] ret:c64[t, c] ret:c64[c] attr.pole:complex64
 void resonate(const kb_tensor *x, const kb_tensor *state, kb_tensor *y, kb_tensor *last, float _Complex pole)
 {
     const int64_t steps = x->shape[0], channels = x->shape[1];
@@ -19,7 +19,7 @@ void resonate(const kb_tensor *x, const kb_tensor *state, kb_tensor *y, kb_tenso
 }
 
 /* |z|^2 and the conjugate, rotated by a double precision phase. */
-// @BE rotate arg ret ret attr.turn:complex128
+// @BE rotate arg:c128[m, n] ret:f64[m, n] ret:c128[m, n] attr.turn:complex128
 void rotate(const kb_tensor *z, kb_tensor *power, kb_tensor *rotated, double _Complex turn)
 {
     const double _Complex *in = (const double _Complex *)z->data;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Along the first axis; elements of any type. */
-// @BE concatenate
+// @BE concatenate any
 int concatenate(const kb_call *call)
 {
     const kb_tensor *out = &call->outputs[0];
@@ -50,7 +50,7 @@ static void add_row(void *data, int64_t begin, int64_t end)
 }
 
 /* Means and variances of rows, with `ddof` degrees of freedom less. */
-// @BE moments arg ret ret attr.ddof:int64
+// @BE moments arg:f64[rows, n] ret:f64[rows] ret:f64[rows] attr.ddof:int64
 int moments(const kb_call *call)
 {
     const kb_tensor *x = &call->inputs[0];

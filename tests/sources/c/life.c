@@ -28,7 +28,7 @@ static uint8_t fate(uint8_t alive, int n)
     return n == 3 || (alive && n == 2);
 }
 
-// @BE life arg ret ret attr.generations:uint8 attr.torus:bool
+// @BE life arg:u8[h, w] ret:u8[h, w] ret:u8[h, w] attr.generations:uint8 attr.torus:bool
 void life(const kb_tensor *board, kb_tensor *out, kb_tensor *other, uint8_t generations, bool torus)
 {
     const int64_t h = board->shape[0], w = board->shape[1];

@@ -17,7 +17,7 @@ static int solve(const double *a, const double *b, const double *c, double *x, d
 
 /* a: below the diagonal, a[0] unused; b: the diagonal; c: above, the last unused. The right-hand
    side is aliased to the solution. */
-// @BE tridiagonal arg arg arg arg ret ret
+// @BE tridiagonal arg:f64[n] arg:f64[n] arg:f64[n] arg:f64[n] ret:f64[n] ret:f64[n]
 int tridiagonal(const kb_tensor *a, const kb_tensor *b, const kb_tensor *c, const kb_tensor *rhs,
                 kb_tensor *x, kb_tensor *work)
 {
@@ -33,7 +33,7 @@ int tridiagonal(const kb_tensor *a, const kb_tensor *b, const kb_tensor *c, cons
 static double sealed_or(int sealed, double one, double other) { return sealed ? one : other; }
 
 /* (1 + 2r) v_i - r (v_i-1 + v_i+1) = v_i of before; ends that are sealed have one neighbour. */
-// @BE cable_step arg ret ret attr.r:float64 attr.sealed:int8
+// @BE cable_step arg:f64[rows, n] ret:f64[rows, n] ret:f64[n] attr.r:float64 attr.sealed:int8
 void cable_step(const kb_tensor *v, kb_tensor *out, kb_tensor *work, double r, int8_t sealed)
 {
     const int64_t n = v->shape[1];

@@ -1,12 +1,14 @@
-"""Reads the environment variable KERNBRIDGE_DEBUG when kernbridge is imported.
+"""The checked modes: of the environment variable KERNBRIDGE_DEBUG when kernbridge is imported.
 
 A comma-separated list of: "sync", wait for every GPU launch, so that a fault is reported by the
 launch that made it; "poison", run every call over two fill patterns, and report output elements
 that the kernel did not write; "verify", run recorded functions unrecorded as well, and compare;
 "check", check every access of Numba and Numba-CUDA kernels that run on the CPU, and of C++ modules,
-and report inputs that a kernel on the CPU changed; "full", print all that Numba or another compiler
-writes about a kernel that it cannot compile; "nodes", count the graph nodes that calls add, for
-tests.
+and report inputs that a kernel on the CPU changed; both of "poison" and "check", report writes
+outside of the outputs of a kernel on the CPU, and bool outputs with other bytes than 0 and 1;
+"full", print all that Numba or another compiler writes about a kernel that it cannot compile;
+"nodes", count the graph nodes that calls add, for tests. `switch_on` adds modes later: "check", and
+"count", count the launches of CUDA kernels on the CPU.
 """
 
 from __future__ import annotations
@@ -15,13 +17,12 @@ import os
 
 from kernbridge import _core
 
-_BITS = {"sync": 1, "poison": 2, "nodes": 4, "check": 16}
-_KNOWN = (*_BITS, "verify", "full")
-_DEFAULT_STREAM = 8
+_BITS = {"sync": 1, "poison": 2, "nodes": 4, "fake driver": 8, "check": 16, "count": 64}
+_KNOWN = ("sync", "poison", "nodes", "check", "verify", "full")
 
 
-def _read() -> frozenset[str]:
-    names = frozenset(filter(None, os.environ.get("KERNBRIDGE_DEBUG", "").split(",")))
+def _read() -> set[str]:
+    names = set(filter(None, os.environ.get("KERNBRIDGE_DEBUG", "").split(",")))
     for name in names:
         if name not in _KNOWN:
             raise ValueError(
@@ -60,7 +61,7 @@ def host_target() -> str:
     return "kernbridge.cuda.host" if _names & {"poison", "check"} else "kernbridge.host"
 
 
-def install(fake_driver: bool) -> None:
-    """Switch the modes on in the core."""
-    bits = sum(bit for name, bit in _BITS.items() if name in _names)
-    _core.set_debug(bits | (_DEFAULT_STREAM if fake_driver else 0))
+def switch_on(*modes: str) -> None:
+    """Switch the modes on that were read, and these, for all that is lowered from now on."""
+    _names.update(modes)
+    _core.set_debug(sum(bit for name, bit in _BITS.items() if name in _names))

@@ -180,7 +180,7 @@ class _CompilerReport(Exception):
 
 
 class CompilationError(_CompilerReport, KernelCompilationError):
-    """A C, C++ or CUDA compiler refused a source, or ran too long.
+    """A C, C++ or CUDA compiler refused a source, or a limit stopped it.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class CompilationError(_CompilerReport, KernelCompilationError):
     command : str
         Its command line.
     stage : str
-        "compile" or "timeout".
+        "compile", or "timeout" if a limit of time, memory or output stopped the compiler.
     source : str
         The text that was compiled, out of which the lines of errors are shown.
 

@@ -19,7 +19,7 @@ from kernbridge._src.toolchain.compilers import HostCompiler, Nvcc
 if TYPE_CHECKING:
     from kernbridge._src.build.request import Request
 
-_RULES = tuple(f"build/{name}.py" for name in ("command", "headers", "inputs", "manifest", "work"))
+_RULES = ("command", "headers", "inputs", "manifest", "options", "work")
 """The files that decide how a request is built, and when what was built is used again."""
 SUFFIXES = {"c": ".c", "c++": ".cpp", "cuda": ".cu"}
 
@@ -100,7 +100,7 @@ def plan(request: Request, root: Path = Path()) -> Job:
     # Where our own headers are does not count, only what is in them.
     places = {f"-I{p}": f"-I@{i}" for i, p in enumerate(own)}
     parts: list[Any] = [
-        generators.digest_of(*_RULES),
+        generators.digest_of(*(f"build/{name}.py" for name in _RULES)),
         request.language,
         request.name,
         request.source,
@@ -113,7 +113,7 @@ def plan(request: Request, root: Path = Path()) -> Job:
     inputs = build_inputs.of((*host.arguments, *request.cflags, *request.ldflags), user)
     if inputs.relative:
         parts.append(os.getcwd())
-    if any("native" in word for word in command):
+    if inputs.native:
         parts.append(_this_cpu())
     key = hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
     folders = tuple(folder.rstrip(os.sep) + os.sep for folder in own)

@@ -15,7 +15,9 @@ LOCAL = "/usr/local/include"
 """Compilers search it before the folders of the system's packages."""
 
 # What reads the clock, and what includes or embeds a file that no compiler reports.
-_UNSEEN = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\.incbin\b|#\s*embed\b|\b__has_embed\b")
+_UNSEEN = re.compile(
+    r"\b__(?:DATE|TIME|TIMESTAMP)__\b|\.incbin\b|\.include\s*\\*\"|#\s*embed\b|\b__has_embed\b"
+)
 _ASKS = re.compile(r'\b__has_(?:include|include_next|embed)\b(?:\s*\(\s*[<"]([^>"\n]+)[>"])?')
 _DEFINED = re.compile(r"(?:\bdefined\s*\(?\s*|#\s*ifn?def\s+)__has_\w+")
 _PARTS = ("lib", "include")

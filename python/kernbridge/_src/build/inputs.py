@@ -14,29 +14,29 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from kernbridge._src.build import options
+
 INCLUDE_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
-_FOLDER_OPTIONS = ("-I", "-isystem", "-iquote", "-idirafter", "--include-path", "-cxx-isystem")
 _LIBRARY_FOLDERS = (
     "/usr/local/lib",
     "/usr/lib",
     "/lib",
     f"/usr/lib/{os.uname().machine}-linux-gnu",
 )
-_UNKNOWN_OPTION = (
-    r"-{1,2}(B(?!static|dynamic|symbolic|group)|T|specs|sysroot|isysroot|config|script|wrapper|"
-    r"options-file|optf|iprefix|iwithprefix|include-pch|fplugin|fprofile-use|fauto-profile|fmodule)"
+_UNKNOWN_VARIABLES = (
+    *("COMPILER_PATH", "GCC_EXEC_PREFIX", "CCC_OVERRIDE_OPTIONS", "NVVMIR_LIBRARY_DIR"),
 )
-_UNKNOWN_VARIABLES = ("COMPILER_PATH", "GCC_EXEC_PREFIX")
-_NVCC_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_NVCC_FLAGS = (
+    *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "INCLUDES", "SYSTEM_INCLUDES", "LIBRARIES"),
+)
 _VARIABLES = (
     *(*INCLUDE_VARIABLES, *_UNKNOWN_VARIABLES, *_NVCC_FLAGS),
-    *("LIBRARY_PATH", "LD_RUN_PATH", "CCC_OVERRIDE_OPTIONS", "NVCC_CCBIN"),
+    *("LIBRARY_PATH", "LD_RUN_PATH", "GNUTARGET", "LDEMULATION", "NVCC_CCBIN"),
 )
 """Those that change what any compiler makes."""
-_PASSES_ON = (
-    *("-Xlinker", "-Xcompiler", "-Xpreprocessor", "-Xassembler", "-Xclang"),
-    *("--compiler-options", "--linker-options"),
-)
+_STATIC = {"-static", "--static", "-Bstatic", "-dn", "-non_shared", "-static-pie"}
+_LINKED = (b"\x7fELF", b"!<arch>\n", b"BC\xc0\xde")
+"""How objects and libraries begin. A text may name others, as a thin archive does."""
 _PREFIXED = ("CCACHE_", "SCCACHE_", "DISTCC_", "ICECC_", "NIX_", "SPACK_", "CRAY_", "PE_", "OMPI_")
 
 
@@ -47,92 +47,98 @@ class Inputs(NamedTuple):
     absent: tuple[str, ...]  # libraries that would be linked in place of others
     folders: tuple[str, ...]  # where headers are looked for, beside those of the system
     relative: bool  # whether the working folder decides what they mean
+    native: bool  # whether the processor decides what they mean
     unknown: tuple[str, ...]  # what reads files that cannot be known: nothing may be kept
 
 
 def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
     """Read the flags of a build, and the variables that add to them."""
     files: dict[str, None] = {}
-    words = list(_expand(flags, files, 0))
-    for name in _NVCC_FLAGS:
-        words += _expand(_split(os.environ.get(name, "")), files, 0)
-    unknown = [name for name in _UNKNOWN_VARIABLES if name in os.environ]
-    unknown += [word for word in words if re.match(_UNKNOWN_OPTION, word)]
-    folders = [*includes, *valued(words, _FOLDER_OPTIONS)]
+    absent: dict[str, None] = {}
+    named: list[str] = []
+    variables = [word for n in _NVCC_FLAGS for word in _split(os.environ.get(n, ""))]
+    words = list(_expand([*flags, *variables], named, 0))
+    found: dict[str, list[str]] = {}
+    for option, value in options.read(words):
+        # nvcc takes lists.
+        found.setdefault(option, []).extend(dict.fromkeys((value, *value.split(","))))
+    unknown = [name for name in _UNKNOWN_VARIABLES if name in os.environ] + found.get("?", [])
+    folders = [f for option in options.FOLDERS for f in found.get(option, ())]
     listed = [os.environ[n].split(os.pathsep) for n in INCLUDE_VARIABLES if os.environ.get(n)]
     folders += [folder or "." for folder_list in listed for folder in folder_list]
-    libraries = [*valued(words, ("-L", "--library-path"))]
+    libraries = found.get("-L", [])
     libraries += [f for f in os.environ.get("LIBRARY_PATH", "").split(os.pathsep) if f]
-    absent: dict[str, None] = {}
-    for name in valued(words, ("-l", "--library")):
-        _find_library(name, (*libraries, *_LIBRARY_FOLDERS), files, absent)
-    for word in words:
-        for part in re.split("[,=]", word):
-            if part and os.path.isfile(part):
-                files[os.path.abspath(part)] = None
-    named = [*folders[len(includes) :], *libraries, *valued(words, ("-include", "-imacros"))]
-    named += [p for word in (*flags, *words) if os.path.exists(p := word.removeprefix("@"))]
+    linked = list(filter(os.path.isfile, found.get("", ())))
+    archives = not _STATIC.isdisjoint(words)
+    for name in found.get("-l", ()):
+        linked += _find_library(name, libraries, archives, files, absent)
+    unknown += [path for path in linked if not _is_known(path)]
+    named += [part for word in words for part in (word, *re.split("[,=]", word)) if part]
+    named = list(filter(os.path.exists, named))
+    files.update((os.path.abspath(path), None) for path in named if os.path.isfile(path))
+    named += [*folders, *libraries, *found.get("-include", ()), *found.get("-imacros", ())]
+    folders = [*includes, *folders]
     return Inputs(
         tuple(files),
         tuple(absent),
         tuple(dict.fromkeys(os.path.abspath(os.path.expanduser(f)) for f in folders)),
         not all(map(os.path.isabs, named)),
+        any("native" in word for word in words),
         tuple(unknown),
     )
 
 
 def _split(text: str) -> list[str]:
-    if not text:
-        return []
+    """Split a text as a shell does; one whose quotation is not closed is an unknown option."""
     import shlex
 
     try:
         return shlex.split(text)
     except ValueError:
-        return text.split()
+        return [f"-? {text}"]
 
 
-def _expand(flags: Iterable[str], files: dict[str, None], depth: int) -> Iterator[str]:
+def _expand(flags: Iterable[str], named: list[str], depth: int) -> Iterator[str]:
     """Yield the flags as the compiler's parts see them: -Wl, and option files are taken apart."""
-    passed_on = False
+    was = False
     for flag in flags:
-        path = os.path.abspath(flag[1:])
-        passed_on, was = flag in _PASSES_ON, passed_on
-        through = flag.partition("=")
-        if flag.startswith("@") and os.path.isfile(path) and depth < 8:
-            files[path] = None
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                yield from _expand(_split(file.read()), files, depth + 1)
+        passed_on, was = was, flag in options.PASS_ON
+        name, _, value = flag.partition("=")
+        if flag.startswith("@") and os.path.isfile(flag[1:]) and depth < 8:
+            named.append(flag[1:])
+            with open(flag[1:], encoding="utf-8", errors="surrogateescape") as file:
+                yield from _expand(_split(file.read()), named, depth + 1)
         elif flag.startswith(("-Wl,", "-Wa,", "-Wp,")):
-            yield from flag[4:].split(",")
-        elif was or through[0] in _PASSES_ON:
-            yield from (flag if was else through[2]).split(",")
-        else:
+            yield from _expand(flag[4:].split(","), named, depth)
+        elif passed_on or (value and name in options.PASS_ON):
+            yield from _expand((flag if passed_on else value).split(","), named, depth)
+        elif not was:
             yield flag
 
 
-def valued(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
-    """Yield the values of options, which stand in the same word or in the next one."""
-    for i, word in enumerate(words):
-        for option in options:
-            if word == option and i + 1 < len(words):
-                yield words[i + 1]
-            elif word.startswith(option) and word != option:
-                yield word[len(option) :].lstrip("=")
-                break
-
-
 def _find_library(
-    name: str, folders: Sequence[str], files: dict[str, None], absent: dict[str, None]
-) -> None:
+    name: str,
+    folders: Sequence[str],
+    archives: bool,
+    files: dict[str, None],
+    absent: dict[str, None],
+) -> list[str]:
+    """Note what stands for a library; return the files of the user's folders that do."""
     names = (name[1:],) if name.startswith(":") else (f"lib{name}.so", f"lib{name}.a")
-    for folder in folders:
+    for folder in (*folders, *_LIBRARY_FOLDERS):
         paths = [os.path.abspath(os.path.join(folder, n)) for n in names]
         there = [path for path in paths if os.path.isfile(path)]
         files.update(dict.fromkeys(there))
         absent.update(dict.fromkeys(path for path in paths if path not in there))
-        if there:
-            return
+        if there and (not archives or paths[-1] in there):
+            return there if folder in folders else []
+    return []
+
+
+def _is_known(path: str) -> bool:
+    """Whether a file that is linked names no others."""
+    with open(path, "rb") as file:
+        return file.read(8).startswith(_LINKED)
 
 
 def environment(tools: Sequence[str]) -> dict[str, str]:

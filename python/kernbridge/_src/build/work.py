@@ -15,12 +15,13 @@ from pathlib import Path
 from kernbridge._src.base import progress
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.build import command as build_command
+from kernbridge._src.build import failures, manifest
 from kernbridge._src.build import headers as build_headers
-from kernbridge._src.build import manifest, run
 from kernbridge._src.build.command import Job
 from kernbridge._src.build.manifest import Absent, Dependency, Provenance
 from kernbridge._src.build.request import Built
 from kernbridge._src.store import artefacts, limit, lock
+from kernbridge._src.toolchain import programs
 
 ATTEMPTS = 3
 """Builds of one request, if its headers change meanwhile."""
@@ -32,7 +33,7 @@ _LINE = re.compile(r'^#line \d+ "(.*)"', re.MULTILINE)
 
 def build(job: Job) -> Built:
     """Build a library, or wait for who does."""
-    patience = run.timeout()
+    patience = programs.get_compiler_limits().seconds
     limit.limit()  # an error in it is reported before the work
     with contextlib.ExitStack() as stack:
         # The other one may need as long as a compiler may run, after one that it waits for itself.
@@ -42,22 +43,18 @@ def build(job: Job) -> Built:
         found = None if job.request.force_rebuild else manifest.find(job)
         if found is not None:
             return found
-        built = make(job, mine, patience)
+        built = make(job, mine)
     limit.enforce(job.root)
     return built
 
 
-def make(job: Job, owned: bool, limit: float) -> Built:
-    """Build and publish a library.
-
-    `owned` says whether the caller holds the lock of the job's key, `limit` how many seconds the
-    compiler may run.
-    """
+def make(job: Job, owned: bool) -> Built:
+    """Build and publish a library; `owned` says whether the caller holds the lock of its key."""
     with lock.workspace(job.root, job.key, owned) as workspace:
         for _ in range(ATTEMPTS):
             begin = time.time_ns()
             time.sleep(TICK)
-            tools = _compile(job, workspace, limit)
+            tools = _compile(job, workspace)
             headers, settled = _read(job, workspace, begin)
             if settled:
                 break
@@ -79,7 +76,7 @@ def make(job: Job, owned: bool, limit: float) -> Built:
         return Built(_publish(job, library, digest, provenance), digest, sha, job.shown, True)
 
 
-def _compile(job: Job, workspace: Path, limit: float) -> list[Dependency]:
+def _compile(job: Job, workspace: Path) -> list[Dependency]:
     """Run the compiler; return the programs that decide what it makes."""
     request, inside = job.request, str(workspace) + os.sep
     source = workspace / f"{job.stem}{build_command.SUFFIXES[request.language]}"
@@ -92,22 +89,22 @@ def _compile(job: Job, workspace: Path, limit: float) -> list[Dependency]:
     try:
         before = [os.stat(path) for path in job.tools]
         with progress.compiling(request.name, job.label, "building"):
-            status, output = run.run(
+            ended = programs.run(
                 command,
-                build_command.environment(workspace),
-                limit,
-                lambda: tools.extend(map(manifest.dependency, job.tools, before)),
+                errors=True,
+                environment=build_command.environment(workspace),
+                meanwhile=lambda: tools.extend(map(manifest.dependency, job.tools, before)),
             )
     except OSError as e:
         raise KernelToolchainError(
             f"{request.name}: {job.tool} cannot be started: {e} [KB4008]"
         ) from e
-    output = output.replace(inside, "")
+    output = ended.text.replace(inside, "")
     if request.verbose and output.strip():
         print(output.rstrip("\n"), file=sys.stderr, flush=True)
-    if status != 0 or not (workspace / f"{job.stem}.so").is_file():
+    if ended.status != 0 or not (workspace / f"{job.stem}.so").is_file():
         tool = os.path.basename(job.tool)
-        run.fail(request.name, tool, status, output, shown, limit, request.source)
+        failures.fail(request.name, tool, ended, output, shown, request.source)
     return tools
 
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kernbridge._src.base import interrupts, progress, versions
-from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
+from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import extents, mode
 from kernbridge._src.cuda_on_cpu import bounds, checked
@@ -35,9 +35,6 @@ MAX_THREADS = 1024
 _IMAGE = "kernbridge"  # the key among cubins, and of the loaded kernel among those of GPUs
 _MODULES = itertools.count(0x100000, 16)
 _DIGITS = 64  # of the digest that an image begins with
-
-refusals: list[tuple[str, str]] = []
-"""Names of kernels that kernbridge refused, each with the message."""
 
 
 def is_for_cpu(library: Any) -> bool:
@@ -84,15 +81,11 @@ def add_image(kernel: Any) -> None:
         for layout, word, a in arguments:
             if layout:
                 extents.relate(function, word, layout, a.n_dims, a.item_size)
-    try:
-        with interrupts.deferred(), global_compiler_lock:
-            entry = library._entry_name
-            image, _ = cuda_on_cpu_compile.image_of(label, library, entry, checks, is_fast)
-    except (KernelCompilationError, KernelNotAvailableError) as e:
-        refusals.append((kernel.py_func.__name__, str(e)))
-        raise
+    with interrupts.deferred(), global_compiler_lock:
+        entry = library._entry_name
+        image, _ = cuda_on_cpu_compile.image_of(label, library, entry, checks, is_fast)
     library._cubin_cache[_IMAGE] = image
-    function_of(library).counted_as = f"{kernel.py_func.__module__}.{library.name}"
+    cuda_on_cpu_compile.name(function_of(library).digest, kernel.py_func)
 
 
 _Found = list[tuple[str, int, Argument]]  # with the layout and the first word of an array
@@ -165,7 +158,6 @@ class HostFunction:
     def __init__(self, image: bytes, library: Any) -> None:
         self.digest = image[:_DIGITS]
         self.kernel_name = library.name.rpartition(".")[2]  # of the Python function
-        self.counted_as = library.name
         self.module = Module(self.digest)
         self.handle = self.module.handle
         self.name = library._entry_name

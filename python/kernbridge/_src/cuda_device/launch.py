@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections import Counter
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -16,12 +14,6 @@ from kernbridge._src.gpu.launch import pad
 from kernbridge._src.numba_common.numba_cuda_device_inside import dispatcher, driver
 
 Three = tuple[int, int, int]
-
-launches: Counter[str] = Counter()
-"""How often kernels were launched, by their names."""
-faults: Counter[str] = Counter()
-"""How often launches found a fault, by the names of kernels."""
-_lock = threading.Lock()
 
 
 def launch(
@@ -42,13 +34,9 @@ def launch(
 def run(api: Any, function: Any, grid: Three, block: Three, shared: int, words: list[int]) -> None:
     """Launch machine code and wait for it; `api` is the module `driver` of the package."""
     packed = (ctypes.c_uint64 * len(words))(*words)
-    with _lock:
-        launches[function.counted_as] += 1
     try:
         _core.launch_host_code(function.digest, grid, block, int(shared), packed)
     except RuntimeError as e:
-        with _lock:
-            faults[function.counted_as] += 1
         text = f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e}"
         raise KernelFaultError(coded(text, "KB3004")) from None
     except (ValueError, OverflowError) as e:

@@ -50,7 +50,7 @@ def launch_configured(configured: Any, args: tuple[Any, ...]) -> None:
     except (KernelCompilationError, KernelNotAvailableError) as e:
         if isinstance(e.__context__, inside.NumbaError):
             raise e.__context__ from None  # the package's own, as on a GPU
-        code.refusals.append((kernel.py_func.__name__, str(e)))
+        cuda_on_cpu_compile.refusals[label] = str(e)
         raise
     words = [word.value for _, leaves in read for leaf in leaves for word in leaf]
     grid, block = launch.three(how.grid), launch.three(how.block)
@@ -83,11 +83,9 @@ def _function_of(label: str, kernel: Any, parameters: tuple[Parameter, ...]) -> 
         function, _ = numba_cuda_compile.compile_for_launch(
             label, kernel, parameters, has_batch=False, host=True, options=CompileOptions(checked)
         )
-        name = kernel.py_func.__qualname__.rpartition(".")[2]
         found = made[parameters, checked] = SimpleNamespace(
             digest=cuda_on_cpu_compile.provide_function(function),
-            kernel_name=name,
-            counted_as=f"{kernel.py_func.__module__}.{name}",
+            kernel_name=kernel.py_func.__qualname__.rpartition(".")[2],
         )
     return found
 

@@ -85,13 +85,16 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
         """Switch all threads to the CPU until the process ends.
 
         Call this function before kernels are decorated. KERNBRIDGE_CUDA_ON_CPU=1 or =check has the
-        same effect when kernbridge is imported.
+        same effect when kernbridge is imported. With ``check=True``, it also has the effect of
+        KERNBRIDGE_DEBUG=check: operations of JAX that are first called afterwards are checked, too.
         """
         _prepare()
         from kernbridge._src.cuda_device import dispatchers
 
         dispatchers.adopt(self._mode)
         mode.set_of_process(self._mode)
+        if self._mode == mode.CHECK:
+            debug.switch_on("check")
 
 
 cuda_on_cpu.__module__ = "kernbridge"

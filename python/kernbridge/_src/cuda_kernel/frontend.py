@@ -45,11 +45,21 @@ class Description:
 
 
 def scan(
-    label: str, file: str, text: str, name: str, params: str | Sequence[str] | None
+    label: str,
+    file: str,
+    text: str,
+    name: str,
+    params: str | Sequence[str] | None,
+    machine_code: bool = False,
 ) -> ScannedFunction:
-    """Read a kernel's parameters off its source, or off `params` where that describes them."""
+    """Read a kernel's parameters off its source, or off `params` where that describes them.
+
+    Those of machine code have no types, so `params` must declare its arrays.
+    """
+    tokens = join_tokens(params)
     try:
-        return ScannedFunction.of(_core.scan_kernel(text, file, name, join_tokens(params)))
+        scanned = _core.scan_kernel(text, file, name, tokens, machine_code)
+        return ScannedFunction.of(scanned, file)
     except ValueError as e:
         raise KernelError(coded(f"{label}: {e}", "KB4007")) from None
 
@@ -84,6 +94,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what does not fit the kernel's parameters; compiles nothing."""
         self._check_arrays(self.function, operands, call.outs)
+        self.function.check_arrays(self.label, operands, call)
         self.description.rule.resolve(operands, call)
         self._numbers(self.function, operands, call.outs)
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernbridge._src.build import headers as build_headers
-from kernbridge._src.build import inputs
+from kernbridge._src.build import options as build_options
 
 SETTLED = 0.05
 """Seconds after which a change of a file shows in its times."""
@@ -51,8 +51,9 @@ def look(
 ) -> Headers:
     """Find all that a compilation of this source with these options may read now."""
     words = [option.strip() for option in options]
-    folders = map(str.strip, inputs.valued(words, ("--include-path", "-I")))
-    names = map(str.strip, inputs.valued(words, ("--pre-include", "-include")))
+    found = list(build_options.read(words))
+    folders = [value.strip() for option, value in found if option == "-I"]
+    names = [value.strip() for option, value in found if option == "-include"]
     known = not any(_UNSEEN.search(word) or _PRECOMPILED.match(word) for word in words)
     text = _scan(source)
     search = _Search((*include_paths, *folders), tuple(map(os.path.abspath, toolkit)))

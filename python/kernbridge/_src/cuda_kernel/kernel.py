@@ -32,10 +32,10 @@ def cuda_kernel(
     name: str,
     outs: Any,
     *,
-    grid: int | tuple[int, ...] | None = None,
-    block: int | tuple[int, ...] | None = None,
+    grid: Any = None,
+    block: Any = None,
     launch_dims: Any = None,
-    threads_per_block: int | str = 256,
+    threads_per_block: int | tuple[int, ...] | str = 256,
     shared_mem: int = 0,
     params: str | Sequence[str] | None = None,
     attrs: Mapping[str, Any] | None = None,
@@ -73,10 +73,11 @@ def cuda_kernel(
         See `numba_cuda_kernel`.
     params : str or list of str, optional
         The role of each parameter of the kernel, in order: "arg" for an input, "ret" for an output,
-        "attr.n" or "attr.n:int32" for a number. By default, the roles are taken from a
-        ``// @BE name ...`` comment in the source or, without one, from the signature: pointers to
-        const are inputs, other pointers are outputs, and parameters that are passed by value are
-        attributes with the parameters' names.
+        "attr.n" or "attr.n:int32" for a number. "arg:f32[n]" and "ret:f32[n]" also declare the
+        dtype and the shape of an array, with which calls are compared. By default, the roles are
+        taken from a ``// @BE name ...`` comment in the source or, without one, from the signature:
+        pointers to const are inputs, other pointers are outputs, and parameters that are passed by
+        value are attributes with the parameters' names.
     attrs : dict, optional
         Values of attributes: numbers, or functions that are called with the same arguments as
         `outs`, as in ``{"n": lambda x: x.size}``.
@@ -87,8 +88,8 @@ def cuda_kernel(
     use_fast_math : bool, default False
         Compile with ``--use_fast_math``, which is faster and less accurate.
     vmap_method : str, optional
-        See `numba_cuda_kernel`. If `launch_dims` is not a function, each slice is one launch, in a
-        loop in C.
+        See `numba_cuda_kernel`. If neither `launch_dims` nor `grid` is a function, each slice is
+        one launch, in a loop in C.
     input_output_aliases, zero_outputs, has_side_effect
         See `numba_cuda_kernel`.
     jvp, vjp : function, optional

@@ -247,7 +247,7 @@ def _refused_option(request: Compilation, nvrtc: str, options: tuple[str, ...]) 
     known = _known_architectures(nvrtc)
     if known and wanted[0] not in known:
         return UnsupportedArchError(
-            f"[E-ARCH] {request.label}: this NVRTC does not compile for compute capability "
+            f"{request.label}: this NVRTC does not compile for compute capability "
             f"{_capability(wanted[0])}; it knows {', '.join(map(_capability, known))}. Choose "
             "others with kernbridge.config.set_cuda_architectures or KERNBRIDGE_CUDA_ARCHS, or "
             "install another nvidia-cuda-nvrtc [KB4009]"

@@ -10,11 +10,12 @@ import hashlib
 import re
 import struct
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.base.errors import KernelNotAvailableError
+from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.cuda_on_cpu import fma, ir
 from kernbridge._src.keys import generators
@@ -35,7 +36,11 @@ _DIGITS = 64  # of the digest that an image begins with
 # Of each digest, what the machine code defines. Never released: the core has its addresses in plans
 # that stay registered, and a program that was compiled before may call it at any time.
 _registered: dict[str, dict[str, int]] = {}
+_names: dict[str, str] = {}  # of digests: the modules and names of kernels
 _lock = threading.RLock()
+
+refusals: dict[str, str] = {}
+"""Messages about kernels that do not run on CPUs, by what messages call the kernels."""
 
 
 def artefact(
@@ -68,14 +73,25 @@ def image_of(
     It holds a digest and LLVM IR, which begins with the number of what the IR takes for granted.
     Where the kernel `is_fast`, its loops may call libmvec.
     """
-    body, uses_z = ir.host_ir(label, library, entry, checks)
+    with _refusals_of(label):
+        body, uses_z = ir.host_ir(label, library, entry, checks)
     return _image(body, is_fast), uses_z
 
 
 def image_of_text(label: str, text: str, entry: str, is_fast: bool) -> tuple[bytes, bool]:
     """The image of a kernel whose LLVM IR numba-cuda-mlir made, and whether it reads z indices."""
-    body, uses_z = ir.host_ir_of_text(label, text, entry)
+    with _refusals_of(label):
+        body, uses_z = ir.host_ir_of_text(label, text, entry)
     return _image(body, is_fast), uses_z
+
+
+@contextmanager
+def _refusals_of(label: str) -> Iterator[None]:
+    try:
+        yield
+    except (KernelCompilationError, KernelNotAvailableError) as e:
+        refusals[label] = str(e)
+        raise
 
 
 def _image(body: str, is_fast: bool) -> bytes:
@@ -129,10 +145,26 @@ def machine_code(image: bytes, name: str = "") -> bytes:
     return found.blobs[0]
 
 
-def _compiled(digest: str, text: str, features: str) -> bytes:
+def code(image: bytes) -> tuple[str, str, int, str]:
+    """The optimised LLVM IR of an image, its assembly, static shared memory and processor.
+
+    Machine code is made anew for that.
+    """
+    processor, features = ir.processor()
+    machine, module, _ = _made(image[:-1].decode().split("\n", 1)[1], features)
+    optimised = str(module)
+    return optimised, machine.emit_assembly(module), _size(optimised, "shared"), processor
+
+
+def _made(text: str, features: str) -> tuple[Any, Any, int]:
+    """LLVM's target machine, the optimised module for it, and the features that it needs."""
     given, needed = cpu_features.known(features)
     machine = ir.machine(given)
-    module = _optimised(text, machine, given)
+    return machine, _optimised(text, machine, given), needed
+
+
+def _compiled(digest: str, text: str, features: str) -> bytes:
+    machine, module, needed = _made(text, features)
     whole = machine.emit_object(module)
     code = elf.stripped(whole, elf.defined(whole))
     _check_symbols(elf.undefined(code))
@@ -213,6 +245,29 @@ def provide(program: Any) -> None:
 
 def provide_function(function: Any) -> bytes:
     """Let this process run a function for the CPU, and return the digest that names its code."""
-    images = dict(function.images)
+    images, kernel = dict(function.images), function.kernel()
     register(images[CC], images[CODE_CC])
-    return bytes(images[CC][:_DIGITS])
+    digest = bytes(images[CC][:_DIGITS])
+    if kernel is not None:
+        name(digest, kernel.py_func)
+    return digest
+
+
+def name(digest: bytes, function: Any) -> None:
+    """Count launches of this code as launches of a Python function."""
+    _names.setdefault(digest.decode(), f"{function.__module__}.{function.__qualname__}")
+
+
+def launches() -> dict[str, tuple[int, int]]:
+    """How often each kernel was launched, and with a fault, by its name.
+
+    `debug.switch_on("count")` must have been called before. Kernels of kernbridge do not count.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for digest in list(_registered):
+        known = _names.get(digest, "a kernel of an exported program")
+        n, n_faults = _core.launches_of(digest.encode())
+        if n and not known.startswith("kernbridge."):
+            before = found.get(known, (0, 0))
+            found[known] = before[0] + n, before[1] + n_faults
+    return found

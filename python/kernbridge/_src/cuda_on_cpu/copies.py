@@ -26,6 +26,7 @@ OUTSIDE = "kb.outside."  # and the description of an array in hexadecimal digits
 OUTSIDE_MAX = 64  # descriptions that are distinguished: the bits of a number
 
 _SHARED = 3  # the address space
+_STATIC_MAX = 48 * 1024  # bytes of shared arrays of constant sizes, which ptxas admits
 _ALIGNMENT = 16  # of shared arrays, at least
 _LAYOUT = "e-m:e-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 
@@ -47,6 +48,16 @@ def refused(label: str, construct: str) -> KernelCompilationError:
         "GPU"
         " [KB4005]"
     )
+
+
+def check_static_shared(label: str, size: int) -> None:
+    """Refuse more static shared memory than a kernel may have on any GPU."""
+    if size > _STATIC_MAX:
+        raise KernelCompilationError(
+            f"{label}: the kernel has {size} bytes of static shared memory, and CUDA allows "
+            f"{_STATIC_MAX} (48 KiB) a block; make an array dynamic, cuda.shared.array(0, dtype), "
+            "and give its bytes with the launch: up to 227 KiB, depending on the GPU [KB4001]"
+        )
 
 
 class Copies:
@@ -83,6 +94,7 @@ class Copies:
             return
         layout = llvm.create_target_data(_LAYOUT)
         sizes = {name: value.value_type.get_abi_size(layout) for name, value in found.items()}
+        check_static_shared(self._label, sum(sizes.values()))
         for name, size in sizes.items():
             if size:
                 self._offsets[name] = self._aligned(found[name].align or 1)

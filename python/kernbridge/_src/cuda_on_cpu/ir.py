@@ -46,6 +46,8 @@ _PLACEHOLDER = re.compile(
     r"|^declare .*@kb\.(?:frame|site|check\.at)\(.*$",
     re.M,
 )
+_ZEROED = re.compile(r"\bstore (\[.*\]) zeroinitializer, ptr ([^\s,]+)(?:, align \d+)?$", re.M)
+_ZEROING = "void @llvm.memset.p0.i64(ptr"
 _THREAD = re.compile(r"^(define internal void @kb_thread\(.*\)) \{$", re.M)
 
 
@@ -101,7 +103,7 @@ def _whole(
         _complete(module, entry, copies, checks, waits=True)
         recursive = _recursive(module)
     _check(label, module, called.intersection(copies.declared))
-    text = _placed(str(module), checks)
+    text = _placed(_with_arrays_in_memory(str(module)), checks)
     if checks and recursion.has_checked_array(text, recursive):
         raise refused(label, "a local array in a recursive device function in checked mode")
     if recursion.is_value(text, recursive):
@@ -213,6 +215,17 @@ def _check(label: str, module: Any, unknown: set[str]) -> None:
         if name in unknown and not name.startswith("llvm."):
             construct = next(c for beginning, c in _UNSUPPORTED if name.startswith(beginning))
             raise refused(label, f"{construct} ({name})")
+
+
+def _with_arrays_in_memory(text: str) -> str:
+    """The module with arrays that are set to zero as memory.
+
+    Numba stores the array as one value, of which LLVM makes a store for each of its elements.
+    """
+    size = r"ptrtoint (ptr getelementptr (\1, ptr null, i64 1) to i64)"
+    text, n = _ZEROED.subn(rf"call {_ZEROING} \2, i8 0, i64 {size}, i1 false)", text)
+    is_new = n and f"declare {_ZEROING}" not in text
+    return f"{text}\ndeclare {_ZEROING}, i8, i64, i1)\n" if is_new else text
 
 
 def _placed(text: str, checks: Checks | None) -> str:

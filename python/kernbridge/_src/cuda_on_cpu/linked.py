@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 from kernbridge._src.base.errors import CompilationError, HostCompilerNotFoundError
 from kernbridge._src.cuda_on_cpu.copies import refused
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
-from kernbridge._src.toolchain import compilers
+from kernbridge._src.toolchain import compilers, programs
 
 _INCLUDE = Path(__file__).parent / "include"
 _HEADER = "kernbridge_cuda_on_cpu.h"
@@ -29,7 +28,6 @@ _FLAGS = (
     *("-ffp-contract=off", "-fno-stack-protector", "-fdeclspec", "-w"),
     *("-include", _HEADER, f"-I{_INCLUDE}"),
 )
-_SECONDS = 120
 
 _DROPPED = re.compile(r"^(?:source_filename|target |!llvm\.|\$|attributes #).*\n", re.M)
 _COMDAT = re.compile(r" comdat(?:\(\$[^)]*\))?(?=[ ,{\n])")
@@ -63,14 +61,11 @@ def _compiled(label: str, source: Any, names: str, clang: Sequence[str]) -> str:
         path, made = Path(folder) / f"{name}.cu", Path(folder) / "made.bc"
         path.write_text(_text(source))
         command = [*clang, *_FLAGS, *_folders(), path.name, "-o", made.name]
-        try:
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False
+        done = programs.run(command, errors=True, folder=folder)
+        if done.status != 0:
+            raise _failure(
+                label, names, f"clang {done.limit}" if done.limit else done.text, command
             )
-        except subprocess.TimeoutExpired as e:
-            raise _failure(label, names, f"it took longer than {_SECONDS} seconds") from e
-        if done.returncode != 0:
-            raise _failure(label, names, done.stderr, command)
         try:
             text = str(llvm.parse_bitcode(made.read_bytes()))
         except RuntimeError as e:  # of a newer LLVM

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernbridge._src.base.errors import KernelCompilationError
-from kernbridge._src.cuda_on_cpu.copies import ASSEMBLY, refused
+from kernbridge._src.cuda_on_cpu.copies import ASSEMBLY, check_static_shared, refused
 from kernbridge._src.numba_common import llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 from kernbridge._src.numba_common.llvmlite_inside import ir
@@ -80,7 +80,7 @@ class HostText:
             raise refused(self._label, construct)
 
     def _place_shared(self, text: str) -> None:
-        empty = []
+        empty, total = [], 0
         for found in _SHARED.finditer(text):
             name, size = found["name"], _size_of(found["type"])
             if size is None:
@@ -91,6 +91,9 @@ class HostText:
                 continue
             self._offsets[name] = self._aligned(int(found["align"] or 1))
             self.shared_size = self._offsets[name] + size
+            total += size
+        if self._to_run:
+            check_static_shared(self._label, total)
         self.shared_size = self._aligned(_ALIGNMENT)
         self._offsets |= dict.fromkeys(empty, self.shared_size)
 

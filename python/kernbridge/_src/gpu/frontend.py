@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
+import jax
+
 from kernbridge import _core
 from kernbridge._src.gpu import registers
 from kernbridge._src.gpu.inspection import inspect_launches
@@ -12,7 +14,7 @@ from kernbridge._src.gpu.program import Buffer, Callback, Fill, Launch, Program,
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
-from kernbridge._src.toolchain import cuda
+from kernbridge._src.toolchain import architectures, cuda
 
 Lowered = tuple[NativeCall, Program]
 
@@ -32,8 +34,13 @@ class PlannedFrontend(Frontend):
         return self._lower(tuple(operands), call)[1]
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
-        """Code and resources of every launch."""
-        return inspect_launches(self.program(operands, call).steps)
+        """Code and resources of every launch: for the CPU where JAX would run it there.
+
+        A choice of GPUs to compile for takes precedence.
+        """
+        host = "cpu" in self.platforms and jax.default_backend() == "cpu"
+        host = host and not (cuda.has_fake_driver() or architectures.chosen())
+        return inspect_launches(self._lower(tuple(operands), call, host)[1].steps)
 
     @abstractmethod
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:

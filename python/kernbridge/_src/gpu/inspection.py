@@ -6,12 +6,13 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+from kernbridge import _core
 from kernbridge._src.operation.inspection import Inspection
+from kernbridge._src.toolchain import programs
 
 
 def inspect_launches(steps: Sequence[Any]) -> tuple[Inspection, ...]:
@@ -24,6 +25,8 @@ def _inspect_launch(step: Any) -> Inspection:
 
     function = step.function
     cc, cubin = function.images[0]
+    if cc == _core.HOST_CC:
+        return _inspect_on_cpu(function.name, cubin, step)
     info = gpu_cubin.read(cubin, function.entry)
     llvm_ir, ptx = function.code()
     shared = info.static_shared + step.shared
@@ -42,10 +45,24 @@ def _inspect_launch(step: Any) -> Inspection:
     )
 
 
+def _inspect_on_cpu(name: str, image: bytes, step: Any) -> Inspection:
+    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+
+    llvm_ir, assembly, static_shared, processor = cuda_on_cpu_compile.code(image)
+    return Inspection(
+        name=name,
+        platform="cpu",
+        llvm_ir=llvm_ir,
+        assembly=assembly,
+        architecture=processor,
+        shared_memory=static_shared + step.shared,
+        block=None if step.auto_block else step.block,
+        tuning=step.tuning,
+    )
+
+
 def _occupancy(function: Any, step: Any) -> float | None:
     """Return the occupancy that the driver computes for the first GPU."""
-    from kernbridge import _core
-
     if _core.device_count()[0] == 0:
         return None
     threads = 0 if step.auto_block else step.block[0] * step.block[1] * step.block[2]
@@ -62,10 +79,10 @@ def _disassemble(cubin: bytes) -> str | None:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        done = subprocess.run([tool, "-c", file.name], capture_output=True, check=False)
-    if done.returncode:
+        done = programs.run([tool, "-c", file.name], written=1 << 28)
+    if done.status:
         return None
-    return re.sub(r"\s*/\* 0x[0-9a-f]+ \*/", "", done.stdout.decode(errors="backslashreplace"))
+    return re.sub(r"\s*/\* 0x[0-9a-f]+ \*/", "", done.text)
 
 
 def _find_nvdisasm() -> str | None:

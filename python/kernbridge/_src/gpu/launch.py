@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from kernbridge._src.gpu.program import DeviceFunction, Launch, Value, Word
 from kernbridge._src.operation.spec import RANK_METHODS, ArrayType, Call, call_with_shapes
 
+THREADS_DEFAULT = 256  # of a block of one dimension
 THREADS_MAX = 1024
 BLOCK_MAX = (1024, 1024, 64)
 GRID_MAX = (2**31 - 1, 65535, 65535)
@@ -35,11 +37,14 @@ class LaunchShape:
 
 @dataclass(frozen=True)
 class LaunchRule:
-    """Computes the launch from the shapes of a call; hashable unless `launch_dims` is not."""
+    """Computes the launch from the shapes of a call; hashable unless one of its functions is not.
+
+    `grid`, `block` and `launch_dims` are numbers, functions of the inputs, or None.
+    """
 
     label: str
-    grid: tuple[Any, ...] | None
-    block: tuple[int, int, int] | None
+    grid: Any
+    block: Any
     launch_dims: Any
     threads_per_block: int | str
     shared_mem: int
@@ -60,11 +65,18 @@ class LaunchRule:
         pdl: Any,
     ) -> LaunchRule:
         """Check all that can be checked without inputs."""
-        if launch_dims is not None and (grid is not None or block is not None):
+        if block is not None and threads_per_block != THREADS_DEFAULT:
             raise ValueError(
-                f"{label}: both launch_dims and grid or block are given; give launch_dims, or both "
-                "grid and block"
-                " [KB1101]"
+                f"{label}: both block and threads_per_block={threads_per_block!r} are given; give "
+                "one of them [KB1101]"
+            )
+        if isinstance(threads_per_block, (tuple, list)):
+            block = read_block(label, threads_per_block, "threads_per_block")
+            threads_per_block = THREADS_DEFAULT
+        if launch_dims is not None and grid is not None:
+            raise ValueError(
+                f"{label}: both launch_dims and grid are given; give launch_dims, the number of "
+                "threads, or grid, the number of blocks [KB1101]"
             )
         if launch_dims is None and (grid is None or block is None):
             given = "neither" if grid is None and block is None else "only one of them"
@@ -72,26 +84,25 @@ class LaunchRule:
                 f"{label}: the launch needs launch_dims, or both grid and block; {given} is given"
                 " [KB1101]"
             )
-        if launch_dims is not None and not callable(launch_dims):
-            launch_dims = _read_dims(label, "launch_dims", launch_dims)
         rule = LaunchRule(
             label=label,
-            grid=None if grid is None else read_grid(label, grid),
-            block=None if block is None else read_block(label, block),
-            launch_dims=launch_dims,
+            grid=_read("grid", label, grid),
+            block=_read("block", label, block),
+            launch_dims=_read("launch_dims", label, launch_dims),
             threads_per_block=_read_threads(label, threads_per_block),
             shared_mem=read_int(label, "shared_mem", shared_mem, 0, SHARED_MAX),
             cooperative=bool(cooperative),
             cluster=None if cluster is None else _read_cluster(label, cluster),
             pdl=bool(pdl),
         )
-        if rule.grid is not None and rule.cluster is not None:
-            pairs = zip(pad(rule.grid), rule.cluster, strict=True)
-            if any(_is_int(n) and n % c for n, c in pairs):
-                raise ValueError(
-                    f"{label}: cluster {rule.cluster} does not divide grid {rule.grid} [KB1102]"
-                )
+        if isinstance(rule.grid, tuple):
+            rule._check_cluster(rule.grid)
         return rule
+
+    @property
+    def functions(self) -> list[tuple[str, Any]]:
+        """The functions of the inputs, by the names of arguments."""
+        return [(name, f) for name in _READERS if callable(f := getattr(self, name))]
 
     def vmap_method(self, method: str | None) -> str | None:
         """Return the `vmap_method` of a call with this launch; None: the kernel sees slices.
@@ -99,30 +110,43 @@ class LaunchRule:
         A launch of fixed size covers one slice, so that a kernel which saw the batch as an axis of
         its arrays would leave most of it out. A function computes the launch from those arrays.
         """
-        fixed = not callable(self.launch_dims)
+        fixed = not (callable(self.launch_dims) or callable(self.grid))
         return None if fixed and method in RANK_METHODS else method
 
     def resolve(self, operands: Sequence[ArrayType], call: Call) -> LaunchShape:
         """The grid and the block of a call; operands are without batch axes."""
         arrays = (*operands, *call.outs)
-        if self.grid is not None and self.block is not None:
-            if 0 in self.block:  # launches nothing, as a grid of zero
-                block = pad([max(1, n) for n in self.block])
-                return LaunchShape((Value(), Value(constant=1), Value(constant=1)), block)
-            x, y, z = (self._value("grid", n, 1, arrays) for n in pad(self.grid))
-            return LaunchShape((x, y, z), self.block)
-        dims = self.launch_dims
-        if callable(dims):
-            given = call.split(operands)
-            dims = call_with_shapes(self.label, "launch_dims", dims, *given)
-        dims = _read_dims(self.label, "launch_dims", dims)
-        auto = isinstance(self.threads_per_block, str) and len(dims) == 1
-        block = self._block_for(dims)
+
+        def numbers(name: str) -> Any:
+            value = getattr(self, name)
+            if callable(value):
+                value = call_with_shapes(self.label, name, value, *call.split(operands))
+                value = _READERS[name](self.label, value)
+            return value
+
+        block = numbers("block")
+        if self.launch_dims is None:
+            what, sizes, per_block = "grid", numbers("grid"), (1, 1, 1)
+        else:
+            what, sizes = "launch_dims", numbers("launch_dims")
+            per_block = self._per_block(sizes, block)
+        if block is not None and 0 in block:  # launches nothing, as a grid of zero
+            block = pad([max(1, n) for n in block])
+            return LaunchShape((Value(), Value(constant=1), Value(constant=1)), block)
+        auto = block is None and isinstance(self.threads_per_block, str) and len(sizes) == 1
         x, y, z = (
-            self._value("launch_dims", n, 1 if auto else b, arrays)
-            for n, b in zip(pad(dims), block, strict=True)
+            self._value(what, n, b, arrays) for n, b in zip(pad(sizes), per_block, strict=True)
         )
-        return LaunchShape((x, y, z), block, auto)
+        if not auto:
+            self._check_cluster([v.constant for v in (x, y, z)])
+        return LaunchShape((x, y, z), block or per_block, auto)
+
+    def _check_cluster(self, grid: Sequence[Any]) -> None:
+        pairs = zip(pad(grid), self.cluster or (1, 1, 1), strict=True)
+        if any(_is_int(n) and n % c for n, c in pairs):
+            raise ValueError(
+                f"{self.label}: cluster {self.cluster} does not divide grid {tuple(grid)} [KB1102]"
+            )
 
     def step(
         self,
@@ -148,13 +172,25 @@ class LaunchRule:
             wide=wide,
         )
 
-    def _block_for(self, dims: Sequence[Any]) -> tuple[int, int, int]:
+    def _per_block(
+        self, dims: Sequence[Any], block: tuple[int, int, int] | None
+    ) -> tuple[int, int, int]:
         """Threads of a block: the rule's, or fewer where there are fewer to launch."""
-        threads = 1 if isinstance(self.threads_per_block, str) else self.threads_per_block
-        most = _BLOCKS.get(len(dims), (threads,))
-        return pad(
-            [max(1, min(b, int(n))) if _is_int(n) else b for b, n in zip(most, dims, strict=True)]
-        )
+        if block is None:
+            threads = 1 if isinstance(self.threads_per_block, str) else self.threads_per_block
+            most = _BLOCKS.get(len(dims), (threads,))
+            pairs = zip(most, dims, strict=True)
+            return pad([max(1, min(b, int(n))) if _is_int(n) else b for b, n in pairs])
+        if any(b > 1 for b in block[len(dims) :]):
+            raise ValueError(
+                f"{self.label}: block {block} has more dimensions than launch_dims {dims}; give "
+                "launch_dims as many, the number of threads along each [KB1102]"
+            )
+        if 0 in block and 0 not in dims:
+            raise ValueError(
+                f"{self.label}: block {block} has no threads, and launch_dims is {dims} [KB1102]"
+            )
+        return block
 
     def _value(self, what: str, n: Any, divisor: int, buffers: Sequence[ArrayType]) -> Value:
         if _is_int(n):
@@ -164,7 +200,7 @@ class LaunchRule:
             raise ValueError(
                 f"{self.label}: {what} has the symbolic extent {n}, which is neither an extent "
                 "nor the size of an input or output (nor such a number divided and rounded up); "
-                "pass a function of the inputs that returns one of these as launch_dims [KB1102]"
+                f"return one of these from a function that is passed as {what} [KB1102]"
             )
         return Value(found.kind, 0, found.buffer, found.dim, found.divisor * divisor)
 
@@ -181,15 +217,21 @@ def join_words(parameters: Iterable[Sequence[Word]], wide: bool) -> tuple[Word, 
 
 def find_dim(n: Any, buffers: Sequence[ArrayType]) -> Value | None:
     """Where a symbolic number is to be read from at run time."""
-    for divisor in (1, 32, 64, 128, 256, 512, 1024):
+    for divisor in (1, *sorted({int(d) for d in re.findall(r"\d+", str(n))} - {0, 1})):
         for b, t in enumerate(buffers):
             for d, extent in enumerate(t.shape):
-                if not _is_int(extent) and -(-extent // divisor) == n:
+                if _is_quotient(n, extent, divisor):
                     return Value("extent", 0, b, d, divisor)
-            size = math.prod(t.shape)
-            if not _is_int(size) and -(-size // divisor) == n:
+            if _is_quotient(n, math.prod(t.shape), divisor):
                 return Value("count", 0, b, 0, divisor)
     return None
+
+
+def _is_quotient(n: Any, size: Any, divisor: int) -> bool:
+    """Whether a symbolic number is a symbolic size divided and rounded up, however written."""
+    if _is_int(size):
+        return False
+    return n in (-(-size // divisor), (size + divisor - 1) // divisor, (size - 1) // divisor + 1)
 
 
 def _is_int(value: object) -> bool:
@@ -220,16 +262,17 @@ def _read_dims(label: str, what: str, dims: Any) -> tuple[Any, ...]:
 def _read_extent(label: str, what: str, n: Any) -> Any:
     """A non-negative int, or a symbolic dimension as it is."""
     if isinstance(n, (bool, float, str)):
-        raise TypeError(f"{label}: {what} contains {n!r}, expected integers [KB1102]")
+        remedy = "; divide and round up with -(-a // b)" if isinstance(n, float) else ""
+        raise TypeError(f"{label}: {what} contains {n!r}, expected integers{remedy} [KB1102]")
     if jax.export.is_symbolic_dim(n):
         return n
     try:
         n = operator.index(n)
     except TypeError:
-        of_shapes = "; for a launch that depends on shapes, pass a function as launch_dims="
+        whole = "; pass one function that returns all of them" if callable(n) else ""
         raise TypeError(
             f"{label}: {what} contains {n!r} of type {type(n).__name__}, expected "
-            f"integers{of_shapes if callable(n) else ''} [KB1102]"
+            f"integers{whole} [KB1102]"
         ) from None
     if n < 0:
         raise ValueError(f"{label}: {what} contains the negative number {n} [KB1102]")
@@ -248,17 +291,34 @@ def read_grid(label: str, grid: Any) -> tuple[Any, ...]:
     return grid
 
 
-def read_block(label: str, block: Any) -> tuple[int, int, int]:
+def read_block(label: str, block: Any, what: str = "block") -> tuple[int, int, int]:
     """Threads along x, y, z; a zero among them is let through."""
-    block = _read_dims(label, "block", block)
+    block = _read_dims(label, what, block)
+    if not all(map(_is_int, block)):
+        raise ValueError(
+            f"{label}: {what} is {block}, expected numbers: a block has the same size for all "
+            "shapes of an exported program; compute the grid from the shapes instead [KB1102]"
+        )
     padded = pad(block)
     n = math.prod(padded)
     if n > THREADS_MAX or any(n > m for n, m in zip(padded, BLOCK_MAX, strict=True)):
         raise ValueError(
-            f"{label}: block {block} has {n} threads, but a block can have at most {THREADS_MAX}, "
+            f"{label}: {what} {block} has {n} threads, but a block can have at most {THREADS_MAX}, "
             f"and at most {BLOCK_MAX} along x, y, z; launch more blocks instead [KB1102]"
         )
     return padded
+
+
+_READERS: dict[str, Callable[[str, Any], tuple[Any, ...]]] = {
+    "grid": read_grid,
+    "block": read_block,
+    "launch_dims": lambda label, dims: _read_dims(label, "launch_dims", dims),
+}
+
+
+def _read(name: str, label: str, value: Any) -> Any:
+    """An argument that is numbers, a function or None, of which the numbers are checked."""
+    return value if value is None or callable(value) else _READERS[name](label, value)
 
 
 def _read_cluster(label: str, cluster: Any) -> tuple[int, int, int]:
@@ -282,8 +342,8 @@ def _read_threads(label: str, value: Any) -> int | str:
     if value == "auto":
         return value
     raise TypeError(
-        f'{label}: threads_per_block is {value!r} of type str, expected an integer or "auto" '
-        "[KB1102]"
+        f"{label}: threads_per_block is {value!r} of type str, expected an integer, a tuple of "
+        'them, or "auto" [KB1102]'
     )
 
 

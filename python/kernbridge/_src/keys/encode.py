@@ -195,17 +195,10 @@ def name_of(value: Any, owner: types.ModuleType | None) -> str | None:
     return None
 
 
-def overloads(function: Any) -> list[Any]:
-    """What this function means in compiled code, by `numba.extending.overload`."""
-    registry = getattr(sys.modules.get("numba.core.typing.templates"), "builtin_registry", None)
-    found = [typ for value, typ in getattr(registry, "globals", ()) if value is function]
-    return [getattr(t, "_overload_func", t) for typ in found for t in getattr(typ, "templates", ())]
-
-
 def has_safe_key(value: Any) -> bool:
-    """Whether a Numba type's key describes the type completely, without an address."""
+    """Whether a Numba type's key describes the type, given its class, without an address."""
     kind = type(value)
-    if not is_library(kind.__module__) or re.match("Deferred|Class", kind.__name__):
+    if re.match("Deferred|Class", kind.__name__):
         return False
     return not (kind.__module__.endswith(".functions") or re.search("#|0x", str(value.key)))
 
@@ -256,17 +249,23 @@ def reads(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], frozenset[
     return tuple(sorted(chains)), frozenset(names)
 
 
-def loads(function: types.FunctionType) -> Iterator[tuple[tuple[str, ...], Any, tuple[Any, ...]]]:
-    """Yield each chain that code loads, what is found there, and the modules that lead there.
-
-    An attribute of anything but a module is not followed.
-    """
-    cells: dict[str, Any] = {}
+def cells_of(function: types.FunctionType) -> dict[str, Any]:
+    """Return what a function holds, by the names of its closure."""
+    cells = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             cells[name] = cell.cell_contents
         except ValueError:
             cells[name] = MISSING
+    return cells
+
+
+def loads(function: types.FunctionType) -> Iterator[tuple[tuple[str, ...], Any, tuple[Any, ...]]]:
+    """Yield each chain that code loads, what is found there, and the modules that lead there.
+
+    An attribute of anything but a module is not followed.
+    """
+    cells = cells_of(function)
     for chain in reads(function.__code__)[0]:
         kind, root, *attributes = chain
         if kind == "cell" and root not in cells:  # a variable of its own

@@ -7,7 +7,6 @@ passed; importing this module imports neither Numba nor JAX.
 
 from __future__ import annotations
 
-import dis
 import enum
 import functools
 import hashlib
@@ -15,16 +14,15 @@ import secrets
 import sys
 import threading
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from kernbridge._src.base.errors import defect
-from kernbridge._src.keys import encode, generators
-
-_CODE_FLAGS = 0x2AC  # *args, **kwargs, generators, coroutines; not docstring, nesting, __future__
+from kernbridge._src.keys import encode, extensions, generators
+from kernbridge._src.keys.code_text import Code, place_of, put_head, steps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +44,9 @@ class Fingerprint:
         if not self.opaque:
             return ""
         return f"it reads {', '.join(self.opaque)}, whose value has no name outside this process"
+
+
+_RULES = tuple(f"keys/{n}.py" for n in ("fingerprint", "encode", "code_text", "extensions"))
 
 
 class _ById:
@@ -99,84 +100,6 @@ def combine(base: Fingerprint, *parts: object) -> bytes:
     return h.digest()
 
 
-@functools.lru_cache(maxsize=256)
-def _steps(code: types.CodeType) -> tuple[str, tuple[Any, ...]]:
-    """Return the instructions of a code object, and the constants that they load.
-
-    Constants are known by value, not by index: a docstring shifts the indices. Programs that make
-    a kernel for every size make it of equal code objects.
-    """
-    steps = list(dis.get_instructions(code))
-    text = "\n".join(f"{s.opname} {'' if s.opcode in encode.HAS_CONST else s.arg}" for s in steps)
-    return text, tuple(s.argval for s in steps if s.opcode in encode.HAS_CONST)
-
-
-class _Text:
-    """Takes what a hash would take."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.names: set[str] = set()
-
-    def update(self, data: bytes) -> None:
-        self.parts.append(data)
-
-    def constant(self, value: Any) -> bool:
-        """Add a constant as `_Walk.feed` does; False if it has parts that are not plain values."""
-        if type(value) is tuple:
-            encode.put_parts(self, ("items", len(value)))
-            return all(map(self.constant, value))
-        if type(value) is str and value.isidentifier():
-            self.names.add(value)
-        return encode.put_plain(self, value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Code:
-    """What a walk adds for a code object and those within it, none of which depends on a value."""
-
-    text: bytes
-    lines: bytes
-    names: frozenset[str]
-
-    @staticmethod
-    @functools.lru_cache(maxsize=256)
-    def of(code: types.CodeType, file: str) -> _Code | None:
-        """None if a constant has parts. `file` is that of the code, as equal ones may differ in it.
-
-        Programs that make a kernel for every size make it of equal code objects.
-        """
-        steps, constants = _steps(code)
-        text = _Text()
-        text.names.update(code.co_names)
-        _put_head(text, code, steps)
-        lines = [_place(code, file)]
-        for constant in constants:
-            if isinstance(constant, types.CodeType):
-                inner = _Code.of(constant, constant.co_filename)
-                if inner is None:
-                    return None
-                text.update(inner.text)
-                text.names |= inner.names
-                lines.append(inner.lines)
-            elif not text.constant(constant):
-                return None
-        return _Code(b"".join(text.parts), b"".join(lines), frozenset(text.names))
-
-
-def _put_head(h: Any, code: types.CodeType, steps: str) -> None:
-    """Add a code object but its constants."""
-    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
-    names = (code.co_varnames, code.co_cellvars, code.co_freevars, code.co_names)
-    flags = code.co_flags & _CODE_FLAGS
-    encode.put_parts(h, ("code", counts, flags, code.co_exceptiontable, names, steps))
-
-
-def _place(code: types.CodeType, file: str) -> bytes:
-    """Where each instruction stands."""
-    return repr((file, list(code.co_lines()))).encode("utf-8", "backslashreplace")
-
-
 class _Walk:
     """The walk from one dispatcher. Objects met again are written as the number of their visit."""
 
@@ -189,11 +112,14 @@ class _Walk:
         self.dispatchers: list[tuple[str, Any]] = []
         self.unnamed: set[str] = set()
         self.names: set[str] = set()  # every name by which code could read an attribute
-        self.escaped: dict[int, types.ModuleType] = {}  # modules that code holds as values
-        rules = generators.digest_of("keys/fingerprint.py", "keys/encode.py")
-        encode.put_parts(self.h, ("kernbridge", rules))
+        self.words: set[str] = set()  # and the names of the functions of libraries that it loads
+        self.codes: list[types.CodeType] = []
+        self.escaped: dict[int, Any] = {}  # modules and users' classes that code holds as values
+        self.followed: set[tuple[int, str]] = set()
+        encode.put_parts(self.h, ("kernbridge", generators.digest_of(*_RULES)))
         self.feed(dispatcher, self.root)
         self.follow_escaped()
+        self.follow_extensions()
 
     def feed(self, value: Any, path: str, owner: types.ModuleType | None = None) -> None:
         """Add a value, reached as `path`, and where that matters as an attribute of `owner`."""
@@ -228,6 +154,9 @@ class _Walk:
             self.items("fields", (name, tuple(value._fields), defaults), path)
         elif (known := encode.name_of(value, owner)) is not None:
             encode.put_parts(self.h, ("named", known))
+            self.words.add(known.rpartition(":")[2].rpartition(".")[2])
+            if isinstance(value, type) and extensions.is_users(value):
+                self.escaped[id(value)] = value
         elif id(value) in self.visited:
             encode.put_parts(self.h, ("visit", self.visited[id(value)][0]))
         else:
@@ -253,7 +182,10 @@ class _Walk:
             self.dispatcher(value, path)
         elif kind is types.FunctionType:
             self.function(value, path)
-            self.items("overloads", encode.overloads(value), f"{path}.overload")
+            found = extensions.of(value)
+            encode.put_parts(self.h, ("overloads", len(found)))
+            for extension in found:
+                self.extension(extension, f"{path}.overload")
             if self.of_mlir:  # whose overloads are in registries that are not looked up
                 self.opaque(value, path)
         elif kind is types.MethodType:
@@ -266,6 +198,14 @@ class _Walk:
             self.items(kind.__name__, (fields, getattr(value, "__dict__", {})), path)
         elif "Type" in family and encode.has_safe_key(value):
             self.items(f"{kind.__module__}.{kind.__qualname__}", (value.key,), path)
+            if extensions.is_users(kind):
+                self.feed(kind, path)
+        elif "Signature" in family:
+            self.items("signature", (value.return_type, value.args, value.recvr), path)
+        elif kind in (staticmethod, classmethod):
+            self.items(kind.__name__, (value.__func__,), path)
+        elif kind is property:
+            self.items("property", (value.fget, value.fset), path)
         else:
             self.opaque(value, path)
 
@@ -340,16 +280,17 @@ class _Walk:
 
     def code(self, code: types.CodeType) -> None:
         """Add a code object and those within it."""
-        known = _Code.of(code, code.co_filename)
+        self.codes.append(code)
+        known = Code.of(code, code.co_filename)
         if known is not None:
             self.h.update(known.text)
             self.lines.update(known.lines)
             self.names |= known.names
             return
         self.names.update(code.co_names)
-        self.lines.update(_place(code, code.co_filename))
-        steps, constants = _steps(code)
-        _put_head(self.h, code, steps)
+        self.lines.update(place_of(code, code.co_filename))
+        steps, constants = steps_of(code)
+        put_head(self.h, code, steps)
         for constant in constants:
             if isinstance(constant, types.CodeType):
                 self.code(constant)
@@ -357,20 +298,82 @@ class _Walk:
                 self.feed(constant, self.root)
 
     def follow_escaped(self) -> None:
-        """Add the attributes by which code might read a module that it holds as a value."""
-        done: set[tuple[int, str]] = set()
+        """Add the attributes by which code might read a module or a class that it holds."""
         while more := [
-            (m.__name__, name, m)
-            for m in self.escaped.values()
-            for name in self.names
-            if (id(m), name) not in done and hasattr(m, name)
+            (*_label_of(holder), name, holder, found)
+            for holder in list(self.escaped.values())
+            for name, found in self.attributes(holder)
+            if (id(holder), name) not in self.followed
         ]:
-            for module, name, m in sorted(more, key=lambda item: item[:2]):
-                done.add((id(m), name))
-                encode.put_parts(self.h, ("escaped", module, name))
-                self.feed(getattr(m, name, encode.MISSING), f"{self.root}.{module}.{name}", m)
+            for module, label, name, holder, found in sorted(more, key=lambda item: item[:3]):
+                self.followed.add((id(holder), name))
+                encode.put_parts(self.h, ("escaped", module, *label, name))
+                where = ".".join((self.root, *(label or (module,)), name))
+                self.feed(found, where, None if label else holder)
+
+    def attributes(self, holder: Any) -> Iterator[tuple[str, Any]]:
+        """What code might read of a module or a class."""
+        if isinstance(holder, type):
+            yield from extensions.parts_of(holder, self.names).items()
+        else:
+            for name in self.names:
+                if hasattr(holder, name):
+                    yield name, getattr(holder, name, encode.MISSING)
+
+    def follow_extensions(self) -> None:
+        """Add what Numba might find for the names and the classes that code uses."""
+        done: set[tuple[int, ...]] = set()
+        while more := [
+            extension
+            for extension in extensions.matching(self.all_words, self.is_reached)
+            if extension.key not in done
+        ]:
+            for extension in more:
+                done.add(extension.key)
+                self.extension(extension, f"{self.root}.{extension.word or 'any'}.overload")
+            self.follow_escaped()
+
+    def all_words(self) -> set[str]:
+        return self.names.union(self.words, *map(extensions.operators, self.codes))
+
+    def is_reached(self, owner: Any) -> bool:
+        return self.escaped.get(id(owner)) is owner
+
+    def extension(self, extension: extensions.Extension, path: str) -> None:
+        """Add what was registered with Numba."""
+        encode.put_parts(self.h, ("extension", len(extension.content)))
+        for part in extension.content:
+            self.of_extension(part, path)
+
+    def of_extension(self, part: Any, path: str) -> None:
+        """Add a part; of a class that Numba made for it, and of its functions, what they hold."""
+        is_class = isinstance(part, type)
+        if (is_class or isinstance(part, types.FunctionType)) and not (
+            extensions.is_users(part) or encode.name_of(part, None)
+        ):
+            if id(part) in self.visited:
+                encode.put_parts(self.h, ("visit", self.visited[id(part)][0]))
+                return
+            self.visited[id(part)] = (len(self.visited), part)
+            held = extensions.parts_of(part) if is_class else encode.cells_of(part)
+            encode.put_parts(self.h, ("made by Numba", part.__module__, part.__qualname__))
+            for name, inner in held.items():
+                encode.put_parts(self.h, (name,))
+                self.of_extension(getattr(inner, "__func__", inner), path)
+        elif is_class and extensions.is_users(part):
+            self.escaped[id(part)] = part
+            self.items("class", (part.__module__, part.__qualname__), path)
+        else:
+            self.feed(part, path)
 
     def opaque(self, value: object, path: str) -> None:
         """Add what stands for this object, in this process, while it lives."""
         encode.put(self.h, "opaque", _nonces.setdefault(value, secrets.token_bytes(32)))
         self.unnamed.add(path)
+
+
+def _label_of(holder: Any) -> tuple[str, tuple[str, ...]]:
+    """The module of a module or a class, and the name of the class in it."""
+    if isinstance(holder, types.ModuleType):
+        return holder.__name__, ()
+    return holder.__module__, (holder.__qualname__,)

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernbridge._src.base.exact import exact
 from kernbridge._src.base.kept import Kept
-from kernbridge._src.keys import encode, fingerprint
+from kernbridge._src.keys import encode, extensions, fingerprint
 from kernbridge._src.keys.fingerprint import Fingerprint
 
 _PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None)))
@@ -60,17 +60,24 @@ def _key(dispatcher: Any) -> tuple[Any, list[_Named]]:
     ):
         return None, named
     read = []
+    words = set(extensions.operators(function.__code__))
     for chain, found, modules in encode.loads(function):
         if found is encode.BUILTIN or found is encode.MISSING:
             content: Any = id(found)
         elif type(found) in _PLAIN:
             content = exact(found)
-        elif isinstance(found, _NAMED_KINDS) or type(found) is type:
+        elif isinstance(found, _NAMED_KINDS) or (
+            type(found) is type and not extensions.is_users(found)
+        ):
             content = id(found)
+            words.add(found.__name__)
             named.append((found, modules[-1] if modules else None))
         else:
             return None, named
         read.append((chain, content, *[m.__name__ for m in modules]))
+    words |= encode.reads(function.__code__)[1]
+    if extensions.matching(lambda: words, lambda owner: False):
+        return None, named
     named.append((pipeline, None))
     checks = getattr(sys.modules.get("numba.core.config"), "BOUNDSCHECK", None)
     code = function.__code__

@@ -117,7 +117,7 @@ def refused_architecture(
         return None
     wanted = ", ".join(f"{major}.{minor}" for major, minor in architectures)
     return UnsupportedArchError(
-        f"[E-ARCH] {label}: Numba-CUDA does not compile for compute capability {wanted} "
+        f"{label}: Numba-CUDA does not compile for compute capability {wanted} "
         f"({refused[0]}). Choose others with kernbridge.config.set_cuda_architectures or "
         "KERNBRIDGE_CUDA_ARCHS, or install other versions of CUDA's packages [KB4009]"
     )

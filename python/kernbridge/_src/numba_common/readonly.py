@@ -1,35 +1,55 @@
 """Finds code that writes to a read-only array in ways that Numba does not refuse.
 
 Numba refuses `x[i] = v`, `x.fill(v)` and most others while it infers types. These it lets through
-(0.62 to 0.68): assignment through `x.flat` and `np.nditer`, `np.ascontiguousarray(x)` (which
-returns x itself, typed writable), `np.fill_diagonal(x, v)`, an `out` argument of `np.dot`, C
-pointers, intrinsics, generalised ufuncs, and all of these in what a kernel calls. Numba-CUDA lets
-all of `cuda.atomic` through besides.
+(0.62 to 0.68): assignment through `x.flat`, `np.ascontiguousarray(x)` (which returns x itself,
+typed writable), `np.fill_diagonal(x, v)`, an `out` argument of `np.dot`, C pointers, intrinsics,
+generalised ufuncs, and all of these in what a kernel calls. Numba-CUDA lets all of `cuda.atomic`
+through besides.
+
+The types of records and of what `np.nditer` yields do not say whether the array is read-only. A
+variable that may refer to a read-only array without such a type is called loose (flow.py finds
+them). It may only be copied, read, and passed to jitted functions, which are searched for what they
+do with it.
 
 The typed code of a kernel is searched, and that of every function that it hands a read-only array
 to: jitted functions, and overloads that users wrote. What has no code to search, an intrinsic for
-example, may write; what Numba itself implements may not, unless it is named here. Imported only
-when a kernel is compiled, since it imports Numba.
+example, may write; what Numba itself implements may not, unless it is named here, or what it is
+given is loose. Imported only when a kernel is compiled, since it imports Numba.
 """
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Set
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from kernbridge._src.numba_common.numba_inside import GUFunc, ir, types
+from kernbridge._src.numba_common.flow import (
+    classes,
+    function_of,
+    global_values,
+    holds_read_only,
+    is_any,
+    is_atomic,
+    is_silent,
+    loose_names,
+    name_of,
+    positions,
+    statements,
+    typed_code,
+)
+from kernbridge._src.numba_common.numba_inside import GUFunc, types
 
 _WRITERS = (np.ascontiguousarray, np.asfortranarray, np.fill_diagonal)
-_READS_OF_ITEMS = frozenset(("array.item", "array.copy", "array.astype", "array.sum"))
+_READERS = (  # functions and methods of Numba's that do not write to what they are given
+    *("abs", "all", "any", "argmax", "argmin", "astype", "bool", "copy", "enumerate", "float"),
+    *("int", "item", "len", "max", "mean", "min", "prod", "range", "sum", "zip"),
+)
 _IMPLEMENTED_BY_NUMBA = frozenset(("numba", "numpy"))
 
 _FUNCTIONS = (types.Dispatcher, types.FunctionType, types.MakeFunctionLiteral)
-_READ_ONLY = re.compile(r"readonly array|Array\([^()]*, \d+, '\w', True,")  # in names of types
 
 
 class WriteSearch:
@@ -43,40 +63,40 @@ class WriteSearch:
         self._compile_again = compile_again
         self._seen: set[Any] = set()
 
-    def may_write(self, kernel: Any, arguments: Any, compiled: Any) -> bool:
-        """Whether a jitted function may write to what its arguments hold."""
-        if (kernel, arguments) in self._seen or not any(map(_holds_read_only, arguments)):
+    def may_write(
+        self, kernel: Any, arguments: Any, compiled: Any, given: Set[int] = frozenset()
+    ) -> bool:
+        """Whether a jitted function may write to what its arguments hold.
+
+        The arguments `given`, by position, are loose.
+        """
+        key = (kernel, arguments, frozenset(given))
+        if key in self._seen or not (given or any(map(holds_read_only, arguments))):
             return False
-        self._seen.add((kernel, arguments))
-        annotation = getattr(compiled, "type_annotation", None)
-        if not hasattr(annotation, "calltypes"):
-            if self._compile_again is None:
-                return True
-            annotation = self._compile_again(kernel, arguments).type_annotation
-        typed: Any = annotation
+        self._seen.add(key)
+        typed = typed_code(kernel, arguments, compiled, self._compile_again)
+        if typed is None:
+            return True
         typemap = typed.typemap
         if any(isinstance(t, types.ArrayCTypes) for t in typemap.values()):
             return True
-        iterates = any(
-            isinstance(t, types.NumpyNdIterType) and any(map(_holds_read_only, t.arrays))
-            for t in typemap.values()
-        )
-        values: dict[str, Any] = {}  # of global names
-        for statement in _statements(typed.blocks.values()):
-            if _assigns_through(statement, typemap, iterates):
+        code = list(statements(typed.blocks.values()))
+        loose = loose_names(code, typemap, given)
+        for statement in code:
+            if _assigns_through(statement, typemap, loose):
                 return True
-            value = statement.value if isinstance(statement, _classes("Assign")) else None
-            if isinstance(value, _classes("Global", "FreeVar")):
-                values[statement.target.name] = value.value
-            if isinstance(value, _classes("Expr")) and (
-                (iterates and _takes_item_away(value, typemap))
-                or (value.op == "getattr" and self._attribute_writes(kernel, value, typemap))
+            if _gives_away(statement, typemap, loose):
+                return True
+            value = statement.value if isinstance(statement, classes("Assign")) else None
+            if getattr(value, "op", "") == "getattr" and self._attribute_writes(
+                kernel, value, typemap, loose
             ):
                 return True
+        values = global_values(code)
         return any(
-            self._call_writes(kernel, expr, signature, typemap, values, iterates)
+            self._call_writes(kernel, expr, signature, typemap, values, loose)
             for expr, signature in typed.calltypes.items()
-            if isinstance(expr, _classes("Expr")) and signature is not None
+            if isinstance(expr, classes("Expr")) and signature is not None
         )
 
     def _call_writes(
@@ -86,90 +106,94 @@ class WriteSearch:
         signature: Any,
         typemap: Any,
         values: dict[str, Any],
-        iterates: bool,
+        loose: Set[str],
     ) -> bool:
         arguments = signature.args
         receiver = () if signature.recvr is None else (signature.recvr,)
         given = (*receiver, *arguments)
+        takes_loose = is_any(loose, expr.list_vars())
+        if not takes_loose and not any(map(holds_read_only, given)):
+            return False
         if expr.op in ("binop", "inplace_binop", "unary"):  # which users may overload
-            if not any(map(_holds_read_only, given)):
-                return False
+            if expr.op == "inplace_binop" and expr.lhs.name in loose:
+                return True
             operator = kernel.typingctx.resolve_value_type(expr.fn)
-            return self._overload_writes(operator, arguments)
+            return self._overload_writes(operator, arguments, takes_loose)
         if expr.op != "call":
             return False
-        function = typemap.get(expr.func.name)
-        if function is None and expr.func.name in values:  # in a parallel loop
-            function = kernel.typingctx.resolve_value_type(values[expr.func.name])
+        function = function_of(kernel, expr, typemap, values)
         if function is None:
-            return any(map(_holds_read_only, given))
-        if iterates and any(map(_is_item, given)) and not _only_reads_items(function):
             return True
-        if not any(map(_holds_read_only, given)):
-            return False
-        if isinstance(function, types.RecursiveCall):
-            function = function.dispatcher_type
         if isinstance(function, types.Dispatcher):
-            return self._dispatcher_writes(function.dispatcher, arguments)
+            if takes_loose and isinstance(function, types.ObjModeDispatcher):
+                return True
+            taken = positions(expr, loose, len(arguments))
+            return self._dispatcher_writes(function.dispatcher, arguments, taken)
+        if takes_loose and not _only_reads(function, expr, loose):
+            return True
         if any(isinstance(a, _FUNCTIONS) for a in arguments):
             return True  # it may hand the array to a function
         if isinstance(function, types.BoundFunction):
             is_method_of_user = isinstance(function.this, types.ClassInstanceType)
-            return is_method_of_user or self._member_writes(kernel, function.template, given)
+            return is_method_of_user or self._member_writes(
+                kernel, function.template, given, takes_loose
+            )
         if isinstance(function, types.Function):
-            return self._function_writes(function, arguments)
+            return self._function_writes(function, arguments, takes_loose)
         return isinstance(
             function, (types.FunctionType, types.ExternalFunctionPointer, types.ClassType)
         )
 
-    def _dispatcher_writes(self, dispatcher: Any, arguments: Any) -> bool:
+    def _dispatcher_writes(
+        self, dispatcher: Any, arguments: Any, given: Set[int] = frozenset()
+    ) -> bool:
         found = dispatcher.overloads.get(arguments)
-        return self.may_write(dispatcher, arguments, found)
+        return self.may_write(dispatcher, arguments, found, given)
 
-    def _function_writes(self, function: Any, arguments: Any) -> bool:
+    def _function_writes(self, function: Any, arguments: Any, takes_loose: bool) -> bool:
         key = getattr(function, "typing_key", None)
-        if _is_atomic(key) or getattr(key, "__name__", "") == "from_buffer":
+        if is_atomic(key) or getattr(key, "__name__", "") == "from_buffer":
             return True
         if any(key is writer for writer in _WRITERS):
             return True
         if key is np.dot:
-            return any(map(_holds_read_only, arguments[2:]))
+            return any(map(holds_read_only, arguments[2:]))
         if isinstance(key, GUFunc):  # its inputs are writable to it
             return True
         if _is_users(key):
-            return any(self._template_writes(t, arguments) for t in function.templates)
-        return self._overload_writes(function, arguments)
+            return any(self._template_writes(t, arguments, False) for t in function.templates)
+        return self._overload_writes(function, arguments, takes_loose)
 
-    def _overload_writes(self, function: Any, arguments: Any) -> bool:
+    def _overload_writes(self, function: Any, arguments: Any, takes_loose: bool) -> bool:
         """Whether what users made of a function or an operator of Numba's writes."""
         return any(
-            self._template_writes(t, arguments)
+            self._template_writes(t, arguments, takes_loose)
             for t in function.templates
             if not _is_trusted(_module_of(t))
             and tuple(arguments) in getattr(t, "_compiled_overloads", ())
         )
 
-    def _member_writes(self, kernel: Any, template: Any, given: Any) -> bool:
+    def _member_writes(self, kernel: Any, template: Any, given: Any, takes_loose: bool) -> bool:
         """Whether a method or an attribute that users added to a type writes."""
         overloaded = getattr(template, "_overload_func", None)
         if overloaded is None or _is_trusted(overloaded.__module__):
             return False
         resolved = kernel.typingctx.resolve_value_type(overloaded)
-        return any(self._template_writes(t, given) for t in resolved.templates)
+        return any(self._template_writes(t, given, takes_loose) for t in resolved.templates)
 
-    def _attribute_writes(self, kernel: Any, expr: Any, typemap: Any) -> bool:
+    def _attribute_writes(self, kernel: Any, expr: Any, typemap: Any, loose: Set[str]) -> bool:
         """Whether an attribute that users added to arrays writes when it is read."""
-        owner = typemap.get(expr.value.name)
-        if owner is None or not _holds_read_only(owner):
+        owner, is_loose = typemap.get(expr.value.name), expr.value.name in loose
+        if owner is None or not (is_loose or holds_read_only(owner)):
             return False
         return any(
             getattr(template, "_attr", None) == expr.attr
             and not template.is_method
-            and self._member_writes(kernel, template, (owner,))
+            and self._member_writes(kernel, template, (owner,), is_loose)
             for template in kernel.typingctx._get_attribute_templates(owner)
         )
 
-    def _template_writes(self, template: Any, arguments: Any) -> bool:
+    def _template_writes(self, template: Any, arguments: Any, takes_loose: bool) -> bool:
         """Whether an overload that users registered with `numba.extending` writes."""
         types_given = tuple(arguments)
         found = getattr(template, "_impl_cache", {}).values()
@@ -177,7 +201,8 @@ class WriteSearch:
         implementations = [d for d in dispatchers if types_given in getattr(d, "overloads", ())]
         if not implementations:  # an intrinsic, or one whose code is not to be found
             return True
-        return any(self._dispatcher_writes(d, types_given) for d in implementations)
+        loose = frozenset(range(len(types_given)) if takes_loose else ())
+        return any(self._dispatcher_writes(d, types_given, loose) for d in implementations)
 
 
 def _module_of(template: Any) -> str:
@@ -200,52 +225,37 @@ def _is_trusted(module: str) -> bool:
     return module.split(".")[0] in _IMPLEMENTED_BY_NUMBA
 
 
-def _holds_read_only(t: Any) -> bool:
-    """Whether a value of this type is a read-only array, or has one in it or behind it."""
-    return _READ_ONLY.search(str(t)) is not None
-
-
-def _is_item(t: Any) -> bool:
-    """Whether this is the type of what `np.nditer` yields, writable whatever its array is."""
-    return isinstance(t, types.Array) and t.ndim == 0 and t.mutable
-
-
-def _only_reads_items(function: Any) -> bool:
+def _only_reads(function: Any, expr: Any, loose: Set[str]) -> bool:
+    """Whether a function that Numba implements only reads what is loose."""
     key = getattr(function, "typing_key", None)
-    return isinstance(key, np.ufunc) or (isinstance(key, str) and key in _READS_OF_ITEMS)
-
-
-def _takes_item_away(expr: Any, typemap: Any) -> bool:
-    """Whether an expression puts what `np.nditer` yields into a container."""
-    if expr.op not in ("build_tuple", "build_list", "build_set", "build_map"):
+    if isinstance(key, np.ufunc):
+        return not is_any(loose, (*expr.args[key.nin :], *dict(expr.kws).values()))
+    if isinstance(function, types.NumberClass):
+        return True
+    if name_of(function) not in _READERS:
         return False
-    return any(_is_item(typemap.get(v.name)) for v in expr.list_vars())
+    if isinstance(function, types.BoundFunction):
+        return isinstance(key, str) or _is_trusted(_module_of(function.template))
+    return (getattr(key, "__module__", None) or "").split(".")[0] in ("builtins", "numpy")
 
 
-def _assigns_through(statement: Any, typemap: Any, iterates: bool) -> bool:
-    if not isinstance(statement, _classes("SetItem", "StaticSetItem")):
+def _assigns_through(statement: Any, typemap: Any, loose: Set[str]) -> bool:
+    """Whether a statement assigns to what is loose, or to a read-only array's `flat`."""
+    if not isinstance(statement, classes("SetItem", "StaticSetItem", "SetAttr", "DelItem")):
         return False
     target = typemap.get(statement.target.name)
-    if isinstance(target, types.NumpyFlatType):
-        return _holds_read_only(target)
-    return iterates and _is_item(target)
+    if isinstance(target, types.NumpyFlatType) and holds_read_only(target):
+        return True
+    return statement.target.name in loose
 
 
-def _is_atomic(key: Any) -> bool:
-    module, name = getattr(key, "__module__", ""), getattr(key, "__qualname__", "")
-    return module == "numba.cuda.stubs" and name.startswith("atomic")
-
-
-def _classes(*names: str) -> Any:
-    """Classes of Numba's IR, and of Numba-CUDA's if it is imported, which takes 0.1 s."""
-    modules = (ir, sys.modules.get("numba.cuda.core.ir"))
-    return tuple(getattr(m, name) for m in modules if m is not None for name in names)
-
-
-def _statements(blocks: Iterable[Any]) -> Iterator[Any]:
-    """All statements, those inside parallel loops included."""
-    for block in blocks:
-        for statement in block.body:
-            yield statement
-            if hasattr(statement, "loop_body"):
-                yield from _statements((statement.init_block, *statement.loop_body.values()))
+def _gives_away(statement: Any, typemap: Any, loose: Set[str]) -> bool:
+    """Whether a statement puts what is loose where it is not followed."""
+    if isinstance(statement, classes("SetItem", "StaticSetItem", "SetAttr")):
+        target = typemap.get(statement.target.name)  # arrays and records take a copy
+        return statement.value.name in loose and not isinstance(target, (types.Array, types.Record))
+    if isinstance(statement, classes("Assign")):
+        statement = statement.value
+    if not isinstance(statement, classes("Return", "Yield")) or statement.value.name not in loose:
+        return False
+    return not is_silent(typemap.get(statement.value.name))

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import os
 import re
+import sys
+import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -23,34 +27,53 @@ _NOISE = re.compile(
     r"Rejected as the implementation raised a specific error:|raised from \S+:\d+|"
     r"\w*Error: Failed in \w+ mode pipeline.*|\* \(op\|func\).*|\^*)$"
 )
-_CANDIDATES = re.compile(r"^There are \d+ candidate implementations:")
+_CANDIDATES = re.compile(
+    r"^(There are \d+ candidate implementations:|- Of which \d+ did not match due to:)"
+)
 _SPECIFIC = "Rejected as the implementation raised a specific error:"
 _RECURSION = "insert_unresolved_ref"  # which Numba-CUDA calls, and does not have
-_REMEDIES = (
+_SURPRISED = "Numba itself failed with"
+_ARGUMENTS = "Compare the line with Numba's documentation: most often, its arguments are wrong"
+_NEW_ARRAY = "Only accept returning of array passed into the function as argument"
+_SHAPE = (
+    "The shape of a {0} array must be a constant, a number or a name that is global to the kernel: "
+    "for a shape such as B + 2, compute T = B + 2 outside of the kernel, and use T"
+)
+_REMEDIES = (  # regular expressions
     (_RECURSION, "Convert the arguments, as in f(int32(5)) for f(5), so that every call of the "
      "function has the same types"),
-    ("of type Module(<module 'jax", "A kernel can call functions of NumPy, math and Numba, but not "
-     "of JAX"),
-    ("NRT required but not enabled", "A CUDA kernel cannot create lists or arrays: use "
-     "cuda.local.array, or set NUMBA_CUDA_ENABLE_NRT=1"),
-    ("re-entrant to the same function", "A CUDA kernel cannot call itself; a device function can"),
-    ("function shared.array", "The shape of a shared array must be a constant; for a size that "
-     "depends on the call, write cuda.shared.array(0, dtype) and pass the number of bytes as "
-     "shared_mem="),
-    ("function local.array", "The shape of a local array must be a constant"),
+    (r"of type Module\(<module 'jax", "A kernel can call functions of NumPy, math and Numba, but "
+     "not of JAX"),
     ("Cannot unify", "A variable can have only one type in a kernel; use two names"),
     ("Use of unsupported NumPy function", "Write a loop, or compute it with JAX outside of the "
      "kernel"),
 )  # fmt: skip
+_REMEDIES_OF_CUDA = (
+    (r"NRT required but not enabled|of type list\(|DictType\[", "A CUDA kernel cannot create "
+     "strings, lists, dicts or arrays: use cuda.local.array, or set NUMBA_CUDA_ENABLE_NRT=1"),
+    (_NEW_ARRAY, "A CUDA kernel cannot create arrays: write a loop, with cuda.local.array for what "
+     "it needs in between, or compute it with JAX outside of the kernel"),
+    ("re-entrant to the same function", "A CUDA kernel cannot call itself; a device function can"),
+    (r"> array\((Literal|(Uni)?Tuple\(Literal)", "The dtype must be a type of Numba or NumPy, "
+     "such as numba.float32 or np.float32"),
+    ("function shared.array", f"{_SHAPE.format('shared')}. For a size that depends on the call, "
+     "write cuda.shared.array(0, dtype) and pass the number of bytes as shared_mem="),
+    ("function local.array", _SHAPE.format("local")),
+    ("module 'numpy.random'", "A CUDA kernel cannot draw numbers with NumPy: use "
+     "numba.cuda.random, whose states are an input with view=, or draw them with JAX outside of "
+     "the kernel"),
+    ("Exception matching is limited", "A CUDA kernel cannot catch exceptions: test for the "
+     "condition with `if`"),
+)  # fmt: skip
 
 
-def report(error: BaseException, function: Any) -> str:
+def report(error: BaseException, function: Any, of_cuda: bool = False) -> str:
     """Return the lines about an error of Numba in a kernel, whose Python function is given."""
     array = _jax_array(function)
     cause = _cause(error) if array is None else f"Numba cannot use {array!r}, which is a JAX array."
     place = _place(error, function, cause)
-    remedy = _remedy(str(error), cause, function)
-    rest = ["Set KERNBRIDGE_DEBUG=full to see Numba's complete message."] if place or remedy else []
+    remedy = _remedy(str(error), cause, function, of_cuda)
+    rest = ["Set KERNBRIDGE_DEBUG=full to see Numba's complete message."]
     return without_code("\n".join([cause, *place, *([remedy] if remedy else []), *rest]))
 
 
@@ -59,13 +82,15 @@ def _cause(error: BaseException) -> str:
     text = str(error)
     if _RECURSION in text:
         return "A device function calls itself with types that differ from those of its first call."
+    if _NEW_ARRAY in text:
+        return "The kernel calls a function that creates an array."
     inner = text.rfind(_SPECIFIC)
     if inner >= 0 and len(text) - inner > len(_SPECIFIC) + 8:
         text = text[inner + len(_SPECIFIC) :]
     kept: list[str] = []
     in_source = False
     for line in text.splitlines():
-        if _CANDIDATES.match(line.strip()):
+        if _CANDIDATES.match(line.strip()) and kept:
             break
         if line.lstrip().startswith('File "'):
             in_source = True
@@ -75,43 +100,67 @@ def _cause(error: BaseException) -> str:
             kept.append(line.strip())
     if len(kept) > _MOST_LINES:
         kept = [*kept[:_MOST_LINES], "..."]
-    return "\n".join(kept) or type(error).__name__
+    cause = re.sub(r"\.*\s*Raised from .*", ".", "\n".join(kept)) or type(error).__name__
+    if isinstance(error, (TypeError, ValueError)):
+        cause = f"{_SURPRISED} {type(error).__name__}: {cause}"
+    return cause
 
 
 def _place(error: BaseException, function: Any, cause: str) -> list[str]:
     """The line of the kernel, with a caret below what the cause is about."""
-    try:
-        lines, first = inspect.getsourcelines(function)
-    except (OSError, TypeError):
-        return []
-    file = function.__code__.co_filename
-    names = re.findall(r"'(?:[\w.]*\.)?(\w+)'|function (\w+)[ >]", cause)
+    names = re.findall(r"'(?:[\w.]*\.)?(\w+)'|function (?:\w+\.)?(\w+)[ >]", cause)
     words = [a or b for a, b in names]
-    found = _numba_place(error)
-    if found is None:
-        number = _line_with(words, lines)
-        if number is None:
-            return []
-        found = file, first + number
-    file, number = found
-    text = linecache.getline(file, number).rstrip("\n")
-    if not text.strip():
+    file, number = _numba_place(error, function) or _named_place(function, words)
+    shown = linecache.getline(file, number).strip()
+    if not shown:
         return [f"  at {file}:{number}"]
-    shown = text.strip()
     at = next((m.start() for w in words for m in [re.search(rf"\b{w}\b", shown)] if m), 0)
     return [f'  File "{file}", line {number}', f"    {shown}", f"    {' ' * at}^"]
 
 
-def _numba_place(error: BaseException) -> tuple[str, int] | None:
-    """The place that Numba names: the innermost one is the first of its text."""
-    found = re.search(r'^File "([^"<]+)", line (\d+):', str(error), re.M)
-    found = found or re.search(r"\bat ([^\s(<]+) \((\d+)\)", str(error))
-    if found is not None and linecache.getline(found[1], int(found[2])):
-        return found[1], int(found[2])
-    place = getattr(error, "loc", None)
-    if place is not None and linecache.getline(str(place.filename), int(place.line)):
-        return str(place.filename), int(place.line)
+def _numba_place(error: BaseException, function: Any) -> tuple[str, int] | None:
+    """The innermost place that Numba names outside of its own sources."""
+    packages = _packages()
+    for file, number in _places(error, packages):
+        line = linecache.getline(file, number).lstrip()
+        known = line or file == function.__code__.co_filename
+        if known and not line.startswith("@") and not file.startswith(packages):
+            return file, number
     return None
+
+
+def _places(error: BaseException, packages: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    """The places of an error's text, and then those at which its traceback shows Numba."""
+    for pattern in (r'^File "([^"<]+)", line (\d+):', r"\b(?:at|from) ([^\s(<]+) \((\d+)\)"):
+        for found in re.finditer(pattern, str(error), re.M):
+            yield os.path.abspath(found[1]), int(found[2])
+    locations = [getattr(error, "loc", None)]
+    for frame, _ in reversed([*traceback.walk_tb(error.__traceback__)]):
+        if frame.f_code.co_filename.startswith(packages):
+            known = frame.f_locals
+            locations += [known.get("loc")]
+            locations += [getattr(known.get(name), "loc", None) for name in ("inst", "self")]
+    for location in locations:
+        if location is not None and getattr(location, "filename", None) is not None:
+            yield str(location.filename), int(location.line)
+
+
+def _packages() -> tuple[str, ...]:
+    """The folders of sources that are not the user's."""
+    loaded = map(sys.modules.get, ("numba", "numba.cuda", "numba_cuda_mlir", "kernbridge"))
+    return tuple(f"{os.path.dirname(m.__file__)}{os.sep}" for m in loaded if m and m.__file__)
+
+
+def _named_place(function: Any, words: list[str]) -> tuple[str, int]:
+    """The first line of a kernel with one of the words, or else where its definition begins."""
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        lines, first = [], function.__code__.co_firstlineno
+    number = _line_with(words, lines)
+    if number is None:
+        number = next((i for i, line in enumerate(lines) if line.lstrip().startswith("def ")), 0)
+    return function.__code__.co_filename, first + number
 
 
 def _line_with(words: list[str], lines: list[str]) -> int | None:
@@ -122,14 +171,16 @@ def _line_with(words: list[str], lines: list[str]) -> int | None:
     return None
 
 
-def _remedy(text: str, cause: str, function: Any) -> str:
+def _remedy(text: str, cause: str, function: Any, of_cuda: bool) -> str:
     """What to do, where that is known."""
     if "which is a JAX array" in cause:
         return "Pass it as an input, or convert it to a NumPy array, which becomes a constant."
     untyped = re.search(r"Untyped global name '(\w+)'", cause)
     if untyped is not None:
         return _remedy_for_untyped(untyped[1], function)
-    return next((remedy + "." for sign, remedy in _REMEDIES if sign in text), "")
+    known = (*_REMEDIES_OF_CUDA, *_REMEDIES) if of_cuda else _REMEDIES
+    default = f"{_ARGUMENTS}." if cause.startswith(_SURPRISED) else ""
+    return next((f"{remedy}." for sign, remedy in known if re.search(sign, text)), default)
 
 
 def _remedy_for_untyped(name: str, function: Any) -> str:

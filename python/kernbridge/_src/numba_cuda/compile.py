@@ -387,5 +387,5 @@ def _refusal(job: Job, error: Exception) -> Exception:
     what = ", ".join(p.describe() for p in job.parameters)
     return KernelCompilationError(
         f"{job.label}: Numba-CUDA cannot compile the kernel for ({what}) [KB4001]\n"
-        + (remedy or refusals.report(error, job.kernel.py_func))
+        + (remedy or refusals.report(error, job.kernel.py_func, of_cuda=True))
     )

@@ -51,10 +51,10 @@ def numba_cuda_kernel(
     kernel: Any,
     outs: Any,
     *,
-    grid: int | tuple[int, ...] | None = None,
-    block: int | tuple[int, ...] | None = None,
+    grid: Any = None,
+    block: Any = None,
     launch_dims: Any = None,
-    threads_per_block: int | str = 256,
+    threads_per_block: int | tuple[int, ...] | str = 256,
     shared_mem: int = 0,
     vmap_method: str | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
@@ -92,17 +92,22 @@ def numba_cuda_kernel(
         The shape and dtype of each output. The operation returns a pytree of arrays with the same
         structure. A function is called at trace time with one ShapeDtypeStruct for each input and,
         by name, one for each keyword scalar, and returns this pytree.
-    grid, block : int or tuple of 1 to 3 int, optional
-        The number of blocks, and of threads in each block, along x, y and z. Give both or neither.
-        If one of the numbers is zero, nothing is launched and the outputs are zeros.
+    grid, block : int, tuple of 1 to 3 int, or a function, optional
+        The number of blocks, and of threads in each block, along x, y and z. A function returns
+        these numbers; it is called when the call is traced and when it is lowered, with the same
+        arguments as `outs`. If one of the numbers is zero, nothing is launched and the outputs are
+        zeros. In an exported program with symbolic shapes, `grid` may depend on them, and `block`
+        may not.
     launch_dims : int, tuple of 1 to 3 int, or a function, optional
-        The minimum number of threads along x, y and z, instead of `grid` and `block`. Blocks then
-        have ``min(threads_per_block, n)``, 16 x 16 or 8 x 8 x 4 threads. Axis 0 lies along x, so in
-        a kernel that indexes ``a[i, j]`` with ``i, j = cuda.grid(2)``, neighbouring threads access
-        different rows. A function is called with the same arguments as `outs`.
-    threads_per_block : int or "auto", default 256
-        The block size for one-dimensional `launch_dims`. "auto" selects the size that the driver
-        suggests for the best occupancy.
+        The minimum number of threads along x, y and z, instead of `grid`, which is then this number
+        divided by `block` and rounded up. Without `block`, blocks have
+        ``min(threads_per_block, n)``, 16 x 16 or 8 x 8 x 4 threads. Axis 0 lies along x, so in a
+        kernel that indexes ``a[i, j]`` with ``i, j = cuda.grid(2)``, neighbouring threads access
+        different rows. A function is called like those of `grid` and `block`.
+    threads_per_block : int, tuple of 1 to 3 int, or "auto", default 256
+        The block size for one-dimensional `launch_dims`. A tuple is the same as `block`, for which
+        there is no default. "auto" selects the size that the driver suggests for the best
+        occupancy.
     shared_mem : int, default 0
         The dynamic shared memory of a block in bytes. It may exceed 48 KiB if the GPU supports
         that.
@@ -111,9 +116,9 @@ def numba_cuda_kernel(
         ranks, however deeply vmaps are nested. All slices are processed in one launch with the
         batch in the z axis of the grid. A kernel that is cooperative or uses z itself is launched
         once for each slice, in C. All other methods do the same, since a launch of fixed size
-        covers one slice; but if `launch_dims` is a function, "expand_dims", "broadcast_all" and
-        "legacy_vectorized" add the batch to the kernel's arrays as a leading axis, and the function
-        gets their shapes.
+        covers one slice; but if `launch_dims` or `grid` is a function, "expand_dims",
+        "broadcast_all" and "legacy_vectorized" add the batch to the kernel's arrays as a leading
+        axis, and the function gets their shapes.
     input_output_aliases : dict of int to int, optional
         A dict from the index of an input to the index of an output of the same shape and dtype.
         Both then share the same memory, and the kernel may write to the input.
@@ -252,11 +257,11 @@ class NumbaCuda(CallingFrontend):
         self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
 
     def state(self) -> Hashable | None:
-        """The options, and what a function `launch_dims` reads; None if it cannot be hashed."""
-        dims = self.rule.launch_dims
-        if not isinstance(dims, Hashable):
+        """The options, and what functions of the launch read; None if one cannot be hashed."""
+        functions = self.rule.functions
+        if not all(isinstance(f, Hashable) for _, f in functions):
             return None
-        read = host_state.take([("launch_dims", dims)]) if callable(dims) else None
+        read = host_state.take(functions) if functions else None
         static = exact_items({name: given.value for name, given in self.static.items()})
         return self.rule, read, self.views, static, self.zero_outputs, self.options
 
@@ -280,7 +285,7 @@ class NumbaCuda(CallingFrontend):
         self.rule.resolve(operands, call)
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
-        # A function `launch_dims` is called at every lowering: what it reads may have changed.
+        # Functions of the launch are called at every lowering: what they read may have changed.
         shape = self.rule.resolve(operands, call)
         key = (operands, call, shape, host, () if host else cuda.architectures())
         return self._lowered.find_or_make(key, lambda: self._plan(operands, call, shape, host))

@@ -392,5 +392,5 @@ def _refusal(job: MlirJob, error: Exception) -> Exception:
     what = ", ".join(p.describe() for p in job.parameters)
     return KernelCompilationError(
         f"{job.label}: {PACKAGE} cannot compile the kernel for ({what}) [KB4001]\n"
-        + refusals.report(error, job.kernel.py_func)
+        + refusals.report(error, job.kernel.py_func, of_cuda=True)
     )

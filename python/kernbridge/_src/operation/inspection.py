@@ -28,7 +28,7 @@ class Inspection:
     llvm_ir : str
         LLVM IR: for CPUs after optimisation, for GPUs as passed to NVVM.
     assembly : str
-        Assembly of a CPU kernel, or PTX of a GPU kernel.
+        Assembly of CPU code, or PTX of GPU code.
     sass : str or None
         The disassembled machine code of a GPU kernel; None if `nvdisasm` is not found.
     architecture : str
@@ -68,6 +68,7 @@ class Inspection:
         lines = [f"{self.name} on {self.platform} {self.architecture}".rstrip()]
         if self.registers is not None:
             lines.append(f"  {self.registers} registers and {self.local_memory} B local a thread")
+        if self.shared_memory is not None:
             lines.append(f"  {self.shared_memory} B shared, block {self.block}")
         if self.occupancy is not None:
             lines.append(f"  occupancy {self.occupancy:.0%}")

@@ -135,7 +135,9 @@ class Operation:
         -------
         tuple of Inspection
             One for each kernel launch, or one for a CPU kernel: LLVM IR, PTX or assembly, SASS if
-            nvdisasm is installed, registers, shared and local memory, and occupancy.
+            nvdisasm is installed, registers, shared and local memory, and occupancy. A CUDA kernel
+            is shown for the CPU if that is JAX's default platform, unless GPUs are chosen by
+            `kernbridge.config.set_cuda_architectures` or KERNBRIDGE_CUDA_ARCHS.
         """
         operands, call = self._described(inputs, scalars)
         return self._frontend.inspect(operands, call)

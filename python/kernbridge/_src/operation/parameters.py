@@ -135,7 +135,10 @@ class KernelParameters:
                     "passes by keyword [KB2001]"
                 )
         self._check_count([name for name in self.names if name not in scalars], n_inputs, n_outputs)
-        return _assign(self.names, self.variadic, n_inputs, tuple(scalars), n_outputs)
+        found = _assign(self.names, self.variadic, n_inputs, tuple(scalars), n_outputs)
+        if not self._optional.isdisjoint(found.names):
+            self._check_defaults(found, n_inputs, n_outputs)
+        return found
 
     def warn_of_unwritten(self, outputs: Iterable[str], unused: bool) -> None:
         """Warn, once, of outputs whose name is assigned to before they are used.
@@ -182,6 +185,21 @@ class KernelParameters:
             "then one array per output; pass scalars by keyword, with the names of their "
             "parameters [KB2001]"
         )
+
+    def _check_defaults(self, found: Assignment, n_inputs: int, n_outputs: int) -> None:
+        """Refuse an output for a parameter that has a default, which is meant for an input."""
+        n_written = n_outputs - self._has_stream  # the stream comes last
+        outputs = found.names[len(found.names) - n_outputs :][:n_written]
+        name = next((n for n in outputs if n in self._optional), None)
+        if name is not None:
+            raise TypeError(
+                f"{self.label}: the call has {counted(n_inputs, 'input')} and "
+                f"{counted(n_written, 'output')}, so an output would be passed for the parameter "
+                f"{name!r} of the {'function' if self._has_stream else 'kernel'} {self}, which has "
+                "a default. Results are written into arrays that come after the inputs: add a "
+                f"parameter without a default for each output, or remove the default if {name!r} "
+                "is the output [KB2001]"
+            )
 
 
 class PythonFrontend(Frontend):

@@ -7,11 +7,13 @@ smaller arrays, of the plain target.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 
 from kernbridge._src.base.jax_inside import tuple_sharding
@@ -23,6 +25,8 @@ from kernbridge._src.operation.split_choice import Choice, Placed, divides
 from kernbridge._src.operation.split_module import DeviceCall, attribute_of_bytes
 
 _ATTRIBUTE = re.compile(r',? ?sharding = "((?:[^"\\]|\\.)*)"')
+_ON_CPU = ("kernbridge.host", "kernbridge.cuda.host")
+_numbers = itertools.count()
 _warned: set[tuple[str, str]] = set()
 
 
@@ -57,6 +61,9 @@ def parts_of(
     if any(not name.startswith("*") for name in choice.factors) and description.token:
         call = _lowered_again(call, description)
     sums = [choice.groups_to_sum(term) for term in terms.outs]
+    waits = any(sums) or (description.once and n > 0)  # for other devices, after the call
+    if waits and target in _ON_CPU and jax.process_count() == 1:
+        call = replace(call, together=next(_numbers))
     unseen = [a.type for a in hidden]
     module = (
         call.module_once(description.once, unseen)

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernbridge._src.operation.spec import ArrayType, dtype_name
 
+TOGETHER = "kernbridge.together"  # see src/core/kb_together.h
 _ELEMENTS = {
     "bool": "i1",
     "complex64": "complex<f32>",
@@ -36,6 +37,7 @@ class DeviceCall:
     hidden: Sequence[ArrayType]
     aliases: Sequence[tuple[int, int]]
     has_side_effect: bool = False
+    together: int | None = None  # a number for a call whose failure concerns other devices, too
 
     def module(self, sums: Sequence[Sequence[Sequence[int]]], unseen: Sequence[ArrayType]) -> str:
         """A function that makes the call and returns its outputs.
@@ -85,6 +87,11 @@ class DeviceCall:
 
     def _main(self, lines: list[str], returned: list[str], unseen: Sequence[ArrayType]) -> str:
         """The module of a function with these lines."""
+        if self.together is not None:
+            outs, in_place = self.outs, [(o, o) for o in range(len(self.outs))]
+            end = DeviceCall(TOGETHER, "{}", outs, outs, (), in_place, together=self.together)
+            lines = [*lines, end._call(self.outs, "%t", returned)]
+            returned = end._results("%t")[1]
         lines = [*lines, *(f"%u{k} = {_constant(array)}" for k, array in enumerate(unseen))]
         returned = [*returned, *(f"%u{k}" for k in range(len(unseen)))]
         types = ", ".join(map(tensor, [*self.outs, *unseen]))
@@ -96,8 +103,17 @@ class DeviceCall:
             f"    {body}\n  }}\n}}\n"
         )
 
-    def _call(self, results: Sequence[ArrayType]) -> str:
+    def _call(
+        self,
+        results: Sequence[ArrayType],
+        name: str = "%r",
+        operands: Sequence[str] | None = None,
+    ) -> str:
         many = len(results) > 1
+        attributes = self.attributes
+        if self.together is not None:
+            comma = ", " if len(attributes) > 2 else ""
+            attributes = f"{{together = {self.together} : i64{comma}{attributes[1:]}"
         aliases = ", ".join(
             f"#stablehlo.output_operand_alias<output_tuple_indices = [{o if many else ''}], "
             f"operand_index = {i}, operand_tuple_indices = []>"
@@ -108,17 +124,17 @@ class DeviceCall:
             [
                 "api_version = 4 : i32",
                 *effect,
-                f"backend_config = {self.attributes}",
+                f"backend_config = {attributes}",
                 f"operand_layouts = [{', '.join(map(_layout, self.operands))}]",
                 f"output_operand_aliases = [{aliases}]",
                 f"result_layouts = [{', '.join(map(_layout, results))}]",
             ]
         )
-        operands = ", ".join(f"%a{i}" for i in range(len(self.operands)))
+        given_names = ", ".join(operands or [f"%a{i}" for i in range(len(self.operands))])
         types = ", ".join(map(tensor, results))
         given = ", ".join(map(tensor, self.operands))
         return (
-            f"{_bound('%r', len(results))}stablehlo.custom_call @{self.target}({operands}) "
+            f"{_bound(name, len(results))}stablehlo.custom_call @{self.target}({given_names}) "
             f"{{{options}}} : ({given}) -> {types if len(results) == 1 else f'({types})'}"
         )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kernbridge._src.scan.array_types import ANY, DeclaredType, Extents
+
 
 class ScannedParameter(NamedTuple):
     """One parameter of a function, as the scanner describes it."""
@@ -13,6 +15,7 @@ class ScannedParameter(NamedTuple):
     name: str
     type: str  # of an attribute: "float32"; "" until the compiler has reported it
     ctype: str  # as spelled in the source; "" if the scanner did not find the function
+    array: DeclaredType | None = None  # of an array, if its type is declared
 
 
 class ScannedFunction(NamedTuple):
@@ -26,19 +29,62 @@ class ScannedFunction(NamedTuple):
     place: str = ""  # "file:line" of the function or of its annotation, for messages
 
     @staticmethod
-    def of(scanned: Any) -> ScannedFunction:
-        """Read what `_core.scan_source` and `_core.scan_kernel` return."""
-        *head, parameters = scanned
-        return ScannedFunction._make((*head, tuple(ScannedParameter(*p) for p in parameters), ""))
+    def of(scanned: Any, file: str) -> ScannedFunction:
+        """Read what `_core.scan_source` and `_core.scan_kernel` return.
+
+        ValueError is raised if the declared type of an array is none.
+        """
+        name, qualified, line, whole_call, parameters = scanned
+        read = []
+        for *p, array in parameters:
+            try:
+                read.append(
+                    ScannedParameter._make((*p, DeclaredType.parse(array) if array else None))
+                )
+            except ValueError as e:
+                where = f"{file}:{line}: " if line else ""
+                raise ValueError(f"{where}{name}: token '{p[0]}:{array}': {e}") from None
+        return ScannedFunction(name, qualified, line, whole_call, tuple(read))
+
+    def check_arrays(self, label: str, inputs: Sequence[Any], call: Any) -> None:
+        """Raise TypeError unless the arrays of a call are of the types that are declared.
+
+        Those of each part must be too, where a sharding rule splits the call.
+        """
+        arrays, terms = (*inputs, *call.outs), call.terms
+        shapes = [array.shape for array in arrays]
+        self._check_shapes(f"{label}: ", len(inputs), arrays, shapes)
+        if terms.declared:
+            parts = [
+                tuple(name if terms.can_split(name) else d for name, d in zip(*both, strict=True))
+                for both in zip((*terms.ins, *terms.outs), shapes, strict=True)
+            ]
+            about = f"{label}: in each part that the sharding rule makes, "
+            self._check_shapes(about, len(inputs), arrays, parts)
+
+    def _check_shapes(self, about: str, n_inputs: int, arrays: Any, shapes: Any) -> None:
+        extents = Extents(about)
+        for i, (p, array, shape) in enumerate(
+            zip((*self.having("arg"), *self.having("ret")), arrays, shapes, strict=True)
+        ):
+            if p.array is not None:
+                what = f"input {i}" if i < n_inputs else f"output {i - n_inputs}"
+                named = f"{what} {p.name!r}" if p.name else what
+                extents.take(named, p.array, shape, array.dtype_name)
 
     @property
     def takes_any(self) -> bool:
-        """Whether the function takes the whole call, with any number of tensors."""
+        """Whether the function takes the whole call, with any number of arrays."""
         return self.whole_call and not self.parameters
 
     def having(self, role: str) -> tuple[ScannedParameter, ...]:
         """Return the parameters of a role."""
         return tuple(p for p in self.parameters if p.role == role)
+
+    @property
+    def declared(self) -> tuple[DeclaredType | None, ...]:
+        """The declared types of its inputs and outputs."""
+        return tuple(p.array for p in (*self.having("arg"), *self.having("ret")))
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -59,7 +105,7 @@ class ScannedFunction(NamedTuple):
     @property
     def tokens(self) -> str:
         """The annotation with every type that is known."""
-        return " ".join(map(token_of, self.parameters))
+        return ANY if self.takes_any else " ".join(map(token_of, self.parameters))
 
 
 class NamedByScanner:
@@ -87,5 +133,5 @@ def join_tokens(tokens: str | Sequence[str] | None) -> str | None:
 def token_of(p: ScannedParameter) -> str:
     """Return the token of an annotation that describes a parameter."""
     if p.role != "attr":
-        return p.role
+        return f"{p.role}:{p.array}" if p.array else p.role
     return f"attr.{p.name}:{p.type}" if p.type else f"attr.{p.name}"

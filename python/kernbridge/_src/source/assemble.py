@@ -40,6 +40,10 @@ _STRINGS = (
 )
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _ANNOTATION = r"//\s*@BE\s+(\w+)"
+# The scanner's words for a function that is not at namespace scope.
+_NOT_FOUND = (
+    rf"the definition of (\w+) was not found.*{compiled_types.WRITTEN_OUT}, there or here\)"
+)
 MOST_INCLUDES = 64  # that are searched for these
 # What makes half-precision types, and strings and exceptions of the C++ library, known.
 _HALF_FLAG, _STRINGS_FLAG = "-DKB_HALF", "-DKB_STRINGS"
@@ -80,7 +84,8 @@ def build_inline(
     for i, source in enumerate(listed):
         if not isinstance(source, str):
             raise TypeError(
-                f"{label}: source {i} is of type {type(source).__name__}, expected str [KB5105]"
+                f"{label}: source {i} is of type {type(source).__name__}, expected str; pass the "
+                "text of the source [KB5105]"
             )
     suffix = SUFFIXES[language]
     names = [
@@ -120,7 +125,10 @@ def _build(
     options: Mapping[str, Any],
 ) -> CompiledModule:
     if not isinstance(name, str) or not name or "\0" in name:
-        raise ValueError(f"{label}: name is {name!r}, expected a string that is not empty [KB5105]")
+        raise ValueError(
+            f"{label}: name is {name!r}, expected a string that is not empty; pass the name that "
+            "the module is to have [KB5105]"
+        )
     cuda = language == "cuda"
     checked = language == "c++" and (options["check"] or debug.checks())
     if checked:
@@ -173,12 +181,14 @@ def _load(
                 built.path,
                 built.digest,
                 found,
-                cuda=request.language == "cuda",
+                language=request.language,
                 graph=options.get("allow_cuda_graph", True),
                 carry=bool(options.get("carry")),
             )
         except CompilationError as e:
-            raise compiled_types.explain(f"{label} {request.name!r}", found, e) from None
+            raise compiled_types.explain(
+                f"{label} {request.name!r}", found, request.source, e
+            ) from None
         except (KernelError, FileNotFoundError) as e:
             if built is not None and os.path.exists(built.path):
                 is_there, is_other = True, not built.built and manifest.is_changed(built)
@@ -207,7 +217,7 @@ def include_paths() -> tuple[str, ...]:
         if (root / "kernbridge" / "kernbridge.h").is_file():
             return (str(root), str(root / "compat"))
     raise HeaderNotFoundError(
-        f"[E-HDR] kernbridge's own headers are missing from {', '.join(places)}; install "
+        f"kernbridge's own headers are missing from {', '.join(places)}; install "
         "kernbridge again [KB4011]"
     )
 
@@ -271,13 +281,16 @@ def _scan(
     text = "".join(f"{source}\n\n" for _, source in sources)
     named = named_functions(label, functions)
     try:
-        found = _found(text, named)
+        found = _found(text, named, language)
     except ValueError as e:
         by_macro = compiled_types.WRITTEN_OUT in str(e)
-        made = _made_by_macros(text, named, language, cflags) if by_macro else None
+        made = _made_by_macros(label, text, named, language, cflags) if by_macro else None
         if made is None:
-            text = _in_own_lines(str(e), sources)
-            raise KernelError(coded(f"{label}: {text}", "KB4007")) from None
+            refusal = _in_own_lines(str(e), sources)
+            if absent := re.search(_NOT_FOUND, refusal, re.DOTALL):
+                why = compiled_types.member(text, absent[1]) or absent[0]
+                refusal = refusal.replace(absent[0], why)
+            raise KernelError(coded(f"{label}: {refusal}", "KB4007")) from None
         found = made
     found = [f._replace(place=_place(f.line, sources) if f.line else sources[-1][0]) for f in found]
     for function in found:
@@ -297,12 +310,13 @@ def _scan(
     return found
 
 
-def _found(text: str, named: Any) -> list[ScannedFunction]:
-    return [ScannedFunction.of(f) for f in _core.scan_source(text, "\1", named)]
+def _found(text: str, named: Any, language: str) -> list[ScannedFunction]:
+    scanned = _core.scan_source(text, "\1", named, language == "c")
+    return [ScannedFunction.of(f, "\1") for f in scanned]
 
 
 def _made_by_macros(
-    text: str, named: Any, language: str, cflags: Sequence[str]
+    label: str, text: str, named: Any, language: str, cflags: Sequence[str]
 ) -> list[ScannedFunction] | None:
     """Return the functions of a text whose own macros make some, each with its annotation's line.
 
@@ -310,11 +324,11 @@ def _made_by_macros(
     """
     from kernbridge._src.source.expand import expand
 
-    expanded = expand(language, text, cflags)
+    expanded = expand(label, language, text, cflags)
     if expanded is None:
         return None
     try:
-        found = _found(expanded, named)
+        found = _found(expanded, named, language)
     except ValueError:
         return None
     lines = {
@@ -330,7 +344,8 @@ def named_functions(label: str, functions: Functions) -> tuple[tuple[str, str | 
         return None
     if isinstance(functions, str):
         raise TypeError(
-            f"{label}: functions is {functions!r}, expected a dict or a list of names [KB5105]"
+            f"{label}: functions is {functions!r}, expected a dict of names and their tokens, or a "
+            "list of names; write functions={'f': 'arg:f32[n] ret:f32[n]'} [KB5105]"
         )
     if not isinstance(functions, Mapping):
         return tuple((str(name), None) for name in functions)

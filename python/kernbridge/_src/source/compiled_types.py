@@ -28,6 +28,11 @@ _EXPECTED = {
     "ret": "a tensor that is not const",
     "stream": "an int64_t or a cudaStream_t",
 }
+# What to take instead, and where its pointer is.
+_TENSOR = {
+    True: ("kb_tensor *{name}", "{name}->data"),
+    False: ("kernbridge::Tensor {name}", "{name}.data_ptr<T>()"),
+}
 
 
 def _letters(types: bytes) -> list[tuple[str, bool]]:
@@ -53,8 +58,8 @@ def fill(tokens: str, types: bytes) -> str:
     )
 
 
-def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunction:
-    """Return the function with every type that its compiler reported.
+def check(label: str, function: ScannedFunction, types: bytes, language: str) -> ScannedFunction:
+    """Return the function of a source with every type that its compiler reported.
 
     `types` are the letters that its library exports; none, if nobody compared them. KernelError is
     raised if the function takes or returns something else than its annotation says.
@@ -64,6 +69,11 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
     where = f"{label}: {function.place}: {function.name}: " if function.place else f"{label}: "
     (result, _), *letters = _letters(types)
     parameters = function.parameters
+    if language == "c" and len(letters) == len(parameters):  # where pointers have no letter
+        letters = [
+            ("p" if letter == "?" and "*" in p.ctype else letter, fits)
+            for p, (letter, fits) in zip(parameters, letters, strict=True)
+        ]
     if function.whole_call:
         parameters = (ScannedParameter("call", "", "", "kb_call *"),)
     if len(letters) != len(parameters):
@@ -74,7 +84,7 @@ def check(label: str, function: ScannedFunction, types: bytes) -> ScannedFunctio
             f"compiler counts {len(letters)} ({listed}); {WRITTEN_OUT} [KB4007]"
         )
     refusals = [
-        f"parameter {i} {p.name!r} is {_got(p, letter)}{_needed(p, letter)}"
+        f"parameter {i} {p.name!r} is {_got(p, letter)}{_needed(p, letter, language)}"
         for i, (p, (letter, fits)) in enumerate(zip(parameters, letters, strict=True), 1)
         if not fits
     ]
@@ -108,19 +118,53 @@ def _got(p: ScannedParameter, letter: str) -> str:
     return f"`{p.ctype}`" if p.ctype == kind else f"`{p.ctype}` ({kind})"
 
 
-def _needed(p: ScannedParameter, letter: str) -> str:
+def _needed(p: ScannedParameter, letter: str, language: str) -> str:
     """Say what a parameter had to be, and what to do."""
     if p.role == "call":
         return ", and a function of the whole call takes `const kb_call *`"
     if p.role != "attr":
-        return f", and `{p.role}` takes {_EXPECTED[p.role]}"
+        needed = f", and `{p.role}` takes {_EXPECTED[p.role]}"
+        if p.role == "stream":
+            return needed
+        const = "const " if p.role == "arg" else ""
+        tensor, pointer = (t.format(name=p.name or "x") for t in _TENSOR[language == "c"])
+        return f"{needed}; write `{const}{tensor}`, and read the pointer from `{pointer}`"
     if p.type:
         remedy = f"; write attr.{p.name}:{_NUMBERS[letter]}" if letter in _NUMBERS else ""
         return f", and `{token_of(p)}` takes {p.type}{remedy}"
     remedy = "" if letter in "prt" else f", or write attr.{p.name}:TYPE"
     return (
-        ": Cannot map C++ type to that of an attribute, which is a number by value; use a type "
-        f"such as int32_t or float{remedy}"
+        f": Cannot map {'C' if language == 'c' else 'C++'} type to that of an attribute, which is "
+        f"a number by value; use a type such as int32_t or float{remedy}"
+    )
+
+
+_NO_CODE = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"'
+_ELSEWHERE = "annotate a function of another name that calls"
+
+
+def overloads_or_template(source: str, name: str) -> str | None:
+    """Say why a name in C++ source stands for more than one function, if it does."""
+    code = re.sub(_NO_CODE, " ", source, flags=re.DOTALL)
+    lists = re.findall(rf"\w[\s&*>]+{name}\s*\(([^()]*)\)[\w\s]*\{{", code)
+    if (n := len({" ".join(parameters.split()) for parameters in lists})) > 1:
+        return f"{name} has {n} overloads; {_ELSEWHERE} the one that is meant"
+    if re.search(rf"\btemplate\s*<[^;{{}}]*>[^;{{}}()]*\b{name}\s*\(", code):
+        return f"{name} is a template; {_ELSEWHERE} an instance of it, such as {name}<float>"
+    return None
+
+
+def member(source: str, name: str) -> str | None:
+    """Say in which class of C++ source a function is, if it is in one."""
+    code = re.sub(_NO_CODE, " ", source, flags=re.DOTALL)
+    inside = r"(?:[^{}]|\{[^{}]*\})*?"  # with the bodies of other members
+    found = re.search(rf"\b(?:class|struct)\s+(\w+)[^;{{}}()]*\{{{inside}\b{name}\s*\(", code)
+    if found is None:
+        return None
+    of = found[1]
+    return (
+        f"{name} is a member of {of}; annotate a function outside of it that calls {of}::{name}, "
+        "which must be static and public"
     )
 
 
@@ -128,20 +172,22 @@ _ERROR = r"^(\S.*?)[:(]\d[^\n]*?\berror\b:? *(.*)"
 
 
 def explain(
-    label: str, functions: Sequence[ScannedFunction], error: CompilationError
+    label: str, functions: Sequence[ScannedFunction], source: str, error: CompilationError
 ) -> CompilationError:
     """Return the compiler's refusal of a module, in our words if it refuses the tail first."""
     found = re.search(_ERROR, error.compiler_output, re.MULTILINE)
     function = next((f for f in functions if found and found[1] == f"{TAIL}:{f.name}"), None)
     if found is None or function is None:
         return error
-    name = function.qualified.removeprefix("::")
+    absent = re.search(r"declared|is not a member|no member", found[2])
+    why = (member if absent else overloads_or_template)(source, function.name) or (
+        f"the compiler knows no single function {function.qualified.removeprefix('::')} at the end "
+        "of the source. It must be declared there, not behind a false #if, nor in a class, and be "
+        f"neither overloaded nor a template; {WRITTEN_OUT}"
+    )
     return CompilationError(
-        f"{label}: {function.place}: {function.name}: compilation failed: the compiler knows no "
-        f"single function {name} at the end of the source ({found[2]}). It must be declared there, "
-        "not behind a false #if, nor in a class, and be neither overloaded nor a template; "
-        f"{WRITTEN_OUT}"
-        " [KB4006]",
+        f"{label}: {function.place}: {function.name}: compilation failed: {why}. The compiler: "
+        f"{found[2]} [KB4006]",
         compiler_output=error.compiler_output,
         command=error.command,
         stage=error.stage,

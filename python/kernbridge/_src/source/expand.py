@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
+import shlex
 from collections.abc import Sequence
 
-from kernbridge._src.base.errors import KernelToolchainError
+from kernbridge._src.base.errors import CompilationError, KernelToolchainError
 from kernbridge._src.store import artefacts
-from kernbridge._src.toolchain import compilers
+from kernbridge._src.toolchain import compilers, programs
 
 CACHE_KIND = "expanded"
 
@@ -22,10 +22,9 @@ _LANGUAGES = {
     "c++": ("-x", "c++", "-std=c++17"),
     "cuda": ("-x", "c++", "-std=c++17", "-D__CUDACC__", "-D__NVCC__"),
 }
-_SECONDS = 60
 
 
-def expand(language: str, source: str, cflags: Sequence[str]) -> str | None:
+def expand(label: str, language: str, source: str, cflags: Sequence[str]) -> str | None:
     """Return a source with its own macros expanded, or None where the preprocessor fails.
 
     Comments stay, since annotations are comments. What the source includes is left out: that takes
@@ -34,6 +33,8 @@ def expand(language: str, source: str, cflags: Sequence[str]) -> str | None:
 
     Parameters
     ----------
+    label : str
+        What messages call the module.
     language : str
         "c", "c++" or "cuda".
     source : str
@@ -52,14 +53,19 @@ def expand(language: str, source: str, cflags: Sequence[str]) -> str | None:
         found = artefacts.load(CACHE_KIND, key)
         if found is not None:
             return found.blobs[0].decode()
-        done = subprocess.run(
-            command, input=alone, capture_output=True, timeout=_SECONDS, check=False
+        done = programs.run(command, input=alone)
+    except OSError:
+        return None
+    if done.limit:
+        raise CompilationError(
+            f"{label}: compilation failed: the preprocessor {done.limit}; the macros of the "
+            "source expand to too much [KB4006]",
+            command=shlex.join(command),
+            stage="timeout",
         )
-    except (OSError, subprocess.TimeoutExpired):
+    if done.status:
         return None
-    if done.returncode:
-        return None
-    expanded = done.stdout.decode(errors="replace")
+    expanded = done.text
     artefacts.store(CACHE_KIND, key, artefacts.Artefact({}, (expanded.encode(),)))
     return expanded
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kernbridge import _core
 from kernbridge._src.base import debug
-from kernbridge._src.base.errors import KernelError
+from kernbridge._src.base.errors import KernelError, counted
 from kernbridge._src.keys.encode import key_of
 from kernbridge._src.operation import origin
 from kernbridge._src.operation.primitive import Frontend, NativeCall
@@ -49,6 +49,7 @@ class Export(NamedTuple):
             -1 if function.takes_any else len(function.having("arg")),
             -1 if function.takes_any else len(function.having("ret")),
             tuple((a.name, types[a.type][0]) for a in function.attributes),
+            tuple(_DTYPES[d.dtype][0] if d and d.dtype else 0 for d in function.declared),
             self.run,
             self.last_error,
             self.cuda,
@@ -73,15 +74,16 @@ class Export(NamedTuple):
         self,
         values: tuple[bytes, ...],
         zeroed: bool,
-        dtypes: Sequence[str],
+        arrays: Sequence[tuple[str, int]],
         n_inputs: int,
     ) -> None:
         """Raise ValueError if a call that a program describes is none of this function.
 
         The function reads its arguments and attributes without looking at their number or size.
+        `arrays` are the dtype and the rank of each, which may have batch axes.
         """
         function, known = self.function, self.function.attributes
-        counts = n_inputs, len(dtypes) - n_inputs
+        counts = n_inputs, len(arrays) - n_inputs
         expected = len(function.having("arg")), len(function.having("ret"))
         if min(counts) < 0 or (not function.takes_any and counts != expected):
             raise ValueError(
@@ -91,13 +93,16 @@ class Export(NamedTuple):
         if len(values) != len(known):
             raise ValueError(f"{len(values)} attributes, and the function has {len(known)}")
         types = _core.attribute_types()
+        for array, (dtype, rank) in zip(function.declared, arrays, strict=not function.takes_any):
+            if array is not None and not array.with_leading.fits(dtype, rank):
+                raise ValueError(f"an array of {dtype} of rank {rank}, declared as {array}")
         for attribute, value in zip(known, values, strict=True):
             size = types[attribute.type][1]
             if len(value) != size:
                 raise ValueError(
                     f"attribute {attribute.name!r} of {len(value)} bytes, expected {size}"
                 )
-        for dtype in dtypes[n_inputs:] if zeroed else ():
+        for dtype, _ in arrays[n_inputs:] if zeroed else ():
             if _DTYPES[dtype][1] < 8:
                 raise ValueError(f"it zeroes an output of {dtype}")
 
@@ -143,15 +148,22 @@ class SourceFrontend(NamedByScanner, Frontend):
         """Refuse a wrong number of inputs or outputs, and dtypes that no kernel has."""
         inputs, outs = operands, call.outs
         if call.scalars:
-            raise TypeError(f"{self.label} has no keyword {call.scalars[0]!r} [KB2006]")
+            raise TypeError(
+                f"{self.label} has no keyword {call.scalars[0]!r}; pass the values of attributes "
+                "where the operation is made, as attrs= [KB2006]"
+            )
         if not self.function.takes_any:
             for what, given, role in (("input", inputs, "arg"), ("output", outs, "ret")):
                 expected = len(self.function.having(role))
                 if len(given) != expected:
+                    where, remedy = "the call has", f"pass {counted(expected, 'array')}"
+                    if role == "ret":
+                        where, remedy = "`outs` describes", f"describe {expected} in `outs`"
                     raise TypeError(
-                        f"{self.label} has {expected} {what}{'s'[: expected != 1]} "
-                        f"({self.function.tokens}), but the call has {len(given)} [KB2001]"
+                        f"{self.label} has {counted(expected, what)} ({self.function.tokens}), but "
+                        f"{where} {len(given)}; {remedy} [KB2001]"
                     )
+            self.function.check_arrays(self.label, inputs, call)
         for what, arrays in (("input", inputs), ("output", outs)):
             for i, array in enumerate(arrays):
                 if array.dtype.name not in _DTYPES:

@@ -21,6 +21,7 @@ from kernbridge._src.gpu import cubin
 from kernbridge._src.gpu.launch import LaunchRule
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
+from kernbridge._src.scan.array_types import ANY
 from kernbridge._src.scan.signature import ScannedFunction
 from kernbridge._src.source import compiled_types, shared_object
 from kernbridge._src.source.assemble import Functions, named_functions, register_all
@@ -29,6 +30,8 @@ from kernbridge._src.toolchain import cuda
 
 _FATBIN = (0xBA55ED50).to_bytes(4, "little")
 _CUDA_MACHINE = b"\xbe"  # of ELF
+
+_ANY_ARRAYS = ("", ANY)  # tokens of functions of the whole call; "" before types were declared
 
 _opened: dict[str, str] = {}  # path -> digest of what was opened there
 _lock = threading.Lock()
@@ -58,8 +61,8 @@ def load_binary(
         The file.
     functions : dict, optional
         For other libraries: the name of each function and its tokens, as in
-        ``{"scale": "arg ret attr.factor:float32"}``. For a library that kernbridge built, these
-        must be the tokens that it was built with.
+        ``{"scale": "arg:f32[n] ret:f32[n] attr.factor:float32"}``. For a library that
+        kernbridge built, these must be the tokens that it was built with.
     name : str, optional
         The module's name; by default the file's, without its suffix.
     platform : str, optional
@@ -88,7 +91,7 @@ def load_binary(
     >>> import jax, jax.numpy as jnp, kernbridge
     >>> built = kernbridge.load_c_inline("negate", r'''
     ... #include "kernbridge/kernbridge.h"
-    ... // @BE negate arg ret
+    ... // @BE negate arg:f32[n] ret:f32[n]
     ... void negate(const kb_tensor *x, kb_tensor *out) {
     ...     for (int64_t i = 0; i < x->size; i++)
     ...         ((float *)out->data)[i] = -((const float *)x->data)[i];
@@ -109,14 +112,13 @@ def load_binary(
         return CudaBinary(module_name, str(file), data)
     if data[:4] != b"\x7fELF":
         raise KernelLoadError(
-            f"[E-LOAD] load_binary: {file} is neither a shared library nor a cubin nor a fatbin"
-            " [KB5102]"
+            f"load_binary: {file} is neither a shared library nor a cubin nor a fatbin; "
+            "pass the path of a .so, .cubin or .fatbin [KB5102]"
         )
     why = shared_object.why_not(data)
     if why is not None:
         raise KernelLoadError(
-            f"[E-LOAD] load_binary: {file} cannot be loaded: {why}; build it again for this machine"
-            " [KB5102]"
+            f"load_binary: {file} cannot be loaded: {why}; build it again for this machine [KB5102]"
         )
     if platform not in (None, "cpu", "cuda"):
         raise ValueError(
@@ -128,7 +130,13 @@ def load_binary(
     on_gpu = library.last_error != 0 if platform is None else platform == "cuda"
     found = _functions_of(module_name, file, library.exports, functions)
     module = CompiledModule(
-        "load_binary", module_name, place, digest, found, cuda=on_gpu, graph=allow_cuda_graph
+        "load_binary",
+        module_name,
+        place,
+        digest,
+        found,
+        language="cuda" if on_gpu else "",
+        graph=allow_cuda_graph,
     )
     if auto_register and library.exports:
         register_all(module, target_prefix or module_name, on_gpu, replace)
@@ -160,7 +168,7 @@ def _functions_of(
         if not exports:
             raise KernelError(
                 f"{label}: {file} does not describe its functions, since kernbridge did not build "
-                "it; describe them with functions={'f': 'arg ret'} [KB5106]"
+                "it; describe them with functions={'f': 'arg:f32[n] ret:f32[n]'} [KB5106]"
             )
         named = tuple((n, None) for n in exports)
     named = tuple((n, _as_built(label, n, tokens, exports.get(n))) for n, tokens in named)
@@ -168,23 +176,25 @@ def _functions_of(
         if tokens is None:
             raise KernelError(
                 f"{label}: functions lists {function!r} without its tokens, which cannot be read "
-                "from a binary; write functions={'f': 'arg ret'} [KB5106]"
+                "from a binary; write functions={'f': 'arg:f32[n] ret:f32[n]'} [KB5106]"
             )
-    # A declaration of the whole call: what each function of a library takes.
-    text = "".join(f"int {function}(const kb_call *call);\n" for function, _ in named)
+    # Functions of the whole call see bytes; kernbridge knows what it built, and the tail of those.
+    known = {n for n, e in exports.items() if e.tokens not in _ANY_ARRAYS}
+    text = "".join(f"int {n}(const kb_call *call);\n" for n, _ in named if n not in known)
     try:
-        scanned = _core.scan_source(text, str(file), named)
+        scanned = _core.scan_source(text, str(file), named, False)
+        functions_ = [ScannedFunction.of(f, str(file)) for f in scanned]
     except ValueError as e:
         raise KernelError(coded(f"{label}: {e}", "KB5106")) from None
-    return [ScannedFunction.of(f) for f in scanned]
+    return [f._replace(whole_call=True) for f in functions_]
 
 
 def _as_built(label: str, name: str, tokens: str | None, built: Described | None) -> str | None:
     """The tokens of a function, with the types that kernbridge found when it built the library."""
     if built is None:
         return tokens
-    if not built.tokens:  # it takes the whole call, with any number of arrays
-        return tokens or ""
+    if built.tokens in _ANY_ARRAYS:
+        return tokens or ANY
     known = compiled_types.fill(built.tokens, built.types)
     given = known if tokens is None else compiled_types.fill(tokens, built.types)
     if given != known:
@@ -196,7 +206,7 @@ def _as_built(label: str, name: str, tokens: str | None, built: Described | None
 
 
 def _unreadable(label: str, error: ValueError) -> KernelLoadError:
-    return KernelLoadError(f"[E-LOAD] {label}: {error} [KB5102]")
+    return KernelLoadError(f"{label}: {error}; build the file again with nvcc [KB5102]")
 
 
 class CudaBinary:
@@ -237,10 +247,10 @@ class CudaBinary:
         outs: Any,
         params: str | Sequence[str],
         *,
-        grid: int | tuple[int, ...] | None = None,
-        block: int | tuple[int, ...] | None = None,
+        grid: Any = None,
+        block: Any = None,
         launch_dims: Any = None,
-        threads_per_block: int | str = 256,
+        threads_per_block: int | tuple[int, ...] | str = 256,
         shared_mem: int = 0,
         attrs: Mapping[str, Any] | None = None,
         vmap_method: str | None = None,
@@ -264,7 +274,8 @@ class CudaBinary:
             See `numba_kernel`.
         params : str or list of str
             The role of each parameter, as for `cuda_kernel`, with the type of each number, as in
-            ``"arg ret attr.n:int32"``.
+            ``"arg:f32[n] ret:f32[n] attr.n:int32"``. The dtype and the shape of each array have to
+            be declared, since machine code does not have them; see docs/source-kernels.md.
         grid, block, launch_dims, threads_per_block, shared_mem, attrs, vmap_method, \
 input_output_aliases, cooperative, cluster, pdl, zero_outputs, has_side_effect, jvp, vjp, \
 sharding_rule
@@ -297,11 +308,11 @@ sharding_rule
                 f"{', '.join(self.kernel_names) or 'none'}"
                 " [KB5106]"
             )
-        function = scan(label, self.path, "", entry, params)
+        function = scan(label, self.path, "", entry, params, machine_code=True)
         spec = OperationSpec.of(
             label,
             outs,
-            vmap_method,
+            rule.vmap_method(vmap_method),
             input_output_aliases,
             has_side_effect,
             jvp,
@@ -337,7 +348,7 @@ sharding_rule
             if there != sizes:
                 raise KernelError(
                     f"{label}: params ({function.tokens}) describes parameters of {sizes} bytes, "
-                    f"but the kernel has {there} [KB5106]"
+                    f"but the kernel has {there}; correct params [KB5106]"
                 )
         identity = hashlib.sha256(b"kernbridge.binary" + function.name.encode() + self._data)
         return NvrtcFunction(

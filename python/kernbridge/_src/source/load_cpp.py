@@ -79,7 +79,7 @@ def load_cpp_inline(
     >>> import jax, jax.numpy as jnp, kernbridge
     >>> module = kernbridge.load_cpp_inline("threshold", r'''
     ... #include "kernbridge/kernbridge.hpp"
-    ... // @BE spikes arg ret attr.at
+    ... // @BE spikes arg:f32[...] ret:bool[...] attr.at
     ... void spikes(const kernbridge::Tensor v, kernbridge::Tensor out, float at) {
     ...     const float* in = v.data_ptr<float>();
     ...     bool* spiked = out.data_ptr<bool>();
@@ -123,6 +123,11 @@ def load_c_inline(
     attribute, and returns nothing, or 0 for success. Alternatively, it takes the whole call, as in
     ``int name(const kb_call *call)``. See ``kernbridge/kernbridge.h``.
 
+    Such a function sees the bytes of its arrays and not what they are, so its annotation declares
+    the dtype and the shape of each: ``arg:f32[n]`` or ``ret:int32[n, 3]``; ``[...]`` is any shape,
+    and ``any`` is for a function that looks at the dtype itself. A call that differs is refused
+    when it is traced.
+
     Parameters
     ----------
     name : str
@@ -144,7 +149,7 @@ def load_c_inline(
     >>> import jax, jax.numpy as jnp, kernbridge
     >>> module = kernbridge.load_c_inline("sums", r'''
     ... #include "kernbridge/kernbridge.h"
-    ... // @BE total arg ret
+    ... // @BE total arg:f32[n] ret:f32[]
     ... void total(const kb_tensor *x, kb_tensor *out) {
     ...     const float *in = x->data;
     ...     float sum = 0;

@@ -37,10 +37,11 @@ def load_cuda_inline(
     A function that is to be called from JAX is preceded by a comment that describes its
     parameters::
 
-        // @BE scale arg ret attr.factor:float32 stream
+        // @BE scale arg:f32[n] ret:f32[n] attr.factor:float32 stream
         void scale(const BE::Tensor x, BE::Tensor out, float factor, int64_t stream) { ... }
 
-    Such a function becomes the operation ``module.scale(x, outs=..., factor=2.0)``, and the target
+    The dtype and shape of each array may be left out: ``arg`` and ``ret`` take any array. Such a
+    function becomes the operation ``module.scale(x, outs=..., factor=2.0)``, and the target
     ``"name.scale"`` for `jax.ffi.ffi_call`. A library that was built from the same sources and
     headers with the same options and compiler is loaded from the disk cache.
 
@@ -110,7 +111,7 @@ def load_cuda_inline(
     ...     int i = blockIdx.x * blockDim.x + threadIdx.x;
     ...     if (i < n) out[i] = 2 * x[i];
     ... }
-    ... // @BE twice arg ret stream
+    ... // @BE twice arg:f32[n] ret:f32[n] stream
     ... void twice(const BE::Tensor x, BE::Tensor out, int64_t stream) {
     ...     int n = x.numel_checked_int();
     ...     twice_kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>(
@@ -170,7 +171,9 @@ def load_cuda_dir(
     known = complete("load_cuda_dir", load_cuda_inline, options)
     folder = Path(directory)
     if not folder.is_dir():
-        raise FileNotFoundError(f"load_cuda_dir: there is no folder {folder} [KB5103]")
+        raise FileNotFoundError(
+            f"load_cuda_dir: there is no folder {folder}; correct the path [KB5103]"
+        )
     files = sorted({f for pattern in file_patterns for f in folder.glob(pattern) if f.is_file()})
     if not files:
         raise KernelError(

@@ -54,11 +54,9 @@ def open_library(path: str | Path) -> Library:
         handle, last_error, exports = _core.open_library(str(path))
     except OSError as e:
         why = str(e).removeprefix(f"{path}: ")  # the linker names the file, too
-        raise KernelLoadError(
-            f"[E-LOAD] {path} cannot be loaded: {why}.{_hint(why, path)} [KB5102]"
-        ) from e
+        raise KernelLoadError(f"{path} cannot be loaded: {why}.{_hint(why, path)} [KB5102]") from e
     except ValueError as e:
-        raise KernelLoadError(f"[E-LOAD] {path}: {e} [KB5102]") from e
+        raise KernelLoadError(f"{path}: {e} [KB5102]") from e
     return Library(handle, last_error, {e[0]: Described(*e[1:]) for e in exports})
 
 
@@ -67,14 +65,12 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as e:
-        raise KernelLoadError(
-            f"[E-LOAD] {path} cannot be read: {e}.{_hint(str(e), path)} [KB5102]"
-        ) from e
+        raise KernelLoadError(f"{path} cannot be read: {e}.{_hint(str(e), path)} [KB5102]") from e
 
 
 def _hint(why: str, path: str | Path) -> str:
     if not Path(path).exists():
-        return " [E-LOAD-MISSING] There is no such file"
+        return " There is no such file: correct the path, or build it again"
     if "libcudart" in why:
         return (
             " It needs the CUDA runtime: pip install 'jax[cuda13]', or put the toolkit's lib64 on "
@@ -86,7 +82,9 @@ def _hint(why: str, path: str | Path) -> str:
         return (
             " A function is declared and used, but not defined; pass its library in extra_ldflags"
         )
-    return ""
+    if "static constructor" in why:
+        return " Correct the cause, or make the object in the function that needs it"
+    return " Build it again for this machine"
 
 
 class SourceFunction:
@@ -115,7 +113,7 @@ class SourceFunction:
     def __call__(
         self,
         *inputs: Any,
-        outs: Any,
+        outs: Any = ...,
         vmap_method: str | None = None,
         vmap_threads: bool | None = None,
         input_output_aliases: Mapping[int, int] | None = None,
@@ -147,7 +145,7 @@ class SourceFunction:
 
     def operation(
         self,
-        outs: Any,
+        outs: Any = ...,
         *,
         vmap_method: str | None = None,
         vmap_threads: bool | None = None,
@@ -195,6 +193,11 @@ class SourceFunction:
         """
         export, attrs = self._export, attrs or {}
         zeroed = read_flag(export.label, "zero_outputs", zero_outputs)
+        if outs is ...:
+            raise TypeError(
+                f"{export.label} ({self.tokens}) needs outs=, the shape and the dtype of each "
+                "output; pass outs=jax.ShapeDtypeStruct(shape, dtype), or a list of them [KB1002]"
+            )
         if zeroed and export.cuda:
             raise TypeError(
                 f"{export.label}: zero_outputs=True is for C and C++; fill the outputs in the "
@@ -253,7 +256,7 @@ class CompiledModule:
         digest: str,
         functions: Sequence[ScannedFunction],
         *,
-        cuda: bool,
+        language: str,
         graph: bool = True,
         carry: bool = False,
     ) -> None:
@@ -269,13 +272,15 @@ class CompiledModule:
             if found is None:
                 found = Described("", _find(library, path, function.name), 0, 0, b"")
             elif function.place:  # built from its source
-                function = compiled_types.check(f"{label} {name!r}", function, found.types)
+                function = compiled_types.check(
+                    f"{label} {name!r}", function, found.types, language
+                )
             export = Export(
                 label=f"{label} '{name}.{function.name}'",
                 module=name,
                 digest=digest,
                 function=function,
-                cuda=cuda,
+                cuda=language == "cuda",
                 graph=graph,
                 run=found.run,
                 handler=found.handler,
@@ -304,7 +309,8 @@ class CompiledModule:
         export = self.export(name)
         if not export.handler:
             raise KeyError(
-                f"{self!r}: {name!r} has no handler, since kernbridge did not build it [KB5104]"
+                f"{self!r}: {name!r} has no handler, since kernbridge did not build it; call "
+                f"module.{name}, or build the module with load_c_file or load_cpp_file [KB5104]"
             )
         export.bind(export.slot, f"{self.name}.{name}")
         return _core.handler_capsule(export.handler)
@@ -318,15 +324,18 @@ class CompiledModule:
         functions = self.__dict__.get("_functions", {})
         if name in functions:
             return functions[name]
-        raise AttributeError(
-            f"module {self.__dict__.get('name')!r} has no function {name!r}; it has "
-            f"{', '.join(functions) or 'none'}"
-            " [KB5104]"
+        raise AttributeError(self._no_function(name))
+
+    def _no_function(self, name: str) -> str:
+        listed = ", ".join(self.__dict__.get("_functions", ())) or "none"
+        return (
+            f"module {self.__dict__.get('name')!r} has no function {name!r}; it has {listed}: "
+            "correct the name, or annotate the function in the source [KB5104]"
         )
 
     def __getitem__(self, name: str) -> SourceFunction:
         if name not in self._functions:
-            raise KeyError(f"{self!r} has no function {name!r} [KB5104]")
+            raise KeyError(self._no_function(name))
         return self._functions[name]
 
     def __dir__(self) -> list[str]:
@@ -367,7 +376,7 @@ def resolve(digest: bytes, origin: dict[str, Any]) -> None:
     values = tuple(bytes.fromhex(v) for v in origin["values"])
     zeroed, n_inputs = bool(origin.get("zeroed")), int(origin["n_inputs"])
     export = module.export(function)
-    export.check(values, zeroed, [dtype for dtype, _ in arrays], n_inputs)
+    export.check(values, zeroed, arrays, n_inputs)
     buffers = tuple((codes[dtype][0], rank, "") for dtype, rank in arrays)
     if export.identity(values, zeroed, buffers, n_inputs) != digest:
         raise ValueError("its digest is that of another call")

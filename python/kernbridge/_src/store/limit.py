@@ -57,11 +57,19 @@ class File(NamedTuple):
 def limit() -> int:
     """Return the bytes that the cache may hold, 0 for no limit, or raise ValueError."""
     text = os.environ.get(VARIABLE, "").strip() or DEFAULT
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.upper())
-    if match is None or match[2] not in _UNITS:
+    found = bytes_of(text)
+    if found is None:
         raise ValueError(
             f"{VARIABLE} is {text!r}, expected a size such as '500MB', '2GB' or 0 [KB8002]"
         )
+    return found
+
+
+def bytes_of(text: str) -> int | None:
+    """Return the bytes of a size such as "500MB"; None if it is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.upper())
+    if match is None or match[2] not in _UNITS:
+        return None
     return int(float(match[1]) * _UNITS[match[2]])
 
 

@@ -1,1 +1,1 @@
-"""Finds compilers, libraries and GPU architectures, and chooses among them."""
+"""Finds and runs compilers, and finds libraries and GPU architectures."""

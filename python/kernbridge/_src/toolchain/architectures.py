@@ -70,7 +70,7 @@ def _read_item(item: object, what: str) -> Iterable[Architecture]:
         major, minor = int(match[1]), int(match[2])
         if major < OLDEST_MAJOR:
             raise UnsupportedArchError(
-                f"[E-ARCH] {what}: compute capability {major}.{minor} is older than "
+                f"{what}: compute capability {major}.{minor} is older than "
                 f"{OLDEST_MAJOR}.0, the oldest that is supported; 12.0 is spelled '12.0' or 120"
                 " [KB4009]"
             )

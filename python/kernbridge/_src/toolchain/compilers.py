@@ -123,7 +123,14 @@ def _find_host(
     if chosen and chosen.strip():  # what the user named is not passed over
         import shlex
 
-        tried.append((f"{variable}={chosen}", shlex.split(chosen), variable))
+        try:
+            words = shlex.split(chosen)
+        except ValueError as e:
+            why = str(e).lower()
+            raise ValueError(
+                f'{variable} is "{chosen}", expected a command as in a shell: {why} [KB8002]'
+            ) from None
+        tried.append((f"{variable}={chosen}", words, variable))
     else:
         unset = [f"{variable}: not set", *([] if conda else ["CONDA_PREFIX: not set"])]
         for name in (f"{os.uname().machine}-conda-linux-gnu-{names[0]}", names[0]):
@@ -140,7 +147,7 @@ def _find_host(
         f"set its path: {variable}=/path/to/it",
     )
     probes = [*unset, *(f"{what}: no such program" for what, _, _ in tried)]
-    what = f"[E-{variable}] no {language} compiler was found"
+    what = f"no {language} compiler was found"
     raise HostCompilerNotFoundError(coded(_missing(what, probes, remedies), "KB4008"))
 
 
@@ -285,7 +292,7 @@ def _cudart_in(folder: str) -> str:
 
 def _nvcc_missing(probes: list[str]) -> str:
     return _missing(
-        "[E-NVCC] no CUDA compiler (nvcc) was found",
+        "no CUDA compiler (nvcc) was found",
         probes,
         (
             "pip install nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime "

@@ -43,6 +43,5 @@ def _folder_with(folder: str, file: str) -> Path:
         if Path(place, folder, file).is_file():
             return Path(place, folder)
     raise HeaderNotFoundError(
-        f"[E-HDR] {folder}/{file} is missing from {', '.join(places)}; install kernbridge again"
-        " [KB4011]"
+        f"{folder}/{file} is missing from {', '.join(places)}; install kernbridge again [KB4011]"
     )

@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import shlex
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.base.versions import minor
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.store import artefacts, trust
-from kernbridge._src.toolchain import architectures, compilers
+from kernbridge._src.toolchain import architectures, compilers, programs
 from kernbridge._src.tools.printing import Block, Lines, Output, Pairs, plain
 
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")  # of JAX, for NVIDIA's GPUs
@@ -203,7 +202,7 @@ _CUDA = """extern "C" __global__ void doctor_kernel(const float *from, float *to
     int i = threadIdx.x; to[i] = from[i] * from[i] + 2; }
 """
 _C = f"""#include "kernbridge/kernbridge.h"
-// @BE doctor arg ret
+// @BE doctor arg:f32[n] ret:f32[n]
 void doctor(const kb_tensor *x, kb_tensor *out) {{
     const float *from = x->data; float *to = out->data; {_LOOP}"""
 _CPP = f"""#include "kernbridge/kernbridge.hpp"
@@ -249,14 +248,13 @@ def self_test(todo: list[tuple[str, str]], seconds: float = SECONDS) -> list[str
     with tempfile.TemporaryDirectory(prefix="kernbridge-doctor-") as folder:
         own = {"KERNBRIDGE_CACHE_DIR": folder, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         command = [sys.executable, "-c", _PROGRAM, calls]
-        try:
-            done: Any = subprocess.run(
-                command, env={**os.environ, **own}, capture_output=True, timeout=seconds
-            )
-            how = f"the process ended with status {done.returncode}"
-        except subprocess.TimeoutExpired as e:
-            done, how = e, f"it did not end within {seconds:g} s"
-    said = (done.stderr or b"").decode(errors="replace").splitlines()
+        # CUDA reserves more address space than any machine has memory.
+        limits = programs.CompilerLimits(seconds, 0)
+        environment = {**os.environ, **own}
+        done = programs.run(command, errors=True, environment=environment, limits=limits)
+    how = f"the process ended with status {done.status}"
+    how = f"it did not end within {seconds:g} s" if done.limit else how
+    said = done.text.splitlines()
     errors = [json.loads(line) for line in said if line.startswith('"')]
     return [*errors, how, *["it was not reached"] * len(todo)][: len(todo)]
 

@@ -1,0 +1,307 @@
+"""What packages other than Numba's own have taught Numba, and which kernels may depend on it.
+
+`numba.extending` adds templates of typing, lowering functions, models and more to Numba's
+registries, where the typing of any kernel may find them. Which of them typing chooses is known only
+after a kernel is typed, but its code is looked up before. So everything that typing could choose is
+part of a kernel's identity: what is registered for a name or an operator that the code uses, or for
+a function or a class of the user's that the code leads to. Any thread may enter. Imports neither
+Numba nor JAX.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import re
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kernbridge._src.keys.encode import cells_of, is_library
+from kernbridge._src.keys.host_state import is_foreign_name
+
+_PACKAGES = ("numba.", "numba_cuda.", "numba_cuda_mlir.")  # those that have registries
+_REGISTRIES = ("builtin_registry", "registry", "typing_registry", "impl_registry")
+_CONTEXTS = ("_toplevel_typing_context", "_toplevel_target_context", "_typingctx", "_targetctx")
+_GIVEN = ("_overload_func", "_definition_func", "generic")  # functions of a template
+_TYPING = ("functions", "attributes", "globals")
+_LOWERING = ("functions", "getattrs", "setattrs", "casts", "constants")
+# Attributes of classes that are filled as they are used, or have no meaning for compiled code.
+_INERT = re.compile(
+    "_impl_cache|_overload_cache|_compiled_overloads|_inline_overloads|_abc_impl|__(module|qualname"
+    "|doc|slots|firstlineno|static_attributes|annotations|annotations_cache|annotate_func"
+    "|abstractmethods|parameters)__"
+)
+_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_PLAIN = {
+    "+": "add", "-": "sub", "*": "mul", "@": "matmul", "/": "truediv", "//": "floordiv", "%": "mod",
+    "**": "pow", "<<": "lshift", ">>": "rshift", "&": "and_", "|": "or_", "^": "xor",
+}  # fmt: skip
+_IN_PLACE = {f"{symbol}=": f"i{name.strip('_')}" for symbol, name in _PLAIN.items()}
+_COMPARISONS = frozenset(("lt", "le", "eq", "ne", "gt", "ge"))
+_WITH_SYMBOLS = _COMPARISONS.union(_PLAIN.values(), _IN_PLACE.values())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extension:
+    """One registration.
+
+    Attributes
+    ----------
+    content : tuple
+        Its kind, and everything that it consists of.
+    word : str or None
+        The name by which code that depends on it uses it; None if any code may.
+    owners : tuple
+        Functions and classes of the user's that such code leads to.
+    """
+
+    content: tuple[Any, ...]
+    word: str | None
+    owners: tuple[Any, ...] = ()
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        return tuple(map(id, self.content))
+
+
+_lock = threading.Lock()
+_extensions: list[Extension] = []
+_by_function: dict[int, list[Extension]] = {}  # those that are for one function of the user's
+_lists: dict[int, tuple[str, list[Any], int]] = {}  # by identity: kind, and how much was read
+_size: tuple[int, ...] = ()  # how many modules and registries there were at the last look
+_templates: set[int] = set()
+
+
+def of(function: Any) -> list[Extension]:
+    """What was registered for a function of the user's."""
+    _refresh()
+    return _by_function.get(id(function), [])
+
+
+def matching(words: Callable[[], set[str]], is_reached: Callable[[Any], bool]) -> list[Extension]:
+    """What code may depend on, given the names it uses, except what `of` returns."""
+    _refresh()
+    found = [*_extensions, *_of_tables()]
+    used = words() if found else set()
+    return [
+        e for e in found if (e.word is None or e.word in used) and all(map(is_reached, e.owners))
+    ]
+
+
+@functools.lru_cache(maxsize=1024)
+def operators(code: types.CodeType) -> frozenset[str]:
+    """The functions of the module `operator` that a code object, or one within it, may call."""
+    found: set[str] = set()
+    for step in dis.get_instructions(code):
+        if step.opname == "COMPARE_OP":
+            found |= _COMPARISONS  # one may be implemented by another
+        elif step.opname == "BINARY_OP":
+            plain = _PLAIN.get(step.argrepr.removesuffix("="), "")
+            found |= {plain, _IN_PLACE.get(step.argrepr, plain)}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= operators(constant)
+    return frozenset(found)
+
+
+def is_users(value: Any) -> bool:
+    """Whether a function or a class belongs neither to Python nor to a library that is known."""
+    module = _module_of(value)
+    if module is not None and module.startswith("numba."):  # nearly all are
+        return False
+    return not (is_library(module) or is_foreign_name(module))
+
+
+def _module_of(value: Any) -> str | None:
+    """Where a function was written, or a class made."""
+    if isinstance(value, types.FunctionType):
+        return value.__globals__.get("__name__")  # a decorator may have changed `__module__`
+    module = getattr(value, "__module__", None)
+    return module if isinstance(module, str) else type(value).__module__
+
+
+def parts_of(kind: type, names: set[str] | None = None) -> dict[str, Any]:
+    """The attributes of a class, without those that it has from libraries.
+
+    With names, only those that code with these names may read; all of a class of Numba's kind,
+    whose methods Numba calls.
+    """
+    owners = [k for k in kind.__mro__ if k is kind or is_users(k)]
+    found: dict[str, Any] = {}
+    for owner in reversed(owners):
+        found.update(vars(owner))
+    if any(is_library(k.__module__) and k.__module__ != "builtins" for k in kind.__mro__):
+        names = None
+    is_error = issubclass(kind, BaseException)  # of which only the text depends on its methods
+    return {
+        name: part
+        for name, part in sorted(found.items())
+        if not _INERT.fullmatch(name)
+        and not isinstance(part, _DESCRIPTORS)
+        and (
+            names is None
+            or name in names
+            or (isinstance(part, types.FunctionType) and name.startswith("__") and not is_error)
+        )
+    }
+
+
+def _refresh() -> None:
+    """Read what has been registered since the last time."""
+    global _size
+    entrypoints = sys.modules.get("numba.core.entrypoints")
+    if entrypoints is not None:
+        entrypoints.init_all()  # which Numba does when it first compiles
+    with _lock:
+        contexts = _contexts()
+        size = (len(sys.modules), *[len(c._registries) for c in contexts])
+        if size != _size:
+            _size = size
+            for kind, items in _find_lists(contexts):
+                _lists.setdefault(id(items), (kind, items, 0))
+        for name, (kind, items, start) in _lists.items():
+            if len(items) == start:
+                continue
+            _lists[name] = kind, items, len(items)
+            for item in items[start : len(items)]:
+                read = _of_lowering if kind.startswith("lowering") else _of_typing
+                for extension in read(kind, item):
+                    _keep(extension)
+
+
+def _keep(extension: Extension) -> None:
+    functions = [o for o in extension.owners if not isinstance(o, type)]
+    for function in functions:
+        _by_function.setdefault(id(function), []).append(extension)
+    if not functions:
+        _extensions.append(extension)
+
+
+def _find_lists(contexts: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The lists of Numba's registries, and of those that were installed in its contexts."""
+    registries = [registry for context in contexts for registry in list(context._registries)]
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_PACKAGES):
+            registries += [vars(module)[n] for n in _REGISTRIES if n in vars(module)]
+    for registry in registries:
+        is_lowering = hasattr(registry, "casts")
+        for kind in _LOWERING if is_lowering else _TYPING:
+            items = getattr(registry, kind, None)
+            if isinstance(items, list):
+                yield f"lowering {kind}" if is_lowering else kind, items
+
+
+def _contexts() -> list[Any]:
+    """The contexts of typing and lowering that exist."""
+    targets = (("numba.core.registry", "cpu_target"), ("numba.cuda.descriptor", "cuda_target"))
+    found = [getattr(sys.modules.get(module), target, None) for module, target in targets]
+    contexts = [vars(t).get(name) for t in found if t is not None for name in _CONTEXTS]
+    return [c for c in contexts if hasattr(c, "_registries")]
+
+
+def _of_typing(kind: str, item: Any) -> Iterator[Extension]:
+    """What is registered for typing: a template, or a value with its type."""
+    if kind == "globals":
+        value, given = item
+        templates = getattr(given, "templates", ())
+        new = [t for t in templates if id(t) not in _templates and _has_users(t)]
+        if new or (not templates and is_users(type(given))):
+            yield Extension((kind, value, *(new or (given,))), *_key(value))
+    elif kind == "functions":
+        _templates.add(id(item))
+        if _has_users(item):
+            yield Extension((kind, item), *_key(item.key))
+    else:
+        owners = _users_types((item.key,))
+        if owners or _has_users(item):
+            yield Extension((kind, item), getattr(item, "_attr", None), owners)
+
+
+def _of_lowering(kind: str, item: Any) -> Iterator[Extension]:
+    """What is registered for lowering: a function, what it implements, and for which types."""
+    implementation, *about = item
+    if _has_users(implementation):
+        word, owners = None, _users_types(about[-1])
+        if kind == "lowering functions":
+            word, of_key = _key(about[0])
+            owners = (*of_key, *owners)
+        elif len(about) == 2:
+            word = about[0]
+        yield Extension((kind, implementation, *about), word, owners)
+
+
+def _of_tables() -> Iterator[Extension]:
+    """Types of values and models of types, of which later ones take the place of earlier ones."""
+    for module, name, of_entries in _TABLES:
+        owner, _, attribute = name.partition(".")
+        table = getattr(getattr(sys.modules.get(module), owner, None), attribute, {})
+        known = _tables.get((module, name))
+        if known is None or known[0] != table:
+            copied = dict(table)
+            known = _tables[module, name] = copied, list(of_entries(copied))
+        yield from known[1]
+
+
+def _of_typeof(table: dict[Any, Any]) -> Iterator[Extension]:
+    for kind, function in table.items():
+        if is_users(function) and not is_users(kind):  # values of other classes are not walked
+            yield Extension(("typeof", kind, function), None)
+
+
+def _of_models(table: dict[Any, Any]) -> Iterator[Extension]:
+    for kind, model in table.items():
+        if is_users(model):
+            yield Extension(("model", kind, model), None, _users_types((kind,)))
+
+
+_TABLES = (
+    ("numba.core.typing.typeof", "typeof_impl.registry", _of_typeof),
+    ("numba.cuda.typing.typeof", "typeof_impl.registry", _of_typeof),
+    ("numba.core.datamodel.registry", "default_manager._handlers", _of_models),
+    ("numba.cuda.datamodel.registry", "default_manager._handlers", _of_models),
+    ("numba.cuda.models", "cuda_data_manager._handlers", _of_models),
+)
+_tables: dict[tuple[str, str], tuple[dict[Any, Any], list[Extension]]] = {}
+
+
+def _key(key: Any) -> tuple[str | None, tuple[Any, ...]]:
+    """The word and the owners of what is registered for a function or another key."""
+    if isinstance(key, tuple):  # a method: its type, and its name
+        return key[-1] if isinstance(key[-1], str) else None, _users_types(key[:-1])
+    if isinstance(key, str):  # Numba's names, such as "getitem" and "array.sum"
+        return key.rpartition(".")[2] if "." in key else None, ()
+    name = getattr(key, "__name__", None)
+    if not callable(key) or not isinstance(name, str):
+        return None, ()
+    if is_users(key):
+        return None, (key,)
+    without_name = key.__module__ == "_operator" and name not in _WITH_SYMBOLS
+    return None if without_name else name, ()
+
+
+def _users_types(given: Iterable[Any]) -> tuple[Any, ...]:
+    """The classes of the user's among classes and instances of Numba's types."""
+    given = (getattr(t, "instance_type", t) for t in given)
+    kinds = (t if isinstance(t, type) else type(t) for t in given)
+    return tuple(dict.fromkeys(k for k in kinds if is_users(k)))
+
+
+def _has_users(value: Any, depth: int = 3) -> bool:
+    """Whether a function or a class is the user's, or a library made it for the user's function."""
+    if isinstance(value, type):
+        given = [vars(value)[n] for n in _GIVEN if n in vars(value)]
+        inside = [getattr(v, "__func__", v) for v in given]
+    elif isinstance(value, types.FunctionType):
+        inside = list(cells_of(value).values()) if value.__closure__ else []
+        # What a library has made of text has no module.
+        inside = [v for v in inside if isinstance(v, types.FunctionType) and _module_of(v)]
+    else:
+        return False
+    if is_users(value):
+        return True
+    functions = (v for v in inside if isinstance(v, types.FunctionType))
+    return depth > 0 and any(_has_users(v, depth - 1) for v in functions)

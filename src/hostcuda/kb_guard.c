@@ -1,0 +1,138 @@
+/* Owns the guarded copies of a call's results, for as long as the call takes. */
+#include "hostcuda/kb_guard.h"
+
+#include "core/kb_arena.h"
+#include "core/kb_dtype.h"
+
+#include <string.h>
+
+/* A guard is as large as what it guards, and GUARD bytes more: elements of twice the size stay in
+ * it. What nothing has written yet holds the same bytes. */
+enum { GUARD = 4096, ALIGNMENT = 64, FILL = 0xCB };
+
+typedef struct guarded {
+    kb_arena *arena;
+    kb_xla_frame xla;
+    kb_xla_buffer *buffers; /* inputs, outputs, hidden, as the kernel sees them */
+    void **pointers;
+} guarded;
+
+static kb_status no_memory(const kb_frame *frame, kb_error *err)
+{
+    return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "%s: no memory for guards of outputs",
+                        frame->kernel->name);
+}
+
+static size_t guard_size(size_t size)
+{
+    return (size + GUARD + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Moves result `i`, and the inputs that share its memory. */
+static kb_status move(const kb_frame *frame, guarded *g, uint32_t i, kb_error *err)
+{
+    uint32_t n_inputs = frame->kernel->n_inputs;
+    void *before = g->buffers[i].data;
+    size_t size = kb_buffer_bytes(&g->buffers[i]), guard = guard_size(size);
+    if (size == 0)
+        return KB_OK;
+    uint8_t *block = kb_arena_take(g->arena, 2 * guard + ALIGNMENT + size, 1);
+    if (!block)
+        return no_memory(frame, err);
+    uint8_t *data = block + ALIGNMENT - (uintptr_t)block % ALIGNMENT + guard;
+    memset(data - guard, FILL, 2 * guard + size);
+    for (uint32_t k = 0; k < n_inputs; k++)
+        if (kb_frame_raw(frame, k)->data == before) {
+            memcpy(data, before, size);
+            g->buffers[k].data = data;
+        }
+    g->buffers[i].data = data;
+    return KB_OK;
+}
+
+static kb_status move_all(const kb_frame *frame, guarded *g, kb_error *err)
+{
+    uint32_t n_inputs = frame->kernel->n_inputs, n = kb_kernel_n_buffers(frame->kernel);
+    g->buffers = kb_arena_take(g->arena, n, sizeof *g->buffers);
+    g->pointers = kb_arena_take(g->arena, n, sizeof *g->pointers);
+    if (!g->buffers || !g->pointers)
+        return no_memory(frame, err);
+    for (uint32_t i = 0; i < n; i++) {
+        g->buffers[i] = *kb_frame_raw(frame, i);
+        g->pointers[i] = &g->buffers[i];
+    }
+    kb_status s = KB_OK;
+    for (uint32_t i = n_inputs; s == KB_OK && i < n; i++)
+        s = move(frame, g, i, err);
+    g->xla = *frame->xla;
+    g->xla.args.buffers = g->pointers;
+    g->xla.rets.buffers = g->pointers + n_inputs;
+    return s;
+}
+
+/* How far from the data the guard in front of it, or after it, was written to; 0 if it was not. */
+static size_t written(const uint8_t *data, size_t size, bool after)
+{
+    size_t n = guard_size(size);
+    while (n > 0 && (after ? data[size + n - 1] : *(data - n)) == FILL)
+        n--;
+    return n;
+}
+
+static kb_status check_guards(const kb_frame *frame, const guarded *g, uint32_t i, kb_error *err)
+{
+    const kb_xla_buffer *buffer = &g->buffers[i];
+    size_t size = kb_buffer_bytes(buffer);
+    size_t before = size ? written(buffer->data, size, false) : 0;
+    size_t after = size ? written(buffer->data, size, true) : 0;
+    if (before == 0 && after == 0)
+        return KB_OK;
+    return kb_error_set(
+        err, KB_INTERNAL,
+        "%s: the kernel wrote outside of output %u (%s), up to %zu bytes %s its %lld elements of "
+        "%s; write elements of the output's type, and no more than it has [KB3010]",
+        frame->kernel->name, i - frame->kernel->n_inputs, frame->kernel->buffers[i].name,
+        after ? after : before, after ? "after" : "before", (long long)kb_buffer_count(buffer),
+        kb_dtype_name(buffer->dtype));
+}
+
+/* A guard that was written to is the error, whatever else `s` is. */
+static kb_status check(const kb_frame *frame, const guarded *g, kb_status s, kb_error *err)
+{
+    const kb_kernel *kernel = frame->kernel;
+    for (uint32_t i = kernel->n_inputs; i < kb_kernel_n_buffers(kernel); i++)
+        if (check_guards(frame, g, i, err) != KB_OK)
+            return err->status;
+    for (uint32_t i = 0; s == KB_OK && i < kernel->n_outputs; i++)
+        s = kb_frame_check_bool(frame, i, g->buffers[kernel->n_inputs + i].data, err);
+    return s;
+}
+
+static kb_status run_guarded(const kb_frame *frame, kb_run *run, guarded *g, kb_error *err)
+{
+    kb_status s = move_all(frame, g, err);
+    if (s != KB_OK)
+        return s;
+    kb_frame moved = *frame;
+    moved.xla = &g->xla;
+    moved.inputs = g->xla.args.buffers;
+    moved.outputs = g->xla.rets.buffers;
+    s = check(frame, g, run(&moved, err), err);
+    if (s != KB_OK)
+        return s;
+    for (uint32_t i = frame->kernel->n_inputs; i < kb_kernel_n_buffers(frame->kernel); i++)
+        if (kb_buffer_bytes(&g->buffers[i]))
+            memcpy(kb_frame_raw(frame, i)->data, g->buffers[i].data,
+                   kb_buffer_bytes(&g->buffers[i]));
+    return KB_OK;
+}
+
+kb_status kb_guard_run(const kb_frame *frame, kb_run *run, kb_error *err)
+{
+    guarded g = {.arena = kb_arena_new()};
+    if (!g.arena)
+        return no_memory(frame, err);
+    kb_status s = run_guarded(frame, run, &g, err);
+    kb_arena_free(g.arena);
+    return s;
+}
