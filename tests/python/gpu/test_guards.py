@@ -19,12 +19,12 @@ def tell(call):
     except jax.errors.JaxRuntimeError as e:
         print(str(e).splitlines()[0])
 SOURCE = '''
-// @BE half arg ret attr.at:int64
+// @BE half arg:any ret:any attr.at:int64
 void half(const kb_tensor *x, kb_tensor *out, int64_t at) {
     for (int64_t i = 0; i < x->size; i++)
         ((float *)out->data)[i + at] = ((const float *)x->data)[i] / 2;
 }
-// @BE bits arg ret
+// @BE bits arg:any ret:any
 void bits(const kb_tensor *x, kb_tensor *out) {
     for (int64_t i = 0; i < x->size; i++)
         ((unsigned char *)out->data)[i] = (int)((const float *)x->data)[i] & 4;
