@@ -57,7 +57,6 @@ def _inspect_on_cpu(name: str, image: bytes, step: Any) -> Inspection:
         architecture=processor,
         shared_memory=static_shared + step.shared,
         block=None if step.auto_block else step.block,
-        tuning=step.tuning,
     )
 
 
