@@ -766,7 +766,6 @@ ELSEWHERE = {
     "KB4004": OF_CUDA,
     "KB4012": OF_CUDA,
     "KB4013": OF_CUDA,
-    "KB4017": OF_CUDA,
     "KB7003": OF_CUDA,
     "KB3003": "numba_common/test_written_inputs.py",
     "KB3009": "../core/test_handler.c",

@@ -200,30 +200,6 @@ def test_kb4013():
         lower(record="never")
 
 
-def test_kb4017():
-    @cuda.jit
-    def adds_and_reads(x, out):
-        i = cuda.grid(1)
-        cuda.atomic.add(out, 0, x[i])
-        out[1] = out[0]
-
-    @cuda.jit
-    def adds(x, total):
-        cuda.atomic.add(total, 0, x[cuda.grid(1)])
-
-    @cuda.jit
-    def reads(total, out):
-        out[cuda.grid(1)] = total[0]
-
-    options = {"launch_dims": 3, "threads_per_block": 3, "deterministic": True}
-    with refused("KB4017", kernbridge.KernelCompilationError) as caught:
-        numba_cuda_kernel(adds_and_reads, F32, **options)(X)
-    assert "read and write the elements in another kernel" in str(caught.value)
-    first = jax.ShapeDtypeStruct((1,), jnp.float32)
-    total = numba_cuda_kernel(adds, first, zero_outputs=True, **options)(X)
-    equal(numba_cuda_kernel(reads, F32, launch_dims=3, threads_per_block=3)(total), [3, 3, 3])
-
-
 @cuda.jit
 def doubles_in_place(x, out):
     i = cuda.grid(1)

@@ -38,7 +38,6 @@ class KernelOptions(TypedDict, total=False):
     view: Mapping[str | int, Any] | None
     static: Mapping[str, Any] | None
     check: bool
-    deterministic: bool | float
     jvp: Callable[..., Any] | None
     vjp: Callable[..., Any] | None
     sharding_rule: str | ShardingRule | None
@@ -63,8 +62,6 @@ def kernel(outs: Any, **options: Unpack[KernelOptions]) -> Callable[[Any], Opera
     vmap_threads, half_as_bits
         For kernels of ``@numba.njit`` only; see `numba_kernel`.
     grid, block, launch_dims, threads_per_block, shared_mem, cooperative, cluster, pdl, view, static
-        For kernels of ``@numba.cuda.jit`` only; see `numba_cuda_kernel`.
-    deterministic
         For kernels of ``@numba.cuda.jit`` only; see `numba_cuda_kernel`.
 
     Returns

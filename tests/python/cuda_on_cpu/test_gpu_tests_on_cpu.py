@@ -44,13 +44,6 @@ LEFT_OUT = {  # of each file: how many pass, and why how many are left out
             "switches between backends, of which CPUs run one": 1,
         },
     ),
-    "test_deterministic_gpu.py": (
-        5,
-        {
-            "compares the bits of a GPU with those of a CPU": 1,
-            "a CPU reports the error of the call, and the process goes on": 2,
-        },
-    ),
     "test_documents.py": (2, {SOURCE: 2}),
     "test_numba_cuda_kernel.py": (
         56,

@@ -265,20 +265,6 @@ def test_the_checked_mode_is_refused(run_python):
     assert "kernels of numba-cuda-mlir cannot be checked; remove check=True" in run_python(CHECKED)
 
 
-def test_deterministic_sums_are_refused():
-    words = "deterministic= is not available for kernels of numba-cuda-mlir; .*KB4017"
-    out = S((), F32)
-    with pytest.raises(KernelCompilationError, match=words):
-        numba_cuda_kernel(mlir_kernels.of_one, out, grid=1, block=1, deterministic=True)
-
-    def function(x, out, stream):
-        mlir_kernels.of_one[1, 1, stream](x, out)
-
-    op = kernbridge.numba_cuda_callable(function, S((1,), F32), deterministic=True)
-    with pytest.raises(KernelCompilationError, match=words):
-        op(jnp.ones(1))
-
-
 ASSEMBLED = """
 define ptx_kernel void @k(ptr %0) {
   %2 = call i32 asm sideeffect "mov.u32 $0, %clock;", "=r"()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
-from kernbridge._src.numba_cuda.parameters import BYTES_OF_SUM, N_WORDS_OF_SUMS, Parameter, leaves
+from kernbridge._src.numba_cuda.parameters import Parameter, leaves
 
 
 def checks_of(label: str, kernel: Any, parameters: Sequence[Parameter], batched: bool) -> Checks:
@@ -35,17 +35,4 @@ def checks_of(label: str, kernel: Any, parameters: Sequence[Parameter], batched:
                     )
                 )
             word += leaf.n_words(batched)
-            if leaf.sums is not None:
-                arguments.append(
-                    Argument(
-                        name=f"{name!r} ({leaf.describe()})",
-                        word=word - N_WORDS_OF_SUMS - batched,
-                        item_size=BYTES_OF_SUM,
-                        cell=4,
-                        n_dims=1,
-                        batched=batched,
-                        strided=False,
-                        constant=False,
-                    )
-                )
     return Checks(label, arguments)

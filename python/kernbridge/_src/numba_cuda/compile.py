@@ -26,7 +26,6 @@ from kernbridge._src.keys import generators
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cuda import mlir
-from kernbridge._src.numba_cuda.deterministic import refuse_inputs
 from kernbridge._src.numba_cuda.dispatchers import check_declared
 from kernbridge._src.numba_cuda.job import CHECKED, HOST, Architectures, Job
 from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions, unless_default
@@ -45,13 +44,11 @@ LIKE_HOST = (9, 0)  # what Numba-CUDA compiles for there: its typed IR is the sa
 class NumbaCudaFunction(DeviceFunction):
     """Machine code of one kernel for one list of parameters: one object for each identity.
 
-    `opened` are the leaves of the parameters that the kernel may write to though they were to be
-    read-only, `summed` those to which it adds, with `exponent`.
+    `opened` are the leaves of the parameters that the kernel may write to, although they should be
+    read-only.
     """
 
     opened: tuple[int, ...]
-    summed: tuple[int, ...]
-    exponent: int | None
     uses_z: bool
     cooperative: bool
     why_not_portable: str
@@ -72,11 +69,11 @@ class NumbaCudaFunction(DeviceFunction):
         if kernel is None:
             raise KernelCompilationError(defect(f"the kernel {self.name!r} is gone"))
         architecture = divmod(self.images[0][0], 10)
-        job = Job(self.name, kernel, self.parameters, self.batched, (architecture,), self.exponent)
+        job = Job(self.name, kernel, self.parameters, self.batched, (architecture,))
         job = replace(job, identity=self.identity)
         if mlir.is_mlir(kernel):
             return mlir.code(_mlir_job(job), self.opened)
-        library = _compile_once(job.with_open(self.opened))[0]._codelibrary
+        library = _compile_entry(job.with_open(self.opened))._codelibrary
         return library.get_llvm_str(), library.get_asm_str(cc=compiler_cc(*architecture))
 
 
@@ -125,7 +122,7 @@ def compile_kernel(
     if architectures == HOST:
         vectors = unless_default(kernel, options.vector_math)
     job = Job(
-        *(label, kernel, tuple(parameters), batched, architectures, options.exponent),
+        *(label, kernel, tuple(parameters), batched, architectures),
         vector_math=vectors,
     )
     with interrupts.deferred(), _lock:
@@ -193,8 +190,6 @@ def _identity(fingerprint: Fingerprint, job: Job) -> bytes:
     options = []
     if job.vector_math is not None:
         options.append(f"vector_math={job.vector_math}")
-    if job.exponent is not None:
-        options.append(f"deterministic={job.exponent}")
     return keys_fingerprint.combine(fingerprint, where, _identities(job), job.batched, *options)
 
 
@@ -228,12 +223,10 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
         entry=meta["entry"],
         images=tuple(images),
         opened=tuple(meta["opened"]),
-        summed=tuple(meta.get("summed", ())),
-        exponent=job.exponent,
         uses_z=meta["uses_z"],
         cooperative=meta["cooperative"],
         why_not_portable=fingerprint.why_not_portable,
-        parameters=job.with_sums(meta.get("summed", ())).parameters,
+        parameters=job.parameters,
         batched=job.batched,
         kernel=weakref.ref(job.kernel),
     )
@@ -248,9 +241,7 @@ def _compile(job: Job) -> artefacts.Artefact:
 
     if mlir.is_mlir(job.kernel):
         return mlir.artefact(_mlir_job(job))
-    (compiled, summed), opened = _compile_protected(job)
-    refuse_inputs(job.label, opened, summed)
-    parameters = job.with_open(opened).with_sums(summed).parameters
+    compiled, opened = _compile_protected(job)
     library = compiled._codelibrary
     if job.for_host:
         from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
@@ -259,17 +250,17 @@ def _compile(job: Job) -> artefacts.Artefact:
         if job.architectures == CHECKED:
             from kernbridge._src.numba_cuda.checked_arguments import checks_of
 
+            parameters = job.with_open(opened).parameters
             checks = checks_of(job.label, job.kernel, parameters, job.batched)
         vectors = checks is None and job.has_vector_math
-        made = cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks, vectors)
-        return artefacts.Artefact({**made.meta, "summed": list(summed)}, made.blobs)
+        return cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks, vectors)
     cubins = []
     for architecture in job.architectures:
         try:
             cubins.append(cubin_of(library, architecture))
         except Exception as e:
             raise instead_of(e, _refusal(job, e))  # noqa: B904
-    n_words = sum(p.n_words(job.batched) for p in parameters)
+    n_words = sum(p.n_words(job.batched) for p in job.parameters)
     check_words(job.label, cubins, compiled.entry_name, n_words)
     assembly = library.get_asm_str(cc=compiler_cc(*job.architectures[0]))
     return artefacts.Artefact(
@@ -277,7 +268,6 @@ def _compile(job: Job) -> artefacts.Artefact:
             "entry": compiled.entry_name,
             "architectures": [10 * major + minor for major, minor in job.architectures],
             "opened": list(opened),
-            "summed": list(summed),
             "uses_z": any(f"%{r}.z" in assembly for r in ("tid", "ntid", "ctaid", "nctaid")),
             "cooperative": bool(compiled.cooperative),
         },
@@ -295,25 +285,17 @@ def _mlir_job(job: Job) -> mlir.MlirJob:
     )
 
 
-def _compile_protected(job: Job) -> tuple[tuple[Any, tuple[int, ...]], tuple[int, ...]]:
+def _compile_protected(job: Job) -> tuple[Any, tuple[int, ...]]:
     """Compile with inputs as protected as the kernel allows; which ones had to be opened."""
     return compile_protected(
         (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-        lambda opened: _compile_once(job.with_open(opened)),
+        lambda opened: _compile_entry(job.with_open(opened)),
         lambda error: _refusal(job, error),
     )
 
 
-def _compile_once(job: Job) -> tuple[Any, tuple[int, ...]]:
-    """Compile the kernel for the first architecture; also return the leaves that have sums."""
-    if job.exponent is None:
-        return _compile_entry(job), ()
-    from kernbridge._src.numba_cuda import sums
-
-    return sums.compile_sums(job, _compile_entry)
-
-
 def _compile_entry(job: Job) -> Any:
+    """Compile the kernel for the first architecture."""
     from kernbridge._src.numba_common import readonly
     from kernbridge._src.numba_common.numba_cuda_inside import OF_KERNELS, cuda, dispatcher
     from kernbridge._src.numba_common.numba_inside import types
@@ -332,8 +314,8 @@ def _compile_entry(job: Job) -> Any:
     device_options = {k: v for k, v in options.items() if k in ("fastmath", "lineinfo", "opt")}
     if "forceinline" in options:
         device_options["forceinline"] = True
-    raises = bool(options.pop("debug", False))  # the entry itself raises nothing
-    if raises and job.for_host:
+    raises = options.pop("debug", False) and job.for_host  # the entry itself raises nothing
+    if raises:
         device_options["debug"] = True
     device = cuda.jit(device=True, **device_options)(function)
     entry, words = numba_cuda_entry.build_entry(device, job.parameters, job.batched)
@@ -354,14 +336,10 @@ def _compile_entry(job: Job) -> Any:
 
             asking = bounds.compiling_bounded()
     raising: Any = nullcontext()
-    if raises and job.for_host:
+    if raises:
         from kernbridge._src.cuda_on_cpu.raising import compiling_raising
 
         raising = compiling_raising()
-    elif raises:  # kernbridge's own; those of users are launched by Numba, see `why_not_native`
-        from kernbridge._src.numba_cuda.assertions import compiling_assertions
-
-        raising = compiling_assertions()
     with patches.compiling_for(architecture), without_nvvm, asking, raising:
         compiled = dispatcher._Kernel(entry, words, **options)
         versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)

@@ -2,9 +2,8 @@
 
 The user's function is compiled as a device function, inlined into the entry. An array takes one
 word for its address and one per extent (Numba's own entry takes 5 + 2 d), a C-ordered array of
-rank d thus 1 + d; one that is not C-ordered has d strides in bytes behind them, and one with sums
-their address and number behind all others. In a batched entry an address is followed by the
-distance between slices, and `blockIdx.z` picks the slice.
+rank d thus 1 + d; one that is not C-ordered has d strides in bytes after them. In a batched entry
+an address is followed by the distance between slices, and `blockIdx.z` picks the slice.
 
 Imported only when a kernel is compiled, since it imports Numba.
 """
@@ -14,7 +13,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -56,17 +54,12 @@ def parameter_type(parameter: Parameter) -> Any:
         return typeof(next(iter(parameter.enumeration)))
     if parameter.kind != "array":
         return item
-    given = (item, parameter.ndim, parameter.layout, parameter.read_only)
-    if parameter.sums is None:
-        return types.Array(*given)
-    from kernbridge._src.numba_cuda import sums
-
-    return sums.SummedArray(*given, **asdict(parameter.sums))
+    return types.Array(item, parameter.ndim, parameter.layout, parameter.read_only)
 
 
 @functools.cache
 def _array_builder(parameter: DeviceParameter) -> Any:
-    """An intrinsic: (address, *extents, *strides, and the words of its sums) -> array."""
+    """An intrinsic: (address, *extents, *strides) -> array."""
     array_type, n = parameter_type(parameter), parameter.ndim
     words = (types.int64,) * parameter.n_words(False)
 
@@ -92,10 +85,6 @@ def _array_builder(parameter: DeviceParameter) -> Any:
             array.strides = cgutils.pack_array(builder, strides or compact, ty=ir.IntType(64))
             array.meminfo = cgutils.get_null_value(array.meminfo.type)
             array.parent = cgutils.get_null_value(array.parent.type)
-            if parameter.sums is not None:
-                from kernbridge._src.numba_cuda import sums
-
-                array.parent = sums.parent_of(builder, array_type, given[0], given[-2])
             return array._getvalue()
 
         return array_type(types.UniTuple(types.int64, len(words))), codegen
@@ -184,8 +173,5 @@ def _argument(
     given = own
     if parameter.kind != "scalar" and batched:
         given = [f"{own[0]} + cuda.blockIdx.z * {own[1]}", *own[2:]]
-        if parameter.sums is not None:
-            address, step, number = own[-3:]
-            given[-3:] = [f"{address} + cuda.blockIdx.z * {step}", number]
     by_address = parameter.kind in ("loaded", "record")
     return f"build{i}({given[0] if by_address else '(' + ', '.join(given) + ',)'})"

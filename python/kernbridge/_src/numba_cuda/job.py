@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kernbridge._src.numba_cuda.options import is_fast
-from kernbridge._src.numba_cuda.parameters import Parameter, with_open, with_sums
+from kernbridge._src.numba_cuda.parameters import Parameter, with_open
 
 HOST = ((100, 0),)  # the architecture that stands for the CPU
 CHECKED = ((100, 1),)  # and for its checked mode
@@ -24,7 +24,6 @@ class Job:
     parameters: tuple[Parameter, ...]
     batched: bool
     architectures: Architectures
-    exponent: int | None = None  # of the resolution of `deterministic=`
     identity: bytes = b""
     vector_math: bool | None = None  # on the CPU; None: as the kernel's `fastmath` says
 
@@ -45,10 +44,3 @@ class Job:
     def with_open(self, opened: Iterable[int]) -> Job:
         """This job, where the kernel may write to the leaves of its parameters of these numbers."""
         return replace(self, parameters=with_open(self.parameters, set(opened)))
-
-    def with_sums(self, summed: Iterable[int], strict: bool = True) -> Job:
-        """This job, where the leaves of its parameters of these numbers have sums."""
-        if self.exponent is None:
-            return self
-        parameters = with_sums(self.parameters, set(summed), self.exponent, strict)
-        return replace(self, parameters=parameters)

@@ -17,7 +17,6 @@ from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.keys import host_state
-from kernbridge._src.numba_cuda import hidden_sums
 from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
@@ -26,7 +25,6 @@ from kernbridge._src.numba_cuda.callback import (
     CallingFrontend,
     lower_kernel,
 )
-from kernbridge._src.numba_cuda.deterministic import read_option, refuse_launch_of_numba
 from kernbridge._src.numba_cuda.dispatchers import check_dispatcher
 from kernbridge._src.numba_cuda.options import CompileOptions, read_vector_math, unless_default
 from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter
@@ -67,7 +65,6 @@ def numba_cuda_kernel(
     static: Mapping[str, Any] | None = None,
     vector_math: bool | None = None,
     check: bool = False,
-    deterministic: bool | float = False,
     jvp: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
     sharding_rule: str | ShardingRule | None = None,
@@ -152,10 +149,6 @@ def numba_cuda_kernel(
         On the CPU, check every access. Accesses out of bounds, data races, reads of uninitialised
         shared memory, and barriers that not all threads reach are errors.
         ``KERNBRIDGE_DEBUG=check`` has the same effect.
-    deterministic : bool or float, default False
-        Compute the sums of floats by `cuda.atomic.add` and `sub` with the same bits in every run,
-        for every block size, on CPUs and GPUs. Numbers are rounded to multiples of 2.0**-40, or of
-        the given power of two, and added as 64-bit integers. See docs/determinism.md.
     jvp, vjp : function, optional
         The derivative; see `numba_kernel`.
     sharding_rule : str or ShardingRule, optional
@@ -227,9 +220,8 @@ def numba_cuda_kernel(
     cuda.require("numba_cuda_kernel")
     check_dispatcher(label, kernel)
     fixed = read_static(label, kernel.py_func, static or {})
-    exponent = read_option(label, deterministic, kernel)
     vectors = read_vector_math(label, vector_math, bool(check))
-    options = CompileOptions(bool(check), exponent, unless_default(kernel, vectors))
+    options = CompileOptions(bool(check), unless_default(kernel, vectors))
     frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, fixed, options)
     kept: Kept[Operation]
     kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
@@ -297,8 +289,6 @@ class NumbaCuda(CallingFrontend):
 
         rule, label = self.rule, self.label
         why = numba_cuda_compile.why_not_native(self.kernel, host)
-        if why and self.options.exponent is not None:
-            refuse_launch_of_numba(label, why)
         if why:
             cuda.refuse_on_cpu(label, why, host)
             has_more = bool(self.views or self.static) or self.zero_outputs
@@ -315,16 +305,7 @@ class NumbaCuda(CallingFrontend):
         )
         copied = sorted({b for i in function.opened if (b := buffers[i]) is not None})
         warn_of_copies(label, copied, assignment.names, REMEDY)
-        sums = hidden_sums.of_buffers(
-            [(leaf, buffers[leaf]) for leaf in function.summed],
-            self.options.exponent,
-            arrays,
-            assignment.names,
-            call.fresh,
-            len(arrays) + len(copied),
-        )
-        leaves = [leaf for _, leaves, _ in arguments for leaf in leaves]
-        words = hidden_sums.words_of(leaves, sums)
+        words = [leaf for _, leaves, _ in arguments for leaf in leaves]
         if shape.auto_block:
             function = replace(function, auto_shared=rule.shared_mem)
         fills = zeros(arrays, call.fresh if self.zero_outputs else ())
@@ -336,14 +317,8 @@ class NumbaCuda(CallingFrontend):
             operands,
             call,
             assignment.names,
-            [
-                *fills,
-                *(s.fill() for s in sums),
-                step,
-                *(s.last(label, bool(call.levels), host, self.options.checked) for s in sums),
-            ],
+            [*fills, step],
             copied=copied,
-            temporaries=hidden_sums.temporaries_of(sums, arrays),
             why_not_portable=function.why_not_portable,
             in_order=rule.pdl,
             host=host,

@@ -11,7 +11,6 @@ class CompileOptions:
     """How kernels are compiled, whichever they are, and for whatever."""
 
     checked: bool = False  # on the CPU: for the checked mode
-    exponent: int | None = None  # of the resolution of `deterministic=`
     vector_math: bool | None = None  # on the CPU; None: as the kernel's `fastmath` says
 
 

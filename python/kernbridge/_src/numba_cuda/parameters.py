@@ -14,21 +14,6 @@ from typing import Any
 
 import numpy as np
 
-N_WORDS_OF_SUMS = 2
-BYTES_OF_SUM = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """That an array receives additions, whose sums are in a hidden one; see `sums`.
-
-    `number` is that of the leaf, `exponent` that of the resolution.
-    """
-
-    number: int
-    exponent: int
-    strict: bool
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceParameter:
@@ -46,15 +31,13 @@ class DeviceParameter:
     read_only: bool = False
     keyword: str = ""  # passed by name, behind a parameter that was left to its default
     enumeration: Any = None  # the class of a scalar that is a member of one
-    sums: Sums | None = None  # of an array; its last words are their address and their number
 
     def n_words(self, batched: bool) -> int:
         """Words that it takes."""
         if self.kind == "scalar":
             return 2 if self.dtype.itemsize > 8 else 1
         strides = 0 if self.layout == "C" else self.ndim
-        of_sums = 0 if self.sums is None else N_WORDS_OF_SUMS + batched
-        return 1 + batched + self.ndim + strides + of_sums
+        return 1 + batched + self.ndim + strides
 
     def describe(self) -> str:
         """Its type, as messages name it."""
@@ -111,13 +94,6 @@ def leaves(parameters: Iterable[Parameter]) -> Iterator[DeviceParameter]:
 def with_open(parameters: Iterable[Parameter], opened: Collection[int]) -> tuple[Parameter, ...]:
     """These parameters, where the kernel may write to the leaves of these numbers."""
     return _changed(parameters, {i: {"read_only": False} for i in opened})
-
-
-def with_sums(
-    parameters: Iterable[Parameter], summed: Collection[int], exponent: int, strict: bool = True
-) -> tuple[Parameter, ...]:
-    """These parameters, where the leaves of these numbers have sums."""
-    return _changed(parameters, {i: {"sums": Sums(i, exponent, strict)} for i in summed})
 
 
 def _changed(

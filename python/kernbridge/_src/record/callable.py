@@ -27,7 +27,6 @@ from kernbridge._src.numba_cuda.callback import (
     OnHost,
     Order,
 )
-from kernbridge._src.numba_cuda.deterministic import read_option
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
 from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions, read_vector_math
 from kernbridge._src.operation.operation import Operation
@@ -52,7 +51,6 @@ def numba_cuda_callable(
     vmap_method: str | None = None,
     input_output_aliases: Mapping[int, int] | None = None,
     record: str = "auto",
-    deterministic: bool | float = False,
     vector_math: bool | None = None,
     has_side_effect: bool = False,
     jvp: Callable[..., Any] | None = None,
@@ -95,9 +93,6 @@ def numba_cuda_callable(
         KernelError names the line. "never": it always runs as Python code, on copies of the inputs
         that are not aliased. On the CPU, the arrays are NumPy arrays with the methods of Numba's
         device arrays.
-    deterministic : bool or float, default False
-        As for `numba_cuda_kernel`, for every kernel that the function launches. It is then an error
-        if the function cannot be recorded.
     vector_math : bool, optional
         As for `numba_cuda_kernel`, for every kernel that the function launches. If the function
         runs as Python code, only the ``fastmath`` option of each kernel counts.
@@ -184,14 +179,8 @@ def numba_cuda_callable(
     kept = _of_objects
     if type(func) is types.FunctionType:
         kept = kept_with(func, "numba_cuda_callable", lambda: Kept(OPERATIONS_KEPT))
-    exponent = read_option(label, deterministic)
-    if exponent is not None and record == "never":
-        raise ValueError(
-            f'{label}: deterministic= needs a recorded function, but record is "never"; pass '
-            'record="always" [KB1005]'
-        )
     vectors = read_vector_math(label, vector_math, is_checked=False)
-    options = CompileOptions(exponent=exponent, vector_math=vectors)
+    options = CompileOptions(vector_math=vectors)
     return NumbaCudaCallable(func, name, label, record, options).operation(spec, kept)
 
 
@@ -227,7 +216,7 @@ class NumbaCudaCallable(CallingFrontend):
     def make_operation(self, spec: OperationSpec) -> Operation:
         """An operation, which checks itself if that is asked for."""
         operation = Operation(spec, self)
-        if not debug.verifies() or self.record == "never" or self.options.exponent is not None:
+        if not debug.verifies() or self.record == "never":
             return operation
         unrecorded = NumbaCudaCallable(self.function, self.name, self.label, "never")
         return Verified(spec, operation, Operation(spec, unrecorded))
@@ -310,14 +299,11 @@ class NumbaCudaCallable(CallingFrontend):
                 )
 
     def _refuse_or_warn(self, why: str) -> None:
-        if self.record == "always" or self.options.exponent is not None:
-            other = "leave deterministic= out"
-            if self.record == "always":
-                other = 'pass record="auto"'
+        if self.record == "always":
             raise KernelError(
                 f"{self.label} cannot be recorded: {why}. Move the code that needs elements on "
-                f"the host out of the function, or {other} to run it as Python at every call "
-                "[KB4012]"
+                'the host out of the function, or pass record="auto" to run it as Python at every '
+                "call [KB4012]"
             )
         if not self._warned:
             self._warned = True

@@ -18,10 +18,9 @@ from kernbridge._src.base.places import current_line, line_of
 from kernbridge._src.gpu import launch as gpu_launch
 from kernbridge._src.gpu.program import DTYPE_CODES, Copy, Fill, Launch, Step, Value, Word
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda import hidden_sums, intercept, mlir
+from kernbridge._src.numba_cuda import intercept, mlir
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
-from kernbridge._src.numba_cuda.deterministic import refuse_mlir
 from kernbridge._src.numba_cuda.host_api import Configured, read_configured
 from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions
 from kernbridge._src.numba_cuda.parameters import DeviceParameter
@@ -97,8 +96,6 @@ class Recording:
         except NotAnArgument as e:
             refuse(str(e))
         if mlir.is_mlir(kernel):
-            if self.options.exponent is not None:
-                refuse_mlir(label)
             mlir.check_strides(label, found)
         parameters = [parameter for parameter, _ in found]
         words = [leaf for _, leaves in found for leaf in leaves]
@@ -111,8 +108,6 @@ class Recording:
         self.why_not_portable = self.why_not_portable or function.why_not_portable
         if 0 in blocks or 0 in threads:
             return
-        sums = hidden_sums.of_addresses(label, kernel, function, words, self._integers)
-        words = hidden_sums.words_of(words, sums)
         step = Launch(
             function=replace(function, auto_shared=size) if auto else function,
             grid=(x, y, z),
@@ -125,15 +120,7 @@ class Recording:
         )
         parts = {"the grid": blocks, "the block": block, "the dynamic shared memory": size}
         parts |= {f"argument {i}": value for i, value in enumerate(arguments)}
-        for each in sums:
-            self.add(each.fill(), {})
         self.add(step, {f"{what} of the launch of {name}": v for what, v in parts.items()})
-        for each in sums:
-            self.add(each.last(label, self.batched, self.host, checked=False), {})
-
-    def _integers(self, shape: tuple[int, ...], dtype: Any) -> int:
-        """The number of a new temporary."""
-        return self.temporary(shape, dtype).buffer
 
     def add(self, step: Step, details: dict[str, Any]) -> None:
         """Add a step, with the text of a message if the next recording differs."""
