@@ -134,8 +134,8 @@ def _find(job, fingerprint):
         return function
     if not _compiled:  # its cubin was in the cache, which keeps nothing else of a compilation
         with numba_cuda_patches.without_nvvm():
-            _compiled.append(numba_cuda_compile._compile_once(job.with_open(function.opened)))
-    compiled, _ = _compiled.pop()
+            _compiled.append(numba_cuda_compile._compile_entry(job.with_open(function.opened)))
+    compiled = _compiled.pop()
     try:
         (image,) = cuda_on_cpu_compile.artefact(job.label, compiled, ()).blobs
     except KernelCompilationError as e:
