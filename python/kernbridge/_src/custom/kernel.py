@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from kernbridge._src.base.jax_inside import is_part_of_program
+from kernbridge._src.base.jax_inside import is_part_of_program, is_traced
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
 from kernbridge._src.benchmark.run import benchmark_operation
@@ -123,7 +123,10 @@ class XLACustomKernel(KernelTable):
             exact = exact_keywords(self.name, kwargs)
             choice = self.choice(kwargs.get("backend"))
             bound = Bound(choice, exact)
-            if is_part_of_program(ins):
+            in_program = is_part_of_program(ins)
+            if is_traced() and not in_program:  # of which nothing is kept here
+                self.watched.look(self._calls.clear)
+            if in_program:
                 return self._bind(ins, self._outputs(outs), bound, kwargs)
             key = (_as_key(repr(self.name), outs), exact, choice)
             call = self._calls.find(key)
