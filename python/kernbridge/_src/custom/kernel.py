@@ -14,6 +14,7 @@ from kernbridge._src.benchmark.run import benchmark_operation
 from kernbridge._src.custom import primitive as custom_primitive
 from kernbridge._src.custom.choice import Bound, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
+from kernbridge._src.keys import host_state
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.operation import as_operands, not_an_array
 from kernbridge._src.operation.spec import Outputs
@@ -122,11 +123,13 @@ class XLACustomKernel(KernelTable):
         try:
             exact = exact_keywords(self.name, kwargs)
             choice = self.choice(kwargs.get("backend"))
-            bound = Bound(choice, exact)
-            in_program = is_part_of_program(ins)
-            if is_traced() and not in_program:  # of which nothing is kept here
-                self.watched.look(self._calls.clear)
-            if in_program:
+            in_program, reads = is_part_of_program(ins), False
+            if in_program:  # nothing of it is kept here
+                reads = bool(host_state.take(self._kernbridge_runs()).traced)
+            elif is_traced():
+                reads = bool(self.watched.look(self._calls.clear).traced)
+            bound = Bound(choice, exact, outlives=in_program and reads)
+            if in_program or reads:
                 return self._bind(ins, self._outputs(outs), bound, kwargs)
             key = (_as_key(repr(self.name), outs), exact, choice)
             call = self._calls.find(key)

@@ -62,8 +62,8 @@ class Operation:
         try:
             try:
                 watched = self._watched
-                if watched and jax_inside.is_traced():
-                    watched.look(self._drop)
+                if watched and jax_inside.is_traced() and watched.look(self._drop).traced:
+                    return self._traceable()(*inputs, **scalars)
                 jitted = self._jitted  # another thread may drop it
                 return (jitted or self._first)(*inputs, **scalars)
             except TypeError:
@@ -248,6 +248,11 @@ def _traceable_call(
 
         exact = (exact_items(dict(keywords)), state)
         rules = tangents.Rules(spec.label, tree, spec.jvp, spec.vjp, keywords, exact=exact)
+        if state is not None and state.traced:
+            from kernbridge._src.operation import closed_rules
+
+            rules, values = closed_rules.close(rules, types, static.outs)
+            operands = [*operands, *values]
         return tree.unflatten(tangents.bind(frontend, static, rules, operands))
 
     call.__name__ = call.__qualname__ = frontend.name
