@@ -50,5 +50,9 @@ kb_status kb_module_describe(void *library, const kb_module **module, kb_error *
                             "the module speaks version %u of kernbridge's interface, expected %d: "
                             "build it again",
                             (*module)->abi, KB_ABI);
+    bool says = (*module)->struct_size > offsetof(kb_module, start_failure);
+    const char *failure = says ? (*module)->start_failure : NULL;
+    if (failure && *failure)
+        return kb_error_set(err, KB_FAILED_PRECONDITION, "a static constructor threw: %s", failure);
     return KB_OK;
 }

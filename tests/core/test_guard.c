@@ -10,23 +10,26 @@
 enum { N = 4, NOTHING = 1000 };
 
 static float x[N], y[N], out[N];
-static uint8_t mask[N], hidden[N], value;
-static int at = NOTHING, result = 0; /* the byte that the kernel writes, and to which result */
-static bool fails, aliased;
+static uint8_t mask[N], last[N], hidden, value, last_value;
+static int at = NOTHING, result; /* the byte that the kernel writes, and to which result */
+static float *aliased;           /* the input whose memory `out` has, or NULL */
+static bool fails;
 
 static kb_status run(const kb_frame *frame, kb_error *err)
 {
-    const kb_xla_buffer *in = kb_frame_buffer(frame, 0);
-    float *to = kb_frame_buffer(frame, 2)->data;
+    const float *in[] = {kb_frame_buffer(frame, 0)->data, kb_frame_buffer(frame, 1)->data};
+    float *to = kb_frame_buffer(frame, 3)->data;
     CHECK((uintptr_t)to % 64 == 0);
-    CHECK(to != out && to != x);
-    CHECK((in->data == to) == aliased);
-    CHECK(kb_frame_buffer(frame, 1)->data == y);
-    CHECK(kb_frame_raw(frame, 2)->data == to); /* the batch finds the same */
+    CHECK(to != out && to != x && to != y);
+    CHECK_PTR(in[0], aliased == x ? to : x);
+    CHECK_PTR(in[1], aliased == y ? to : y);
+    CHECK_PTR(kb_frame_raw(frame, 3)->data, to); /* the batch finds the same */
+    CHECK_PTR(frame->xla->api, fake_api(3));
     for (int i = 0; i < N; i++)
-        to[i] = 2 * ((const float *)in->data)[i];
-    memset(kb_frame_buffer(frame, 3)->data, value, N);
-    memset(kb_frame_buffer(frame, 4)->data, 9, N);
+        to[i] = in[0][i] + in[1][i];
+    memset(kb_frame_buffer(frame, 2)->data, value, N);
+    memset(kb_frame_buffer(frame, 4)->data, last_value, N);
+    memset(kb_frame_buffer(frame, 5)->data, 9, 1);
     if (at != NOTHING)
         ((uint8_t *)kb_frame_buffer(frame, 2 + (uint32_t)result)->data)[at] = 1;
     return fails ? kb_error_set(err, KB_UNIMPLEMENTED, "the kernel failed") : KB_OK;
@@ -34,23 +37,25 @@ static kb_status run(const kb_frame *frame, kb_error *err)
 
 static kb_status call(kb_error *err)
 {
-    const int64_t dims[] = {N}, none[] = {0};
+    const int64_t dims[] = {N}, one[] = {1}, none[] = {0};
     sample s;
     fake_frame f;
     kb_frame frame;
     sample_init(&s, 3, sample_record);
     sample_input(&s, KB_DTYPE_F32, 1, "x");
     sample_input(&s, KB_DTYPE_F32, 1, "y");
-    sample_output(&s, KB_DTYPE_F32, 1, "out");
     sample_output(&s, KB_DTYPE_PRED, 1, "mask");
+    sample_output(&s, KB_DTYPE_F32, 1, "out");
+    sample_output(&s, KB_DTYPE_PRED, 1, "last");
     sample_hidden(&s, KB_DTYPE_PRED, 1, "hidden");
     sample_hidden(&s, KB_DTYPE_F32, 1, "empty");
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     fake_arg(&f, KB_DTYPE_F32, x, 1, dims);
     fake_arg(&f, KB_DTYPE_F32, y, 1, dims);
-    fake_ret(&f, KB_DTYPE_F32, aliased ? x : out, 1, dims);
     fake_ret(&f, KB_DTYPE_PRED, mask, 1, dims);
-    fake_ret(&f, KB_DTYPE_PRED, hidden, 1, dims);
+    fake_ret(&f, KB_DTYPE_F32, aliased ? aliased : out, 1, dims);
+    fake_ret(&f, KB_DTYPE_PRED, last, 1, dims);
+    fake_ret(&f, KB_DTYPE_PRED, &hidden, 1, one);
     fake_ret(&f, KB_DTYPE_F32, NULL, 1, none);
     for (int i = 0; i < N; i++) {
         x[i] = y[i] = (float)i;
@@ -67,23 +72,25 @@ static kb_status call(kb_error *err)
 
 static bool copied(void)
 {
-    return (aliased ? x : out)[1] == 2;
+    return (aliased ? aliased : out)[1] == 2;
 }
 
 static void test_right(void)
 {
+    float *const inputs[] = {NULL, x, y};
     kb_error err;
-    for (int i = 0; i < 2; i++) {
-        aliased = i;
+    for (int i = 0; i < 3; i++) {
+        aliased = inputs[i];
         CHECK_INT(call(&err), KB_OK);
-        CHECK(copied() && y[1] == 1 && hidden[1] == 9);
+        CHECK(copied() && hidden == 9);
+        CHECK(aliased == x || x[1] == 1);
         fails = true;
         CHECK_INT(call(&err), KB_UNIMPLEMENTED);
         CHECK_TEXT(err.message, "the kernel failed");
         CHECK(!copied());
         fails = false;
     }
-    aliased = false;
+    aliased = NULL;
 }
 
 static void test_outside(void)
@@ -92,12 +99,12 @@ static void test_outside(void)
         int at, result;
         const char *words;
     } cases[] = {
-        {-1, 0, "output 0 (out), up to 1 bytes before its 4 elements of float32;"},
-        {-4096, 0, "output 0 (out), up to 4096 bytes before its"},
-        {4 * N, 0, "output 0 (out), up to 1 bytes after its 4 elements of float32;"},
-        {4 * N + 4096, 0, "output 0 (out), up to 4097 bytes after its"},
-        {N, 1, "output 1 (mask), up to 1 bytes after its 4 elements of bool;"},
-        {N + 1, 2, "output 2 (hidden), up to 2 bytes after its"},
+        {N, 0, "output 0 (mask), up to 1 bytes after its 4 elements of bool;"},
+        {-1, 1, "output 1 (out), up to 1 bytes before its 4 elements of float32;"},
+        {-4096, 1, "output 1 (out), up to 4096 bytes before its"},
+        {4 * N, 1, "output 1 (out), up to 1 bytes after its 4 elements of float32;"},
+        {4 * N + 4096, 1, "output 1 (out), up to 4097 bytes after its"},
+        {2, 3, "output 3 (hidden), up to 2 bytes after its"},
     };
     kb_error err;
     for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
@@ -121,17 +128,20 @@ static void test_bool(void)
     CHECK_INT(mask[N - 1], 1);
     value = 4;
     CHECK_INT(call(&err), KB_INTERNAL);
-    CHECK_HAS(err.message, "op3: 4 of the 4 elements of output 1 (mask) are neither 0 nor 1, as "
+    CHECK_HAS(err.message, "op3: 4 of the 4 elements of output 0 (mask) are neither 0 nor 1, as "
                            "bool requires, the first of them element 0, the byte 4;");
     CHECK(!copied());
     value = 2;
-    at = 0;
-    result = 1;
+    at = result = 0;
     CHECK_INT(call(&err), KB_INTERNAL);
-    CHECK_HAS(err.message, "op3: 3 of the 4 elements of output 1 (mask) are neither 0 nor 1, as "
+    CHECK_HAS(err.message, "op3: 3 of the 4 elements of output 0 (mask) are neither 0 nor 1, as "
                            "bool requires, the first of them element 1, the byte 2;");
     value = 0;
     at = NOTHING;
+    last_value = 255;
+    CHECK_INT(call(&err), KB_INTERNAL);
+    CHECK_HAS(err.message, "op3: 4 of the 4 elements of output 2 (last) are neither 0 nor 1");
+    last_value = 0;
 }
 
 static bool make_call(void)

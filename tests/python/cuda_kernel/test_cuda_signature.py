@@ -230,6 +230,19 @@ def test_described_parameters_are_checked_too(tmp_path):
         kernel(source, params="ret arg attr.a:float32").plan(x, a=2)
 
 
+def test_declared_arrays_are_compared_before_anything_is_compiled():
+    source = "// @BE k arg:f32[n] ret:f32[n, 2]\n__global__ void k(const float *x, float *o) {}"
+    op = kernel(source, outs=lambda x: jax.ShapeDtypeStruct((3, 2), x.dtype))
+    assert words(op.plan(jnp.ones(3)))
+    for call in (op, jax.vmap(op), op.plan):
+        with pytest.raises(TypeError, match=r"input 0 'x' is i32\[.*declared as f32\[n\].*KB2007"):
+            call(jnp.ones((4, 3) if call is not op.plan else 3, jnp.int32))
+    with pytest.raises(TypeError, match=r"output 0 'o' is f32\[3,2\], .* n is 4, .*input 0 'x'"):
+        jax.eval_shape(op, jnp.ones(4))
+    with pytest.raises(TypeError, match=r"output 0 'o' .* declared as f32\[5\]"):
+        kernel(source, params="arg ret:f32[5]")(jnp.ones(3))
+
+
 def test_errors_of_the_user_stay_in_the_users_lines():
     source = "__global__ void k(const float *x, float *o) { *o = nowhere; }"
     with pytest.raises(kernbridge.CompilationError) as e:

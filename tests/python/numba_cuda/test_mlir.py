@@ -190,7 +190,7 @@ def test_launch_bounds_reach_the_entry(gpu):
     [
         (
             {"debug": True, "opt": False},
-            "with debug=True is not supported by kernbridge; leave it away",
+            "with debug=True is not supported by kernbridge; remove it",
         ),
         ({"link": ["f.cu"]}, "with link= is not supported by kernbridge; write the function"),
         ({"extensions": [object()]}, "with extensions= is not supported"),

@@ -19,7 +19,7 @@ X = np.arange(3, dtype=np.float32)
 SOURCE = """
 #include "kernbridge/kernbridge.hpp"
 
-// @BE scale arg ret attr.factor
+// @BE scale arg:f32[n] ret:any[n] attr.factor
 void scale(const kernbridge::Tensor x, kernbridge::Tensor out, double factor) {
     for (int64_t i = 0; i < x.numel(); i++)
         out.data_ptr<float>()[i] = factor * x.data_ptr<float>()[i];
@@ -104,6 +104,8 @@ def test_a_changed_origin_is_refused(export, factor, changed):
         ({"arrays": [["float32", 1]]}, "1 inputs and 0 outputs, and the function has 1 and 1"),
         ({"arrays": [["float32", 1]] * 3}, "1 inputs and 2 outputs, and the function has 1 and 1"),
         ({"arrays": [["float32", 1], ["int4", 1]], "zeroed": True}, "zeroes an output of int4"),
+        ({"arrays": [["int8", 1], ["int8", 1]]}, r"int8 of rank 1, declared as f32\[n\]"),
+        ({"arrays": [["float32", 0], ["int8", 1]]}, r"rank 0, declared as f32\[n\]"),
     ],
 )
 def test_a_call_that_the_function_cannot_have_is_refused(export, changed, words):

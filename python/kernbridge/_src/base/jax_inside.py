@@ -181,6 +181,18 @@ def is_part_of_program(values: Sequence[Any]) -> bool:
     return bool(found) and all(found)
 
 
+try:
+    from jax._src.core import eval_trace as _eval_trace
+    from jax._src.core import trace_ctx as _trace_ctx
+except ImportError:
+    _trace_ctx = _eval_trace = None
+
+
+def is_traced() -> bool:
+    """Return whether a call is seen by a transformation, also where this JAX does not say."""
+    return _trace_ctx is None or _trace_ctx.trace is not _eval_trace
+
+
 def require_insides(what: str) -> None:
     """Raise UnknownVersionError for what needs a name that this JAX lacks."""
     if _why_without_insides is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,19 +52,20 @@ class Job(NamedTuple):
         """Return where the library of a digest is."""
         return self.folder / f"{self.stem}-{digest[:16]}.so"
 
-    def pack(self, path: str) -> str:
-        """Return a path as manifests hold it."""
+    def pack(self, paths: Iterable[str]) -> list[str]:
+        """Return paths as manifests hold them: where our own folders are does not count."""
+        found = list(paths)
         for i, folder in enumerate(self.own):
-            if path.startswith(folder):
-                return f"@{i}/{path[len(folder) :]}"
-        return path
+            found = [f"@{i}/{p[len(folder) :]}" if p.startswith(folder) else p for p in found]
+        return found
 
-    def unpack(self, path: str) -> str:
-        """Return a path of a manifest as a path of the file system."""
-        if not path.startswith("@"):
-            return path
-        number, _, rest = path[1:].partition("/")
-        return self.own[int(number)] + rest
+    def unpack(self, paths: Iterable[str]) -> list[str]:
+        """Return paths of a manifest as paths of the file system."""
+        found = list(paths)
+        for i, folder in enumerate(self.own):
+            mark = f"@{i}/"
+            found = [folder + p[len(mark) :] if p.startswith(mark) else p for p in found]
+        return found
 
     @property
     def shown(self) -> tuple[str, ...]:

@@ -90,6 +90,8 @@ def of(flags: Sequence[str], includes: Sequence[str]) -> Inputs:
 
 def _split(text: str) -> list[str]:
     """Split a text as a shell does; one whose quotation is not closed is an unknown option."""
+    if not text:
+        return []
     import shlex
 
     try:

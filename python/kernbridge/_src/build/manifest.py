@@ -98,14 +98,14 @@ def check(known: Provenance, job: Job) -> Provenance | None:
     sizes, shas = known.sizes, known.shas
     try:
         times = list(known.times)
-        paths = list(map(job.unpack, known.paths))
+        paths = job.unpack(known.paths)
         changed = _core.changed_files(paths, sizes, times)
         for i in changed:
             about = os.stat(paths[i])
             if about.st_size != sizes[i] or shas[i] == UNKNOWN or digest_of(paths[i]) != shas[i]:
                 return None
             times[i] = about.st_ctime_ns
-        if any(_has_any(job.unpack(f), names) for folders, names in known.absent for f in folders):
+        if any(_has_any(f, names) for fs, names in known.absent for f in job.unpack(fs)):
             return None
     except (OSError, ValueError, TypeError, IndexError, AttributeError, OverflowError):
         return None
@@ -152,7 +152,7 @@ def digest_of(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def dependency(path: str, about: os.stat_result, name: str = "") -> Dependency:
+def dependency(path: str, about: os.stat_result) -> Dependency:
     """Describe a file as it is now; `about` is what it was before it was used."""
     sha = digest_of(path) if about.st_size <= HASHED_TOOL else UNKNOWN
-    return name or path, about.st_size, about.st_ctime_ns, sha
+    return path, about.st_size, about.st_ctime_ns, sha

@@ -60,16 +60,21 @@ def make(job: Job, owned: bool) -> Built:
                 break
         texts = [job.request.source, *map(_text, user := _of_user(job, headers))]
         absent, asked, appeared = _absent(job, headers, user, texts, begin)
-        read = [*tools, *headers, *asked]
+        paths, sizes, times, shas = map(list, zip(*tools, *headers, *asked, strict=True))
+        paths = job.pack(paths)
         kept = settled and not (
             appeared or job.inputs.unknown or any(map(build_headers.unseen, texts))
         )
-        digest = _digest(job.key, read)
+        # A time counts only where the content is not known.
+        parts = [
+            [path, f"{size} {time}" if sha == manifest.UNKNOWN else sha]
+            for path, size, time, sha in zip(paths, sizes, times, shas, strict=True)
+        ]
+        digest = hashlib.sha256(json.dumps([job.key, parts]).encode()).hexdigest()
         if not kept:  # what the compiler saw is not known: no other library has this name
             digest = hashlib.sha256(digest.encode() + os.urandom(16)).hexdigest()
         library = workspace / f"{job.stem}.so"
         size, sha = library.stat().st_size, manifest.digest_of(library)
-        paths, sizes, times, shas = map(list, zip(*read, strict=True))
         provenance = (
             Provenance(digest, size, sha, paths, sizes, times, shas, absent) if kept else None
         )
@@ -126,21 +131,12 @@ def _read(job: Job, workspace: Path, begin: int) -> tuple[list[Dependency], bool
             continue
         try:
             about = os.stat(path)
-            found.append(manifest.dependency(path, about, job.pack(path)))
+            found.append(manifest.dependency(path, about))
             moved = any(begin <= t <= end for t in (about.st_ctime_ns, about.st_mtime_ns))
             settled = settled and not moved
         except OSError:  # gone since
             settled = False
     return found, settled
-
-
-def _digest(key: str, dependencies: list[Dependency]) -> str:
-    # A time counts only where the content is not known.
-    parts = [
-        [path, f"{size} {time}" if sha == manifest.UNKNOWN else sha]
-        for path, size, time, sha in dependencies
-    ]
-    return hashlib.sha256(json.dumps([key, parts]).encode()).hexdigest()
 
 
 def _of_user(job: Job, headers: list[Dependency]) -> list[str]:
@@ -150,7 +146,7 @@ def _of_user(job: Job, headers: list[Dependency]) -> list[str]:
         path
         for path, *_ in headers
         if path not in job.inputs.files
-        and job.unpack(path) == path
+        and not path.startswith(job.own)
         and not build_headers.is_packaged(path, packages)
     ]
 
@@ -172,9 +168,9 @@ def _absent(
         if path in job.inputs.files:
             continue
         if folders or (path.startswith("/usr/include/") and "/c++/" not in path):
-            found |= dict.fromkeys(build_headers.shadows(job.unpack(path), searched))
+            found |= dict.fromkeys(build_headers.shadows(path, searched))
     found |= dict.fromkeys(f"{path}.gch" for path in user)
-    system = ("/usr/include", *(os.path.dirname(job.unpack(path)) for path, *_ in headers))
+    system = ("/usr/include", *(os.path.dirname(path) for path, *_ in headers))
     asked = dict.fromkeys(
         os.path.join(folder, name)
         for text in texts
@@ -182,7 +178,7 @@ def _absent(
         for folder in dict.fromkeys((*searched, *system))
     )
     there = [
-        manifest.dependency(path, os.stat(path), job.pack(path))
+        manifest.dependency(path, os.stat(path))
         for path in asked
         if os.path.isfile(path) and path not in known
     ]
@@ -191,8 +187,8 @@ def _absent(
         try:
             appeared |= path not in known and os.lstat(path).st_ctime_ns >= begin
         except OSError:
-            absent.append(job.pack(path))
-    return build_headers.group(absent), there, appeared
+            absent.append(path)
+    return build_headers.group(job.pack(absent)), there, appeared
 
 
 def _publish(job: Job, library: Path, digest: str, provenance: Provenance | None) -> Path:

@@ -19,6 +19,7 @@ from kernbridge._src.gpu.launch import LaunchRule, find_dim
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.operation import ahead
 from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
+from kernbridge._src.operation.watched import Functions
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.signature import (
     NamedByScanner,
@@ -90,6 +91,11 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
         """The kernel, by NVRTC, which needs no lock."""
         request = self.description.request
         return None if request is None or self._is_compiled else (nvrtc.compile_kernel, request)
+
+    def functions(self) -> Functions:
+        """The functions that determine a launch or an attribute."""
+        attributes = [(name, value) for name, value in self.values.items() if callable(value)]
+        return [*self.description.rule.functions, *attributes]
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what does not fit the kernel's parameters; compiles nothing."""

@@ -222,7 +222,10 @@ class CudaKernel:
             return self._make(values)
         functions = [(name, value) for name, value in values.items() if callable(value)]
         if functions:
-            key = (key, host_state.take(functions))
+            state = host_state.take(functions)
+            if state.passing:
+                return self._make(values)
+            key = (key, state)
         return self._operations.find_or_make(key, lambda: self._make(values))
 
     def _make(self, values: Mapping[str, Any]) -> Operation:

@@ -92,11 +92,15 @@ def listed(kernels: Kernels) -> str:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a call carries besides its keywords. `exact` holds these with their types."""
+    """What a call carries besides its keywords. `exact` holds these with their types.
+
+    `outlives` says that it is part of a program, and may outlive traced values that its rules read.
+    """
 
     choice: Choice
     exact: tuple[Any, ...]
     levels: Levels = NONE
+    outlives: bool = False
 
     def __repr__(self) -> str:
         return f"<{self.choice}{f' vmap{list(self.levels.shape)}' if self.levels else ''}>"

@@ -7,13 +7,14 @@ from typing import Any
 
 import jax
 
-from kernbridge._src.base.jax_inside import is_part_of_program
+from kernbridge._src.base.jax_inside import is_part_of_program, is_traced
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
 from kernbridge._src.benchmark.run import benchmark_operation
 from kernbridge._src.custom import primitive as custom_primitive
 from kernbridge._src.custom.choice import Bound, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
+from kernbridge._src.keys import host_state
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.operation import as_operands, not_an_array
 from kernbridge._src.operation.spec import Outputs
@@ -122,8 +123,13 @@ class XLACustomKernel(KernelTable):
         try:
             exact = exact_keywords(self.name, kwargs)
             choice = self.choice(kwargs.get("backend"))
-            bound = Bound(choice, exact)
-            if is_part_of_program(ins):
+            in_program, reads = is_part_of_program(ins), False
+            if in_program:  # nothing of it is kept here
+                reads = bool(host_state.take(self._kernbridge_runs()).traced)
+            elif is_traced():
+                reads = bool(self.watched.look(self._calls.clear).traced)
+            bound = Bound(choice, exact, outlives=in_program and reads)
+            if in_program or reads:
                 return self._bind(ins, self._outputs(outs), bound, kwargs)
             key = (_as_key(repr(self.name), outs), exact, choice)
             call = self._calls.find(key)

@@ -12,6 +12,7 @@ from kernbridge._src.custom.choice import Choice, KernelEntry, check_backend, ch
 from kernbridge._src.custom.rule_table import RuleTable
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.spec import check_rule
+from kernbridge._src.operation.watched import Functions
 
 _serials = itertools.count()
 
@@ -48,6 +49,11 @@ class KernelTable(RuleTable):
     def _state(self) -> Any:
         kernels = tuple(e for by in self._kernels.values() for e in by.values())
         return kernels, tuple(sorted(self._defaults.items())), self._rules_version
+
+    def _functions(self) -> Functions:
+        entries = [e for by in self._kernels.values() for e in by.values()]
+        generators = [(f"{e.backend} on {e.platform}", e.kernel_generator) for e in entries]
+        return self._kernbridge_runs() + generators
 
     def _change(self) -> None:
         self._choices.clear()

@@ -36,7 +36,7 @@ from kernbridge._src.base.reports import instead_of
 from kernbridge._src.custom import rule_results
 from kernbridge._src.custom.choice import Bound, KernelEntry, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
-from kernbridge._src.operation import absent
+from kernbridge._src.operation import absent, closed_rules
 from kernbridge._src.operation import primitive as operation_primitive
 from kernbridge._src.operation.levels import NONE, looped, to_front, vmapped
 from kernbridge._src.operation.operation import one_call_each
@@ -255,7 +255,22 @@ def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, /, **params: An
 
 def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, /, **params: Any) -> Any:
     operation, params = primitive.operation, primitive.with_ours(len(primals), params)
-    bound = params.pop(OURS)
+    bound = params[OURS]
+    read = operation.watched.tracing().traced
+    if read and (bound.levels or bound.outlives):
+        closed_rules.refuse(repr(operation.name), read)
+    try:
+        return _tangents(primitive, primals, tangents, bool(read), **params)
+    except jax.errors.UnexpectedTracerError:
+        if read:
+            closed_rules.refuse(repr(operation.name), read)
+        raise
+
+
+def _tangents(
+    primitive: KernelPrimitive, primals: Any, tangents: Any, reads: bool, /, **params: Any
+) -> Any:
+    operation, bound = primitive.operation, params.pop(OURS)
     whole = operation.whole_jvp_rule()
     if whole is not None and not bound.levels:
         found = whole(primals, tangents, **params)
@@ -270,6 +285,9 @@ def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, /, **params: A
         )
     results = primitive.bind(*primals, **params, **{OURS: bound})
     outs = types_of(params["outs"])
+    if reads and rules.jvp is None:
+        rules, values = closed_rules.close(rules, [*map(ArrayType.of, primals)], outs)
+        primals = [*primals, *values]
     return results, differentiate(rules, outs, bound.levels, primals, results, tangents)
 
 

@@ -14,6 +14,7 @@ from kernbridge._src.custom import rule_forms
 from kernbridge._src.custom.rule_forms import PerInputRules, WholeRule
 from kernbridge._src.operation.spec import check_rule
 from kernbridge._src.operation.tangents import Rules
+from kernbridge._src.operation.watched import Functions, Watched
 
 Rule = Callable[..., Any]
 
@@ -29,6 +30,7 @@ class RuleTable:
         self.batching_rule: Rule | None = None
         self.transpose_rule: Rule | None = None
         self._rules_version = 0
+        self.watched = Watched(self._functions)
 
     def _change(self) -> None:
         """Publish a change; called with the lock held."""
@@ -162,8 +164,18 @@ class RuleTable:
             self._vjp_rule,
             tuple(sorted(params.items())),
             symbolic_zeros=True,
-            exact=exact_items(params),
+            exact=(exact_items(params), self.watched.tracing()),
         )
+
+    def _functions(self) -> Functions:
+        """All functions of the user that run as a call is traced or lowered."""
+        raise NotImplementedError
+
+    def _kernbridge_runs(self) -> Functions:  # as it is traced: see keys/host_state.py
+        rule = self._jvp_rule
+        jvp = rule.rules if isinstance(rule, PerInputRules) else (rule and rule.function,)
+        rules = (self._vjp_rule, self.transpose_rule, self.batching_rule, *jvp)
+        return [(f"rule {i}", rule) for i, rule in enumerate(rules) if rule is not None]
 
     def check_rules_take(self, n_inputs: int, keywords: Sequence[str]) -> None:
         """Check what can be checked once the number of inputs and the keywords are known."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernbridge._src.keys.encode import cells_of, is_library
-from kernbridge._src.keys.host_state import is_foreign_name
+from kernbridge._src.keys.foreign import is_foreign_name
 
 _PACKAGES = ("numba.", "numba_cuda.", "numba_cuda_mlir.")  # those that have registries
 _REGISTRIES = ("builtin_registry", "registry", "typing_registry", "impl_registry")

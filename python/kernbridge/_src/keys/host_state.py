@@ -4,69 +4,83 @@ Kernels are compiled, and `keys/fingerprint.py` takes their identity. Functions 
 that describe outputs or launches, and derivative rules are Python, which reads lists, attributes
 and globals each time that it runs. A snapshot holds what such a function, and the functions of
 the user that it calls, would read now: values by type and bits, arrays by content, attributes of
-objects, and everything that cannot be looked into by the object that it is.
+objects, and objects of libraries by the parts that pickle takes.
 
-It does not see what a function reads by other ways: files, the environment, the state of libraries,
-objects that are reached through containers of a library or through attributes that are computed.
+What cannot be read, such as a clock, a file or a generator, is `Unread`. A snapshot with such a
+part equals no other one, so that nothing is kept for it. Objects of JAX and of Numba, and functions
+of NumPy and SciPy, count as unchanging.
 """
 
 from __future__ import annotations
 
+import builtins
+import contextvars
+import copyreg
 import functools
 import hashlib
+import importlib.util
 import marshal
-import pickle
-import random
+import operator
+import os
+import re
 import sys
-import sysconfig
+import threading
 import types
+import weakref
 from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 
 from kernbridge._src.base.exact import exact
-from kernbridge._src.keys.encode import is_dispatcher, is_library, reads, reference
+from kernbridge._src.base.jax_inside import Tracer
+from kernbridge._src.keys.encode import is_dispatcher, reads
+from kernbridge._src.keys.foreign import (
+    OTHERS,
+    depends_on_arguments_alone,
+    imports_of,
+    is_foreign,
+    is_foreign_name,
+)
+from kernbridge._src.keys.tokens import Same, Unread, random_state
 
-_OTHERS = frozenset(("jax", "jaxlib", "kernbridge", "ml_dtypes"))
-_STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
+_COMPILERS = frozenset(("llvmlite", "numba", "numba_cuda", "numba_cuda_mlir"))
+_READERS = frozenset(("__import__", "eval", "exec", "globals", "input", "open", "vars"))
+_BY_NAME = frozenset(("attrgetter", "getattr", "import_module", "methodcaller"))
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), np.generic, np.dtype)
-_BOUND = (types.MethodType, types.BuiltinMethodType)
-_CODE = (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+_CODE: tuple[type, ...] = (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType)
+_CODE += (types.MethodDescriptorType, types.WrapperDescriptorType, np.ufunc)
+_CODE += (types.GetSetDescriptorType, types.MemberDescriptorType)
+_BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
+_VIEWS = tuple(type(getattr(vars(object), name)()) for name in ("keys", "values", "items"))
+_KNOWN = (list, tuple, set, frozenset, dict, functools.partial)
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
+_CACHED = type(functools.lru_cache(abs))
+_CODE_PARTS = (Same, types.CodeType)
+_PLAIN_SIZE = object.__basicsize__
 _QUICK = frozenset((bool, int, float, complex, str, bytes, type(None)))
 STANDS_FOR = (
     "_kernbridge_stands_for"  # names the library's function that a function of kernbridge replaces
 )
+RUNS = "_kernbridge_runs"  # an object's method, which names the functions of the user that it runs
+_MAKERS = {"__init__", "__new__"}  # which run where code holds the class
 _LONG = 64  # containers of more plain values than these are taken as a whole
 
 
-class Same:
-    """A key that equals another one only if both stand for the same living object."""
-
-    __slots__ = ("_hash", "_ref")
-
-    def __init__(self, value: object) -> None:
-        self._hash = hash((type(value), id(value)))
-        self._ref = reference(value)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Same):
-            return NotImplemented
-        value = self._ref()
-        return self is other or (value is not None and value is other._ref())
-
-
 class HostState:
-    """A snapshot: of each path that was read, what was there. Hashable, compared by content."""
+    """A snapshot: of each path that was read, what was there. Hashable, compared by content.
 
-    __slots__ = ("_hash", "has_data", "parts")
+    It is `passing` if it cannot equal a later one, because of something that cannot be read or that
+    exists only while JAX traces. `traced` are values of the latter kind.
+    """
 
-    def __init__(self, parts: dict[str, Hashable], has_data: bool) -> None:
+    __slots__ = ("_hash", "parts", "passing", "traced")
+
+    def __init__(self, parts: dict[str, Hashable], traced: list[Any]) -> None:
         self.parts = parts
-        self.has_data = has_data  # whether it holds more than code and names
+        self.traced = traced
+        self.passing = bool(traced) or any(type(part) is Unread for part in parts.values())
         self._hash = hash(frozenset(parts.items()))
 
     def __hash__(self) -> int:
@@ -79,7 +93,8 @@ class HostState:
         """Return the paths at which a later snapshot of the same functions differs."""
         missing = object()
         paths = {**self.parts, **later.parts}
-        return [p for p in paths if self.parts.get(p, missing) != later.parts.get(p, missing)]
+        both = ((p, self.parts.get(p, missing), later.parts.get(p, missing)) for p in paths)
+        return [p for p, a, b in both if a != b and not type(a) is type(b) is Unread]
 
 
 def take(functions: Iterable[tuple[str, Any]]) -> HostState:
@@ -88,14 +103,7 @@ def take(functions: Iterable[tuple[str, Any]]) -> HostState:
     for name, function in functions:
         walk.feed(function, name)
     walk.follow()
-    return HostState(walk.parts, walk.has_data)
-
-
-def identity_of(function: Any) -> Hashable:
-    """Return a key for what is called: methods by function and object, anything else by itself."""
-    if isinstance(function, types.MethodType):
-        return (types.MethodType, identity_of(function.__func__), Same(function.__self__))
-    return Same(function)
+    return HostState(walk.parts, walk.traced)
 
 
 class _Walk:
@@ -103,21 +111,29 @@ class _Walk:
 
     def __init__(self) -> None:
         self.parts: dict[str, Hashable] = {}
+        self.traced: list[Any] = []
         self.visited: dict[int, tuple[str, Any]] = {}
         self.names: set[str] = set()
         self.holders: dict[int, tuple[str, Any]] = {}  # modules and classes, read by name
-        self.has_data = False
 
     def feed(self, value: Any, path: str) -> None:
         """Add a value that was reached by a path."""
-        if isinstance(value, _PLAIN):
-            self.data(path, exact(value))
-        elif is_foreign(value):
-            if isinstance(value, types.FunctionType):
-                value = vars(value).get(STANDS_FOR, value)
-            self.put(path, Same(value))
-            self.has_data |= not isinstance(value, _CODE)
-            self.random_state(value, path)
+        kind = type(value)
+        if kind in _PROXIES:  # all else about them is what they stand for
+            self.put(path, Unread())
+        elif isinstance(value, _PLAIN):
+            self.put(path, exact(value))
+        elif value is vars(builtins):  # as `exec` leaves it in the globals that it is given
+            self.put(path, "builtins")
+        elif kind in _BOUND and not isinstance(
+            value.__self__, (types.ModuleType, type, type(None))
+        ):
+            self.put(f"{path}.{value.__name__}", "method")
+            self.feed(value.__self__, path)
+        elif kind.__module__.partition(".")[0] in OTHERS and not isinstance(value, _KNOWN):
+            self.constant(value, path)
+        elif isinstance(value, _CODE) and is_foreign(value):
+            self.library_code(value, path)
         elif id(value) in self.visited:
             self.put(path, ("visited", self.visited[id(value)][0]))
         else:
@@ -132,16 +148,36 @@ class _Walk:
             unique = f"{path} #{n}"
         self.parts[unique] = token
 
-    def data(self, path: str, token: Hashable) -> None:
-        """Note what is at a path, and is neither code nor a name."""
-        self.put(path, token)
-        self.has_data = True
+    def library_code(self, value: Any, path: str) -> None:
+        """Add a function, class or module of a library, and the functions that one wraps."""
+        if isinstance(value, types.FunctionType):
+            value = vars(value).get(STANDS_FOR, value)
+            self.wrapped(value, path)
+        self.put(path, Same(value) if depends_on_arguments_alone(value) else Unread())
+
+    def constant(self, value: Any, path: str) -> None:
+        """Add an object of JAX or of kernbridge, which does not change."""
+        self.put(path, Same(value))
+        if isinstance(value, Tracer):
+            self.traced.append(value)
+        elif id(value) not in self.visited:
+            self.visited[id(value)] = (path, value)
+            self.wrapped(value, path)
+
+    def wrapped(self, value: Any, path: str) -> None:
+        """Add the functions of the user that an object of a library holds."""
+        for name, item in list(getattr(value, "__dict__", {}).items()):
+            if isinstance(item, types.FunctionType) and not is_foreign(item):
+                self.feed(item, f"{path}.{name}")
+        runs = getattr(type(value), RUNS, None)
+        for name, item in runs(value) if runs else ():
+            self.feed(item, f"{path}.{name}")
 
     def parts_of(self, value: Any, path: str) -> None:
         kind = type(value)
         if isinstance(value, np.ndarray):
-            self.data(path, _array(value))
-        elif isinstance(value, (list, tuple, set, frozenset, dict)):
+            self.array(value, path)
+        elif isinstance(value, (list, tuple, set, frozenset, dict)) and value is not sys.modules:
             self.container(value, path)
         elif kind is types.FunctionType:
             self.function(value, path)
@@ -161,8 +197,64 @@ class _Walk:
             self.put(path, Same(value))  # what a kernel reads is part of its own identity
         elif isinstance(value, (types.ModuleType, type)):
             self.put(path, Same(value))
-            self.holders[id(value)] = (path, value)
-        elif not self.random_state(value, path):
+            for owner in self.hold(value, path):
+                for name in _MAKERS & vars(owner).keys():
+                    self.feed(vars(owner)[name], f"{path}.{name}")
+        elif not self.of_python(value, path):
+            self.instance(value, path)
+
+    def hold(self, value: Any, path: str) -> list[type]:
+        """Add what code reads by name of a module or class; return the user's classes in it."""
+        self.holders[id(value)] = (path, value)
+        classes = value.__mro__ if isinstance(value, type) else ()
+        own = [owner for owner in classes if not is_foreign(owner)]
+        for owner in own:  # operators call these, which code does not name
+            self.names.update(n for n in vars(owner) if n.startswith("__") and n not in _MAKERS)
+        return own
+
+    def of_python(self, value: Any, path: str) -> bool:
+        """Add an object whose parts pickle does not take; False if it is none."""
+        kind = type(value)
+        read_once = hasattr(kind, "__next__") and is_foreign_name(kind.__module__)
+        if value is sys.modules or read_once:
+            self.put(path, Unread())
+        elif isinstance(value, weakref.ref):
+            self.feed(value(), f"{path}()")
+        elif isinstance(value, contextvars.ContextVar):
+            self.feed(value.get(None), f"{path}.get()")
+        elif isinstance(value, types.MappingProxyType) or value is os.environ:
+            self.feed(dict(value), path)
+        elif isinstance(value, _VIEWS):
+            self.feed(dict(value.mapping), path)
+        elif isinstance(value, memoryview):
+            self.put(path, (value.format, value.shape, value.tobytes()))
+        elif isinstance(value, _CACHED):  # what it keeps may be older than what it would read now
+            known = len(self.parts), len(self.holders)
+            self.feed(value.__wrapped__, f"{path}.__wrapped__")
+            read = list(self.parts.values())[known[0] :]
+            if len(self.holders) > known[1] or not all(type(p) in _CODE_PARTS for p in read):
+                self.put(path, Unread())
+        elif isinstance(value, threading.local):
+            self.feed(vars(value), path)
+        elif isinstance(value, _LOCKS):
+            self.put(path, Same(value))
+        else:
+            if isinstance(value, (operator.attrgetter, operator.methodcaller)):
+                self.names.update(re.findall(r"\w+", repr(value)))
+            state = random_state(value)
+            if state is None:
+                return False
+            self.put(f"{path} (random state)", state)
+        return True
+
+    def array(self, value: Any, path: str) -> None:
+        if value.dtype.hasobject:
+            self.put(path, (value.dtype, value.shape))
+            self.feed(value.tolist(), path)
+        else:
+            content = hashlib.sha256(np.ascontiguousarray(value).view(np.uint8).data).digest()
+            self.put(path, ("array", value.dtype, value.shape, value.strides, content))
+        if type(value) is not np.ndarray:
             self.instance(value, path)
 
     def container(self, value: Any, path: str) -> None:
@@ -173,25 +265,27 @@ class _Walk:
             and _QUICK.issuperset(map(type, value))
         ):
             content = marshal.dumps(tuple(value), 2)
-            self.data(path, (kind, len(value), hashlib.sha256(content).digest()))
+            self.put(path, (kind, len(value), hashlib.sha256(content).digest()))
             return
-        self.data(path, (kind, len(value)))
         if isinstance(value, dict):
-            for i, (key, item) in enumerate(list(value.items())):
+            items = list(value.items())
+            self.put(path, (kind, *(key for key, _ in items if type(key) is str)))
+            for i, (key, item) in enumerate(items):
                 name = f"{path}[{key!r}]" if type(key) in (str, int) else f"{path}[key {i}]"
                 if type(key) is not str:
                     self.feed(key, f"{path} key {i}")
                 self.feed(item, name)
         elif isinstance(value, (set, frozenset)):
-            self.data(path, (kind, frozenset(exact(v) for v in list(value))))
+            self.put(path, (kind, frozenset(exact(v) for v in list(value))))
         else:
+            self.put(path, (kind, len(value)))
             for i, item in enumerate(list(value)):
                 self.feed(item, f"{path}[{i}]")
         if kind not in (list, tuple, set, frozenset, dict):
-            self.instance(value, path + " (attributes)")
+            self.instance(value, path)
 
     def function(self, value: types.FunctionType, path: str) -> None:
-        """Add code, defaults, and what the code loads."""
+        """Add code, defaults, attributes, and what the code loads."""
         chains, names = reads(value.__code__)
         self.names |= names
         self.put(path, value.__code__)
@@ -199,11 +293,17 @@ class _Walk:
             self.feed(default, f"{path}.__defaults__[{i}]")
         for name, default in (value.__kwdefaults__ or {}).items():
             self.feed(default, f"{path}.__kwdefaults__[{name!r}]")
+        for name, item in vars(value).items():
+            if not name.startswith("_kernbridge"):
+                self.feed(item, f"{path}.{name}")
+        self.imports(value, names)
         cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
         for kind, root, *attributes in chains:
             try:
                 found = cells[root].cell_contents if kind == "cell" else value.__globals__[root]
             except (KeyError, ValueError):  # a builtin, a variable of its own, or not there yet
+                if kind == "global" and root in _READERS:
+                    self.put(root, Unread())
                 continue
             where = root
             for name in attributes:
@@ -212,39 +312,64 @@ class _Walk:
                 found, where = getattr(found, name), f"{where}.{name}"
             self.feed(found, where)
 
+    def imports(self, value: types.FunctionType, names: frozenset[str]) -> None:
+        """Add what a function might read of the modules that it imports as it runs."""
+        for name in imports_of(value.__code__):
+            package = value.__globals__.get("__package__") or ""
+            try:
+                name = importlib.util.resolve_name(name, package)
+            except ImportError:
+                continue
+            module = sys.modules.get(name)
+            if module is None or not is_foreign(module):
+                self.feed(module, name)
+            for each in (
+                sorted(names & vars(module).keys()) if module and is_foreign(module) else ()
+            ):
+                self.feed(vars(module)[each], f"{name}.{each}")
+
     def instance(self, value: Any, path: str) -> None:
         """Add an object: which one it is, its attributes, and what its class has by name."""
+        kind = type(value)
         self.put(path, Same(value))
-        self.holders[id(type(value))] = (type(value).__qualname__, type(value))
+        if is_foreign_name(kind.__module__):
+            if kind.__module__.partition(".")[0] not in _COMPILERS:
+                self.pickled(value, path)
+            elif "numba.typed" in kind.__module__ or hasattr(kind, "_numba_type_"):
+                self.put(path, Unread())  # a typed container, or an object of a jitclass
+            return
+        self.hold(kind, kind.__qualname__)
         attributes = dict(getattr(value, "__dict__", {}))
-        for owner in type(value).__mro__:
-            if not is_foreign(owner):  # operators call these, which code does not name
-                self.names.update(n for n in vars(owner) if n.startswith("__"))
+        n_slots = 0
+        for owner in kind.__mro__:
             slots = vars(owner).get("__slots__", ())
             for name in (slots,) if isinstance(slots, str) else slots:
+                n_slots += 1
+                if name.startswith("__") and not name.endswith("__"):
+                    name = f"_{owner.__name__.lstrip('_')}{name}"
                 if not name.startswith("__") and hasattr(value, name):
                     attributes[name] = getattr(value, name)
         for name, item in attributes.items():
             if isinstance(name, str):
                 self.feed(item, f"{path}.{name}")
+        n_own = n_slots + bool(kind.__dictoffset__) + bool(kind.__weakrefoffset__)
+        held = (list, tuple, set, frozenset, dict, np.ndarray)
+        if kind.__basicsize__ > _PLAIN_SIZE + 8 * n_own and not isinstance(value, held):
+            self.pickled(value, path)  # it holds what is written in C
 
-    def random_state(self, value: Any, path: str) -> bool:
-        """Add the state of a generator of random numbers; False if it is none."""
-        if isinstance(value, _BOUND):
-            value = value.__self__
-        generator = value.bit_generator if isinstance(value, np.random.Generator) else value
-        state: Any
-        if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
-            state = value.getstate()
-        elif isinstance(value, np.random.RandomState):
-            state = value.get_state(legacy=False)
-        elif isinstance(generator, np.random.BitGenerator):
-            state = generator.state
-        else:
-            return False
-        content = hashlib.sha256(pickle.dumps(state)).digest()
-        self.data(f"{path} (random state)", content)
-        return True
+    def pickled(self, value: Any, path: str) -> None:
+        """Add the parts of an object that pickle would take."""
+        try:
+            reduce = copyreg.dispatch_table.get(type(value))
+            found = reduce(value) if reduce else value.__reduce_ex__(4)
+        except Exception:
+            self.put(path, Unread())
+            return
+        for i, part in enumerate([] if isinstance(found, str) else found):
+            if i == 1:
+                part = [item for item in part if item is not type(value)]
+            if part is not None and not (i == 0 and isinstance(part, _CODE)):
+                self.feed(list(part) if i in (3, 4) else part, f"{path} part {i}")
 
     def follow(self) -> None:
         """Add what code might read by name of the modules and classes that it holds."""
@@ -262,39 +387,6 @@ class _Walk:
                     found = next(vars(o)[name] for o in owners if name in vars(o))
                     if found is not None:
                         self.feed(found, f"{path}.{name}")
-
-
-def is_foreign(value: Any) -> bool:
-    """Whether this is a function, a class, an object or a module of a library, or of Python."""
-    if isinstance(value, types.ModuleType):
-        return is_foreign_name(value.__name__)
-    if isinstance(value, (type, types.FunctionType, types.MethodType)):
-        return is_foreign_name(getattr(value, "__module__", None))
-    if is_dispatcher(value) or isinstance(value, (np.ndarray, functools.partial)):
-        return False
-    return is_foreign_name(type(value).__module__) and not isinstance(
-        value, (list, tuple, set, frozenset, dict, staticmethod, classmethod, property)
-    )
-
-
-def is_foreign_name(name: object) -> bool:
-    """Whether a module of this name belongs to Python or to a library, and is not walked."""
-    if not isinstance(name, str):
-        return False
-    top = name.partition(".")[0]
-    return (
-        top in _OTHERS or is_library(name) or (top in sys.stdlib_module_names and _is_stdlib(top))
-    )
-
-
-def _is_stdlib(name: str) -> bool:
-    """Whether a module of such a name is Python's: users may have a ``test.py`` of their own."""
-    file = getattr(sys.modules.get(name), "__file__", None)
-    return file is None or (file.startswith(_STDLIB) and "site-packages" not in file)
-
-
-def _array(value: Any) -> Hashable:
-    if value.dtype.hasobject:
-        return (Same(value), value.shape)
-    content = hashlib.sha256(np.ascontiguousarray(value).view(np.uint8).data).digest()
-    return ("array", value.dtype, value.shape, value.strides, content)
+        modules = any(isinstance(holder, types.ModuleType) for _, holder in self.holders.values())
+        if "import_module" in self.names or (modules and not _BY_NAME.isdisjoint(self.names)):
+            self.put("names that are computed", Unread())

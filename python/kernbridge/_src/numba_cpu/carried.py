@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base.packing import packed, sealed, text
+from kernbridge._src.base.reports import warn
+from kernbridge._src.operation.parameters import warn_of_copies
 
 if TYPE_CHECKING:
     from kernbridge._src.numba_cpu.beside import Made
@@ -57,12 +59,26 @@ class Carried:
         return f"by name, because {self.why_not}" if self.why_not else "by name"
 
 
+class Warnings(NamedTuple):
+    """What users are told of a kernel, whoever has compiled it."""
+
+    copied: tuple[int, ...]  # inputs that it may write to
+    lost: tuple[str, ...]  # sentences about floats that become integers
+
+    def issue(self, label: str, names: Sequence[str]) -> None:
+        """Issue them; `names` are those of the parameters of inputs and outputs."""
+        remedy = "write to a local array instead, declare the parameter read-only in an explicit "
+        warn_of_copies(label, self.copied, names, remedy + "signature")
+        for sentence in self.lost:
+            warn(f"{label}: {sentence}")
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What the disk has of a kernel."""
 
     program: bytes
-    copied: tuple[int, ...]
+    warnings: Warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +155,7 @@ def make(
     key: bytes | None,
     digest: bytes,
     about: Description,
-    copied: tuple[int, ...],
+    warnings: Warnings,
     entry: Entry,
     made: Made = None,
 ) -> Carried:
@@ -166,7 +182,8 @@ def make(
     except ValueError as e:
         return Carried(why_not=f"its machine code cannot be loaded elsewhere: {e}")
     if code.lasting and key is not None:
-        kept = artefacts.Artefact(meta={"copied": list(copied)}, blobs=(program,))
+        meta = {name: list(value) for name, value in warnings._asdict().items()}
+        kept = artefacts.Artefact(meta=meta, blobs=(program,))
         artefacts.store(CACHE_KIND, key, kept, about.kernel)
     return Carried(program, runs_here=code.lasting, independent=independent)
 
@@ -190,6 +207,7 @@ def load(key: bytes | None, digest: bytes) -> Found | None:
         return None
     try:
         _core.register_host_code(digest, found.blobs[0])
-        return Found(found.blobs[0], tuple(map(int, found.meta["copied"])))
+        copied, lost = found.meta["copied"], found.meta["lost"]
+        return Found(found.blobs[0], Warnings(tuple(map(int, copied)), tuple(map(str, lost))))
     except ValueError:  # it was made for another processor, or is damaged
         return None

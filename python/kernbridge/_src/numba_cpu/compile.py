@@ -17,10 +17,10 @@ from kernbridge._src.base.places import beginning_of
 from kernbridge._src.numba_common import refusals, vector_math
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cpu import carried
-from kernbridge._src.numba_cpu.carried import Carried
+from kernbridge._src.numba_cpu.carried import Carried, Warnings
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation import ahead
-from kernbridge._src.operation.parameters import Assignment, KernelParameters, warn_of_copies
+from kernbridge._src.operation.parameters import Assignment, KernelParameters
 from kernbridge._src.operation.primitive import NativeCall
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class _Begun:
 
     lines: bytes  # where the code stood
     entry: Entry
-    copied: tuple[int, ...]
+    warnings: Warnings
     thread: Future[Made] | None  # which does the rest, if any does
 
     @property
@@ -196,9 +196,9 @@ class Compiler:
         from kernbridge._src.numba_cpu import beside
 
         assignment, travels = self._assign(signature), self._travels(signature)
-        entry, copied = self._build(signature, assignment, by_numba=not travels)
+        entry, warnings = self._build(signature, assignment, by_numba=not travels)
         thread = beside.start(entry) if has_thread and travels else None
-        return _Begun(self._identity(signature)[1].lines, entry, copied, thread)
+        return _Begun(self._identity(signature)[1].lines, entry, warnings, thread)
 
     def _find_begun(self, digest: bytes, signature: Signature) -> _Begun:
         """What was begun for this call, or is begun now."""
@@ -216,8 +216,8 @@ class Compiler:
         assignment = self._assign(signature)
         try:
             begun = self._find_begun(digest, signature)
-            entry, copied = begun.entry, begun.copied
-            self._warn_of_copies(copied, assignment)
+            entry, copied = begun.entry, begun.warnings.copied
+            begun.warnings.issue(self.label, assignment.names)
             while not (begun.is_done or interrupts.is_pressed()) and ahead.begin_next():
                 pass
             made = None if begun.thread is None else begun.thread.result()
@@ -227,7 +227,8 @@ class Compiler:
             _core.set_threading(*numba_cpu_entry.pool_functions())
         about = self._describe(signature, assignment, copied)
         if self._travels(signature):
-            code = carried.make(self._key_on_disk(signature), digest, about, copied, entry, made)
+            key = self._key_on_disk(signature)
+            code = carried.make(key, digest, about, begun.warnings, entry, made)
         else:
             code = Carried(independent=carried.is_independent(digest, about, entry))
         if not code.runs_here:
@@ -253,8 +254,8 @@ class Compiler:
         found = carried.load(self._key_on_disk(signature), digest)
         if found is None:
             return None
-        self._warn_of_copies(found.copied, self._assign(signature))
-        return Native(digest, found.copied, Carried(found.program, runs_here=True))
+        found.warnings.issue(self.label, self._assign(signature).names)
+        return Native(digest, found.warnings.copied, Carried(found.program, runs_here=True))
 
     def _key_on_disk(self, signature: Signature) -> bytes | None:
         """The key of the kernel's code on disk. It depends on where the kernel stands, since its
@@ -275,23 +276,26 @@ class Compiler:
 
     def _build(
         self, signature: Signature, assignment: Assignment, by_numba: bool
-    ) -> tuple[Entry, tuple[int, ...]]:
-        """Compile the kernel and its entry; also which inputs the kernel may write to."""
+    ) -> tuple[Entry, Warnings]:
+        """Compile the kernel and its entry."""
+        from kernbridge._src.numba_common import rounding
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 
         overload, copied = self._find_overload(signature, assignment)
         parameters = self._entry_parameters(signature, assignment)
         entry = numba_cpu_entry.build_entry(overload, parameters, self._has_vector_math, by_numba)
-        return entry, copied
+        given, first = assignment.given[: len(overload.arguments)], signature.n_operands
+        outputs = {
+            i: assignment.names[b] for i, b in enumerate(given) if b is not None and b >= first
+        }
+        compiled = overload.kernel, overload.arguments, overload.compiled
+        lost = rounding.lost_fractions(*compiled, outputs, numba_cpu_entry.compile_again)
+        return entry, Warnings(copied, lost)
 
     @property
     def _has_vector_math(self) -> bool:
         wanted = self.options.vector_math
         return vector_math.is_default(self.kernel) if wanted is None else wanted
-
-    def _warn_of_copies(self, copied: tuple[int, ...], assignment: Assignment) -> None:
-        remedy = "write to a local array instead, declare the parameter read-only in an explicit "
-        warn_of_copies(self.label, copied, assignment.names, remedy + "signature")
 
     def _describe(
         self, signature: Signature, assignment: Assignment, copied: tuple[int, ...]

@@ -19,7 +19,7 @@ from kernbridge import _core
 from kernbridge._src.base import debug, interrupts, progress, versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError, defect
 from kernbridge._src.base.kept import kept_with
-from kernbridge._src.base.reports import instead_of
+from kernbridge._src.base.reports import instead_of, warn
 from kernbridge._src.gpu.cubin import check_words
 from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
@@ -211,6 +211,8 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
     if job.for_host and known is None and not opaque:
         _for_host[job.identity, job.architectures] = _packed(found, zlib.compress)
     meta = found.meta
+    for sentence in () if job.batched else meta.get("lost", ()):  # it is compiled for both
+        warn(f"{job.label}: {sentence}")
     images = list(zip(meta["architectures"], found.blobs, strict=True))
     if job.for_host:
         from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
@@ -253,7 +255,9 @@ def _compile(job: Job) -> artefacts.Artefact:
             parameters = job.with_open(opened).parameters
             checks = checks_of(job.label, job.kernel, parameters, job.batched)
         vectors = checks is None and job.has_vector_math
-        return cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks, vectors)
+        made = cuda_on_cpu_compile.artefact(job.label, compiled, opened, checks, vectors)
+        meta = {**made.meta, "lost": list(compiled.lost_fractions)}
+        return artefacts.Artefact(meta, made.blobs)
     cubins = []
     for architecture in job.architectures:
         try:
@@ -268,6 +272,7 @@ def _compile(job: Job) -> artefacts.Artefact:
             "entry": compiled.entry_name,
             "architectures": [10 * major + minor for major, minor in job.architectures],
             "opened": list(opened),
+            "lost": list(compiled.lost_fractions),
             "uses_z": any(f"%{r}.z" in assembly for r in ("tid", "ntid", "ctaid", "nctaid")),
             "cooperative": bool(compiled.cooperative),
         },
@@ -346,11 +351,24 @@ def _compile_entry(job: Job) -> Any:
         (overload,) = device.overloads.values()
         search = readonly.WriteSearch(compile_again=None)
         may_write = search.may_write(device, overload.signature.args, overload)
+        compiled.lost_fractions = _lost_fractions(job, device, overload)
     if overload.signature.return_type != types.none:
         raise ReturnsValue(job.label, overload.signature.return_type)
     if may_write:
         raise TypeError("the kernel may write to a read-only input")
     return compiled
+
+
+def _lost_fractions(job: Job, device: Any, overload: Any) -> tuple[str, ...]:
+    """Sentences about floats that the kernel stores into arrays of integers."""
+    from kernbridge._src.numba_common import rounding
+
+    code = device.py_func.__code__
+    names = code.co_varnames[: code.co_argcount]
+    given = ((p.keyword or name, p) for name, p in zip(names, job.parameters, strict=False))
+    written = {name for name, p in given if not getattr(p, "read_only", True)}
+    outputs = {i: name for i, name in enumerate(names) if name in written}
+    return rounding.lost_fractions(device, overload.signature.args, overload, outputs, None)
 
 
 def _refusal(job: Job, error: Exception) -> Exception:

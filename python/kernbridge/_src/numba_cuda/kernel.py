@@ -16,7 +16,6 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.gpu.program import Value, Word
-from kernbridge._src.keys import host_state
 from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
@@ -38,6 +37,7 @@ from kernbridge._src.operation.parameters import (
 )
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
+from kernbridge._src.operation.watched import Functions
 from kernbridge._src.toolchain import cuda
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
@@ -249,13 +249,15 @@ class NumbaCuda(CallingFrontend):
         self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
 
     def state(self) -> Hashable | None:
-        """The options, and what functions of the launch read; None if one cannot be hashed."""
-        functions = self.rule.functions
-        if not all(isinstance(f, Hashable) for _, f in functions):
+        """The options; None if a function of the launch cannot be hashed."""
+        if not all(isinstance(function, Hashable) for _, function in self.rule.functions):
             return None
-        read = host_state.take(functions) if functions else None
         static = exact_items({name: given.value for name, given in self.static.items()})
-        return self.rule, read, self.views, static, self.zero_outputs, self.options
+        return self.rule, self.views, static, self.zero_outputs, self.options
+
+    def functions(self) -> Functions:
+        """The functions that determine a launch."""
+        return self.rule.functions
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         """A new operation, with the kernel's name and documentation."""

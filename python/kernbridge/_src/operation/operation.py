@@ -21,6 +21,7 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.keys import host_state
 from kernbridge._src.operation.primitive import Frontend, bind
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs, has_type
+from kernbridge._src.operation.watched import Functions, Watched
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
@@ -40,7 +41,7 @@ class Operation:
 
     __module__ = "kernbridge"
 
-    __slots__ = ("__dict__", "__weakref__", "_frontend", "_jitted", "_keywords", "_state", "spec")
+    __slots__ = ("__dict__", "__weakref__", "_frontend", "_jitted", "_keywords", "_watched", "spec")
 
     def __init__(
         self,
@@ -54,18 +55,17 @@ class Operation:
         self._frontend = frontend
         self._keywords = tuple(sorted((attributes or {}).items()))
         self._jitted: Any = None
-        functions = functions_of(spec)
-        state = host_state.take(functions) if functions else None
-        self._state = state if state is not None and state.has_data else None
+        functions = functions_of(spec, frontend.functions())
+        self._watched = Watched(lambda: functions) if functions else None
 
     def __call__(self, /, *inputs: Any, **scalars: Any) -> Any:
-        if self._state is not None:
-            self._look_again(inputs, scalars)
         try:
             try:
-                if self._jitted is None:
-                    return self._first(*inputs, **scalars)
-                return self._jitted(*inputs, **scalars)
+                watched = self._watched
+                if watched and jax_inside.is_traced() and watched.look(self._drop).traced:
+                    return self._traceable()(*inputs, **scalars)
+                jitted = self._jitted  # another thread may drop it
+                return (jitted or self._first)(*inputs, **scalars)
             except TypeError:
                 refusal = not_an_array(self.spec.label, inputs, scalars)
                 if refusal is None:
@@ -75,22 +75,21 @@ class Operation:
             reports.hide_frames(e)
             raise
 
-    def _look_again(self, inputs: Sequence[Any], scalars: Mapping[str, Any]) -> None:
-        """Trace the call again if an outer function is traced and what `outs` reads has changed."""
-        given = (*inputs, *scalars.values())
-        if given and not any(isinstance(x, jax.core.Tracer) for x in given):
-            return
-        state = host_state.take(functions_of(self.spec))
-        if state != self._state:
-            self._jitted = None
-            self._state = state
+    def _drop(self) -> None:
+        self._jitted = None
 
     def _first(self, /, *inputs: Any, **scalars: Any) -> Any:
-        call = _traceable_call(self.spec, self._frontend, self._keywords)
+        call = self._traceable()
         if _lowering.one_call:
             return call(*inputs, **scalars)
-        self._jitted = jax.jit(call, inline=True)
-        return self._jitted(*inputs, **scalars)
+        self._jitted = jitted = jax.jit(call, inline=True)
+        return jitted(*inputs, **scalars)
+
+    def _traceable(self) -> Callable[..., Any]:
+        return _traceable_call(self.spec, self._frontend, self._keywords, self._watched)
+
+    def _kernbridge_runs(self) -> Functions:  # see keys/host_state.py
+        return functions_of(self.spec, self._frontend.functions())
 
     def __repr__(self) -> str:
         return f"<{self.spec.label}>"
@@ -195,21 +194,22 @@ def wrap(operation: Operation, kernel: Any) -> Operation:
     return operation
 
 
-def functions_of(spec: OperationSpec) -> list[tuple[str, Callable[..., Any]]]:
+def functions_of(spec: OperationSpec, others: Functions) -> Functions:
     """The functions of the user that run while a call is traced, by the names of arguments."""
-    named = (("outs", spec.outs), ("jvp", spec.jvp), ("vjp", spec.vjp))
+    named = (("outs", spec.outs), ("jvp", spec.jvp), ("vjp", spec.vjp), *others)
     return [(n, f) for n, f in named if f is not None and not isinstance(f, Outputs)]
 
 
-def spec_key(spec: OperationSpec) -> Hashable | None:
-    """A key under which an operation can be remembered; None if `outs` cannot be hashed.
+def spec_key(spec: OperationSpec, others: Functions) -> Hashable | None:
+    """A key under which an operation can be remembered; None if there can be none.
 
     Functions that compare equal are distinguished by what they read.
     """
     if not isinstance(spec.outs, Hashable):  # an object that is called and compared by value
         return None
-    functions = functions_of(spec)
-    return (spec, host_state.take(functions) if functions else None)
+    functions = functions_of(spec, others)
+    state = host_state.take(functions) if functions else None
+    return None if state is not None and state.passing else (spec, state)
 
 
 class _Lowering(threading.local):
@@ -233,9 +233,13 @@ def one_call_each() -> Iterator[None]:
 
 
 def _traceable_call(
-    spec: OperationSpec, frontend: Frontend, keywords: tuple[tuple[str, Any], ...]
+    spec: OperationSpec,
+    frontend: Frontend,
+    keywords: tuple[tuple[str, Any], ...],
+    watched: Watched | None,
 ) -> Callable[..., Any]:
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
+        state = watched.tracing() if watched else None
         names = tuple(sorted(scalars))
         named = {name: scalars[name] for name in names}
         operands, types = as_operands(spec.label, inputs_, named)
@@ -244,8 +248,13 @@ def _traceable_call(
             return tree.unflatten(bind(frontend, static, operands))
         from kernbridge._src.operation import tangents
 
-        exact = (exact_items(dict(keywords)), host_state.take(functions_of(spec)))
+        exact = (exact_items(dict(keywords)), state)
         rules = tangents.Rules(spec.label, tree, spec.jvp, spec.vjp, keywords, exact=exact)
+        if state is not None and state.traced:
+            from kernbridge._src.operation import closed_rules
+
+            rules, values = closed_rules.close(rules, types, static.outs)
+            operands = [*operands, *values]
         return tree.unflatten(tangents.bind(frontend, static, rules, operands))
 
     call.__name__ = call.__qualname__ = frontend.name

@@ -247,7 +247,7 @@ class PythonFrontend(Frontend):
         if isinstance(spec.outs, Outputs):
             aliased = [o for _, o in spec.aliases]
             self.parameters.check_outputs(len(spec.outs.types), aliased, self.n_appended)
-        key = (spec_key(spec), self.state())
+        key = (spec_key(spec, self.functions()), self.state())
         if None in key:
             return self.make_operation(spec)
         return kept.find_or_make(key, lambda: self.make_operation(spec))

@@ -18,6 +18,7 @@ from kernbridge._src.base.jax_inside import Primitive, ShapedArray, ad, batching
 from kernbridge._src.operation import absent, ahead, carrier, origin, sharding
 from kernbridge._src.operation.levels import Dim, Levels, to_front
 from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.operation.watched import Functions
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
@@ -57,6 +58,10 @@ class Frontend(ABC):
     def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
         """The parameter that each output of a call fills; empty where it has no name."""
         return self.parameter_names
+
+    def functions(self) -> Functions:
+        """Functions of the user that run as a call is traced or lowered, besides the spec's."""
+        return []
 
     @abstractmethod
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:

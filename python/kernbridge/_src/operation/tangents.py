@@ -48,14 +48,18 @@ class Rules:
     keywords: tuple[tuple[str, Any], ...] = ()
     symbolic_zeros: bool = False  # tangents that are zero come to `jvp` as JAX's Zero
     exact: Hashable = None  # distinguishes keywords and rules that compare equal
+    n_read: int = (
+        0  # the last operands, which are values that the rules read: see `closed_rules.py`
+    )
 
     def tangents(
         self, types: Sequence[ArrayType], inputs: Sequence[Any], outputs: Sequence[Any], given: Any
     ) -> list[Any]:
         """What `jvp` returns for the outputs that have tangents."""
         assert self.jvp is not None
-        unflatten = self.tree.unflatten
-        result = self.jvp(tuple(inputs), unflatten(outputs), tuple(given), **dict(self.keywords))
+        n, unflatten = len(inputs) - self.n_read, self.tree.unflatten
+        known = tuple(inputs[:n]), unflatten(outputs)
+        result = self.jvp(*known, tuple(given[:n]), *inputs[n:], **dict(self.keywords))
         if result is None and any(is_inexact(t.dtype) for t in types):
             raise DerivativeRuleError(self._returned_none("jvp", "outputs"))
         leaves = self._leaves(result, len(types))
@@ -82,10 +86,10 @@ class Rules:
     ) -> list[Any]:
         """What `vjp` returns for the inputs, None for those that have no tangents."""
         assert self.vjp is not None
-        unflatten = self.tree.unflatten
-        result = self.vjp(
-            tuple(inputs), unflatten(outputs), unflatten(given), **dict(self.keywords)
-        )
+        n, unflatten = len(inputs) - self.n_read, self.tree.unflatten
+        inputs, read = tuple(inputs[:n]), inputs[n:]
+        known = inputs, unflatten(outputs)
+        result = self.vjp(*known, unflatten(given), *read, **dict(self.keywords))
         if result is None:
             raise DerivativeRuleError(self._returned_none("vjp", "inputs"))
         if len(inputs) == 1 and not isinstance(result, (tuple, list)):
@@ -175,9 +179,10 @@ def differentiate(
     tangents: Sequence[Any],
 ) -> list[Any]:
     """Tangents of the results of a call, as a JVP rule of JAX returns them."""
+    n = len(operands) - rules.n_read
     which = tuple(
         i
-        for i, (x, t) in enumerate(zip(operands, tangents, strict=True))
+        for i, (x, t) in enumerate(zip(operands[:n], tangents, strict=False))
         if type(t) is not ad.Zero and is_inexact(x.dtype)
     )
     dots: list[Any] = []
@@ -317,15 +322,17 @@ def bind(frontend: Frontend, call: Call, rules: Rules, operands: Sequence[Any]) 
 
 
 def _abstract_operation(
-    *operands: Any, frontend: Frontend, call: Call, levels: Levels, **_: Any
+    *operands: Any, frontend: Frontend, call: Call, rules: Rules, levels: Levels
 ) -> Any:
-    return abstract_call(frontend.label, operands, call, levels)
+    own = operands[: len(operands) - rules.n_read]
+    return abstract_call(frontend.label, own, call, levels)
 
 
 def _evaluate_operation(
-    *operands: Any, frontend: Frontend, call: Call, levels: Levels, **_: Any
+    *operands: Any, frontend: Frontend, call: Call, rules: Rules, levels: Levels
 ) -> list[Any]:
-    return vmapped(lambda *own: primitive.bind(frontend, call, own), levels)(*operands)
+    n = len(operands) - rules.n_read
+    return vmapped(lambda *own: primitive.bind(frontend, call, own[:n]), levels)(*operands)
 
 
 def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:

@@ -18,7 +18,7 @@ from kernbridge._src.base.places import beginning_of
 from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.gpu.frontend import Lowered, plan
 from kernbridge._src.gpu.program import Copy, Fill, Launch, Step
-from kernbridge._src.keys import host_state
+from kernbridge._src.keys.tokens import identity_of
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
     LACKING,
@@ -38,6 +38,7 @@ from kernbridge._src.operation.parameters import (
 )
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
+from kernbridge._src.operation.watched import Functions
 from kernbridge._src.toolchain import cuda
 
 RECORD = ("auto", "always", "never")
@@ -207,11 +208,13 @@ class NumbaCudaCallable(CallingFrontend):
         self.parameters = KernelParameters(self.label, self.function, has_stream=True)
         self._warned = False
 
+    def functions(self) -> Functions:
+        """The function that is recorded."""
+        return [(self.name, self.function)]
+
     def state(self) -> Hashable:
-        """The function and what it reads."""
-        state = host_state.take([(self.name, self.function)])
-        options = self.record, self.options, debug.verifies()
-        return host_state.identity_of(self.function), state, options
+        """Which function it is, and the options."""
+        return identity_of(self.function), self.record, self.options, debug.verifies()
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         """An operation, which checks itself if that is asked for."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kernbridge._src.base.places import beginning_of, line_of
 from kernbridge._src.gpu.program import Launch, Step
 from kernbridge._src.keys import host_state
+from kernbridge._src.keys.foreign import is_foreign_name
 from kernbridge._src.record.arrays import NotRecordable, Recorder
 
 if TYPE_CHECKING:
@@ -132,4 +133,4 @@ def _is_clock(function: Any) -> bool:
 
 def _is_of_user(frame: FrameType) -> bool:
     """Whether this is no code of Python, of Numba, or ours: those note times for their own use."""
-    return not host_state.is_foreign_name(frame.f_globals.get("__name__"))
+    return not is_foreign_name(frame.f_globals.get("__name__"))

@@ -218,7 +218,7 @@ class SourceFunction:
             vmap_threads,
         )
         encoded = scan_attributes.encode_all(export.label, known, attrs)
-        plain, key = scan_attributes.plain(attrs), spec_key(spec)
+        plain, key = scan_attributes.plain(attrs), spec_key(spec, [])
 
         def make() -> Operation:
             return Operation(spec, SourceFrontend(export, encoded, zeroed), plain)
