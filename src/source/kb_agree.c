@@ -240,14 +240,15 @@ static kb_status not_found(const kb_agreement *g, kb_error *err)
         g->kernel ? "attr.n:int32" : "attr.alpha:float32");
 }
 
-enum { LINE_SIZE = 600 };
+enum { LINE_SIZE = 560, LINE_FULL = LINE_SIZE - 2 * KB_TEXT_SHOWN };
 
 /* The tokens of what was described, with a type for each array. */
 static void suggest(const kb_agreement *g, char *line)
 {
     const kb_described *d = g->described;
     size_t n = 0;
-    for (uint32_t i = 0; i < d->n_parameters && n + KB_TEXT_SHOWN * 2 < LINE_SIZE; i++) {
+    uint32_t i = 0;
+    for (; i < d->n_parameters && n < LINE_FULL; i++) {
         const kb_described_parameter *p = &d->parameters[i];
         bool array = p->role == KB_ROLE_ARG || p->role == KB_ROLE_RET;
         kb_text type = p->array.size ? p->array : kb_text_of("f32[n]");
@@ -258,6 +259,8 @@ static void suggest(const kb_agreement *g, char *line)
             n += (size_t)snprintf(line + n, LINE_SIZE - n, ".%.*s%s%s", KB_TEXT_ARG(p->name),
                                   p->type ? ":" : "", kb_attr_type_name(p->type));
     }
+    if (i < d->n_parameters)
+        (void)snprintf(line + n, LINE_SIZE - n, " ...");
 }
 
 /* Where the function sees bytes and not what they are, each array must be declared. */

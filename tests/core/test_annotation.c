@@ -88,6 +88,12 @@ static void test_undeclared(void)
     CHECK_REFUSED("// @BE f\nint f(const kb_call *c);", "\n    // @BE f any\n");
     CHECK_REFUSED("// @BE f ret arg:any\nint f(const kb_call *c);",
                   "\n    // @BE f ret:f32[n] arg:any\n");
+#define FOUR(text) text text text text
+    CHECK_REFUSED(
+        "// @BE f ret" FOUR(FOUR(FOUR(" arg"))) "\nint f(const kb_call *c);",
+        "    // @BE f ret:f32[n] " FOUR("arg:f32[n] arg:f32[n] arg:f32[n] ") "arg:f32[n]");
+    CHECK_REFUSED("// @BE f ret" FOUR(FOUR(FOUR(" arg"))) "\nint f(const kb_call *c);",
+                  " arg:f32[n] ...\n(n is a name");
     kb_given given = {.name = kb_text_of("f"), .tokens = kb_text_of("arg ret")};
     scanned s;
     s.status = kb_scan_functions(scanned_copy(&s, ""), kb_text_of("a.c"), &given, 1, true, &s.scan,

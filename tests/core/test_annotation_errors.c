@@ -12,13 +12,15 @@ static void test_grammar(void)
     CHECK_REFUSED("// @BE f arg out ret",
                   "a.cu:1:14: Invalid arg_spec token 'out'; expected arg, ret, stream");
     CHECK_REFUSED("// @BE f x", "a.cu:1:10: Invalid arg_spec token 'x'; expected arg, ret, stream");
-    CHECK_REFUSED("// @BE f ret x", "a.cu:1:14: Invalid arg_spec token 'x'; expected arg, ret, stream");
+    CHECK_REFUSED("// @BE f ret x",
+                  "a.cu:1:14: Invalid arg_spec token 'x'; expected arg, ret, stream");
     CHECK_REFUSED("// @BE f ret attr.",
                   "Invalid arg_spec token 'attr.': '' is not a valid name for an attribute");
     CHECK_REFUSED("// @BE f ret attrs.",
                   "Invalid arg_spec token 'attrs.': '' is not a valid name for an attribute");
     CHECK_REFUSED("// @BE f ret attr", "Invalid arg_spec token 'attr'; expected arg, ret, stream");
-    CHECK_REFUSED("// @BE f ret attrs", "Invalid arg_spec token 'attrs'; expected arg, ret, stream");
+    CHECK_REFUSED("// @BE f ret attrs",
+                  "Invalid arg_spec token 'attrs'; expected arg, ret, stream");
     CHECK_REFUSED("// @BE f ret \\x", "a.cu:1:14: Invalid arg_spec token '\\x'; expected arg");
     CHECK_REFUSED("// @BE f ret attr.:int8",
                   "Invalid arg_spec token 'attr.:int8': '' is not a valid name for an attribute");
@@ -67,11 +69,10 @@ static void test_agreement(void)
                   "a.cu:2:42: f: parameter 3 is an attribute, so it needs a name");
     CHECK_REFUSED("// @BE f\nvoid f(" T ", CUstream s, CUstream t);",
                   "parameter 4 't' is a second stream");
-    CHECK_REFUSED(
-        "// @BE f arg ret attr.n\nvoid f(" T ");",
-        "f: the annotation describes 3 parameters, and C++ has 2 (const BE::Tensor a, "
-        "BE::Tensor o): attr.n not found in signature; if a macro generates the name or "
-        "the parameters of a function, write them out");
+    CHECK_REFUSED("// @BE f arg ret attr.n\nvoid f(" T ");",
+                  "f: the annotation describes 3 parameters, and C++ has 2 (const BE::Tensor a, "
+                  "BE::Tensor o): attr.n not found in signature; if a macro generates the name or "
+                  "the parameters of a function, write them out");
     CHECK_REFUSED("// @BE f ret arg\nvoid f(" T ");",
                   "a.cu:1:10: f: parameter 1 'a' is `const BE::Tensor`, and the annotation says "
                   "`ret`: a result must not be const");

@@ -201,7 +201,7 @@ static void test_attributes(void)
 /* Of what is declared; other arrays may be anything. */
 static void test_dtypes(void)
 {
-    kb_slot slot = {0};
+    static kb_slot slot;
     const int32_t same[] = {KB_DTYPE_F32, KB_DTYPE_F32}, any[] = {0, KB_DTYPE_F32};
     const int32_t input[] = {KB_DTYPE_S32, 0}, output[] = {KB_DTYPE_F32, KB_DTYPE_PRED};
     const struct {

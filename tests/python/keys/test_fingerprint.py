@@ -113,10 +113,15 @@ def test_the_path_to_what_cannot_be_walked(place):
     assert opaque(build(place, object())) == (PLACES[place][1],)
 
 
-@pytest.mark.parametrize("source", ["x + {}", "x in {{7, {}}}", "(lambda y: y + {})(x)"])
+@pytest.mark.parametrize(
+    "source", ["x + {}", "x in {{7, {}}}", "(lambda y: y + {})(x)", "g(k{}=x)"]
+)
 def test_constants_of_the_code_count(source):
-    kernels = [define("def f(x): return " + source.format(n)) for n in (2, 2, 3)]
+    """Also the names of keywords."""
+    names = {"g": njit(lambda k2=1, k3=2: k2 + k3)}
+    kernels = [define("def f(x): return " + source.format(n), **names) for n in (2, 2, 3)]
     assert digest(kernels[0]) == digest(kernels[1]) != digest(kernels[2])
+    assert opaque(kernels[0]) == ()
 
 
 RAMP = np.arange(6.0).reshape(2, 3)

@@ -147,6 +147,15 @@ def calls_cached(x, out):
     out[0] = of_numbas_cache(x[0])
 
 
+@numba.njit
+def draws():
+    return np.random.random()
+
+
+def calls_random(x, out):
+    out[0] = draws()
+
+
 def own_error_of_values(x, out):
     if x[0] == 0:
         raise OwnError("own", x.size)

@@ -148,6 +148,7 @@ NOT_CARRIED = [
     (kernels.large, {}, "it contains addresses of this process: of a large global array"),
     (kernels.object_mode, {}, "it contains addresses of this process"),
     (kernels.printing, {}, "it "),
+    (kernels.calls_random, {}, "it draws random numbers from Numba's state, in draws"),
     (kernels.own_error_of_values, {}, "the text of OwnError depends on values of the call"),
 ]
 
@@ -190,7 +191,7 @@ def test_what_a_program_holds_is_inspected():
     assert "bytes of machine code" in carried_code.export
     assert f"exported {carried_code.export}" in str(carried_code)
     (debugged,) = operation(kernels.double, debug=True).inspect(X)
-    assert debugged.export == "by name"
+    assert debugged.export == "by name, because it has debug=True"
 
 
 @pytest.mark.once

@@ -95,13 +95,43 @@ def test_a_class_of_the_user_may_give_another_text_next_time(run):
     assert run("own_error")[:2] == [["own_error"], text]
 
 
-@pytest.mark.exhaustive
-def test_a_callee_from_numbas_cache_is_not_kept(run, tmp_path):
-    """Numba does not see all that its cache depends on."""
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
-    run("calls_cached", KERNBRIDGE_CACHE_DIR="0", **environment)
-    for _ in range(2):
-        assert run("calls_cached", **environment)[0] == ["calls_cached"]
+PACKAGE = """
+import numba
+@numba.njit(cache=True)
+def inner(v):
+    return v + 1.0
+@numba.njit("float64(float64)", cache=True)
+def declared(v):
+    return 10.0 * v
+@numba.njit
+def between(x):
+    return inner(x[0]) + declared(1.0)
+@numba.njit
+def kernel(x, out):
+    out[0] = between(x) + inner(x[0])
+"""
+CALLING = """
+import jax, numpy as np, package
+from kernbridge import numba_kernel
+from kernbridge._src.numba_cpu import entry
+x = np.zeros(1, np.float32)
+x.flags.writeable = False
+package.between(x)  # with what Numba has on disk
+hits = sum(sum(f.stats.cache_hits.values()) for f in (package.inner, package.declared))
+compiled, real = [], entry.compile_kernel
+entry.compile_kernel = lambda *args: compiled.append(1) or real(*args)
+op = numba_kernel(package.kernel, lambda x: x)
+print(hits, op(x)[0], len(compiled), op.inspect(x)[0].export.split()[-1])
+"""
+
+
+def test_what_numba_has_on_disk_is_compiled_afresh_once(tmp_path, run_python):
+    """Also if Python code has called it before."""
+    (tmp_path / "package.py").write_text(PACKAGE)
+    for folder, *expected in [("0", "0", "1"), ("cache", "2", "1"), ("cache", "2", "0")]:
+        place = str(tmp_path / folder) if folder != "0" else folder
+        printed = run_python(CALLING, KERNBRIDGE_CACHE_DIR=place)
+        assert printed.split() == [expected[0], "12.0", expected[1], "code"]
 
 
 @pytest.mark.exhaustive

@@ -332,8 +332,10 @@ def test_what_numba_kept_on_disk_is_searched_too(tmp_path, run_python):
     (tmp_path / "cached_kernels.py").write_text(CACHED)
     program = """
 import sys, warnings; sys.path.insert(0, ".")
-import jax, jax.numpy as jnp, kernbridge
+import jax, jax.numpy as jnp, kernbridge, numpy as np
 from cached_kernels import deep, helper, not_cached, reader, reads, writes
+for function in (deep, helper, reader):
+    function(np.frombuffer(bytes(12), np.float32))
 for kernel in (writes, not_cached, reads):
     x = jnp.zeros(3)
     with warnings.catch_warnings(record=True) as caught:

@@ -26,7 +26,12 @@ def steps_of(code: types.CodeType) -> tuple[str, tuple[Any, ...]]:
     """
     steps = list(dis.get_instructions(code))
     text = "\n".join(f"{s.opname} {'' if s.opcode in encode.HAS_CONST else s.arg}" for s in steps)
-    return text, tuple(s.argval for s in steps if s.opcode in encode.HAS_CONST)
+    loading = (s for s in steps if s.opcode in encode.HAS_CONST)
+    # The names of keywords, of which `dis` does not say the value before Python 3.13.
+    return text, tuple(
+        code.co_consts[s.arg] if s.opname == "KW_NAMES" and s.arg is not None else s.argval
+        for s in loading
+    )
 
 
 class _Text:

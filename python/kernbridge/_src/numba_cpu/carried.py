@@ -56,7 +56,7 @@ class Carried:
         """Return what an exported program holds."""
         if self.program:
             return f"as {len(self.program):,} bytes of machine code"
-        return f"by name, because {self.why_not}" if self.why_not else "by name"
+        return f"by name, because {self.why_not}"
 
 
 class Warnings(NamedTuple):

@@ -1,119 +1,50 @@
 """Compiles Numba kernels with checks of every index, and errors that name the array and the line.
 
-Functions that are compiled in this way, including the kernel's callees, are kept separate from
-those that run unchecked, and are not written to Numba's cache on disk. Imported only when a kernel
-is compiled, since it imports Numba.
+The kernel and its callees are compiled apart (`apart.py`). Imported only when a kernel is compiled,
+since it imports Numba.
 """
 
 from __future__ import annotations
 
 import re
-import threading
-import weakref
-from collections.abc import Iterator, MutableMapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.numba_inside import (
-    NullCache,
     cgutils,
     config,
-    dispatcher,
-    global_compiler_lock,
     lowering,
     numba,
     types,
 )
 from kernbridge._src.numba_common.numba_inside import ir as numba_ir
+from kernbridge._src.numba_cpu.apart import compiling_apart
 from kernbridge._src.numba_cpu.errors import OutOfBounds
 from kernbridge._src.numba_cpu.lines import lowerings, noting_lines
 
 _NUMBA = str(Path(numba.__file__).parent)
 _READS = ("getitem", "static_getitem", "typed_getitem")
 _INTP = cgutils.intp_t
-_overloads: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 @contextmanager
 def compiling_checked(kernel: Any) -> Iterator[None]:
     """Let Numba check the indices of this kernel and of what it calls. Holds Numba's lock."""
-    of_dispatchers = dispatcher.Dispatcher
-    template_of, add_overload = of_dispatchers.get_call_template, of_dispatchers.add_overload
-    apart: set[Any] = set()
 
-    def set_apart(function: Any) -> None:
-        if function not in apart and not function.py_func.__code__.co_filename.startswith(_NUMBA):
-            apart.add(function)
-            stack.enter_context(_checked(function))
-
-    def template_apart(self: Any, args: Any, kws: Any) -> Any:
-        set_apart(self)
-        return template_of(self, args, kws)
-
-    def add_apart(self: Any, compiled: Any) -> None:
-        if self in apart:
-            self.overloads[tuple(compiled.signature.args)] = compiled
-        else:
-            add_overload(self, compiled)
+    def is_users(function: Any) -> bool:
+        return not function.py_func.__code__.co_filename.startswith(_NUMBA)
 
     checking = patched(
         (lowering.Lower, "lower_inst", _remember_statement),
         (cgutils, "do_boundscheck", _check_index),
-        (of_dispatchers, "get_call_template", template_apart),
-        (of_dispatchers, "add_overload", add_apart),
         (config, "BOUNDSCHECK", None),
     )
-    with global_compiler_lock, noting_lines(), checking, ExitStack() as stack:
+    apart = compiling_apart("checked", is_users, boundscheck=True)
+    with noting_lines(), checking, apart as set_apart:
         set_apart(kernel)
-        yield
-
-
-class _Overloads(MutableMapping[Any, Any]):
-    """What stands for a function's overloads meanwhile: those with checks for the thread that
-    compiles, and the function's own for others, which may read them without Numba's lock."""
-
-    def __init__(self, checked: dict[Any, Any], own: Any) -> None:
-        self._checked = checked
-        self._own = own
-        self._thread = threading.get_ident()
-
-    @property
-    def _seen(self) -> Any:
-        return self._checked if threading.get_ident() == self._thread else self._own
-
-    def __getitem__(self, arguments: Any) -> Any:
-        return self._seen[arguments]
-
-    def __setitem__(self, arguments: Any, compiled: Any) -> None:
-        self._seen[arguments] = compiled
-
-    def __delitem__(self, arguments: Any) -> None:
-        del self._seen[arguments]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._seen)
-
-    def __len__(self) -> int:
-        return len(self._seen)
-
-
-@contextmanager
-def _checked(function: Any) -> Iterator[None]:
-    """Let a function be compiled with checks; what it has outside of this mode comes back."""
-    front = function._compiler
-    overloads = _Overloads(_overloads.setdefault(function, {}), function.overloads)
-    declared = () if function._can_compile else [o.signature for o in function.overloads.values()]
-    with patched(
-        (function, "overloads", overloads),
-        (function, "_cache", NullCache()),
-        (front, "targetoptions", {**front.targetoptions, "boundscheck": True}),
-        (front, "_failed_cache", {}),
-    ):
-        with patched((function, "_can_compile", True)):
-            for signature in declared:
-                function.compile(signature)
         yield
 
 

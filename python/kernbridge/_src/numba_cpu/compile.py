@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -230,7 +229,8 @@ class Compiler:
             key = self._key_on_disk(signature)
             code = carried.make(key, digest, about, begun.warnings, entry, made)
         else:
-            code = Carried(independent=carried.is_independent(digest, about, entry))
+            independent = carried.is_independent(digest, about, entry)
+            code = Carried(why_not=self._why_not_carried(signature), independent=independent)
         if not code.runs_here:
             _core.register_host(
                 digest,
@@ -268,11 +268,17 @@ class Compiler:
 
     def _travels(self, signature: Signature) -> bool:
         """Whether other processes recognise the kernel, and its code is not printed by Numba."""
+        return not self._why_not_carried(signature)
+
+    def _why_not_carried(self, signature: Signature) -> str:
+        """Empty, or what keeps the kernel's code in this process before it is compiled."""
         from kernbridge._src.numba_common.numba_inside import config
 
-        debugged = self.kernel.targetoptions.get("debug", config.DEBUGINFO_DEFAULT)
-        shown = config.DUMP_ASSEMBLY or config.DUMP_OPTIMIZED or config.ENABLE_PROFILING
-        return not (self._identity(signature)[1].opaque or debugged or shown)
+        if self.kernel.targetoptions.get("debug", config.DEBUGINFO_DEFAULT):
+            return "it has debug=True"
+        if config.DUMP_ASSEMBLY or config.DUMP_OPTIMIZED or config.ENABLE_PROFILING:
+            return "Numba prints or profiles the code that it compiles"
+        return self._identity(signature)[1].why_not_portable
 
     def _build(
         self, signature: Signature, assignment: Assignment, by_numba: bool
@@ -354,9 +360,10 @@ class Compiler:
     ) -> Overload:
         from kernbridge._src.numba_common import readonly
         from kernbridge._src.numba_common.numba_inside import types
+        from kernbridge._src.numba_cpu import apart
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 
-        compiling: Any = nullcontext()
+        compiling: Any = apart.compiling_apart("plain", apart.is_of_disk)
         if self.options.checked:
             from kernbridge._src.numba_cpu import checked as numba_cpu_checked
 

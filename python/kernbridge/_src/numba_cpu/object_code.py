@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,8 @@ from kernbridge._src.base import versions
 from kernbridge._src.base.errors import UnknownVersionError
 from kernbridge._src.numba_common import cpu_features, elf, llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
-from kernbridge._src.numba_common.numba_inside import OF_LIBRARIES, config
-from kernbridge._src.numba_cpu import errors, lines
+from kernbridge._src.numba_common.numba_inside import config
+from kernbridge._src.numba_cpu import apart, errors, lines
 from kernbridge._src.numba_cpu.exception_texts import NotCarried, with_texts
 
 if TYPE_CHECKING:
@@ -82,12 +82,11 @@ def make(entry: Entry, may_call_user: bool = True) -> ObjectCode:
     except UnknownVersionError as e:
         raise NotCarried("this llvmlite is too old to compile it separately") from e
     library, text = entry.keep[0], entry.llvm_ir
-    if "numba.dynamic.globals" in text or any(
-        int(number) not in range(_LOWEST_ADDRESS) for number in _ADDRESS.findall(text)
-    ):
+    if _has_addresses(text):
         raise NotCarried(
             "it contains addresses of this process: of a large global array, of a function of "
             "ctypes or CFFI, or of code that Numba compiled separately"
+            f"{_callee(library, _has_addresses)}"
         )
     described, lasting = with_texts(text, may_call_user)
     module = llvm.parse_assembly(described, llvm.create_context())
@@ -101,15 +100,26 @@ def make(entry: Entry, may_call_user: bool = True) -> ObjectCode:
     for beginning, meaning in _MEANINGS:
         for name in missing:
             if name.startswith(beginning):
-                raise NotCarried(meaning.format(name))
+                raise NotCarried(meaning.format(name) + _callee(library, re.compile(name).search))
     places = {n: errors.place_text(p) for n, p in lines.places_in(text).items()}
-    return ObjectCode(code, mask, places, lasting and not _is_of_cache(library))
+    return ObjectCode(code, mask, places, lasting and not apart.is_of_cache(library))
 
 
-def _is_of_cache(library: Any) -> bool:
-    """Whether Numba took a library, or one that is linked into it, from its cache on disk."""
-    versions.look_up_attributes("Numba", library, OF_LIBRARIES)
-    return library._disable_inspection or any(map(_is_of_cache, library._linking_libraries))
+def _has_addresses(text: str) -> bool:
+    return "numba.dynamic.globals" in text or any(
+        int(number) not in range(_LOWEST_ADDRESS) for number in _ADDRESS.findall(text)
+    )
+
+
+def _callee(library: Any, has_it: Callable[[str], Any]) -> str:
+    """Words that name the function that a kernel calls and whose LLVM IR has something."""
+    callee = ""
+    while library is not None:
+        inside = (inner for inner in library._linking_libraries if has_it(inner.get_llvm_str()))
+        library = next(inside, None)
+        if library is not None and "<locals>" not in library.name:  # not an overload of Numba's
+            callee = f", in {library.name}"
+    return callee
 
 
 def _make_private(module: Any, entry: str) -> None:
