@@ -67,15 +67,13 @@ class ObjectCode:
     lasting: bool
 
 
-def make(entry: Entry, may_call_user: bool = True) -> ObjectCode:
+def make(entry: Entry) -> ObjectCode:
     """The object of an entry. Needs no lock of Numba.
 
     Raises
     ------
     NotCarried
         If the code needs something of this process.
-    CallsUser
-        If the texts of its exceptions come from code of the user's, and that may not be called.
     """
     try:
         versions.look_up("llvmlite", llvmlite_inside.OBJECT_CODE_NAMES)
@@ -88,7 +86,7 @@ def make(entry: Entry, may_call_user: bool = True) -> ObjectCode:
             "ctypes or CFFI, or of code that Numba compiled separately"
             f"{_callee(library, _has_addresses)}"
         )
-    described, lasting = with_texts(text, may_call_user)
+    described, lasting = with_texts(text)
     module = llvm.parse_assembly(described, llvm.create_context())
     _make_private(module, entry.name)
     triple, cpu, given = library.codegen.magic_tuple()
