@@ -204,8 +204,8 @@ def run(
         )
     elif status and memory and _OUT_OF_MEMORY.search(output):
         why = (
-            f"ran out of memory, of which a process may have {memory / 1e9:.3g} GB; raise the limit "
-            "with kernbridge.config.set_compiler_limits(memory=...)"
+            f"ran out of memory, of which a process may have {memory / 1e9:.3g} GB; raise the "
+            "limit with kernbridge.config.set_compiler_limits(memory=...)"
         )
     return Ended(status, output, why)
 
