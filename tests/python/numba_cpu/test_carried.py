@@ -83,6 +83,7 @@ def test_results_are_those_of_the_process_that_compiled(elsewhere):
         (operation(kernels.local_arrays), X, X),
         (operation(kernels.reshapes), X, X),
         (operation(kernels.lists), X, X),
+        (operation(kernels.passes_a_function), X, X),
         (operation(kernels.strings), X, X),
         (operation(kernels.writes), X, X),
         (operation(kernels.double, input_output_aliases={0: 0}), X, X),
