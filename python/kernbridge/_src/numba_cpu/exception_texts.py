@@ -126,7 +126,11 @@ def _template(kind: Any, args: tuple[Any, ...], values: list[int], lasting: bool
     if not lasting or any(_VALUE in str(arg) for arg in args if isinstance(arg, str)):
         raise refused
     try:
-        str(kind(*given))
+        error = kind(*given)
+        text = error.__str__()
+        if isinstance(text, _Value):  # NumPy's AxisError returns its argument as it is
+            return f"{kind.__name__}: {text}"
+        str(error)
     except Exception as e:
         raise refused from e
     return errors.message(kind, given)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r"inttoptr \(i64 (-?\d+) ")
 _LOWEST_ADDRESS = 4096
+_DYNAMIC = re.compile(r"numba\.dynamic\.globals\.([0-9a-f]+)")
+_OF_FUNCTION = re.compile(r'^(@"?\.?kb\.function\.\S+) = .*global (\S+) inttoptr .*$', re.M)
 _MEANINGS = (  # why a name keeps code in its process, by its beginning; the first that fits
     ("numba_parallel_for", "it runs on Numba's threads"),
     ("numba_get_np_random_state", "it draws random numbers from Numba's state"),
@@ -80,6 +82,7 @@ def make(entry: Entry) -> ObjectCode:
     except UnknownVersionError as e:
         raise NotCarried("this llvmlite is too old to compile it separately") from e
     library, text = entry.keep[0], entry.llvm_ir
+    text = _without_dispatchers(text)
     if _has_addresses(text):
         raise NotCarried(
             "it contains addresses of this process: of a large global array, of a function of "
@@ -101,6 +104,20 @@ def make(entry: Entry) -> ObjectCode:
                 raise NotCarried(meaning.format(name) + _callee(library, re.compile(name).search))
     places = {n: errors.place_text(p) for n, p in lines.places_in(text).items()}
     return ObjectCode(code, mask, places, lasting and not apart.is_of_cache(library))
+
+
+def _without_dispatchers(text: str) -> str:
+    """The IR with null for each function of Numba that is passed on.
+
+    What a call of it does is compiled into the code; whatever else could be done with the object
+    needs a function of Python, which no code that is carried calls.
+    """
+
+    def renamed(found: re.Match[str]) -> str:
+        known = int(found[1], 16) in apart.addresses_of_dispatchers
+        return f"kb.function.{found[1]}" if known else found[0]
+
+    return _OF_FUNCTION.sub(r"\1 = private constant \2 null", _DYNAMIC.sub(renamed, text))
 
 
 def _has_addresses(text: str) -> bool:
