@@ -94,9 +94,7 @@ def set_compiler_limits(*, seconds: float | None = None, memory: int | str | Non
     if memory is not None:
         if isinstance(memory, bool) or not isinstance(memory, int | str):
             raise TypeError(f"{where}: memory is {memory!r}, expected bytes or None [KB8001]")
-        from kernbridge._src.store.limit import bytes_of
-
-        found = bytes_of(str(memory))
+        found = settings.bytes_of(str(memory))
         if found is None:
             raise ValueError(
                 f"{where}: memory is {memory!r}, expected bytes or a text such as '8GB' [KB8001]"
