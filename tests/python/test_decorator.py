@@ -121,6 +121,7 @@ def test_an_operation_is_pickled_by_its_name():
 def test_an_operation_of_another_kernel_is_copied_as_before():
     class Kernel:
         name, label, parameter_names = "f", "f", ()
+        functions = tuple  # none
 
     spec = OperationSpec.of("f", lambda x: x, None, None, False)
     op = kernbridge.Operation(spec, Kernel())

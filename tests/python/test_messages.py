@@ -182,14 +182,15 @@ def test_a_refusal_is_said_once_and_shows_the_call(function):
     assert printed.count("Numba cannot compile the kernel") == 1
     assert printed.count("no_such_method") == 2  # in the cause, and in the line of the kernel
     assert "return numba_kernel(wrong, lambda x: x)(jnp.ones(3))" in printed
-    assert kernbridge.__path__[0] not in printed
+    assert not any(path in printed for path in kernbridge.__path__)
 
 
 def test_all_frames_are_shown_on_demand():
     before = jax.config.jax_traceback_filtering
     jax.config.update("jax_traceback_filtering", "off")
     try:
-        assert kernbridge.__path__[0] in printed_by(call)
+        printed = printed_by(call)
+        assert any(path in printed for path in kernbridge.__path__)
     finally:
         jax.config.update("jax_traceback_filtering", before)
 

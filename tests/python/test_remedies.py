@@ -781,6 +781,7 @@ ELSEWHERE = {
     "KB4016": "test_package.py",
     "KB5001": "store/test_cache_trust.py",
     "KB5106": "source/test_load_cpp.py",
+    "KB4018": "numba_common/test_rounding.py",
     "KB5107": "source/test_carried_library.py",
     "KB5108": "bundle/test_c_host.py",
     "KB6102": "operation/test_export.py",

@@ -105,7 +105,7 @@ def test_calls_are_checked_when_traced():
 
 def test_launch_dims_as_a_function():
     op = kernbridge.numba_cuda_kernel(add, OUT, launch_dims=lambda x: x.shape)
-    with pytest.raises(TypeError, match=r"`launch_dims` is a function of \(x\), but .* 2"):
+    with pytest.raises(TypeError, match=r"2 inputs, but `launch_dims` is a function of \(x\)"):
         op(X, X)
     op = kernbridge.numba_cuda_kernel(add, OUT, launch_dims=lambda x, y: (1, 1, 1, 1))
     with pytest.raises(ValueError, match="1-3 dimensions, got 4"):

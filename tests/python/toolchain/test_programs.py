@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.once, pytest.mark.usefixtures("root")]
 ROOT = Path(__file__).parents[3]
 C = """
 #include "kernbridge/kernbridge.h"
-// @BE one arg ret
+// @BE one arg:f32[n] ret:f32[n]
 void one(const kb_tensor *x, kb_tensor *out) {}
 """
 MADE = """
@@ -70,7 +70,7 @@ def end():
         time.sleep(0.001)
     os.kill(os.getpid(), {number})
 
-threading.Thread(target=end).start()
+threading.Thread(target=end, daemon=True).start()
 test_programs.LOADS[{load!r}][1]()
 """
 
@@ -102,7 +102,13 @@ def test_a_supervisor_that_is_killed(tmp_path):
 
 def test_what_a_program_leaves(tmp_path):
     """Its children end with it, a daemon stays, and nobody waits for what it writes."""
-    left = write_program(tmp_path / "left", "sleep 98 & echo $!\nsetsid sleep 97 & echo $!\nexit 3")
+    leaves = """
+sleep 98 & echo $!
+setsid sleep 97 & echo $!
+until [ "$(cut -d" " -f6 /proc/$!/stat)" = $! ]; do :; done  # its session is its own
+exit 3
+"""
+    left = write_program(tmp_path / "left", leaves)
     ended = programs.run([left])
     assert ended.status == 3
     child, daemon = map(int, ended.output.split())

@@ -35,6 +35,12 @@ _RECURSION = "insert_unresolved_ref"  # which Numba-CUDA calls, and does not hav
 _SURPRISED = "Numba itself failed with"
 _ARGUMENTS = "Compare the line with Numba's documentation: most often, its arguments are wrong"
 _NEW_ARRAY = "Only accept returning of array passed into the function as argument"
+_ONLY_ON_CPUS = (
+    "A CUDA kernel cannot create strings, lists, dicts or arrays, nor call other functions that "
+    "Numba implements only for CPUs: write a loop, with cuda.local.array for what it needs in "
+    "between, use numba.cuda.random for random numbers, or compute it with JAX outside of the "
+    "kernel"
+)
 _SHAPE = (
     "The shape of a {0} array must be a constant, a number or a name that is global to the kernel: "
     "for a shape such as B + 2, compute T = B + 2 outside of the kernel, and use T"
@@ -62,6 +68,7 @@ _REMEDIES_OF_CUDA = (
     ("module 'numpy.random'", "A CUDA kernel cannot draw numbers with NumPy: use "
      "numba.cuda.random, whose states are an input with view=, or draw them with JAX outside of "
      "the kernel"),
+    ("maximum recursion depth exceeded", _ONLY_ON_CPUS),
     ("Exception matching is limited", "A CUDA kernel cannot catch exceptions: test for the "
      "condition with `if`"),
 )  # fmt: skip
@@ -177,20 +184,20 @@ def _remedy(text: str, cause: str, function: Any, of_cuda: bool) -> str:
         return "Pass it as an input, or convert it to a NumPy array, which becomes a constant."
     untyped = re.search(r"Untyped global name '(\w+)'", cause)
     if untyped is not None:
-        return _remedy_for_untyped(untyped[1], function)
+        return _remedy_for_untyped(untyped[1], function, of_cuda)
     known = (*_REMEDIES_OF_CUDA, *_REMEDIES) if of_cuda else _REMEDIES
     default = f"{_ARGUMENTS}." if cause.startswith(_SURPRISED) else ""
     return next((f"{remedy}." for sign, remedy in known if re.search(sign, text)), default)
 
 
-def _remedy_for_untyped(name: str, function: Any) -> str:
+def _remedy_for_untyped(name: str, function: Any, of_cuda: bool) -> str:
     value = _values(function).get(name)
     if type(value).__module__ == "kernbridge":
         return f"{name!r} is a JAX operation: call it outside of kernels, and its kernel inside"
     if inspect.isclass(value):
         return f"{name!r} is a Python class: pass its fields as arrays and scalars"
-    if value is None:  # a name of Numba's own sources
-        return ""
+    if value is None:  # a name of Numba's own sources, which are for CPUs
+        return f"{_ONLY_ON_CPUS}." if of_cuda else ""
     if callable(value):
         return f"{name!r} is a Python function: decorate it with @numba.njit"
     return (

@@ -132,7 +132,8 @@ def _callee(library: Any, has_it: Callable[[str], Any]) -> str:
     while library is not None:
         inside = (inner for inner in library._linking_libraries if has_it(inner.get_llvm_str()))
         library = next(inside, None)
-        if library is not None and "<locals>" not in library.name:  # not an overload of Numba's
+        made = ("<locals>", "gufunc")  # overloads and parallel loops, whose names are Numba's
+        if library is not None and not any(part in library.name for part in made):
             callee = f", in {library.name}"
     return callee
 
