@@ -1,8 +1,6 @@
 /* Owns the copying of described kernels into an arena. */
 #include "core/kb_fields.h"
 
-#include "core/kb_inflate.h"
-
 #include <string.h>
 
 enum { BUFFER_SIZE = 12 }; /* the least that a buffer takes: bounds the count */
@@ -51,16 +49,10 @@ void kb_fields_buffers(kb_fields *f, kb_kernel *kernel)
     kernel->buffers = buffers;
 }
 
-kb_xla_bytes kb_fields_packed(kb_fields *f, const char *what)
+kb_xla_bytes kb_fields_bytes(kb_fields *f)
 {
-    uint32_t size = kb_read_u32(&f->from), stored = kb_read_count(&f->from, 1);
-    const void *bytes = kb_read_bytes(&f->from, stored);
-    kb_fields_expect(f, stored <= size && size / KB_INFLATE_RATIO_MAX <= stored, what);
-    if (!f->from.failed && stored < size) {
-        void *whole = kb_fields_take(f, size, 1);
-        kb_fields_expect(f, whole && kb_inflate(bytes, stored, whole, size), what);
-        bytes = whole;
-    }
+    uint32_t size = kb_read_count(&f->from, 1);
+    const void *bytes = kb_read_bytes(&f->from, size);
     return f->from.failed ? (kb_xla_bytes){.data = NULL} : (kb_xla_bytes){bytes, size};
 }
 

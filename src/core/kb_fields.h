@@ -1,5 +1,5 @@
-/* The fields of a kernel's description that comes as bytes, which nobody vouches for. What is read
- * is copied into an arena; after the first field that does not hold, all are zero or empty, and
+/* The fields of a kernel's description that comes as bytes, which nobody vouches for. Texts
+ * and tables are copied into an arena; after the first field that does not hold, all are zero or empty, and
  * kb_fields_check describes it. Lives on one stack. */
 #ifndef KB_FIELDS_H
 #define KB_FIELDS_H
@@ -34,9 +34,8 @@ const char *kb_fields_text(kb_fields *f);
  * a rank and a name for each of these buffers. */
 void kb_fields_buffers(kb_fields *f, kb_kernel *kernel);
 
-/* Bytes that may be compressed: u32 size, u32 size as it is stored, then those bytes, which are
- * DEFLATE data if they are fewer. Bytes that are not compressed are not copied. */
-kb_xla_bytes kb_fields_packed(kb_fields *f, const char *what);
+/* u32 size, then as many bytes, which are not copied. */
+kb_xla_bytes kb_fields_bytes(kb_fields *f);
 
 /* KB_OK if all that was read holds. `what` names the whole, and `whole` what it belongs to, in the
  * message: "<what> is damaged, or <whole>: the check of <the field> failed". */

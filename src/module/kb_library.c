@@ -92,7 +92,7 @@ static kb_status read_fields(carried *c, kb_error *err)
     kb_fields_expect(f, zeroed <= 1, "whether outputs are zeroed");
     c->zeroed = zeroed;
     read_values(c);
-    c->library = kb_fields_packed(f, "its library");
+    c->library = kb_fields_bytes(f);
     kb_fields_expect(f, f->from.left == 0, "its end");
     return kb_fields_check(f, NAME, WHOLE, err);
 }
