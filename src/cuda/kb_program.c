@@ -3,7 +3,6 @@
 
 #include "core/kb_dtype.h"
 #include "core/kb_fields.h"
-#include "core/kb_seal.h"
 #include "cuda/kb_step.h"
 
 #include <limits.h>
@@ -287,18 +286,10 @@ static const char WHOLE[] = "of another version of kernbridge";
 
 static kb_status read_all(program *p, kb_error *err)
 {
-    kb_reader *from = &p->fields.from;
-    kb_seal seal;
-    const char *wrong = kb_seal_read(&seal, KB_PROGRAM_MAGIC, from);
-    if (!wrong && seal.sha && seal.version != KB_PROGRAM_VERSION)
-        return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "%s has version %u, and this kernbridge reads version %d: export the "
-                            "program again with this version",
-                            NAME, seal.version, KB_PROGRAM_VERSION);
-    if (!wrong)
-        wrong = kb_seal_check(&seal, p->kernel->digest, KB_DIGEST_SIZE, from);
-    if (wrong)
-        return kb_fields_refuse(NAME, WHOLE, wrong, err);
+    kb_status s = kb_fields_begin(&p->fields, NAME, WHOLE, KB_PROGRAM_MAGIC, KB_PROGRAM_VERSION,
+                                  p->kernel->digest, err);
+    if (s != KB_OK)
+        return s;
     p->kernel->name = kb_fields_text(&p->fields);
     p->kernel->source = kb_fields_text(&p->fields);
     kb_fields_buffers(&p->fields, p->kernel);

@@ -73,21 +73,6 @@ static kb_status read_fields(host_code *c, kb_error *err)
     return kb_fields_check(f, NAME, WHOLE, err);
 }
 
-static kb_status check_header(host_code *c, kb_error *err)
-{
-    kb_reader *from = &c->fields.from;
-    kb_seal seal;
-    const char *wrong = kb_seal_read(&seal, KB_HOST_CODE_MAGIC, from);
-    if (!wrong && seal.sha && seal.version != KB_HOST_CODE_VERSION)
-        return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "a kernel's machine code has format %u, and this kernbridge reads "
-                            "format %d: export the program again with this version",
-                            seal.version, KB_HOST_CODE_VERSION);
-    if (!wrong)
-        wrong = kb_seal_check(&seal, c->kernel->digest, KB_DIGEST_SIZE, from);
-    return wrong ? refuse_damaged(wrong, err) : KB_OK;
-}
-
 static kb_status place_code(host_code *c, kb_error *err)
 {
     contents *own = c->contents;
@@ -122,7 +107,8 @@ kb_status kb_host_code_read(const void *bytes, size_t size, const uint8_t digest
     *kernel = (kb_kernel){.free_owner = free_contents};
     memcpy(kernel->digest, digest, KB_DIGEST_SIZE);
     host_code c = {.fields = {.from = kb_reader_of(bytes, size)}, .kernel = kernel};
-    kb_status s = check_header(&c, err);
+    kb_status s = kb_fields_begin(&c.fields, NAME, WHOLE, KB_HOST_CODE_MAGIC, KB_HOST_CODE_VERSION,
+                                  digest, err);
     if (s != KB_OK)
         return s;
     kb_arena *arena = kb_arena_new();

@@ -500,7 +500,7 @@ static void test_version(void)
         CHECK_INT(kb_program_read(bytes, size, digest, false, &kernel, &err),
                   KB_FAILED_PRECONDITION);
         snprintf(text, sizeof text,
-                 "a kernel's program has version %d, and this kernbridge reads version %d: export "
+                 "a kernel's program has format %d, and this kernbridge reads format %d: export "
                  "the program again with this version",
                  KB_PROGRAM_VERSION + more, KB_PROGRAM_VERSION);
         CHECK_TEXT(err.message, text);
