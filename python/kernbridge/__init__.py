@@ -64,7 +64,6 @@ if TYPE_CHECKING:
         benchmark_function as benchmark_function,
     )
     from kernbridge.cache import (
-        cache_stats as cache_stats,
         clear_cache as clear_cache,
         get_cache_dir as get_cache_dir,
         set_cache_dir as set_cache_dir,
@@ -108,7 +107,7 @@ __all__ = [
 
 _MODULES = ("benchmark", "cache", "config", "registry")
 # Names that are imported when they are first used: a program needs few of them. Those that are not
-# in __all__ belong to the modules above; they have been here before, or are here in BrainEvent.
+# in __all__ are classes of results and errors, and names that BrainEvent has.
 _LATER = {
     "_src.bundle.export": ("export_bundle",),
     "_src.cuda_device.switch": ("cuda_on_cpu",),
@@ -128,7 +127,7 @@ _LATER = {
     "_src.tools.doctor": ("print_diagnostics",),
     "_src.tools.explain": ("Explanation", "explain"),
     "benchmark": ("BenchmarkConfig", "BenchmarkRecord", "BenchmarkResult", "benchmark_function"),
-    "cache": ("cache_stats", "clear_cache", "get_cache_dir", "set_cache_dir"),
+    "cache": ("clear_cache", "get_cache_dir", "set_cache_dir"),
     "registry": (
         "get_all_primitive_names",
         "get_primitives_by_tags",

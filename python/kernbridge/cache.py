@@ -17,7 +17,7 @@ import kernbridge._core as _core
 from kernbridge._src.store.artefacts import get_cache_dir, set_cache_dir
 from kernbridge._src.store.limit import cache_stats, clear_cache
 
-__all__ = ["CacheStats", "cache_stats", "clear_cache", "get_cache_dir", "set_cache_dir", "stats"]
+__all__ = ["CacheStats", "clear_cache", "get_cache_dir", "set_cache_dir", "stats"]
 
 
 @dataclass(frozen=True)

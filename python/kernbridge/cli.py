@@ -42,8 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Examples
     --------
     >>> from kernbridge.cli import main
-    >>> main(["clear", "no_such_module"])
-    0 removed
+    >>> main(["c-flags"])  # doctest: +ELLIPSIS
+    -I...
     0
     """
     as_json = argparse.ArgumentParser(add_help=False)

@@ -1,11 +1,26 @@
 /* Owns the copying of described kernels into an arena. */
 #include "core/kb_fields.h"
 
-#include "core/kb_inflate.h"
+#include "core/kb_seal.h"
 
 #include <string.h>
 
 enum { BUFFER_SIZE = 12 }; /* the least that a buffer takes: bounds the count */
+
+kb_status kb_fields_begin(kb_fields *f, const char *what, const char *whole, const char *magic,
+                          uint32_t version, const uint8_t digest[KB_DIGEST_SIZE], kb_error *err)
+{
+    kb_seal seal;
+    const char *wrong = kb_seal_read(&seal, magic, &f->from);
+    if (!wrong && seal.sha && seal.version != version)
+        return kb_error_set(err, KB_FAILED_PRECONDITION,
+                            "%s has format %u, and this kernbridge reads format %u: export the "
+                            "program again with this version",
+                            what, seal.version, version);
+    if (!wrong)
+        wrong = kb_seal_check(&seal, digest, KB_DIGEST_SIZE, &f->from);
+    return wrong ? kb_fields_refuse(what, whole, wrong, err) : KB_OK;
+}
 
 void *kb_fields_take(kb_fields *f, size_t count, size_t size)
 {
@@ -51,16 +66,10 @@ void kb_fields_buffers(kb_fields *f, kb_kernel *kernel)
     kernel->buffers = buffers;
 }
 
-kb_xla_bytes kb_fields_packed(kb_fields *f, const char *what)
+kb_xla_bytes kb_fields_bytes(kb_fields *f)
 {
-    uint32_t size = kb_read_u32(&f->from), stored = kb_read_count(&f->from, 1);
-    const void *bytes = kb_read_bytes(&f->from, stored);
-    kb_fields_expect(f, stored <= size && size / KB_INFLATE_RATIO_MAX <= stored, what);
-    if (!f->from.failed && stored < size) {
-        void *whole = kb_fields_take(f, size, 1);
-        kb_fields_expect(f, whole && kb_inflate(bytes, stored, whole, size), what);
-        bytes = whole;
-    }
+    uint32_t size = kb_read_count(&f->from, 1);
+    const void *bytes = kb_read_bytes(&f->from, size);
     return f->from.failed ? (kb_xla_bytes){.data = NULL} : (kb_xla_bytes){bytes, size};
 }
 

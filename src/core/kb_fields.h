@@ -1,6 +1,6 @@
-/* The fields of a kernel's description that comes as bytes, which nobody vouches for. What is read
- * is copied into an arena; after the first field that does not hold, all are zero or empty, and
- * kb_fields_check describes it. Lives on one stack. */
+/* The fields of a kernel's description that comes as bytes, which nobody vouches for. Texts
+ * and tables are copied into an arena; after the first field that does not hold, all are zero or
+ * empty, and kb_fields_check describes it. Lives on one stack. */
 #ifndef KB_FIELDS_H
 #define KB_FIELDS_H
 
@@ -21,6 +21,12 @@ typedef struct kb_fields {
     const char *wrong; /* the first thing that does not hold; NULL for the length */
 } kb_fields;
 
+/* Reads the head (kb_seal.h) of the only version of a format that is read, and compares its SHA-256
+ * with that of a kernel's digest and of what follows. `what` and `whole` as in kb_fields_check.
+ * KB_FAILED_PRECONDITION for another version, KB_INVALID_ARGUMENT for damage. */
+kb_status kb_fields_begin(kb_fields *f, const char *what, const char *whole, const char *magic,
+                          uint32_t version, const uint8_t digest[KB_DIGEST_SIZE], kb_error *err);
+
 /* Memory of the arena, as kb_arena_take returns it; NULL is noted. */
 void *kb_fields_take(kb_fields *f, size_t count, size_t size);
 
@@ -34,9 +40,8 @@ const char *kb_fields_text(kb_fields *f);
  * a rank and a name for each of these buffers. */
 void kb_fields_buffers(kb_fields *f, kb_kernel *kernel);
 
-/* Bytes that may be compressed: u32 size, u32 size as it is stored, then those bytes, which are
- * DEFLATE data if they are fewer. Bytes that are not compressed are not copied. */
-kb_xla_bytes kb_fields_packed(kb_fields *f, const char *what);
+/* u32 size, then as many bytes, which are not copied. */
+kb_xla_bytes kb_fields_bytes(kb_fields *f);
 
 /* KB_OK if all that was read holds. `what` names the whole, and `whole` what it belongs to, in the
  * message: "<what> is damaged, or <whole>: the check of <the field> failed". */

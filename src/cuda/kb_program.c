@@ -3,8 +3,6 @@
 
 #include "core/kb_dtype.h"
 #include "core/kb_fields.h"
-#include "core/kb_seal.h"
-#include "core/kb_sha256.h"
 #include "cuda/kb_step.h"
 
 #include <limits.h>
@@ -28,10 +26,8 @@ typedef struct contents {
 
 typedef struct program {
     kb_fields fields;
-    kb_arena *scratch; /* of images that were compressed */
     kb_kernel *kernel;
     contents *contents;
-    uint32_t version;
     bool callbacks;
 } program;
 
@@ -102,22 +98,6 @@ static void read_sizes(program *p, kb_function *f)
     f->sizes = sizes;
 }
 
-static kb_xla_bytes read_image(program *p)
-{
-    kb_fields f = p->fields;
-    kb_xla_bytes image;
-    f.arena = p->scratch;
-    if (p->version == KB_PROGRAM_UNPACKED) {
-        image.size = kb_read_count(&f.from, 1);
-        image.data = kb_read_bytes(&f.from, image.size);
-    } else {
-        image = kb_fields_packed(&f, "an image");
-    }
-    f.arena = p->fields.arena;
-    p->fields = f;
-    return image;
-}
-
 static kb_function *read_function(program *p, kb_error *err)
 {
     kb_function f = {0};
@@ -135,7 +115,7 @@ static kb_function *read_function(program *p, kb_error *err)
     expect(p, f.n_images > 0 && f.n_images <= KB_IMAGES_MAX, "a number of images");
     for (uint32_t i = 0; !p->fields.from.failed && i < f.n_images; i++) {
         images[i].cc = kb_read_u32(&p->fields.from);
-        kb_xla_bytes image = read_image(p);
+        kb_xla_bytes image = kb_fields_bytes(&p->fields);
         images[i].size = image.size;
         images[i].bytes = image.data;
         expect(p, images[i].size > 0, "an image");
@@ -301,40 +281,26 @@ static void free_contents(void *owner)
     kb_arena_free(c->arena);
 }
 
-static void check_seal(program *p)
-{
-    kb_reader *from = &p->fields.from;
-    kb_seal seal = {.version = p->version, .sha = kb_read_bytes(from, KB_SHA256_SIZE)};
-    const char *wrong = kb_seal_check(&seal, p->kernel->digest, KB_DIGEST_SIZE, from);
-    expect(p, !wrong, wrong);
-}
+static const char NAME[] = "a kernel's program";
+static const char WHOLE[] = "of another version of kernbridge";
 
 static kb_status read_all(program *p, kb_error *err)
 {
-    kb_reader *from = &p->fields.from;
-    const void *magic = kb_read_bytes(from, strlen(KB_PROGRAM_MAGIC));
-    expect(p, magic && memcmp(magic, KB_PROGRAM_MAGIC, strlen(KB_PROGRAM_MAGIC)) == 0,
-           "its first bytes");
-    p->version = kb_read_u32(from);
-    if (!from->failed && (p->version < KB_PROGRAM_UNPACKED || p->version > KB_PROGRAM_VERSION))
-        return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "a kernel's program has version %u, and this kernbridge reads versions "
-                            "%d to %d: export the program again with this version",
-                            p->version, KB_PROGRAM_UNPACKED, KB_PROGRAM_VERSION);
-    if (p->version == KB_PROGRAM_VERSION)
-        check_seal(p);
+    kb_status s = kb_fields_begin(&p->fields, NAME, WHOLE, KB_PROGRAM_MAGIC, KB_PROGRAM_VERSION,
+                                  p->kernel->digest, err);
+    if (s != KB_OK)
+        return s;
     p->kernel->name = kb_fields_text(&p->fields);
     p->kernel->source = kb_fields_text(&p->fields);
     kb_fields_buffers(&p->fields, p->kernel);
     read_functions(p, err);
     read_steps(p);
-    return kb_fields_check(&p->fields, "a kernel's program", "of another version of kernbridge",
-                           err);
+    return kb_fields_check(&p->fields, NAME, WHOLE, err);
 }
 
 static kb_status read_into(program *p, kb_error *err)
 {
-    p->contents = p->scratch ? kb_arena_take(p->fields.arena, 1, sizeof *p->contents) : NULL;
+    p->contents = p->fields.arena ? kb_arena_take(p->fields.arena, 1, sizeof *p->contents) : NULL;
     if (!p->contents)
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a kernel's program");
     p->contents->arena = p->fields.arena;
@@ -350,7 +316,6 @@ kb_status kb_program_read(const void *bytes, size_t size, const uint8_t digest[K
     kb_arena *arena = kb_arena_new();
     program p = {
         .fields = {.from = kb_reader_of(bytes, size), .arena = arena},
-        .scratch = arena ? kb_arena_new() : NULL,
         .kernel = kernel,
         .callbacks = callbacks,
     };
@@ -361,7 +326,5 @@ kb_status kb_program_read(const void *bytes, size_t size, const uint8_t digest[K
         free_contents(p.contents);
     else if (arena)
         kb_arena_free(arena);
-    if (p.scratch)
-        kb_arena_free(p.scratch);
     return s;
 }

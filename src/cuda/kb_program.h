@@ -13,18 +13,14 @@
  *     u32 n_functions, for each:
  *         u8[32] digest, text entry, u32 n_words, u32 shared
  *         u32 n_sizes, for each: u32 size (of a parameter; none where each is a word)
- *         u32 n_images, for each: u32 cc, u32 size, u32 size as it is stored, bytes, which are
- *             compressed (kb_inflate.h) if they are stored in fewer
+ *         u32 n_images, for each: u32 cc, u32 size, bytes
  *     u32 n_steps, for each: u32 kind, u32 wide, then
  *         launch: u32 function, value[3] grid, u32[3] block, u32[3] cluster, u32 shared, u32 flags,
  *                 u32 n_words, for each: u32 kind, u32 buffer, u32 axis, i64 value, i64 reach
  *                 u32 n_zeroed, for each: u32 buffer
  *         fill: u32 buffer, u32 item_size, i64 offset, value count, i64[2] pattern
  *         copy: u32 to, u32 from, i64 to_offset, i64 from_offset, value size
- *         callback: i64 handle (only in this process; refused from a program that XLA carries)
- *
- * Before version KB_PROGRAM_VERSION there was no SHA-256; in version KB_PROGRAM_UNPACKED images are
- * never compressed and have one size. */
+ *         callback: i64 handle (only in this process; refused from a program that XLA carries) */
 #ifndef KB_PROGRAM_H
 #define KB_PROGRAM_H
 
@@ -34,7 +30,7 @@
 #include <stdbool.h>
 
 #define KB_PROGRAM_MAGIC "KBCU"
-enum { KB_PROGRAM_VERSION = 4, KB_PROGRAM_UNSEALED = 3, KB_PROGRAM_UNPACKED = 2 };
+enum { KB_PROGRAM_VERSION = 5 };
 
 /* Reads a program into a kernel description whose owner the caller takes over: give it to the
  * registry, or free it with kernel->free_owner(kernel->owner). Every index is checked against the

@@ -50,21 +50,6 @@ static kb_status refuse_damaged(const char *what, kb_error *err)
     return kb_fields_refuse(NAME, WHOLE, what, err);
 }
 
-static kb_status check_header(carried *c, kb_error *err)
-{
-    kb_reader *from = &c->fields.from;
-    kb_seal seal;
-    const char *wrong = kb_seal_read(&seal, KB_LIBRARY_MAGIC, from);
-    if (!wrong && seal.sha && seal.version != KB_LIBRARY_VERSION)
-        return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "%s has format %u, and this kernbridge reads format %d: export the "
-                            "program again with this version",
-                            NAME, seal.version, KB_LIBRARY_VERSION);
-    if (!wrong)
-        wrong = kb_seal_check(&seal, c->kernel.digest, KB_DIGEST_SIZE, from);
-    return wrong ? refuse_damaged(wrong, err) : KB_OK;
-}
-
 static void read_values(carried *c)
 {
     kb_fields *f = &c->fields;
@@ -92,7 +77,7 @@ static kb_status read_fields(carried *c, kb_error *err)
     kb_fields_expect(f, zeroed <= 1, "whether outputs are zeroed");
     c->zeroed = zeroed;
     read_values(c);
-    c->library = kb_fields_packed(f, "its library");
+    c->library = kb_fields_bytes(f);
     kb_fields_expect(f, f->from.left == 0, "its end");
     return kb_fields_check(f, NAME, WHOLE, err);
 }
@@ -208,7 +193,8 @@ kb_status kb_library_register(const void *bytes, size_t size, const uint8_t dige
     *inserted = false;
     carried c = {.fields = {.from = kb_reader_of(bytes, size)}};
     memcpy(c.kernel.digest, digest, KB_DIGEST_SIZE);
-    kb_status s = check_header(&c, err);
+    kb_status s =
+        kb_fields_begin(&c.fields, NAME, WHOLE, KB_LIBRARY_MAGIC, KB_LIBRARY_VERSION, digest, err);
     if (s != KB_OK)
         return s;
     c.fields.arena = kb_arena_new();

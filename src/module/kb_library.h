@@ -13,7 +13,7 @@
  *     u32 inputs, u32 outputs, u32 0; each buffer: u32 dtype, u32 rank, text name
  *     text name of the function in the module's description, u32 1 if outputs are zeroed first
  *     u32 attributes; each: u32 size, bytes
- *     u32 size, u32 size as it is stored, the library; compressed if it is stored in fewer bytes */
+ *     u32 size, the library */
 #ifndef KB_LIBRARY_H
 #define KB_LIBRARY_H
 
@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KB_LIBRARY_VERSION = 1 };
+enum { KB_LIBRARY_VERSION = 2 };
 
 #define KB_LIBRARY_MAGIC "KBSO"
 

@@ -26,7 +26,6 @@ typedef struct host_code {
     kb_fields fields;
     kb_kernel *kernel;
     contents *contents;
-    uint32_t version;
     uint64_t features;
     kb_xla_bytes object;
 } host_code;
@@ -69,31 +68,9 @@ static kb_status read_fields(host_code *c, kb_error *err)
     for (uint32_t i = 0; !f->from.failed && i < kb_kernel_n_buffers(c->kernel); i++)
         kb_fields_expect(f, kb_dtype_known(c->kernel->buffers[i].dtype), "a dtype");
     read_places(c);
-    if (c->version == KB_HOST_CODE_UNPACKED) {
-        c->object.size = kb_read_count(&f->from, 1);
-        c->object.data = kb_read_bytes(&f->from, c->object.size);
-    } else {
-        c->object = kb_fields_packed(f, "its code");
-    }
+    c->object = kb_fields_bytes(f);
     kb_fields_expect(f, f->from.left == 0, "its end");
     return kb_fields_check(f, NAME, WHOLE, err);
-}
-
-static kb_status check_header(host_code *c, kb_error *err)
-{
-    kb_reader *from = &c->fields.from;
-    kb_seal seal;
-    const char *wrong = kb_seal_read(&seal, KB_HOST_CODE_MAGIC, from);
-    c->version = seal.version;
-    if (!wrong && seal.sha && c->version != KB_HOST_CODE_VERSION &&
-        c->version != KB_HOST_CODE_UNPACKED)
-        return kb_error_set(err, KB_FAILED_PRECONDITION,
-                            "a kernel's machine code has format %u, and this kernbridge reads "
-                            "formats up to %d: export the program again with this version",
-                            c->version, KB_HOST_CODE_VERSION);
-    if (!wrong)
-        wrong = kb_seal_check(&seal, c->kernel->digest, KB_DIGEST_SIZE, from);
-    return wrong ? refuse_damaged(wrong, err) : KB_OK;
 }
 
 static kb_status place_code(host_code *c, kb_error *err)
@@ -130,7 +107,8 @@ kb_status kb_host_code_read(const void *bytes, size_t size, const uint8_t digest
     *kernel = (kb_kernel){.free_owner = free_contents};
     memcpy(kernel->digest, digest, KB_DIGEST_SIZE);
     host_code c = {.fields = {.from = kb_reader_of(bytes, size)}, .kernel = kernel};
-    kb_status s = check_header(&c, err);
+    kb_status s = kb_fields_begin(&c.fields, NAME, WHOLE, KB_HOST_CODE_MAGIC, KB_HOST_CODE_VERSION,
+                                  digest, err);
     if (s != KB_OK)
         return s;
     kb_arena *arena = kb_arena_new();

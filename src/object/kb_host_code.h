@@ -9,10 +9,7 @@
  *     text name, text source
  *     u32 inputs, u32 outputs, u32 hidden results; each: u32 dtype, u32 rank, text name
  *     u32 lines; each: u32 status, text place (kb_failures.h)
- *     u32 size, u32 size as it is stored, the relocatable object, which defines the function
- *     KB_HOST_CODE_ENTRY; compressed (kb_inflate.h) if it is stored in fewer bytes
- *
- * In format KB_HOST_CODE_UNPACKED the object is never compressed and has one size. */
+ *     u32 size, the relocatable object, which defines the function KB_HOST_CODE_ENTRY */
 #ifndef KB_HOST_CODE_H
 #define KB_HOST_CODE_H
 
@@ -24,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KB_HOST_CODE_VERSION = 2, KB_HOST_CODE_UNPACKED = 1 };
+enum { KB_HOST_CODE_VERSION = 3 };
 
 #define KB_HOST_CODE_MAGIC "KBHC"
 #define KB_HOST_CODE_ENTRY "kb_entry"

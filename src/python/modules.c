@@ -27,12 +27,9 @@ static PyObject *describe_exports(const kb_module *module)
 {
     Py_ssize_t n = module ? module->n_exports : 0;
     PyObject *list = PyTuple_New(n);
-    /* A module that an older kernbridge built ends before its types. */
-    bool typed =
-        module && module->struct_size >= offsetof(kb_module, start_failure) && module->types;
     for (Py_ssize_t i = 0; list && i < n; i++) {
         const kb_export *e = &module->exports[i];
-        const char *types = typed ? (const char *)module->types[i] : "";
+        const char *types = module->types ? (const char *)module->types[i] : "";
         PyObject *item =
             Py_BuildValue("NNKKKy", kb_python_text(e->name), kb_python_text(e->tokens),
                           address((void *)(uintptr_t)e->run),

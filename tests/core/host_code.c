@@ -62,8 +62,6 @@ uint8_t *host_code_write(const host_code_text *t, const uint8_t digest[KB_DIGEST
         sealed_put_text(&at, t->places[i].text);
     }
     sealed_put_u32(&at, t->object_size);
-    if (t->version != KB_HOST_CODE_UNPACKED)
-        sealed_put_u32(&at, t->stored_size);
     sealed_put(&at, t->object, t->stored_size < ROOM ? t->stored_size : 0);
     *size = (size_t)(at - room);
     sealed_sign(room, *size, digest, KB_DIGEST_SIZE);

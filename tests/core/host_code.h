@@ -19,8 +19,8 @@ typedef struct host_code_text {
         uint32_t status;
         const char *text;
     } places[HOST_CODE_PLACES];
-    const uint8_t *object; /* as it is stored */
-    uint32_t object_size, stored_size;
+    const uint8_t *object;
+    uint32_t object_size, stored_size; /* as it says, and bytes that are written */
 } host_code_text;
 
 /* The kernel of host_code_sample.c: an input x and an output y, float64[n]. */

@@ -54,7 +54,6 @@ static void put_library(uint8_t **at, const library_text *t)
 {
     const uint8_t zero = 0;
     sealed_put_u32(at, library_size + t->more);
-    sealed_put_u32(at, library_size + t->more);
     sealed_put(at, library, t->stored_size);
     sealed_put(at, &zero, t->more);
     sealed_put(at, &zero, t->behind);

@@ -53,15 +53,11 @@ static void put_text(writer *w, const char *text)
     put(w, text, size);
 }
 
-static void put_image(writer *w, const program_image *image, uint32_t version)
+static void put_image(writer *w, const program_image *image)
 {
     size_t size = image->text ? strlen(image->text) + (image->cc == KB_HOSTCUDA_CC) : 0;
-    bool packed = image->packed_size > 0;
-    put_u32(w, image->cc);
-    put_u32(w, (uint32_t)size);
-    if (version != KB_PROGRAM_UNPACKED)
-        put_u32(w, packed ? image->packed_size : (uint32_t)size);
-    put(w, packed ? (const void *)image->packed : image->text, packed ? image->packed_size : size);
+    put_u32s(w, (uint32_t[]){image->cc, (uint32_t)size}, 2);
+    put(w, image->text, size);
 }
 
 static void put_value(writer *w, const kb_value *v)
@@ -70,7 +66,7 @@ static void put_value(writer *w, const kb_value *v)
     put_i64(w, v->constant);
 }
 
-static void put_function(writer *w, const program_function *f, uint32_t version)
+static void put_function(writer *w, const program_function *f)
 {
     uint8_t digest[KB_DIGEST_SIZE];
     sample_digest(digest, f->id);
@@ -80,7 +76,7 @@ static void put_function(writer *w, const program_function *f, uint32_t version)
     put_u32s(w, f->sizes, f->n_sizes < PROGRAM_WORDS ? f->n_sizes : PROGRAM_WORDS);
     put_u32s(w, &f->n_images, 1);
     for (uint32_t i = 0; i < f->n_images && i < KB_IMAGES_MAX; i++)
-        put_image(w, &f->images[i], version);
+        put_image(w, &f->images[i]);
 }
 
 static void put_launch(writer *w, const program_step *s)
@@ -126,11 +122,12 @@ static void put_step(writer *w, const program_step *s)
     }
 }
 
-uint8_t *program_write(const program_text *p, size_t *size)
+uint8_t *program_write(const program_text *p, const uint8_t digest[KB_DIGEST_SIZE], size_t *size)
 {
+    uint8_t head[SEALED_BODY] = {0};
     writer w = {0};
-    put(&w, p->magic, 4);
-    put_u32(&w, p->version);
+    sealed_begin(head, p->magic, p->version);
+    put(&w, head, sizeof head);
     put_text(&w, p->name);
     put_text(&w, p->source);
     put_u32s(&w, (uint32_t[]){p->n_inputs, p->n_outputs, p->n_hidden}, 3);
@@ -140,26 +137,16 @@ uint8_t *program_write(const program_text *p, size_t *size)
     }
     put_u32(&w, p->n_functions);
     for (uint32_t i = 0; i < p->n_functions && i < PROGRAM_FUNCTIONS; i++)
-        put_function(&w, &p->functions[i], p->version);
+        put_function(&w, &p->functions[i]);
     put_u32(&w, p->n_steps);
     for (uint32_t i = 0; i < p->n_steps && i < PROGRAM_STEPS; i++)
         put_step(&w, &p->steps[i]);
     uint8_t *exact = realloc(w.bytes, w.size);
-    *size = w.size;
-    return exact ? exact : w.bytes;
-}
-
-uint8_t *program_seal(uint8_t *bytes, size_t *size, const uint8_t digest[KB_DIGEST_SIZE])
-{
-    uint8_t *sealed = malloc(*size + KB_SHA256_SIZE);
-    if (!sealed || *size < SEALED_SHA)
+    if (!exact)
         abort();
-    sealed_begin(sealed, KB_PROGRAM_MAGIC, KB_PROGRAM_VERSION);
-    memcpy(sealed + SEALED_BODY, bytes + SEALED_SHA, *size - SEALED_SHA);
-    *size += KB_SHA256_SIZE;
-    sealed_sign(sealed, *size, digest, KB_DIGEST_SIZE);
-    free(bytes);
-    return sealed;
+    *size = w.size;
+    sealed_sign(exact, *size, digest, KB_DIGEST_SIZE);
+    return exact;
 }
 
 static program_step launch_of(uint32_t function, uint32_t n_words)
@@ -178,8 +165,8 @@ void program_init(program_text *p)
 {
     enum { X, N, Y, Z };
     *p = (program_text){
-        .magic = "KBCU",
-        .version = KB_PROGRAM_UNSEALED,
+        .magic = KB_PROGRAM_MAGIC,
+        .version = KB_PROGRAM_VERSION,
         .name = "op",
         .source = "op.py:7",
         .n_inputs = 2,
@@ -245,8 +232,8 @@ void program_init(program_text *p)
 void program_simple(program_text *p, uint64_t id, const char *entry)
 {
     *p = (program_text){
-        .magic = "KBCU",
-        .version = KB_PROGRAM_UNSEALED,
+        .magic = KB_PROGRAM_MAGIC,
+        .version = KB_PROGRAM_VERSION,
         .name = "simple",
         .source = "simple.py:1",
         .n_inputs = 1,

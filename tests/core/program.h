@@ -16,9 +16,7 @@ typedef struct program_buffer {
 
 typedef struct program_image {
     uint32_t cc;
-    const char *text;      /* see fake_cuda.h; of one for the CPU, the NUL is part of the image */
-    const uint8_t *packed; /* what is written in place of it, if it has a size */
-    uint32_t packed_size;
+    const char *text; /* see fake_cuda.h; of one for the CPU, the NUL is part of the image */
 } program_image;
 
 typedef struct program_function {
@@ -66,11 +64,8 @@ void program_init(program_text *p);
  * (x, y, extent of x). `id`: of the function's digest. */
 void program_simple(program_text *p, uint64_t id, const char *entry);
 
-/* Its bytes, in a block of exactly their size, to be freed with `free`. They are of a version that
- * has no SHA-256, so that a test can change them. */
-uint8_t *program_write(const program_text *p, size_t *size);
-
-/* The same in the current version, as the program of the kernel of a digest. Takes `bytes` over. */
-uint8_t *program_seal(uint8_t *bytes, size_t *size, const uint8_t digest[KB_DIGEST_SIZE]);
+/* Its bytes as the program of the kernel of a digest, in a block of exactly their size that the
+ * caller frees. Where a test changes them, sealed_sign makes them whole again. */
+uint8_t *program_write(const program_text *p, const uint8_t digest[KB_DIGEST_SIZE], size_t *size);
 
 #endif

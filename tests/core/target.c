@@ -26,7 +26,7 @@ void target_call_init(target_call *c, uint64_t id, const program_text *program)
     fake_attr_array(&c->f, "digest", KB_DTYPE_U8, KB_DIGEST_SIZE, c->digest, KB_DIGEST_SIZE);
     if (program) {
         size_t size;
-        uint8_t *bytes = program_write(program, &size);
+        uint8_t *bytes = program_write(program, c->digest, &size);
         fake_attr_array(&c->f, "program", KB_DTYPE_U8, size, bytes, size);
         free(bytes);
     }

@@ -18,7 +18,7 @@ static bool read_program(void)
     size_t size;
     kb_function_free_all();
     program_init(&p);
-    uint8_t *bytes = program_write(&p, &size);
+    uint8_t *bytes = program_write(&p, digest, &size);
     bool ok = had_memory(kb_program_read(bytes, size, digest, false, &kernel, &err), &err);
     free(bytes);
     if (ok)
@@ -41,7 +41,7 @@ static bool read_large_program(void)
     program_init(&p);
     p.name = p.source = name;
     p.functions[0].entry = entry;
-    uint8_t *bytes = program_write(&p, &size);
+    uint8_t *bytes = program_write(&p, digest, &size);
     bool ok = had_memory(kb_program_read(bytes, size, digest, false, &kernel, &err), &err);
     free(bytes);
     if (ok)

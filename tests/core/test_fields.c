@@ -2,14 +2,12 @@
  * that they may be, that the first which does not hold is the one that is told, and that nothing is
  * read behind it. Every block has exactly its size, for AddressSanitizer. */
 #include "core/kb_fields.h"
-#include "core/kb_inflate.h"
 #include "core/kb_memory.h"
-#include "inflated.h"
 #include "kb_test.h"
 
 #include <stdlib.h>
 
-enum { TEXT_SIZE = 700, ROOM = 1 << 16 };
+enum { ROOM = 1 << 16 };
 
 /* What is read, and from where. */
 typedef struct scene {
@@ -274,72 +272,30 @@ static void test_no_buffers(void)
     end(&s);
 }
 
-static kb_xla_bytes read_packed(scene *s, uint32_t size, uint32_t stored, const void *bytes,
-                                uint32_t n)
-{
-    put(size);
-    put(stored);
-    put_bytes(bytes, n);
-    begin(s, 0);
-    return kb_fields_packed(&s->fields, "its code");
-}
-
-static void refuse_packed(uint32_t size, uint32_t stored, const void *bytes, uint32_t n,
-                          const char *wrong)
+static void test_bytes(void)
 {
     scene s;
-    kb_xla_bytes read = read_packed(&s, size, stored, bytes, n);
-    CHECK_PTR(read.data, NULL);
-    CHECK_INT(read.size, 0);
-    check(&s, wrong);
-    end(&s);
-}
-
-static void test_packed(void)
-{
-    char text[TEXT_SIZE];
-    scene s;
-    CHECK(kb_inflate(dynamic, sizeof dynamic, text, sizeof text));
-    kb_xla_bytes read = read_packed(&s, TEXT_SIZE, sizeof dynamic, dynamic, sizeof dynamic);
-    check(&s, NULL);
-    if (CHECK_INT(read.size, TEXT_SIZE))
-        CHECK_INT(memcmp(read.data, text, TEXT_SIZE), 0);
-    end(&s);
-    for (uint32_t size = 0; size < 3; size++) { /* as they are */
-        read = read_packed(&s, size, size, "xyz", size);
+    for (uint32_t size = 0; size < 4; size++) {
+        put(size);
+        put_bytes("xyz", size);
+        begin(&s, 0);
+        kb_xla_bytes read = kb_fields_bytes(&s.fields);
         check(&s, NULL);
         CHECK_INT(read.size, size);
-        CHECK_PTR(read.data, s.block + 8);
+        CHECK_PTR(read.data, s.block + 4);
         end(&s);
     }
-    refuse_packed(TEXT_SIZE - 1, sizeof dynamic, dynamic, sizeof dynamic, "its code");
-    refuse_packed(TEXT_SIZE + 1, sizeof dynamic, dynamic, sizeof dynamic, "its code");
-    refuse_packed(2, 3, "xyz", 3, "its code");
-    refuse_packed(0, 1, "xyz", 1, "its code");
-    refuse_packed(1, 0, "", 0, "its code");
-    refuse_packed(4, 4, "xyz", 3, "its length");
-}
-
-/* Bytes that cannot become as many take no memory. */
-static void test_ratio(void)
-{
-    enum { LEAST = 5 };
-    for (uint32_t stored = LEAST; stored < LEAST + 3; stored++)
-        for (int more = -1; more <= 1; more++) {
-            scene s;
-            put((stored + 1) * KB_INFLATE_RATIO_MAX + (uint32_t)more);
-            put(stored);
-            put_bytes("damaged data", stored);
-            begin(&s, 0);
-            kb_memory_fail_nth(1);
-            CHECK_PTR(kb_fields_packed(&s.fields, "its code").data, NULL);
-            kb_memory_fail_nth(0);
-            if (more < 0)
-                check_no_memory(&s);
-            else
-                check(&s, "its code");
-            end(&s);
-        }
+    const uint32_t too_many[] = {4, UINT32_MAX};
+    for (int i = 0; i < 2; i++) {
+        put(too_many[i]);
+        put_bytes("xyz", 3);
+        begin(&s, 0);
+        kb_xla_bytes read = kb_fields_bytes(&s.fields);
+        CHECK_PTR(read.data, NULL);
+        CHECK_INT(read.size, 0);
+        check(&s, "its length");
+        end(&s);
+    }
 }
 
 int main(void)
@@ -350,7 +306,6 @@ int main(void)
     test_least_buffers();
     test_ranks();
     test_no_buffers();
-    test_packed();
-    test_ratio();
+    test_bytes();
     return kb_test_end("test_fields");
 }

@@ -2,6 +2,7 @@
  * waits for a load but those who need what is loaded. */
 #include "cuda/kb_function.h"
 #include "cuda/kb_target.h"
+#include "sealed.h"
 #include "target.h"
 
 #include "core/kb_handler.h"
@@ -119,8 +120,9 @@ static kb_status add_program(uint64_t id, const program_text *p, size_t cut, boo
     uint8_t digest[KB_DIGEST_SIZE];
     size_t size;
     kb_error err;
-    uint8_t *bytes = program_write(p, &size);
     sample_digest(digest, id);
+    uint8_t *bytes = program_write(p, digest, &size);
+    sealed_sign(bytes, size - cut, digest, KB_DIGEST_SIZE);
     kb_status s = kb_target_register(bytes, size - cut, digest, false, inserted, &err);
     free(bytes);
     return s;

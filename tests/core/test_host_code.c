@@ -233,21 +233,6 @@ static void test_digest(void)
     free(bytes);
 }
 
-/* Code of an earlier kernbridge, which was never compressed. */
-static void test_earlier_format(void)
-{
-    host_code_text t;
-    kb_kernel k;
-    double y[2];
-    host_code_init(&t);
-    t.version = KB_HOST_CODE_UNPACKED;
-    if (!CHECK_INT(read_text(&t, &k), KB_OK))
-        return;
-    CHECK_INT(call(&k, 1, y), KB_OK);
-    CHECK(y[1] == exp(1) + 1);
-    k.free_owner(k.owner);
-}
-
 static void refuse(const host_code_text *t, kb_status status, const char *text)
 {
     kb_kernel k;
@@ -260,8 +245,10 @@ static void test_wrong_fields(void)
 {
     host_code_text good, t;
     host_code_init(&good);
+    t = good, t.version = KB_HOST_CODE_VERSION - 1;
+    refuse(&t, KB_FAILED_PRECONDITION, "has format 2, and this kernbridge reads format 3");
     t = good, t.version = KB_HOST_CODE_VERSION + 1;
-    refuse(&t, KB_FAILED_PRECONDITION, "has format 3, and this kernbridge reads formats up to 2");
+    refuse(&t, KB_FAILED_PRECONDITION, "has format 4, and this kernbridge reads format 3");
     t = good, t.n_inputs = KB_BUFFERS_MAX + 1;
     refuse(&t, KB_INVALID_ARGUMENT, "a number of buffers");
     t = good, t.n_hidden = KB_BUFFERS_MAX;
@@ -285,11 +272,11 @@ static void test_wrong_fields(void)
     t = good, t.object_size = t.stored_size = 0;
     refuse(&t, KB_INVALID_ARGUMENT, "the machine code is damaged");
     t = good, t.object_size--;
-    refuse(&t, KB_INVALID_ARGUMENT, "the check of its code failed");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of its end failed");
     t = good, t.object_size = UINT32_MAX;
-    refuse(&t, KB_INVALID_ARGUMENT, "the check of its code failed");
-    t = good, t.object_size++; /* as if it were compressed */
-    refuse(&t, KB_INVALID_ARGUMENT, "the check of its code failed");
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of its length failed");
+    t = good, t.object_size++;
+    refuse(&t, KB_INVALID_ARGUMENT, "the check of its length failed");
 }
 
 /* Places that take the least that they can: what is wrong with the first is told where there are
@@ -300,7 +287,6 @@ static void test_least_places(void)
     host_code_text t;
     kb_kernel k;
     host_code_init(&t);
-    t.version = KB_HOST_CODE_UNPACKED;
     t.object_size = t.stored_size = 0;
     t.places[0].status = 0;
     t.places[0].text = t.places[1].text = "";
@@ -314,28 +300,6 @@ static void test_least_places(void)
                                       "kernel: the check of its length failed"
                                     : "a kernel's machine code is damaged, or belongs to another "
                                       "kernel: the check of the status of an exception failed");
-        free(bytes);
-    }
-}
-
-/* A byte behind the code, in either format. */
-static void test_end(void)
-{
-    for (uint32_t version = KB_HOST_CODE_UNPACKED; version <= KB_HOST_CODE_VERSION; version++) {
-        host_code_text t;
-        kb_kernel k;
-        size_t size;
-        host_code_init(&t);
-        t.version = version;
-        uint8_t *bytes = host_code_write(&t, digest, &size);
-        bytes = realloc(bytes, size + 1);
-        if (!bytes)
-            abort();
-        bytes[size] = 0;
-        sealed_sign(bytes, size + 1, digest, KB_DIGEST_SIZE);
-        CHECK_INT(kb_host_code_read(bytes, size + 1, digest, &k, &err), KB_INVALID_ARGUMENT);
-        CHECK_TEXT(err.message, "a kernel's machine code is damaged, or belongs to another kernel: "
-                                "the check of its end failed");
         free(bytes);
     }
 }
@@ -443,12 +407,10 @@ int main(void)
     test_calls();
     test_words();
     test_values();
-    test_earlier_format();
     test_a_part_is_refused();
     test_digest();
     test_wrong_fields();
     test_least_places();
-    test_end();
     test_processor();
     test_symbols();
     test_no_memory();

@@ -228,7 +228,7 @@ static void test_wrong_fields(void)
 {
     library_text t = good;
     t.version++;
-    refuse(&t, KB_FAILED_PRECONDITION, "has format 2, and this kernbridge reads format 1");
+    refuse(&t, KB_FAILED_PRECONDITION, "has format 3, and this kernbridge reads format 2");
     t = good, t.n_hidden = 1;
     refuse(&t, KB_INVALID_ARGUMENT, "the check of a number of buffers failed");
     t = good, t.n_values = KB_ATTRIBUTES_MAX + 1;

@@ -3,6 +3,7 @@
 #include "cuda/kb_program.h"
 #include "gpu.h"
 #include "program.h"
+#include "sealed.h"
 
 #include <stdlib.h>
 
@@ -14,11 +15,6 @@ typedef void spoil(program_text *p);
 static void magic(program_text *p)
 {
     p->magic = "KBCP";
-}
-
-static void version(program_text *p)
-{
-    p->version = KB_PROGRAM_VERSION + 1;
 }
 
 static void inputs(program_text *p)
@@ -423,7 +419,8 @@ static bool refuses_without(const program_text *p, size_t end, const char *what)
     kb_kernel kernel;
     kb_error err;
     char text[256];
-    uint8_t *bytes = program_write(p, &size);
+    uint8_t *bytes = program_write(p, digest, &size);
+    sealed_sign(bytes, size - end, digest, KB_DIGEST_SIZE);
     kb_status s = kb_program_read(bytes, size - end, digest, false, &kernel, &err);
     free(bytes);
     if (s == KB_OK)
@@ -468,7 +465,7 @@ static void test_least(void)
     CHECK(refuses_without(&p, COUNT, "a number of images"));
     CHECK(refuses_without(&p, COUNT + 1, "its length"));
 
-    p = good, p.version = KB_PROGRAM_UNPACKED, p.n_functions = 1;
+    p = good, p.n_functions = 1;
     p.functions[0] = (program_function){.entry = "", .n_images = 3};
     CHECK(refuses_without(&p, COUNT, "an image"));
     CHECK(refuses_without(&p, COUNT + 1, "its length"));
@@ -497,20 +494,18 @@ static void test_version(void)
     kb_error err;
     char text[256];
     program_init(&p);
-    version(&p);
-    uint8_t *bytes = program_write(&p, &size);
-    CHECK_INT(kb_program_read(bytes, size, digest, false, &kernel, &err), KB_FAILED_PRECONDITION);
-    snprintf(text, sizeof text,
-             "a kernel's program has version %d, and this kernbridge reads versions %d to %d: "
-             "export the program again with this version",
-             KB_PROGRAM_VERSION + 1, KB_PROGRAM_UNPACKED, KB_PROGRAM_VERSION);
-    CHECK_TEXT(err.message, text);
-    free(bytes);
-    p.version = KB_PROGRAM_UNPACKED - 1;
-    bytes = program_write(&p, &size);
-    CHECK_INT(kb_program_read(bytes, size, digest, false, &kernel, &err), KB_FAILED_PRECONDITION);
-    CHECK_HAS(err.message, "a kernel's program has version 1, and this kernbridge reads");
-    free(bytes);
+    for (int more = -1; more <= 1; more += 2) {
+        p.version = (uint32_t)(KB_PROGRAM_VERSION + more);
+        uint8_t *bytes = program_write(&p, digest, &size);
+        CHECK_INT(kb_program_read(bytes, size, digest, false, &kernel, &err),
+                  KB_FAILED_PRECONDITION);
+        snprintf(text, sizeof text,
+                 "a kernel's program has format %d, and this kernbridge reads format %d: export "
+                 "the program again with this version",
+                 KB_PROGRAM_VERSION + more, KB_PROGRAM_VERSION);
+        CHECK_TEXT(err.message, text);
+        free(bytes);
+    }
 }
 
 int main(void)

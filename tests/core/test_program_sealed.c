@@ -1,4 +1,4 @@
-/* Proves that a program of the current version is read as it was written, and is refused where any
+/* Proves that a program is read as it was written, and is refused where any
  * bit of it, or of the digest of its kernel, is another: most bits of a launch may have either
  * value, and the sum of the images says nothing about them. */
 #include "cuda/kb_program.h"
@@ -33,7 +33,7 @@ static void test_damage(void)
     kb_error err;
     sample_digest(digest, 78);
     program_init(&p);
-    uint8_t *bytes = program_seal(program_write(&p, &size), &size, digest);
+    uint8_t *bytes = program_write(&p, digest, &size);
     CHECK_INT(read_program(bytes, size, digest, &err), KB_OK);
     sealed_each_part(bytes, size, 1, digest, sizeof digest, refused);
     sealed_each_flip(bytes, size, 1, digest, refused);
@@ -41,10 +41,6 @@ static void test_damage(void)
         digest[i] ^= 1;
         refused(bytes, size, digest);
         digest[i] ^= 1;
-    }
-    for (uint32_t version = KB_PROGRAM_UNPACKED; version < KB_PROGRAM_VERSION; version++) {
-        bytes[4] = (uint8_t)version; /* of which nobody has computed a SHA-256 */
-        refused(bytes, size, digest);
     }
     free(bytes);
 }

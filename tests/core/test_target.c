@@ -5,6 +5,7 @@
 #include "core/kb_handler.h"
 #include "cuda/kb_program.h"
 #include "cuda/kb_stream.h"
+#include "sealed.h"
 #include "target.h"
 
 #include <pthread.h>
@@ -403,15 +404,15 @@ static void test_captured_twice(void)
 
 static void test_register(void)
 {
-    program_text p = {.magic = "KBCU", .version = KB_PROGRAM_UNSEALED, .name = "n", .source = "s"};
+    program_text p = {.magic = "KBCU", .version = KB_PROGRAM_VERSION, .name = "n", .source = "s"};
     p.n_steps = 1;
     uint8_t digest[KB_DIGEST_SIZE], bytes[] = {1, 2, 3};
     bool inserted = true;
     kb_error err;
     size_t size;
     p.steps[0].kind = KB_STEP_CALLBACK;
-    uint8_t *program = program_write(&p, &size);
     sample_digest(digest, 40);
+    uint8_t *program = program_write(&p, digest, &size);
     CHECK_INT(kb_target_register(bytes, 3, digest, true, &inserted, &err), KB_INVALID_ARGUMENT);
     CHECK(!inserted);
     CHECK_INT(kb_target_register(program, size, digest, false, &inserted, &err),
@@ -422,6 +423,7 @@ static void test_register(void)
     CHECK_INT(kb_target_register(program, size, digest, true, &inserted, &err), KB_OK);
     CHECK(!inserted);
     digest[KB_DIGEST_SIZE - 1] ^= 1; /* the same key */
+    sealed_sign(program, size, digest, KB_DIGEST_SIZE);
     CHECK_INT(kb_target_register(program, size, digest, true, &inserted, &err), KB_ALREADY_EXISTS);
     CHECK(!inserted);
     free(program);

@@ -48,7 +48,8 @@ static void test_damaged_program(void)
                   "a kernel's program is damaged, or of another version of kernbridge: the "
                   "check of its first bytes failed");
     fake_attr_array(&c.f, "program", KB_DTYPE_U8, 0, NULL, 0);
-    target_expect(kb_target_instantiate, &c, KB_INVALID_ARGUMENT, "the check of its length failed");
+    target_expect(kb_target_instantiate, &c, KB_INVALID_ARGUMENT,
+                  "check of its first bytes failed");
     fake_attr_string(&c.f, "program", "KBCU", 4);
     target_expect(kb_target_instantiate, &c, KB_NOT_FOUND, "not registered in this process");
     target_expect(kb_target_execute, &c, KB_NOT_FOUND, "not registered in this process");

@@ -125,7 +125,7 @@ static kb_status run_program(kb_error *err)
     for (uint32_t i = 0; i < p.n_functions; i++)
         fake_cuda_set_twin(p.functions[i].entry, NULL, NULL);
     p.steps[3].launch.flags |= KB_LAUNCH_AUTO_BLOCK;
-    uint8_t *bytes = program_write(&p, &size);
+    uint8_t *bytes = program_write(&p, digest, &size);
     kb_status s = kb_program_read(bytes, size, digest, false, &kernel, err);
     free(bytes);
     if (s != KB_OK)

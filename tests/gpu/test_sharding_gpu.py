@@ -395,7 +395,7 @@ TABLE = np.random.default_rng(0).normal(size=14 * 1024).astype(np.float32)
 
 
 def large_kernel():
-    """A kernel whose program has more than 64 KiB when it is compressed: constants are drawn."""
+    """A kernel whose program has more than 64 KiB."""
     drawn = np.random.default_rng(1).random((60, 32), np.float32) + 1_000
     lines = "\n".join(
         f"        if x[i] == {a}: v = {' + v * '.join(map(str, others))}" for a, *others in drawn

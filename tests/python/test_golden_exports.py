@@ -1,4 +1,4 @@
-"""Programs that were exported with each supported JAX, by this or an earlier kernbridge, still run.
+"""Programs that were exported with each supported JAX still run.
 
 They are data (tests/python/data/make_exports.py), and run where neither Numba nor llvmlite is.
 """
@@ -67,6 +67,6 @@ def test_they_run_without_numba(version, run_python):
 
 
 def test_they_are_small():
-    limits = {"numba": 4 * 1024, "cuda_on_cpu": 10 * 1024, "cuda_on_cpu_shared": 10 * 1024}
+    limits = {"numba": 5 * 1024, "cuda_on_cpu": 32 * 1024, "callable_on_cpu": 64 * 1024}
     for path in FOLDER.rglob("*.bin"):
-        assert path.stat().st_size <= limits.get(path.stem, 16 * 1024), path
+        assert path.stat().st_size <= limits.get(path.stem, 52 * 1024), path

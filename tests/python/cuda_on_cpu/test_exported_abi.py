@@ -56,8 +56,8 @@ def test_a_program_of_another_version_is_refused(run_python, tmp_path: Path):
     (tmp_path / "newer").write_bytes(program[:at] + bytes([version + 1]) + program[at + 1 :])
     printed = run_python(OPERATION + LOAD, KERNBRIDGE_LIBCUDA="/nowhere/libcuda.so")
     assert printed.splitlines() == [
-        f"FAILED_PRECONDITION: a kernel's program has version {version + 1}, and this kernbridge "
-        f"reads versions 2 to {version}: export the program again with this version [KB5107]",
+        f"FAILED_PRECONDITION: a kernel's program has format {version + 1}, and this kernbridge "
+        f"reads format {version}: export the program again with this version [KB5107]",
         "FAILED_PRECONDITION: numba_cuda_kernel 'twice': the program's code for the CPU was "
         f"generated for ABI {int(theirs)} of kernbridge, and this kernbridge has ABI "
         f"{int(theirs) - 1}: export the program again with this version [KB5107]",

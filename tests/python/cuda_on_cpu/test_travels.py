@@ -104,7 +104,7 @@ def test_programs_run_without_llvm_and_numba(run, tmp_path):
     run(MAKE + EXPORT)
     assert run(BLOCK + LOAD + COMPARE) == ""
     sizes = {name: (tmp_path / name).stat().st_size for name in ("add", "sums")}
-    assert all(size <= 10 * 1024 for size in sizes.values()), sizes
+    assert all(size <= 50 * 1024 for size in sizes.values()), sizes
 
 
 @pytest.mark.once
@@ -131,14 +131,14 @@ def test_code_of_programs_runs_only_where_it_may(run, what):
 def test_damaged_code_is_refused(run):
     damage = """
 from kernbridge._src.gpu import program
-packed = program.packed
+sized = program.sized
 
 def damaged(image):
     changed = bytearray(image)
     changed[-1] ^= 1
-    return packed(bytes(changed) if image.startswith(b"KBCC") else image)
+    return sized(bytes(changed) if image.startswith(b"KBCC") else image)
 
-program.packed = damaged
+program.sized = damaged
 """
     run(MAKE + damage + EXPORT)
     printed = run(LOAD + "call('add', x, x)")

@@ -1,6 +1,5 @@
 """Libraries of modules in exported programs, which then need neither source nor compiler."""
 
-import zlib
 from pathlib import Path
 
 import jax
@@ -72,8 +71,7 @@ def test_a_program_runs_without_source_and_compiler(module, tmp_path, run_python
         return scaled + count
 
     data = export(function, jax.ShapeDtypeStruct((2, 3), F32))
-    library = zlib.compress(Path(module.path).read_bytes(), 9)
-    assert len(data) < 2 * 1.2 * len(library) + 8 * 1024  # compressed, for each function
+    assert len(data) < 2 * Path(module.path).stat().st_size + 8 * 1024  # once for each function
     (tmp_path / "program").write_bytes(data)
     calls = "call(jnp.arange(6.0).reshape(2, 3))\ncall(-jnp.ones((2, 3)))"
     good, bad = run_python(LOAD + calls, **NOWHERE).splitlines()

@@ -155,7 +155,7 @@ def test_no_command_prints_help(capsys):
     assert cli.main([]) == 0
     text = capsys.readouterr().out
     assert text.startswith("usage: kernbridge")
-    for name in ("doctor", "cache", "clear", "benchmark"):
+    for name in ("doctor", "cache", "benchmark"):
         assert name in text
 
 

@@ -251,10 +251,6 @@ def test_an_unknown_module_is_not_cleared(filled, capfd):
     assert "the cache has no module 'stensil'; it has stencil" in capfd.readouterr().err
 
 
-def test_clear_asks_nothing(filled, capfd):
-    assert answer(capfd, "clear")["removed"] == 3
-
-
 @pytest.mark.parametrize(
     ("n", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2.5e9, "2.5 GB")]
 )

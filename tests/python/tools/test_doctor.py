@@ -184,8 +184,7 @@ def test_other_commands(root, capsys):
     artefacts.store("cubin", bytes(32), artefacts.Artefact({}, (bytes(10**6),)))
     for arguments, expected in (
         (["cache"], f"{root}: 1 entries, 1.0 MB\n"),
-        (["clear", "m"], "0 removed\n"),
-        (["clear"], "1 removed\n"),
+        (["cache", "clear", "--yes"], "1 removed\n"),
         (["cache"], f"{root}: 0 entries, 0.0 MB\n"),
     ):
         assert cli.main(arguments) == 0

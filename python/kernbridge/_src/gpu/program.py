@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernbridge import _core
-from kernbridge._src.base.packing import packed, sealed
+from kernbridge._src.base.packing import sealed, sized
 
 MAGIC = "KBCU"
 VERSION = _core.PROGRAM_VERSION
@@ -235,7 +235,7 @@ def _u32(*values: int) -> bytes:
 
 def _text(text: str) -> bytes:
     data = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "backslashreplace")
-    return _u32(len(data)) + data
+    return sized(data)
 
 
 def _value(value: int | Value) -> bytes:
@@ -244,7 +244,7 @@ def _value(value: int | Value) -> bytes:
 
 
 def _function(f: DeviceFunction) -> bytes:
-    images = [_u32(cc) + packed(image) for cc, image in f.images]
+    images = [_u32(cc) + sized(image) for cc, image in f.images]
     head = _u32(f.n_words, f.auto_shared, len(f.sizes), *f.sizes, len(images))
     content = b"".join((_text(f.entry), head, *images))
     return hashlib.sha256(content).digest() + content

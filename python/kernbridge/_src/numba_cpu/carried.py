@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base.packing import packed, sealed, text
+from kernbridge._src.base.packing import sealed, sized, text
 from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.parameters import warn_of_copies
 
@@ -104,7 +104,7 @@ def encode(digest: bytes, about: Description, code: ObjectCode) -> bytes:
             *(struct.pack("<II", dtype, rank) + text(name) for dtype, rank, name in about.buffers),
             struct.pack("<I", len(code.places)),
             *(struct.pack("<I", status) + text(at) for status, at in sorted(code.places.items())),
-            packed(code.code),
+            sized(code.code),
         )
     )
     return sealed(_core.HOST_CODE_MAGIC, _core.HOST_CODE_VERSION, digest, body)

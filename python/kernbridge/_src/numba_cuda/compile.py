@@ -9,8 +9,7 @@ import dis
 import hashlib
 import threading
 import weakref
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -84,7 +83,7 @@ _Key = tuple[bytes, Architectures]  # with the identity
 _functions: weakref.WeakValueDictionary[_Key, NumbaCudaFunction] = weakref.WeakValueDictionary()
 # Never released, as the machine code for the CPU is not: Numba numbers what it compiles, and of
 # other LLVM IR for a kernel of the same content other machine code would be made.
-_for_host: dict[_Key, artefacts.Artefact] = {}  # with compressed blobs
+_for_host: dict[_Key, artefacts.Artefact] = {}
 _lock = threading.RLock()
 
 
@@ -204,12 +203,12 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
     found = None if opaque else artefacts.load(CACHE_KIND, key)
     known = _for_host.get((job.identity, job.architectures))
     if found is None or known is not None:
-        made = _compile(job) if known is None else _packed(known, zlib.decompress)
+        made = _compile(job) if known is None else known
         if found is None and not opaque:
             artefacts.store(CACHE_KIND, key, made, name)
         found = made
     if job.for_host and known is None and not opaque:
-        _for_host[job.identity, job.architectures] = _packed(found, zlib.compress)
+        _for_host[job.identity, job.architectures] = found
     meta = found.meta
     for sentence in () if job.batched else meta.get("lost", ()):  # it is compiled for both
         warn(f"{job.label}: {sentence}")
@@ -232,10 +231,6 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
         batched=job.batched,
         kernel=weakref.ref(job.kernel),
     )
-
-
-def _packed(found: artefacts.Artefact, pack: Callable[[bytes], bytes]) -> artefacts.Artefact:
-    return found._replace(blobs=tuple(map(pack, found.blobs)))
 
 
 def _compile(job: Job) -> artefacts.Artefact:

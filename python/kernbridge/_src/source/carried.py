@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from kernbridge import _core
-from kernbridge._src.base.packing import sealed, text
+from kernbridge._src.base.packing import sealed, sized, text
 
 
 def encode(
@@ -19,7 +19,7 @@ def encode(
     values: Sequence[bytes],
     library: bytes,
 ) -> bytes:
-    """The bytes of a call of a function of a packed library; `digest` identifies the kernel."""
+    """The bytes of a call of a function of a library; `digest` identifies the kernel."""
     body = b"".join(
         (
             text(label),
@@ -28,8 +28,8 @@ def encode(
             *(struct.pack("<II", dtype, rank) + text(name) for dtype, rank, name in buffers),
             text(function),
             struct.pack("<II", zeroed, len(values)),
-            *(struct.pack("<I", len(value)) + value for value in values),
-            library,
+            *(sized(value) for value in values),
+            sized(library),
         )
     )
     return sealed(_core.LIBRARY_MAGIC, _core.LIBRARY_VERSION, digest, body)

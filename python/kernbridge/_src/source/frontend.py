@@ -37,7 +37,7 @@ class Export(NamedTuple):
     slot: int
     last_error: int
     path: str  # of the library
-    library: bytes = b""  # compressed, if exported programs hold it
+    library: bytes = b""  # if exported programs hold it
 
     def bind(self, slot: int, target: str) -> None:
         """Let the handler of a slot call this function."""

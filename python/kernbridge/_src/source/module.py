@@ -12,7 +12,6 @@ from kernbridge._src.base.errors import KernelError, KernelLoadError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.options import read_flag
-from kernbridge._src.base.packing import packed
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.sharding_rule import ShardingRule
@@ -265,7 +264,7 @@ class CompiledModule:
         self.digest = digest
         self.content_hash = f"sha256:{digest[:16]}"
         library = open_library(path)
-        carried = packed(_read(path)) if carry else b""
+        carried = _read(path) if carry else b""
         self._functions: dict[str, SourceFunction] = {}
         for function in functions:
             found = library.exports.get(function.name)

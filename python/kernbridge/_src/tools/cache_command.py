@@ -1,4 +1,4 @@
-"""`kernbridge cache` and `kernbridge clear`: list the contents of the cache and clear it."""
+"""`kernbridge cache`: lists the contents of the cache and clears it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernbridge._src.tools.printing import CommandError, Lines, Output, Table, a
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add both commands to those of `kernbridge`."""
+    """Add the command to those of `kernbridge`."""
     cache = commands.add_parser(
         "cache",
         parents=[common],
@@ -32,20 +32,9 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     cleared = actions.add_parser(
         "clear", parents=[common], help="remove entries, after asking for confirmation"
     )
-    _add_name(cleared)
+    cleared.add_argument("name", nargs="?", help="only those of one module")
     cleared.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    cleared.set_defaults(run=_clear_after_question)
-    clear = commands.add_parser(
-        "clear",
-        parents=[common],
-        help="remove compiled kernels from the cache, without asking for confirmation",
-    )
-    _add_name(clear)
-    clear.set_defaults(run=_clear)
-
-
-def _add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="only those of one module")
+    cleared.set_defaults(run=_clear)
 
 
 def _held(output: Output) -> tuple[str, limit.Stats]:
@@ -82,7 +71,7 @@ def _list(chosen: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def _clear_after_question(chosen: argparse.Namespace, output: Output) -> int:
+def _clear(chosen: argparse.Namespace, output: Output) -> int:
     modules = sorted({e.name for e in listing.entries() if e.kind == "module"})
     if chosen.name is not None and chosen.name not in modules:
         raise CommandError(
@@ -102,10 +91,6 @@ def _clear_after_question(chosen: argparse.Namespace, output: Output) -> int:
             output.answer["removed"] = 0
             output.show(Lines(["nothing was removed"]))
             return 1
-    return _clear(chosen, output)
-
-
-def _clear(chosen: argparse.Namespace, output: Output) -> int:
     output.answer["removed"] = limit.clear_cache(chosen.name)
     output.show(Lines([f"{output.answer['removed']} removed"]))
     return 0
