@@ -47,7 +47,7 @@ QUOTED = {
     "_src/numba_cuda/callback.py",
     "_src/numba_cuda/compile.py",
     "_src/numba_cuda/entry.py",
-    "_src/numba_cuda/mlir.py",
+    "_src/mlir/compile.py",
     "_src/operation/origin.py",
     "_src/record/arrays.py",
     "_src/record/record.py",

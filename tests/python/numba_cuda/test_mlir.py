@@ -357,7 +357,7 @@ def test_a_place_in_the_grid_stays_wide_and_other_numbers_do_not():
 
 
 def test_every_name_that_is_used_is_there():
-    from kernbridge._src.numba_common import mlir_device_inside, mlir_inside
+    from kernbridge._src.mlir import mlir_device_inside, mlir_inside
 
     for inside in (mlir_inside, mlir_device_inside):
         versions.look_up("numba-cuda-mlir", inside.NAMES)

@@ -11,7 +11,7 @@ from typing import Any
 
 from kernbridge._src.cuda_device import code, mlir_launch, mode
 from kernbridge._src.cuda_device.replacing import choose, install_host_api
-from kernbridge._src.numba_common import mlir_device_inside as inside
+from kernbridge._src.mlir import mlir_device_inside as inside
 from kernbridge._src.numba_cuda import intercept
 
 _OF_GPUS = {

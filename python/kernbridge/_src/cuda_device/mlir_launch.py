@@ -14,14 +14,14 @@ from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailab
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.cuda_device import arguments, code, device, launch, mode
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+from kernbridge._src.gpu.parameters import DeviceParameter, Parameter
 from kernbridge._src.gpu.program import Word
-from kernbridge._src.numba_common import mlir_device_inside as inside
+from kernbridge._src.mlir import compile as mlir
+from kernbridge._src.mlir import mlir_device_inside as inside
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda import mlir
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.host_api import read_configured
 from kernbridge._src.numba_cuda.options import CompileOptions
-from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter
 
 _COPIES = "Host array used in CUDA kernel will incur copy overhead to/from device"  # its words
 

@@ -21,15 +21,15 @@ from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionEr
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.base.reports import instead_of, warn
 from kernbridge._src.gpu.cubin import check_words
+from kernbridge._src.gpu.parameters import Parameter, leaves
 from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
+from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
-from kernbridge._src.numba_cuda import mlir
 from kernbridge._src.numba_cuda.dispatchers import check_declared
 from kernbridge._src.numba_cuda.job import CHECKED, HOST, Architectures, Job
 from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions, unless_default
-from kernbridge._src.numba_cuda.parameters import Parameter, leaves
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernbridge._src.base import versions
-from kernbridge._src.numba_cuda import mlir
-from kernbridge._src.numba_cuda.parameters import Parameter
+from kernbridge._src.gpu.parameters import Parameter
+from kernbridge._src.mlir import compile as mlir
 
 
 def check_dispatcher(label: str, kernel: Any) -> None:

@@ -20,17 +20,17 @@ from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionEr
 from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.gpu.cubin import check_words
-from kernbridge._src.gpu.program import Word
-from kernbridge._src.keys import encode
-from kernbridge._src.numba_common import refusals
-from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
-from kernbridge._src.numba_cuda import mlir_entry
-from kernbridge._src.numba_cuda.parameters import (
+from kernbridge._src.gpu.parameters import (
     Parameter,
     TupleParameter,
     leaves,
     with_open,
 )
+from kernbridge._src.gpu.program import Word
+from kernbridge._src.keys import encode
+from kernbridge._src.mlir import entry as mlir_entry
+from kernbridge._src.numba_common import refusals
+from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.store.artefacts import Artefact
 
 PACKAGE = "numba-cuda-mlir"
@@ -105,7 +105,7 @@ def refuse_checked(label: str) -> NoReturn:
 
 def element_type(dtype: np.dtype[Any]) -> Any:
     """The package's type of an element; ValueError if it has none."""
-    from kernbridge._src.numba_common.mlir_inside import numpy_support
+    from kernbridge._src.mlir.mlir_inside import numpy_support
 
     try:
         return numpy_support.from_dtype(np.dtype(dtype))
@@ -117,7 +117,7 @@ def element_type(dtype: np.dtype[Any]) -> Any:
 
 def parameter_type(parameter: Parameter) -> Any:
     """The type of a parameter in the kernel."""
-    from kernbridge._src.numba_common.mlir_inside import numba_types, typeof, types
+    from kernbridge._src.mlir.mlir_inside import numba_types, typeof, types
 
     if isinstance(parameter, TupleParameter):
         members = list(map(parameter_type, parameter.members))
@@ -208,7 +208,7 @@ def _formals(kernel: Any) -> list[inspect.Parameter]:
 
 def _argument_types(job: MlirJob, opened: frozenset[int]) -> tuple[Any, ...]:
     """The types of all parameters of the kernel, those left to their defaults among them."""
-    from kernbridge._src.numba_common.mlir_inside import Omitted
+    from kernbridge._src.mlir.mlir_inside import Omitted
 
     given = list(map(parameter_type, with_open(job.parameters, opened)))
     named = {p.keyword: t for p, t in zip(job.parameters, given, strict=True) if p.keyword}
@@ -237,7 +237,7 @@ class _Compiled:
 
     def ptx(self) -> bytes:
         """PTX, by libNVVM, in the way of numba-cuda-mlir for the architecture."""
-        from kernbridge._src.numba_common import mlir_inside as inside
+        from kernbridge._src.mlir import mlir_inside as inside
 
         optimization, options = inside.mlir_optimization, self.options
         capability = options["chip"].removeprefix("sm_")
@@ -261,7 +261,7 @@ class _Compiled:
 
 def _compile(job: MlirJob, opened: frozenset[int], architecture: tuple[int, int]) -> _Compiled:
     """Compile the kernel to MLIR with an entry; inputs but those of `opened` are read-only."""
-    from kernbridge._src.numba_common import mlir_inside as inside
+    from kernbridge._src.mlir import mlir_inside as inside
 
     options = dict(job.kernel.targetoptions)
     options["chip"] = "sm_{}{}".format(*architecture)
@@ -314,7 +314,7 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     The options of a device function stay as they are; without this, they would get the name of the
     architecture.
     """
-    from kernbridge._src.numba_common import mlir_inside as inside
+    from kernbridge._src.mlir import mlir_inside as inside
     from kernbridge._src.numba_common.defaults import exact_defaults
 
     with inside.global_compiler_lock, exact_defaults(inside.Omitted):
@@ -350,7 +350,7 @@ def _check_made(metadata: dict[str, Any], library: Any) -> None:
 
 
 def _llvm_ir(module: Any) -> str:
-    from kernbridge._src.numba_common.mlir_inside import get_context, llvm
+    from kernbridge._src.mlir.mlir_inside import get_context, llvm
 
     with get_context():
         return str(llvm.translate_module_to_llvmir(_gpu_module(module).operation))
@@ -373,7 +373,7 @@ def _kernel_of(module: Any) -> Any:
 
 def _with_entry(job: MlirJob, module: Any) -> Any:
     """The module in which the kernel has become an entry."""
-    from kernbridge._src.numba_common import mlir_inside as inside
+    from kernbridge._src.mlir import mlir_inside as inside
 
     attributes = _kernel_of(module).attributes
     kept = [

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from kernbridge._src.base.errors import defect
-from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter, leaves
+from kernbridge._src.gpu.parameters import DeviceParameter, Parameter, leaves
 
 _POINTER = "!llvm.ptr"
 _KERNEL = re.compile(r"^ *llvm\.func @\S+?\((?P<parameters>.*)\) attributes \{.*nvvm\.kernel.*\{$")
