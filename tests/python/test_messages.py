@@ -37,7 +37,6 @@ QUOTED = {
     "_src/benchmark/files.py",
     "_src/cuda_device/code.py",
     "_src/cuda_device/device.py",
-    "_src/cuda_device/mlir_launch.py",
     "_src/gpu/cubin.py",
     "_src/numba_cpu/compile.py",
     "_src/numba_cpu/entry.py",

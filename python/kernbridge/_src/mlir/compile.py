@@ -1,8 +1,7 @@
-"""Compiles kernels of numba-cuda-mlir, the successor of Numba-CUDA.
+"""Compiles kernels of numba-cuda-mlir, the successor of Numba-CUDA, for GPUs.
 
-numba-cuda-mlir generates MLIR for the kernel, and `mlir_entry` adds an entry that takes the words
-of kernbridge's launches. libNVVM and nvJitLink compile this to cubins, and `cuda_on_cpu` compiles
-its LLVM IR for the CPU.
+numba-cuda-mlir generates MLIR for the kernel, and `entry` adds an entry that takes the words of
+kernbridge's launches. libNVVM and nvJitLink compile this to cubins.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -29,13 +28,13 @@ from kernbridge._src.gpu.parameters import (
 from kernbridge._src.gpu.program import Word
 from kernbridge._src.keys import encode
 from kernbridge._src.mlir import entry as mlir_entry
+from kernbridge._src.mlir import writes
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.store.artefacts import Artefact
 
 PACKAGE = "numba-cuda-mlir"
 DECLARED = "_kernbridge_declared"  # signatures that a dispatcher was given in the CPU's mode
-LIKE_HOST = (9, 0)  # the architecture whose MLIR becomes code for the CPU
 _Z = re.compile(r"%(?:tid|ntid|ctaid|nctaid)\.z\b")
 
 is_mlir = encode.is_mlir
@@ -43,7 +42,7 @@ is_mlir = encode.is_mlir
 
 @dataclass(frozen=True, slots=True)
 class MlirJob:
-    """A kernel, and what is made of it; without architectures, code for the CPU."""
+    """A kernel, and what is made of it."""
 
     label: str
     kernel: Any
@@ -51,7 +50,6 @@ class MlirJob:
     batched: bool
     architectures: tuple[tuple[int, int], ...]
     name: str
-    has_vector_math: bool = False
 
     @property
     def symbol(self) -> str:
@@ -92,15 +90,6 @@ def check_kernel(label: str, kernel: Any) -> None:
 def declared(kernel: Any) -> tuple[Any, ...]:
     """The signatures that a kernel was declared for, in a GPU's mode or in the CPU's."""
     return tuple(vars(kernel).get(DECLARED) or kernel.overloads)
-
-
-def refuse_checked(label: str) -> NoReturn:
-    """Refuse the checked mode."""
-    raise KernelCompilationError(
-        f"{label}: kernels of {PACKAGE} cannot be checked; remove check=True (or unset "
-        "KERNBRIDGE_DEBUG=check), or decorate the kernel with @numba.cuda.jit to check it "
-        "[KB4005]"
-    )
 
 
 def element_type(dtype: np.dtype[Any]) -> Any:
@@ -155,10 +144,10 @@ def check_strides(
 
 
 def artefact(job: MlirJob) -> Artefact:
-    """What is kept of a kernel: a cubin for each architecture, or code for the CPU."""
+    """What is kept of a kernel: a cubin for each architecture."""
     compiled, opened = compile_protected(
         (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-        lambda opened: _compile(job, opened, (job.architectures or (LIKE_HOST,))[0]),
+        lambda opened: _compile(job, opened, job.architectures[0]),
         lambda error: _refusal(job, error),
     )
     meta: dict[str, Any] = {
@@ -166,17 +155,6 @@ def artefact(job: MlirJob) -> Artefact:
         "opened": list(opened),
         "cooperative": compiled.cooperative,
     }
-    if not job.architectures:
-        from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
-
-        image, uses_z = cuda_on_cpu_compile.image_of_text(
-            job.label,
-            compiled.llvm_ir(),
-            job.symbol,
-            is_fast=job.has_vector_math,
-        )
-        meta |= {"architectures": [cuda_on_cpu_compile.CC], "uses_z": uses_z}
-        return Artefact(meta=meta, blobs=(image,))
     cubins, assembly = [], ""
     try:
         for i, architecture in enumerate(job.architectures):
@@ -194,7 +172,7 @@ def artefact(job: MlirJob) -> Artefact:
 
 def code(job: MlirJob, opened: Iterable[int]) -> tuple[str, str]:
     """LLVM IR and PTX."""
-    compiled = _compile(job, frozenset(opened), (job.architectures or (LIKE_HOST,))[0])
+    compiled = _compile(job, frozenset(opened), job.architectures[0])
     return compiled.llvm_ir(), compiled.ptx().decode()
 
 
@@ -291,15 +269,11 @@ def _check_read_only(job: MlirJob, opened: frozenset[int], module: Any) -> None:
 
     numba-cuda-mlir refuses other writes to them.
     """
-    from kernbridge._src.cuda_on_cpu import mlir_text
-
     taken = list(leaves(job.parameters))
     protected = [p.read_only and i not in opened for i, p in enumerate(taken)]
     if not any(protected):
         return
-    name = str(_kernel_of(module).attributes["sym_name"]).strip('"')
-    written = mlir_text.written(job.label, _llvm_ir(module), name)
-    at = 0
+    written, at = writes.written(_kernel_of(module), _functions(module)), 0
     for parameter, is_protected in zip(taken, protected, strict=True):
         size = 3 + 2 * parameter.ndim if parameter.kind == "array" else 1
         if is_protected and not written.isdisjoint(range(at, at + size)):
@@ -361,13 +335,16 @@ def _gpu_module(module: Any) -> Any:
     return found
 
 
+def _functions(module: Any) -> dict[str, Any]:
+    """The functions of a module by their names."""
+    operations = _gpu_module(module).operation.regions[0].blocks[0].operations
+    functions = [op.operation for op in operations if op.operation.name == "llvm.func"]
+    return {str(f.attributes["sym_name"]).strip('"'): f for f in functions}
+
+
 def _kernel_of(module: Any) -> Any:
     """The one function of a module that is a kernel."""
-    (kernel,) = (
-        op.operation
-        for op in _gpu_module(module).operation.regions[0].blocks[0].operations
-        if op.operation.name == "llvm.func" and "nvvm.kernel" in op.operation.attributes
-    )
+    (kernel,) = (f for f in _functions(module).values() if "nvvm.kernel" in f.attributes)
     return kernel
 
 
@@ -381,8 +358,7 @@ def _with_entry(job: MlirJob, module: Any) -> Any:
         for name in attributes
         if name == "gpu.kernel" or name.startswith("nvvm.")
     ]
-    on_gpu = bool(job.architectures)
-    text = mlir_entry.with_entry(str(module), job.symbol, kept, job.parameters, job.batched, on_gpu)
+    text = mlir_entry.with_entry(str(module), job.symbol, kept, job.parameters, job.batched)
     return inside.ir.Module.parse(text)
 
 

@@ -32,18 +32,15 @@ def with_entry(
     attributes: Sequence[str],
     parameters: Sequence[Parameter],
     batched: bool,
-    on_gpu: bool,
 ) -> str:
     """The text of a module whose kernel has become the entry `symbol`.
 
     `attributes` are those that every kernel has, and what limits its launches. Variables get names
-    that are the same in every process; numba-cuda-mlir counts them. On a GPU, dynamic shared memory
-    is external, so that it lies behind the static one; numba-cuda-mlir defines an array without
+    that are the same in every process; numba-cuda-mlir counts them. Dynamic shared memory is
+    external, so that it lies after the static one; numba-cuda-mlir defines an array without
     elements, which other arrays overlap.
     """
-    module = _renamed(module)
-    if on_gpu:
-        module = _DYNAMIC.sub(r"\1external\2", module)
+    module = _DYNAMIC.sub(r"\1external\2", _renamed(module))
     lines = module.splitlines()
     (begin,) = (i for i, line in enumerate(lines) if _KERNEL.match(line))
     end = next(i for i in range(begin, len(lines)) if lines[i] == "    }")

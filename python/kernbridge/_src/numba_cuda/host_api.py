@@ -115,7 +115,7 @@ def _numba_cuda() -> HostApi:
 
 @cache
 def _mlir() -> HostApi:
-    from kernbridge._src.mlir import mlir_device_inside as inside
+    from kernbridge._src.numba_common import mlir_device_inside as inside
 
     return HostApi(
         _MLIR,

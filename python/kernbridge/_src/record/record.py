@@ -96,7 +96,7 @@ class Recording:
             found = [read_argument(value, self._read_leaf) for value in arguments]
         except NotAnArgument as e:
             refuse(str(e))
-        if mlir.is_mlir(kernel):
+        if mlir.is_mlir(kernel) and not self.host:
             mlir.check_strides(label, found)
         parameters = [parameter for parameter, _ in found]
         words = [leaf for _, leaves in found for leaf in leaves]

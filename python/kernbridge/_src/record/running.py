@@ -20,7 +20,6 @@ from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.gpu import launch as gpu_launch
 from kernbridge._src.gpu.parameters import DeviceParameter
 from kernbridge._src.gpu.program import Word
-from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
@@ -60,8 +59,6 @@ class Running:
             found = [read_argument(value, _read_leaf) for value in arguments]
         except NotAnArgument as e:
             raise TypeError(f"{label}: {e}") from None
-        if mlir.is_mlir(kernel):
-            mlir.check_strides(label, found)
         parameters = [parameter for parameter, _ in found]
         words = [word.value for _, leaves in found for leaf in leaves for word in leaf]
         function, _ = numba_cuda_compile.compile_for_launch(
