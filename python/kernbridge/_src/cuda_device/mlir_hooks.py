@@ -20,8 +20,8 @@ from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import mlir_device_inside as inside
 from kernbridge._src.numba_common.numba_cuda_device_inside import cuda, devicearray
+from kernbridge._src.numba_cuda import counterpart as counterparts
 from kernbridge._src.numba_cuda import intercept
-from kernbridge._src.numba_cuda.counterpart import counterpart
 from kernbridge._src.numba_cuda.host_api import read_configured
 
 _OF_NUMBA = re.compile(r"numba(?:\.cuda)?\.")
@@ -79,8 +79,8 @@ def _launch(configured: Any, args: tuple[Any, ...]) -> None:
             )
         made: dict[str, Any] = kept_with(kernel, "launched_on_cpu", dict)
         if "kernel" not in made:
-            declared = () if kernel._can_compile else mlir.declared(kernel)
-            made["kernel"] = counterpart(label, kernel, declared)
+            declared = () if kernel._can_compile else counterparts.declared(kernel)
+            made["kernel"] = counterparts.counterpart(label, kernel, declared)
             setattr(made["kernel"], dispatchers.COUNTERPART_OF, (label, kernel))
         made["kernel"][how.grid, how.block, 0, how.shared](*map(_argument, args))
     except (KernelCompilationError, KernelNotAvailableError) as e:
@@ -125,7 +125,7 @@ def _declare(kernel: Any, sig: Any, abi_info: Any = None, output: Any = None) ->
         with mlir.compiling_for((9, 0)):
             return kernel._compile_device_callee(sig)
     argument_types, _ = inside.sigutils.normalize_signature(sig)
-    declared = vars(kernel).setdefault(mlir.DECLARED, [])
+    declared = vars(kernel).setdefault(counterparts.DECLARED, [])
     if argument_types not in declared:
         declared.append(argument_types)
     return None
@@ -138,7 +138,7 @@ def _disable_compile(kernel: Any, val: bool = True) -> None:
 
 def _compile_declared(kernel: Any) -> None:
     """Compile a kernel that was declared on the CPU for a GPU, where it is launched now."""
-    declared = vars(kernel).get(mlir.DECLARED)
+    declared = vars(kernel).get(counterparts.DECLARED)
     if declared is None or kernel.overloads or kernel._can_compile:
         return
     kernel._can_compile = True

@@ -73,7 +73,7 @@ class NumbaCudaFunction(DeviceFunction):
         job = Job(self.name, kernel, self.parameters, self.batched, (architecture,))
         job = replace(job, identity=self.identity)
         if mlir.is_mlir(kernel):
-            return mlir.code(_mlir_job(job), self.opened)
+            return mlir.code(job, self.opened)
         library = _compile_entry(job.with_open(self.opened))._codelibrary
         return library.get_llvm_str(), library.get_asm_str(cc=compiler_cc(*architecture))
 
@@ -252,7 +252,7 @@ def _compile(job: Job) -> artefacts.Artefact:
 
     job = _of_numba_cuda(job)
     if mlir.is_mlir(job.kernel):
-        return mlir.artefact(_mlir_job(job))
+        return mlir.artefact(job)
     compiled, opened = _compile_protected(job)
     library = compiled._codelibrary
     if job.for_host:
@@ -287,12 +287,6 @@ def _compile(job: Job) -> artefacts.Artefact:
             "cooperative": bool(compiled.cooperative),
         },
         blobs=tuple(cubins),
-    )
-
-
-def _mlir_job(job: Job) -> mlir.MlirJob:
-    return mlir.MlirJob(
-        *(job.label, job.kernel, job.parameters, job.batched, job.architectures, job.symbol)
     )
 
 
