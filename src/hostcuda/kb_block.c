@@ -17,13 +17,20 @@ static bool is_ready(const kb_block *b, const kb_thread *t)
            (t->state == KB_THREAD_AT_GRID && t->generation != b->grid_generation);
 }
 
-static kb_thread *next_ready(const kb_block *b, uint32_t after)
+static bool polls(const kb_block *b, const kb_thread *t)
+{
+    (void)b;
+    return t->state == KB_THREAD_POLLS;
+}
+
+static inline __attribute__((always_inline)) kb_thread *
+next_that(bool (*may)(const kb_block *, const kb_thread *), const kb_block *b, uint32_t after)
 {
     for (uint32_t i = after + 1; i < b->n_threads; i++)
-        if (is_ready(b, &b->threads[i]))
+        if (may(b, &b->threads[i]))
             return &b->threads[i];
     for (uint32_t i = 0; i <= after; i++)
-        if (is_ready(b, &b->threads[i]))
+        if (may(b, &b->threads[i]))
             return &b->threads[i];
     return NULL;
 }
@@ -67,6 +74,8 @@ const char *kb_block_what(const kb_thread *t)
         return "cuda.activemask";
     case KB_THREAD_AT_GRID:
         return "the synchronisation of the grid";
+    case KB_THREAD_POLLS:
+        return "a loop that waits for memory";
     case KB_THREAD_ENDED:
         return "its end";
     case KB_THREAD_RUNS:
@@ -108,14 +117,21 @@ static void stuck(kb_block *b)
                   "threads of the block wait for each other, and none can continue");
 }
 
-static kb_thread *find_next(kb_block *b, uint32_t after)
+/* Where no thread is ready. */
+static KB_COLD kb_thread *find_other(kb_block *b, uint32_t after)
 {
-    kb_thread *next = next_ready(b, after);
-    if (!next && converge(b))
-        next = next_ready(b, after);
+    kb_thread *next = converge(b) ? next_that(is_ready, b, after) : NULL;
+    if (!next)
+        next = next_that(polls, b, after);
     if (!next)
         stuck(b);
     return next;
+}
+
+static inline kb_thread *find_next(kb_block *b, uint32_t after)
+{
+    kb_thread *next = next_that(is_ready, b, after);
+    return next ? next : find_other(b, after);
 }
 
 /* What lies below a thread's stack, or is its last word: none of its frames may reach it. It shares
@@ -146,11 +162,6 @@ void kb_block_wait(kb_thread *t)
     if (next != t)
         kb_fibre_switch(&t->fibre, &next->fibre);
     t->state = KB_THREAD_RUNS;
-}
-
-void kb_yield(kb_thread *t)
-{
-    kb_block_wait(t);
 }
 
 void kb_block_fail(kb_thread *t, const char *format, ...)
@@ -186,6 +197,7 @@ static void arrive(kb_thread *t, uint32_t site)
     if (b->checks)
         kb_checks_arrive(t);
     if (++b->n_arrived == b->n_live) {
+        kb_block_pause(t);
         open_barrier(b);
         return;
     }
@@ -227,6 +239,7 @@ void kb_grid_barrier(kb_thread *t, uint32_t site)
         kb_block_wait(t);
         return;
     }
+    kb_block_pause(t);
     kb_fibre_switch(&t->fibre, &b->caller);
     t->state = KB_THREAD_RUNS;
 }
@@ -321,7 +334,7 @@ bool kb_block_go_on(kb_block *b)
     if (b->checks)
         kb_checks_enter(b->checks, b);
     kb_fibre_adopt(&b->caller);
-    kb_fibre_switch(&b->caller, &next_ready(b, b->n_threads - 1)->fibre);
+    kb_fibre_switch(&b->caller, &next_that(is_ready, b, b->n_threads - 1)->fibre);
     return !b->faulted;
 }
 

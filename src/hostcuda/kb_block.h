@@ -4,10 +4,12 @@
 #define KB_BLOCK_H
 
 #include "core/kb_error.h"
+#include "hostcuda/kb_interrupt.h"
 #include "hostcuda/kb_thread.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 /* One thread of a kernel. `parameters` are what cuLaunchKernel takes. */
 typedef void kb_block_entry(void *const *parameters, kb_thread *thread);
@@ -41,6 +43,10 @@ struct kb_block {
     uint32_t n_arrived, generation; /* of the block's barrier */
     uint32_t n_at_grid, grid_generation;
     uint32_t n_true, reduced; /* predicates so far; the count of the last generation */
+    uint32_t n_pauses;        /* of threads, at places where the launch may be interrupted */
+    uint32_t interrupts;      /* when the block was taken */
+    int64_t begun;            /* about when it was taken; 0 at first */
+    bool watches;             /* for interrupts */
     struct kb_checks *checks; /* of the launch, in checked mode; or NULL */
     kb_fibre caller;
     bool faulted;
@@ -77,6 +83,19 @@ void kb_block_end(kb_block *block);
  * KB_THREAD_RUNS again, or its barrier has opened. */
 void kb_block_wait(kb_thread *thread);
 
+/* Ends the block if the launch was interrupted. Watches for interrupts if it takes long. */
+void kb_block_look(kb_thread *thread);
+
+/* The thread comes to a place where the launch may be interrupted. */
+static inline void kb_block_pause(kb_thread *thread)
+{
+    enum { LOOK_EACH = 8 };
+    kb_block *b = thread->block;
+    if (++b->n_pauses % LOOK_EACH == 0 ||
+        atomic_load_explicit(&kb_interrupts, memory_order_relaxed) != b->interrupts)
+        kb_block_look(thread);
+}
+
 /* Ends the block with a message, which block, thread and place begin. Does not return. */
 _Noreturn void kb_block_fail(kb_thread *thread, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -86,7 +105,10 @@ const char *kb_block_what(const kb_thread *thread);
 
 /* Whether two lanes stand in the same operation of a warp: PTX wants the same mode and mask, too.
  */
-bool kb_warp_same(const kb_warp_call *a, const kb_warp_call *b);
+static inline bool kb_warp_same(const kb_warp_call *a, const kb_warp_call *b)
+{
+    return memcmp(a, b, offsetof(kb_warp_call, value)) == 0;
+}
 
 /* See to operations of the warp that `index` belongs to, whose lanes may all have come. */
 void kb_warp_check(kb_block *block, uint32_t warp);

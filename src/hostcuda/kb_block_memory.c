@@ -110,6 +110,9 @@ kb_block *kb_block_take(const kb_block_code *code, const uint32_t sizes[6], uint
         return NULL;
     b->code = code;
     b->checks = NULL;
+    b->n_pauses = 0;
+    b->begun = 0;
+    b->interrupts = atomic_load(&kb_interrupts);
     b->n_threads = sizes[3] * sizes[4] * sizes[5];
     b->stack = round_up(STACK_MIN + (size_t)code->stack + (size_t)KB_LINE * KB_COLOURS, PAGE);
     size_t shared = round_up((size_t)code->shared + dynamic_shared + KB_LINE, PAGE);
@@ -139,6 +142,9 @@ static uint32_t kept_max(void)
 
 void kb_block_give_back(kb_block *b)
 {
+    if (b->watches)
+        kb_interrupt_unwatch();
+    b->watches = false;
     pthread_mutex_lock(&lock);
     bool keeps = b->capacity <= kept_max() && n_kept <= kept_max() - b->capacity;
     if (keeps) {

@@ -191,6 +191,7 @@ void kb_checks_enter(kb_checks *c, const kb_block *b)
     c->global.block = c->global.barrier = now;
     c->shared.phase = c->shared.block = c->shared.barrier = now;
     c->begins[c->n_begins++] = (kb_block_start){now, c->block};
+    c->n_polls = 0;
     kb_fences_enter(&c->fences, c->block);
     bool begins = !c->begun || c->begun[c->block] == 0;
     if (begins && c->shared_cells) /* what is read of it too early is the same in each run */

@@ -79,6 +79,10 @@ void kb_checks_settle(kb_checks *checks);
 void kb_checks_barrier(kb_checks *checks);
 void kb_checks_warp_barrier(kb_checks *checks, uint32_t warp, uint32_t lanes);
 
+/* A thread polls, see kb_poll: the block ends if none of its threads has done anything else for
+ * long. */
+void kb_checks_poll(kb_thread *thread, uint32_t again);
+
 /* A lane reads another one, which does not take part, in a shuffle. Does not return. */
 _Noreturn void kb_checks_shuffle(kb_thread *thread, uint32_t from);
 

@@ -167,12 +167,14 @@ static KB_COLD void touch_slowly(kb_thread *t, uint64_t row, uint64_t offset, ui
 void kb_check_touch(kb_thread *t, uint64_t row, uint64_t offset, uint64_t size, uint32_t how,
                     uint64_t value)
 {
-    const kb_checks *c = t->block->checks;
+    kb_checks *c = t->block->checks;
     const kb_check_row *at = &c->rows->of[row];
     const kb_race_now *now = is_shared(c, row) ? &c->shared : &c->global;
     uint32_t kind = how % KB_CHECK_KINDS, site = how / KB_CHECK_KINDS, unit = at->unit;
     kb_race_cell *cell = &at->cells[offset >> __builtin_ctz(unit)];
     bool reads = kind == KB_ACCESS_READ;
+    if (!reads && kind != KB_ACCESS_ATOMIC)
+        c->n_polls = 0;
     if (size == unit && !(offset & (unit - 1)) && kind != KB_ACCESS_ATOMIC &&
         (!reads || kb_race_time(cell->write) >= at->since) &&
         kb_race_passes(

@@ -7,11 +7,13 @@
 void kb_checks_barrier(kb_checks *c)
 {
     kb_checks_settle(c);
+    c->n_polls = 0;
     c->global.barrier = c->shared.barrier = kb_checks_tick(c);
 }
 
 void kb_checks_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
 {
+    c->n_polls = 0;
     c->global.seen = c->shared.seen = c->seen = c->seen_room; /* somebody's: there are barriers */
     uint32_t *of_lanes = c->seen + (size_t)warp * KB_WARP * KB_WARP, now = kb_checks_tick(c);
     uint32_t seen[KB_WARP] = {0};
@@ -28,6 +30,19 @@ void kb_checks_warp_barrier(kb_checks *c, uint32_t warp, uint32_t lanes)
     for (uint32_t l = 0; l < KB_WARP; l++)
         if (lanes >> l & 1)
             memcpy(of_lanes + (size_t)l * KB_WARP, seen, sizeof seen);
+}
+
+void kb_checks_poll(kb_thread *t, uint32_t again)
+{
+    enum { POLLS_MAX = 1 << 22 };
+    kb_checks *c = t->block->checks;
+    char place[KB_PLACE_MAX];
+    c->n_polls = again ? c->n_polls + 1 : 0;
+    if (c->n_polls > POLLS_MAX)
+        kb_checks_fail(t, t->site, t->site,
+                       "waits%s for a change of memory that cannot come: the other threads of the "
+                       "block wait, too, or have ended, and blocks run one after the other here",
+                       kb_checks_place(t, t->site, place));
 }
 
 void kb_checks_shuffle(kb_thread *t, uint32_t from)
@@ -78,6 +93,7 @@ void kb_checks_arrive(kb_thread *t)
 
 void kb_checks_end(kb_thread *t)
 {
+    t->block->checks->n_polls = 0;
     const kb_thread *other = t->block->n_arrived ? waiting_thread(t->block) : NULL;
     char there[KB_PLACE_MAX];
     if (other)

@@ -52,6 +52,7 @@ struct kb_checks {
         uint32_t site, n;  /* of such reads since then */
         char text[KB_FAULT_SIZE];
     } unwritten;      /* a read of unwritten shared memory, until the next barrier */
+    uint32_t n_polls; /* since a thread of the block has done anything else that others could see */
     uint32_t n_wrong; /* addresses made of wrong indices */
     kb_wrong_index wrong[KB_CHECK_WRONG_MAX];
 };

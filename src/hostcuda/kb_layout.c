@@ -54,7 +54,7 @@ CALLED_AS(kb_vote, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint32_t, uint3
 CALLED_AS(kb_match, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint64_t, uint32_t));
 CALLED_AS(kb_active_mask, uint32_t (*)(kb_thread *, uint32_t));
 CALLED_AS(kb_grid_barrier, void (*)(kb_thread *, uint32_t));
-CALLED_AS(kb_yield, void (*)(kb_thread *));
+CALLED_AS(kb_poll, void (*)(kb_thread *, uint32_t, uint32_t));
 CALLED_AS(kb_assert, void (*)(kb_thread *, const char *, const char *, uint32_t));
 CALLED_AS(kb_recurse, void (*)(kb_thread *, uint64_t));
 CALLED_AS(kb_print, int (*)(const char *, const void *));

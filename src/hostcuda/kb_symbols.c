@@ -18,7 +18,7 @@ const kb_hostcuda_symbol kb_hostcuda_symbols[] = {
     SYMBOL(kb_match),
     SYMBOL(kb_active_mask),
     SYMBOL(kb_grid_barrier),
-    SYMBOL(kb_yield),
+    SYMBOL(kb_poll),
     SYMBOL(kb_print),
     SYMBOL(kb_check_rows_of),
     SYMBOL(kb_check_shared_array),

@@ -17,6 +17,7 @@ typedef enum kb_thread_state {
     KB_THREAD_IN_WARP,    /* until the lanes of its mask have come */
     KB_THREAD_CONVERGES,  /* until no lane of its warp runs */
     KB_THREAD_AT_GRID,    /* until the block's grid generation is another */
+    KB_THREAD_POLLS,      /* goes on when no other thread of the block can */
     KB_THREAD_ENDED,
 } kb_thread_state;
 
@@ -31,7 +32,7 @@ typedef enum kb_warp_kind {
 typedef struct kb_warp_call {
     uint16_t kind; /* kb_warp_kind */
     uint16_t mode;
-    uint32_t mask;
+    uint32_t mask; /* of all lanes, like what precedes */
     uint64_t value;
     uint32_t b, c; /* of shuffles: the lane or distance; clamp and segments */
 } kb_warp_call;
@@ -76,8 +77,9 @@ uint32_t kb_active_mask(kb_thread *thread, uint32_t site);
 /* The barrier of a cooperative grid. */
 void kb_grid_barrier(kb_thread *thread, uint32_t site);
 
-/* Lets the other threads of the block go on. */
-void kb_yield(kb_thread *thread);
+/* The thread is in a loop that may wait for a change of memory; `again` is 0 when it enters the
+ * loop. Lets the other threads of the block go on. */
+void kb_poll(kb_thread *thread, uint32_t again, uint32_t site);
 
 /* The thread would write out of an array, which `what` describes: the block ends with a fault. */
 _Noreturn void kb_write_outside(kb_thread *thread, const char *what);

@@ -86,11 +86,6 @@ static uint64_t result_of(const kb_thread *lanes, uint32_t present, uint32_t l)
     return 0;
 }
 
-bool kb_warp_same(const kb_warp_call *a, const kb_warp_call *b)
-{
-    return a->kind == b->kind && a->mode == b->mode && a->mask == b->mask;
-}
-
 /* Whether all lanes of the mask stand in the same operation. */
 static bool have_come(const kb_thread *lanes, const kb_warp *warp, const kb_warp_call *call)
 {
@@ -149,10 +144,12 @@ static uint64_t call_warp(kb_thread *t, kb_warp_call call, uint32_t site)
         kb_block_fail(t, "calls %s with the mask 0x%08x, in which its own lane, %u, is not",
                       kb_block_what(t), call.mask, t->lane);
     b->warps[warp].waiting |= bit;
-    if (have_come(lanes_of(b, warp), &b->warps[warp], &t->call))
+    if (have_come(lanes_of(b, warp), &b->warps[warp], &t->call)) {
+        kb_block_pause(t);
         finish(b, warp, call.mask);
-    else
+    } else {
         kb_block_wait(t);
+    }
     return t->result;
 }
 

@@ -9,7 +9,8 @@
 static const char *start_failure(void *library)
 {
     const kb_module *module = dlsym(library, "kb_module_description");
-    bool says = module && module->abi == KB_ABI && module->struct_size > offsetof(kb_module, start_failure);
+    bool says =
+        module && module->abi == KB_ABI && module->struct_size > offsetof(kb_module, start_failure);
     return says && module->start_failure && *module->start_failure ? module->start_failure : NULL;
 }
 

@@ -63,6 +63,8 @@ static PyObject *launched(const char *digest, const uint32_t sizes[6], unsigned 
         PyMem_Free((void *)parameters);
     if (s == KB_OK)
         Py_RETURN_NONE;
+    if (PyErr_CheckSignals() != 0) /* Ctrl-C may be what ended it */
+        return NULL;
     if (s != KB_INTERNAL)
         return kb_python_raise(&err);
     PyErr_SetString(PyExc_RuntimeError, kb_error_text(&err));

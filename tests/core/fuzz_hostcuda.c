@@ -68,7 +68,7 @@ static void step(kb_thread *t, uint8_t kind, uint8_t value, uint32_t site)
         kb_grid_barrier(t, site);
         return;
     case 8:
-        kb_yield(t);
+        kb_poll(t, 1, 0);
         return;
     case 9:
         if (t->dynamic_shared > 0)

@@ -5,6 +5,7 @@
 #include "kb_test.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 enum { FULL = -1 };
@@ -188,7 +189,7 @@ static void spin(void *const *parameters, kb_thread *t)
     volatile uint32_t *flag = parameters[0];
     if (t->index == 0)
         while (!*flag)
-            kb_yield(t);
+            kb_poll(t, 1, 0);
     if (t->index == 95)
         *flag = 1;
 }
@@ -234,6 +235,58 @@ static void raiser(void *const *parameters, kb_thread *t)
         kb_raise(t, "ValueError: bad");
     if (out[0][0] == UINT32_MAX)
         kb_assert(t, "i < n", "f.cu", 12);
+}
+
+static void interrupted(void *const *parameters, kb_thread *t)
+{
+    (void)parameters;
+    if (t->index == 95)
+        atomic_fetch_add(&kb_interrupts, 1);
+    if (out[0][0] == 1)
+        kb_barrier(t, 1);
+    else if (out[0][0] == 2)
+        kb_warp_barrier(t, FULL, 1);
+    else
+        kb_poll(t, 1, 1);
+}
+
+static volatile sig_atomic_t n_heard;
+
+static void hear(int number)
+{
+    (void)number;
+    n_heard++;
+}
+
+/* SIGINT is counted while somebody watches, and the handler that was there is called. */
+static void test_interrupts(void)
+{
+    char fault[KB_FAULT_SIZE] = "";
+    for (uint32_t how = 1; how <= 3; how++) {
+        out[0][0] = how;
+        CHECK(!run(interrupted, one_block, 0, fault));
+        CHECK_HAS(fault, ": the launch was interrupted by SIGINT (Ctrl-C)");
+    }
+    struct sigaction before, now = {.sa_handler = hear};
+    CHECK_INT(sigaction(SIGINT, &now, &before), 0);
+    uint32_t n = kb_interrupts;
+    kb_interrupt_watch();
+    kb_interrupt_watch();
+    raise(SIGINT);
+    kb_interrupt_unwatch();
+    raise(SIGINT);
+    kb_interrupt_unwatch();
+    raise(SIGINT);
+    CHECK_INT(n_heard, 3);
+    CHECK_INT(kb_interrupts, n + 2);
+    now.sa_handler = SIG_IGN;
+    CHECK_INT(sigaction(SIGINT, &now, NULL), 0);
+    kb_interrupt_watch();
+    raise(SIGINT);
+    kb_interrupt_unwatch();
+    CHECK_INT(kb_interrupts, n + 2);
+    CHECK_INT(sigaction(SIGINT, &before, &now), 0);
+    CHECK(now.sa_handler == SIG_IGN);
 }
 
 static uint32_t descend(kb_thread *t, uint32_t levels)
@@ -477,6 +530,7 @@ int main(void)
     test_reductions();
     test_places();
     test_warps();
+    test_interrupts();
     test_shuffles();
     test_votes();
     test_faults();

@@ -34,7 +34,7 @@ PYTHONS_OWN = (  # messages of Python and of the user's own code
 QUOTED = {
     "_src/base/jax_inside.py",
     "_src/base/options.py",
-    "_src/benchmark/files.py",
+    "_src/benchmark/result.py",
     "_src/cuda_device/code.py",
     "_src/cuda_device/device.py",
     "_src/gpu/cubin.py",
@@ -55,7 +55,6 @@ QUOTED = {
     "_src/scan/signature.py",
     "_src/source/frontend.py",
     "_src/source/module.py",
-    "_src/tools/benchmark_command.py",
 }
 NOT_FILTERED = (
     "The kernel is called for a TPU or GPU only",  # jax.export filters no tracebacks

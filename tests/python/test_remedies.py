@@ -791,7 +791,7 @@ ELSEWHERE = {
     "KB7009": "interplay/test_subinterpreters.py",
     "KB8003": "base/test_versions.py",
     "KB8004": "base/test_versions.py",
-    "KB8009": "benchmark/test_benchmark_files.py",
+    "KB8009": "benchmark/test_benchmark_result.py",
     "KB8010": "compat/test_brainevent.py",
 }
 """Where a test is, for codes that need a GPU's driver, a compiler or another process."""

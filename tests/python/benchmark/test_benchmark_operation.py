@@ -1,15 +1,13 @@
 """`benchmark_operation`: every backend in every config, errors and differences told in records."""
 
-import io
 import math
 import re
-import sys
 
 import jax
 import jax.numpy as jnp
+import kernbridge
 import numpy as np
 import pytest
-from kernbridge._src.base import errors
 from kernbridge.benchmark import BenchmarkConfig, BenchmarkResult, benchmark_operation
 
 pytestmark = pytest.mark.once
@@ -74,7 +72,8 @@ def test_every_backend_in_every_config():
     for record in result.records:
         assert (record.platform, record.success, record.error) == ("cpu", True, None)
         assert (record.n_runs, record.n_batch_per_run) == (3, 2)
-        assert 0 < record.min_ms <= record.median_ms <= record.max_ms
+        assert 0 < record.min_ms <= record.q1_ms <= record.median_ms <= record.q3_ms
+        assert record.q3_ms <= record.max_ms
         assert record.throughput == pytest.approx(1e3 / record.median_ms)
     assert all(args[1] == 2.5 and type(args[1]) is float for _, args, _ in op.called)
 
@@ -85,58 +84,42 @@ def test_arrays_are_on_a_device_of_the_platform(monkeypatch):
     placed = config({"x": np.ones(3), "y": [jnp.ones(2), 3, "text", None]}).put_args(other).args[0]
     assert placed["x"].devices() == placed["y"][0].devices() == {other}
     assert placed["y"][1:] == [3, "text", None]
+    outputs, jit = [], jax.jit
+
+    def watched(function):
+        return lambda *operands: outputs.append(jit(function)(*operands)) or outputs[-1]
+
+    monkeypatch.setattr(jax, "jit", watched)
     elsewhere = jax.device_put(np.ones(3), jax.local_devices()[1])
     configs = [config(np.ones(3)), config(elsewhere), config()]
-    op = Operation(configs, a=lambda *xs: xs[0] + 1 if xs else jnp.ones(3))
-    outputs = []
-    from kernbridge._src.benchmark import run as benchmark_run
-
-    def keep(output):
-        outputs.append(output)
-        return output
-
-    monkeypatch.setattr(benchmark_run, "on_host", keep)
-    run(op)
-    assert [output.devices() for output in outputs] == [{other}] * 3
+    run(Operation(configs, a=lambda *xs: xs[0] + 1 if xs else jnp.ones(3)))
+    assert len(outputs) == 9
+    assert {frozenset(output[0].devices()) for output in outputs} == {frozenset({other})}
 
 
 def test_a_failure_is_a_record():
     def fails(x):
         raise KeyError("no such thing")
 
-    op = Operation([config(np.ones(3))], bad=fails, good=jnp.sin, same=jnp.sin)
-    bad, good, same = run(op).records
-    assert (bad.success, bad.error) == (False, "KeyError: 'no such thing'")
-    for name in (
-        "mean_ms",
-        "std_ms",
-        "min_ms",
-        "median_ms",
-        "iqr_ms",
-        "max_ms",
-        "q1_ms",
-        "q3_ms",
-        "throughput",
-    ):
-        assert math.isnan(getattr(bad, name))
-    assert good.success  # the first that ran is what others are compared with
-    assert same.success
-    with pytest.raises(KeyError, match="no such thing"):
-        run(op, catch_errors=False)
-
-
-def test_a_failure_while_it_runs_is_a_record():
-    def fails(x):
+    def fails_while_it_runs(x):
         def callback(x):
             raise RuntimeError("from the kernel")
 
         return jax.pure_callback(callback, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
-    op = Operation([config(np.ones(3, np.float32))], bad=fails, good=jnp.sin)
-    bad, good = run(op).records
-    assert not bad.success
-    assert "from the kernel" in bad.error
-    assert good.success
+    op = Operation(
+        [config(np.ones(3, np.float32))], a=fails, b=fails_while_it_runs, c=jnp.sin, d=jnp.sin
+    )
+    first, second, third, fourth = run(op).records
+    assert (first.success, first.error) == (False, "KeyError: 'no such thing'")
+    assert math.isnan(first.median_ms)
+    assert math.isnan(first.throughput)
+    assert not second.success
+    assert "from the kernel" in second.error
+    assert third.success  # the first that ran is what others are compared with
+    assert fourth.success
+    with pytest.raises(KeyError, match="no such thing"):
+        run(op, catch_errors=False)
 
 
 def test_a_difference_is_told():
@@ -146,18 +129,11 @@ def test_a_difference_is_told():
     record = compared(want, got)
     assert not record.success
     assert record.error == (
-        "Mismatch: backend 'second': the output differs from that of 'first' in 2 of 12 elements "
-        "(rtol=0.001, atol=0.001); the largest difference is 3 at [2, 3] (-2 against 1), the "
-        "largest relative difference 3 at [2, 3] (-2 against 1)"
+        "Mismatch: backend 'second': the output differs from 'first' in 2 of 12 elements "
+        "(rtol=0.001, atol=0.001), at most by 3 at [2, 3] (-2 against 1)"
     )
     assert compared(want, got, compare_results=False).success
     assert compared(want, got, atol=10.0).success
-
-
-def test_the_largest_relative_difference_may_be_elsewhere():
-    error = compared(np.array([100.0, 0.01]), np.array([110.0, 0.05])).error
-    assert "difference is 10 at [0] (110 against 100)" in error
-    assert re.search(r"relative difference 4(\.0+\d*)? at \[1\]|difference 4 at \[1\]", error)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +157,7 @@ def test_the_largest_relative_difference_may_be_elsewhere():
         ([], [], True),
         (2.0, 2.0, True),
         (2.0, 3.0, False),
+        (2, 3, False),
     ],
 )
 def test_what_is_close(want, got, same):
@@ -189,30 +166,20 @@ def test_what_is_close(want, got, same):
     assert (record.error is None) == same
 
 
-@pytest.mark.parametrize(
-    "dtype", ["bfloat16", "float16", "float8_e4m3fn", "int8", "uint32", "int4"]
-)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int8", "uint32", "int4"])
 def test_dtypes_are_compared(dtype):
     want = jnp.array([1, 3], dtype)
     assert compared(want, want).success
     assert "2 against 3" in compared(want, jnp.array([1, 2], dtype)).error
 
 
+@pytest.mark.usefixtures("x64")
 def test_integers_do_not_overflow():
     error = compared(np.array([0], np.uint32), np.array([2**32 - 1], np.uint32)).error
-    assert "4.29497e+09 at [0] (4294967295 against 0)" in error
-
-
-@pytest.mark.usefixtures("x64")
-def test_64_bits_are_compared_exactly():
-    error = compared(jnp.array([2**63 - 2]), jnp.array([2**63 - 1])).error
-    assert "difference is 1 at [0] (9223372036854775807 against 9223372036854775806)" in error
-
-
-@pytest.mark.usefixtures("x64")
-def test_64_bits_are_compared_with_zero():
-    error = compared(jnp.array([0, 5]), jnp.array([3, 5])).error
-    assert "relative difference inf at [0] (3 against 0)" in error
+    assert "at most by 4.29497e+09 at [0] (4294967295 against 0)" in error
+    error = compared(jnp.array([5, 2**63 - 2]), jnp.array([5, 2**63 - 1])).error
+    assert "in 1 of 2 elements, at most by 1 at [1] (9223372036854775807 against 922" in error
+    assert "(3 against 0)" in compared(jnp.array(0), jnp.array(3)).error
 
 
 def test_keys_are_compared():
@@ -224,8 +191,8 @@ def test_keys_are_compared():
 @pytest.mark.parametrize(
     ("want", "got", "text"),
     [
-        (np.ones(3), np.ones(4), r"is float32\[4\], that of 'first' is float32\[3\]"),
-        (np.ones(3), np.ones(3, np.int32), r"is int32\[3\], that of 'first' is float32\[3\]"),
+        (np.ones(3), np.ones(4), r"is float32\[4\], but float32\[3\] for 'first'"),
+        (np.ones(3), np.ones(3, np.int32), r"is int32\[3\], but float32\[3\] for 'first'"),
         ((np.ones(3),), [np.ones(3)], r"returned PyTreeDef\(\[\*\]\), 'first' returned .*\(\*,\)"),
         (
             {"a": np.ones(3), "b": (np.ones(2), np.ones(2))},
@@ -253,79 +220,35 @@ def test_what_is_missing_is_said():
         ValueError, match=r"no backend for 'gpu'; it has some for cpu: .*def_kernel"
     ):
         run(op, platform="gpu")
+    with pytest.raises(ValueError, match="`n_runs` must be at least 1"):
+        run(op, n_runs=0)
     op.call_function = None
     with pytest.raises(ValueError, match=r"'op' has no call function .*op.def_call"):
         run(op)
     op.call_function, op.benchmark_data = op.call, None
-    with pytest.raises(errors.BenchmarkDataFnNotProvidedError, match=r"'op' .*def_benchmark_data"):
+    with pytest.raises(
+        kernbridge.BenchmarkDataFnNotProvidedError, match=r"'op' .*def_benchmark_data"
+    ):
         run(op)
-    with pytest.raises(ValueError, match="`n_runs` must be at least 1"):
-        run(op, n_runs=0)
+    for_tpus = Operation([config()], "tpu", a=lambda: jnp.ones(3))
+    with pytest.raises(RuntimeError, match=r"'op' .* on 'tpu', as JAX has no such device here"):
+        run(for_tpus, platform="tpu")
+    assert not for_tpus.called
 
 
-def test_a_platform_without_a_device_is_said():
-    op = Operation([config()], "tpu", a=lambda: jnp.ones(3))
-    with pytest.raises(RuntimeError, match=r"'op' .* on 'tpu': JAX has no such device .*only cpu;"):
-        run(op, platform="tpu")
-    assert not op.called
-
-
-@pytest.mark.parametrize(
-    ("given", "error", "text"),
-    [
-        ([], ValueError, "returns no config for 'cpu'"),
-        ([1], TypeError, "list of BenchmarkConfig, but the list contains a int"),
-        (None, TypeError, "list of BenchmarkConfig, but the list contains a NoneType"),
-    ],
-)
-def test_wrong_data(given, error, text):
-    with pytest.raises(error, match=text):
+@pytest.mark.parametrize("given", [[], [1], None])
+def test_wrong_data(given):
+    with pytest.raises(TypeError, match="must return a list of BenchmarkConfig for 'cpu', got"):
         run(Operation(given, a=jnp.sin))
-
-
-def test_wrong_configs():
     with pytest.raises(TypeError, match=r"'case': `args` must be the tuple .* \(x,\); got ndarray"):
         BenchmarkConfig("case", np.ones(3))
-    with pytest.raises(TypeError, match="`name` must be a str, got int"):
-        BenchmarkConfig(3, ())
-    with pytest.raises(
-        TypeError, match=r"`kernel_kwargs` must be a dict with names as keys, got \{1: 2\}"
-    ):
-        BenchmarkConfig("case", (), kernel_kwargs={1: 2})
 
 
 def test_verbose(capsys):
     op = Operation([config(np.ones(3))], a=jnp.sin, b=lambda x: 1 / 0)
     run(op, verbose=True)
     good, bad = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"op, case, a: [\d.]+ [nmu]?s \(IQR [\d.]+ [nmu]?s\)", good)
-    assert bad == "op, case, b: failed: ZeroDivisionError: division by zero"
+    assert re.fullmatch(r"op, case, a: [\d.]+ [nmu]?s", good)
+    assert bad == "op, case, b: ZeroDivisionError: division by zero"
     run(op)
     assert capsys.readouterr() == ("", "")
-
-
-def test_progress(capsys, monkeypatch):
-    pytest.importorskip("rich")
-    op = Operation([config(np.ones(3)), config(np.ones(4))], a=jnp.sin, b=jnp.sin)
-    run(op, progress=True)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "4/4" in captured.err
-
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    for progress, shown in ((None, True), (False, False)):
-        monkeypatch.setattr(sys, "stderr", Terminal())
-        run(op, progress=progress)
-        assert ("4/4" in sys.stderr.getvalue()) == shown
-
-
-def test_progress_without_rich(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rich.progress", None)
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    op = Operation([config(np.ones(3))], a=jnp.sin)
-    assert run(op).records[0].success
-    with pytest.raises(ImportError, match=r"pip install 'kernbridge\[bench\]'"):
-        run(op, progress=True)

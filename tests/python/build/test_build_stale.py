@@ -280,7 +280,8 @@ def test_flags_that_are_passed_on():
     assert found.folders == ("/a", "/b", "/c")
     assert not found.unknown
     assert inputs.of((*flags, "-ly"), ()).absent[:2] == ("/d/liby.so", "/d/liby.a")
-    assert "-B/x" in inputs.of(("-Xcompiler", "-g,-B/x"), ()).unknown
+    for value in ("-g,-B/x", "-fPIC -B/x"):
+        assert "-B/x" in inputs.of(("-Xcompiler", value), ()).unknown
     assert not inputs.of(("-Wl,-Bsymbolic,-Bstatic",), ()).unknown
     assert inputs.of(("-Xlinker", "-L", "-Xlinker", "/d", "-ly"), ()).absent[0] == "/d/liby.so"
 
@@ -326,7 +327,8 @@ def test_what_is_kept(tmp_path):
     nvcc = """-arch sm_90 -gencode arch=compute_90,code=sm_90 --threads 4 -maxrregcount=64
         --use_fast_math -lineinfo --expt-relaxed-constexpr -Xptxas -v,-O3,-dlcm=ca -Xcompiler
         -Wall,-fopenmp --default-stream per-thread -diag-suppress 177 -lcublas -Xfatbin
-        -compress-all -Xlinker -rpath -Xlinker /x --ftz=true -std=c++20 -rdc=true -O3"""
+        -compress-all -Xcudafe --diag_suppress=20012 -Xlinker -rpath -Xlinker /x --ftz=true
+        -std=c++20 -rdc=true -O3"""
     clang = "-O2 -target x86_64-linux-gnu -ferror-limit=3 -fopenmp=libomp -fuse-ld=lld -Wno-x=y"
     for known in (nvcc, clang, "-flto=auto -x c++ -ffast-math -mavx2 -Wl,-O1,--hash-style=gnu"):
         assert not inputs.of(known.split(), ()).unknown

@@ -54,6 +54,27 @@ def reshapes(x, out):
         out[i] = value + turned.ravel()[i]
 
 
+@numba.njit
+def square(v):
+    return v * v
+
+
+@numba.njit
+def many_sums(f, x):
+    found = 0.0
+    for i in range(x.size):
+        for j in range(x.size):
+            found += f(x[i]) + math.sin(x[j]) + math.exp(-x[i]) * math.cos(found)
+        for j in range(x.size):
+            found -= f(x[j]) * math.sin(x[i]) + math.log(1 + abs(found)) * math.erf(x[j])
+    return found
+
+
+def passes_a_function(x, out):
+    for i in range(x.size):
+        out[i] = many_sums(square, x[i:]) - many_sums(square, x[:i])
+
+
 def lists(x, out):
     rows = [[x[0]]]
     for i in range(100):
@@ -154,6 +175,10 @@ def draws():
 
 def calls_random(x, out):
     out[0] = draws()
+
+
+def axis(x, out):
+    out[0] = x.reshape(1, x.size).sum(axis=int(x.size))[0]  # fails
 
 
 def own_error_of_values(x, out):

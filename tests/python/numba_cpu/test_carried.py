@@ -83,6 +83,7 @@ def test_results_are_those_of_the_process_that_compiled(elsewhere):
         (operation(kernels.local_arrays), X, X),
         (operation(kernels.reshapes), X, X),
         (operation(kernels.lists), X, X),
+        (operation(kernels.passes_a_function), X, X),
         (operation(kernels.strings), X, X),
         (operation(kernels.writes), X, X),
         (operation(kernels.double, input_output_aliases={0: 0}), X, X),
@@ -121,6 +122,7 @@ def test_exceptions_are_those_of_the_process_that_compiled(elsewhere):
         (operation(kernels.assertion), zero, "AssertionError: not one (in assertion"),
         (operation(kernels.own_error), zero, "OwnError: own and 3 (in own_error"),
         (operation(kernels.values), X, "('bad €', 0.3333333333333333, 5, -5, 9223372036854775808,"),
+        (operation(kernels.axis), X, "axis 5 is out of bounds for array of dimension 2"),
         (operation(kernels.text), X, """KeyError: "it's 5 €" (in text"""),
         (
             operation(kernels.shapes),

@@ -181,16 +181,14 @@ def is_part_of_program(values: Sequence[Any]) -> bool:
     return bool(found) and all(found)
 
 
-try:
-    from jax._src.core import eval_trace as _eval_trace
-    from jax._src.core import trace_ctx as _trace_ctx
-except ImportError:
-    _trace_ctx = _eval_trace = None
-
-
-def is_traced() -> bool:
-    """Return whether a call is seen by a transformation, also where this JAX does not say."""
-    return _trace_ctx is None or _trace_ctx.trace is not _eval_trace
+# What traces the calls of this thread: `EVAL_TRACE` if no transformation does. A function of C, as
+# each call of an operation asks. Where this JAX does not say, it never is `EVAL_TRACE`.
+EVAL_TRACE: Any = object()
+current_trace: Callable[[], Any] = object
+with contextlib.suppress(ImportError, AttributeError):
+    _inside = importlib.import_module("jax._src.core")
+    current_trace = functools.partial(getattr, _inside.trace_ctx, "trace")
+    EVAL_TRACE = _inside.eval_trace
 
 
 def require_insides(what: str) -> None:

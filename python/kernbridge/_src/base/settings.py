@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from kernbridge import _core
 from kernbridge._src.base.errors import coded
@@ -24,6 +25,10 @@ CARRY_KERNELS = "KERNBRIDGE_CARRY_KERNELS"
 carry_kernels: bool | None = None  # None: the choice of the environment
 allowed_imports: tuple[str, ...] = ()
 keeps_64_bits = False  # whether 64-bit outputs keep their dtype if JAX disables 64-bit types
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
 def may_import(module: str) -> bool:
@@ -70,3 +75,11 @@ def switch(variable: str) -> bool | None:
 def install() -> None:
     """Hand the core what the environment chooses."""
     set_exported_code(os.environ.get(EXPORTED_CODE) or "run", EXPORTED_CODE)
+
+
+def bytes_of(text: str) -> int | None:
+    """Return the bytes of a size such as "500MB"; None if it is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.upper())
+    if match is None or match[2] not in _UNITS:
+        return None
+    return int(float(match[1]) * _UNITS[match[2]])

@@ -1,59 +1,72 @@
-"""`BenchmarkResult`: the records of one operation, to be read, printed, plotted and saved."""
+"""The results of a benchmark: records, which are printed as a table, plotted and saved."""
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import json
 import math
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.benchmark import files, plot, table
-from kernbridge._src.benchmark.files import PathLike
-from kernbridge._src.benchmark.records import BenchmarkRecord, as_dict
-from kernbridge._src.benchmark.table import Names
+
+_Names = str | Sequence[str] | None
+_Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class BenchmarkRecord:
+    """The result of one backend for one config, with times in milliseconds per call, or NaN.
+
+    `label` and the kwargs come from the config. The statistics are over `n_runs` timed runs of
+    `n_batch_per_run` calls each; `q1_ms` and `q3_ms` are the quartiles, `iqr_ms` is their distance,
+    and `throughput` is calls per second at the median time. A record is a success if the backend
+    ran and agrees with the first one that ran; else `error` is "Type: message".
+    """
+
+    __module__ = "kernbridge"
+
+    platform: str
+    backend: str
+    label: str
+    mean_ms: float = math.nan
+    std_ms: float = math.nan
+    min_ms: float = math.nan
+    throughput: float = math.nan
+    success: bool = True
+    error: str | None = None
+    kernel_kwargs: dict[str, Any] = field(default_factory=dict)
+    data_kwargs: dict[str, Any] = field(default_factory=dict)
+    median_ms: float = math.nan
+    iqr_ms: float = math.nan
+    max_ms: float = math.nan
+    n_runs: int = 0
+    n_batch_per_run: int = 1
+    q1_ms: float = math.nan
+    q3_ms: float = math.nan
+
+
+_FIELDS = tuple(f.name for f in dataclasses.fields(BenchmarkRecord))
+KWARGS = ("kernel_kwargs", "data_kwargs")
+_NAME = "primitive_name"
+_TEXTS = (_NAME, "platform", "backend", "label", "error")
+_KIND = {"format": "kernbridge benchmark", "version": 1}
 
 
 class BenchmarkResult:
-    """The records of one operation. It prints as a table.
-
-    Parameters
-    ----------
-    records : iterable of BenchmarkRecord
-        One for each backend in each config.
-    primitive_name : str
-        The operation.
-
-    Raises
-    ------
-    TypeError
-        One of `records` is no record.
-
-    Examples
-    --------
-    >>> from kernbridge.benchmark import BenchmarkRecord, BenchmarkResult
-    >>> result = BenchmarkResult(
-    ...     [
-    ...         BenchmarkRecord("cpu", "jnp", "small", median_ms=0.25, data_kwargs={"n": 8}),
-    ...         BenchmarkRecord("cpu", "numba", "small", median_ms=0.125, data_kwargs={"n": 8}),
-    ...     ],
-    ...     "decay",
-    ... )
-    >>> result.fastest("small").backend
-    'numba'
-    >>> "250 us" in str(result) and "125 us *" in str(result)
-    True
-    """
+    """Records of one operation, for each backend in each config; it prints as a table."""
 
     __module__ = "kernbridge"
 
     def __init__(self, records: Iterable[BenchmarkRecord], primitive_name: str = "") -> None:
         self._records = list(records)
         self.primitive_name = primitive_name
-        for i, record in enumerate(self._records):
-            if not isinstance(record, BenchmarkRecord):
-                raise TypeError(
-                    f"record {i} is a {type(record).__name__}, not a BenchmarkRecord [KB8009]"
-                )
 
     @property
     def records(self) -> list[BenchmarkRecord]:
@@ -61,89 +74,94 @@ class BenchmarkResult:
         return list(self._records)
 
     def fastest(self, label: str | None = None) -> BenchmarkRecord | None:
-        """Return the successful record with the smallest median time.
+        """Return the successful record with the smallest median time, or None.
 
-        Parameters
-        ----------
-        label : str or None
-            The name of one config; by default, all configs are considered.
-
-        Returns
-        -------
-        BenchmarkRecord or None
-            None if nothing succeeded.
-
-        Raises
-        ------
-        ValueError
-            No record has this label.
+        With a `label`, only records of that config are considered.
         """
-        labels = dict.fromkeys(record.label for record in self._records)
-        if label is not None and label not in labels:
-            raise ValueError(
-                f"{self.primitive_name or 'these results'}: no config is named {label!r}; the "
-                f"names are {', '.join(labels) or 'none'} [KB8009]"
-            )
+        _known([record.label for record in self._records], "label", [] if label is None else label)
         succeeded = [r for r in self._records if r.success and label in (None, r.label)]
         return min(succeeded, key=lambda r: (math.isnan(r.median_ms), r.median_ms), default=None)
 
     @hides_frames
     def print(
         self,
-        sort_by: Names = None,
-        group_by: Names = "label",
-        compare_by: Names = "backend",
+        sort_by: _Names = None,
+        group_by: _Names = "label",
+        compare_by: _Names = "backend",
         highlight_best: bool = True,
-        order_by: Names = None,
+        order_by: _Names = None,
         speedup_vs: Any = None,
-        vary_by: Names = None,
+        vary_by: _Names = None,
     ) -> None:
-        """Print the records as a table, which is coloured if rich is installed.
-
-        Names refer to fields of a record, or to keys of its kernel_kwargs and data_kwargs
-        ("data_kwargs.n" if both have an "n"). Each parameter takes one or several names.
+        """Print the records as a table.
 
         Parameters
         ----------
-        sort_by : str or sequence of str, optional
-            Names by which the rows of a group are sorted; "-name" sorts in descending order. NaN
-            and missing values come last.
-        group_by : str or sequence of str, optional
-            Names whose values each get a section of the table; None makes one section.
-        compare_by : str or sequence of str
-            Names whose values are compared with each other within a case.
+        sort_by, order_by : str or sequence of str, optional
+            Columns of `to_frame` by which the rows of a group are sorted, and the groups by their
+            first rows; "-name" sorts in descending order. NaN and missing values come last.
+        group_by, compare_by, vary_by : str or sequence of str, optional
+            Columns whose values each get a section of the table; whose values are compared with
+            each other; and which distinguish the cases of a group, by default all kwargs that vary.
         highlight_best : bool
-            Mark the fastest row of each case, by median.
-        order_by : str or sequence of str, optional
-            Names by which the groups are sorted, using the first value in each group.
+            Mark the fastest row of each case, by median, with an asterisk.
         speedup_vs : value of `compare_by`, optional
-            Add a column with the speedup of each row relative to the row of the same case with this
-            value.
-        vary_by : str or sequence of str, optional
-            Names that distinguish the cases within a group, shown as columns; by default, every key
-            of the kwargs that has more than one value.
-
-        Raises
-        ------
-        ValueError
-            A name is unknown, or no record has the value of `speedup_vs`.
-
-        Examples
-        --------
-        >>> from kernbridge.benchmark import BenchmarkRecord, BenchmarkResult
-        >>> result = BenchmarkResult([BenchmarkRecord("cpu", "jnp", "small")])
-        >>> result.print(sort_by="size")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-            ...
-        ValueError: `sort_by` names 'size', which is neither a field nor a key of ...
+            Add a column with the speedup over the row of the same case with this value.
         """
         options = sort_by, group_by, compare_by, highlight_best, order_by, speedup_vs, vary_by
-        table.show(table.lines(self.primitive_name, self._records, *options))
+        print(self._table(*options))
 
     def __str__(self) -> str:
-        return table.as_text(table.lines(self.primitive_name, self._records))
+        return self._table(None, "label", "backend", True, None, None, None)
 
     __repr__ = __str__
+
+    def _table(self, *options: Any) -> str:
+        """Return the text of a table; the options are those of `print`."""
+        sort_by, group_by, compare_by, highlight_best, order_by, speedup_vs, vary_by = options
+        rows, text = self._rows(), [self.primitive_name] if self.primitive_name else []
+        if not rows:
+            return "\n".join([*text, "no records"])
+        group = _known(rows[0], "group_by", group_by)
+        compare = _known(rows[0], "compare_by", compare_by or "backend")
+        vary = [n for n in _varying(rows) if n not in compare] if vary_by is None else vary_by
+        case = [*group, *_known(rows[0], "vary_by", vary)]
+        shown = list(dict.fromkeys((*case, *compare)))
+        fastest, base, n = _fastest(rows, case), dict[Any, _Row](), len(shown)
+        headers = [*shown, "median", "iqr", "mean", "min", "calls/s"]
+        if speedup_vs is not None:
+            wanted = speedup_vs if isinstance(speedup_vs, (tuple, list)) else [speedup_vs]
+            headers.append(f"x {', '.join(map(str, wanted))}")
+            texts = [", ".join(f"{row[name]}" for name in compare) for row in rows]
+            _known(texts, "speedup_vs", ", ".join(map(str, wanted)))
+            chosen = [row for row in rows if [row[name] for name in compare] == list(wanted)]
+            base = _fastest(chosen, case)
+        place: dict[Any, int] = {}
+        listed = _sorted(rows, order_by, "order_by")
+        for row in listed:
+            place.setdefault(_key(row, group), len(place))
+        listed = _sorted(listed, sort_by, "sort_by")
+        listed.sort(key=lambda row: place[_key(row, group)])
+        cells = [[*headers, ""]]
+        for row in listed:
+            line = ["-" if row[name] is None else f"{row[name]}" for name in shown]
+            line += [duration(row[f"{name}_ms"]) for name in ("median", "iqr", "mean", "min")]
+            if highlight_best:
+                line[n] += " *" if fastest.get(_key(row, case)) is row else "  "
+            line.append(f"{row['throughput']:,.0f}" if math.isfinite(row["throughput"]) else "-")
+            if speedup_vs is not None:
+                ms = base[_key(row, case)]["median_ms"] if _key(row, case) in base else math.nan
+                is_known = row["success"] and row["median_ms"] and math.isfinite(ms)
+                line.append(f"{ms / row['median_ms']:.3g}" if is_known else "-")
+            cells.append([*line, "" if row["success"] else "failed"])
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for i, line in enumerate(cells):
+            if i and place.pop(_key(listed[i - 1], group), None) is not None:  # a group begins
+                text.append("-" * (sum(widths[:-1]) + 2 * (len(headers) - 1)))
+            columns = (*map(str.ljust, line[:n], widths), *map(str.rjust, line[n:], widths[n:]))
+            text.append("  ".join(columns).rstrip())
+        failed = [row for row in listed if not row["success"]]
+        return "\n".join([*text, *map("{label}, {backend}: {error}".format_map, failed)])
 
     @hides_frames
     def plot(
@@ -153,97 +171,236 @@ class BenchmarkResult:
         y: str = "median_ms",
         hue: str | None = "backend",
         style: str | None = None,
-        kind: str = "line",
         show: bool = False,
-        errors: bool = True,
         **kwargs: Any,
     ) -> Any:
-        """Plot the successful records with matplotlib.
+        """Plot the successful records as lines, with matplotlib.
 
-        An axis is logarithmic if its values are positive and span more than 1.5 decades. Times are
-        drawn in milliseconds, and the axis is labelled in the unit that suits them, ns to s.
+        Vertical bars about medians are the quartiles of the runs. An axis is logarithmic if its
+        values are positive and span more than 1.5 decades. Returns the figure.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes or None
-            The axes to draw into; a new figure by default.
-        x : str, optional
-            Field or key of the kwargs along x: by default the first key whose values are different
-            numbers, or else the label.
-        y : str
-            Field or key along y. The median, unlike the mean, is not moved by one disturbed run.
+            The axes to draw into; a new figure by default, which `show` opens in a window.
+        x, y : str
+            Columns of `to_frame`; x is by default the first key of the kwargs whose values are
+            different numbers, or else the label.
         hue, style : str or None
-            The names that are distinguished by colours, and by dashes and markers. Without a style,
-            dashes and markers distinguish configs whose points would otherwise share a line.
-        kind : {"line", "bar", "scatter"}
-            Bars stand side by side, with numbers as categories.
-        show : bool
-            Open a window.
-        errors : bool
-            Draw vertical bars: the quartiles of the runs about medians and throughputs, the
-            standard deviation about means. The label of the axis names them.
+            Columns whose values get a line each, as do configs that would share a line.
         **kwargs
-            Passed to `Axes.plot`, `Axes.bar` or `Axes.scatter`.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        ImportError
-            There is no matplotlib.
-        ValueError
-            A name or kind is unknown, or nothing can be plotted.
+            Passed to `Axes.errorbar`; ``linestyle="none"`` draws points alone.
         """
-        figure = plot.Figure(self._records, self.primitive_name, x, y, hue, style)
-        return figure.draw(ax, kind, show, errors, kwargs)
+        rows = self._rows()
+        numbers = [n for n in _varying(rows) if all(_is_number(row[n]) for row in rows)]
+        x = x or next((name for name in numbers if name not in (hue, style)), "label")
+        lines = [name for name in (hue, style) if name]
+        _known(rows[0] if rows else [x, y, *lines], "x, y, hue, style", [x, y, *lines])
+        rows = [row for row in rows if row["success"] and _is_number(row[y])]
+        if not rows:
+            raise ValueError(
+                f"{self.primitive_name or 'these results'}: nothing to plot, as no record is a "
+                f"success with a number as {y!r} [KB8009]"
+            )
+        pyplot = _package("matplotlib.pyplot", "a plot")
+        ax = pyplot.subplots(layout="constrained")[1] if ax is None else ax
+        if style is None and len({_key(row, [x, *lines]) for row in rows}) < len(rows):
+            lines = list(dict.fromkeys([*lines, "label"]))
+        are_numbers = all(_is_number(row[x]) for row in rows)
+        series: dict[Any, list[_Row]] = {}
+        for row in _sorted(rows, x) if are_numbers else rows:
+            series.setdefault(_key(row, lines), []).append(row)
+        for i, members in enumerate(series.values()):
+            places = [row[x] if are_numbers else f"{row[x]}" for row in members]
+            bars = [
+                (row["median_ms"] - row["q1_ms"], row["q3_ms"] - row["median_ms"])
+                for row in members
+            ]
+            spread = np.maximum(bars, 0).T if y == "median_ms" else None  # not negative by rounding
+            label = ", ".join(f"{members[0][name]}" for name in lines) or None
+            look = {"marker": "os^Dv*PX"[i % 8], "label": label, **kwargs}
+            ax.errorbar(places, [row[y] for row in members], spread, **look)
+        for axis, name in (("xscale", x), ("yscale", y)):
+            values = [row[name] for row in rows]
+            is_positive = all(_is_number(value) and value > 0 for value in values)
+            if is_positive and max(values) > 10**1.5 * min(values):
+                ax.set(**{axis: "log"})
+        what = "median and quartiles (ms per call)" if y == "median_ms" else y
+        ax.set(xlabel=x, ylabel=what, title=self.primitive_name)
+        if lines:
+            ax.legend(title=", ".join(lines))
+        if show:
+            pyplot.show()
+        return ax.figure
 
-    def save(self, path: PathLike, format: str | None = None) -> None:
-        """Write every field of every record, without loss.
+    def _rows(self) -> list[_Row]:
+        """Return a dict for each record: its fields, and the keys of its kwargs."""
+        rows = [{n: getattr(r, n) for n in _FIELDS if n not in KWARGS} for r in self._records]
+        taken = {*_FIELDS}
+        for where in KWARGS:
+            keys = dict.fromkeys(key for r in self._records for key in getattr(r, where))
+            names = {key: f"{where}.{key}" if key in taken else key for key in keys}
+            taken |= {*keys}
+            for row, record in zip(rows, self._records, strict=True):
+                row |= {name: getattr(record, where).get(key) for key, name in names.items()}
+        return rows
 
-        Parameters
-        ----------
-        path : path
-            Missing folders are made.
-        format : {"json", "csv"} or None
-            By default, the format is chosen by the suffix of `path`. Both formats contain the
-            kwargs. Values that JSON does not have, such as tuples and dtypes, are written together
-            with their type.
+    def to_frame(self) -> Any:
+        """Return a `pandas.DataFrame` with a row for each record.
 
-        Raises
-        ------
-        ValueError
-            If the format is unknown. Nothing is pickled.
-        TypeError
-            If a value of the kwargs could not be restored exactly; the message names it.
+        The columns are its fields, and the keys of its kernel_kwargs and data_kwargs; a key whose
+        name is taken is called "kernel_kwargs.key" or "data_kwargs.key".
         """
-        files.save(path, self.primitive_name, self._records, format)
-
-    @classmethod
-    def load(cls, path: PathLike, format: str | None = None) -> BenchmarkResult:
-        """Read what `save` wrote. Nothing in the file is executed.
-
-        Parameters
-        ----------
-        path : path
-        format : {"json", "csv"} or None
-            By default, the format is chosen by the suffix of `path`.
-
-        Raises
-        ------
-        FileNotFoundError
-            There is no such file.
-        ValueError
-            If the format is unknown, or the file has other content.
-        """
-        name, records = files.load(path, format)
-        return cls(records, name)
+        return _package("pandas", "a frame").DataFrame(self._rows())
 
     def to_dict(self) -> dict[str, Any]:
         """``{"primitive_name": ..., "records": [{field: value, ...}, ...]}``."""
-        records = [as_dict(record) for record in self._records]
-        return {"primitive_name": self.primitive_name, "records": records}
+        records = [dataclasses.asdict(record) for record in self._records]
+        return {_NAME: self.primitive_name, "records": records}
+
+    def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
+        """Write every field of every record; nothing is pickled.
+
+        `format` is "json" or "csv", by default the suffix of `path`; CSV needs pandas. Missing
+        folders are made. Kwargs are written as JSON: tuples become lists, dtypes their names, and
+        NumPy's scalars Python's numbers. Values that JSON does not have are a TypeError.
+        """
+        file, document = Path(path), encoded(self)
+        if pandas := _pandas_for(file, format):
+            rows = [{_NAME: self.primitive_name, **row} for row in document["records"]]
+            for row in rows:
+                row |= {
+                    n: json.dumps(v) for n, v in row.items() if v is not None and n not in _TEXTS
+                }
+            frame = pandas.DataFrame(rows, columns=[_NAME, *_FIELDS])
+            text = frame.to_csv(index=False, lineterminator="\n")
+        else:
+            text = json.dumps({**_KIND, **document}, indent=2) + "\n"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8", newline="")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], format: str | None = None) -> BenchmarkResult:
+        """Read what `save` wrote; nothing in the file is executed.
+
+        A missing file is a FileNotFoundError, and one with other content a ValueError.
+        """
+        file = Path(path)
+        pandas = _pandas_for(file, format)
+        if not file.is_file():
+            raise FileNotFoundError(f"there are no benchmark results at {str(file)!r} [KB8009]")
+        try:
+            if pandas:
+                rows = pandas.read_csv(file, dtype=str, keep_default_na=False).to_dict("records")
+                name = rows[0][_NAME] if rows else ""
+                for row in rows:
+                    del row[_NAME]
+                    row |= {n: json.loads(row[n] or "null") for n in row if n not in _TEXTS}
+                    row["error"] = row["error"] or None
+            else:
+                document = json.loads(file.read_text(encoding="utf-8"))
+                if not _KIND.items() <= document.items():
+                    raise ValueError(f"expected {_KIND}")
+                name, rows = document[_NAME], document["records"]
+            for row in rows:  # a time that is NaN is null
+                row |= {n: math.nan for n in row if row[n] is None and n != "error"}
+            return cls([BenchmarkRecord(**row) for row in rows], name)
+        except (ValueError, TypeError, KeyError, AttributeError) as e:
+            raise ValueError(
+                f"{str(file)!r} does not contain benchmark results of kernbridge: {e} [KB8009]"
+            ) from e
 
 
-__test__ = {"BenchmarkResult": BenchmarkResult}  # doctest takes classes for those of `kernbridge`
+def _known(known: Iterable[str], what: str, names: _Names) -> list[str]:
+    """Return names as a list, if they are known."""
+    listed = [names] if isinstance(names, str) else list(names or ())
+    for name in listed:
+        if name not in known:
+            texts = ", ".join(dict.fromkeys(known))
+            raise ValueError(f"`{what}` is {name!r}, expected some of: {texts} [KB8009]")
+    return listed
+
+
+def _varying(rows: list[_Row]) -> list[str]:
+    """Return the keys of the kwargs that have more than one value."""
+    keys = [name for name in (rows[0] if rows else ()) if name not in _FIELDS]
+    return [name for name in keys if len({_key(row, [name]) for row in rows}) > 1]
+
+
+def _key(row: _Row, names: list[str]) -> tuple[tuple[str, str], ...]:
+    """Return a key that is equal for values of the same types that look the same."""
+    return tuple((type(row[name]).__name__, repr(row[name])) for name in names)
+
+
+def _is_number(value: Any) -> bool:
+    is_real = isinstance(value, (int, float, np.integer, np.floating))
+    return is_real and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    return (False, value) if _is_number(value) else (True, f"{value}")
+
+
+def _sorted(rows: list[_Row], names: _Names, what: str = "") -> list[_Row]:
+    """Sort rows by columns, downwards by "-name": numbers, then texts, and last what is missing."""
+    for name in reversed([names] if isinstance(names, str) else list(names or ())):
+        (column,) = _known(rows[0], what, name.removeprefix("-"))
+        rows = sorted(rows, key=lambda row: _order(row[column]), reverse=name != column)
+        rows.sort(key=lambda row: f"{row[column]}" in ("None", "nan"))
+    return list(rows)
+
+
+def _fastest(rows: list[_Row], case: list[str]) -> dict[Any, _Row]:
+    """Return the fastest success of each case."""
+    found: dict[Any, _Row] = {}
+    for row in _sorted(rows, "median_ms"):
+        if row["success"]:
+            found.setdefault(_key(row, case), row)
+    return found
+
+
+def duration(ms: float) -> str:
+    """Write milliseconds in the unit that suits them."""
+    units = (("s", 1e3), ("ms", 1.0), ("us", 1e-3), ("ns", 1e-6))
+    unit, size = next((u for u in units if abs(ms) >= u[1]), units[-1])
+    return f"{ms / size:.4g} {unit}" if math.isfinite(ms) else "-"
+
+
+def _pandas_for(file: Path, format: str | None) -> Any:
+    """Return pandas for CSV, and None for JSON."""
+    found = file.suffix.lstrip(".").lower() if format is None else format
+    if found not in ("json", "csv"):
+        raise ValueError(
+            f"benchmark results are saved as json or csv, got {found!r} for {file.name!r}: change "
+            "the name of the file, or pass format= [KB8009]"
+        )
+    return _package("pandas", "a CSV file") if found == "csv" else None
+
+
+def _package(name: str, what: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as e:
+        package = name.partition(".")[0]
+        raise ImportError(f"{what} needs {package}: pip install {package} [KB4016]") from e
+
+
+def encoded(result: BenchmarkResult) -> dict[str, Any]:
+    """Return a result as JSON has it: a time that is NaN is null."""
+    document = result.to_dict()
+    for row in document["records"]:
+        row |= {n: None for n, v in row.items() if isinstance(v, float) and math.isnan(v)}
+    plain: dict[str, Any] = json.loads(json.dumps(document, default=_plain, allow_nan=False))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON lacks as one that it has."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (np.dtype, type)) and np.dtype(value) != object:
+        return np.dtype(value).name
+    raise TypeError(
+        f"{value!r:.60} cannot be saved: in kernel_kwargs and data_kwargs, use numbers, strings, "
+        "None, dtypes, and lists and dicts of these [KB8009]"
+    )

@@ -30,8 +30,8 @@ def fail(what: str, tool: str, ended: Ended, output: str, command: str, source: 
     """Raise what a failed run of a tool means; `output` is what people read of its output."""
     if ended.limit:
         raise CompilationError(
-            f"{what}: compilation failed: {tool} {ended.limit}; it needs less if less is "
-            "compiled at once: fewer templates and macros, fewer GPU architectures [KB4006]",
+            f"{what}: compilation failed: {tool} {ended.limit}, or compile less at once: "
+            "fewer templates and macros, fewer GPU architectures [KB4006]",
             output,
             command,
             "timeout",

@@ -113,7 +113,9 @@ def _expand(flags: Iterable[str], named: list[str], depth: int) -> Iterator[str]
         elif flag.startswith(("-Wl,", "-Wa,", "-Wp,")):
             yield from _expand(flag[4:].split(","), named, depth)
         elif passed_on or (value and name in options.PASS_ON):
-            yield from _expand((flag if passed_on else value).split(","), named, depth)
+            inside = (flag if passed_on else value).split(",")
+            inside += [part for word in inside if " " in word for part in word.split()]  # by nvcc
+            yield from _expand(inside, named, depth)
         elif not was:
             yield flag
 

@@ -27,6 +27,7 @@ _LONG = {
 """Long forms, whose value stands behind an equals sign or in the next word."""
 PASS_ON = (
     *("-Xlinker", "-Xcompiler", "-Xpreprocessor", "-Xassembler", "-Xptxas", "-Xnvlink", "-Xfatbin"),
+    "-Xcudafe",
     *("--compiler-options", "--linker-options", "--ptxas-options", "--nvlink-options"),
     *("--for-linker", "--for-assembler"),
 )
@@ -62,7 +63,7 @@ _SWITCHES = frozenset(
     expt-extended-lambda extended-lambda generate-line-info profile exceptions noeh restrict
     source-in-ptx src-in-ptx resource-usage res-usage extra-device-vectorization ewp
     keep-device-functions extensible-whole-program compress compress-all display-error-number
-    err-no disable-warnings verbose dlto lto dlink-time-opt gen-opt-lto
+    err-no display_error_number disable-warnings verbose dlto lto dlink-time-opt gen-opt-lto
     allow-expensive-optimizations warn-on-spills warn-spills warn-lmem-usage
     as-needed gc-sections export-dynamic whole-archive start-group end-group ( ) strip-all
     strip-debug undefined allow-multiple-definition allow-shlib-undefined enable-new-dtags
@@ -80,7 +81,7 @@ _WITH_VALUES = frozenset(
     maxrregcount ftz prec-div prec-sqrt fmad default-stream cudart cudadevrt split-compile dopt
     split-compile-extended diag-suppress diag-error diag-warn Ofast-compile Ofc opt-info entries
     ftemplate-depth ftemplate-backtrace-limit frandom-seed brief-diagnostics jump-table-density
-    compress-mode device-stack-protector
+    compress-mode device-stack-protector diag_suppress
     stdlib rtlib unwindlib dlcm dscm def-load-cache def-store-cache
     m soname rpath rpath-link undefined entry defsym wrap hash-style build-id exclude-libs init fini
     unresolved-symbols compress-debug-sections orphan-handling require-defined trace-symbol

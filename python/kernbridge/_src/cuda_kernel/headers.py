@@ -52,7 +52,7 @@ def look(
     """Find all that a compilation of this source with these options may read now."""
     words = [option.strip() for option in options]
     found = list(build_options.read(words))
-    folders = [value.strip() for option, value in found if option == "-I"]
+    folders = [value.strip() for option, value in found if option in build_options.FOLDERS]
     names = [value.strip() for option, value in found if option == "-include"]
     known = not any(_UNSEEN.search(word) or _PRECOMPILED.match(word) for word in words)
     text = _scan(source)

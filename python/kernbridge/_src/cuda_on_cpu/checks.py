@@ -30,6 +30,7 @@ _TEXT = "\t"
 _TEXT_MAX = 100  # characters of a line of the source
 
 _WAITS = re.compile(r"kb\.(?:barrier0|bar\.warp|shfl|vote|match|active_mask)|cudaCGSynchronize")
+_FENCES = ("kb.membar.", "kb.nanosleep")
 _ATOMICS = ("kb.atomic", "___numba_atomic")
 _COPIES = ("llvm.memcpy", "llvm.memmove")
 
@@ -158,8 +159,7 @@ class Checks:
             call = replaced(call, 1, self._asked(to, size, _WRITE, place))
             self._copies.put(replaced(call, 2, self._asked(of, size, _READ, place)))
         elif _WAITS.match(name):
-            at = ir.Constant(_I32, self._site(place))
-            self._put_question("kb.check.at", _VOID, [at])
+            self._put_at(place)
             if name.startswith("cudaCG"):
                 self._put_question("kb.check.grid", _VOID, [])
             self._copies.put(call)
@@ -167,9 +167,15 @@ class Checks:
             if name == "kb.check.shared":
                 array = list(self._shared.values())[call.args[0].constant]
                 array.place = array.place or place
+            if name.startswith(_FENCES):
+                self._put_at(place)
             self._copies.put(call)
             if name.startswith("kb.membar."):
                 self._put_question("kb.check.fence", _VOID, [])
+
+    def _put_at(self, place: str) -> None:
+        """Note the place of what may wait for other threads."""
+        self._put_question("kb.check.at", _VOID, [ir.Constant(_I32, self._site(place))])
 
     def _put_question(self, name: str, result: Any, arguments: Any, called: str = "") -> Any:
         return self._copies.put(self._copies.call(name, result, arguments, called or "kb.call"))
@@ -195,6 +201,8 @@ class Checks:
     ) -> None:
         """Append an instruction whose operand number `at` is the address that it goes to."""
         address = instruction.operands[at]
+        if kind == _ATOMIC or instruction.opname == "load atomic":
+            self._put_at(place)
         if even_own or address.get_reference() not in self._own:
             if value is not None and (value := self._bits(value)) is not None:
                 kind = _WRITE_VALUE

@@ -238,6 +238,11 @@ class Copies:
         name = ASSEMBLY.get(assembly) or "kb." + assembly.removesuffix(" $0, $1;")
         if assembly in ASSEMBLY or library.defines(name):
             return self.call(name, call.type, arguments, call.name)
+        if found := re.fullmatch(r"ld\.global\.c[gv]\.b(\d+) \$0, \[\$1\];", assembly):
+            # Of memory that others may change: a thread may wait for that, see polls.py.
+            size = int(found[1]) // 8
+            made = ir.instructions.LoadAtomicInstr
+            return made(self.block, arguments[0], "unordered", size, call.name, call.type)
         if re.fullmatch(r"ld\.global\.\w+\.b\d+ \$0, \[\$1\];", assembly):
             return ir.LoadInstr(self.block, arguments[0], call.name, typ=call.type)
         if re.fullmatch(r"st\.global\.\w+\.b\d+ \[\$0\], \$1;", assembly):

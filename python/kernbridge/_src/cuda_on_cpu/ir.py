@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
 from kernbridge._src.cuda_on_cpu import entry as around
-from kernbridge._src.cuda_on_cpu import library, linked, recursion, variables
+from kernbridge._src.cuda_on_cpu import library, linked, polls, recursion, variables
 from kernbridge._src.cuda_on_cpu.copies import Copies, refused
 from kernbridge._src.numba_common import llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
@@ -47,6 +47,7 @@ _PLACEHOLDER = re.compile(
 )
 _ZEROED = re.compile(r"\bstore (\[.*\]) zeroinitializer, ptr ([^\s,]+)(?:, align \d+)?$", re.M)
 _ZEROING = "void @llvm.memset.p0.i64(ptr"
+_UNORDERED = re.compile(r"\bload atomic (.*?) unordered,")  # loads that may wait, see copies.py
 _THREAD = re.compile(r"^(define internal void @kb_thread\(.*\)) \{$", re.M)
 
 
@@ -88,21 +89,24 @@ def _whole(
         module, called = _linked(texts)
         copies.declared |= {name for name in called if not _core.cuda_code_provides(name)}
     waits = not called.isdisjoint(_OF_FIBRES)
-    _complete(module, entry, copies, checks, waits)
-    recursive = _recursive(module)
-    if recursive and not waits:  # only a fibre can measure how much of its stack is left
-        module, called = _linked(texts)
-        _complete(module, entry, copies, checks, waits=True)
+    while True:
+        _complete(module, entry, copies, checks, waits)
         recursive = _recursive(module)
+        text, stack_size, polled = _polling(module, recursion.STACK if recursive else 0)
+        if waits or not (recursive or polled):
+            break
+        # Only a fibre can measure how much of its stack is left, and let other threads go on.
+        waits = True
+        module, called = _linked(texts)
     _check(label, module, called.intersection(copies.declared))
-    text = _placed(_with_arrays_in_memory(str(module)), checks)
+    text = _placed(_with_arrays_in_memory(text), checks)
     if checks and recursion.has_checked_array(text, recursive):
         raise refused(label, "a local array in a recursive device function in checked mode")
     if recursion.is_value(text, recursive):
         raise refused(label, "a device function as a value")
     if recursive:
         text = recursion.bounded(text, recursive)
-    text += _stack_size(text, recursion.STACK if recursive else 0)
+    text += stack_size
     if checks:
         with opaque_pointers():
             text += checks.table()  # with the places where threads wait
@@ -175,6 +179,16 @@ def _passes() -> tuple[Any, Any]:
     return passes, llvm.create_pass_builder(machine(), options)
 
 
+@cache
+def _values() -> Any:
+    """What turns variables into values."""
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()  # the addresses of some lie in tuples
+    passes.add_sroa_pass()
+    return passes
+
+
 def _inline(module: Any) -> None:
     """Inline all functions into kb_thread, or into those that are called from outside.
 
@@ -205,6 +219,25 @@ def _check(label: str, module: Any, unknown: set[str]) -> None:
         if name in unknown and not name.startswith("llvm."):
             construct = next(c for beginning, c in _UNSUPPORTED if name.startswith(beginning))
             raise refused(label, f"{construct} ({name})")
+
+
+def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
+    """The module with calls in loops that wait, the size of its stack, and whether there are any.
+
+    `stack` are the bytes that a thread needs besides its variables.
+    """
+    text = str(module)
+    stack_size = _stack_size(text, stack)
+    if not polls.may_poll(text):
+        return text, stack_size, False
+    for function in module.functions:
+        if function.name == "kb_thread" or is_recursive(function):
+            _values().run(function, _passes()[1])
+    plain = str(module)
+    polling = polls.with_polls(plain)
+    if polling == plain:
+        return _UNORDERED.sub(r"load \1,", text), stack_size, False
+    return polling.replace(" unordered, align", " monotonic, align"), stack_size, True
 
 
 def _with_arrays_in_memory(text: str) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 
-from kernbridge._src.base.jax_inside import is_part_of_program, is_traced
+from kernbridge._src.base.jax_inside import EVAL_TRACE, current_trace, is_part_of_program
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
-from kernbridge._src.benchmark.run import benchmark_operation
+from kernbridge._src.benchmark.measure import benchmark_operation
 from kernbridge._src.custom import primitive as custom_primitive
 from kernbridge._src.custom.choice import Bound, exact_keywords, listed
 from kernbridge._src.custom.kernel_table import KernelTable
-from kernbridge._src.keys import host_state
+from kernbridge._src.keys.host_state import take
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.operation import as_operands, not_an_array
 from kernbridge._src.operation.spec import Outputs
@@ -123,14 +124,14 @@ class XLACustomKernel(KernelTable):
         try:
             exact = exact_keywords(self.name, kwargs)
             choice = self.choice(kwargs.get("backend"))
-            in_program, reads = is_part_of_program(ins), False
-            if in_program:  # nothing of it is kept here
-                reads = bool(host_state.take(self._kernbridge_runs()).traced)
-            elif is_traced():
-                reads = bool(self.watched.look(self._calls.clear).traced)
-            bound = Bound(choice, exact, outlives=in_program and reads)
-            if in_program or reads:
-                return self._bind(ins, self._outputs(outs), bound, kwargs)
+            bound = Bound(choice, exact)
+            if current_trace() is not EVAL_TRACE:
+                in_program = is_part_of_program(ins)  # then nothing of it is kept here
+                look = self.watched.look
+                state = take(self._kernbridge_runs()) if in_program else look(self._calls.clear)
+                if in_program or state.traced:
+                    bound = replace(bound, outlives=in_program and bool(state.traced))
+                    return self._bind(ins, self._outputs(outs), bound, kwargs)
             key = (_as_key(repr(self.name), outs), exact, choice)
             call = self._calls.find(key)
             if call is None:

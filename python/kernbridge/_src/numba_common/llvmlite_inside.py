@@ -35,6 +35,7 @@ NAMES = (
 )
 CUDA_ON_CPU_NAMES = (
     "llvmlite.binding.Target.from_default_triple",
+    "llvmlite.binding.create_new_function_pass_manager",
     "llvmlite.binding.create_new_module_pass_manager",
     "llvmlite.binding.create_pass_builder",
     "llvmlite.binding.create_pipeline_tuning_options",
@@ -46,6 +47,9 @@ CUDA_ON_CPU_NAMES = (
     "llvmlite.binding.llvm_version_info",
     "llvmlite.binding.ffi.ObjectRef._dispose",
     "llvmlite.binding.newpassmanagers.NewPassManager._dispose",
+    "llvmlite.binding.newpassmanagers.FunctionPassManager.add_instruction_combine_pass",
+    "llvmlite.binding.newpassmanagers.FunctionPassManager.add_sroa_pass",
+    "llvmlite.binding.newpassmanagers.FunctionPassManager.run",
     "llvmlite.binding.newpassmanagers.ModulePassManager.add_always_inliner_pass",
     "llvmlite.binding.newpassmanagers.ModulePassManager.add_global_dead_code_eliminate_pass",
     "llvmlite.binding.newpassmanagers.ModulePassManager.run",
@@ -69,6 +73,7 @@ CUDA_ON_CPU_NAMES = (
     "llvmlite.ir.HalfType",
     "llvmlite.ir.InlineAsm",
     "llvmlite.ir.LoadInstr",
+    "llvmlite.ir.instructions.LoadAtomicInstr",
     "llvmlite.ir.Module",
     "llvmlite.ir.PhiInstr",
     "llvmlite.ir.StoreInstr",

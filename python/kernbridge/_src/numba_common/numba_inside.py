@@ -57,6 +57,7 @@ NAMES = (
     "numba.core.config.LLVM_PASS_TIMINGS",
     "numba.core.config.LLVM_REFPRUNE_PASS",
     "numba.core.config.OPT",
+    "numba.core.cpu.CPUContext.add_dynamic_addr",
     "numba.core.cpu.CPUContext.call_conv",
     "numba.core.cpu.CPUContext.cast",
     "numba.core.cpu.CPUContext.codegen",
@@ -188,6 +189,7 @@ from numba.core import (
 )
 from numba.core.caching import NullCache
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import _nrt_python as runtime
 from numba.extending import typeof_impl

@@ -19,6 +19,8 @@ from kernbridge._src.base import versions
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.numba_inside import (
     OF_LIBRARIES,
+    CPUContext,
+    CPUDispatcher,
     NullCache,
     dispatcher,
     global_compiler_lock,
@@ -26,6 +28,8 @@ from kernbridge._src.numba_common.numba_inside import (
 
 _Kept = weakref.WeakKeyDictionary[Any, dict[Any, Any]]
 _overloads: dict[str, _Kept] = {}  # of each purpose
+# Of functions that are passed to functions: their addresses are in the code, which never uses them.
+addresses_of_dispatchers: set[int] = set()
 _of_cache: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()  # finished libraries
 
 
@@ -39,6 +43,7 @@ def compiling_apart(
     """
     of_dispatchers = dispatcher.Dispatcher
     template_of, add_overload = of_dispatchers.get_call_template, of_dispatchers.add_overload
+    address_of, dispatcher_name = CPUContext.add_dynamic_addr, CPUDispatcher.__name__
     seen: set[Any] = set()
     apart: set[Any] = set()
     kept = _overloads.setdefault(purpose, weakref.WeakKeyDictionary())
@@ -54,6 +59,11 @@ def compiling_apart(
         set_apart(self)
         return template_of(self, args, kws)
 
+    def add_address(self: Any, builder: Any, address: int, info: str) -> Any:
+        if info == dispatcher_name:
+            addresses_of_dispatchers.add(address)
+        return address_of(self, builder, address, info)
+
     def add_apart(self: Any, compiled: Any) -> None:
         if self in apart:
             self.overloads[tuple(compiled.signature.args)] = compiled
@@ -63,6 +73,7 @@ def compiling_apart(
     compiling = patched(
         (of_dispatchers, "get_call_template", template_apart),
         (of_dispatchers, "add_overload", add_apart),
+        (CPUContext, "add_dynamic_addr", add_address),
     )
     with global_compiler_lock, compiling, ExitStack() as stack:
         yield set_apart

@@ -19,7 +19,6 @@ from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.parameters import warn_of_copies
 
 if TYPE_CHECKING:
-    from kernbridge._src.numba_cpu.beside import Made
     from kernbridge._src.numba_cpu.entry import Entry
     from kernbridge._src.numba_cpu.object_code import ObjectCode
 
@@ -157,11 +156,8 @@ def make(
     about: Description,
     warnings: Warnings,
     entry: Entry,
-    made: Made = None,
 ) -> Carried:
     """Write a kernel that this process has compiled, and keep it on disk under a key.
-
-    `made` is what a thread has made of the entry.
 
     Code whose exceptions need no code of the user's is registered: what this process runs is what
     others get, and nothing is compiled twice.
@@ -170,9 +166,7 @@ def make(
     from kernbridge._src.store import artefacts
 
     try:
-        if isinstance(made, exception_texts.NotCarried):
-            raise made
-        code = object_code.make(entry) if made is None else made
+        code = object_code.make(entry)
         program = encode(digest, about, code)
         independent = _core.check_host_code(digest, program)
         if code.lasting:

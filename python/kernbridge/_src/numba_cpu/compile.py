@@ -18,15 +18,11 @@ from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cpu import carried
 from kernbridge._src.numba_cpu.carried import Carried, Warnings
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
-from kernbridge._src.operation import ahead
 from kernbridge._src.operation.parameters import Assignment, KernelParameters
 from kernbridge._src.operation.primitive import NativeCall
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from kernbridge._src.keys.fingerprint import Fingerprint
-    from kernbridge._src.numba_cpu.beside import Made
     from kernbridge._src.numba_cpu.entry import Entry, Overload
 
 _DTYPE_CODES = {name: code for name, (code, _bits) in _core.dtypes().items()}
@@ -57,25 +53,9 @@ class Native:
     entry: Entry | None = None  # Numba's; None if the core has placed the machine code itself
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """A kernel that Numba has compiled and linked with its entry."""
-
-    lines: bytes  # where the code stood
-    entry: Entry
-    warnings: Warnings
-    thread: Future[Made] | None  # which does the rest, if any does
-
-    @property
-    def is_done(self) -> bool:
-        return self.thread is None or self.thread.done()
-
-
 # Never released: the core has the addresses of the machine code, and finds them for every program
 # that names a kernel of this content, one that was compiled long ago or comes from a file included.
 _registered: dict[bytes, Native] = {}
-_begun: dict[bytes, _Begun] = {}  # by digest, the oldest first
-_BEGUN_MAX = 64  # calls that were traced may never be lowered
 _lock = threading.RLock()
 
 
@@ -124,28 +104,6 @@ class Compiler:
                 _registered[digest] = self._load(digest, signature) or self._make(digest, signature)
             return _registered[digest]
 
-    def begin(self, signature: Signature) -> bool:
-        """Do Numba's part for a call that is lowered soon; a thread does LLVM's part.
-
-        Returns whether there was anything to do. If what the kernel reads changes before the call
-        is lowered, it is compiled again.
-        """
-        with interrupts.deferred(), _lock:
-            if signature in self._identities:
-                return False
-            try:
-                digest = self.digest(signature)
-                known = digest in _registered or digest in _begun or not self._travels(signature)
-                if known or self._is_on_disk(digest, signature):
-                    return False
-                with progress.compiling(self.label, "Numba"):
-                    _begun[digest] = self._begin(signature, has_thread=True)
-            finally:
-                self._forget(signature)
-            while len(_begun) > _BEGUN_MAX:
-                del _begun[next(iter(_begun))]
-            return True
-
     def library(self, signature: Signature) -> Any:
         """Numba's library of the kernel; compiled for that, unless the machine code is in it."""
         with interrupts.deferred(), _lock:
@@ -164,22 +122,13 @@ class Compiler:
     def _is_kept(self, signature: Signature) -> bool:
         """Whether the code of the kernel is registered, or on disk, and registered then."""
         digest = self.digest(signature)
-        is_kept = digest in _registered or self._is_on_disk(digest, signature)
-        if not is_kept:
-            self._forget(signature)
-        return is_kept
-
-    def _is_on_disk(self, digest: bytes, signature: Signature) -> bool:
-        """Whether the disk has code of the kernel, which is registered then."""
-        native = self._load(digest, signature)
-        if native is not None:
-            _registered[digest] = native
-        return native is not None
-
-    def _forget(self, signature: Signature) -> None:
-        """Forget the identity, since globals may change until the kernel is compiled."""
-        del self._identities[signature]
-        self._keys_on_disk.pop(signature, None)
+        native = _registered.get(digest) or self._load(digest, signature)
+        if native is None:  # globals may change until the kernel is compiled
+            del self._identities[signature]
+            self._keys_on_disk.pop(signature, None)
+            return False
+        _registered[digest] = native
+        return True
 
     def _assign(self, signature: Signature) -> Assignment:
         return self.parameters.assign(
@@ -190,22 +139,6 @@ class Compiler:
         with progress.compiling(self.label, "Numba"):
             return self._compile(digest, signature)
 
-    def _begin(self, signature: Signature, has_thread: bool) -> _Begun:
-        """What Numba does: everything up to a library that is to be optimised."""
-        from kernbridge._src.numba_cpu import beside
-
-        assignment, travels = self._assign(signature), self._travels(signature)
-        entry, warnings = self._build(signature, assignment, by_numba=not travels)
-        thread = beside.start(entry) if has_thread and travels else None
-        return _Begun(self._identity(signature)[1].lines, entry, warnings, thread)
-
-    def _find_begun(self, digest: bytes, signature: Signature) -> _Begun:
-        """What was begun for this call, or is begun now."""
-        found = _begun.get(digest)
-        if found is None or found.lines != self._identity(signature)[1].lines:
-            found = _begun[digest] = self._begin(signature, has_thread=ahead.has_more())
-        return found
-
     def _compile(self, digest: bytes, signature: Signature) -> Native:
         from kernbridge._src.numba_common.numba_inside import numba
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
@@ -213,21 +146,15 @@ class Compiler:
 
         errors.install()
         assignment = self._assign(signature)
-        try:
-            begun = self._find_begun(digest, signature)
-            entry, copied = begun.entry, begun.warnings.copied
-            begun.warnings.issue(self.label, assignment.names)
-            while not (begun.is_done or interrupts.is_pressed()) and ahead.begin_next():
-                pass
-            made = None if begun.thread is None else begun.thread.result()
-        finally:
-            _begun.pop(digest, None)
+        travels = self._travels(signature)
+        entry, warnings = self._build(signature, assignment, by_numba=not travels)
+        warnings.issue(self.label, assignment.names)
         if entry.parallel:
             _core.set_threading(*numba_cpu_entry.pool_functions())
-        about = self._describe(signature, assignment, copied)
-        if self._travels(signature):
+        about = self._describe(signature, assignment, warnings.copied)
+        if travels:
             key = self._key_on_disk(signature)
-            code = carried.make(key, digest, about, begun.warnings, entry, made)
+            code = carried.make(key, digest, about, warnings, entry)
         else:
             independent = carried.is_independent(digest, about, entry)
             code = Carried(why_not=self._why_not_carried(signature), independent=independent)
@@ -245,7 +172,7 @@ class Compiler:
                 code.independent,
             )
         # Numba's library and all that it refers to, which would last, is needed only to run it.
-        return Native(digest, copied, code, None if code.runs_here else entry)
+        return Native(digest, warnings.copied, code, None if code.runs_here else entry)
 
     def _load(self, digest: bytes, signature: Signature) -> Native | None:
         """Register the machine code that the disk has; None if there is none."""

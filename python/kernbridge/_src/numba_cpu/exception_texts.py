@@ -31,10 +31,6 @@ class NotCarried(Exception):
     """The machine code of a kernel cannot leave its process, for the reason in the text."""
 
 
-class CallsUser(Exception):
-    """An exception is one of the user's classes, whose code would be called."""
-
-
 class _Value:
     """Stands for an argument that is computed at run time, and can only be written."""
 
@@ -61,7 +57,7 @@ class _Value:
     __hash__ = None  # type: ignore[assignment]
 
 
-def with_texts(module: str, may_call_user: bool = True) -> tuple[str, bool]:
+def with_texts(module: str) -> tuple[str, bool]:
     """The IR of a module with texts for exceptions.
 
     Also whether the texts are lasting: from no code of the user's (see `errors.is_lasting`).
@@ -70,8 +66,6 @@ def with_texts(module: str, may_call_user: bool = True) -> tuple[str, bool]:
     ------
     NotCarried
         If Python is needed to describe an exception.
-    CallsUser
-        If code of the user's is needed for that, and may not be called.
     """
     pickled = {found[1]: _unescape(found[4]) for found in _PICKLED.finditer(module)}
     constants: list[str] = []
@@ -79,7 +73,7 @@ def with_texts(module: str, may_call_user: bool = True) -> tuple[str, bool]:
 
     def described(data: bytes) -> bytes:
         nonlocal lasting
-        text, from_kernel = _describe(data, may_call_user)
+        text, from_kernel = _describe(data)
         lasting &= from_kernel
         return text
 
@@ -109,15 +103,13 @@ def with_texts(module: str, may_call_user: bool = True) -> tuple[str, bool]:
     return "\n".join((result, *constants, "")), lasting
 
 
-def _describe(data: bytes, may_call_user: bool) -> tuple[bytes, bool]:
+def _describe(data: bytes) -> tuple[bytes, bool]:
     """The text of an exception, given Numba's pickle of it."""
     loaded = pickle.loads(data)
     if not isinstance(loaded, tuple) or len(loaded) != 3:
         raise NotCarried("it uses Python objects")
     kind, args, place = loaded
     lasting = errors.is_lasting(kind)
-    if not (lasting or may_call_user):
-        raise CallsUser
     values = [i for i, arg in enumerate(args or ()) if isinstance(arg, ir.Value)]
     message = _template(kind, args, values, lasting) if values else errors.message(kind, args)
     parts = message, "" if place is None else errors.place_text(place)
@@ -134,7 +126,11 @@ def _template(kind: Any, args: tuple[Any, ...], values: list[int], lasting: bool
     if not lasting or any(_VALUE in str(arg) for arg in args if isinstance(arg, str)):
         raise refused
     try:
-        str(kind(*given))
+        error = kind(*given)
+        text = error.__str__()
+        if isinstance(text, _Value):  # NumPy's AxisError returns its argument as it is
+            return f"{kind.__name__}: {text}"
+        str(error)
     except Exception as e:
         raise refused from e
     return errors.message(kind, given)

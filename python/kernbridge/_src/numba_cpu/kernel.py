@@ -179,7 +179,6 @@ class NumbaCpu(PythonFrontend):
     """A Numba kernel as a front end. One per dispatcher and option, kept by the dispatcher."""
 
     platforms: tuple[str, ...] = ("cpu",)
-    compiles_ahead = True
 
     def __init__(self, kernel: Any, half_as_bits: bool, options: CompileOptions) -> None:
         self.name: str = kernel.py_func.__name__
@@ -228,10 +227,6 @@ class NumbaCpu(PythonFrontend):
         module, qualname = self._home
         named = f"{module or '<no module>'}:{qualname}"
         return compiler.lower(signature, native, origin)._replace(named=named)
-
-    def begin(self, platform: str, operands: Sequence[ArrayType], call: Call) -> bool:
-        """Compile the kernel up to LLVM's part, which a thread does."""
-        return self.compiler.begin(Signature.of(operands, call))
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """LLVM IR and assembly."""

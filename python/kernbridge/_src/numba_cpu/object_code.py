@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r"inttoptr \(i64 (-?\d+) ")
 _LOWEST_ADDRESS = 4096
+_DYNAMIC = re.compile(r"numba\.dynamic\.globals\.([0-9a-f]+)")
+_OF_FUNCTION = re.compile(r'^(@"?\.?kb\.function\.\S+) = .*global (\S+) inttoptr .*$', re.M)
 _MEANINGS = (  # why a name keeps code in its process, by its beginning; the first that fits
     ("numba_parallel_for", "it runs on Numba's threads"),
     ("numba_get_np_random_state", "it draws random numbers from Numba's state"),
@@ -67,28 +69,27 @@ class ObjectCode:
     lasting: bool
 
 
-def make(entry: Entry, may_call_user: bool = True) -> ObjectCode:
+def make(entry: Entry) -> ObjectCode:
     """The object of an entry. Needs no lock of Numba.
 
     Raises
     ------
     NotCarried
         If the code needs something of this process.
-    CallsUser
-        If the texts of its exceptions come from code of the user's, and that may not be called.
     """
     try:
         versions.look_up("llvmlite", llvmlite_inside.OBJECT_CODE_NAMES)
     except UnknownVersionError as e:
         raise NotCarried("this llvmlite is too old to compile it separately") from e
     library, text = entry.keep[0], entry.llvm_ir
+    text = _without_dispatchers(text)
     if _has_addresses(text):
         raise NotCarried(
             "it contains addresses of this process: of a large global array, of a function of "
             "ctypes or CFFI, or of code that Numba compiled separately"
             f"{_callee(library, _has_addresses)}"
         )
-    described, lasting = with_texts(text, may_call_user)
+    described, lasting = with_texts(text)
     module = llvm.parse_assembly(described, llvm.create_context())
     _make_private(module, entry.name)
     triple, cpu, given = library.codegen.magic_tuple()
@@ -103,6 +104,20 @@ def make(entry: Entry, may_call_user: bool = True) -> ObjectCode:
                 raise NotCarried(meaning.format(name) + _callee(library, re.compile(name).search))
     places = {n: errors.place_text(p) for n, p in lines.places_in(text).items()}
     return ObjectCode(code, mask, places, lasting and not apart.is_of_cache(library))
+
+
+def _without_dispatchers(text: str) -> str:
+    """The IR with null for each function of Numba that is passed on.
+
+    What a call of it does is compiled into the code; whatever else could be done with the object
+    needs a function of Python, which no code that is carried calls.
+    """
+
+    def renamed(found: re.Match[str]) -> str:
+        known = int(found[1], 16) in apart.addresses_of_dispatchers
+        return f"kb.function.{found[1]}" if known else found[0]
+
+    return _OF_FUNCTION.sub(r"\1 = private constant \2 null", _DYNAMIC.sub(renamed, text))
 
 
 def _has_addresses(text: str) -> bool:

@@ -1,11 +1,9 @@
 """Compiles the kernels of one program at the same time, as far as the compilers allow it.
 
-JAX lowers the calls of a program one after the other. It has traced all of them before, so that the
-first one that is lowered lets the kernels of the others be compiled by threads, too; each call then
-waits for its own. Front ends say what may be done by a thread: NVRTC runs beside Python and beside
-itself. Numba compiles under locks: while a thread lets LLVM finish the kernel of the call that is
-lowered, the thread that lowers begins with the kernels of the next ones. Errors are those of the
-call that is lowered, which compiles again.
+JAX lowers the calls of a program one after the other, after it has traced them all. When the first
+of them is lowered, threads compile the kernels of the others, too, if their front end allows it:
+NVRTC does. Each call then waits for its own kernel. Errors are raised by the call, which compiles
+again when it is lowered.
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.traced: deque[Any] = deque(maxlen=_KEPT)
         self.running: dict[Any, Future[None]] = {}
-        self.platform = ""  # of the program that is lowered
-        self.following: deque[Any] = deque()  # calls of it that come next, as they were traced
 
 
 _thread = _Thread()
@@ -58,8 +54,6 @@ def compile_all(frontend: Any, platform: str, types: Sequence[ArrayType], call: 
     if not traced:
         return
     _thread.traced.clear()
-    _thread.platform = platform
-    _thread.following = deque(_after(traced, frontend, types, call))
     if len(traced) < 2:
         return
     todo: dict[Any, Work] = {}
@@ -80,39 +74,6 @@ def compile_all(frontend: Any, platform: str, types: Sequence[ArrayType], call: 
     running = {work: pool.submit(_quietly, *work) for work in distinct}
     _thread.running = {key: running[work] for key, work in todo.items()}
     pool.shutdown(wait=False)
-
-
-def _after(
-    traced: Sequence[Any], frontend: Any, types: Sequence[ArrayType], call: Call
-) -> Sequence[Any]:
-    """What was traced after a call, or everything if that was traced before.
-
-    What comes before may belong to other programs, which are not lowered.
-    """
-    for i, (reference, other, given) in reversed(tuple(enumerate(traced))):
-        same = other is call or (other == call and own_types(other, given) == types)
-        if same and reference() is frontend:
-            return traced[i + 1 :]
-    return traced
-
-
-def has_more() -> bool:
-    """Whether calls of the program that this thread lowers are still to be lowered."""
-    return bool(_thread.following)
-
-
-def begin_next() -> bool:
-    """Begin to compile the kernel of one more call; False if there is none left."""
-    following, platform = _thread.following, _thread.platform
-    while following:
-        reference, call, types = following.popleft()
-        frontend = reference()
-        if frontend is None or platform not in frontend.platforms:
-            continue
-        with contextlib.suppress(Exception):  # which the call itself raises when it is lowered
-            if frontend.begin(platform, own_types(call, types), call):
-                return True
-    return False
 
 
 def wait(frontend: Any, platform: str, types: Sequence[ArrayType], call: Call) -> None:

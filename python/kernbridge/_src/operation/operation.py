@@ -18,6 +18,7 @@ import numpy as np
 
 from kernbridge._src.base import jax_inside, reports
 from kernbridge._src.base.exact import exact_items
+from kernbridge._src.base.jax_inside import EVAL_TRACE, current_trace
 from kernbridge._src.keys import host_state
 from kernbridge._src.operation.primitive import Frontend, bind
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs, has_type
@@ -61,11 +62,16 @@ class Operation:
     def __call__(self, /, *inputs: Any, **scalars: Any) -> Any:
         try:
             try:
-                watched = self._watched
-                if watched and jax_inside.is_traced() and watched.look(self._drop).traced:
+                if (
+                    self._watched is not None
+                    and current_trace() is not EVAL_TRACE
+                    and self._watched.look(self._drop).traced
+                ):
                     return self._traceable()(*inputs, **scalars)
                 jitted = self._jitted  # another thread may drop it
-                return (jitted or self._first)(*inputs, **scalars)
+                if jitted is None:
+                    return self._first(*inputs, **scalars)
+                return jitted(*inputs, **scalars)
             except TypeError:
                 refusal = not_an_array(self.spec.label, inputs, scalars)
                 if refusal is None:

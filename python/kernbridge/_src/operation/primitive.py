@@ -48,7 +48,7 @@ class Frontend(ABC):
     label: str
     name: str
     platforms: tuple[str, ...]
-    compiles_ahead = False  # whether `compilation` or `begin` may do something
+    compiles_ahead = False  # whether `compilation` may do something
 
     @property
     @abstractmethod
@@ -79,14 +79,6 @@ class Frontend(ABC):
         It neither calls functions of the user nor writes warnings.
         """
         return None
-
-    def begin(self, platform: str, operands: Sequence[ArrayType], call: Call) -> bool:
-        """Do what `lower` does first, in the same thread, if another thread does the rest.
-
-        Called while another kernel is lowered, which waits. Returns whether there was anything to
-        do.
-        """
-        return False
 
     @abstractmethod
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:

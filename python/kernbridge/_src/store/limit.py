@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from kernbridge._src.base import settings
 from kernbridge._src.store import artefacts
 
 VARIABLE = "KERNBRIDGE_CACHE_SIZE"
@@ -18,9 +19,6 @@ DEFAULT = "2GB"
 PROTECTED = 2 * artefacts.STAMP
 """Seconds since its last use for which nothing is removed: somebody may be about to load it."""
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _KEPT = re.compile(
     r"modules/(?P<module>.+)_[0-9a-f]{16}/"
     r"(?:(?P<library>.+-[0-9a-f]{16}\.so)|manifest\.json|\..+\.tmp)"
@@ -57,20 +55,12 @@ class File(NamedTuple):
 def limit() -> int:
     """Return the bytes that the cache may hold, 0 for no limit, or raise ValueError."""
     text = os.environ.get(VARIABLE, "").strip() or DEFAULT
-    found = bytes_of(text)
+    found = settings.bytes_of(text)
     if found is None:
         raise ValueError(
             f"{VARIABLE} is {text!r}, expected a size such as '500MB', '2GB' or 0 [KB8002]"
         )
     return found
-
-
-def bytes_of(text: str) -> int | None:
-    """Return the bytes of a size such as "500MB"; None if it is none."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.upper())
-    if match is None or match[2] not in _UNITS:
-        return None
-    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def cache_stats() -> Stats:

@@ -94,9 +94,7 @@ def set_compiler_limits(*, seconds: float | None = None, memory: int | str | Non
     if memory is not None:
         if isinstance(memory, bool) or not isinstance(memory, int | str):
             raise TypeError(f"{where}: memory is {memory!r}, expected bytes or None [KB8001]")
-        from kernbridge._src.store.limit import bytes_of
-
-        found = bytes_of(str(memory))
+        found = settings.bytes_of(str(memory))
         if found is None:
             raise ValueError(
                 f"{where}: memory is {memory!r}, expected bytes or a text such as '8GB' [KB8001]"
@@ -190,7 +188,7 @@ def run(
         assert process.stdout is not None
         output = _read(process, written)
         if len(output) >= written:
-            why = f"was stopped after it wrote {written >> 20} MB"
+            why = f"was stopped after it wrote {written >> 20} MB; make it write less"
             return Ended(-signal.SIGTERM, output, why)
         status = process.wait()
     if status == -signal.SIGUSR2:
@@ -199,13 +197,13 @@ def run(
     why = ""
     if status == -signal.SIGALRM:
         why = (
-            f"was stopped after {limits.seconds:g} s; raise {TIMEOUT} (seconds) or "
+            f"was stopped after {limits.seconds:g} s; raise the limit with {TIMEOUT} (seconds) or "
             "kernbridge.config.set_compiler_limits(seconds=...)"
         )
     elif status and memory and _OUT_OF_MEMORY.search(output):
         why = (
-            f"ran out of memory, of which each of its processes may have {memory / 1e9:.3g} GB; "
-            "raise that by kernbridge.config.set_compiler_limits(memory=...)"
+            f"ran out of memory, of which a process may have {memory / 1e9:.3g} GB; raise the "
+            "limit with kernbridge.config.set_compiler_limits(memory=...)"
         )
     return Ended(status, output, why)
 
