@@ -47,8 +47,8 @@ ALL = [(package, name) for package, names in PACKAGES.items() for name in names]
 
 # numba-cuda-mlir need not be installed: what is handed out, and its names, are read.
 _MLIR, _MLIR_DEVICE = (
-    ast.parse(Path(numba_inside.__file__).with_name(name).read_text())
-    for name in ("mlir_inside.py", "mlir_device_inside.py")
+    ast.parse((Path(numba_inside.__file__).parents[1] / name).read_text())
+    for name in ("mlir/mlir_inside.py", "numba_common/mlir_device_inside.py")
 )
 
 

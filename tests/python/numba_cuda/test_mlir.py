@@ -1,6 +1,7 @@
 """Kernels of numba-cuda-mlir, the successor of Numba-CUDA, as operations."""
 
 import re
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,6 @@ pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed"
 
 import mlir_kernels
 from kernbridge import KernelCompilationError, numba_cuda_kernel
-from kernbridge._src.base import versions
-from kernbridge._src.cuda_on_cpu import mlir_text
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.tools import doctor
 from numba_cuda_mlir import cuda, types
@@ -51,7 +50,8 @@ def test_the_decorator_takes_these_kernels(gpu):
 
 
 @pytest.mark.once
-def test_the_self_test_of_the_command_line_knows_these_kernels():
+def test_the_self_test_of_the_command_line_knows_these_kernels(monkeypatch):
+    monkeypatch.delenv("KERNBRIDGE_TEST_CUDA", raising=False)
     (name,) = (v.name for v in doctor.verdicts() if "mlir" in v.name)
     assert doctor.self_test([(name, "cpu")]) == [""]
 
@@ -249,115 +249,69 @@ def test_records_with_two_axes_are_refused(gpu):
         op(jnp.zeros((3, 4, 2)))
 
 
-CHECKED = """
-import jax, jax.numpy as jnp, mlir_kernels
-from kernbridge import KernelCompilationError, numba_cuda_kernel
-op = numba_cuda_kernel(mlir_kernels.of_one, jax.ShapeDtypeStruct((), jnp.float32), grid=1, block=1,
-                       check=True)
-try:
-    op(jnp.zeros(()))
-except KernelCompilationError as e:
-    print(e)
+module = ModuleType("of_users")
+module.square, module.shift = mlir_kernels.square, 2.0
+Float = types.float64
+place = cuda.grid
+
+
+@cuda.jit(device=True)
+def power(x):
+    return mlir_kernels.square(x)
+
+
+def reading_much(added):
+    @cuda.jit
+    def kernel(x, out):
+        local = cuda.local.array(2, Float)
+        local[1] = module.square(x[place(1)])
+        cuda.atomic.add(out, 0, power(local[1]) + module.shift + added)
+        out[1] = types.f32(0.5)
+
+    return kernel
+
+
+@cuda.jit
+def assembling(x, out):
+    cuda.inline_ptx("mov.u32 $0, %clock;", out)
+
+
+@cuda.jit
+def beyond(x, out):
+    out[cuda.threadIdx.x] = mlir_kernels.square(x[cuda.threadIdx.x + 1])
+
+
+OF_NUMBA_CUDA = """
+import jax, jax.numpy as jnp, numpy as np
+from kernbridge import numba_cuda_kernel
+import test_mlir
+S = jax.ShapeDtypeStruct
+for added in (1, 5):
+    kernel = test_mlir.reading_much(added)
+    op = numba_cuda_kernel(kernel, S((2,), jnp.float32), grid=1, block=4, zero_outputs=True)
+    print(op(jnp.arange(4.0)).tolist())
+for kernel in (test_mlir.assembling, test_mlir.beyond):
+    op = numba_cuda_kernel(kernel, S((4,), jnp.float32), grid=1, block=4, check=True)
+    try:
+        op(jnp.zeros(4))
+    except Exception as e:
+        print(str(e).splitlines()[0])
 """
 
 
-def test_the_checked_mode_is_refused(run_python):
-    assert "kernels of numba-cuda-mlir cannot be checked; remove check=True" in run_python(CHECKED)
-
-
-ASSEMBLED = """
-define ptx_kernel void @k(ptr %0) {
-  %2 = call i32 asm sideeffect "mov.u32 $0, %clock;", "=r"()
-  store i32 %2, ptr %0
-  ret void
-}
-"""
-
-
-def test_inline_ptx_is_refused_by_name():
-    with pytest.raises(KernelCompilationError, match=r"inline PTX \(mov\.u32 \$0, %clock;\)"):
-        mlir_text.HostText("label", ASSEMBLED)
-
-
-VARYING = """
-define ptx_kernel void @k(i64 %0) {
-  %2 = alloca i64, i64 %0, align 8
-  ret void
-}
-"""
-
-
-def test_a_local_array_of_varying_size_is_refused_by_name():
-    with pytest.raises(KernelCompilationError, match="a local array whose size is not a constant"):
-        mlir_text.HostText("label", VARYING)
-
-
-IN_A_LOOP = """
-declare void @taking({ i32, i64 } %pair, ptr noalias writeonly, ...) #0
-@shared = private addrspace(3) global [4 x [8 x double]] undef, align 8
-@other = internal addrspace(3) global [0 x i8] undef, align 16
-
-define ptx_kernel void @k(ptr %0, i64 %1) {
-  br label %3
-
-3:                                                ; preds = %3, %2
-  %4 = phi i64 [ 0, %2 ], [ %7, %3 ]
-  %5 = alloca { i64, double }, i64 2, align 8
-  store i64 %4, ptr %5, align 8
-  %6 = load i8, ptr addrspace(3) getelementptr inbounds nuw (i8, ptr addrspace(3) @shared, i64 8)
-  store i8 %6, ptr addrspace(3) @other
-  %7 = add nuw nsw i64 %4, 1
-  %8 = icmp slt i64 %7, %1
-  br i1 %8, label %3, label %9, !llvm.loop !1
-
-9:                                                ; preds = %3
-  ret void
-}
-"""
-
-
-def test_memory_of_a_loop_is_taken_once():
-    made = mlir_text.HostText("label", IN_A_LOOP)
-    lines = [line.strip() for line in made.text.splitlines()]
-    assert lines.index("%v5 = alloca { i64, double }, i64 2, align 8") < lines.index("v3:")
-    assert made.shared_size == 256
-    assert "%kb.of.shared = call ptr @kb.shared(i64 0)" in lines
-    assert "%kb.of.other = call ptr @kb.shared(i64 256)" in lines
-    assert "%kb.at.0 = getelementptr inbounds i8, ptr %kb.of.shared, i64 8" in lines
-    assert "phi i64 [ 0, %v2 ], [ %v7, %v3 ]" in made.text
-    assert "addrspace" not in made.text
-    assert "declare void @taking({ i32, i64 }, ptr, ...)" in lines
-    mlir_text.llvm.parse_assembly(made.text).verify()
-
-
-PLACE = """
-define ptx_kernel void @k(ptr %0) {
-  %2 = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
-  %3 = sext i32 %2 to i64
-  %4 = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
-  %5 = sext i32 %4 to i64
-  %6 = mul i64 %3, %5
-  %7 = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
-  %8 = sext i32 %7 to i64
-  %9 = add i64 %6, %8
-  %10 = trunc i64 %9 to i32
-  %11 = sext i32 %10 to i64
-  %12 = mul i64 %9, %9
-  %13 = trunc i64 %12 to i32
-  %14 = sext i32 %13 to i64
-  ret void
-}
-"""
-
-
-def test_a_place_in_the_grid_stays_wide_and_other_numbers_do_not():
-    text = mlir_text.HostText("label", PLACE).text
-    assert "%v11 = add i64 %v9, 0" in text
-    assert "%v14 = sext i32 %v13 to i64" in text
+def test_numba_cuda_compiles_a_kernel_for_the_cpu_with_all_that_it_reads(run_python):
+    one, five, assembled, checked = run_python(OF_NUMBA_CUDA).splitlines()
+    assert one == str([float(1 + 16 + 81 + 12), 0.5])
+    assert five == str([float(1 + 16 + 81 + 28), 0.5])
+    assert "the kernel uses `inline_ptx` of numba-cuda-mlir, and Numba-CUDA" in assembled
+    assert "thread (3, 0, 0)" in checked
+    assert "test_mlir.py:" in checked
 
 
 def test_every_name_that_is_used_is_there():
-    from kernbridge._src.numba_common import mlir_device_inside, mlir_inside
+    from kernbridge._src.base import versions
+    from kernbridge._src.mlir import mlir_inside
+    from kernbridge._src.numba_common import mlir_device_inside
 
     for inside in (mlir_inside, mlir_device_inside):
         versions.look_up("numba-cuda-mlir", inside.NAMES)

@@ -17,6 +17,7 @@ from kernbridge._src.numba_common.numba_cuda_device_inside import dispatcher, ty
 
 _Dispatcher = dispatcher.CUDADispatcher
 _HOME, _TWINS = "_kernbridge_home", "_kernbridge_twins"
+COUNTERPART_OF = "_kernbridge_original"  # of one for a kernel of numba-cuda-mlir: label and kernel
 _lock = threading.RLock()
 _home_of_others: str | None = None  # of dispatchers made before Numba was patched
 

@@ -22,6 +22,7 @@ from kernbridge._src.numba_common.numba_cuda_device_inside import (
     global_compiler_lock,
     nrt,
 )
+from kernbridge._src.numba_cuda.counterpart import counterpart
 
 _installed = False
 
@@ -108,6 +109,9 @@ def _install_dispatchers() -> None:
         bind(self)
 
     def compiled(self: Any, sig: Any) -> Any:
+        original = vars(self).get(dispatchers.COUNTERPART_OF)
+        if original is not None:  # which may read something else than when it was compiled before
+            self.py_func = counterpart(*original).py_func
         with code.compiling(self):
             return compile_kernel(self, sig)
 

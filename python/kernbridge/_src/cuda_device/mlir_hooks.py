@@ -1,19 +1,30 @@
-"""Replaces functions of numba-cuda-mlir when a thread launches on the CPU for the first time.
+"""Launches kernels of numba-cuda-mlir on threads that launch on the CPU.
 
-The package's compiler generates code only for GPUs. On the CPU, kernels are compiled like
-operations when they are launched, and the package's own compilation is left unchanged.
+Numba-CUDA compiles and launches the counterpart of the kernel; the package's own compilation is
+left unchanged.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+import re
+import sys
+from typing import Any, NoReturn
 
-from kernbridge._src.cuda_device import code, mlir_launch, mode
+from kernbridge._src.base import versions
+from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
+from kernbridge._src.base.kept import kept_with
+from kernbridge._src.cuda_device import code, dispatchers, mode
 from kernbridge._src.cuda_device.replacing import choose, install_host_api
+from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
+from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import mlir_device_inside as inside
+from kernbridge._src.numba_common.numba_cuda_device_inside import cuda, devicearray
+from kernbridge._src.numba_cuda import counterpart as counterparts
 from kernbridge._src.numba_cuda import intercept
+from kernbridge._src.numba_cuda.host_api import read_configured
 
+_OF_NUMBA = re.compile(r"numba(?:\.cuda)?\.")
 _OF_GPUS = {
     "inspect_asm": "the PTX of a kernel",
     "inspect_llvm": "the LLVM IR of a kernel",
@@ -39,16 +50,100 @@ def install() -> None:
     @functools.wraps(run)
     def launched(self: Any, *args: Any) -> Any:
         if mode.current() is not None and intercept.target() is None:
-            return mlir_launch.launch_configured(self, args)
-        mlir_launch.compile_declared(self._dispatcher)
+            return _launch(self, args)
+        _compile_declared(self._dispatcher)
         return run(self, *args)
 
     configured.__call__ = launched
-    choose(kernels, "_compile_public", mlir_launch.declare)
-    choose(kernels, "disable_compile", mlir_launch.disable_compile)
+    choose(kernels, "_compile_public", _declare)
+    choose(kernels, "disable_compile", _disable_compile)
     for name, what in _OF_GPUS.items():
         choose(kernels, name, functools.partial(_refuse, what))
 
 
-def _refuse(what: str, *_: Any, **__: Any) -> None:
+def _refuse(what: str, *_: Any, **__: Any) -> NoReturn:
     raise code.not_there(what)
+
+
+def _launch(configured: Any, args: tuple[Any, ...]) -> None:
+    """Launch a kernel as `kernel[grid, block](*args)` does."""
+    versions.look_up_attributes("numba-cuda-mlir", configured, inside.OF_MARSHALLERS)
+    how = read_configured(configured)
+    kernel, label = how.kernel, code.label_of(how.kernel.py_func)
+    try:
+        if how.cluster is not None or configured._extensions:
+            what = "a launch with a cluster" if how.cluster is not None else "extensions="
+            raise KernelNotAvailableError(
+                f"{label}: a kernel of {mlir.PACKAGE} with {what} does not run on CPUs; launch it "
+                "without [KB4005]"
+            )
+        made: dict[str, Any] = kept_with(kernel, "launched_on_cpu", dict)
+        if "kernel" not in made:
+            declared = () if kernel._can_compile else counterparts.declared(kernel)
+            made["kernel"] = counterparts.counterpart(label, kernel, declared)
+            setattr(made["kernel"], dispatchers.COUNTERPART_OF, (label, kernel))
+        made["kernel"][how.grid, how.block, 0, how.shared](*map(_argument, args))
+    except (KernelCompilationError, KernelNotAvailableError) as e:
+        cuda_on_cpu_compile.refusals[label] = str(e)
+        raise
+    except Exception as e:
+        raise _own(e) from e.__cause__
+
+
+def _argument(value: Any) -> Any:
+    """An argument as Numba-CUDA takes it."""
+    if isinstance(value, tuple) and any(_argument(member) is not member for member in value):
+        members = map(_argument, value)
+        return type(value)(*members) if hasattr(value, "_fields") else tuple(members)
+    if isinstance(value, (inside.In, inside.Out)):
+        return getattr(cuda, type(value).__name__)(_argument(value.value))
+    is_record = isinstance(value, inside.devicearray.DeviceRecord)
+    if not (is_record or isinstance(value, inside.devicearray.DeviceNDArrayBase)):
+        return value
+    memory = cuda.as_cuda_array(value, sync=False).gpu_data
+    if is_record:
+        return devicearray.DeviceRecord(value.dtype, gpu_data=memory)
+    return devicearray.DeviceNDArray(value.shape, value.strides, value.dtype, gpu_data=memory)
+
+
+def _own(error: Exception) -> Exception:
+    """An error of Numba-CUDA as one of this package, which has a class of the same name."""
+    kind = type(error)
+    module = _OF_NUMBA.sub("numba_cuda_mlir.numba_cuda.", kind.__module__, count=1)
+    own = getattr(sys.modules.get(module), kind.__name__, None)
+    if own is None or own is kind:
+        return error
+    made: Exception = own.__new__(own)
+    made.args = error.args
+    vars(made).update(vars(error))
+    return made.with_traceback(error.__traceback__)
+
+
+def _declare(kernel: Any, sig: Any, abi_info: Any = None, output: Any = None) -> Any:
+    """`compile` of the package: a signature that a kernel is declared for, or a device function."""
+    if kernel.targetoptions.get("device"):
+        with mlir.compiling_for((9, 0)):
+            return kernel._compile_device_callee(sig)
+    argument_types, _ = inside.sigutils.normalize_signature(sig)
+    declared = vars(kernel).setdefault(counterparts.DECLARED, [])
+    if argument_types not in declared:
+        declared.append(argument_types)
+    return None
+
+
+def _disable_compile(kernel: Any, val: bool = True) -> None:
+    """`disable_compile` of the package, which requires that it has compiled the kernel itself."""
+    kernel._can_compile = not val
+
+
+def _compile_declared(kernel: Any) -> None:
+    """Compile a kernel that was declared on the CPU for a GPU, where it is launched now."""
+    declared = vars(kernel).get(counterparts.DECLARED)
+    if declared is None or kernel.overloads or kernel._can_compile:
+        return
+    kernel._can_compile = True
+    try:
+        for argument_types in declared:
+            kernel.compile(argument_types)
+    finally:
+        kernel._can_compile = False

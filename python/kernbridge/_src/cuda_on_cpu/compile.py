@@ -10,8 +10,7 @@ import hashlib
 import re
 import struct
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
@@ -73,32 +72,15 @@ def image_of(
     It holds a digest and LLVM IR, which begins with the number of what the IR takes for granted.
     Where the kernel `is_fast`, its loops may call libmvec.
     """
-    with _refusals_of(label):
-        body, uses_z = ir.host_ir(label, library, entry, checks)
-    return _image(body, is_fast), uses_z
-
-
-def image_of_text(label: str, text: str, entry: str, is_fast: bool) -> tuple[bytes, bool]:
-    """The image of a kernel whose LLVM IR numba-cuda-mlir made, and whether it reads z indices."""
-    with _refusals_of(label):
-        body, uses_z = ir.host_ir_of_text(label, text, entry)
-    return _image(body, is_fast), uses_z
-
-
-@contextmanager
-def _refusals_of(label: str) -> Iterator[None]:
     try:
-        yield
+        body, uses_z = ir.host_ir(label, library, entry, checks)
     except (KernelCompilationError, KernelNotAvailableError) as e:
         refusals[label] = str(e)
         raise
-
-
-def _image(body: str, is_fast: bool) -> bytes:
     options = _WITH_VECTORS if is_fast else ""
     text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{options}{body}"
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return f"{digest}\n{text}\0".encode()
+    return f"{digest}\n{text}\0".encode(), uses_z
 
 
 def compile_image(image: bytes) -> None:

@@ -22,13 +22,12 @@ from kernbridge._src.numba_common.llvmlite_inside import ir
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
     from kernbridge._src.cuda_on_cpu.copies import Copies
-    from kernbridge._src.cuda_on_cpu.mlir_text import HostText
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _POINTER = ir.IntType(8).as_pointer()
 
 
-def module(entry: str, copies: Copies | HostText, checks: Checks | None, by_threads: bool) -> Any:
+def module(entry: str, copies: Copies, checks: Checks | None, by_threads: bool) -> Any:
     """The module around an entry. To be made and printed with opaque pointers."""
     made = ir.Module("kb.entry")
     made.triple = ""

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
 from kernbridge._src.cuda_on_cpu import entry as around
-from kernbridge._src.cuda_on_cpu import library, linked, mlir_text, polls, recursion, variables
+from kernbridge._src.cuda_on_cpu import library, linked, polls, recursion, variables
 from kernbridge._src.cuda_on_cpu.copies import Copies, refused
 from kernbridge._src.numba_common import llvmlite_inside
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
-    from kernbridge._src.cuda_on_cpu.mlir_text import HostText
 
 _UNSUPPORTED = (  # what a call means, by the beginning of its name
     ("cudaCG", "cuda.cg.this_grid"),
@@ -65,18 +64,11 @@ def host_ir(
     return _whole(label, texts, entry, copies, checks, lambda: linked.sources(compiled))
 
 
-def host_ir_of_text(label: str, text: str, entry: str) -> tuple[str, bool]:
-    """What `host_ir` returns, of LLVM IR that numba-cuda-mlir made, as text."""
-    made = mlir_text.HostText(label, text)
-    whole = str(mlir_text.parsed(label, made.text))
-    return _whole(label, [whole], entry, made, None, lambda: ())
-
-
 def _whole(
     label: str,
     texts: list[str],
     entry: str,
-    copies: Copies | HostText,
+    copies: Copies,
     checks: Checks | None,
     sources_of: Callable[[], Sequence[Any]],
 ) -> tuple[str, bool]:
@@ -129,9 +121,7 @@ def _linked(texts: Sequence[str]) -> tuple[Any, set[str]]:
     return module, library.link(module)
 
 
-def _complete(
-    module: Any, entry: str, copies: Copies | HostText, checks: Checks | None, waits: bool
-) -> None:
+def _complete(module: Any, entry: str, copies: Copies, checks: Checks | None, waits: bool) -> None:
     """Link in what runs the threads, and inline it all; `waits`: each thread has a stack."""
     by_threads = waits or checks is not None
     if checks:

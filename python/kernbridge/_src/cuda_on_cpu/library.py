@@ -16,7 +16,7 @@ from typing import Any
 from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
 
 _FILES = (
-    *("gpu", "nvvm", "arithmetic", "atomics", "nrt"),
+    *("gpu", "arithmetic", "atomics", "nrt"),
     *("halves", "f16", "f16_integers", "bf16", "bf16_integers"),
     *("libdevice", "libdevice_conversions", "libdevice_integers"),
 )

@@ -18,23 +18,18 @@ NAMES = (
     "numba_cuda_mlir.descriptor.MLIRDispatcher.__getitem__",
     "numba_cuda_mlir.descriptor.MLIRDispatcher._compile_device_callee",
     "numba_cuda_mlir.descriptor.MLIRDispatcher._compile_public",
-    "numba_cuda_mlir.descriptor.MLIRDispatcher._raise_ambiguous",
-    "numba_cuda_mlir.descriptor.MLIRDispatcher._resolve_overload",
     "numba_cuda_mlir.descriptor.MLIRDispatcher.configure",
     "numba_cuda_mlir.descriptor.MLIRDispatcher.disable_compile",
     "numba_cuda_mlir.descriptor.MLIRDispatcher.forall",
     "numba_cuda_mlir.numba_cuda.api.device_array",
     "numba_cuda_mlir.numba_cuda.args.In",
     "numba_cuda_mlir.numba_cuda.args.Out",
-    "numba_cuda_mlir.numba_cuda.core.config.CUDA_WARN_ON_IMPLICIT_COPY",
-    "numba_cuda_mlir.numba_cuda.core.config.DISABLE_PERFORMANCE_WARNINGS",
-    "numba_cuda_mlir.numba_cuda.core.errors.NumbaError",
-    "numba_cuda_mlir.numba_cuda.core.errors.NumbaPerformanceWarning",
     "numba_cuda_mlir.numba_cuda.core.sigutils.normalize_signature",
     "numba_cuda_mlir.numba_cuda.cudadrv.devicearray._make_strided_memory_view",
     "numba_cuda_mlir.numba_cuda.cudadrv.devicearray._to_strided_memory_view",
     "numba_cuda_mlir.numba_cuda.cudadrv.devicearray.DeviceNDArrayBase._default_stream",
     "numba_cuda_mlir.numba_cuda.cudadrv.devicearray.DeviceNDArrayBase._strided_memory_view_shim",
+    "numba_cuda_mlir.numba_cuda.cudadrv.devicearray.DeviceRecord",
     "numba_cuda_mlir.numba_cuda.cudadrv.devices._DeviceContextManager",
     "numba_cuda_mlir.numba_cuda.cudadrv.devices._DeviceList.lst",
     "numba_cuda_mlir.numba_cuda.cudadrv.driver._PendingDeallocs",
@@ -61,9 +56,6 @@ NAMES = (
     "numba_cuda_mlir.numba_cuda.cudadrv.driver.Stream",
     "numba_cuda_mlir.numba_cuda.cudadrv.nvvm.is_available",
     "numba_cuda_mlir.numba_cuda.cudadrv.runtime.Runtime.get_version",
-    "numba_cuda_mlir.numba_cuda.np.numpy_support.as_dtype",
-    "numba_cuda_mlir.numba_cuda.types.Boolean",
-    "numba_cuda_mlir.numba_cuda.types.Number",
 )
 OF_MARSHALLERS = ("_available_launch_config", "_dispatcher", "_extensions")
 
@@ -72,29 +64,22 @@ versions.look_up("numba-cuda-mlir", NAMES)
 import numba_cuda_mlir.cuda as cuda
 import numba_cuda_mlir.numba_cuda as numba_cuda
 from numba_cuda_mlir import descriptor
-from numba_cuda_mlir.numba_cuda import api, types
+from numba_cuda_mlir.numba_cuda import api
 from numba_cuda_mlir.numba_cuda.args import In, Out
-from numba_cuda_mlir.numba_cuda.core import config, sigutils
-from numba_cuda_mlir.numba_cuda.core.errors import NumbaError, NumbaPerformanceWarning
+from numba_cuda_mlir.numba_cuda.core import sigutils
 from numba_cuda_mlir.numba_cuda.cudadrv import devicearray, devices, driver, nvvm, runtime
-from numba_cuda_mlir.numba_cuda.np import numpy_support
 
 __all__ = [
     "In",
-    "NumbaError",
-    "NumbaPerformanceWarning",
     "Out",
     "api",
-    "config",
     "cuda",
     "descriptor",
     "devicearray",
     "devices",
     "driver",
     "numba_cuda",
-    "numpy_support",
     "nvvm",
     "runtime",
     "sigutils",
-    "types",
 ]

@@ -27,6 +27,7 @@ NAMES = (
     "numba.cuda.cudadrv.devicearray._StridedLayoutShim",
     "numba.cuda.cudadrv.devicearray._to_strided_memory_view",
     "numba.cuda.cudadrv.devicearray.DeviceNDArrayBase._strided_memory_view_shim",
+    "numba.cuda.cudadrv.devicearray.DeviceRecord",
     "numba.cuda.cudadrv.devicearray.warn",
     "numba.cuda.cudadrv.devices._DeviceContextManager",
     "numba.cuda.cudadrv.devices._DeviceList.lst",

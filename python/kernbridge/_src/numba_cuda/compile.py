@@ -20,15 +20,16 @@ from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionEr
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.base.reports import instead_of, warn
 from kernbridge._src.gpu.cubin import check_words
+from kernbridge._src.gpu.parameters import Parameter, leaves
 from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
+from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
-from kernbridge._src.numba_cuda import mlir
+from kernbridge._src.numba_cuda.counterpart import counterpart
 from kernbridge._src.numba_cuda.dispatchers import check_declared
 from kernbridge._src.numba_cuda.job import CHECKED, HOST, Architectures, Job
 from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions, unless_default
-from kernbridge._src.numba_cuda.parameters import Parameter, leaves
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
@@ -71,7 +72,7 @@ class NumbaCudaFunction(DeviceFunction):
         job = Job(self.name, kernel, self.parameters, self.batched, (architecture,))
         job = replace(job, identity=self.identity)
         if mlir.is_mlir(kernel):
-            return mlir.code(_mlir_job(job), self.opened)
+            return mlir.code(job, self.opened)
         library = _compile_entry(job.with_open(self.opened))._codelibrary
         return library.get_llvm_str(), library.get_asm_str(cc=compiler_cc(*architecture))
 
@@ -89,7 +90,7 @@ _lock = threading.RLock()
 
 def why_not_native(kernel: Any, host: bool = False) -> str:
     """Empty, or the option of `cuda.jit` that only Numba's own launcher serves."""
-    if mlir.is_mlir(kernel):
+    if mlir.is_mlir(kernel) and not host:
         return mlir.why_not_native(kernel)[0]
     options = kernel.targetoptions
     if options.get("debug") and not host:
@@ -125,12 +126,12 @@ def compile_kernel(
         vector_math=vectors,
     )
     with interrupts.deferred(), _lock:
-        fingerprint = _fingerprint_of(kernel, (_identities(job), batched))
+        fingerprint = _fingerprint_of(job)
         job = replace(job, identity=_identity(fingerprint, job))
         key = (job.identity, architectures)
         function = _functions.get(key)
         if function is None:
-            package = mlir.PACKAGE if mlir.is_mlir(kernel) else "Numba-CUDA"
+            package = mlir.PACKAGE if mlir.is_mlir(kernel) and not host else "Numba-CUDA"
             with progress.compiling(label, package):
                 function = _functions[key] = _find(job, fingerprint)
         elif function.kernel() is None:  # equal kernels share code; keep one that is alive
@@ -164,14 +165,22 @@ def compile_for_launch(
     return function, wide
 
 
-def _fingerprint_of(kernel: Any, signature: Any) -> Fingerprint:
+def _fingerprint_of(job: Job) -> Fingerprint:
     """Taken once per kernel and signature, since Numba reads globals when it compiles each."""
     from kernbridge._src.keys import fingerprint as keys_fingerprint
 
-    taken: dict[Any, Fingerprint] = kept_with(kernel, "fingerprints", dict)
+    taken: dict[Any, Fingerprint] = kept_with(job.kernel, "fingerprints", dict)
+    signature = (_identities(job), job.batched, job.for_host)
     if signature not in taken:
-        taken[signature] = keys_fingerprint.take(kernel)
+        taken[signature] = keys_fingerprint.take(_of_numba_cuda(job).kernel)
     return taken[signature]
+
+
+def _of_numba_cuda(job: Job) -> Job:
+    """The job with the kernel that Numba-CUDA compiles for CPUs in place of numba-cuda-mlir's."""
+    if not (job.for_host and mlir.is_mlir(job.kernel)):
+        return job
+    return replace(job, kernel=counterpart(job.label, job.kernel))
 
 
 def _identities(job: Job) -> tuple[Any, ...]:
@@ -236,8 +245,9 @@ def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
 def _compile(job: Job) -> artefacts.Artefact:
     from kernbridge._src.numba_cuda.patches import compiler_cc, cubin_of
 
+    job = _of_numba_cuda(job)
     if mlir.is_mlir(job.kernel):
-        return mlir.artefact(_mlir_job(job))
+        return mlir.artefact(job)
     compiled, opened = _compile_protected(job)
     library = compiled._codelibrary
     if job.for_host:
@@ -272,16 +282,6 @@ def _compile(job: Job) -> artefacts.Artefact:
             "cooperative": bool(compiled.cooperative),
         },
         blobs=tuple(cubins),
-    )
-
-
-def _mlir_job(job: Job) -> mlir.MlirJob:
-    if job.architectures == CHECKED:
-        mlir.refuse_checked(job.label)
-    architectures = () if job.for_host else job.architectures
-    return mlir.MlirJob(
-        *(job.label, job.kernel, job.parameters, job.batched, architectures, job.symbol),
-        job.has_vector_math,
     )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernbridge._src.base import versions
-from kernbridge._src.numba_cuda import mlir
-from kernbridge._src.numba_cuda.parameters import Parameter
+from kernbridge._src.gpu.parameters import Parameter
+from kernbridge._src.mlir import compile as mlir
+from kernbridge._src.numba_cuda.counterpart import declared as declared_for
 
 
 def check_dispatcher(label: str, kernel: Any) -> None:
@@ -48,7 +49,7 @@ def check_declared(label: str, kernel: Any, parameters: Sequence[Parameter]) -> 
         return bool(declared.dtype == given.dtype and declared.ndim == given.ndim)
 
     given = [parameter_type(p) for p in parameters]
-    all_declared = mlir.declared(kernel) if mlir.is_mlir(kernel) else tuple(kernel.overloads)
+    all_declared = declared_for(kernel)
     for declared in all_declared:
         if len(declared) == len(given) and all(map(takes, declared, given)):
             return

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.gpu.parameters import DeviceParameter, Parameter, TupleParameter
 from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_inside import (
     cgutils,
@@ -26,7 +27,6 @@ from kernbridge._src.numba_common.numba_cuda_inside import (
     typeof,
 )
 from kernbridge._src.numba_common.numba_inside import types
-from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter, TupleParameter
 
 
 def numba_type(dtype: np.dtype[Any]) -> Any:

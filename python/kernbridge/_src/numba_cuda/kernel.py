@@ -15,6 +15,7 @@ from kernbridge._src.base.places import beginning_of
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.gpu.frontend import Lowered, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
+from kernbridge._src.gpu.parameters import DeviceParameter, Parameter
 from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static
 from kernbridge._src.numba_cuda.callback import (
@@ -26,7 +27,6 @@ from kernbridge._src.numba_cuda.callback import (
 )
 from kernbridge._src.numba_cuda.dispatchers import check_dispatcher
 from kernbridge._src.numba_cuda.options import CompileOptions, read_vector_math, unless_default
-from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter
 from kernbridge._src.numba_cuda.views import read_views, views_of
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (

@@ -16,14 +16,15 @@ import numpy as np
 
 from kernbridge._src.base.places import current_line, line_of
 from kernbridge._src.gpu import launch as gpu_launch
+from kernbridge._src.gpu.parameters import DeviceParameter
 from kernbridge._src.gpu.program import DTYPE_CODES, Copy, Fill, Launch, Step, Value, Word
+from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda import intercept, mlir
+from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.host_api import Configured, read_configured
 from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions
-from kernbridge._src.numba_cuda.parameters import DeviceParameter
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.record.arrays import (
     DeviceArray,
@@ -95,7 +96,7 @@ class Recording:
             found = [read_argument(value, self._read_leaf) for value in arguments]
         except NotAnArgument as e:
             refuse(str(e))
-        if mlir.is_mlir(kernel):
+        if mlir.is_mlir(kernel) and not self.host:
             mlir.check_strides(label, found)
         parameters = [parameter for parameter, _ in found]
         words = [leaf for _, leaves in found for leaf in leaves]

@@ -18,13 +18,13 @@ from kernbridge import _core
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.gpu import launch as gpu_launch
+from kernbridge._src.gpu.parameters import DeviceParameter
 from kernbridge._src.gpu.program import Word
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-from kernbridge._src.numba_cuda import intercept, mlir
+from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.host_api import Configured
-from kernbridge._src.numba_cuda.parameters import DeviceParameter
 from kernbridge._src.record.host_arrays import (
     HostArray,
     HostEvent,
@@ -59,8 +59,6 @@ class Running:
             found = [read_argument(value, _read_leaf) for value in arguments]
         except NotAnArgument as e:
             raise TypeError(f"{label}: {e}") from None
-        if mlir.is_mlir(kernel):
-            mlir.check_strides(label, found)
         parameters = [parameter for parameter, _ in found]
         words = [word.value for _, leaves in found for leaf in leaves for word in leaf]
         function, _ = numba_cuda_compile.compile_for_launch(

@@ -6,8 +6,6 @@ loads MLIR.
 
 from __future__ import annotations
 
-import numba_cuda_mlir
-
 from kernbridge._src.base import versions
 
 NAMES = (
@@ -51,5 +49,3 @@ from numba_cuda_mlir.numba_cuda.np import numpy_support
 from numba_cuda_mlir.numba_cuda.typing.typeof import typeof
 
 Omitted = numba_types.Omitted
-
-version = numba_cuda_mlir.__version__

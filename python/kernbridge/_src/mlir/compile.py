@@ -1,8 +1,7 @@
-"""Compiles kernels of numba-cuda-mlir, the successor of Numba-CUDA.
+"""Compiles kernels of numba-cuda-mlir, the successor of Numba-CUDA, for GPUs.
 
-numba-cuda-mlir generates MLIR for the kernel, and `mlir_entry` adds an entry that takes the words
-of kernbridge's launches. libNVVM and nvJitLink compile this to cubins, and `cuda_on_cpu` compiles
-its LLVM IR for the CPU.
+numba-cuda-mlir generates MLIR for the kernel, and `entry` adds an entry that takes the words of
+kernbridge's launches. libNVVM and nvJitLink compile this to cubins.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -20,43 +19,19 @@ from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionEr
 from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.gpu.cubin import check_words
+from kernbridge._src.gpu.parameters import Parameter, TupleParameter, leaves, with_open
 from kernbridge._src.gpu.program import Word
 from kernbridge._src.keys import encode
+from kernbridge._src.mlir import entry as mlir_entry
+from kernbridge._src.mlir import writes
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
-from kernbridge._src.numba_cuda import mlir_entry
-from kernbridge._src.numba_cuda.parameters import (
-    Parameter,
-    TupleParameter,
-    leaves,
-    with_open,
-)
 from kernbridge._src.store.artefacts import Artefact
 
 PACKAGE = "numba-cuda-mlir"
-DECLARED = "_kernbridge_declared"  # signatures that a dispatcher was given in the CPU's mode
-LIKE_HOST = (9, 0)  # the architecture whose MLIR becomes code for the CPU
 _Z = re.compile(r"%(?:tid|ntid|ctaid|nctaid)\.z\b")
 
 is_mlir = encode.is_mlir
-
-
-@dataclass(frozen=True, slots=True)
-class MlirJob:
-    """A kernel, and what is made of it; without architectures, code for the CPU."""
-
-    label: str
-    kernel: Any
-    parameters: tuple[Parameter, ...]
-    batched: bool
-    architectures: tuple[tuple[int, int], ...]
-    name: str
-    has_vector_math: bool = False
-
-    @property
-    def symbol(self) -> str:
-        """The name of the entry, as PTX takes it."""
-        return re.sub(r"\W", "_", self.name, flags=re.ASCII)
 
 
 def why_not_native(kernel: Any) -> tuple[str, str]:
@@ -78,8 +53,7 @@ def check_kernel(label: str, kernel: Any) -> None:
     if kernel.targetoptions.get("device"):
         raise TypeError(
             f"{label}: `kernel` is a device function of {PACKAGE}, which kernels call; decorate it "
-            "without device=True"
-            " [KB1001]"
+            "without device=True [KB1001]"
         )
     why, remedy = why_not_native(kernel)
     if why:
@@ -89,40 +63,20 @@ def check_kernel(label: str, kernel: Any) -> None:
         )
 
 
-def declared(kernel: Any) -> tuple[Any, ...]:
-    """The signatures that a kernel was declared for, in a GPU's mode or in the CPU's."""
-    return tuple(vars(kernel).get(DECLARED) or kernel.overloads)
-
-
-def refuse_checked(label: str) -> NoReturn:
-    """Refuse the checked mode."""
-    raise KernelCompilationError(
-        f"{label}: kernels of {PACKAGE} cannot be checked; remove check=True (or unset "
-        "KERNBRIDGE_DEBUG=check), or decorate the kernel with @numba.cuda.jit to check it "
-        "[KB4005]"
-    )
-
-
-def element_type(dtype: np.dtype[Any]) -> Any:
-    """The package's type of an element; ValueError if it has none."""
-    from kernbridge._src.numba_common.mlir_inside import numpy_support
-
-    try:
-        return numpy_support.from_dtype(np.dtype(dtype))
-    except Exception as e:
-        raise ValueError(
-            f"{PACKAGE} has no type for {dtype.name}; convert the array to another dtype [KB2003]"
-        ) from e
-
-
 def parameter_type(parameter: Parameter) -> Any:
     """The type of a parameter in the kernel."""
-    from kernbridge._src.numba_common.mlir_inside import numba_types, typeof, types
+    from kernbridge._src.mlir.mlir_inside import numba_types, numpy_support, typeof, types
 
     if isinstance(parameter, TupleParameter):
         members = list(map(parameter_type, parameter.members))
         return numba_types.BaseTuple.from_types(members, parameter.made_by or tuple)
-    item = element_type(parameter.dtype)
+    try:
+        item = numpy_support.from_dtype(np.dtype(parameter.dtype))
+    except Exception as e:
+        name = parameter.dtype.name
+        raise ValueError(
+            f"{PACKAGE} has no type for {name}; convert the array to another dtype [KB2003]"
+        ) from e
     if parameter.enumeration is not None:
         return typeof(next(iter(parameter.enumeration)))
     if parameter.kind != "array":
@@ -133,8 +87,7 @@ def parameter_type(parameter: Parameter) -> Any:
             f"{parameter.describe()} in the layout {parameter.layout} is another one: pass its "
             "fields as arrays [KB2003]"
         )
-    layout = parameter.layout
-    return types.Array(item, parameter.ndim, layout, readonly=parameter.read_only)
+    return types.Array(item, parameter.ndim, parameter.layout, readonly=parameter.read_only)
 
 
 def check_strides(
@@ -154,29 +107,14 @@ def check_strides(
                 )
 
 
-def artefact(job: MlirJob) -> Artefact:
-    """What is kept of a kernel: a cubin for each architecture, or code for the CPU."""
+def artefact(job: Any) -> Artefact:
+    """What is kept of the kernel of a `Job` of Numba-CUDA: a cubin for each architecture."""
+    entry = _symbol(job)
     compiled, opened = compile_protected(
         (i for i, p in enumerate(leaves(job.parameters)) if p.read_only),
-        lambda opened: _compile(job, opened, (job.architectures or (LIKE_HOST,))[0]),
+        lambda opened: _compile(job, opened, job.architectures[0]),
         lambda error: _refusal(job, error),
     )
-    meta: dict[str, Any] = {
-        "entry": job.symbol,
-        "opened": list(opened),
-        "cooperative": compiled.cooperative,
-    }
-    if not job.architectures:
-        from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
-
-        image, uses_z = cuda_on_cpu_compile.image_of_text(
-            job.label,
-            compiled.llvm_ir(),
-            job.symbol,
-            is_fast=job.has_vector_math,
-        )
-        meta |= {"architectures": [cuda_on_cpu_compile.CC], "uses_z": uses_z}
-        return Artefact(meta=meta, blobs=(image,))
     cubins, assembly = [], ""
     try:
         for i, architecture in enumerate(job.architectures):
@@ -186,29 +124,35 @@ def artefact(job: MlirJob) -> Artefact:
             cubins.append(made.cubin(ptx))
     except Exception as e:
         raise instead_of(e, _refusal(job, e))  # noqa: B904
-    check_words(job.label, cubins, job.symbol, _n_words(job))
-    meta["architectures"] = [10 * major + minor for major, minor in job.architectures]
-    meta["uses_z"] = _Z.search(assembly) is not None
+    check_words(job.label, cubins, entry, sum(p.n_words(job.batched) for p in job.parameters))
+    meta = {
+        "entry": entry,
+        "opened": list(opened),
+        "cooperative": compiled.cooperative,
+        "architectures": [10 * major + minor for major, minor in job.architectures],
+        "uses_z": _Z.search(assembly) is not None,
+    }
     return Artefact(meta=meta, blobs=tuple(cubins))
 
 
-def code(job: MlirJob, opened: Iterable[int]) -> tuple[str, str]:
+def code(job: Any, opened: Iterable[int]) -> tuple[str, str]:
     """LLVM IR and PTX."""
-    compiled = _compile(job, frozenset(opened), (job.architectures or (LIKE_HOST,))[0])
+    compiled = _compile(job, frozenset(opened), job.architectures[0])
     return compiled.llvm_ir(), compiled.ptx().decode()
 
 
-def _n_words(job: MlirJob) -> int:
-    return sum(p.n_words(job.batched) for p in job.parameters)
+def _symbol(job: Any) -> str:
+    """The name of the entry, as PTX takes it."""
+    return re.sub(r"\W", "_", job.symbol, flags=re.ASCII)
 
 
 def _formals(kernel: Any) -> list[inspect.Parameter]:
     return list(inspect.signature(kernel.py_func).parameters.values())
 
 
-def _argument_types(job: MlirJob, opened: frozenset[int]) -> tuple[Any, ...]:
+def _argument_types(job: Any, opened: frozenset[int]) -> tuple[Any, ...]:
     """The types of all parameters of the kernel, those left to their defaults among them."""
-    from kernbridge._src.numba_common.mlir_inside import Omitted
+    from kernbridge._src.mlir.mlir_inside import Omitted
 
     given = list(map(parameter_type, with_open(job.parameters, opened)))
     named = {p.keyword: t for p, t in zip(job.parameters, given, strict=True) if p.keyword}
@@ -232,12 +176,14 @@ class _Compiled:
 
     def llvm_ir(self) -> str:
         """LLVM IR of the device functions, as text."""
-        with compiling_for(self.architecture):
-            return _llvm_ir(self.module)
+        from kernbridge._src.mlir.mlir_inside import get_context, llvm
+
+        with compiling_for(self.architecture), get_context():
+            return str(llvm.translate_module_to_llvmir(_gpu_module(self.module).operation))
 
     def ptx(self) -> bytes:
         """PTX, by libNVVM, in the way of numba-cuda-mlir for the architecture."""
-        from kernbridge._src.numba_common import mlir_inside as inside
+        from kernbridge._src.mlir import mlir_inside as inside
 
         optimization, options = inside.mlir_optimization, self.options
         capability = options["chip"].removeprefix("sm_")
@@ -248,8 +194,8 @@ class _Compiled:
                 return bytes(optimization._call_llvm70_capi(module, options))
             text = optimization._prepare_llvm_ir(module)
             nvvm_options = optimization._nvvm_options(capability, options)
-            library = inside.LibDevice()
-            return bytes(optimization._compile_to_ptx(text, capability, library, nvvm_options))
+            given = (text, capability, inside.LibDevice(), nvvm_options)
+            return bytes(optimization._compile_to_ptx(*given))
 
     def cubin(self, ptx: bytes) -> bytes:
         """Machine code."""
@@ -259,9 +205,9 @@ class _Compiled:
             return bytes(linker.complete().code)
 
 
-def _compile(job: MlirJob, opened: frozenset[int], architecture: tuple[int, int]) -> _Compiled:
+def _compile(job: Any, opened: frozenset[int], architecture: tuple[int, int]) -> _Compiled:
     """Compile the kernel to MLIR with an entry; inputs but those of `opened` are read-only."""
-    from kernbridge._src.numba_common import mlir_inside as inside
+    from kernbridge._src.mlir import mlir_inside as inside
 
     options = dict(job.kernel.targetoptions)
     options["chip"] = "sm_{}{}".format(*architecture)
@@ -286,20 +232,11 @@ def _compile(job: MlirJob, opened: frozenset[int], architecture: tuple[int, int]
         return _Compiled(module, architecture, options, metadata["linker"], cooperative)
 
 
-def _check_read_only(job: MlirJob, opened: frozenset[int], module: Any) -> None:
-    """Refuse a kernel that may write to a read-only input, as by atomic operations.
-
-    numba-cuda-mlir refuses other writes to them.
-    """
-    from kernbridge._src.cuda_on_cpu import mlir_text
-
+def _check_read_only(job: Any, opened: frozenset[int], module: Any) -> None:
+    """Refuse a kernel that writes to a read-only input by atomics, which the package allows."""
     taken = list(leaves(job.parameters))
     protected = [p.read_only and i not in opened for i, p in enumerate(taken)]
-    if not any(protected):
-        return
-    name = str(_kernel_of(module).attributes["sym_name"]).strip('"')
-    written = mlir_text.written(job.label, _llvm_ir(module), name)
-    at = 0
+    written, at = writes.written(_kernel_of(module), _functions(module)), 0
     for parameter, is_protected in zip(taken, protected, strict=True):
         size = 3 + 2 * parameter.ndim if parameter.kind == "array" else 1
         if is_protected and not written.isdisjoint(range(at, at + size)):
@@ -311,10 +248,9 @@ def _check_read_only(job: MlirJob, opened: frozenset[int], module: Any) -> None:
 def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     """Let numba-cuda-mlir compile for this architecture, whatever GPU there is, or none.
 
-    The options of a device function stay as they are; without this, they would get the name of the
-    architecture.
+    It must not write the name of the architecture into the options of device functions.
     """
-    from kernbridge._src.numba_common import mlir_inside as inside
+    from kernbridge._src.mlir import mlir_inside as inside
     from kernbridge._src.numba_common.defaults import exact_defaults
 
     with inside.global_compiler_lock, exact_defaults(inside.Omitted):
@@ -328,32 +264,19 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
 
 def _check_made(metadata: dict[str, Any], library: Any) -> None:
     """Refuse a kernel that needs more than its machine code."""
-    if metadata.get("needs_nrt"):
-        raise ValueError(
-            "the kernel counts references at run time, which kernbridge does not support: use "
-            "cuda.local.array instead of arrays that the kernel allocates"
-        )
-    if metadata.get("setup_callbacks") or metadata.get("teardown_callbacks"):
-        raise ValueError(
-            "the code that the kernel links has callbacks, which kernbridge does not call"
-        )
-    if library.referenced_objects:
-        raise ValueError(
-            "the kernel reads an array on a GPU that is a global variable; pass it as an input"
-        )
     plan = metadata.get("link_plan")
-    if plan is not None and plan.compile_new_inputs_as_ltoir:
-        raise ValueError(
-            "the kernel calls a function in CUDA C++ or LTO-IR, which kernbridge does not link "
-            "for this package; write it in Python"
-        )
-
-
-def _llvm_ir(module: Any) -> str:
-    from kernbridge._src.numba_common.mlir_inside import get_context, llvm
-
-    with get_context():
-        return str(llvm.translate_module_to_llvmir(_gpu_module(module).operation))
+    for is_needed, message in (
+        (metadata.get("needs_nrt"), "the kernel counts references at run time, which kernbridge "
+         "does not support: use cuda.local.array instead of arrays that the kernel allocates"),
+        (metadata.get("setup_callbacks") or metadata.get("teardown_callbacks"), "the code that the "
+         "kernel links has callbacks, which kernbridge does not call"),
+        (library.referenced_objects, "the kernel reads an array on a GPU that is a global "
+         "variable; pass it as an input"),
+        (plan is not None and plan.compile_new_inputs_as_ltoir, "the kernel calls a function in "
+         "CUDA C++ or LTO-IR, which kernbridge does not link for this package; write it in Python"),
+    ):  # fmt: skip
+        if is_needed:
+            raise ValueError(message)
 
 
 def _gpu_module(module: Any) -> Any:
@@ -361,19 +284,22 @@ def _gpu_module(module: Any) -> Any:
     return found
 
 
+def _functions(module: Any) -> dict[str, Any]:
+    """The functions of a module by their names."""
+    operations = _gpu_module(module).operation.regions[0].blocks[0].operations
+    functions = [op.operation for op in operations if op.operation.name == "llvm.func"]
+    return {str(f.attributes["sym_name"]).strip('"'): f for f in functions}
+
+
 def _kernel_of(module: Any) -> Any:
     """The one function of a module that is a kernel."""
-    (kernel,) = (
-        op.operation
-        for op in _gpu_module(module).operation.regions[0].blocks[0].operations
-        if op.operation.name == "llvm.func" and "nvvm.kernel" in op.operation.attributes
-    )
+    (kernel,) = (f for f in _functions(module).values() if "nvvm.kernel" in f.attributes)
     return kernel
 
 
-def _with_entry(job: MlirJob, module: Any) -> Any:
+def _with_entry(job: Any, module: Any) -> Any:
     """The module in which the kernel has become an entry."""
-    from kernbridge._src.numba_common import mlir_inside as inside
+    from kernbridge._src.mlir import mlir_inside as inside
 
     attributes = _kernel_of(module).attributes
     kept = [
@@ -381,12 +307,11 @@ def _with_entry(job: MlirJob, module: Any) -> Any:
         for name in attributes
         if name == "gpu.kernel" or name.startswith("nvvm.")
     ]
-    on_gpu = bool(job.architectures)
-    text = mlir_entry.with_entry(str(module), job.symbol, kept, job.parameters, job.batched, on_gpu)
+    text = mlir_entry.with_entry(str(module), _symbol(job), kept, job.parameters, job.batched)
     return inside.ir.Module.parse(text)
 
 
-def _refusal(job: MlirJob, error: Exception) -> Exception:
+def _refusal(job: Any, error: Exception) -> Exception:
     if isinstance(error, (KernelCompilationError, UnknownVersionError)):
         return error
     what = ", ".join(p.describe() for p in job.parameters)

@@ -10,12 +10,11 @@ instructions compute from them what the kernel took. All of this is text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kernbridge._src.base.errors import defect
-from kernbridge._src.numba_cuda.parameters import DeviceParameter, Parameter, leaves
+from kernbridge._src.gpu.parameters import DeviceParameter, Parameter, leaves
 
-_POINTER = "!llvm.ptr"
 _KERNEL = re.compile(r"^ *llvm\.func @\S+?\((?P<parameters>.*)\) attributes \{.*nvvm\.kernel.*\{$")
 _GLOBAL = re.compile(r"llvm\.mlir\.global (?:private|internal) [^@\n]*(@[\w.$]+)\(")
 _DYNAMIC = re.compile(
@@ -32,18 +31,17 @@ def with_entry(
     attributes: Sequence[str],
     parameters: Sequence[Parameter],
     batched: bool,
-    on_gpu: bool,
 ) -> str:
     """The text of a module whose kernel has become the entry `symbol`.
 
     `attributes` are those that every kernel has, and what limits its launches. Variables get names
-    that are the same in every process; numba-cuda-mlir counts them. On a GPU, dynamic shared memory
-    is external, so that it lies behind the static one; numba-cuda-mlir defines an array without
+    that are the same in every process; numba-cuda-mlir counts them. Dynamic shared memory is
+    external, so that it lies after the static one; numba-cuda-mlir defines an array without
     elements, which other arrays overlap.
     """
-    module = _renamed(module)
-    if on_gpu:
-        module = _DYNAMIC.sub(r"\1external\2", module)
+    new = {name: f"@kb_global_{i}" for i, name in enumerate(dict.fromkeys(_GLOBAL.findall(module)))}
+    module = re.sub(r"@[\w.$]+", lambda m: new.get(m[0], m[0]), module)
+    module = _DYNAMIC.sub(r"\1external\2", module)
     lines = module.splitlines()
     (begin,) = (i for i, line in enumerate(lines) if _KERNEL.match(line))
     end = next(i for i in range(begin, len(lines)) if lines[i] == "    }")
@@ -78,12 +76,6 @@ def with_entry(
     )
 
 
-def _renamed(module: str) -> str:
-    names = dict.fromkeys(_GLOBAL.findall(module))
-    new = {name: f"@kb_global_{i}" for i, name in enumerate(names)}
-    return re.sub(r"@[\w.$]+", lambda m: new.get(m[0], m[0]), module)
-
-
 class _Entry:
     """The first instructions of an entry, and the values that they compute."""
 
@@ -103,13 +95,12 @@ class _Entry:
 
     def add(self, parameter: DeviceParameter) -> None:
         """Compute what the kernel took for a parameter."""
-        adders: dict[str, Callable[[DeviceParameter], None]] = {
-            "array": self._add_array,
-            "record": lambda _: self.given.append(self._address()),
-            "loaded": self._add_loaded,
-            "scalar": self._add_scalar,
-        }
-        adders[parameter.kind](parameter)
+        if parameter.kind == "array":
+            self._add_array(parameter)
+        elif parameter.kind == "scalar":
+            self._add_scalar(parameter)
+        else:
+            self.given.append(self._address() if parameter.kind == "record" else self._loaded())
 
     def _add_array(self, parameter: DeviceParameter) -> None:
         ndim, item_size = parameter.ndim, parameter.dtype.itemsize
@@ -125,14 +116,12 @@ class _Entry:
             strides = [self._value(f"llvm.sdiv {self._word()}, {size} : i64") for _ in range(ndim)]
         self.given += [address, address, "%kb_zero", *extents, *strides]
 
-    def _add_loaded(self, _: DeviceParameter) -> None:
+    def _loaded(self) -> str:
         """A scalar that lies in a buffer."""
         address, kind = self._address(), self._type()
         in_memory = "i8" if kind == "i1" else kind
-        value = self._value(f"llvm.load {address} : {_POINTER} -> {in_memory}")
-        if kind == "i1":
-            value = self._value(f"llvm.trunc {value} : i8 to i1")
-        self.given.append(value)
+        value = self._value(f"llvm.load {address} : !llvm.ptr -> {in_memory}")
+        return self._value(f"llvm.trunc {value} : i8 to i1") if kind == "i1" else value
 
     def _add_scalar(self, parameter: DeviceParameter) -> None:
         """A scalar whose bits are in words."""
@@ -174,7 +163,7 @@ class _Entry:
         if self._batched:
             offset = self._value(f"llvm.mul %kb_z, {self._word()} : i64")
             address = self._value(f"llvm.add {address}, {offset} : i64")
-        return self._value(f"llvm.inttoptr {address} : i64 to {_POINTER}")
+        return self._value(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
 
     def _word(self) -> str:
         self.n_words += 1
