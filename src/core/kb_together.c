@@ -33,8 +33,10 @@ static bool find_place(const kb_xla_frame *frame, place *found)
                               .context = frame->context};
     kb_xla_error *error = frame->api->run_id_get(&args);
     if (error) {
-        kb_xla_error_destroy destroy = {.struct_size = KB_XLA_SIZE(kb_xla_error_destroy, error),
-                                        .error = error};
+        kb_xla_error_destroy destroy = {
+            .struct_size = KB_XLA_SIZE(kb_xla_error_destroy, error), // NOLINT: of a pointer
+            .error = error,
+        };
         frame->api->error_destroy(&destroy);
         return false;
     }

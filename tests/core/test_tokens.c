@@ -106,7 +106,7 @@ static void test_next(void)
 static const char *parameters_of(const char *source)
 {
     static char text[1024];
-    static const char looks[][8] = {"value", "pointer", "tensor", "stream", "call"};
+    static const char looks[][8] = {"value", "pointer", "tensor", "bytes", "stream", "call"};
     size_t n_tokens, n = 0;
     kb_error err;
     kb_parameters p;
@@ -199,8 +199,8 @@ static void test_parameters(void)
         {"BE::Tensor &a", "BE::Tensor &|a|tensor 0"},
         {"Tensor *a", "Tensor *|a|pointer 0"},
         {"kb_tensor a", "kb_tensor|a|value 0"},
-        {"kb_tensor *a", "kb_tensor *|a|tensor 0"},
-        {"kb_tensor a[]", "kb_tensor[]|a|tensor 0"},
+        {"kb_tensor *a", "kb_tensor *|a|bytes 0"},
+        {"kb_tensor a[]", "kb_tensor[]|a|bytes 0"},
         {"const kb_call *c", "const kb_call *|c|const call 0"},
         {"kb_call const *", "kb_call const *||const call 0"},
         {"kb_call *const c", "kb_call *const|c|pointer 0"},

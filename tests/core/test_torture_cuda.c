@@ -19,9 +19,8 @@ static kb_status open_driver(kb_error *err)
 }
 
 /* Functions that restore what was, or give it back: there is nothing to be done when one fails. */
-static const char *const restoring[] = {
-    "cuCtxPopCurrent", "cuDevicePrimaryCtxRelease", "cuThreadExchangeStreamCaptureMode",
-    "cuLibraryUnload"};
+static const char *const restoring[] = {"cuCtxPopCurrent", "cuDevicePrimaryCtxRelease",
+                                        "cuThreadExchangeStreamCaptureMode", "cuLibraryUnload"};
 
 static bool could_not_restore(void)
 {
