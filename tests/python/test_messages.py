@@ -212,22 +212,6 @@ def test_all_that_numba_wrote_is_printed_on_demand(run_python):
     assert "\nSet KERNBRIDGE_DEBUG=full to see Numba's complete message." in short
 
 
-def test_an_error_is_not_its_own_cause():
-    pytest.importorskip("numba_cuda")
-    from numba import cuda
-
-    @cuda.jit
-    def importing(x, out):
-        import no_such_module
-
-        out[0] = no_such_module.value
-
-    op = kernbridge.numba_cuda_kernel(importing, lambda x: x, launch_dims=1)
-    with pytest.raises(kernbridge.KernelCompilationError, match="KB4004") as caught:
-        op(jnp.ones(3))  # did not return: JAX follows the causes of an error to their end
-    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
-
-
 @pytest.mark.parametrize("rule", ["jvp", "vjp"])
 def test_a_rule_without_return_is_no_derivative_of_zero(rule):
     op = numba_kernel(wrong, lambda x: x, **{rule: lambda *_: None})
