@@ -55,17 +55,24 @@ def _closed(
         return [leaf for t, leaf in zip(traced, leaves, strict=True) if t]
 
     program = jax.make_jaxpr(run)(*given)
-    jaxpr = program.jaxpr
     tree, leaves, traced = found
+    read = [c for c in program.consts if isinstance(c, Tracer)]
     first = len(values)
-    values += [c for c in program.consts if isinstance(c, Tracer)]
+    values += read
     last = len(values)
-    constants = [None if isinstance(c, Tracer) else c for c in program.consts]
+
+    def evaluate(read: list[Any], *given: Any) -> list[Any]:
+        left = iter(read)
+        consts = [next(left) if isinstance(c, Tracer) else c for c in program.consts]
+        return list(eval_jaxpr(program.jaxpr, consts, *given))
+
+    # From JAX 0.12 on, a jaxpr holds its constants: it is traced again, with the values as inputs.
+    without_values = jax.make_jaxpr(evaluate)(read, *jax.tree.leaves(given))
+    jaxpr, constants = without_values.jaxpr, without_values.consts
 
     def closed(*given: Any) -> Any:
-        given, read = given[:3], iter(given[3:][first:last])
-        consts = [next(read) if c is None else c for c in constants]
-        computed = iter(eval_jaxpr(jaxpr, consts, *jax.tree.leaves(given)))
+        given, read = given[:3], given[3:][first:last]
+        computed = iter(eval_jaxpr(jaxpr, constants, *read, *jax.tree.leaves(given)))
         own = (next(computed) if t else leaf for t, leaf in zip(traced, leaves, strict=True))
         return tree.unflatten(own)
 
