@@ -55,10 +55,6 @@ def dictionary(x, out):
     known[0] = x[0]  # here
 
 
-def drawn(x, out):
-    out[0] = np.random.rand()  # here
-
-
 def caught(x, out):
     try:
         out[0] = 1 / x[0]
@@ -97,7 +93,6 @@ MISTAKES = {
     callee: "calls a function that creates an array.*write a loop",
     text: "cannot create strings, lists, dicts or arrays",
     dictionary: "cannot create strings, lists, dicts or arrays",
-    drawn: "use numba.cuda.random",
     caught: "test for the condition with `if`",
     too_few: "ValueError: not enough values.*Compare the line with",
     too_many: "TypeError: .*3 were given.*Compare the line with",
@@ -116,3 +111,21 @@ def test_the_line_and_a_remedy(function):
     with pytest.raises(kernbridge.KernelCompilationError, match=f"(?s){MISTAKES[function]}") as e:
         jax.jit(op).lower(OUT)
     assert f'  File "{__file__}", line {line}\n' in str(e.value)
+
+
+DRAWN = """
+import jax, kernbridge, numpy as np
+from numba import cuda
+@cuda.jit
+def drawn(x, out):
+    out[0] = np.random.rand()
+out = jax.ShapeDtypeStruct((2,), np.float32)
+jax.jit(kernbridge.numba_cuda_kernel(drawn, out, launch_dims=8)).lower(out)
+"""
+
+
+def test_random_numbers_of_numpy(run_python):
+    """In a process of its own: after Numba has compiled for the CPU, it recurses to the limit."""
+    printed = run_python(DRAWN, check=False)
+    assert "use numba.cuda.random" in printed
+    assert "out[0] = np.random.rand()" in printed
