@@ -13,13 +13,6 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-_waiting: list[int] = []  # signals that were deferred and not heard yet
-
-
-def is_pressed() -> bool:
-    """Whether a Ctrl-C waits for the end of what is deferred."""
-    return bool(_waiting)
-
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
@@ -38,7 +31,6 @@ def deferred() -> Iterator[None]:
         if pressed:
             return heard(number, frame)
         pressed.append(number)
-        _waiting.append(number)
         return None
 
     signal.signal(signal.SIGINT, note)
@@ -48,5 +40,4 @@ def deferred() -> Iterator[None]:
         if signal.getsignal(signal.SIGINT) is note:
             signal.signal(signal.SIGINT, heard)
         if pressed:
-            _waiting.pop()
             signal.raise_signal(signal.SIGINT)

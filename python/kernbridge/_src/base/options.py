@@ -49,7 +49,7 @@ class Options:
                 )
 
     def _named(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
-        """Return the function's name, and that of what it is called for."""
+        """Return the function's name, and the name of the kernel that it is given."""
         given = dict(zip(self._names, args, strict=False)) | dict(kwargs)
         for value in (given.get("name"), given.get("kernel"), given.get("func")):
             name = getattr(getattr(value, "py_func", value), "__name__", value)

@@ -136,7 +136,7 @@ def measure(
     ----------
     fn : callable
         JAX traces `fn(*data)`, which returns a pytree of arrays or None. Arrays that it closes over
-        are passed like those of `data`. A part that depends on no array may run once per run.
+        are passed like the arrays of `data`. A part that depends on no array may run once per run.
     n_warmup, n_runs : int
         The number of runs before the timing, after a first one that compiles, and of timed runs.
     n_batch_per_run : int
@@ -251,7 +251,7 @@ def benchmark_operation(
     n_warmup, n_runs, n_batch_per_run : int
         The numbers of runs before the timing, of timed runs, and of calls in each; see `measure`.
     compare_results, rtol, atol : bool, float, float
-        Compare the results of each backend with those of the first backend that ran: integers and
+        Compare the results of each backend with the results of the first one that ran: integers and
         bools exactly, other types within `atol` plus `rtol` times the first result. NaN equals NaN.
         If they differ, the record is a failure that states where and how much; it keeps its times.
     verbose, catch_errors : bool
@@ -356,7 +356,7 @@ def _on_host(value: Any) -> Any:
 
 
 def _difference(got: Any, reference: str, want: Any, rtol: float, atol: float) -> str | None:
-    """Return how results differ from those of the backend `reference`, or None."""
+    """Return how results differ from the results of the backend `reference`, or None."""
     named, tree = jax.tree_util.tree_flatten_with_path(got)
     wanted, expected = jax.tree.flatten(want)
     if tree != expected:

@@ -11,17 +11,11 @@ from kernbridge import _core
 from kernbridge._src.gpu import cubin
 from kernbridge._src.gpu.program import DeviceFunction, Launch
 
-BLOCK_MAX = 1024  # threads
 REGISTERS = 64 << 10  # of a multiprocessor, and the most that one block may have
 REGISTERS_MAX = 255  # of a thread
 _WARP = 32
 _PARTITIONS = 4  # of a multiprocessor, each with its own registers
 _REGISTER_UNIT = 256  # registers are allocated to warps in multiples of this
-
-
-def most_threads(function: DeviceFunction) -> int:
-    """The threads of a block that the registers of all images allow."""
-    return min(map(threads_with, _used(function)), default=BLOCK_MAX)
 
 
 def check(label: str, step: Launch) -> None:

@@ -65,10 +65,8 @@ class Code:
     @staticmethod
     @functools.lru_cache(maxsize=256)
     def of(code: types.CodeType, file: str) -> Code | None:
-        """None if a constant has parts. `file` is that of the code, as equal ones may differ in it.
-
-        Programs that make a kernel for every size make it of equal code objects.
-        """
+        """Return None if a constant has parts. Equal code objects may come from different files,
+        so `file` is passed as well."""
         steps, constants = steps_of(code)
         text = _Text()
         text.names.update(code.co_names)
