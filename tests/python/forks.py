@@ -87,15 +87,15 @@ def run(
     """Run a script in its own folder and with an environment of its own.
 
     A script whose environment decides how JAX or Numba are imported starts from the beginning.
-    Two threads may run a script each. Who counts the turns of his own programs starts the second
-    process only if there is a second program.
+    Two threads may run a script each. A caller that passes the number of its turn starts the
+    second process only if it runs a second program.
     """
     modules = JAX if "sys.modules" in script.read_text() else ALL
     parent = _parent(modules, next(_turns) if turn is None else turn % 2)
     if parent.suits(environment):
         return parent.run(script, environment, timeout)
     return subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, "-B", str(script)],
         env=environment,
         cwd=script.parent,
         capture_output=True,
@@ -115,6 +115,9 @@ def serve(modules: list[str]) -> list:
             import_module(name)
     if "numba" in modules:
         compile_something()
+    # What one program imports may be rewritten before the next runs, with the same size and within
+    # the same second, and its compiled code would then be taken for current.
+    sys.dont_write_bytecode = True
     gc.freeze()  # a program that ends need not walk through all of that
     for line in sys.stdin:
         process = os.fork()
