@@ -46,7 +46,7 @@ RUNS: dict[str, list[tuple[str, str, str]]] = {
         ("chain.py", "", ""),
         ("source_calls.py", "", "source_calls_gpu"),
         ("csr.py", "", "csr_gpu"),
-        ("microcircuit_gpu.py", "", ""),
+        ("../studies/microcircuit_gpu.py", "", ""),
     ],
 }
 Results = Mapping[str, Any]  # a file of results
@@ -279,7 +279,7 @@ def main() -> int:
     options = parser.parse_args()
     failed = []
     for program, arguments, named in RUNS.get(options.run, []):
-        file = RESULTS / f"{named or program.removesuffix('.py')}.json"
+        file = RESULTS / f"{named or Path(program).stem}.json"
         command = [sys.executable, str(HERE / program), *arguments.split(), "--json", str(file)]
         print("running", program, arguments, flush=True)
         failed += [program] * bool(subprocess.run(command).returncode)

@@ -27,7 +27,8 @@ COMMANDS = {
     "mandelbrot.png": "mandelbrot.py --picture",
     "nbody.png": "nbody.py --picture",
     "roofline.png": "roofline.py --picture",
-    "microcircuit.png": "microcircuit.py --scale 1 --plan cpu --seconds 2 --check 0.01 --figure",
+    "microcircuit.png": "../studies/microcircuit.py --scale 1 --plan cpu --seconds 2 --check 0.01"
+    " --figure",
 }
 SLOW = ("microcircuit.png",)
 

@@ -1,6 +1,6 @@
 """BrainEvent's operators on its own bridge and on kernbridge, side by side.
 
-    python benchmarks/brainevent_operators.py [--starts N] [--rounds N] [--only TEXT] [--json FILE]
+    python studies/brainevent_operators.py [--starts N] [--rounds N] [--only TEXT] [--json FILE]
 
 Two processes, one with each bridge, take turns: every case is measured once in each per round, and
 a ratio is the median over rounds of kernbridge's time to BrainEvent's. They run on the GPU where

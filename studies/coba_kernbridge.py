@@ -1,4 +1,4 @@
-"""The COBA network of a file in kernbridge: prints one line of JSON. See benchmarks/spiking.py.
+"""The COBA network of a file in kernbridge: prints one line of JSON. See studies/spiking.py.
 
     python coba_kernbridge.py NETWORK.npz MS cpu|cuda [--record]
 
@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-sys.path += [str(Path(__file__).parents[2] / "examples"), str(Path(__file__).parents[1])]
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
 import coba
 import energy

@@ -1,4 +1,4 @@
-"""The COBA network of a file in NEST: prints one line of JSON. See benchmarks/spiking.py.
+"""The COBA network of a file in NEST: prints one line of JSON. See studies/spiking.py.
 
     python coba_nest.py NETWORK.npz MS THREADS
 

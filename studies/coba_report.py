@@ -1,4 +1,4 @@
-"""The line of JSON that each program of the COBA network prints for benchmarks/spiking.py."""
+"""The line of JSON that each program of the COBA network prints for studies/spiking.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The cortical microcircuit of Potjans and Diesmann (2014), with CUDA kernels inside real JAX.
 
-    python examples/microcircuit.py --scale 0.1 --plan graph --seconds 1
+    python studies/microcircuit.py --scale 0.1 --plan graph --seconds 1
 
 77,169 neurons under 1 mm2 of cortex, 299 million synapses, steps of 0.1 ms: the yardstick of
 simulators of spiking networks. The model is in the folder pd14. Two plans run it on GPUs:

@@ -1,6 +1,6 @@
 """The microcircuit on one GPU: checked, tuned and timed in one go, for docs/microcircuit.md.
 
-    python benchmarks/microcircuit_gpu.py --json microcircuit.json        # 5 minutes on an H200
+    python studies/microcircuit_gpu.py --json microcircuit.json        # 5 minutes on an H200
 
 1. Both plans run 100 ms at full scale with each drive; spikes and states must be those of a plain
    loop on the host's CPU, to the bit.
@@ -24,7 +24,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[1] / "examples"))
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
 import measure
 import microcircuit as example

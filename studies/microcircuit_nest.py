@@ -1,9 +1,9 @@
-"""The microcircuit of examples/microcircuit.py in NEST, for the comparison in docs/microcircuit.md.
+"""The microcircuit of studies/microcircuit.py in NEST, for the comparison in docs/microcircuit.md.
 
-    python benchmarks/microcircuit_nest.py --out nest.npz --scale 0.1 --seeds 1 2 3
+    python studies/microcircuit_nest.py --out nest.npz --scale 0.1 --seeds 1 2 3
 
 Needs nest-simulator (3.10.0 was used), and neither JAX nor kernbridge. The model is built with
-NEST's own neurons, generators and connection rules from the parameters of examples/pd14, so that
+NEST's own neurons, generators and connection rules from the parameters of studies/pd14, so that
 nothing of our network, our random numbers or our kernels is used. The file has the spikes of each
 seed: the neurons as `neurons_SEED`, and the times in steps of 0.1 ms as `steps_SEED`.
 """
@@ -18,9 +18,6 @@ from pathlib import Path
 
 import nest
 import numpy as np
-
-sys.path.append(str(Path(__file__).parents[1] / "examples"))
-
 from pd14 import parameters as p
 
 

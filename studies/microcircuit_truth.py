@@ -1,7 +1,7 @@
 """The microcircuit at a tenth of its size beside NEST's: the table of docs/microcircuit.md.
 
-    python benchmarks/microcircuit_nest.py --out nest_spikes.npz      # hours of one core; or not:
-    python benchmarks/microcircuit_truth.py --nest nest_spikes.npz
+    python studies/microcircuit_nest.py --out nest_spikes.npz      # hours of one core; or not:
+    python studies/microcircuit_truth.py --nest nest_spikes.npz
 
 Without --nest, NEST's side comes from microcircuit_nest.npz beside this file, which --keep writes:
 of each seed, population and measure the mean and 101 quantiles. Our side runs each seed, which
@@ -23,13 +23,10 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from rich.progress import Progress
-from scipy import stats
-
-sys.path.append(str(Path(__file__).parents[1] / "examples"))
-
 from pd14 import measures, network, run
 from pd14 import parameters as p
+from rich.progress import Progress
+from scipy import stats
 
 KEPT = Path(__file__).with_name("microcircuit_nest.npz")
 MEASURES = ("rate (Hz)", "CV", "correlation")

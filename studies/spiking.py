@@ -1,8 +1,8 @@
 """Spiking networks by the recipe of the field: real-time factor, us a step, energy, and peers.
 
-    python benchmarks/spiking.py coba --brian2 PYTHON --nest PYTHON    # on two CPU cores
-    python benchmarks/spiking.py coba --platform cuda --neurons 4000 400000
-    python benchmarks/spiking.py microcircuit --plan persistent        # on a GPU, 10 seeds
+    python studies/spiking.py coba --brian2 PYTHON --nest PYTHON    # on two CPU cores
+    python studies/spiking.py coba --platform cuda --neurons 4000 400000
+    python studies/spiking.py microcircuit --plan persistent        # on a GPU, 10 seeds
 
 `coba` runs the network of examples/coba.py, drawn once and read by every program from one file, in
 a process for each run; the programs take turns, and medians are shown. PYTHON is an interpreter
@@ -12,14 +12,13 @@ All are given the same two cores. Brian2 integrates the same equations by Euler'
 NEST's `iaf_cond_exp` has adaptive steps in float64. On a GPU the published times of BrainEvent, on
 an A6000, stand beside ours.
 
-`microcircuit` discards 500 ms and times 10 s of the network of examples/microcircuit.py, whose
+`microcircuit` discards 500 ms and times 10 s of the network of studies/microcircuit.py, whose
 spikes are counted and not recorded, for each seed.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import shutil
@@ -94,18 +93,17 @@ def coba_on_cpu(a: argparse.Namespace, folder: Path) -> dict[str, list[Figures]]
     """Run all programs in turn; returns the figures of each run."""
     neurons = a.neurons[0]
     file = str(write_network(folder, neurons, a.synapses or 0.02 * neurons))
-    peers = HERE / "peers"
     ms, short = str(a.ms), str(min(a.ms, 200.0))
-    ours = [sys.executable, str(peers / "coba_kernbridge.py"), file, ms, "cpu"]
+    ours = [sys.executable, str(HERE / "coba_kernbridge.py"), file, ms, "cpu"]
     programs = {"kernbridge": ours, "kernbridge, every spike recorded": [*ours, "--record"]}
     for threads in (1, a.cores) if a.cores > 1 else (1,):
         by = f", {threads} threads" if threads > 1 else ""
         if a.brian2:
             place = str(folder / f"brian2_{threads}")
-            program = str(peers / "coba_brian2.py")
+            program = str(HERE / "coba_brian2.py")
             programs[f"Brian2{by}"] = [a.brian2, program, file, ms, str(threads), place]
         if a.nest:
-            program = str(peers / "coba_nest.py")
+            program = str(HERE / "coba_nest.py")
             programs[f"NEST{by}"] = [a.nest, program, file, short, str(threads)]
     for name, command in programs.items():
         if name.startswith("Brian2"):
@@ -139,7 +137,7 @@ def coba_on_gpu(a: argparse.Namespace, folder: Path, out: Console) -> dict[str, 
     found = {}
     for neurons in a.neurons:
         file = str(write_network(folder, neurons, a.synapses or 80))
-        program = str(HERE / "peers" / "coba_kernbridge.py")
+        program = str(HERE / "coba_kernbridge.py")
         command = [sys.executable, program, file, str(a.ms), "cuda"]
         runs = found[f"{neurons:,} neurons"] = [run(command) for _ in range(a.rounds)]
         m, theirs = medians(runs), BRAINEVENT_A6000.get(neurons)
@@ -157,13 +155,9 @@ def coba_on_gpu(a: argparse.Namespace, folder: Path, out: Console) -> dict[str, 
 def microcircuit(a: argparse.Namespace, out: Console) -> dict[str, list[Figures]]:
     """The field's recipe, seed by seed."""
     import jax
+    from pd14 import network, parameters
+    from pd14 import run as simulations
 
-    sys.path.append(str(EXAMPLES))
-    try:
-        names = ("network", "parameters", "run")
-        network, parameters, simulations = (importlib.import_module(f"pd14.{n}") for n in names)
-    except ImportError as e:
-        raise SystemExit(f"examples/pd14, the microcircuit, is not there: {e}") from None
     model, device = parameters.Model(a.scale), jax.devices()[0]
     parts = simulations.default_parts(model, device, 1, a.plan)
     steps, discarded = round(a.seconds * 1e6 / DT_US), round(a.discard * 1e6 / DT_US)
@@ -227,7 +221,7 @@ def parse() -> argparse.Namespace:
     coba.add_argument("--cores", type=int, default=2, help="that each program may use")
     coba.add_argument("--brian2", help="a Python that has Brian2")
     coba.add_argument("--nest", help="a Python that has NEST")
-    circuit = kinds.add_parser("microcircuit", help="the network of examples/microcircuit.py")
+    circuit = kinds.add_parser("microcircuit", help="the network of studies/microcircuit.py")
     circuit.add_argument("--plan", choices=("graph", "persistent", "cpu"), default="graph")
     circuit.add_argument("--scale", type=float, default=1.0)
     circuit.add_argument("--seconds", type=float, default=10.0, help="of model time")
@@ -250,6 +244,7 @@ def main() -> int:
         else:
             found = coba_on_gpu(a, Path(folder), out)
     if a.json:
+        sys.path.append(str(HERE.parent / "benchmarks"))
         import measure
 
         measure.write(a.json, {"runs": found})

@@ -1,5 +1,5 @@
 /* The floor of two threads that drive two GPUs: launches of an empty kernel by the driver alone.
- * Compiled by benchmarks/two_gpus.py against src/. */
+ * Compiled by studies/two_gpus.py against src/. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "abi/kb_cuda.h"

@@ -1,6 +1,6 @@
 """Two threads that drive two GPUs: the wall time of both over that of one alone.
 
-    python benchmarks/two_gpus.py [--json FILE] [--rounds N] [--only fori_loop,driver]
+    python studies/two_gpus.py [--json FILE] [--rounds N] [--only fori_loop,driver]
 
 1.0 means that nothing is shared. Each row is a loop of 2,000 steps over float32[4096]. "threads" is
 two threads with a program for each GPU, "one program" is one program for both GPUs, "processes" is
@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the other processes need some
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 if not hasattr(np, "row_stack"):
     np.row_stack = np.vstack  # numba-cuda 0.30 reads what numpy 2.5 removed
 

@@ -1,4 +1,4 @@
-"""The parts of examples/microcircuit.py: the cortical microcircuit of Potjans and Diesmann (2014).
+"""The parts of studies/microcircuit.py: the cortical microcircuit of Potjans and Diesmann (2014).
 
 parameters   the model, and what follows from its numbers
 philox       the counter-based random numbers

@@ -3,10 +3,14 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-import drawing
 import numpy as np
+
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+
+import drawing
 from drawing import EXCITATORY, INHIBITORY
 
 from . import parameters as p

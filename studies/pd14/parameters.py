@@ -36,7 +36,7 @@ BACKGROUND_RATE = 8.0  # Hz, of each external input
 # Hz. With the Poisson drive, at full scale; the compensation of lost inputs uses them, too.
 REFERENCE_RATES = np.array([0.903, 2.965, 4.414, 5.876, 7.569, 8.633, 1.105, 7.829])
 
-# Hz, of a tenth of the neurons with all their inputs, by NEST: benchmarks/microcircuit_nest.py.
+# Hz, of a tenth of the neurons with all their inputs, by NEST: studies/microcircuit_nest.py.
 TENTH_RATES = np.array([1.770, 4.529, 4.176, 6.440, 10.044, 9.829, 1.080, 8.683])
 
 # mV, mean and standard deviation of initial potentials for which the initial transient is short.

@@ -1,4 +1,4 @@
-"""examples/microcircuit.py on GPUs: the bits of a plain loop on the CPU, by both plans."""
+"""studies/microcircuit.py on GPUs: the bits of a plain loop on the CPU, by both plans."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "examples"))
+sys.path.append(str(Path(__file__).parents[2] / "studies"))
 
 import microcircuit as example
 from pd14 import network, run

@@ -29,7 +29,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parents[1] / "examples"))  # some of which are tested part by part
+sys.path += [str(HERE.parents[1] / f) for f in ("examples", "studies")]  # tested part by part
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -34,7 +34,7 @@ WITHOUT_CODE = {
     "versioning.md",
 }
 ON_THE_CPU = {"find-a-fault.md"}  # the checked mode; elsewhere the fake driver plays a GPU
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = [*sorted((ROOT / "examples").glob("*.py")), ROOT / "studies" / "microcircuit.py"]
 ARGUMENTS = {
     "backends.py": ["--size", "10000"],
     "coba.py": ["--neurons", "400", "--seconds", "0.05"],

@@ -1,16 +1,14 @@
-"""benchmarks/spiking.py runs the demo's network in a process of its own, and reads its figures."""
+"""studies/spiking.py runs the demo's network in a process of its own, and reads its figures."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import energy
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-
-import energy  # noqa: E402
+STUDIES = Path(__file__).parents[2] / "studies"
 
 pytestmark = pytest.mark.once
 
@@ -26,7 +24,7 @@ def test_energy_is_none_where_nothing_is_read():
 @pytest.mark.exhaustive
 def test_the_recipe_on_a_cpu(tmp_path):
     file = tmp_path / "figures.json"
-    command = [sys.executable, str(BENCHMARKS / "spiking.py"), "--json", str(file), "coba"]
+    command = [sys.executable, str(STUDIES / "spiking.py"), "--json", str(file), "coba"]
     command += ["--neurons", "1000", "--ms", "500", "--rounds", "1", "--cores", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

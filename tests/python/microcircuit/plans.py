@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[3] / "examples"))
+sys.path.append(str(Path(__file__).parents[3] / "studies"))
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax

@@ -1,4 +1,4 @@
-"""examples/pd14: the parameters, the neuron, the layout of synapses, and the measures."""
+"""studies/pd14: the parameters, the neuron, the layout of synapses, and the measures."""
 
 from itertools import pairwise
 

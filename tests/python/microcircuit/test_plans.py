@@ -1,4 +1,4 @@
-"""examples/microcircuit.py: every plan has the spikes and the state of a plain loop, to the bit.
+"""studies/microcircuit.py: every plan has the spikes and the state of a plain loop, to the bit.
 
 What launches CUDA kernels is a program of its own, without the fake driver of the other tests.
 """

@@ -1,4 +1,4 @@
-"""examples/pd14: the generator of random words, and what is drawn by them."""
+"""studies/pd14: the generator of random words, and what is drawn by them."""
 
 import numba
 import numpy as np

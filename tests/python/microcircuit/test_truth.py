@@ -1,14 +1,8 @@
 """A tenth of the microcircuit has the rates, variation and correlations that NEST has."""
 
-import sys
-from pathlib import Path
-
+import microcircuit_truth as truth
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
-
-import microcircuit_truth as truth
 from pd14 import measures
 from pd14 import parameters as p
 
