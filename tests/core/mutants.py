@@ -57,6 +57,8 @@ _VARIABLE = re.compile(rf"^\s*(?:{_TYPE})+\**(?P<name>\w+)\[(?P<asked>[^\]]*)\](
 _IN_MEMBERS = re.compile(r"\b(?:struct|union)\b[^;(){}]*\{[^{}]*$")
 _GROWING = re.compile(r"(?:[\w\s+*.()]|->)*")  # sums and products grow with their parts
 
+FILE = "-"  # for lines outside of functions
+_CALLED = re.compile(r"(?<![\w(])(\w+)\(")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|/\*.*?\*/|/\*.*$|//.*$')
 
 
@@ -67,6 +69,8 @@ class Mutant(NamedTuple):
     line: int  # from 1
     was: str
     text: str
+    function: str  # that has the line, or FILE
+    operator: str  # such as "< to <=", "+ 1" of a number, "not" and "left out"
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.was.strip()} -> {self.text.strip()}"
@@ -132,53 +136,70 @@ class _Rooms:
         return bool(_GROWING.fullmatch(parts)) and not re.search(r"\w\(", parts)
 
 
+def _functions(lines: list[str]) -> Iterator[str]:
+    """Yields for each line the function whose body has it, or FILE."""
+    function, head = FILE, ""
+    for line in lines:
+        if line == "{":
+            function = next((name for name in _CALLED.findall(head) if name[0] != "_"), FILE)
+        elif line == "}":
+            function = FILE
+        head = "" if line.endswith((";", "}")) or not line else f"{head} {line}"
+        yield function
+
+
 def mutants_of(path: str, text: str) -> Iterator[Mutant]:
     """Yields every mutant of a file."""
     rooms = _Rooms(text)
+    functions = list(_functions(text.split("\n")))
+
     for number, line, code in _code_lines(text):
+
+        def mutant(becomes: str, operator: str, number: int = number, line: str = line) -> Mutant:
+            return Mutant(path, number, line, becomes, functions[number - 1], operator)
+
         for pattern, other in _SWAPS:
             for m in re.finditer(pattern, code):
-                yield Mutant(path, number, line, line[: m.start()] + other + line[m.end() :])
+                operator = f"{m[0].strip()} to {other.strip()}"
+                yield mutant(line[: m.start()] + other + line[m.end() :], operator)
         for m in _NUMBER.finditer(code):
             for step in (-1,) if rooms.only_grow(number, code, m.start()) else (1, -1):
-                number_text = str(int(m[1]) + step)
-                yield Mutant(path, number, line, line[: m.start()] + number_text + line[m.end() :])
+                becomes = line[: m.start()] + str(int(m[1]) + step) + line[m.end() :]
+                yield mutant(becomes, "+ 1" if step == 1 else "- 1")
         if m := _CONDITION.match(code):
             inner = line[m.start(2) : m.end(2)]
-            yield Mutant(path, number, line, f"{m[1]}!({inner}){m[3]}")
+            yield mutant(f"{m[1]}!({inner}){m[3]}", "not")
         if _STATEMENT.match(code) or _LEAVING.match(code):
-            yield Mutant(path, number, line, "    ;")
+            yield mutant("    ;", "left out")
 
 
-class Equivalent(NamedTuple):
-    """A mutant that no test can notice, as the list names it."""
+class Kind(NamedTuple):
+    """Mutants of one function by one operator."""
 
     path: str
-    was: str  # the line without what surrounds it
-    becomes: str
+    function: str
+    operator: str
 
 
-def read_equivalents(path: Path) -> set[Equivalent]:
-    """Reads a list of lines "FILE: LINE -> LINE", in which a line with # in front is a reason."""
-    found = set()
+def kind_of(mutant: Mutant) -> Kind:
+    """Returns the kind of a mutant."""
+    return Kind(mutant.path, mutant.function, mutant.operator)
+
+
+def read_equivalents(path: Path) -> Counter[Kind]:
+    """Reads a list of lines "FILE: FUNCTION: OPERATOR: COUNT"; lines with # in front are reasons."""
+    found: Counter[Kind] = Counter()
     for line in path.read_text().splitlines():
         if line.strip() and not line.startswith("#"):
-            file, change = line.split(": ", 1)
-            was, becomes = change.split(" -> ")
-            found.add(Equivalent(file, was.strip(), becomes.strip()))
+            file, function, operator, count = line.split(": ")
+            found[Kind(file, function, operator)] += int(count)
     return found
 
 
-def known(mutant: Mutant) -> Equivalent:
-    """Returns how the list would name a mutant."""
-    return Equivalent(mutant.path, mutant.was.strip(), mutant.text.strip())
-
-
-def check_equivalents(listed: set[Equivalent], mutants: Iterable[Mutant]) -> list[str]:
-    """Returns what is wrong with the list: an entry must name exactly one mutant."""
-    names = Counter(known(mutant) for mutant in mutants)
+def check_equivalents(listed: Counter[Kind], there: Counter[Kind]) -> list[str]:
+    """Returns what is wrong with the list: it must not name more mutants than there are."""
     return [
-        f"{e.path}: {e.was} -> {e.becomes}: {names[e]} mutants are called so, expected one"
-        for e in sorted(listed)
-        if names[e] != 1
+        f"{': '.join(kind)}: {n} mutants are listed, and there are {there[kind]}"
+        for kind, n in sorted(listed.items())
+        if n > there[kind]
     ]

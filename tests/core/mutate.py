@@ -3,11 +3,12 @@
     python3 tests/core/mutate.py [-n 200] [--seed SEED] [-j JOBS] [--only TEXT] [--build FOLDER]
 
 A mutant is one small change of a source file that the C tests are linked with (see mutants.py).
-One that does not compile without a warning, which tests/core/run refuses, whose object code is the
-same, or that is listed with its reason in equivalent_mutants.txt is drawn again. A test that fails,
-crashes or takes too long kills it. The tests run as released, then under AddressSanitizer and UBSan
-with the fuzzers, then under ThreadSanitizer, as in `make test-core`; a mutant meets the next of
-these if it survives the one before. Exits with 1 if 5 % or more survive.
+One that does not compile without a warning, which tests/core/run refuses, or whose object code is
+the same is drawn again. So is a survivor whose function and operator equivalent_mutants.txt lists,
+as often as the list says. A test that fails, crashes or takes too long kills a mutant. The tests
+run as released, then under AddressSanitizer and UBSan with the fuzzers, then under ThreadSanitizer,
+as in `make test-core`; a mutant meets the next of these if it survives the one before. Exits with 1
+if 5 % or more survive.
 
 It needs Python 3.11, CMake, a C compiler with binutils, and ninja or make, and nothing else: copy
 the repository to a machine with many cores, and run it there with -j. The sources are copied and
@@ -38,7 +39,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from mutants import Mutant, check_equivalents, known, mutants_of, read_equivalents
+from mutants import Kind, Mutant, check_equivalents, kind_of, mutants_of, read_equivalents
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ("CMakeLists.txt", "include", "src", "tests/core", "tests/fake_cuda")
@@ -315,20 +316,23 @@ def copy_sources(tree: Path) -> None:
             shutil.copy2(source, target)
 
 
-def draw(built: Built, only: str) -> list[Mutant]:
-    """Returns all mutants of the sources but those that are listed as equivalent."""
+def draw(built: Built, only: str) -> tuple[list[Mutant], Counter[Kind]]:
+    """Returns the mutants of the sources, and how many of each kind may survive.
+
+    Where all mutants of a kind are listed as equivalent, none of them is drawn.
+    """
     drawn = []
     for path in sorted(path for path, programs in built.programs.items() if programs):
         drawn += mutants_of(path, (built.tree / path).read_text())
     listed = read_equivalents(built.tree / "tests/core/equivalent_mutants.txt")
-    wrong = check_equivalents(listed, drawn)
+    there = Counter(map(kind_of, drawn))
+    wrong = check_equivalents(listed, there)
     if wrong:
         sys.exit("tests/core/equivalent_mutants.txt: " + "\n".join(wrong))
-    drawn = [m for m in drawn if known(m) not in listed and only in f"{m.path}:{m.line}:"]
-    print(
-        f"mutate: {len(drawn)} mutants to draw from; {len(listed)} more are known to change nothing"
-    )
-    return drawn
+    drawn = [m for m in drawn if listed[kind_of(m)] < there[kind_of(m)]]
+    n = sum(there.values()) - listed.total()
+    print(f"mutate: {n} mutants; {listed.total()} more are known to change nothing")
+    return [m for m in drawn if only in f"{m.path}:{m.line}:"], listed
 
 
 def test_all(jobs: list[Job], drawn: Iterable[Mutant]) -> Iterator[tuple[Mutant, str]]:
@@ -382,7 +386,7 @@ def main() -> int:
     (folder / "tmp").mkdir()
     os.environ["TMPDIR"] = str(folder / "tmp")
     builds = [Built(folder, stage, args.jobs) for stage in STAGES if stage.name in args.stages]
-    drawn = draw(builds[0], args.only)
+    drawn, equivalent = draw(builds[0], args.only)
     seed = random.randrange(1 << 32) if args.seed is None else args.seed
     print(f"mutate: seed {seed}, {args.jobs} at a time", flush=True)
     random.Random(seed).shuffle(drawn)
@@ -391,6 +395,9 @@ def main() -> int:
     n, survivors, begun = 0, 0, time.monotonic()
     stages: Counter[str] = Counter()
     for mutant, killer in islice(test_all(jobs, drawn), args.n):
+        if not killer and equivalent[kind_of(mutant)] > 0:
+            equivalent[kind_of(mutant)] -= 1
+            continue
         n += 1
         survivors += not killer
         stages[killer.split("/")[0] + (" too slow" if "too slow" in killer else "")] += 1
