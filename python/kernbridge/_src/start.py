@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from kernbridge import _core
-from kernbridge._src.base import debug, jax_inside, reports, settings
+from kernbridge._src.base import debug, private_jax, reports, settings
 from kernbridge._src.cuda_device import switch
 from kernbridge._src.operation import absent, carrier, forked, origin
 from kernbridge._src.operation.sharding import SPLIT
@@ -46,14 +46,14 @@ def _register_targets() -> None:
     for platform, targets in (("cpu", on_cpu), ("CUDA", on_gpu), ("ROCM", nowhere)):
         for name, handlers in targets.items():
             jax.ffi.register_ffi_target(name, handlers, platform=platform)
-    jax_inside.allow_in_exports({*on_cpu, *on_gpu})
-    if jax_inside.HAS_PARTITIONING:
+    private_jax.allow_in_exports({*on_cpu, *on_gpu})
+    if private_jax.HAS_PARTITIONING:
         for name in sorted(split):
             asked = functools.partial(_parts_of, name)
-            jax_inside.register_partitioner(name + SPLIT, _sharding_of_results, asked)
+            private_jax.register_partitioner(name + SPLIT, _sharding_of_results, asked)
         for name in (carrier.GPU, *carrier.ON_CPU.values()):
             asked = functools.partial(_parts_of_carrier, name)
-            jax_inside.register_partitioner(name, _sharding_of_carrier, asked)
+            private_jax.register_partitioner(name, _sharding_of_carrier, asked)
 
 
 def _sharding_of_results(*asked: Any) -> Any:
@@ -74,7 +74,7 @@ def _split_too(targets: dict[str, Any], split: set[str]) -> dict[str, Any]:
 
 
 def _sharding_of_carrier(operands: Any, shardings: Any, result: Any, attributes: Any) -> Any:
-    return jax_inside.tuple_sharding(result, [])
+    return private_jax.tuple_sharding(result, [])
 
 
 def _parts_of_carrier(target: str, *asked: Any) -> Any:
@@ -94,7 +94,7 @@ def _end_entries() -> None:
     _core.end_entries(kind is not None and issubclass(kind, KeyboardInterrupt))
 
 
-jax_inside.hide_frames_of(reports.OURS)
+private_jax.hide_frames_of(reports.OURS)
 _register_targets()
 origin.register("numba", "kernbridge._src.numba_cpu.kernel")
 origin.register("source", "kernbridge._src.source.module")

@@ -11,44 +11,44 @@ from pathlib import Path
 import kernbridge
 import pytest
 from kernbridge import UnknownVersionError
-from kernbridge._src.base import jax_inside, versions
+from kernbridge._src.base import private_jax, versions
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 from kernbridge._src.numba_common import (  # noqa: E402
-    llvmlite_inside,
     numba_cuda_device_inside,
     numba_cuda_impl_inside,
-    numba_cuda_inside,
-    numba_inside,
+    private_llvmlite,
+    private_numba,
+    private_numba_cuda,
 )
 
 PACKAGES = {
     "JAX": (
-        *jax_inside.NAMES,
-        *jax_inside.INSIDES,
-        *jax_inside.PARTITIONING,
-        jax_inside.STABLE_TARGETS,
+        *private_jax.NAMES,
+        *private_jax.INSIDES,
+        *private_jax.PARTITIONING,
+        private_jax.STABLE_TARGETS,
     ),
-    "Numba": numba_inside.NAMES,
+    "Numba": private_numba.NAMES,
     "Numba-CUDA": (
-        *numba_cuda_inside.NAMES,
+        *private_numba_cuda.NAMES,
         *numba_cuda_device_inside.NAMES,
         *numba_cuda_impl_inside.NAMES,
     ),
     "llvmlite": (
-        *llvmlite_inside.NAMES,
-        *llvmlite_inside.CUDA_ON_CPU_NAMES,
-        *llvmlite_inside.OBJECT_CODE_NAMES,
-        *llvmlite_inside.OWN_CONTEXT_NAMES,
-        *llvmlite_inside.PASS_MANAGER_NAMES,
+        *private_llvmlite.NAMES,
+        *private_llvmlite.CUDA_ON_CPU_NAMES,
+        *private_llvmlite.OBJECT_CODE_NAMES,
+        *private_llvmlite.OWN_CONTEXT_NAMES,
+        *private_llvmlite.PASS_MANAGER_NAMES,
     ),
 }
 ALL = [(package, name) for package, names in PACKAGES.items() for name in names]
 
 # numba-cuda-mlir need not be installed: what is handed out, and its names, are read.
 _MLIR, _MLIR_DEVICE = (
-    ast.parse((Path(numba_inside.__file__).parents[1] / name).read_text())
-    for name in ("mlir/mlir_inside.py", "numba_common/mlir_device_inside.py")
+    ast.parse((Path(private_numba.__file__).parents[1] / name).read_text())
+    for name in ("mlir/private_mlir.py", "numba_common/private_mlir_host.py")
 )
 
 
@@ -196,9 +196,9 @@ def test_an_attribute_that_a_dispatcher_lacks_is_named(run_python):
     ("module", "package", "use"),
     [
         ("jax", "JAX", "import kernbridge"),
-        ("numba", "Numba", "import kernbridge._src.numba_common.numba_inside"),
-        ("numba_cuda", "Numba-CUDA", "import kernbridge._src.numba_common.numba_cuda_inside"),
-        ("llvmlite", "llvmlite", "import kernbridge._src.numba_common.llvmlite_inside"),
+        ("numba", "Numba", "import kernbridge._src.numba_common.private_numba"),
+        ("numba_cuda", "Numba-CUDA", "import kernbridge._src.numba_common.private_numba_cuda"),
+        ("llvmlite", "llvmlite", "import kernbridge._src.numba_common.private_llvmlite"),
     ],
 )
 def test_a_version_that_is_not_tested_is_warned_about(module, package, use, run_python):
@@ -343,7 +343,7 @@ def test_one_module_for_each_package_imports_its_names():
     folder = Path(kernbridge.__file__).parent
     offending = []
     for path in folder.rglob("*.py"):
-        if path.name.endswith("_inside.py"):
+        if path.name.startswith("private_") or path.name.endswith("_inside.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             modules = []
@@ -374,22 +374,23 @@ def test_what_modules_use_of_numba_is_looked_up():
             names,
         )
         for inside, names in [
-            (numba_inside, numba_inside.NAMES),
-            (numba_cuda_inside, PACKAGES["Numba-CUDA"]),
+            (private_numba, private_numba.NAMES),
+            (private_numba_cuda, PACKAGES["Numba-CUDA"]),
             (numba_cuda_device_inside, PACKAGES["Numba-CUDA"]),
             (numba_cuda_impl_inside, PACKAGES["Numba-CUDA"]),
-            (llvmlite_inside, PACKAGES["llvmlite"]),
-            (jax_inside, jax_inside.NAMES),
+            (private_llvmlite, PACKAGES["llvmlite"]),
+            (private_jax, private_jax.NAMES),
         ]
     }
-    handed["mlir_inside"] = MLIR_HANDED, MLIR_NAMES
-    handed["mlir_device_inside"] = MLIR_DEVICE_HANDED, MLIR_DEVICE_NAMES
+    handed["private_mlir"] = MLIR_HANDED, MLIR_NAMES
+    handed["private_mlir_host"] = MLIR_DEVICE_HANDED, MLIR_DEVICE_NAMES
     unlisted = []
     for path in Path(kernbridge.__file__).parent.rglob("*.py"):
         tree = ast.parse(path.read_text())
         local = {}
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("_inside"):
+            from_inside = re.search("private_|_inside", getattr(node, "module", "") or "")
+            if isinstance(node, ast.ImportFrom) and from_inside:
                 modules, names = handed[node.module.rsplit(".", 1)[1]]
                 for alias in node.names:
                     if alias.name in modules:
@@ -413,14 +414,14 @@ def test_private_attributes_of_other_packages_are_looked_up():
         listed |= set(name.split("."))
     for names in (
         listed_in(_MLIR_DEVICE, "OF_MARSHALLERS"),
-        numba_inside.OF_DISPATCHERS,
-        numba_inside.OF_CODEGEN,
-        numba_inside.OF_LIBRARIES,
-        numba_inside.OF_OPEN_LIBRARIES,
-        numba_inside.OF_OPTIMISERS,
-        numba_inside.OF_UFUNCS,
-        numba_cuda_inside.OF_KERNELS,
-        numba_cuda_inside.OF_DISPATCHERS,
+        private_numba.OF_DISPATCHERS,
+        private_numba.OF_CODEGEN,
+        private_numba.OF_LIBRARIES,
+        private_numba.OF_OPEN_LIBRARIES,
+        private_numba.OF_OPTIMISERS,
+        private_numba.OF_UFUNCS,
+        private_numba_cuda.OF_KERNELS,
+        private_numba_cuda.OF_DISPATCHERS,
         numba_cuda_device_inside.OF_LIBRARIES,
     ):
         listed |= {part for name in names for part in name.split(".")}
@@ -489,4 +490,4 @@ def test_a_numpy_that_numba_cuda_cannot_use_is_named(monkeypatch):
 
     monkeypatch.setattr(versions, "look_up", fail)
     with pytest.raises(kernbridge.KernelToolchainError, match=r"no longer has numpy\.row_stack"):
-        numba_cuda_inside.check()
+        private_numba_cuda.check()

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import export_bundle, numba_kernel
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import private_jax
 from kernbridge._src.bundle import manifest, program
 from kernbridge.errors import ExportError, UnknownVersionError
 
@@ -136,7 +136,7 @@ def test_without_jax_s_names_such_a_program_is_refused(tmp_path, monkeypatch):
     monkeypatch.delattr(mlir, "refine_polymorphic_shapes")
     with pytest.raises(UnknownVersionError, match="refine_polymorphic_shapes"):
         export_bundle(tmp_path / "b", exported, platforms=["cpu"])
-    assert inspect.isfunction(jax_inside.fix_shapes)
+    assert inspect.isfunction(private_jax.fix_shapes)
 
 
 def parallel(v, out):

@@ -362,7 +362,7 @@ def test_nvrtc_leaves_signals_to_python(run_python):
 
 TAKING = """
 import ctypes
-from kernbridge._src.numba_common.numba_cuda_inside import codegen
+from kernbridge._src.numba_common.private_numba_cuda import codegen
 from numba import cuda
 taking, taken = ctypes.CDLL("./libnvrtc-taking.so"), []
 assert taking.takes() == 1

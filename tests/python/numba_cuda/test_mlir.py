@@ -310,9 +310,9 @@ def test_numba_cuda_compiles_a_kernel_for_the_cpu_with_all_that_it_reads(run_pyt
 
 def test_every_name_that_is_used_is_there():
     from kernbridge._src.base import versions
-    from kernbridge._src.mlir import mlir_inside
-    from kernbridge._src.numba_common import mlir_device_inside
+    from kernbridge._src.mlir import private_mlir
+    from kernbridge._src.numba_common import private_mlir_host
 
-    for inside in (mlir_inside, mlir_device_inside):
+    for inside in (private_mlir, private_mlir_host):
         versions.look_up("numba-cuda-mlir", inside.NAMES)
-    assert types is mlir_inside.types
+    assert types is private_mlir.types

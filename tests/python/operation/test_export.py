@@ -25,7 +25,7 @@ def test_an_export_needs_no_disabled_checks():
 TARGETS = """
 import re, jax, kernbridge
 from kernbridge import _core
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import private_jax
 from jax._src.export import _export
 
 def refused(target, checks=()):

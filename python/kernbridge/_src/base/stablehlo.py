@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base import jax_inside
-from kernbridge._src.base.jax_inside import mlir
+from kernbridge._src.base import private_jax
+from kernbridge._src.base.private_jax import mlir
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def read(exported: Any, version: str | None) -> Program:
     with mlir.make_ir_context():
         module = mlir.ir.Module.parse(exported.mlir_module())
     if exported.uses_global_constants:
-        module, code = jax_inside.fix_shapes(module)
+        module, code = private_jax.fix_shapes(module)
     with module.context:
         functions = {
             op.attributes["sym_name"].value: op.operation

@@ -2,8 +2,8 @@
 
 kernbridge uses names of JAX, Numba, Numba-CUDA, its successor numba-cuda-mlir and llvmlite that
 these packages do not promise to keep. Each package has one module that looks them all up
-(`base/jax_inside.py`, `mlir/mlir_inside.py`, and `numba_inside.py`, `numba_cuda_inside.py` and
-`llvmlite_inside.py` in `numba_common`), with the functions of this one. A name that is missing is
+(`base/private_jax.py`, `mlir/private_mlir.py`, and `private_numba.py`, `private_numba_cuda.py` and
+`private_llvmlite.py` in `numba_common`), with the functions of this one. A name that is missing is
 an `UnknownVersionError`, which names the package and the version, and does not blame the kernel.
 """
 

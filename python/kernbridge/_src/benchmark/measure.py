@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import BenchmarkDataFnNotProvidedError
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.benchmark.result import KWARGS, BenchmarkRecord, BenchmarkResult, duration
@@ -84,7 +84,7 @@ def _prepare(
         unroll = max(d for d in range(1, 9) if n % d == 0)
 
     def evaluate(*operands: Any) -> list[Any]:
-        results = jax_inside.eval_jaxpr(closed.jaxpr, operands[:n_consts], *operands[n_consts:])
+        results = private_jax.eval_jaxpr(closed.jaxpr, operands[:n_consts], *operands[n_consts:])
         return [
             lax.convert_element_type(r, r.dtype) if getattr(r, "weak_type", False) else r
             for r in results

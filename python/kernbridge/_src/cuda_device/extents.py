@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernbridge._src.numba_common.llvmlite_inside import ir
+from kernbridge._src.numba_common.private_llvmlite import ir
 
 _I64 = ir.IntType(64)
 

@@ -18,7 +18,7 @@ from kernbridge._src.cuda_device import code, dispatchers, mode
 from kernbridge._src.cuda_device.replacing import choose, install_host_api
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.mlir import compile as mlir
-from kernbridge._src.numba_common import mlir_device_inside as inside
+from kernbridge._src.numba_common import private_mlir_host as inside
 from kernbridge._src.numba_common.numba_cuda_device_inside import cuda, devicearray
 from kernbridge._src.numba_cuda import counterpart as counterparts
 from kernbridge._src.numba_cuda import intercept

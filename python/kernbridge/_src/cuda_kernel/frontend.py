@@ -11,8 +11,8 @@ import numpy as np
 
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelError, coded
-from kernbridge._src.base.jax_inside import Tracer
 from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.cuda_kernel import nvrtc, signature
 from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.gpu.launch import LaunchRule, find_dim

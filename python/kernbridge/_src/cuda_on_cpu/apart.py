@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common.numba_cuda_inside import dispatcher, typeinfer
+from kernbridge._src.numba_common.private_numba_cuda import dispatcher, typeinfer
 
 _Kept = weakref.WeakKeyDictionary[Any, dict[Any, Any]]
 

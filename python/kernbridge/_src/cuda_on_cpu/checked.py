@@ -15,9 +15,9 @@ from typing import Any
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.apart import compiled_apart
 from kernbridge._src.cuda_on_cpu.objects import called
-from kernbridge._src.numba_common.llvmlite_inside import ir
 from kernbridge._src.numba_common.numba_cuda_impl_inside import cudaimpl
-from kernbridge._src.numba_common.numba_cuda_inside import (
+from kernbridge._src.numba_common.private_llvmlite import ir
+from kernbridge._src.numba_common.private_numba_cuda import (
     NumbaDebugInfoWarning,
     arrayobj,
     cgutils,

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kernbridge._src.cuda_on_cpu.objects import constant, replaced, text
-from kernbridge._src.numba_common.llvmlite_inside import ir
+from kernbridge._src.numba_common.private_llvmlite import ir
 
 _READ, _WRITE, _ATOMIC, _WRITE_VALUE = range(4)  # as kb_check.h has them, and so on
 _KINDS = 4

@@ -18,8 +18,8 @@ from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailab
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.cuda_on_cpu import fma, ir
 from kernbridge._src.keys import generators
-from kernbridge._src.numba_common import cpu_features, elf, llvmlite_inside, vector_math
-from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
+from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite, vector_math
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.store import artefacts
 from kernbridge._src.store.artefacts import Artefact
 
@@ -106,7 +106,7 @@ def machine_code(image: bytes, name: str = "") -> bytes:
 
     It is kept on disk, with the kernel's name where that is known.
     """
-    llvmlite_inside.check_for_cuda_on_cpu()
+    private_llvmlite.check_for_cuda_on_cpu()
     digest, text = image[:-1].decode().split("\n", 1)
     processor, features = ir.processor()
     made_of = (
@@ -115,7 +115,7 @@ def machine_code(image: bytes, name: str = "") -> bytes:
         ir.machine().triple,
         processor,
         features,
-        llvmlite_inside.version,
+        private_llvmlite.version,
         llvm.llvm_version_info,
         vector_math.provided() if _WITH_VECTORS in text else (),
     )
@@ -194,7 +194,7 @@ def _optimised(text: str, machine: Any, features: str) -> Any:
     options.loop_vectorization = options.slp_vectorization = True
     options.loop_interleaving = True
     builder = llvm.create_pass_builder(machine, options)
-    llvmlite_inside.run_once(builder.getModulePassManager(), module, builder)
+    private_llvmlite.run_once(builder.getModulePassManager(), module, builder)
     return module
 
 
@@ -212,7 +212,7 @@ def _with_fused_products(module: Any, machine: Any) -> Any:
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(machine, options)
     for function in own:
-        llvmlite_inside.run_once(builder.getFunctionPassManager(), function, builder)
+        private_llvmlite.run_once(builder.getFunctionPassManager(), function, builder)
     fused = llvm.parse_assembly(fma.fused(str(module)))
     fused.verify()
     return fused

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.cuda_on_cpu import library
 from kernbridge._src.cuda_on_cpu.objects import replaced, without_metadata
-from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
-from kernbridge._src.numba_common.llvmlite_inside import ir
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import ir
 
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge._src.cuda_on_cpu.copies import OUTSIDE_MAX
 from kernbridge._src.cuda_on_cpu.objects import called, constant, text
-from kernbridge._src.numba_common.llvmlite_inside import ir
+from kernbridge._src.numba_common.private_llvmlite import ir
 
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks

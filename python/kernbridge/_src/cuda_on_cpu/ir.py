@@ -20,8 +20,8 @@ from kernbridge import _core
 from kernbridge._src.cuda_on_cpu import entry as around
 from kernbridge._src.cuda_on_cpu import library, linked, polls, recursion, variables
 from kernbridge._src.cuda_on_cpu.copies import Copies, refused
-from kernbridge._src.numba_common import llvmlite_inside
-from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
+from kernbridge._src.numba_common import private_llvmlite
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
@@ -136,10 +136,10 @@ def _complete(module: Any, entry: str, copies: Copies, checks: Checks | None, wa
 @contextmanager
 def opaque_pointers() -> Iterator[None]:
     """Print llvmlite's IR with opaque pointers for LLVM; Numba-CUDA prints typed ones for NVVM."""
-    from kernbridge._src.numba_common.numba_cuda_inside import global_compiler_lock
+    from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 
-    llvmlite_inside.check_for_cuda_on_cpu()
-    with global_compiler_lock, llvmlite_inside.opaque_pointers():
+    private_llvmlite.check_for_cuda_on_cpu()
+    with global_compiler_lock, private_llvmlite.opaque_pointers():
         yield
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 
 _FILES = (
     *("gpu", "arithmetic", "atomics", "nrt"),

@@ -17,7 +17,7 @@ from typing import Any
 
 from kernbridge._src.base.errors import CompilationError, HostCompilerNotFoundError
 from kernbridge._src.cuda_on_cpu.copies import refused
-from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.toolchain import compilers, programs
 
 _INCLUDE = Path(__file__).parent / "include"
@@ -37,7 +37,7 @@ _CALLED = re.compile(r"^((?:declare | .*\bcall ).*?) #\d+$", re.M)
 
 def sources(library: Any) -> list[Any]:
     """The CUDA C++ that a code library of Numba-CUDA links."""
-    from kernbridge._src.numba_common.numba_cuda_inside import LinkableCode
+    from kernbridge._src.numba_common.private_numba_cuda import LinkableCode
 
     found = map(LinkableCode.from_path_or_obj, library._linking_files)
     return sorted((s for s in found if s.kind == "cu"), key=lambda s: (s.name, _text(s)))
@@ -77,7 +77,7 @@ def _compiled(label: str, source: Any, names: str, clang: Sequence[str]) -> str:
 
 def _folders() -> list[str]:
     """Where Numba-CUDA looks for headers: the folders that the user names, and CUDA's own."""
-    from kernbridge._src.numba_common.numba_cuda_inside import get_cuda_paths, nvrtc
+    from kernbridge._src.numba_common.private_numba_cuda import get_cuda_paths, nvrtc
 
     named = [f"-I{p}" for p in nvrtc.config.CUDA_NVRTC_EXTRA_SEARCH_PATHS.split(":") if p]
     own = get_cuda_paths()["include_dir"].info

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from kernbridge._src.numba_common.llvmlite_inside import ir
+from kernbridge._src.numba_common.private_llvmlite import ir
 
 
 def constant(module: Any, kind: Any, value: Any, name: str = "") -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.apart import compiled_apart
 from kernbridge._src.cuda_on_cpu.objects import called
-from kernbridge._src.numba_common.numba_cuda_inside import MinimalCallConv, lowering
+from kernbridge._src.numba_common.private_numba_cuda import MinimalCallConv, lowering
 
 _NOT_OF_USERS = ("numba.", "kernbridge")  # how the names of modules begin
 

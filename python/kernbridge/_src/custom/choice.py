@@ -11,7 +11,7 @@ import numpy as np
 
 from kernbridge._src.base.errors import KernelFallbackExhaustedError
 from kernbridge._src.base.exact import exact
-from kernbridge._src.base.jax_inside import Tracer
+from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.custom import selection
 from kernbridge._src.operation.levels import NONE, Levels
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 
-from kernbridge._src.base.jax_inside import EVAL_TRACE, current_trace, is_part_of_program
 from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace, is_part_of_program
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
 from kernbridge._src.benchmark.measure import benchmark_operation
 from kernbridge._src.custom import primitive as custom_primitive

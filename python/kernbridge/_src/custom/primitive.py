@@ -24,7 +24,7 @@ from kernbridge._src.base.errors import (
     coded,
     counted,
 )
-from kernbridge._src.base.jax_inside import (
+from kernbridge._src.base.private_jax import (
     Primitive,
     ShapedArray,
     ad,

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from kernbridge._src.base.errors import DerivativeRuleError
-from kernbridge._src.base.jax_inside import ad
+from kernbridge._src.base.private_jax import ad
 from kernbridge._src.custom.rule_results import derivative_error, tangent
 from kernbridge._src.operation.levels import loop, to_front
 from kernbridge._src.operation.spec import check_rule

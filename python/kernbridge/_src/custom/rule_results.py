@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base.errors import DerivativeRuleError, KernelError
-from kernbridge._src.base.jax_inside import ad
+from kernbridge._src.base.private_jax import ad
 from kernbridge._src.operation.spec import ArrayType, has_type
 from kernbridge._src.operation.tangents import is_inexact, zero_tangent
 

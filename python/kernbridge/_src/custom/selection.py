@@ -12,12 +12,12 @@ import threading
 from collections.abc import Hashable
 from typing import Any
 
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import private_jax
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 _ALIASES = {"cuda": "gpu", "rocm": "gpu"}
 
-_set_global = jax_inside.new_user_context()
+_set_global = private_jax.new_user_context()
 
 _lock = threading.RLock()
 _backends: dict[str, str] = {}

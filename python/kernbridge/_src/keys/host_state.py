@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.exact import exact
-from kernbridge._src.base.jax_inside import Tracer
+from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.keys.encode import is_dispatcher, reads
 from kernbridge._src.keys.foreign import (
     OTHERS,

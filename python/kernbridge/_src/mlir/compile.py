@@ -65,7 +65,7 @@ def check_kernel(label: str, kernel: Any) -> None:
 
 def parameter_type(parameter: Parameter) -> Any:
     """The type of a parameter in the kernel."""
-    from kernbridge._src.mlir.mlir_inside import numba_types, numpy_support, typeof, types
+    from kernbridge._src.mlir.private_mlir import numba_types, numpy_support, typeof, types
 
     if isinstance(parameter, TupleParameter):
         members = list(map(parameter_type, parameter.members))
@@ -152,7 +152,7 @@ def _formals(kernel: Any) -> list[inspect.Parameter]:
 
 def _argument_types(job: Any, opened: frozenset[int]) -> tuple[Any, ...]:
     """The types of all parameters of the kernel, those left to their defaults among them."""
-    from kernbridge._src.mlir.mlir_inside import Omitted
+    from kernbridge._src.mlir.private_mlir import Omitted
 
     given = list(map(parameter_type, with_open(job.parameters, opened)))
     named = {p.keyword: t for p, t in zip(job.parameters, given, strict=True) if p.keyword}
@@ -176,14 +176,14 @@ class _Compiled:
 
     def llvm_ir(self) -> str:
         """LLVM IR of the device functions, as text."""
-        from kernbridge._src.mlir.mlir_inside import get_context, llvm
+        from kernbridge._src.mlir.private_mlir import get_context, llvm
 
         with compiling_for(self.architecture), get_context():
             return str(llvm.translate_module_to_llvmir(_gpu_module(self.module).operation))
 
     def ptx(self) -> bytes:
         """PTX, by libNVVM, in the way of numba-cuda-mlir for the architecture."""
-        from kernbridge._src.mlir import mlir_inside as inside
+        from kernbridge._src.mlir import private_mlir as inside
 
         optimization, options = inside.mlir_optimization, self.options
         capability = options["chip"].removeprefix("sm_")
@@ -207,7 +207,7 @@ class _Compiled:
 
 def _compile(job: Any, opened: frozenset[int], architecture: tuple[int, int]) -> _Compiled:
     """Compile the kernel to MLIR with an entry; inputs but those of `opened` are read-only."""
-    from kernbridge._src.mlir import mlir_inside as inside
+    from kernbridge._src.mlir import private_mlir as inside
 
     options = dict(job.kernel.targetoptions)
     options["chip"] = "sm_{}{}".format(*architecture)
@@ -250,7 +250,7 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
 
     It must not write the name of the architecture into the options of device functions.
     """
-    from kernbridge._src.mlir import mlir_inside as inside
+    from kernbridge._src.mlir import private_mlir as inside
     from kernbridge._src.numba_common.defaults import exact_defaults
 
     with inside.global_compiler_lock, exact_defaults(inside.Omitted):
@@ -299,7 +299,7 @@ def _kernel_of(module: Any) -> Any:
 
 def _with_entry(job: Any, module: Any) -> Any:
     """The module in which the kernel has become an entry."""
-    from kernbridge._src.mlir import mlir_inside as inside
+    from kernbridge._src.mlir import private_mlir as inside
 
     attributes = _kernel_of(module).attributes
     kept = [

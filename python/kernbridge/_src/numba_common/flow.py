@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
-from kernbridge._src.numba_common.numba_inside import ir, types
+from kernbridge._src.numba_common.private_numba import ir, types
 
 _JITTED = (types.Dispatcher, types.RecursiveCall)
 _VALUES = (

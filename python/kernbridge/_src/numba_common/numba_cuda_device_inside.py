@@ -7,7 +7,7 @@ import.
 from __future__ import annotations
 
 from kernbridge._src.base import versions
-from kernbridge._src.numba_common.numba_cuda_inside import (
+from kernbridge._src.numba_common.private_numba_cuda import (
     codegen,
     cuda,
     dispatcher,

@@ -7,7 +7,7 @@ which a kernel from the cache does not need.
 from __future__ import annotations
 
 from kernbridge._src.base import versions
-from kernbridge._src.numba_common.numba_cuda_inside import cuda
+from kernbridge._src.numba_common.private_numba_cuda import cuda
 
 NAMES = (
     "numba.cuda.cudaimpl._generic_array",

@@ -40,7 +40,7 @@ from kernbridge._src.numba_common.flow import (
     statements,
     typed_code,
 )
-from kernbridge._src.numba_common.numba_inside import GUFunc, types
+from kernbridge._src.numba_common.private_numba import GUFunc, types
 
 _WRITERS = (np.ascontiguousarray, np.asfortranarray, np.fill_diagonal)
 _READERS = (  # functions and methods of Numba's that do not write to what they are given

@@ -23,7 +23,7 @@ from kernbridge._src.numba_common.flow import (
     statements,
     typed_code,
 )
-from kernbridge._src.numba_common.numba_inside import types
+from kernbridge._src.numba_common.private_numba import types
 
 _ROUND = frozenset(("around", "ceil", "fix", "floor", "rint", "round", "round_", "sign", "trunc"))
 _KEEP_WHOLE = (

@@ -152,7 +152,7 @@ def _pure() -> str:
 
 
 def _llvm_version() -> int:
-    from kernbridge._src.numba_common.llvmlite_inside import binding
+    from kernbridge._src.numba_common.private_llvmlite import binding
 
     return int(binding.llvm_version_info[0])
 

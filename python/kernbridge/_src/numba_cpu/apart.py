@@ -17,7 +17,7 @@ from typing import Any
 
 from kernbridge._src.base import versions
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common.numba_inside import (
+from kernbridge._src.numba_common.private_numba import (
     OF_LIBRARIES,
     CPUContext,
     CPUDispatcher,

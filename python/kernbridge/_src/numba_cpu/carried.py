@@ -120,8 +120,8 @@ def key(kernel: Any, digest: bytes, lines: bytes, has_vector_math: bool) -> byte
     None if the disk keeps nothing.
     """
     from kernbridge._src.keys import generators
-    from kernbridge._src.numba_common import llvmlite_inside, vector_math
-    from kernbridge._src.numba_common.numba_inside import config, numba
+    from kernbridge._src.numba_common import private_llvmlite, vector_math
+    from kernbridge._src.numba_common.private_numba import config, numba
     from kernbridge._src.store import artefacts
 
     if artefacts.get_cache_dir() is None:
@@ -133,8 +133,8 @@ def key(kernel: Any, digest: bytes, lines: bytes, has_vector_math: bool) -> byte
         kernel.targetctx.codegen().magic_tuple(),
         numba.__version__,
         np.__version__,
-        llvmlite_inside.version,
-        llvmlite_inside.binding.llvm_version_info,
+        private_llvmlite.version,
+        private_llvmlite.binding.llvm_version_info,
         _settings(vars(config)),
         vector_math.provided() if has_vector_math else (),
     )

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common.numba_inside import (
+from kernbridge._src.numba_common.private_numba import (
     cgutils,
     config,
     lowering,
     numba,
     types,
 )
-from kernbridge._src.numba_common.numba_inside import ir as numba_ir
+from kernbridge._src.numba_common.private_numba import ir as numba_ir
 from kernbridge._src.numba_cpu.apart import compiling_apart
 from kernbridge._src.numba_cpu.errors import OutOfBounds
 from kernbridge._src.numba_cpu.lines import lowerings, noting_lines

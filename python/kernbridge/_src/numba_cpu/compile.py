@@ -140,7 +140,7 @@ class Compiler:
             return self._compile(digest, signature)
 
     def _compile(self, digest: bytes, signature: Signature) -> Native:
-        from kernbridge._src.numba_common.numba_inside import numba
+        from kernbridge._src.numba_common.private_numba import numba
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
         from kernbridge._src.numba_cpu import errors
 
@@ -199,7 +199,7 @@ class Compiler:
 
     def _why_not_carried(self, signature: Signature) -> str:
         """Empty, or what keeps the kernel's code in this process before it is compiled."""
-        from kernbridge._src.numba_common.numba_inside import config
+        from kernbridge._src.numba_common.private_numba import config
 
         if self.kernel.targetoptions.get("debug", config.DEBUGINFO_DEFAULT):
             return "it has debug=True"
@@ -249,7 +249,7 @@ class Compiler:
 
     def _types(self, signature: Signature, writable: frozenset[int]) -> list[Any]:
         """Numba types of the buffers; inputs outside `writable` are read-only."""
-        from kernbridge._src.numba_common.numba_inside import numba, types
+        from kernbridge._src.numba_common.private_numba import numba, types
 
         n_inputs = len(signature.inputs)
         result = []
@@ -286,7 +286,7 @@ class Compiler:
         self, signature: Signature, assignment: Assignment, writable: frozenset[int]
     ) -> Overload:
         from kernbridge._src.numba_common import readonly
-        from kernbridge._src.numba_common.numba_inside import types
+        from kernbridge._src.numba_common.private_numba import types
         from kernbridge._src.numba_cpu import apart
         from kernbridge._src.numba_cpu import entry as numba_cpu_entry
 

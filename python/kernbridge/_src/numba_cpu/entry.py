@@ -20,8 +20,8 @@ from kernbridge._src.base import versions
 from kernbridge._src.base.errors import UnknownVersionError, defect
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.defaults import exact_defaults
-from kernbridge._src.numba_common.llvmlite_inside import binding, freeing_pass_managers, ir
-from kernbridge._src.numba_common.numba_inside import (
+from kernbridge._src.numba_common.private_llvmlite import binding, freeing_pass_managers, ir
+from kernbridge._src.numba_common.private_numba import (
     OF_OPEN_LIBRARIES,
     cgutils,
     compiler,

@@ -46,7 +46,7 @@ def describe(
     """
     if exception is not None:
         return f"{type(exception).__name__}: {exception} (in the kernel at {source})"
-    from kernbridge._src.numba_common.numba_inside import serialize
+    from kernbridge._src.numba_common.private_numba import serialize
     from kernbridge._src.numba_cpu.lines import place_of
 
     if arguments is not None:
@@ -91,6 +91,6 @@ def is_lasting(kind: Any) -> bool:
 @functools.cache
 def install() -> None:
     """Give the decoder to the core; once, when the first kernel is compiled."""
-    from kernbridge._src.numba_common.numba_inside import runtime
+    from kernbridge._src.numba_common.private_numba import runtime
 
     _core.set_decoder(describe, runtime.c_helpers["Free"])

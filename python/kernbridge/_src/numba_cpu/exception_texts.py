@@ -12,7 +12,7 @@ import pickle
 import re
 from typing import Any
 
-from kernbridge._src.numba_common.llvmlite_inside import ir
+from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_cpu import errors
 
 _RECORD = re.compile(r"^(@\S*\.const\.picklebuf\.\S*) = (.*?constant) (\{.*?\}) \{ (.*) \}", re.M)

@@ -242,11 +242,11 @@ def _check_dispatcher(kernel: Any) -> None:
         raise ImportError(
             "numba_kernel needs Numba, which cannot be imported: pip install numba [KB4016]"
         ) from e
-    from kernbridge._src.numba_common import numba_inside
+    from kernbridge._src.numba_common import private_numba
 
-    if isinstance(kernel, numba_inside.CPUDispatcher):
+    if isinstance(kernel, private_numba.CPUDispatcher):
         if type(kernel) not in _known_kinds:
-            versions.look_up_attributes("Numba", kernel, numba_inside.OF_DISPATCHERS)
+            versions.look_up_attributes("Numba", kernel, private_numba.OF_DISPATCHERS)
             _known_kinds.add(type(kernel))
         return
     hint = "decorate it with @numba.njit"
@@ -270,9 +270,9 @@ def _check_dispatcher(kernel: Any) -> None:
 @functools.cache
 def _explain_calls_by_kernels() -> None:
     """Add the remedy to Numba's message about a kernel that calls an operation."""
-    from kernbridge._src.numba_common import numba_inside
+    from kernbridge._src.numba_common import private_numba
 
-    @numba_inside.typeof_impl.register(Operation)
+    @private_numba.typeof_impl.register(Operation)
     def refuse(operation: Operation, context: object) -> None:
         name = operation.__name__
         raise ValueError(

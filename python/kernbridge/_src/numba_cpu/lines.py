@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common.llvmlite_inside import ir
-from kernbridge._src.numba_common.numba_inside import callconv, lowering, numba
+from kernbridge._src.numba_common.private_llvmlite import ir
+from kernbridge._src.numba_common.private_numba import callconv, lowering, numba
 
 _STATUS = ir.IntType(32)
 _RAISED = 1  # Numba's status for every exception of the user's

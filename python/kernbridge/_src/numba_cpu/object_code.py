@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from kernbridge import _core
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import UnknownVersionError
-from kernbridge._src.numba_common import cpu_features, elf, llvmlite_inside
-from kernbridge._src.numba_common.llvmlite_inside import binding as llvm
-from kernbridge._src.numba_common.numba_inside import config
+from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite
+from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_common.private_numba import config
 from kernbridge._src.numba_cpu import apart, errors, lines
 from kernbridge._src.numba_cpu.exception_texts import NotCarried, with_texts
 
@@ -78,7 +78,7 @@ def make(entry: Entry) -> ObjectCode:
         If the code needs something of this process.
     """
     try:
-        versions.look_up("llvmlite", llvmlite_inside.OBJECT_CODE_NAMES)
+        versions.look_up("llvmlite", private_llvmlite.OBJECT_CODE_NAMES)
     except UnknownVersionError as e:
         raise NotCarried("this llvmlite is too old to compile it separately") from e
     library, text = entry.keep[0], entry.llvm_ir
@@ -95,7 +95,7 @@ def make(entry: Entry) -> ObjectCode:
     triple, cpu, given = library.codegen.magic_tuple()
     features, mask = cpu_features.known(given)
     with _machine(triple, cpu if config.CPU_FEATURES is None else "", features) as machine:
-        emitted = llvmlite_inside.emit_object(machine, module)
+        emitted = private_llvmlite.emit_object(machine, module)
     code = elf.stripped(emitted, {_core.HOST_CODE_ENTRY})
     missing = [name for name in elf.undefined(code) if not _core.host_code_provides(name)]
     for beginning, meaning in _MEANINGS:
@@ -152,7 +152,7 @@ def _make_private(module: Any, entry: str) -> None:
     module.get_function(entry).name = _core.HOST_CODE_ENTRY
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
-    llvmlite_inside.run_once(passes, module, _pass_builder())
+    private_llvmlite.run_once(passes, module, _pass_builder())
     if any(variable.name.startswith("_ZN08NumbaEnv") for variable in module.global_variables):
         raise NotCarried("it uses Python objects")
 

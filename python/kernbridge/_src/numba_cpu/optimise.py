@@ -13,9 +13,9 @@ from typing import Any
 
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import UnknownVersionError
-from kernbridge._src.numba_common import cpu_features, llvmlite_inside, vector_math
-from kernbridge._src.numba_common.llvmlite_inside import binding
-from kernbridge._src.numba_common.numba_inside import OF_OPEN_LIBRARIES, OF_OPTIMISERS, config
+from kernbridge._src.numba_common import cpu_features, private_llvmlite, vector_math
+from kernbridge._src.numba_common.private_llvmlite import binding
+from kernbridge._src.numba_common.private_numba import OF_OPEN_LIBRARIES, OF_OPTIMISERS, config
 
 
 def is_possible(library: Any) -> bool:
@@ -25,7 +25,7 @@ def is_possible(library: Any) -> bool:
         return False
     try:
         versions.look_up_attributes("Numba", library, (*OF_OPEN_LIBRARIES, *OF_OPTIMISERS))
-        llvmlite_inside.check_for_own_contexts()
+        private_llvmlite.check_for_own_contexts()
     except UnknownVersionError:
         return False
     return not hasattr(library.codegen, "_mpm_full")
@@ -108,4 +108,4 @@ class _Manager:
         self._manager = manager
 
     def run(self, module: Any, builder: Any) -> None:
-        llvmlite_inside.run_once(self._manager, module, builder, locked=False)
+        private_llvmlite.run_once(self._manager, module, builder, locked=False)

@@ -16,8 +16,8 @@ from typing import Any
 
 from kernbridge._src.base import versions
 from kernbridge._src.base.patched import patched
-from kernbridge._src.numba_common.llvmlite_inside import ir
-from kernbridge._src.numba_common.numba_inside import (
+from kernbridge._src.numba_common.private_llvmlite import ir
+from kernbridge._src.numba_common.private_numba import (
     OF_CODEGEN,
     callconv,
     cgutils,

@@ -297,8 +297,8 @@ def _compile_protected(job: Job) -> tuple[Any, tuple[int, ...]]:
 def _compile_entry(job: Job) -> Any:
     """Compile the kernel for the first architecture."""
     from kernbridge._src.numba_common import readonly
-    from kernbridge._src.numba_common.numba_cuda_inside import OF_KERNELS, cuda, dispatcher
-    from kernbridge._src.numba_common.numba_inside import types
+    from kernbridge._src.numba_common.private_numba import types
+    from kernbridge._src.numba_common.private_numba_cuda import OF_KERNELS, cuda, dispatcher
     from kernbridge._src.numba_cuda import entry as numba_cuda_entry
     from kernbridge._src.numba_cuda import patches
 
@@ -369,7 +369,7 @@ def _lost_fractions(job: Job, device: Any, overload: Any) -> tuple[str, ...]:
 def _refusal(job: Job, error: Exception) -> Exception:
     if isinstance(error, (KernelCompilationError, UnknownVersionError)):
         return error
-    from kernbridge._src.numba_common.numba_cuda_inside import explain, refused_architecture
+    from kernbridge._src.numba_common.private_numba_cuda import explain, refused_architecture
 
     remedy = explain(error)
     refused = None if job.for_host else refused_architecture(job.label, job.architectures, error)

@@ -49,7 +49,7 @@ class _Copies:
         self._made: dict[int, tuple[Any, Any]] = {}  # by id: what was copied, and its counterpart
 
     def dispatcher(self, kernel: Any) -> Any:
-        from kernbridge._src.numba_common.numba_cuda_inside import cuda
+        from kernbridge._src.numba_common.private_numba_cuda import cuda
 
         function, given = kernel.py_func, kernel.targetoptions
         options = {name: given[name] for name in _OPTIONS if given.get(name) is not None}
@@ -115,7 +115,7 @@ class _Copies:
         return self.dispatcher(value) if is_kernel else value
 
     def _type(self, kind: Any) -> Any:
-        from kernbridge._src.numba_common.numba_inside import types
+        from kernbridge._src.numba_common.private_numba import types
 
         if hasattr(kind, "layout") and hasattr(kind, "dtype"):
             return types.Array(self.of(kind.dtype), kind.ndim, kind.layout, not kind.mutable)

@@ -16,11 +16,11 @@ def check_dispatcher(label: str, kernel: Any) -> None:
     if mlir.is_mlir(kernel) and hasattr(kernel, "targetoptions"):
         mlir.check_kernel(label, kernel)
         return
-    from kernbridge._src.numba_common import numba_cuda_inside
+    from kernbridge._src.numba_common import private_numba_cuda
 
     hint = "decorate it with @numba.cuda.jit"
-    if isinstance(kernel, numba_cuda_inside.dispatcher.CUDADispatcher):
-        versions.look_up_attributes("Numba-CUDA", kernel, numba_cuda_inside.OF_DISPATCHERS)
+    if isinstance(kernel, private_numba_cuda.dispatcher.CUDADispatcher):
+        versions.look_up_attributes("Numba-CUDA", kernel, private_numba_cuda.OF_DISPATCHERS)
         if not kernel.targetoptions.get("device"):
             return
         hint = "a device function can only be called by kernels; decorate it without device=True"

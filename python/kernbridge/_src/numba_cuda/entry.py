@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.gpu.parameters import DeviceParameter, Parameter, TupleParameter
-from kernbridge._src.numba_common.llvmlite_inside import ir
-from kernbridge._src.numba_common.numba_cuda_inside import (
+from kernbridge._src.numba_common.private_llvmlite import ir
+from kernbridge._src.numba_common.private_numba import types
+from kernbridge._src.numba_common.private_numba_cuda import (
     cgutils,
     cuda,
     intrinsic,
     numpy_support,
     typeof,
 )
-from kernbridge._src.numba_common.numba_inside import types
 
 
 def numba_type(dtype: np.dtype[Any]) -> Any:

@@ -101,7 +101,7 @@ def read_configured(configuration: Any) -> Configured:
 
 @cache
 def _numba_cuda() -> HostApi:
-    from kernbridge._src.numba_common import numba_cuda_inside as inside
+    from kernbridge._src.numba_common import private_numba_cuda as inside
 
     return HostApi(
         "numba_cuda",
@@ -115,7 +115,7 @@ def _numba_cuda() -> HostApi:
 
 @cache
 def _mlir() -> HostApi:
-    from kernbridge._src.numba_common import mlir_device_inside as inside
+    from kernbridge._src.numba_common import private_mlir_host as inside
 
     return HostApi(
         _MLIR,

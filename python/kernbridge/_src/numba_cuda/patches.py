@@ -14,8 +14,8 @@ from typing import Any
 from kernbridge import _core
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.defaults import exact_defaults
-from kernbridge._src.numba_common.llvmlite_inside import ir
-from kernbridge._src.numba_common.numba_cuda_inside import (
+from kernbridge._src.numba_common.private_llvmlite import ir
+from kernbridge._src.numba_common.private_numba_cuda import (
     Omitted,
     codegen,
     dispatcher,

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError, KernelNotAvailableError
 
 TARGET = "kernbridge.absent"
@@ -39,7 +39,7 @@ def lower(
     ctx: Any, operands: Sequence[Any], platform: str, error: KernelError, has_side_effect: bool
 ) -> Any:
     """Lower an operation that has no kernel for `platform`, or raise `error`."""
-    if len(jax_inside.platforms_of(ctx)) == 1 or platform not in PLATFORMS:
+    if len(private_jax.platforms_of(ctx)) == 1 or platform not in PLATFORMS:
         raise error
     message = (
         f"{error} Alternatively, call another function on that platform with "

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import private_jax
 
 GPU = "kernbridge.cuda.carrier"
 ON_CPU = {  # of the calls' targets
@@ -41,15 +41,15 @@ def carry(ctx: Any, target: str, attributes: dict[str, Any], program: bytes) -> 
     """
     main, small = None, _SMALL_ON_GPU
     if target in ON_CPU:
-        small = _SMALL_IN_EXPORTS if jax_inside.is_for_export(ctx) else _SMALL_ON_CPU
+        small = _SMALL_IN_EXPORTS if private_jax.is_for_export(ctx) else _SMALL_ON_CPU
     if len(program) > small:
-        main = jax_inside.main_of_one_platform(ctx)
+        main = private_jax.main_of_one_platform(ctx)
     carried = {**attributes, "program": np.frombuffer(program, np.uint8)}
     if main is None:
         return carried
     carried["call"] = attributes["call"][:1]
     rule = jax.ffi.ffi_lowering(ON_CPU.get(target, GPU), has_side_effect=True)
-    with jax_inside.at_beginning(main):
+    with private_jax.at_beginning(main):
         rule(ctx.replace(avals_in=[], avals_out=[]), **carried)
     _drop_if_repeated(main)
     return {"call": attributes["call"], "elsewhere": True}

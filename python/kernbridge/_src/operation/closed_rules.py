@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import jax
 
 from kernbridge._src.base.errors import DerivativeRuleError
-from kernbridge._src.base.jax_inside import Tracer, eval_jaxpr
+from kernbridge._src.base.private_jax import Tracer, eval_jaxpr
 from kernbridge._src.operation.spec import ArrayType
 from kernbridge._src.operation.tangents import Rules, is_inexact
 

@@ -83,7 +83,7 @@ class Inspection:
 
 def inspect_host(name: str, library: Any, export: str) -> Inspection:
     """Return the code of a Numba library for the CPU."""
-    from kernbridge._src.numba_common.llvmlite_inside import binding
+    from kernbridge._src.numba_common.private_llvmlite import binding
 
     llvm_ir, assembly = library.get_llvm_str(), library.get_asm_str()
     architecture = binding.get_host_cpu_name()

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base import jax_inside, reports
+from kernbridge._src.base import private_jax, reports
 from kernbridge._src.base.exact import exact_items
-from kernbridge._src.base.jax_inside import EVAL_TRACE, current_trace
+from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
 from kernbridge._src.keys import host_state
 from kernbridge._src.operation.primitive import Frontend, bind
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs, has_type
@@ -293,7 +293,7 @@ def _static_call(
     frontend.check(operands, call)
     spec.check_aliases(inputs, outputs.types)
     if not outputs.types:
-        jax_inside.require_insides(f"{spec.label} has no outputs, hence a side effect")
+        private_jax.require_insides(f"{spec.label} has no outputs, hence a side effect")
     return call, outputs.tree
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._src.base.jax_inside import tuple_sharding
+from kernbridge._src.base.private_jax import tuple_sharding
 from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.sharding import Description, lowered_calls
 from kernbridge._src.operation.sharding_rule import WHOLE

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base import jax_inside, settings
+from kernbridge._src.base import private_jax, settings
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
-from kernbridge._src.base.jax_inside import Primitive, ShapedArray, ad, batching, mlir
+from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir
 from kernbridge._src.operation import absent, ahead, carrier, origin, sharding
 from kernbridge._src.operation.levels import Dim, Levels, to_front
 from kernbridge._src.operation.spec import ArrayType, Call
@@ -127,9 +127,9 @@ def _batch_with_levels(
 
 def match_varying(operands: Sequence[Any]) -> Sequence[Any]:
     """The operands, each varying over all manual mesh axes that any of them varies over."""
-    if not operands or not jax_inside.HAS_INSIDES:
+    if not operands or not private_jax.HAS_INSIDES:
         return operands
-    return jax_inside.match_varying_axes(*operands)
+    return private_jax.match_varying_axes(*operands)
 
 
 def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Array]:
@@ -161,17 +161,17 @@ def abstract(
     Where a sharding is None, the output is whole on every device of an explicit mesh.
     """
     avals = [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in outs]
-    varying = jax_inside.varying_axes(label, operands)
-    if not jax_inside.HAS_INSIDES:
+    varying = private_jax.varying_axes(label, operands)
+    if not private_jax.HAS_INSIDES:
         return avals
-    effects = {jax_inside.kernel_effect} if has_side_effect else set()
+    effects = {private_jax.kernel_effect} if has_side_effect else set()
     placed = zip(avals, shardings, strict=True)
-    return [jax_inside.on_mesh(aval, varying, where) for aval, where in placed], effects
+    return [private_jax.on_mesh(aval, varying, where) for aval, where in placed], effects
 
 
 def define_abstract(primitive: Any, rule: Any) -> None:
     """Let a rule that ends in `abstract` describe the outputs of a primitive."""
-    if jax_inside.HAS_INSIDES:
+    if private_jax.HAS_INSIDES:
         primitive.def_effectful_abstract_eval(rule)
     else:
         primitive.def_abstract_eval(rule)
@@ -184,7 +184,7 @@ def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Ca
     if platform not in frontend.platforms:
         error = absent.no_kernel(frontend.label, frontend.platforms, [platform])
         return absent.lower(ctx, operands, platform, error, call.has_side_effect)
-    for_export = jax_inside.is_for_export(ctx)
+    for_export = private_jax.is_for_export(ctx)
     types = ahead.own_types(call, [(aval.shape, aval.dtype) for aval in ctx.avals_in])
     ahead.compile_all(frontend, platform, types, call)
     ahead.wait(frontend, platform, types, call)
@@ -251,7 +251,7 @@ def _with_all_levels(
 
 
 def _lower_elsewhere(ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
-    lowered_for = jax_inside.platforms_of(ctx)
+    lowered_for = private_jax.platforms_of(ctx)
     raise absent.no_kernel(frontend.label, frontend.platforms, lowered_for)
 
 

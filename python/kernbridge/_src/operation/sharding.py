@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.operation.levels import Levels
 from kernbridge._src.operation.sharding_rule import WHOLE, Term, Terms
@@ -151,7 +151,7 @@ def _remember(ctx: Any, lowered: Lowered, digest: bytes) -> str:
 
     An exported program cannot keep the call, and has only a name that stands for none.
     """
-    if jax_inside.is_for_export(ctx):
+    if private_jax.is_for_export(ctx):
         return "exported"
     for n in itertools.count():
         token = f"{digest.hex()[:32]}.{n}"
@@ -188,7 +188,7 @@ def request(
     `masks` are the levels of the operands, and `ctx` has the types of hidden results too.
     """
     plain = Request(native.target, {}, {})
-    n_devices = jax_inside.devices_to_split_among(ctx)
+    n_devices = private_jax.devices_to_split_among(ctx)
     if n_devices == 1:
         return plain
     if not all(has_element(aval.dtype) for aval in (*ctx.avals_in, *ctx.avals_out)):
@@ -198,7 +198,7 @@ def request(
     terms = replace(call.terms, hidden=tuple(hidden))
     terms = _with_levels(terms, masks, len(call.levels.sizes))
     aliased = tuple(aliases.items())
-    grouped = jax_inside.is_partly_manual(ctx)
+    grouped = private_jax.is_partly_manual(ctx)
     if call.has_side_effect:
         if grouped:
             raise NotImplementedError(
@@ -214,7 +214,7 @@ def request(
         lowered = Lowered(platform, frontend, call, list(masks), native.copied)
         token = _remember(ctx, lowered, native.digest)
     description = Description(frontend.label, terms, aliased, token, grouped)
-    attribute = jax_inside.shardy_rule(ctx, *numbered(description.possible))
+    attribute = private_jax.shardy_rule(ctx, *numbered(description.possible))
     options = {} if attribute is None else {"extra_attributes": {"sdy.sharding_rule": attribute}}
     return Request(native.target + SPLIT, {"sharding": description.write()}, options)
 
@@ -260,7 +260,7 @@ def output_shardings(
     terms_of: Callable[[], Terms], levels: Levels, avals: Sequence[Any], n_outputs: int
 ) -> list[Any]:
     """The shardings of the outputs on an explicit mesh, None where no operand has one."""
-    placed = [jax_inside.explicit_sharding(aval) for aval in avals]
+    placed = [private_jax.explicit_sharding(aval) for aval in avals]
     mesh = next((s.mesh for s in placed if s is not None), None)
     if mesh is None:
         return [None] * n_outputs

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._src.base import jax_inside, settings
+from kernbridge._src.base import private_jax, settings
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import warn
@@ -171,7 +171,7 @@ class OperationSpec:
         if isinstance(outputs, Outputs):
             _check_output_indices(label, aliases, len(outputs.types))
         if has_side_effect:
-            jax_inside.require_insides(f"{label} has has_side_effect=True")
+            private_jax.require_insides(f"{label} has has_side_effect=True")
         for name, rule in (("jvp", jvp), ("vjp", vjp)):
             if rule is not None:
                 keywords = "".join(f", {a}=..." for a in attributes)

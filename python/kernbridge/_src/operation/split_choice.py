@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import private_jax
 from kernbridge._src.operation.sharding_rule import Term, Terms
 from kernbridge._src.operation.spec import ArrayType
 
@@ -107,7 +107,7 @@ class Choice:
         """The sharding of an array with these dimensions."""
         _, cells = self._cells(term)
         devices = np.argsort(cells, kind="stable").tolist()
-        return jax_inside.hlo_sharding(self._counts(term), devices)
+        return private_jax.hlo_sharding(self._counts(term), devices)
 
     def groups_to_sum(self, term: Term) -> list[list[int]]:
         """The groups of devices whose results of these dimensions are parts of one sum."""

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base import jax_inside
+from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import DerivativeRuleError, NoDerivativeError, quoted
-from kernbridge._src.base.jax_inside import ad
+from kernbridge._src.base.private_jax import ad
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.levels import NONE, Levels, vmapped
 from kernbridge._src.operation.primitive import (
@@ -261,7 +261,7 @@ def _backward(rules: Rules, shape: _Shape) -> Callable[..., list[Any]]:
 
 def _abstract_eval(*operands: Any, rules: Rules, shape: _Shape, levels: Levels) -> Any:
     _, results, _ = shape.split(operands)
-    shardings = [jax_inside.explicit_sharding(x) for x in results if is_inexact(x.dtype)]
+    shardings = [private_jax.explicit_sharding(x) for x in results if is_inexact(x.dtype)]
     return abstract(rules.label, operands, shape.tangent_outs, levels, False, shardings)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._src.base.jax_inside import Tracer
+from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.scan.signature import ScannedParameter
 
 _KINDS: dict[str, tuple[type, ...]] = {
