@@ -1,5 +1,5 @@
 /* A GPU program as bytes: what a call carries, so that it runs in a process that has neither Numba
- * nor the kernel's source. Written by kernbridge/_src/gpu/program.py, read here; input, not trust.
+ * nor the kernel's source. Written by kernbridge/_src/plan/program.py, read here; input, not trust.
  * The head is that of kb_seal.h: what follows is compared with its SHA-256 before it is read, and
  * so is the digest of the kernel that it belongs to, since most bits of a launch may have either
  * value.

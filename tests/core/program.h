@@ -1,5 +1,5 @@
 /* GPU programs for tests: described field by field, so that a test can spoil any of them, and
- * written as kernbridge/_src/gpu/program.py does. */
+ * written as kernbridge/_src/plan/program.py does. */
 #ifndef PROGRAM_H
 #define PROGRAM_H
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from kernbridge._src.gpu.program import Value
+from kernbridge._src.plan.program import Value
 from numba import cuda, float32, int32
 
 F32, I32, U8, F64 = np.float32, np.int32, np.uint8, np.float64

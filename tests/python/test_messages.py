@@ -37,7 +37,7 @@ QUOTED = {
     "_src/benchmark/result.py",
     "_src/cuda_device/code.py",
     "_src/cuda_device/device.py",
-    "_src/gpu/cubin.py",
+    "_src/plan/cubin.py",
     "_src/numba_cpu/compile.py",
     "_src/numba_cpu/entry.py",
     "_src/numba_cpu/exception_texts.py",

@@ -130,7 +130,7 @@ def test_code_of_programs_runs_only_where_it_may(run, what):
 @pytest.mark.once
 def test_damaged_code_is_refused(run):
     damage = """
-from kernbridge._src.gpu import program
+from kernbridge._src.plan import program
 sized = program.sized
 
 def damaged(image):

@@ -10,8 +10,8 @@ from kernbridge import _core
 from kernbridge._src.base.errors import KernelFaultError, coded
 from kernbridge._src.cuda_device import arguments
 from kernbridge._src.cuda_device.driver import failure
-from kernbridge._src.gpu.launch import pad
 from kernbridge._src.numba_common.numba_cuda_device_inside import dispatcher, driver
+from kernbridge._src.plan.launch import pad
 
 Three = tuple[int, int, int]
 

@@ -14,12 +14,12 @@ from kernbridge._src.base.errors import KernelError, coded
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.cuda_kernel import nvrtc, signature
-from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
-from kernbridge._src.gpu.launch import LaunchRule, find_dim
-from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.operation import ahead
 from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
 from kernbridge._src.operation.watched import Functions
+from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
+from kernbridge._src.plan.launch import LaunchRule, find_dim
+from kernbridge._src.plan.program import Value, Word
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan.signature import (
     NamedByScanner,

@@ -17,11 +17,11 @@ from kernbridge._src.cuda_kernel.frontend import (
     names_for_rules,
     scan,
 )
-from kernbridge._src.gpu.launch import LaunchRule
 from kernbridge._src.keys import host_state
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
+from kernbridge._src.plan.launch import LaunchRule
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.toolchain import cuda
 

@@ -29,9 +29,9 @@ from kernbridge._src.base.errors import (
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import headers, signature
 from kernbridge._src.cuda_kernel.signature import Type
-from kernbridge._src.gpu import cubin as gpu_cubin
-from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
+from kernbridge._src.plan import cubin as gpu_cubin
+from kernbridge._src.plan.program import DeviceFunction
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 from kernbridge._src.base.errors import defect
-from kernbridge._src.gpu.parameters import DeviceParameter, Parameter, leaves
+from kernbridge._src.plan.parameters import DeviceParameter, Parameter, leaves
 
 _KERNEL = re.compile(r"^ *llvm\.func @\S+?\((?P<parameters>.*)\) attributes \{.*nvvm\.kernel.*\{$")
 _GLOBAL = re.compile(r"llvm\.mlir\.global (?:private|internal) [^@\n]*(@[\w.$]+)\(")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.gpu.parameters import DeviceParameter, Parameter, TupleParameter
-from kernbridge._src.gpu.program import Word
+from kernbridge._src.plan.parameters import DeviceParameter, Parameter, TupleParameter
+from kernbridge._src.plan.program import Word
 
 Leaf = tuple[DeviceParameter, list[Word]]
 

@@ -23,12 +23,12 @@ import numpy as np
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.places import beginning_of, line_of
 from kernbridge._src.base.reports import warn
-from kernbridge._src.gpu.frontend import Lowered, PlannedFrontend, plan, zeros
-from kernbridge._src.gpu.launch import LaunchRule, LaunchShape
-from kernbridge._src.gpu.program import DTYPE_CODES, Callback
 from kernbridge._src.numba_cuda import host_api, intercept
 from kernbridge._src.operation.parameters import HALF_DTYPES, NATIVE_DTYPES, PythonFrontend
 from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
+from kernbridge._src.plan.launch import LaunchRule, LaunchShape
+from kernbridge._src.plan.program import DTYPE_CODES, Callback
 
 DTYPES = NATIVE_DTYPES | HALF_DTYPES
 LACKING = "Numba-CUDA has no type for"  # of other dtypes

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
-from kernbridge._src.gpu.parameters import Parameter, leaves
+from kernbridge._src.plan.parameters import Parameter, leaves
 
 
 def checks_of(label: str, kernel: Any, parameters: Sequence[Parameter], batched: bool) -> Checks:

@@ -19,9 +19,6 @@ from kernbridge._src.base import debug, interrupts, progress, versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError, defect
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.base.reports import instead_of, warn
-from kernbridge._src.gpu.cubin import check_words
-from kernbridge._src.gpu.parameters import Parameter, leaves
-from kernbridge._src.gpu.program import DeviceFunction
 from kernbridge._src.keys import generators
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import refusals
@@ -30,6 +27,9 @@ from kernbridge._src.numba_cuda.counterpart import counterpart
 from kernbridge._src.numba_cuda.dispatchers import check_declared
 from kernbridge._src.numba_cuda.job import CHECKED, HOST, Architectures, Job
 from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions, unless_default
+from kernbridge._src.plan.cubin import check_words
+from kernbridge._src.plan.parameters import Parameter, leaves
+from kernbridge._src.plan.program import DeviceFunction
 from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernbridge._src.base import versions
-from kernbridge._src.gpu.parameters import Parameter
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda.counterpart import declared as declared_for
+from kernbridge._src.plan.parameters import Parameter
 
 
 def check_dispatcher(label: str, kernel: Any) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.gpu.parameters import DeviceParameter, Parameter, TupleParameter
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba import types
 from kernbridge._src.numba_common.private_numba_cuda import (
@@ -27,6 +26,7 @@ from kernbridge._src.numba_common.private_numba_cuda import (
     numpy_support,
     typeof,
 )
+from kernbridge._src.plan.parameters import DeviceParameter, Parameter, TupleParameter
 
 
 def numba_type(dtype: np.dtype[Any]) -> Any:

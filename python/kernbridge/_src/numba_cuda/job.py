@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernbridge._src.gpu.parameters import Parameter, with_open
 from kernbridge._src.numba_cuda.options import is_fast
+from kernbridge._src.plan.parameters import Parameter, with_open
 
 HOST = ((100, 0),)  # the architecture that stands for the CPU
 CHECKED = ((100, 1),)  # and for its checked mode

@@ -13,10 +13,6 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.gpu.frontend import Lowered, plan, zeros
-from kernbridge._src.gpu.launch import LaunchRule, LaunchShape, join_words
-from kernbridge._src.gpu.parameters import DeviceParameter, Parameter
-from kernbridge._src.gpu.program import Value, Word
 from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
@@ -38,6 +34,10 @@ from kernbridge._src.operation.parameters import (
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.operation.watched import Functions
+from kernbridge._src.plan.frontend import Lowered, plan, zeros
+from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
+from kernbridge._src.plan.parameters import DeviceParameter, Parameter
+from kernbridge._src.plan.program import Value, Word
 from kernbridge._src.toolchain import cuda
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel

@@ -16,8 +16,8 @@ import numpy as np
 from kernbridge._src.numba_cuda.arguments import typed_scalar
 
 if TYPE_CHECKING:
-    from kernbridge._src.gpu.program import Step
     from kernbridge._src.operation.spec import ArrayType
+    from kernbridge._src.plan.program import Step
 
 
 class Recorder(Protocol):

@@ -16,8 +16,6 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.places import beginning_of
 from kernbridge._src.base.reports import hides_frames, warn
-from kernbridge._src.gpu.frontend import Lowered, plan
-from kernbridge._src.gpu.program import Copy, Fill, Launch, Step
 from kernbridge._src.keys.tokens import identity_of
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
@@ -39,6 +37,8 @@ from kernbridge._src.operation.parameters import (
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.operation.watched import Functions
+from kernbridge._src.plan.frontend import Lowered, plan
+from kernbridge._src.plan.program import Copy, Fill, Launch, Step
 from kernbridge._src.toolchain import cuda
 
 RECORD = ("auto", "always", "never")

@@ -15,9 +15,6 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.places import current_line, line_of
-from kernbridge._src.gpu import launch as gpu_launch
-from kernbridge._src.gpu.parameters import DeviceParameter
-from kernbridge._src.gpu.program import DTYPE_CODES, Copy, Fill, Launch, Step, Value, Word
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
@@ -26,6 +23,9 @@ from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.host_api import Configured, read_configured
 from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions
 from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.plan import launch as gpu_launch
+from kernbridge._src.plan.parameters import DeviceParameter
+from kernbridge._src.plan.program import DTYPE_CODES, Copy, Fill, Launch, Step, Value, Word
 from kernbridge._src.record.arrays import (
     DeviceArray,
     NotRecordable,

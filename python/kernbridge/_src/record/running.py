@@ -17,14 +17,14 @@ import numpy as np
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
-from kernbridge._src.gpu import launch as gpu_launch
-from kernbridge._src.gpu.parameters import DeviceParameter
-from kernbridge._src.gpu.program import Word
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.host_api import Configured
+from kernbridge._src.plan import launch as gpu_launch
+from kernbridge._src.plan.parameters import DeviceParameter
+from kernbridge._src.plan.program import Word
 from kernbridge._src.record.host_arrays import (
     HostArray,
     HostEvent,

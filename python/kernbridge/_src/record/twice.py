@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernbridge._src.base.places import beginning_of, line_of
-from kernbridge._src.gpu.program import Launch, Step
 from kernbridge._src.keys import host_state
 from kernbridge._src.keys.foreign import is_foreign_name
+from kernbridge._src.plan.program import Launch, Step
 from kernbridge._src.record.arrays import NotRecordable, Recorder
 
 if TYPE_CHECKING:

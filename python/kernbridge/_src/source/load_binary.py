@@ -17,10 +17,10 @@ from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.cuda_kernel.frontend import Description, names_for_rules, scan
 from kernbridge._src.cuda_kernel.kernel import CudaKernel
 from kernbridge._src.cuda_kernel.nvrtc import NvrtcFunction
-from kernbridge._src.gpu import cubin
-from kernbridge._src.gpu.launch import LaunchRule
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
+from kernbridge._src.plan import cubin
+from kernbridge._src.plan.launch import LaunchRule
 from kernbridge._src.scan.array_types import ANY
 from kernbridge._src.scan.signature import ScannedFunction
 from kernbridge._src.source import compiled_types, shared_object

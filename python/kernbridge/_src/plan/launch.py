@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._src.gpu.program import DeviceFunction, Launch, Value, Word
 from kernbridge._src.operation.spec import RANK_METHODS, ArrayType, Call, call_with_shapes
+from kernbridge._src.plan.program import DeviceFunction, Launch, Value, Word
 
 THREADS_DEFAULT = 256  # of a block of one dimension
 THREADS_MAX = 1024

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from kernbridge import _core
-from kernbridge._src.gpu import cubin
-from kernbridge._src.gpu.program import DeviceFunction, Launch
+from kernbridge._src.plan import cubin
+from kernbridge._src.plan.program import DeviceFunction, Launch
 
 REGISTERS = 64 << 10  # of a multiprocessor, and the most that one block may have
 REGISTERS_MAX = 255  # of a thread

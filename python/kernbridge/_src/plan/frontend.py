@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 import jax
 
 from kernbridge import _core
-from kernbridge._src.gpu import registers
-from kernbridge._src.gpu.inspection import inspect_launches
-from kernbridge._src.gpu.program import Buffer, Callback, Fill, Launch, Program, Step, Value
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.plan import registers
+from kernbridge._src.plan.inspection import inspect_launches
+from kernbridge._src.plan.program import Buffer, Callback, Fill, Launch, Program, Step, Value
 from kernbridge._src.toolchain import architectures, cuda
 
 Lowered = tuple[NativeCall, Program]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from kernbridge._src.gpu import cubin as gpu_cubin
+from kernbridge._src.plan import cubin as gpu_cubin
 
 pytestmark = pytest.mark.once
 

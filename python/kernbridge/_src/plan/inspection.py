@@ -21,7 +21,7 @@ def inspect_launches(steps: Sequence[Any]) -> tuple[Inspection, ...]:
 
 
 def _inspect_launch(step: Any) -> Inspection:
-    from kernbridge._src.gpu import cubin as gpu_cubin
+    from kernbridge._src.plan import cubin as gpu_cubin
 
     function = step.function
     cc, cubin = function.images[0]
