@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import kernbridge._core as _core
-from kernbridge._src.store.artefacts import get_cache_dir, set_cache_dir
-from kernbridge._src.store.limit import cache_stats, clear_cache
+from kernbridge._src.forge.artefacts import get_cache_dir, set_cache_dir
+from kernbridge._src.forge.limit import cache_stats, clear_cache
 
 __all__ = ["CacheStats", "clear_cache", "get_cache_dir", "set_cache_dir", "stats"]
 

@@ -120,7 +120,7 @@ def run_python(tmp_path, request):
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """The folder of an empty cache."""
-    from kernbridge._src.store import artefacts
+    from kernbridge._src.forge import artefacts
 
     monkeypatch.setenv("KERNBRIDGE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(artefacts, "_warned", False)

@@ -15,11 +15,11 @@ import numba
 import numpy as np
 import pytest
 from kernbridge import XLACustomKernel, check_rules, config, numba_kernel
-from kernbridge._src.base import debug, progress, settings
+from kernbridge._src.base import debug, settings
 from kernbridge._src.build import command
 from kernbridge._src.cuda_device import switch
+from kernbridge._src.forge import limit, progress
 from kernbridge._src.source import module as source_module
-from kernbridge._src.store import limit
 from kernbridge._src.toolchain import architectures, compilers, programs
 from kernbridge._src.tools import error_pages
 from kernels import add, scale
@@ -779,7 +779,7 @@ ELSEWHERE = {
     "KB4014": "../gpu/test_numba_cuda_kernel.py",
     "KB4015": "compat/test_semantics.py",
     "KB4016": "test_package.py",
-    "KB5001": "store/test_cache_trust.py",
+    "KB5001": "forge/test_cache_trust.py",
     "KB5106": "source/test_load_cpp.py",
     "KB4018": "numba_common/test_rounding.py",
     "KB5107": "source/test_carried_library.py",

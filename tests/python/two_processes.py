@@ -14,8 +14,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from kernbridge._src.forge import artefacts
 from kernbridge._src.numba_cpu import entry
-from kernbridge._src.store import artefacts
 from numba import cuda
 
 

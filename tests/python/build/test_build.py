@@ -10,7 +10,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kernbridge._src.base import progress
 from kernbridge._src.base.errors import (
     CompilationError,
     HostCompilerIncompatibleError,
@@ -22,6 +21,7 @@ from kernbridge._src.base.errors import (
 from kernbridge._src.build import command, failures, headers
 from kernbridge._src.build.build import build
 from kernbridge._src.build.request import Request
+from kernbridge._src.forge import progress
 from kernbridge._src.toolchain import compilers
 from kernbridge._src.toolchain.programs import Ended
 

@@ -14,7 +14,7 @@ import pytest
 from conftest import write_compiler
 from kernbridge._src.build.build import build
 from kernbridge._src.build.request import Request
-from kernbridge._src.store import lock
+from kernbridge._src.forge import lock
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [

@@ -23,7 +23,7 @@ from kernbridge._src.base.errors import CompilationError, KernelToolchainError
 from kernbridge._src.build import build as build_build
 from kernbridge._src.build.build import build
 from kernbridge._src.build.request import Request
-from kernbridge._src.store import artefacts
+from kernbridge._src.forge import artefacts
 
 pytestmark = [
     pytest.mark.once,

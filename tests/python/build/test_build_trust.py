@@ -9,7 +9,7 @@ from kernbridge import KernbridgeWarning
 from kernbridge._src.build import manifest as build_manifest
 from kernbridge._src.build.build import build
 from kernbridge._src.build.request import Request
-from kernbridge._src.store import artefacts, limit
+from kernbridge._src.forge import artefacts, limit
 
 CC = shutil.which("gcc") or shutil.which("cc")
 pytestmark = [

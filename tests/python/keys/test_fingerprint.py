@@ -19,7 +19,7 @@ import numba
 import numpy as np
 import pytest
 from conftest import path_with
-from kernbridge._src.keys import encode, repeated
+from kernbridge._src.keys import encode, fingerprint_cache
 from kernbridge._src.keys import fingerprint as keys_fingerprint
 from numba import njit
 from numba.core.cpu_options import FastMathOptions, ParallelOptions
@@ -35,7 +35,7 @@ Shade = enum.Enum("Color", {"RED": 3, "BLUE": 2})
 
 def taken(kernel):
     """The fingerprint, which is the same where it is looked up."""
-    walked, found = keys_fingerprint.take(kernel), repeated.take(kernel)
+    walked, found = keys_fingerprint.take(kernel), fingerprint_cache.take(kernel)
     assert (found, found.lines) == (walked, walked.lines)
     return walked
 

@@ -20,8 +20,8 @@ void nothing(const kernbridge::Tensor x, kernbridge::Tensor out) {}
 BUILD_ALONE = [
     *("kernbridge._src.build.headers", "kernbridge._src.build.failures"),
     *("kernbridge._src.build.work", "kernbridge._src.toolchain.programs"),
-    *("kernbridge._src.source.expand", "kernbridge._src.store.limit"),
-    *("kernbridge._src.store.lock", "filelock"),
+    *("kernbridge._src.source.expand", "kernbridge._src.forge.limit"),
+    *("kernbridge._src.forge.lock", "filelock"),
 ]
 PROGRAM = f"""
 import sys

@@ -14,7 +14,7 @@ from pathlib import Path
 import kernbridge
 import pytest
 from kernbridge import cli
-from kernbridge._src.store import artefacts, limit, listing
+from kernbridge._src.forge import artefacts, limit, listing
 from kernbridge._src.tools import doctor, printing
 from kernbridge._src.tools.printing import CommandError, Lines, Output, Pairs, Table
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from kernbridge import _core, cli
 from kernbridge._src.cuda_kernel import nvrtc
-from kernbridge._src.store import artefacts
+from kernbridge._src.forge import artefacts
 from kernbridge._src.tools import doctor
 from kernbridge._src.tools.doctor import Verdict
 

@@ -19,7 +19,7 @@ from kernbridge._src.base.errors import KernelToolchainError, defect
 from kernbridge._src.build import command, manifest
 from kernbridge._src.build.command import Job
 from kernbridge._src.build.request import Built, Request
-from kernbridge._src.store import artefacts, trust
+from kernbridge._src.forge import artefacts, trust
 from kernbridge._src.toolchain import compilers
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernbridge._src.base import settings
 from kernbridge._src.build import inputs as build_inputs
 from kernbridge._src.build.inputs import Inputs
-from kernbridge._src.keys import generators
-from kernbridge._src.store import artefacts
+from kernbridge._src.forge import artefacts
+from kernbridge._src.keys import package_digest
 from kernbridge._src.toolchain import architectures, compilers
 from kernbridge._src.toolchain.compilers import HostCompiler, Nvcc
 
@@ -102,7 +102,7 @@ def plan(request: Request, root: Path = Path()) -> Job:
     # Where our own headers are does not count, only what is in them.
     places = {f"-I{p}": f"-I@{i}" for i, p in enumerate(own)}
     parts: list[Any] = [
-        generators.digest_of(*(f"build/{name}.py" for name in _RULES)),
+        package_digest.digest_of(*(f"build/{name}.py" for name in _RULES)),
         request.language,
         request.name,
         request.source,

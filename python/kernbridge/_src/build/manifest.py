@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kernbridge import _core
 from kernbridge._src.build.command import Job
 from kernbridge._src.build.request import Built
-from kernbridge._src.store import artefacts
+from kernbridge._src.forge import artefacts
 
 NAME = "manifest.json"
 MOST_ENTRIES = 16
@@ -60,7 +60,7 @@ def find(job: Job) -> Built | None:
         if fresh is None or not is_whole(path, known):
             continue
         if fresh is not known:  # files were touched: not worth waiting for
-            from kernbridge._src.store import lock
+            from kernbridge._src.forge import lock
 
             with contextlib.suppress(OSError), lock.held(job.root, job.key, 0) as mine:
                 if mine:

@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-from kernbridge._src.base import progress
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.build import command as build_command
 from kernbridge._src.build import failures, manifest
@@ -20,7 +19,7 @@ from kernbridge._src.build import headers as build_headers
 from kernbridge._src.build.command import Job
 from kernbridge._src.build.manifest import Absent, Dependency, Provenance
 from kernbridge._src.build.request import Built
-from kernbridge._src.store import artefacts, limit, lock
+from kernbridge._src.forge import artefacts, limit, lock, progress
 from kernbridge._src.toolchain import programs
 
 ATTEMPTS = 3

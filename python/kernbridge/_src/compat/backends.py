@@ -12,8 +12,8 @@ from typing import Any
 
 from kernbridge._src.build import build as builder
 from kernbridge._src.build.request import Request
+from kernbridge._src.forge import artefacts
 from kernbridge._src.source import assemble
-from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import architectures
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernbridge._src.custom import kernel
 from kernbridge._src.custom.kernel import XLACustomKernel
-from kernbridge._src.store import artefacts
+from kernbridge._src.forge import artefacts
 
 _WEIGHTS = {"float16": "_f16", "bfloat16": "_bf16", "float32": "_f32", "float64": "_f64"}
 _TOKENS = {"args": "arg", "rets": "ret", "ctx.stream": "stream"}

@@ -14,13 +14,14 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
-from kernbridge._src.base import interrupts, progress, versions
+from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import extents, mode
 from kernbridge._src.cuda_on_cpu import bounds, checked
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
+from kernbridge._src.forge import interrupts, progress
 from kernbridge._src.numba_common.numba_cuda_device_inside import (
     OF_LIBRARIES,
     devices,

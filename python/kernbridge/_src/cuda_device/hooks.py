@@ -13,7 +13,7 @@ from typing import Any
 from kernbridge import _core
 from kernbridge._src.cuda_device import code, device, dispatchers, imports, launch, mode
 from kernbridge._src.cuda_device.replacing import choose, install_host_api
-from kernbridge._src.keys import generators
+from kernbridge._src.keys import package_digest
 from kernbridge._src.numba_common import numba_cuda_device_inside
 from kernbridge._src.numba_common.numba_cuda_device_inside import (
     codegen,
@@ -91,7 +91,7 @@ def _of_gpus(original: Any, what: str) -> Any:
 
 def _magic(self: Any) -> tuple[Any, ...]:
     """What distinguishes kernels for the CPU in Numba's cache on disk."""
-    return "kernbridge", _core.HOST_ABI, mode.current(), generators.digest()
+    return "kernbridge", _core.HOST_ABI, mode.current(), package_digest.digest()
 
 
 def _install_dispatchers() -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernbridge import _core
-from kernbridge._src.base import progress
 from kernbridge._src.base.errors import (
     CompilationError,
     KernelCompilationError,
@@ -29,10 +28,10 @@ from kernbridge._src.base.errors import (
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.cuda_kernel import headers, signature
 from kernbridge._src.cuda_kernel.signature import Type
-from kernbridge._src.keys import generators
+from kernbridge._src.forge import artefacts, progress
+from kernbridge._src.keys import package_digest
 from kernbridge._src.plan import cubin as gpu_cubin
 from kernbridge._src.plan.program import DeviceFunction
-from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda
 
 VARIABLE = "KERNBRIDGE_LIBNVRTC"
@@ -98,7 +97,7 @@ def compile_kernel(request: Compilation) -> NvrtcFunction:
     for _ in range(ATTEMPTS):
         read = look()
         made_of = (
-            *(generators.digest_of(*_RULES), read.digest),
+            *(package_digest.digest_of(*_RULES), read.digest),
             *(request.source, request.name, request.options, request.include_paths),
         )
         key = _digest((*made_of, request.file, architectures, compiler))

@@ -17,11 +17,11 @@ from kernbridge import _core
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.cuda_on_cpu import fma, ir
-from kernbridge._src.keys import generators
+from kernbridge._src.forge import artefacts
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.keys import package_digest
 from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite, vector_math
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
-from kernbridge._src.store import artefacts
-from kernbridge._src.store.artefacts import Artefact
 
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
@@ -110,7 +110,7 @@ def machine_code(image: bytes, name: str = "") -> bytes:
     digest, text = image[:-1].decode().split("\n", 1)
     processor, features = ir.processor()
     made_of = (
-        generators.digest(),
+        package_digest.digest(),
         digest,
         ir.machine().triple,
         processor,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.errors import defect
-from kernbridge._src.keys import encode, extensions, generators
+from kernbridge._src.keys import encode, extensions, package_digest
 from kernbridge._src.keys.code_text import Code, place_of, put_head, steps_of
 
 
@@ -116,7 +116,7 @@ class _Walk:
         self.codes: list[types.CodeType] = []
         self.escaped: dict[int, Any] = {}  # modules and users' classes that code holds as values
         self.followed: set[tuple[int, str]] = set()
-        encode.put_parts(self.h, ("kernbridge", generators.digest_of(*_RULES)))
+        encode.put_parts(self.h, ("kernbridge", package_digest.digest_of(*_RULES)))
         self.feed(dispatcher, self.root)
         self.follow_escaped()
         self.follow_extensions()

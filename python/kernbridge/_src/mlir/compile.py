@@ -18,6 +18,7 @@ import numpy as np
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import instead_of
+from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.keys import encode
 from kernbridge._src.mlir import entry as mlir_entry
 from kernbridge._src.mlir import writes
@@ -26,7 +27,6 @@ from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.plan.cubin import check_words
 from kernbridge._src.plan.parameters import Parameter, TupleParameter, leaves, with_open
 from kernbridge._src.plan.program import Word
-from kernbridge._src.store.artefacts import Artefact
 
 PACKAGE = "numba-cuda-mlir"
 _Z = re.compile(r"%(?:tid|ntid|ctaid|nctaid)\.z\b")

@@ -119,15 +119,15 @@ def key(kernel: Any, digest: bytes, lines: bytes, has_vector_math: bool) -> byte
 
     None if the disk keeps nothing.
     """
-    from kernbridge._src.keys import generators
+    from kernbridge._src.forge import artefacts
+    from kernbridge._src.keys import package_digest
     from kernbridge._src.numba_common import private_llvmlite, vector_math
     from kernbridge._src.numba_common.private_numba import config, numba
-    from kernbridge._src.store import artefacts
 
     if artefacts.get_cache_dir() is None:
         return None
     made_of = (
-        generators.digest(),
+        package_digest.digest(),
         digest,
         lines,
         kernel.targetctx.codegen().magic_tuple(),
@@ -162,8 +162,8 @@ def make(
     Code whose exceptions need no code of the user's is registered: what this process runs is what
     others get, and nothing is compiled twice.
     """
+    from kernbridge._src.forge import artefacts
     from kernbridge._src.numba_cpu import exception_texts, object_code
-    from kernbridge._src.store import artefacts
 
     try:
         code = object_code.make(entry)
@@ -194,7 +194,7 @@ def is_independent(digest: bytes, about: Description, entry: Entry) -> bool:
 
 def load(key: bytes | None, digest: bytes) -> Found | None:
     """Register the kernel that the disk has under a key; None if there is none."""
-    from kernbridge._src.store import artefacts
+    from kernbridge._src.forge import artefacts
 
     found = None if key is None else artefacts.load(CACHE_KIND, key)
     if found is None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernbridge import _core
-from kernbridge._src.base import debug, interrupts, progress
+from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.places import beginning_of
+from kernbridge._src.forge import interrupts, progress
 from kernbridge._src.numba_common import refusals, vector_math
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
 from kernbridge._src.numba_cpu import carried
@@ -82,12 +83,12 @@ class Compiler:
         known = self._identities.get(signature)
         if known is not None:
             return known
-        from kernbridge._src.keys import repeated
+        from kernbridge._src.keys import fingerprint_cache
 
         with _lock:
             known = self._identities.get(signature)
             if known is None:
-                fingerprint = repeated.take(self.kernel)
+                fingerprint = fingerprint_cache.take(self.kernel)
                 digest = _digest(fingerprint, _described(signature, self.options))
                 known = self._identities[signature] = digest, fingerprint
             return known

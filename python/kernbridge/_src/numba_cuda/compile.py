@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.base import debug, interrupts, progress, versions
+from kernbridge._src.base import debug, versions
 from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError, defect
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.base.reports import instead_of, warn
-from kernbridge._src.keys import generators
+from kernbridge._src.forge import artefacts, interrupts, progress
+from kernbridge._src.keys import package_digest
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import refusals
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected
@@ -30,7 +31,6 @@ from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions, unless_d
 from kernbridge._src.plan.cubin import check_words
 from kernbridge._src.plan.parameters import Parameter, leaves
 from kernbridge._src.plan.program import DeviceFunction
-from kernbridge._src.store import artefacts
 from kernbridge._src.toolchain import cuda as toolchain_cuda
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _identity(fingerprint: Fingerprint, job: Job) -> bytes:
 
 def _find(job: Job, fingerprint: Fingerprint) -> NumbaCudaFunction:
     made_of = (
-        (generators.digest(), toolchain_cuda.versions()),
+        (package_digest.digest(), toolchain_cuda.versions()),
         job.identity.hex(),
         job.architectures,
     )

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 
 from kernbridge._src.base.errors import CompilationError, KernelToolchainError
-from kernbridge._src.store import artefacts
+from kernbridge._src.forge import artefacts
 from kernbridge._src.toolchain import compilers, programs
 
 CACHE_KIND = "expanded"

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from kernbridge._src.store import artefacts, limit, listing
+from kernbridge._src.forge import artefacts, limit, listing
 from kernbridge._src.tools.printing import CommandError, Lines, Output, Table, age, size
 
 

@@ -22,7 +22,7 @@ from kernbridge import _core
 from kernbridge._src.base.errors import KernelToolchainError
 from kernbridge._src.base.versions import minor
 from kernbridge._src.cuda_kernel import nvrtc
-from kernbridge._src.store import artefacts, trust
+from kernbridge._src.forge import artefacts, trust
 from kernbridge._src.toolchain import architectures, compilers, programs
 from kernbridge._src.tools.printing import Block, Lines, Output, Pairs, plain
 

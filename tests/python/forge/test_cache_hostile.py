@@ -11,7 +11,7 @@ import random
 import kernbridge
 import pytest
 from kernbridge._src.build import manifest
-from kernbridge._src.store import artefacts, listing
+from kernbridge._src.forge import artefacts, listing
 
 pytestmark = pytest.mark.once
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kernbridge._src.store import artefacts, limit
+from kernbridge._src.forge import artefacts, limit
 
 _MOST_HEADER = 64 << 10
 """An artefact's first line is at most so long; what is longer has no name here."""

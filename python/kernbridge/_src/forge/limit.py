@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernbridge._src.base import settings
-from kernbridge._src.store import artefacts
+from kernbridge._src.forge import artefacts
 
 VARIABLE = "KERNBRIDGE_CACHE_SIZE"
 DEFAULT = "2GB"
@@ -68,7 +68,7 @@ def cache_stats() -> Stats:
 
     Examples
     --------
-    >>> from kernbridge._src.store.limit import cache_stats
+    >>> from kernbridge._src.forge.limit import cache_stats
     >>> cache_stats().entries >= 0
     True
     """
@@ -94,7 +94,7 @@ def clear_cache(name: str | None = None) -> int:
 
     Examples
     --------
-    >>> from kernbridge._src.store.limit import clear_cache
+    >>> from kernbridge._src.forge.limit import clear_cache
     >>> clear_cache("no_such_module")
     0
     """

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from kernbridge._src.base import reports
 from kernbridge._src.base.errors import defect
-from kernbridge._src.store import trust
+from kernbridge._src.forge import trust
 
 VARIABLE = "KERNBRIDGE_CACHE_DIR"
 FORMAT = 1

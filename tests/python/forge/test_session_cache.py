@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import session_cache
-from kernbridge._src.store import artefacts
+from kernbridge._src.forge import artefacts
 
 pytestmark = pytest.mark.once
 HERE = Path(__file__).parents[1]
@@ -30,7 +30,7 @@ def test_a_session_leaves_nothing_in_the_cache_of_the_user(conftest, tmp_path):
     )
     (tmp_path / "test_it.py").write_text(
         "import os\n"
-        "from kernbridge._src.store import artefacts\n"
+        "from kernbridge._src.forge import artefacts\n"
         "def test_it():\n"
         "    assert artefacts.get_cache_dir() != artefacts.Path(os.environ['HOME']) / 'chosen'\n"
         "    artefacts.store('a_kind', bytes(32), artefacts.Artefact({}, (b'code',)))\n"

@@ -15,8 +15,8 @@ import warnings
 
 import pytest
 from kernbridge import KernbridgeWarning
-from kernbridge._src.store import artefacts, trust
-from kernbridge._src.store.artefacts import Artefact
+from kernbridge._src.forge import artefacts, trust
+from kernbridge._src.forge.artefacts import Artefact
 
 pytestmark = pytest.mark.once
 

@@ -5,7 +5,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from kernbridge._src.base import progress
+from kernbridge._src.forge import progress
 
 pytestmark = pytest.mark.once
 
@@ -114,7 +114,7 @@ import os, sys
 if {shown}:
     sys.stderr = sys.stdout
 import jax, jax.numpy as jnp, kernbridge, numba
-from kernbridge._src.base import progress
+from kernbridge._src.forge import progress
 progress.QUIET = 0.0
 new = os.getpid()  # no cache has such a kernel
 

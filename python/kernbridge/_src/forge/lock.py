@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernbridge._src.store import artefacts
+from kernbridge._src.forge import artefacts
 
 POLL = 0.02
 """Seconds between two looks at a lock that another holds."""

@@ -7,7 +7,7 @@ import numba
 import numpy as np
 import pytest
 from kernbridge._src.base.kept import Kept
-from kernbridge._src.keys import fingerprint, repeated
+from kernbridge._src.keys import fingerprint, fingerprint_cache
 from numba import njit
 
 pytestmark = pytest.mark.once
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch):
-    monkeypatch.setattr(repeated, "_taken", Kept(256))
+    monkeypatch.setattr(fingerprint_cache, "_taken", Kept(256))
 
 
 @pytest.fixture
@@ -37,31 +37,31 @@ def make(n, of=np, **options):
 
 def test_a_kernel_that_is_made_again_is_not_walked_again(walks):
     first, second = make(2), make(2)
-    assert repeated.take(first) == repeated.take(second)
+    assert fingerprint_cache.take(first) == fingerprint_cache.take(second)
     assert walks == [first]
 
 
 @pytest.mark.parametrize("other", [3, 2.0, True, -2, "2", None])
 def test_another_value_is_another_kernel(walks, other):
     kernels = [make(2), make(other), make(2)]
-    assert len({repeated.take(kernel).digest for kernel in kernels}) == 2
+    assert len({fingerprint_cache.take(kernel).digest for kernel in kernels}) == 2
     assert walks == kernels[:2]
 
 
 def test_zeros_of_both_signs_differ(walks):
-    assert repeated.take(make(0.0)) != repeated.take(make(-0.0))
+    assert fingerprint_cache.take(make(0.0)) != fingerprint_cache.take(make(-0.0))
 
 
 def test_modules_and_options_count(walks):
     kernels = [make(2), make(2, math), make(2, fastmath=True), make(2, parallel=True)]
-    assert len({repeated.take(kernel).digest for kernel in kernels}) == 4
+    assert len({fingerprint_cache.take(kernel).digest for kernel in kernels}) == 4
     assert walks == kernels
 
 
 def test_numbas_own_setting_counts(walks, monkeypatch):
-    plain = repeated.take(make(2))
+    plain = fingerprint_cache.take(make(2))
     monkeypatch.setattr("numba.core.config.BOUNDSCHECK", 1)
-    assert repeated.take(make(2)) != plain
+    assert fingerprint_cache.take(make(2)) != plain
 
 
 Point = namedtuple("Point", "x y")
@@ -102,7 +102,7 @@ UNLIKE = {
 def test_what_has_parts_is_walked_each_time(walks, make_it):
     kernels = [make_it(), make_it()]
     for kernel in kernels:
-        repeated.take(kernel)
+        fingerprint_cache.take(kernel)
     assert walks == kernels
 
 
@@ -116,14 +116,14 @@ def test_a_value_that_changes_while_it_is_walked_is_not_remembered(monkeypatch):
         return take(dispatcher)
 
     monkeypatch.setattr(fingerprint, "take", changing)
-    repeated.take(kernel)
+    fingerprint_cache.take(kernel)
     monkeypatch.undo()
     names["n"] = 2
-    assert repeated.take(kernel) == fingerprint.take(kernel)
+    assert fingerprint_cache.take(kernel) == fingerprint.take(kernel)
 
 
 def test_a_library_that_is_patched_counts(walks, monkeypatch):
-    before = repeated.take(make(2, math))
+    before = fingerprint_cache.take(make(2, math))
     monkeypatch.setattr(math, "sqrt", helper)
-    after = repeated.take(make(2, math))
+    after = fingerprint_cache.take(make(2, math))
     assert after == fingerprint.take(make(2, math)) != before

@@ -7,7 +7,7 @@ import time
 import pytest
 from kernbridge._src.build.build import build
 from kernbridge._src.build.request import Request
-from kernbridge._src.store import artefacts, limit
+from kernbridge._src.forge import artefacts, limit
 
 NO_COMPILER = (shutil.which("gcc") or shutil.which("cc")) is None
 pytestmark = [pytest.mark.once, pytest.mark.skipif(NO_COMPILER, reason="no C compiler here")]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from kernbridge import KernbridgeWarning
-from kernbridge._src.store import artefacts
-from kernbridge._src.store.artefacts import Artefact
+from kernbridge._src.forge import artefacts
+from kernbridge._src.forge.artefacts import Artefact
 
 pytestmark = pytest.mark.once
 
@@ -299,7 +299,7 @@ def test_many_processes(folder):
     """Everyone sees nothing or a whole artefact, whoever wrote it."""
     program = """
 import sys
-from kernbridge._src.store.artefacts import Artefact, load, store
+from kernbridge._src.forge.artefacts import Artefact, load, store
 me = int(sys.argv[1])
 for i in range(150):
     key = bytes([i % 3]) * 32

@@ -8,7 +8,7 @@ from kernbridge import KernbridgeWarning
 from kernbridge._src.build import build as build_build
 from kernbridge._src.build.build import build
 from kernbridge._src.build.request import Request
-from kernbridge._src.store import artefacts, limit, trust
+from kernbridge._src.forge import artefacts, limit, trust
 
 CC = shutil.which("gcc") or shutil.which("cc")
 THEIRS = 54321  # a user whom this process is not

@@ -1,1 +1,0 @@
-"""The disk cache: its entries, size limit, permissions and locks."""
