@@ -21,7 +21,7 @@ BUILD_ALONE = [
     *("kernbridge._src.build.headers", "kernbridge._src.build.failures"),
     *("kernbridge._src.build.work", "kernbridge._src.toolchain.programs"),
     *("kernbridge._src.source.expand", "kernbridge._src.forge.limit"),
-    *("kernbridge._src.forge.lock", "filelock"),
+    "kernbridge._src.forge.lock",
 ]
 PROGRAM = f"""
 import sys

@@ -36,9 +36,8 @@ def build(job: Job) -> Built:
     limit.limit()  # an error in it is reported before the work
     with contextlib.ExitStack() as stack:
         # The other one may need as long as a compiler may run, after one that it waits for itself.
-        held = lock.held(job.root, job.key, 2 * patience + 10)
-        with progress.waiting(job.request.name):
-            mine = stack.enter_context(held)
+        held = lock.held(job.root, job.key, 2 * patience + 10, job.request.name)
+        mine = stack.enter_context(held)
         found = None if job.request.force_rebuild else manifest.find(job)
         if found is not None:
             return found

@@ -1,4 +1,4 @@
-"""Locks for builds, so that one process or thread builds a key, and removal of abandoned files.
+"""Locks for what is made once on a machine, and the removal of folders that dead builders left.
 
 A lock is a file that a process holds locked; it is free when the process has gone, however it went.
 Lock files are never removed (that could give two owners); there are at most 4096, each empty. A
@@ -8,13 +8,15 @@ staging folder bears the name of the lock that its builder holds, so one whose l
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernbridge._src.forge import artefacts
+from kernbridge._src.forge import artefacts, progress
 
 POLL = 0.02
 """Seconds between two looks at a lock that another holds."""
@@ -28,31 +30,40 @@ def staging(root: Path) -> Path:
 
 
 @contextlib.contextmanager
-def held(root: Path, key: str, patience: float) -> Iterator[bool]:
+def held(root: Path, key: str, patience: float, label: str = "") -> Iterator[bool]:
     """Hold the lock of a key; returns whether it could be had within `patience` seconds.
 
-    Where a file system knows no locks it is not had either: then two may build the same thing,
-    which costs time only.
+    While it waits for what others make, it says so of `label`. Where a file system knows no locks
+    it is not had either: then two may build the same thing, which costs time only.
     """
-    from filelock import Timeout, UnixFileLock
-
     folder = artefacts.versioned(root) / "locks"
     artefacts.make_folders(root, folder)
-    lock = UnixFileLock(folder / f"{key[:NAME_LENGTH]}.lock", mode=0o600)
-    end = time.monotonic() + patience
-    mine = False
-    with contextlib.ExitStack() as stack:
-        while not mine:
-            left = max(end - time.monotonic(), 0)
-            try:
-                stack.enter_context(lock.acquire(timeout=min(left, 0.5), poll_interval=POLL))
-                mine = True
-            except Timeout:
-                if left == 0:
-                    break
-            except (NotImplementedError, OSError):
-                break
-        yield mine
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.open(folder / f"{key[:NAME_LENGTH]}.lock", flags, 0o600)
+    try:
+        mine = _try(file)
+        if mine is None and patience:
+            with progress.waiting(label):
+                end = time.monotonic() + patience
+                while mine is None and time.monotonic() < end:
+                    time.sleep(POLL)
+                    mine = _try(file)
+        yield bool(mine)
+    finally:
+        with contextlib.suppress(OSError):  # a child that was forked meanwhile has the file, too
+            fcntl.flock(file, fcntl.LOCK_UN)
+        os.close(file)
+
+
+def _try(file: int) -> bool | None:
+    """Lock a file: True; False if that cannot be, and None if another holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from kernbridge._src.tools.printing import Block, Lines, Output, Pairs, plain
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")  # of JAX, for NVIDIA's GPUs
 SECONDS = 300  # of the self-test
 _PACKAGES = (
-    *("kernbridge", "jax", "jaxlib", "numpy", "numba", "numba-cuda", "llvmlite", "filelock"),
+    *("kernbridge", "jax", "jaxlib", "numpy", "numba", "numba-cuda", "llvmlite"),
     *("numba-cuda-mlir", "flatbuffers", "matplotlib", "rich"),
 )
 _VARIABLES = ("XLA_FLAGS", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")
