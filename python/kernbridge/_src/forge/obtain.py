@@ -1,0 +1,182 @@
+"""Makes each artefact once: per process, per machine, and by one thread of one process.
+
+A front end describes a compilation as a `Recipe` and calls `obtain`. This module owns what the
+process remembers of it, and looks on disk, waits for another thread or process that makes the same,
+delays Ctrl-C, shows progress, stores what was made and limits the size of the cache. Any thread may
+enter, and a process may be forked at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any, ClassVar, Generic, TypeVar
+
+from kernbridge._src.forge import artefacts, limit, lock
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.interrupts import deferred
+from kernbridge._src.forge.progress import compiling
+from kernbridge._src.keys import package_digest
+
+T = TypeVar("T")
+
+PATIENCE = 600.0
+"""Seconds to wait for another process that makes the same; then both make it."""
+_ENFORCED = 8  # of 256 artefacts that are stored, the size of the cache is limited after so many
+
+_made: dict[str, Any] = {}  # of each kind, a table of what this process has, by identity
+_locks: dict[tuple[str, bytes], threading.RLock] = {}  # of what is being made
+
+
+class Recipe(Generic[T]):
+    """One compilation. A front end defines a class of them, and makes an object for each.
+
+    `make` may set attributes that `use` reads, and `lasting`, if it finds that the artefact cannot
+    be used by another process.
+
+    Attributes
+    ----------
+    kind : str
+        The artefact's folder on disk; letters, digits and ``_``.
+    identity : bytes
+        A digest of what the artefact means. Recipes of equal kind and identity share one result in
+        a process.
+    label, tool : str
+        Of what the progress line says, "compiling `label` with `tool`".
+    name : str
+        The kernel's name, for those who list the cache.
+    lasting : bool
+        Whether other processes may use the artefact.
+    memory : type
+        The table of results: `dict` keeps them until the process ends, as those must be kept
+        whose addresses the core has; `weakref.WeakValueDictionary` for as long as they are used.
+    files : tuple of str
+        The files of kernbridge that decide what is made, such as ``"source/expand.py"``; empty
+        for all of them.
+    """
+
+    kind: ClassVar[str]
+    memory: ClassVar[type[Any]] = dict
+    files: ClassVar[tuple[str, ...]] = ()
+    identity: bytes
+    label: str
+    tool: str
+    name: str = ""
+    lasting: bool = True
+
+    def made_of(self) -> tuple[Any, ...]:
+        """Return what decides the artefact besides the identity: plain values, with a `repr`."""
+        return ()
+
+    def make(self) -> Artefact:
+        """Compile. Called by one thread of one process, with Ctrl-C delayed."""
+        raise NotImplementedError
+
+    def use(self, made: Artefact) -> T:
+        """Return what this process uses of an artefact that was made or loaded.
+
+        It is made again if this raises ValueError for one that was loaded.
+        """
+        raise NotImplementedError
+
+
+def held(kind: str) -> Any:
+    """Return the table of what this process has of a kind."""
+    return _made.get(kind, {})
+
+
+def obtain(recipe: Recipe[T]) -> T:
+    """Return the result of a recipe: from memory, from disk, or made now."""
+    table = _table(recipe)
+    found = table.get(recipe.identity)
+    if found is not None:
+        return found
+    with _alone(recipe):
+        found = table.get(recipe.identity)
+        if found is None:
+            key = _key(recipe)
+            found = _load(recipe, key) or _make(recipe, key)
+            table[recipe.identity] = found
+        return found
+
+
+def recall(recipe: Recipe[T]) -> T | None:
+    """Return the result of a recipe from memory or disk; None if it has to be made."""
+    table = _table(recipe)
+    found = table.get(recipe.identity)
+    if found is None:
+        with _alone(recipe):
+            found = table.get(recipe.identity) or _load(recipe, _key(recipe))
+            if found is not None:
+                table[recipe.identity] = found
+    return found
+
+
+def _table(recipe: Recipe[Any]) -> Any:
+    table = _made.get(recipe.kind)
+    return _made.setdefault(recipe.kind, recipe.memory()) if table is None else table
+
+
+def _key(recipe: Recipe[Any]) -> bytes | None:
+    """The artefact's key on disk; None if the disk keeps nothing."""
+    if not recipe.lasting or artefacts.get_cache_dir() is None:
+        return None
+    code = package_digest.digest_of(*recipe.files) if recipe.files else package_digest.digest()
+    parts = repr((code, recipe.identity, recipe.made_of()))
+    return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).digest()
+
+
+def _load(recipe: Recipe[T], key: bytes | None) -> T | None:
+    made = artefacts.load(recipe.kind, key) if key else None
+    if made is not None:
+        with contextlib.suppress(ValueError), deferred():
+            return recipe.use(made)
+    return None
+
+
+def _make(recipe: Recipe[T], key: bytes | None) -> T:
+    with _alone_on_machine(recipe.label, key):
+        found = _load(recipe, key)
+        if found is not None:  # another process has just made it
+            return found
+        with deferred():
+            with compiling(recipe.label, recipe.tool):
+                made = recipe.make()
+            if key is not None and recipe.lasting:
+                artefacts.store(recipe.kind, key, made, recipe.name)
+    with deferred():
+        found = recipe.use(made)
+    folder = artefacts.usable() if key is not None and key[0] < _ENFORCED else None
+    if folder is not None:
+        with contextlib.suppress(ValueError):  # of a setting that is no size
+            limit.enforce(folder)
+    return found
+
+
+@contextlib.contextmanager
+def _alone(recipe: Recipe[Any]) -> Iterator[None]:
+    """Keep other threads from making the same meanwhile."""
+    key = recipe.kind, recipe.identity
+    with _locks.setdefault(key, threading.RLock()):
+        try:
+            yield
+        finally:
+            _locks.pop(key, None)
+
+
+@contextlib.contextmanager
+def _alone_on_machine(label: str, key: bytes | None) -> Iterator[None]:
+    """Keep other processes from making the same meanwhile, where files can be locked."""
+    folder = artefacts.usable() if key is not None else None
+    with contextlib.ExitStack() as stack:
+        if key is not None and folder is not None:
+            with contextlib.suppress(OSError):
+                stack.enter_context(lock.held(folder, key.hex(), PATIENCE, label))
+        yield
+
+
+# No thread of a child holds a lock of its parent's.
+os.register_at_fork(after_in_child=_locks.clear)
