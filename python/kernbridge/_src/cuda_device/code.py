@@ -17,7 +17,7 @@ from typing import Any
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.patched import patched
-from kernbridge._src.cuda_device import extents, mode
+from kernbridge._src.cuda_device import mode
 from kernbridge._src.cuda_on_cpu import bounds, checked
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
@@ -30,9 +30,13 @@ from kernbridge._src.numba_common.numba_cuda_device_inside import (
     global_compiler_lock,
     types,
 )
+from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_cuda import patches
 
 MAX_THREADS = 1024
+COUNTERPART_OF = (
+    "_kernbridge_original"  # in a dispatcher: its kernel of numba-cuda-mlir, with label
+)
 _IMAGE = "kernbridge"  # the key among cubins, and of the loaded kernel among those of GPUs
 _MODULES = itertools.count(0x100000, 16)
 _DIGITS = 64  # of the digest that an image begins with
@@ -44,7 +48,6 @@ def is_for_cpu(library: Any) -> bool:
 
 
 def label_of(function: Any) -> str:
-    """Return what messages call a kernel, or a device function."""
     return f"kernel {function.__name__!r}"
 
 
@@ -72,18 +75,22 @@ def add_image(kernel: Any) -> None:
     """Make the image of a kernel that Numba has compiled."""
     library, label = kernel._codelibrary, label_of(kernel.py_func)
     versions.look_up_attributes("Numba-CUDA", library, OF_LIBRARIES)
-    arguments = _arguments_of(kernel)
-    checks, is_fast = None, False
+    names = list(inspect.signature(kernel.py_func).parameters)
+    names += [f"parameter {i}" for i in range(len(names), len(kernel.argtypes))]
+    arguments: _Found = []
+    word = 0
+    for name, kind in zip(names, kernel.argtypes, strict=False):
+        word = _add_arguments(arguments, name, kind, word)
+    checks, is_fast, entry = None, False, library._entry_name
     if mode.current() == mode.CHECK:
         checks = Checks(label, [a for _, _, a in arguments])
     else:
         is_fast = bool(library._nvvm_options.get("fastmath"))
-        function = library.get_function(library._entry_name)
+        function = library.get_function(entry)
         for layout, word, a in arguments:
             if layout:
-                extents.relate(function, word, layout, a.n_dims, a.item_size)
+                _relate(function, word, layout, a.n_dims, a.item_size)
     with interrupts.deferred(), global_compiler_lock:
-        entry = library._entry_name
         image, _ = cuda_on_cpu_compile.image_of(label, library, entry, checks, is_fast)
     library._cubin_cache[_IMAGE] = image
     cuda_on_cpu_compile.name(function_of(library).digest, kernel.py_func)
@@ -92,18 +99,9 @@ def add_image(kernel: Any) -> None:
 _Found = list[tuple[str, int, Argument]]  # with the layout and the first word of an array
 
 
-def _arguments_of(kernel: Any) -> _Found:
-    """The arrays and records among the arguments of a kernel, as Numba takes them apart."""
-    names = list(inspect.signature(kernel.py_func).parameters)
-    found: _Found = []
-    word = 0
-    for i, kind in enumerate(kernel.argtypes):
-        word = _add_arguments(found, names[i] if i < len(names) else f"parameter {i}", kind, word)
-    return found
-
-
 def _add_arguments(found: _Found, name: str, kind: Any, word: int) -> int:
-    """Add what an argument consists of; returns the word behind it."""
+    """Add the arrays and records of an argument; returns the first word after it."""
+    context = dispatcher.cuda_target.target_context
     if isinstance(kind, types.BaseTuple):
         for i, element in enumerate(kind):
             word = _add_arguments(found, f"{name}[{i}]", element, word)
@@ -113,10 +111,10 @@ def _add_arguments(found: _Found, name: str, kind: Any, word: int) -> int:
         found.append(("", word, record))
         return word + 1
     if not isinstance(kind, types.Array):
-        return word + _n_words(kind)
+        return word + _leaves(context.data_model_manager[kind].get_argument_type())
     described = f"{name!r} ({kind.dtype}[{kind.ndim}d])"
-    size = _item_size(kind.dtype)
-    at = word + 4  # behind meminfo, parent, the number of elements, and their size
+    size = int(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    at = word + 4  # after meminfo, parent, the number of elements, and their size
     cell = _cell(kind.dtype) or size
     array = Argument(described, at, size, cell, kind.ndim, False, True, not kind.mutable)
     found.append((kind.layout, word, array))
@@ -128,19 +126,34 @@ def _cell(kind: Any) -> int:
     return written_together(kind.dtype) if isinstance(kind, types.Record) else 0
 
 
-def _n_words(kind: Any) -> int:
-    """The words that an argument of another type takes."""
-    context = dispatcher.cuda_target.target_context
-    return _leaves(context.data_model_manager[kind].get_argument_type())
-
-
 def _leaves(nested: Any) -> int:
     return sum(map(_leaves, nested)) if isinstance(nested, (list, tuple)) else 1
 
 
-def _item_size(kind: Any) -> int:
-    context = dispatcher.cuda_target.target_context
-    return int(context.get_abi_sizeof(context.get_data_type(kind)))
+def _relate(function: Any, word: int, layout: str, n_dims: int, item_size: int) -> None:
+    """Compute the size and strides of an array, whose first word is parameter `word` of an entry.
+
+    Numba passes the number of elements, their size and the strides as separate words. LLVM cannot
+    know that these agree with the extents, and would therefore keep checks of `cuda_on_cpu.bounds`
+    that a kernel's own comparison with the number of elements makes unnecessary.
+    """
+    count_word, size_word = function.args[word + 2 : word + 4]
+    extents = function.args[word + 5 : word + 5 + n_dims]
+    strides = function.args[word + 5 + n_dims : word + 5 + 2 * n_dims]
+    builder, i64 = ir.IRBuilder(), ir.IntType(64)
+    builder.position_at_start(function.entry_basic_block)
+    size, count = ir.Constant(i64, item_size), ir.Constant(i64, 1)
+    known = {id(size_word): size}
+    for axis in range(n_dims) if layout == "F" else reversed(range(n_dims)):
+        if layout in "CF":
+            known[id(strides[axis])] = builder.mul(count, size, flags=["nsw"])
+        count = builder.mul(count, extents[axis], flags=["nsw"])
+    known[id(count_word)] = count
+    for block in function.blocks:
+        for instruction in block.instructions:
+            if isinstance(instruction, ir.instructions.InsertValue):  # builds the array's struct
+                instruction.value = known.get(id(instruction.value), instruction.value)
+                instruction._clear_string_cache()
 
 
 def function_of(library: Any) -> HostFunction:
@@ -179,7 +192,6 @@ class Module:
         self.defined = cuda_on_cpu_compile._registered[digest.decode()]
 
     def setup(self) -> None:
-        """Nothing is to be done."""
         self.initialized = True
 
     def get_global_symbol(self, name: str) -> tuple[Any, int]:
@@ -202,17 +214,15 @@ class Attributes:
 
     @property
     def regs(self) -> int:
-        """GPUs alone have this number."""
         raise not_there("the number of registers of a kernel")
 
     @property
     def const(self) -> int:
-        """GPUs alone have this number."""
         raise not_there("the constant memory of a kernel")
 
 
 def not_there(what: str) -> KernelNotAvailableError:
-    """The error for what machine code of GPUs has, and that of the CPU does not."""
+    """The error for a property that only machine code of GPUs has."""
     return KernelNotAvailableError(
         f"the program asks for {what}, which does not exist where kernels run on the CPU; run "
         "this part on a GPU [KB7005]"

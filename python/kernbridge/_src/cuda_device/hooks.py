@@ -3,16 +3,22 @@
 Functions of numba-cuda-mlir, which has the same host API, are replaced when a program imports that
 package. Each replacement checks the mode of the thread, so threads that launch on a GPU are not
 affected. Replacements stay in place until the process ends.
+
+A dispatcher belongs to the mode in which it was created. In another mode, it is replaced by a twin:
+a separate dispatcher of the same Python function. A kernel may therefore be decorated before
+launches are switched to the CPU, and be launched on a GPU afterwards.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
+from types import FunctionType
 from typing import Any
 
 from kernbridge import _core
-from kernbridge._src.cuda_device import code, device, dispatchers, imports, launch, mode
-from kernbridge._src.cuda_device.replacing import choose, install_host_api
+from kernbridge._src.cuda_device import code, device, launch, mode
+from kernbridge._src.cuda_device.replacing import choose, install_host_api, when_imported
 from kernbridge._src.keys import package_digest
 from kernbridge._src.numba_common import numba_cuda_device_inside
 from kernbridge._src.numba_common.numba_cuda_device_inside import (
@@ -21,10 +27,25 @@ from kernbridge._src.numba_common.numba_cuda_device_inside import (
     driver,
     global_compiler_lock,
     nrt,
+    typeinfer,
 )
 from kernbridge._src.numba_cuda.counterpart import counterpart
 
+_Dispatcher = dispatcher.CUDADispatcher
+_HOME, _TWINS = "_kernbridge_home", "_kernbridge_twins"
+_home_of_others: str | None = None  # of dispatchers made before Numba was patched
 _installed = False
+
+# What depends on what was compiled. Twins have everything else in common.
+_STATE = {"overloads", "specializations", "_can_compile", "_specialized", "_cache", "_numba_type_"}
+_STATE |= {
+    name
+    for owner in _Dispatcher.__mro__
+    if owner.__module__ == dispatcher.__name__
+    for name, value in vars(owner).items()
+    if isinstance(value, (FunctionType, property)) and not name.startswith("__")
+} | {"configure"}
+_STATE -= {"_reduce_states", "_uuid", "_set_uuid"}
 
 
 def install() -> None:
@@ -33,10 +54,16 @@ def install() -> None:
     with global_compiler_lock:
         if not _installed:
             install_host_api(numba_cuda_device_inside)
-            _install_memory()
+            # Numba keeps its statistics of device memory in CUDA C++; here nothing is counted.
+            for name in (
+                *("ensure_allocated", "ensure_initialized", "_single_thread_launch"),
+                "set_memsys_to_module",
+            ):
+                choose(nrt._Runtime, name, lambda self, *_, **__: None)
+            choose(nrt._Runtime, "get_allocation_stats", lambda self: nrt._nrt_mstats(0, 0, 0, 0))
             _install_code()
             _install_dispatchers()
-            imports.when_imported("numba_cuda_mlir.cuda", _install_mlir)
+            when_imported("numba_cuda_mlir.cuda", _install_mlir)
             _installed = True
 
 
@@ -44,15 +71,6 @@ def _install_mlir() -> None:
     from kernbridge._src.cuda_device import mlir_hooks
 
     mlir_hooks.install()
-
-
-def _install_memory() -> None:
-    # Numba keeps its statistics of device memory in CUDA C++; here nothing is counted.
-    of_memory = nrt._Runtime
-    for name in ("ensure_allocated", "ensure_initialized", "_single_thread_launch"):
-        choose(of_memory, name, lambda self, *_, **__: None)
-    choose(of_memory, "set_memsys_to_module", lambda self, *_, **__: None)
-    choose(of_memory, "get_allocation_stats", lambda self: nrt._nrt_mstats(0, 0, 0, 0))
 
 
 def _install_code() -> None:
@@ -74,7 +92,11 @@ def _install_code() -> None:
         ("get_sass_cfg", "the SASS of a kernel"),
     ):
         setattr(library, name, _of_gpus(getattr(library, name), what))
-    choose(codegen.JITCUDACodegen, "magic_tuple", _magic)
+    choose(
+        codegen.JITCUDACodegen,
+        "magic_tuple",  # by which Numba's cache on disk keeps kernels for the CPU apart
+        lambda self: ("kernbridge", _core.HOST_ABI, mode.current(), package_digest.digest()),
+    )
 
 
 def _of_gpus(original: Any, what: str) -> Any:
@@ -89,19 +111,14 @@ def _of_gpus(original: Any, what: str) -> Any:
     return chosen
 
 
-def _magic(self: Any) -> tuple[Any, ...]:
-    """What distinguishes kernels for the CPU in Numba's cache on disk."""
-    return "kernbridge", _core.HOST_ABI, mode.current(), package_digest.digest()
-
-
 def _install_dispatchers() -> None:
-    of_kernels, kernels = dispatcher.CUDADispatcher, dispatcher._Kernel
-    make, bind, run = of_kernels.__init__, kernels.bind, kernels.launch
-    compile_kernel, compile_device = of_kernels.compile, of_kernels.compile_device
+    kernels = dispatcher._Kernel
+    make, bind, run = _Dispatcher.__init__, kernels.bind, kernels.launch
+    compile_kernel, compile_device = _Dispatcher.compile, _Dispatcher.compile_device
 
     @functools.wraps(make)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        dispatchers.tag(self)
+        vars(self)[_HOME] = mode.current()
         make(self, *args, **kwargs)
 
     def bound(self: Any) -> None:
@@ -109,7 +126,7 @@ def _install_dispatchers() -> None:
         bind(self)
 
     def compiled(self: Any, sig: Any) -> Any:
-        original = vars(self).get(dispatchers.COUNTERPART_OF)
+        original = vars(self).get(code.COUNTERPART_OF)
         if original is not None:  # which may read something else than when it was compiled before
             self.py_func = counterpart(*original).py_func
         with code.compiling(self):
@@ -130,8 +147,71 @@ def _install_dispatchers() -> None:
             stream = driver._to_core_stream(stream.handle)
         run(self, args, griddim, blockdim, stream, sharedmem)
 
-    of_kernels.__init__ = made
+    _Dispatcher.__init__ = made
     kernels.launch = launched
     choose(kernels, "bind", bound)
-    choose(of_kernels, "compile", compiled)
-    choose(of_kernels, "compile_device", compiled_device)
+    choose(_Dispatcher, "compile", compiled)
+    choose(_Dispatcher, "compile_device", compiled_device)
+
+
+def adopt_dispatchers(wanted: str) -> None:
+    """Let all dispatchers that exist belong to a mode, unless one has compiled for a GPU."""
+    global _home_of_others
+    existing = [found for found in gc.get_objects() if type(found) is _Dispatcher]
+    if any(vars(found).get("overloads") or _HOME in vars(found) for found in existing):
+        use_twins()
+    else:
+        _home_of_others = wanted
+
+
+def use_twins() -> None:
+    """Let dispatchers be represented by their twins, from now on."""
+    if "__getattribute__" not in vars(_Dispatcher):
+        _Dispatcher.__getattribute__ = _attribute
+
+
+def _attribute(self: Any, name: str) -> Any:
+    if name in _STATE:
+        own = object.__getattribute__(self, "__dict__")
+        wanted = mode.current()
+        if own.get(_HOME, _home_of_others) != wanted:
+            self = _twin(self, own, wanted)
+    return object.__getattribute__(self, name)
+
+
+def _twin(original: Any, own: dict[str, Any], wanted: str | None) -> Any:
+    twins = own.get(_TWINS)
+    if twins is not None and wanted in twins:
+        return twins[wanted]
+    with global_compiler_lock:
+        twins = own.setdefault(_TWINS, {own.get(_HOME, _home_of_others): original})
+        if wanted not in twins:
+            made = _Dispatcher(
+                original.py_func,
+                targetoptions=original.targetoptions,
+                pipeline_class=original._compiler.pipeline_class,
+            )
+            vars(made)[_TWINS] = twins
+            twins[wanted] = made
+            try:
+                _compile_declared(original, own, made)
+            except BaseException:
+                del twins[wanted]
+                raise
+        return twins[wanted]
+
+
+def _compile_declared(original: Any, own: dict[str, Any], made: Any) -> None:
+    """Compile for the signatures that the decorator was given, if it was given any."""
+    if isinstance(own["_cache"], dispatcher.CUDACache):
+        made.enable_caching()
+    if object.__getattribute__(original, "_can_compile"):
+        return
+    for argument_types, compiled in own["overloads"].items():
+        if made.targetoptions.get("device"):
+            with typeinfer.register_dispatcher(made):
+                made.compile_device(argument_types, compiled.signature.return_type)
+        else:
+            made.compile(argument_types)
+    made._specialized = own["_specialized"]
+    made.disable_compile()

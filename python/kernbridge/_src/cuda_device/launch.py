@@ -1,19 +1,239 @@
-"""Passes launches of Numba-CUDA's kernels on the CPU to the core, and reports their errors."""
+"""Launches Numba-CUDA's kernels on the CPU: converts the arguments, and reports errors.
+
+The arguments become 8-byte words in the order of Numba's entry. The kernel works on the memory of
+NumPy arrays directly. An array is copied, as for a GPU, if it overlaps another array of the launch,
+if `cuda.In` protects it, or if its elements are not aligned.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import operator
+from collections.abc import Callable
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+import numpy
+
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelFaultError, coded
-from kernbridge._src.cuda_device import arguments
-from kernbridge._src.cuda_device.driver import failure
-from kernbridge._src.numba_common.numba_cuda_device_inside import dispatcher, driver
+from kernbridge._src.cuda_device import device
+from kernbridge._src.numba_common.numba_cuda_device_inside import (
+    In,
+    NumbaPerformanceWarning,
+    Out,
+    config,
+    cuda,
+    devicearray,
+    devices,
+    dispatcher,
+    driver,
+    types,
+)
 from kernbridge._src.plan.launch import pad
 
 Three = tuple[int, int, int]
+Words = list[int]
+
+
+class View:
+    """What Numba's launcher reads of a strided memory view of cuda.core."""
+
+    __slots__ = ("_layout", "dtype", "owner", "ptr", "shape", "size")
+
+    def __init__(self, address: int, array: Any, owner: Any = None) -> None:
+        flags = array.flags
+        self.ptr = address
+        self.shape = tuple(array.shape)
+        self.dtype = array.dtype
+        self.size = array.size
+        self._layout = devicearray._StridedLayoutShim(
+            strides_in_bytes=tuple(array.strides),
+            is_contiguous_c=flags.c_contiguous,
+            is_contiguous_f=flags.f_contiguous,
+            is_contiguous_any=flags.c_contiguous or flags.f_contiguous,
+        )
+        self.owner = owner
+
+
+def view_of(array: Any, *, stream_ptr: Any = 0) -> View:
+    """`_make_strided_memory_view` of Numba: the array's own memory."""
+    array = numpy.asanyarray(array)
+    return View(_address(array), array, array)
+
+
+def copied(
+    value: Any, stream: Any = 0, copy: bool = True, user_explicit: bool = False
+) -> tuple[Any, bool]:
+    """`_to_strided_memory_view` of Numba: the device's memory, and whether it is a copy."""
+    if driver.is_device_memory(value):
+        return value._strided_memory_view_shim, False
+    if hasattr(value, "__cuda_array_interface__"):
+        array = cuda.from_cuda_array_interface(value.__cuda_array_interface__, owner=value)
+        return array._strided_memory_view_shim, False
+    array = numpy.asanyarray(value)
+    if not array.nbytes:
+        return View(0, array), True
+    begin, end = driver.host_memory_extents(array)  # more than nbytes where strides leave gaps
+    memory = devices.get_context().memalloc(end - begin)
+    address = memory.device_ctypes_pointer.value
+    if copy:
+        if not user_explicit and isinstance(value, numpy.ndarray):
+            _warn_of_copies()
+        ctypes.memmove(address, begin, end - begin)
+    return View(address + _address(array) - begin, array, memory), True
+
+
+def _copied_back(copy: View, value: Any) -> None:
+    """Write the elements of the copy of a host array into the array, and nothing between them."""
+    array = numpy.asanyarray(value)
+    if not array.nbytes:
+        return
+    begin, end = driver.host_memory_extents(array)
+    offset = _address(array) - begin
+    memory = (ctypes.c_char * (end - begin)).from_address(copy.ptr - offset)
+    written = numpy.ndarray(array.shape, array.dtype, memory, offset, array.strides)
+    if array.flags.writeable:
+        array[...] = written
+    elif array.tobytes() != written.tobytes():  # the compiler allows it for arrays of JAX
+        raise KernelFaultError(
+            f"a kernel wrote to an argument of type {type(value).__name__}, {array.dtype.name}"
+            f"[{','.join(map(str, array.shape))}], which is read-only, so that the result would "
+            "be lost; pass a NumPy array that can be written to, such as numpy.array(x), or "
+            "memory of cuda.to_device(x) [KB3003]"
+        )
+
+
+def words_of(kernel: Any, arguments: Any, stream: Any, after: list[Any]) -> Words:
+    """Return the words of a launch; the caller calls what is put in `after` when it has ended."""
+    packers = kernel.__dict__.get("_kernbridge_packers")
+    if packers is None:
+        packers = kernel._kernbridge_packers = [_packer(kernel, t) for t in kernel.argument_types]
+    words: Words = []
+    hosts = Hosts(stream, after)
+    hosts.add(tuple(arguments))
+    for pack, argument in zip(packers, arguments, strict=True):
+        pack(words, argument, hosts)
+    return words
+
+
+class Hosts:
+    """The host arrays of a launch, its stream, and what is called when it has ended."""
+
+    def __init__(self, stream: Any, after: list[Any]) -> None:
+        self.stream, self.after = stream, after
+        self._extents: dict[int, tuple[int, int]] = {}  # by the identity of an argument
+        self._all: list[tuple[int, int]] = []
+
+    def add(self, value: Any) -> None:
+        """Remember where an argument, or each member of a tuple, lies if it is a host array."""
+        if isinstance(value, tuple):
+            for element in value:
+                self.add(element)
+        array = value if type(value) is numpy.ndarray else getattr(value, "value", None)
+        if type(array) is numpy.ndarray and array.nbytes:
+            extents = driver.host_memory_extents(array)
+            self._extents[id(value)] = extents
+            self._all.append(extents)
+
+    def address(self, array: Any) -> int | None:
+        """Where a host array lies, or None if another argument shares memory with it."""
+        extents = self._extents.get(id(array))
+        if extents is None:
+            return _address(array)
+        begin, end = extents
+        if len(self._all) > 1 and sum(b < end and begin < e for b, e in self._all) > 1:
+            return None
+        return begin if array.flags.forc else _address(array)
+
+
+Packer = Callable[[Words, Any, Hosts], None]
+
+
+def _packer(kernel: Any, kind: Any) -> Packer:
+    """A function that appends the words of an argument of this type."""
+
+    def through_numba(words: Words, value: Any, hosts: Hosts) -> None:
+        parts: list[Any] = []
+        kernel._prepare_args(kind, value, hosts.stream, hosts.after, parts)
+        words += map(bits, parts)
+
+    if kernel.extensions:
+        return through_numba
+    if isinstance(kind, types.Array):
+        return _pack_array
+    if isinstance(kind, types.Integer):
+        mask = (1 << kind.bitwidth) - 1
+        return lambda words, value, hosts: words.append(operator.index(value) & mask)
+    if isinstance(kind, types.BaseTuple):
+        packers = [_packer(kernel, element) for element in kind]
+
+        def pack_members(words: Words, value: Any, hosts: Hosts) -> None:
+            for pack, element in zip(packers, value, strict=True):
+                pack(words, element, hosts)
+
+        return pack_members
+    if kind in (types.float64, types.float32):
+        number = ctypes.c_double if kind == types.float64 else ctypes.c_float
+        return lambda words, value, hosts: words.append(bits(number(value)))
+    return through_numba  # records, enumerations, and other rare types
+
+
+def _pack_array(words: Words, value: Any, hosts: Hosts) -> None:
+    if type(value) is numpy.ndarray:
+        address = hosts.address(value)
+        if address is not None and value.flags.aligned:
+            _warn_of_copies()
+            words += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+            return
+        view = written_back(value, True, hosts)
+    elif isinstance(value, devicearray.DeviceNDArray):
+        own: Words | None = vars(value).get("_kernbridge_words")  # which stay the same
+        if own is None:
+            device.refuse_memory_of_gpus(value)
+            view = value._strided_memory_view_shim
+            own = [0, 0, view.size, view.dtype.itemsize, view.ptr or 0]
+            own += (*view.shape, *view._layout.strides_in_bytes)
+            value._kernbridge_words = own
+        words += own
+        return
+    elif isinstance(value, In):
+        view, _ = copied(value.value, hosts.stream)
+        hosts.after.append(lambda: view)  # keeps it alive until then
+    elif isinstance(value, Out):
+        view = written_back(value.value, value.copy_input, hosts)
+    else:
+        view = written_back(value, True, hosts)
+    words += (0, 0, view.size, view.dtype.itemsize, view.ptr or 0, *view.shape)
+    words += view._layout.strides_in_bytes
+
+
+def written_back(value: Any, copy: bool, hosts: Hosts) -> Any:
+    """Return a view of a copy, which is copied back when the launch has ended."""
+    view, is_copy = copied(value, hosts.stream, copy)
+    if is_copy:
+        hosts.after.append(lambda: _copied_back(view, value))
+    return view
+
+
+def bits(value: Any) -> int:
+    """A value as cuda.core's launch takes it."""
+    if isinstance(value, float):
+        value = ctypes.c_double(value)
+    if isinstance(value, ctypes._SimpleCData):
+        return int.from_bytes(bytes(value), "little")
+    return int(value)
+
+
+def _address(array: Any) -> int:
+    return int(array.ctypes.data)
+
+
+def _warn_of_copies() -> None:
+    """Warn in Numba's words that a GPU would copy an array of the host."""
+    if config.CUDA_WARN_ON_IMPLICIT_COPY and not config.DISABLE_PERFORMANCE_WARNINGS:
+        text = "Host array used in CUDA kernel will incur copy overhead to/from device."
+        devicearray.warn(NumbaPerformanceWarning(text))
 
 
 def launch(
@@ -25,14 +245,14 @@ def launch(
         return
     function = kernel._codelibrary.get_cufunc()
     after: list[Any] = []
-    words = arguments.words_of(kernel, args, stream, after)
-    run(driver, function, three(griddim), three(blockdim), sharedmem, words)
+    words = words_of(kernel, args, stream, after)
+    run(function, three(griddim), three(blockdim), sharedmem, words)
     for write_back in after:
         write_back()
 
 
-def run(api: Any, function: Any, grid: Three, block: Three, shared: int, words: list[int]) -> None:
-    """Launch machine code and wait for it; `api` is the module `driver` of the package."""
+def run(function: Any, grid: Three, block: Three, shared: int, words: Words) -> None:
+    """Launch machine code and wait for it."""
     packed = (ctypes.c_uint64 * len(words))(*words)
     try:
         _core.launch_host_code(function.digest, grid, block, int(shared), packed)
@@ -40,20 +260,19 @@ def run(api: Any, function: Any, grid: Three, block: Three, shared: int, words: 
         text = f"kernel {function.kernel_name!r}: launch with grid {grid}, block {block}: {e}"
         raise KernelFaultError(coded(text, "KB3004")) from None
     except (ValueError, OverflowError) as e:
-        error = failure(api, "cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE")
+        error = device.failure(driver, "cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE")
         error.add_note(f"kernel {function.kernel_name!r}, grid {grid}, block {block}: {e}")
         raise error from None
 
 
 def three(sizes: Any) -> Three:
-    """Return the extents of a grid or block along x, y and z."""
     return pad([int(n) for n in sizes] if isinstance(sizes, tuple) else [int(sizes)])
 
 
 def _core_launch(stream: Any, config: Any, function: Any, *values: Any) -> None:
     """`cuda.core.launch`."""
-    words = [arguments.bits(value) for value in values]
-    run(driver, function, three(config.grid), three(config.block), config.shmem_size, words)
+    words = [bits(value) for value in values]
+    run(function, three(config.grid), three(config.block), config.shmem_size, words)
 
 
 # Numba's launcher reads the exceptions of kernels with `debug=True`: it is run with another launch.

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.kept import kept_with
-from kernbridge._src.cuda_device import code, dispatchers, mode
+from kernbridge._src.cuda_device import code, mode
 from kernbridge._src.cuda_device.replacing import choose, install_host_api
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.mlir import compile as mlir
@@ -81,7 +81,7 @@ def _launch(configured: Any, args: tuple[Any, ...]) -> None:
         if "kernel" not in made:
             declared = () if kernel._can_compile else counterparts.declared(kernel)
             made["kernel"] = counterparts.counterpart(label, kernel, declared)
-            setattr(made["kernel"], dispatchers.COUNTERPART_OF, (label, kernel))
+            setattr(made["kernel"], code.COUNTERPART_OF, (label, kernel))
         made["kernel"][how.grid, how.block, 0, how.shared](*map(_argument, args))
     except (KernelCompilationError, KernelNotAvailableError) as e:
         cuda_on_cpu_compile.refusals[label] = str(e)

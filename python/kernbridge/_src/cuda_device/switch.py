@@ -65,10 +65,7 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
         self._before: list[str | None] = []
 
     def __enter__(self) -> cuda_on_cpu:
-        _prepare()
-        from kernbridge._src.cuda_device import dispatchers
-
-        dispatchers.choose()
+        _install_hooks().use_twins()
         self._before.append(mode.set_of_thread(self._mode))
         return self
 
@@ -78,7 +75,7 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
         mode.set_of_thread(self._before.pop())
 
     def _recreate_cm(self) -> cuda_on_cpu:
-        """Another one for each call of a decorated function, which threads may call."""
+        """A new one for each call of a decorated function, which several threads may call."""
         return cuda_on_cpu(check=self._mode == mode.CHECK)
 
     def install(self) -> None:
@@ -88,10 +85,7 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
         same effect when kernbridge is imported. With ``check=True``, it also has the effect of
         KERNBRIDGE_DEBUG=check: operations of JAX that are first called afterwards are checked, too.
         """
-        _prepare()
-        from kernbridge._src.cuda_device import dispatchers
-
-        dispatchers.adopt(self._mode)
+        _install_hooks().adopt_dispatchers(self._mode)
         mode.set_of_process(self._mode)
         if self._mode == mode.CHECK:
             debug.switch_on("check")
@@ -101,7 +95,7 @@ cuda_on_cpu.__module__ = "kernbridge"
 __test__ = {"cuda_on_cpu": cuda_on_cpu}  # doctest takes it for one of `kernbridge`
 
 
-def _prepare() -> None:
+def _install_hooks() -> Any:
     if settings.cuda_on_cpu == "error":
         raise KernelNotAvailableError(
             "cuda_on_cpu: kernbridge.config.set_cuda_on_cpu('error') refuses kernels on the CPU"
@@ -115,6 +109,7 @@ def _prepare() -> None:
     from kernbridge._src.cuda_device import hooks
 
     hooks.install()
+    return hooks
 
 
 def install_from_environment() -> None:
