@@ -36,7 +36,7 @@ from kernbridge._src.record.arrays import (
     reach_of,
     refuse,
 )
-from kernbridge._src.record.twice import record_twice
+from kernbridge._src.record.replay_check import record_twice
 
 
 @dataclass
