@@ -48,7 +48,6 @@ QUOTED = {
     "_src/numba_cuda/entry.py",
     "_src/mlir/compile.py",
     "_src/operation/origin.py",
-    "_src/record/arrays.py",
     "_src/record/record.py",
     "_src/record/running.py",
     "_src/scan/array_types.py",

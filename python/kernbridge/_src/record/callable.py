@@ -38,7 +38,8 @@ from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 from kernbridge._src.operation.watched import Functions
 from kernbridge._src.plan.frontend import Lowered, plan
-from kernbridge._src.plan.program import Copy, Fill, Launch, Step
+from kernbridge._src.plan.program import Copy, Fill, Launch
+from kernbridge._src.record.replay_check import NotRecordable
 from kernbridge._src.toolchain import cuda
 
 RECORD = ("auto", "always", "never")
@@ -186,8 +187,8 @@ def numba_cuda_callable(
 
 
 _of_objects: Kept[Operation] = Kept(OPERATIONS_KEPT)
-"""Operations of methods, partials and objects that are called. Nothing is kept in these objects,
-which users pickle and copy, so this keeps the objects alive until others take their places."""
+"""Operations of methods, partials and callable objects. Nothing is attached to these objects, which
+users pickle and copy, so this keeps the objects alive until others take their places."""
 
 
 @dataclass(eq=False, repr=False)
@@ -209,15 +210,13 @@ class NumbaCudaCallable(CallingFrontend):
         self._warned = False
 
     def functions(self) -> Functions:
-        """The function that is recorded."""
         return [(self.name, self.function)]
 
     def state(self) -> Hashable:
-        """Which function it is, and the options."""
         return identity_of(self.function), self.record, self.options, debug.verifies()
 
     def make_operation(self, spec: OperationSpec) -> Operation:
-        """An operation, which checks itself if that is asked for."""
+        """Make an operation, which compares results with KERNBRIDGE_DEBUG=verify."""
         operation = Operation(spec, self)
         if not debug.verifies() or self.record == "never":
             return operation
@@ -238,8 +237,6 @@ class NumbaCudaCallable(CallingFrontend):
             check_dtype(place, array.dtype.name, DTYPES, LACKING)
 
     def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
-        from kernbridge._src.record.arrays import NotRecordable
-
         assignment = self.assign(call)
         if self.record == "never":
             return self._as_python(assignment, operands, call, host)
@@ -254,7 +251,18 @@ class NumbaCudaCallable(CallingFrontend):
             return self._recorded(assignment, operands, call, host)
         except NotRecordable as e:
             why = str(e)
-        self._refuse_or_warn(why)
+        if self.record == "always":
+            raise KernelError(
+                f"{self.label} cannot be recorded: {why}. Move the code that needs elements on "
+                'the host out of the function, or pass record="auto" to run it as Python at every '
+                "call [KB4012]"
+            )
+        if not self._warned:
+            self._warned = True
+            warn(
+                f"{self.label} cannot be recorded, and runs as Python at every call, with the "
+                f'GIL: {why}. Pass record="never" to silence this warning. [KB4013]'
+            )
         return self._as_python(assignment, operands, call, host)
 
     def _recorded(
@@ -265,7 +273,22 @@ class NumbaCudaCallable(CallingFrontend):
         recording = record_record.record(
             self.label, self.function, operands, call, _order(assignment), host, self.options
         )
-        self._refuse_unwritten(assignment, call, recording.steps)
+        reached: set[int] = set()  # buffers that a step can have written
+        for step in recording.steps:
+            if isinstance(step, Launch):
+                reached.update(w.buffer for w in step.words if w.kind == "address")
+            elif isinstance(step, Copy):
+                reached.add(step.to_buffer)
+            elif isinstance(step, Fill):
+                reached.add(step.buffer)
+        for buffer in call.fresh:
+            out, name = call.outs[buffer - call.n_operands], assignment.names[buffer]
+            if buffer not in reached and 0 not in out.shape:
+                raise KernelError(
+                    f"{self.label}: the function passes the output {name!r} to no kernel, and "
+                    f"neither fills it nor copies to it, so the output is never written. Write "
+                    f"{name}[:] = ..., pass it to a kernel, or remove it from `outs` [KB1008]"
+                )
         copied = sorted(recording.opened)
         warn_of_copies(self.label, copied, assignment.names, REMEDY)
         first_temporary = call.n_operands + len(call.outs)
@@ -281,39 +304,6 @@ class NumbaCudaCallable(CallingFrontend):
             why_not_portable=recording.why_not_portable,
             host=host,
         )
-
-    def _refuse_unwritten(self, assignment: Assignment, call: Call, steps: Sequence[Step]) -> None:
-        """Refuse outputs that no step of the recording can have written."""
-        reached: set[int] = set()
-        for step in steps:
-            if isinstance(step, Launch):
-                reached.update(w.buffer for w in step.words if w.kind == "address")
-            elif isinstance(step, Fill):
-                reached.add(step.buffer)
-            elif isinstance(step, Copy):
-                reached.add(step.to_buffer)
-        for buffer in call.fresh:
-            out, name = call.outs[buffer - call.n_operands], assignment.names[buffer]
-            if buffer not in reached and 0 not in out.shape:
-                raise KernelError(
-                    f"{self.label}: the function passes the output {name!r} to no kernel, and "
-                    f"neither fills it nor copies to it, so the output is never written. Write "
-                    f"{name}[:] = ..., pass it to a kernel, or remove it from `outs` [KB1008]"
-                )
-
-    def _refuse_or_warn(self, why: str) -> None:
-        if self.record == "always":
-            raise KernelError(
-                f"{self.label} cannot be recorded: {why}. Move the code that needs elements on "
-                'the host out of the function, or pass record="auto" to run it as Python at every '
-                "call [KB4012]"
-            )
-        if not self._warned:
-            self._warned = True
-            warn(
-                f"{self.label} cannot be recorded, and runs as Python at every call, with the "
-                f'GIL: {why}. Pass record="never" to silence this warning. [KB4013]'
-            )
 
     def _as_python(
         self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
@@ -336,19 +326,14 @@ def _order(assignment: Assignment) -> Order:
 
 
 def _renumbered(step: Any, first_temporary: int, n_copies: int) -> Any:
-    """Temporaries come behind the copies, whose number is known when the recording ended."""
-
-    def moved(buffer: int) -> int:
-        return buffer + n_copies if buffer >= first_temporary else buffer
-
-    if not n_copies:
-        return step
+    """Number the temporaries after the copies, whose number is known when the recording ends."""
     if isinstance(step, Launch):
-        return replace(step, words=tuple(replace(w, buffer=moved(w.buffer)) for w in step.words))
-    if isinstance(step, Fill):
-        return replace(step, buffer=moved(step.buffer))
-    assert isinstance(step, Copy)
-    return replace(step, to_buffer=moved(step.to_buffer), from_buffer=moved(step.from_buffer))
+        words = (_renumbered(word, first_temporary, n_copies) for word in step.words)
+        return replace(step, words=tuple(words))
+    names = ("to_buffer", "from_buffer") if isinstance(step, Copy) else ("buffer",)
+    buffers = {name: getattr(step, name) for name in names}
+    moved = {name: b + n_copies for name, b in buffers.items() if b >= first_temporary}
+    return replace(step, **moved)
 
 
 class Verified(Operation):

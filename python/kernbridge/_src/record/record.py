@@ -1,16 +1,17 @@
 """Records a Python function that launches Numba-CUDA kernels as a plan.
 
-The function runs once, when it is lowered, on stand-ins for its arrays: a `DeviceArray` knows its
-shape, dtype, strides and position in a buffer, but has no elements. If the function reads elements,
-or passes an array to another library, it cannot be recorded, and the error reports the reason.
+The function runs when it is lowered, on stand-ins for its arrays: a `DeviceArray` knows its shape,
+dtype, strides and position in a buffer, but has no elements. If the function reads elements, or
+passes an array to another library, it cannot be recorded, and the error reports the reason.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,25 +19,208 @@ from kernbridge._src.base.places import current_line, line_of
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept
-from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
+from kernbridge._src.numba_cuda.arguments import (
+    Leaf,
+    NotAnArgument,
+    read_argument,
+    typed_scalar,
+)
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.host_api import Configured, read_configured
 from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions
 from kernbridge._src.operation.spec import ArrayType, Call
-from kernbridge._src.plan import launch as gpu_launch
+from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan.parameters import DeviceParameter
 from kernbridge._src.plan.program import DTYPE_CODES, Copy, Fill, Launch, Step, Value, Word
-from kernbridge._src.record.arrays import (
-    DeviceArray,
-    NotRecordable,
-    Record,
-    Scalar,
-    Stream,
-    host_like,
-    reach_of,
-    refuse,
-)
-from kernbridge._src.record.replay_check import record_twice
+from kernbridge._src.record.replay_check import NotRecordable, record_twice
+
+
+def refuse(what: str) -> NoReturn:
+    """End the recording."""
+    raise NotRecordable(what)
+
+
+def host_like(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """A C-ordered array of any size that takes no memory and is never read or written."""
+    strides: list[int] = []
+    step = dtype.itemsize
+    for n in reversed(shape):
+        strides.insert(0, step)
+        step *= max(n, 1)
+    return np.lib.stride_tricks.as_strided(
+        np.empty(1, dtype), shape=shape, strides=strides, writeable=False
+    )
+
+
+class Scalar:
+    """A keyword scalar: its value is known when the plan runs, to kernels."""
+
+    def __init__(self, buffer: int, name: str, dtype: np.dtype[Any]) -> None:
+        self.buffer, self.name, self.dtype = buffer, name, dtype
+
+    def _read(self, *_: Any) -> NoReturn:
+        refuse(f"reading the value of the keyword scalar {self.name!r} on the host")
+
+    __bool__ = __int__ = __float__ = __complex__ = __index__ = __array__ = _read
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _read
+    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __pow__ = __neg__ = __abs__ = _read
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _read
+    __hash__ = None  # type: ignore[assignment]
+
+
+class DeviceArray:
+    """Stands for a Numba device array: `offset` bytes into `buffer`, laid out as `host` is."""
+
+    def __init__(self, recording: Recording, buffer: int, offset: int, host: Any) -> None:
+        self.recording = recording
+        self.buffer = buffer
+        self.offset = offset
+        self.host = host
+
+    shape = property(lambda self: self.host.shape)
+    strides = property(lambda self: self.host.strides)
+    dtype = property(lambda self: self.host.dtype)
+    ndim = property(lambda self: self.host.ndim)
+    size = property(lambda self: int(self.host.size))
+    itemsize = property(lambda self: self.host.itemsize)
+    nbytes = property(lambda self: int(self.host.nbytes))
+    alloc_size = property(lambda self: int(self.host.nbytes))
+
+    def describe(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}"
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    def __repr__(self) -> str:
+        return f"<{self.describe()} of a function that is being recorded>"
+
+    def is_c_contiguous(self) -> bool:
+        return bool(self.host.flags.c_contiguous)
+
+    def is_f_contiguous(self) -> bool:
+        return bool(self.host.flags.f_contiguous)
+
+    def _view(self, host: Any) -> DeviceArray:
+        moved = host.__array_interface__["data"][0] - self.host.__array_interface__["data"][0]
+        return DeviceArray(self.recording, self.buffer, self.offset + moved, host)
+
+    def __getitem__(self, key: Any) -> Any:
+        keys = _keys_of(key)
+        if sum(isinstance(k, (int, np.integer)) for k in keys) == self.ndim:
+            if self.dtype.names:
+                return Record(self[tuple(slice(k, k + 1 or None) for k in keys)])
+            refuse(f"reading element [{key}] on the host")
+        return self._view(self.host[key])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        keys = _keys_of(key)
+        if len(keys) == self.ndim and all(isinstance(k, (int, np.integer)) for k in keys):
+            key = tuple(slice(k, k + 1 or None) for k in keys)
+        target = self._view(self.host[key])
+        if isinstance(value, DeviceArray):
+            self.recording.copy(target, value)
+        elif (scalar := typed_scalar(value)) is not None:
+            self.recording.fill(target, scalar)
+        else:
+            refuse(f"assigning a {type(value).__name__} from the host")
+
+    def reshape(self, *shape: Any, order: str = "C") -> DeviceArray:
+        if not self.host.flags.c_contiguous:
+            refuse("reshaping an array that is not C-ordered")
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        if order != "C":
+            refuse("reshape with another order than C")
+        return self._view(self.host.reshape(tuple(int(n) for n in wanted)))
+
+    def ravel(self, order: str = "C", stream: Any = 0) -> DeviceArray:
+        return self.reshape(self.size, order=order)
+
+    def view(self, dtype: Any) -> DeviceArray:
+        return self._view(self.host.view(dtype))
+
+    def transpose(self, axes: Any = None) -> DeviceArray:
+        if self.ndim != 2 or axes not in (None, (1, 0), [1, 0]):
+            refuse("transposing an array that is not of rank 2")
+        return self.recording.transposed(self)
+
+    T = property(lambda self: self.transpose())
+
+    def squeeze(self, axis: Any = None, stream: Any = 0) -> DeviceArray:
+        return self._view(self.host.squeeze(axis))
+
+    def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
+        if not isinstance(ary, DeviceArray):
+            refuse("copy_to_device from an array of the host")
+        self.recording.copy(self, ary)
+
+    def copy_to_host(self, *_: Any, **__: Any) -> NoReturn:
+        refuse("copy_to_host")
+
+    def __iter__(self) -> Iterator[DeviceArray]:
+        if self.ndim < 2:
+            refuse("iterating over elements on the host")
+        return (self[i] for i in range(len(self)))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__") and not name.endswith("array_interface__"):
+            raise AttributeError(name)
+        refuse(f"the attribute {name!r} of a device array")
+
+    def _read(self, *_: Any, **__: Any) -> NoReturn:
+        refuse("reading a device array on the host")
+
+    __array__ = __float__ = __int__ = __bool__ = __index__ = __complex__ = _read
+
+
+class Record:
+    """Stands for an element of a device array of records; kernels get it by its address."""
+
+    def __init__(self, array: DeviceArray) -> None:
+        self.array = array  # with this element alone
+
+    dtype = property(lambda self: self.array.dtype)
+
+    def __repr__(self) -> str:
+        return f"<a record at byte {self.array.offset} of buffer {self.array.buffer}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        refuse(f"the attribute {name!r} of a record of a device array")
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        refuse(f"reading the field {key!r} of a record on the host")
+
+
+def _keys_of(key: Any) -> tuple[Any, ...]:
+    keys = key if isinstance(key, tuple) else (key,)
+    for k in keys:
+        if not (k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice))):
+            refuse(f"indexing a device array by a {type(k).__name__}")
+    return keys
+
+
+class HostStream:
+    """A stream, or a context, on which there is nothing to wait for."""
+
+    handle = 0
+
+    def synchronize(self) -> None:
+        pass
+
+    @contextmanager
+    def auto_synchronize(self) -> Iterator[HostStream]:
+        yield self
+
+
+class Stream(HostStream):
+    """Stands for XLA's stream: the steps of a plan run in its order."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        refuse(f"the attribute {name!r} of the stream")
 
 
 @dataclass
@@ -89,9 +273,9 @@ class Recording:
             refuse(f"a launch of {name}, which has {why}")
         auto = block == "auto"
         label = f"{self.label}: launch of {name!r}"
-        blocks = gpu_launch.read_grid(label, how.grid)
-        threads = (1, 1, 1) if auto else gpu_launch.read_block(label, block)
-        size = gpu_launch.read_int(label, "sharedmem", how.shared, 0, gpu_launch.SHARED_MAX)
+        blocks = plan_launch.read_grid(label, how.grid)
+        threads = (1, 1, 1) if auto else plan_launch.read_block(label, block)
+        size = plan_launch.read_int(label, "sharedmem", how.shared, 0, plan_launch.SHARED_MAX)
         try:
             found = [read_argument(value, self._read_leaf) for value in arguments]
         except NotAnArgument as e:
@@ -114,7 +298,7 @@ class Recording:
             grid=(x, y, z),
             block=threads,
             shared=size,
-            words=gpu_launch.join_words(words, wide),
+            words=plan_launch.join_words(words, wide),
             cooperative=function.cooperative,
             auto_block=auto,
             wide=wide,
@@ -130,7 +314,7 @@ class Recording:
         self.details.append({what: repr(value) for what, value in details.items()})
 
     def _read_leaf(self, value: Any) -> Leaf | None:
-        """A device array, an element of one, or a keyword scalar; None for anything else."""
+        """Read a device array, an element of one, or a keyword scalar."""
         if isinstance(value, DeviceArray):
             self.check_own(value)
             host = value.host
@@ -179,7 +363,7 @@ class Recording:
         return to
 
     def check_own(self, array: DeviceArray) -> None:
-        """Refuse an array that the function kept from when it was recorded before."""
+        """Refuse an array that the function kept from an earlier recording."""
         if array.recording is not self:
             refuse("a device array that was kept from another call")
 
@@ -191,9 +375,13 @@ class Recording:
 
 
 def _address(array: DeviceArray) -> Word:
-    """The word by which a kernel gets an array."""
-    reach = reach_of(array)
-    return Word("address", array.offset if reach else 0, array.buffer, reach=reach)
+    """The word by which a kernel gets an array, with the number of bytes that it may touch."""
+    if array.size == 0:
+        return Word("address", 0, array.buffer)
+    if min(array.strides, default=0) < 0:
+        refuse("a device array with negative strides")
+    beyond = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    return Word("address", array.offset, array.buffer, reach=array.itemsize + beyond)
 
 
 @functools.cache
@@ -218,7 +406,7 @@ def configured(
     sharedmem: Any = 0,
     cluster: Any = None,
 ) -> Callable[..., None]:
-    """Return what launches the kernel: `kernel[grid, block, stream, shared]` on a target."""
+    """Return a function that launches the kernel, as `kernel[grid, block, stream, shared]` is."""
 
     def launch(*arguments: Any) -> None:
         target = intercept.target()
@@ -233,7 +421,7 @@ def configured(
 def forall(
     target: Any, kernel: Any, n: int, tpb: int = 0, stream: Any = 0, sharedmem: Any = 0
 ) -> Callable[..., None]:
-    """Configure as `kernel.forall` does: by default with the block size of the best occupancy."""
+    """Configure as `kernel.forall` does, by default with the block size of the best occupancy."""
     grid, block = (-(-n // tpb), tpb) if tpb else (n, "auto")
     if n == 0:
         grid, block = 0, 1
@@ -249,12 +437,12 @@ def _device_array_like(recording: Recording, ary: Any, stream: Any = 0) -> Devic
 
 
 def launch_configured(target: Any, configuration: Any, *arguments: Any) -> None:
-    """A `kernel[grid, block]` that was made before."""
+    """Launch a `kernel[grid, block]` that was made before the recording."""
     target.launch(read_configured(configuration), arguments)
 
 
 def _check_bytes(name: str, array: Any, size: Any) -> None:
-    """Refuse bytes that are not those of one contiguous device array."""
+    """Refuse bytes that are not in one contiguous device array."""
     if not isinstance(array, DeviceArray) or not array.is_c_contiguous():
         refuse(f"{name} of arrays other than contiguous device arrays")
     if not 0 <= size <= array.nbytes:
@@ -277,10 +465,6 @@ def _device_memset(recording: Recording, dst: Any, val: Any, size: Any, stream: 
         recording.add(step, {"the value of device_memset": val})
 
 
-def _refuse_name(name: str, *_: Any, **__: Any) -> None:
-    refuse(f"cuda.{name}")
-
-
 _HANDLERS: dict[str, Callable[..., Any]] = {
     "__getitem__": lambda r, kernel, args: configured(r, kernel, *args),
     "configure": configured,
@@ -299,7 +483,7 @@ for _name in (
     "managed_array", "pinned", "stream", "event", "external_stream", "as_cuda_array",
     "from_cuda_array_interface", "current_context", "open_ipc_array", "event_elapsed_time",
 ):  # fmt: skip
-    _HANDLERS[_name] = functools.partial(_refuse_name, _name)
+    _HANDLERS[_name] = lambda *_, _name=_name, **__: refuse(f"cuda.{_name}")
 
 
 def record(
@@ -338,19 +522,15 @@ def record(
         positional, named = order(given, Stream())
         try:
             with intercept.acting_on(recording, _HANDLERS):
-                _refuse_result(label, function(*positional, **named))
+                result = function(*positional, **named)
         except NotRecordable as e:
             raise NotRecordable(f"{e} at {line_of(e)}") from None
+        if result is not None:
+            raise TypeError(
+                f"{label}: the function returns {type(result).__name__}, expected None; write the "
+                "result into the output arrays, which come after the inputs, as in out[:] = result"
+                " [KB4002]"
+            )
         return recording
 
     return record_twice(function, once)
-
-
-def _refuse_result(label: str, result: Any) -> None:
-    """Refuse a function that returns arrays, which nobody would see: the outputs are parameters."""
-    if result is not None:
-        raise TypeError(
-            f"{label}: the function returns {type(result).__name__}, expected None; write the "
-            "result into the output arrays, which come after the inputs, as in out[:] = result"
-            " [KB4002]"
-        )

@@ -14,18 +14,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kernbridge._src.base.places import beginning_of, line_of
 from kernbridge._src.keys import host_state
 from kernbridge._src.keys.foreign import is_foreign_name
 from kernbridge._src.plan.program import Launch, Step
-from kernbridge._src.record.arrays import NotRecordable, Recorder
 
 if TYPE_CHECKING:
     from types import FrameType
-
-R = TypeVar("R", bound=Recorder)
 
 _CLOCKS = tuple(
     getattr(time, name)
@@ -35,7 +32,11 @@ _CLOCKS = tuple(
 _CLOCKS_BY_NAME = ("datetime.now", "datetime.utcnow", "date.today")
 
 
-def record_twice(function: Callable[..., Any], record: Callable[[], R]) -> R:
+class NotRecordable(BaseException):
+    """The function did what no plan can hold. Not an Exception, which functions might catch."""
+
+
+def record_twice(function: Callable[..., Any], record: Callable[[], Any]) -> Any:
     """Record a function twice by `record`, and return the second recording.
 
     NotRecordable says what differs if a plan cannot stand for later calls, and at which line.
@@ -52,7 +53,26 @@ def record_twice(function: Callable[..., Any], record: Callable[[], R]) -> R:
             f"it can run only once: the second time, it raised {type(e).__name__}: {e} at "
             f"{line_of(e)}"
         ) from None
-    _refuse_differences(first, second)
+    for i, (one, other) in enumerate(zip(first.steps, second.steps, strict=False)):
+        if _comparable(one) == _comparable(other):
+            continue
+        what = f"{one} becomes {other}"
+        for name, value in first.details[i].items():
+            if second.details[i].get(name, value) != value:
+                what = f"{name} is {value} the first time and {second.details[i][name]} the second"
+                break
+        raise NotRecordable(
+            f"it behaves differently each time it runs: {what} at {first.places[i]}"
+        )
+    if len(first.steps) != len(second.steps):
+        longer = max(first, second, key=lambda r: len(r.steps))
+        place = longer.places[min(len(first.steps), len(second.steps))]
+        raise NotRecordable(
+            f"it behaves differently each time it runs: {len(first.steps)} launches, fills and "
+            f"copies the first time and {len(second.steps)} the second, the next one at {place}"
+        )
+    if first.temporaries != second.temporaries:
+        raise NotRecordable("it allocates other temporaries each time it runs")
     changed = before.changes(host_state.take([(name, function)]))
     if changed:
         random = [path for path in changed if path.endswith("(random state)")]
@@ -69,32 +89,8 @@ def record_twice(function: Callable[..., Any], record: Callable[[], R]) -> R:
     return second
 
 
-def _refuse_differences(first: Recorder, second: Recorder) -> None:
-    """Refuse what is recorded otherwise the second time."""
-    for i, (one, other) in enumerate(zip(first.steps, second.steps, strict=False)):
-        if _comparable(one) == _comparable(other):
-            continue
-        place, what = first.places[i], ""
-        mine, others = first.details[i], second.details[i]
-        for name, value in mine.items():
-            if name in others and others[name] != value:
-                what = f"{name} is {value} the first time and {others[name]} the second"
-                break
-        what = what or f"{one} becomes {other}"
-        raise NotRecordable(f"it behaves differently each time it runs: {what} at {place}")
-    if len(first.steps) != len(second.steps):
-        longer = max(first, second, key=lambda r: len(r.steps))
-        place = longer.places[min(len(first.steps), len(second.steps))]
-        raise NotRecordable(
-            f"it behaves differently each time it runs: {len(first.steps)} launches, fills and "
-            f"copies the first time and {len(second.steps)} the second, the next one at {place}"
-        )
-    if first.temporaries != second.temporaries:
-        raise NotRecordable("it allocates other temporaries each time it runs")
-
-
 def _comparable(step: Step) -> Any:
-    """A step without the object that its machine code is."""
+    """A step whose machine code is compared by its identity, not as an object."""
     if not isinstance(step, Launch):
         return step
     function = step.function
@@ -104,14 +100,20 @@ def _comparable(step: Step) -> Any:
 
 @contextmanager
 def _watching(found: list[str]) -> Iterator[None]:
-    """Note where this thread's code of users reads a clock.
+    """Note where the user's code reads a clock on this thread.
 
-    The garbage collector pauses meanwhile: callbacks of libraries read clocks when it runs.
+    The garbage collector pauses meanwhile, since callbacks of libraries read clocks when it runs.
     """
     before, collects = sys.getprofile(), gc.isenabled()
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "c_call" and not found and _is_clock(argument) and _is_of_user(frame):
+        if (
+            event == "c_call"
+            and not found
+            and (argument in _CLOCKS or getattr(argument, "__qualname__", "") in _CLOCKS_BY_NAME)
+            # Python, Numba and kernbridge read clocks for their own use.
+            and not is_foreign_name(frame.f_globals.get("__name__"))
+        ):
             name = f"{getattr(argument, '__module__', None) or 'datetime'}.{argument.__qualname__}"
             found.append(f"{name}, at {frame.f_code.co_filename}:{frame.f_lineno}")
         if before is not None:
@@ -125,12 +127,3 @@ def _watching(found: list[str]) -> Iterator[None]:
         sys.setprofile(before)
         if collects:
             gc.enable()
-
-
-def _is_clock(function: Any) -> bool:
-    return function in _CLOCKS or getattr(function, "__qualname__", "") in _CLOCKS_BY_NAME
-
-
-def _is_of_user(frame: FrameType) -> bool:
-    """Whether this is no code of Python, of Numba, or ours: those note times for their own use."""
-    return not is_foreign_name(frame.f_globals.get("__name__"))

@@ -1,15 +1,16 @@
 """Runs functions that launch Numba-CUDA kernels and cannot be recorded, as Python on the CPU.
 
-The functions of `numba.cuda` act on the memory of the process (see `host_arrays`), and a launch
-runs immediately, on the thread of XLA that calls the function.
+The functions of `numba.cuda` act on the memory of the process, and a launch runs immediately, on
+the thread of XLA that calls the function. A `HostArray` is a NumPy array over memory of XLA or of
+its own, with the attributes of a Numba-CUDA array.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,20 +23,72 @@ from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argument
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.host_api import Configured
-from kernbridge._src.plan import launch as gpu_launch
+from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan.parameters import DeviceParameter
 from kernbridge._src.plan.program import Word
-from kernbridge._src.record.host_arrays import (
-    HostArray,
-    HostEvent,
-    HostStream,
-    host_array,
-    host_array_like,
-    to_device,
-)
-from kernbridge._src.record.record import configured, forall, launch_configured
+from kernbridge._src.record.record import HostStream, configured, forall, launch_configured
 
 _BEST_BLOCK = 256  # threads, where Numba asks the driver for the best occupancy
+
+
+class HostArray(np.ndarray):
+    """An array that kernels on the CPU work on."""
+
+    alloc_size = property(lambda self: self.nbytes)
+    stream = 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.__array_interface__, "version": 3, "stream": None}
+
+    def copy_to_host(self, ary: Any = None, stream: Any = 0) -> Any:
+        if ary is None:
+            return np.array(self, subok=False)
+        ary[...] = self
+        return ary
+
+    def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
+        self[...] = ary
+
+    def is_c_contiguous(self) -> bool:
+        return bool(self.flags.c_contiguous)
+
+    def is_f_contiguous(self) -> bool:
+        return bool(self.flags.f_contiguous)
+
+    def bind(self, stream: Any = 0) -> HostArray:
+        return self
+
+    def split(self, section: int, stream: Any = 0) -> Iterator[Any]:
+        return (self[i : i + section] for i in range(0, len(self), section))
+
+    def ravel(self, order: Any = "C", stream: Any = 0) -> Any:
+        return super().ravel(order)
+
+    def squeeze(self, axis: Any = None, stream: Any = 0) -> Any:
+        return super().squeeze(axis)
+
+
+class HostEvent:
+    """An event of Numba, which has always happened already."""
+
+    def __init__(self) -> None:
+        self._recorded = 0.0
+
+    def record(self, stream: Any = 0) -> None:
+        self._recorded = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+    def wait(self, stream: Any = 0) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, evtend: HostEvent) -> float:
+        return 1e3 * (evtend._recorded - self._recorded)
 
 
 class Running:
@@ -52,9 +105,9 @@ class Running:
             raise KernelError(f"{label}: the kernel has {why}, which does not run on CPUs [KB4005]")
         if block == "auto":
             grid, block = -(-grid // _BEST_BLOCK), _BEST_BLOCK
-        blocks = gpu_launch.pad(gpu_launch.read_grid(label, grid))
-        threads = gpu_launch.read_block(label, block)
-        size = gpu_launch.read_int(label, "sharedmem", how.shared, 0, gpu_launch.SHARED_MAX)
+        blocks = plan_launch.pad(plan_launch.read_grid(label, grid))
+        threads = plan_launch.read_block(label, block)
+        size = plan_launch.read_int(label, "sharedmem", how.shared, 0, plan_launch.SHARED_MAX)
         try:
             found = [read_argument(value, _read_leaf) for value in arguments]
         except NotAnArgument as e:
@@ -75,7 +128,7 @@ class Running:
 
 
 def _read_leaf(value: Any) -> Leaf | None:
-    """An array, or a record of one; None for anything else."""
+    """Read an array, or a record of one."""
     if isinstance(value, np.void):
         address = Word("constant", value.__array_interface__["data"][0])
         return DeviceParameter("record", value.dtype), [address]
@@ -87,9 +140,24 @@ def _read_leaf(value: Any) -> Leaf | None:
     return parameter, [Word("constant", int(n)) for n in numbers]
 
 
-@contextmanager
-def _pinned(_: Any, *__: Any) -> Iterator[None]:
-    yield
+def _new(_: Any, shape: Any, dtype: Any = np.float64, strides: Any = None, order: Any = "C",
+         *__: Any, **___: Any) -> Any:  # fmt: skip
+    if strides is None:
+        return np.empty(shape, dtype, order=order).view(HostArray)
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    return np.ndarray.__new__(HostArray, shape, dtype, None, 0, strides, order)
+
+
+def _like(_: Any, ary: Any, *__: Any, **___: Any) -> Any:
+    return np.empty_like(ary, subok=False).view(HostArray)
+
+
+def _to_device(_: Any, obj: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> Any:
+    if to is None:
+        to = _like(_, np.asarray(obj))
+    if copy:
+        to[...] = obj
+    return to
 
 
 def _as_cuda_array(_: Any, obj: Any, sync: bool = True) -> Any:
@@ -110,21 +178,15 @@ def _bytes(array: Any) -> Any:
     return array.reshape(-1, order="A").view(np.uint8)
 
 
-def _refuse(name: str, *_: Any, **__: Any) -> None:
-    raise KernelError(f"cuda.{name} does not run on CPUs [KB4005]")
+def _refuse(name: str) -> Callable[..., None]:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise KernelError(f"cuda.{name} does not run on CPUs [KB4005]")
+
+    return refuse
 
 
 def _refuse_call(*_: Any, **__: Any) -> None:
     raise ValueError("a kernel is called without [grid, block]")
-
-
-def _new(_: Any, shape: Any, dtype: Any = np.float64, strides: Any = None, order: Any = "C",
-         *__: Any, **___: Any) -> Any:  # fmt: skip
-    return host_array(shape, dtype, strides, order)
-
-
-def _like(_: Any, ary: Any, *__: Any, **___: Any) -> Any:
-    return host_array_like(ary)
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
@@ -133,16 +195,11 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "forall": forall,
     "__call__": _refuse_call,
     "launch": launch_configured,
-    "device_array": _new,
-    "pinned_array": _new,
-    "mapped_array": _new,
-    "managed_array": _new,
-    "device_array_like": _like,
-    "pinned_array_like": _like,
-    "mapped_array_like": _like,
-    "to_device": lambda r, *args, **kwargs: to_device(*args, **kwargs),
+    **dict.fromkeys(("device_array", "pinned_array", "mapped_array", "managed_array"), _new),
+    **dict.fromkeys(("device_array_like", "pinned_array_like", "mapped_array_like"), _like),
+    "to_device": _to_device,
     "as_cuda_array": _as_cuda_array,
-    "pinned": _pinned,
+    "pinned": lambda r, *arrays: nullcontext(),
     "synchronize": lambda r: None,
     "stream": lambda r: HostStream(),
     "default_stream": lambda r: HostStream(),
@@ -152,13 +209,13 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "event_elapsed_time": lambda r, begin, end: begin.elapsed_time(end),
     "device_memset": _set,
     "device_to_device": _copy,
+    "from_cuda_array_interface": _refuse("from_cuda_array_interface"),
+    "open_ipc_array": _refuse("open_ipc_array"),
 }
-for _name in ("from_cuda_array_interface", "open_ipc_array"):
-    _HANDLERS[_name] = functools.partial(lambda name, *_, **__: _refuse(name), _name)
 
 
 def run(function: Callable[..., Any], order: Order, arrays: Sequence[Any]) -> None:
-    """Call a function of arrays of NumPy and of scalars, as `order` puts them."""
+    """Call a function with NumPy arrays and scalars, in the order of its parameters."""
     given = [a.view(HostArray) if isinstance(a, np.ndarray) else a for a in arrays]
     positional, named = order(given, HostStream())
     intercept.install(_HANDLERS)
