@@ -1,12 +1,12 @@
 /* Owns the words for exceptions of code that came without its compiler. */
 #include "core/kb_failures.h"
 
-#include "core/kb_boxed.h"
 #include "core/kb_memory.h"
 
-#include <stddef.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
+
+static _Atomic(kb_failures_writer *) writer; /* NULL without Python */
 
 static const char *place_of(const kb_failures *failures, int32_t status)
 {
@@ -16,34 +16,42 @@ static const char *place_of(const kb_failures *failures, int32_t status)
     return NULL;
 }
 
-/* Appends a message in which values of the call stand. */
-static void append_with_values(const char *text, const kb_boxed *values, kb_error *err)
+void kb_failures_set_writer(kb_failures_writer *fn)
 {
-    char value[KB_ERROR_CAPACITY];
+    atomic_store(&writer, fn);
+}
+
+kb_failures_writer *kb_failures_get_writer(void)
+{
+    return atomic_load(&writer);
+}
+
+static void append_without_values(const char *text, kb_error *err)
+{
     while (*text) {
         size_t plain = strcspn(text, (const char[]){KB_FAILURES_VALUE, 0});
-        kb_error_append(err, "%.*s", (int)plain, text);
+        kb_error_append(err, "%.*s%s", (int)plain, text, text[plain] ? "..." : "");
         text += plain;
-        if (!*text)
-            return;
-        char *end;
-        size_t index = strtoul(text + 1, &end, 10);
-        kb_boxed_write(kb_boxed_item(values, index), *end, value, sizeof value);
-        kb_error_append(err, "%s", value);
-        text = *end ? end + 1 : end;
+        text += *text ? 1 + strspn(text + 1, "0123456789") : 0;
+        text += *text ? 1 : 0; /* the conversion */
     }
 }
 
 static void append_message(kb_numba_exception *record, kb_error *err)
 {
+    char message[KB_ERROR_CAPACITY];
+    kb_failures_writer *write = kb_failures_get_writer();
     if (record->dynamic <= 0) {
         kb_error_append(err, "%s", record->pickle);
         return;
     }
-    kb_boxed *(*unwrap)(void *) = (kb_boxed * (*)(void *))(uintptr_t)record->unwrap;
-    kb_boxed *values = unwrap(record->payload);
-    append_with_values(record->pickle, values, err);
-    kb_boxed_free(values);
+    if (write && write(record, message, sizeof message)) {
+        kb_error_append(err, "%s", message);
+        return;
+    }
+    if (!write) /* it makes nothing (see object/kb_provided.c), and releases the payload */
+        ((void *(*)(void *))(uintptr_t)record->unwrap)(record->payload);
+    append_without_values(record->pickle, err);
 }
 
 KB_COLD void kb_failures_describe(const kb_failures *failures, int32_t status,

@@ -6,6 +6,8 @@
 #include "abi/kb_numba.h"
 #include "core/kb_error.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* A status that the code returns, and the line of the user's file that it stands for. */
@@ -24,11 +26,20 @@ typedef struct kb_failures {
  * place, which is empty if it has none. A place in the table goes first; `source` is where the
  * kernel is defined, for an exception without a place. `record` may be NULL.
  *
- * Where `dynamic` > 0, `unwrap` returns a tuple of kb_boxed.h, and in the message stands
- * KB_FAILURES_VALUE, the index of a value in decimal digits, and 's' or 'r' for each of them. */
+ * Where `dynamic` > 0, `unwrap` returns a tuple of Python, and in the message stands for each value
+ * KB_FAILURES_VALUE, its index in decimal digits, and 's' for str() or 'r' for repr(). Without
+ * Python, the message has "..." in place of the values. */
 enum { KB_FAILURES_VALUE = 1 };
 
 void kb_failures_describe(const kb_failures *failures, int32_t status, kb_numba_exception *record,
                           const char *source, kb_error *err);
+
+/* Writes the message of such a record with its values, in `capacity` bytes with a NUL at the end.
+ * False if Python has ended. */
+typedef bool kb_failures_writer(kb_numba_exception *record, char *text, size_t capacity);
+
+/* Set by the extension module, before any code is loaded. */
+void kb_failures_set_writer(kb_failures_writer *fn);
+kb_failures_writer *kb_failures_get_writer(void);
 
 #endif

@@ -4,7 +4,7 @@
 #endif
 #include "object/kb_provided.h"
 
-#include "core/kb_boxed.h"
+#include "core/kb_failures.h"
 #include "hostcuda/kb_reshape.h"
 #include "object/kb_nrt.h"
 
@@ -20,11 +20,7 @@ typedef struct own_function {
 
 #define FUNCTION(function) ((void (*)(void))(uintptr_t)(function))
 
-/* An address for code that only compares it, or hands it to kb_boxed_ignore. */
-static const char nothing;
-
-/* What Numba's runtime does where Numba is; and, for the values of exceptions, what Python does
- * where Python is. */
+/* What Numba's runtime does where Numba is. */
 static const own_function OWN[] = {
     {"NRT_Allocate", FUNCTION(kb_nrt_allocate)},
     {"NRT_Free", FUNCTION(kb_nrt_free)},
@@ -37,19 +33,29 @@ static const own_function OWN[] = {
     {"NRT_MemInfo_varsize_alloc", FUNCTION(kb_nrt_varsize_allocate)},
     {"NRT_MemInfo_varsize_free", FUNCTION(kb_nrt_varsize_free)},
     {"NRT_MemInfo_varsize_realloc", FUNCTION(kb_nrt_varsize_resize)},
-    {"kb_PyBool_FromLong", FUNCTION(kb_boxed_bool)},
-    {"kb_PyErr_SetString", FUNCTION(kb_boxed_ignore)},
-    {"kb_PyExc_RuntimeError", FUNCTION(&nothing)},
-    {"kb_PyFloat_FromDouble", FUNCTION(kb_boxed_float)},
-    {"kb_PyLong_FromLongLong", FUNCTION(kb_boxed_signed)},
-    {"kb_PyLong_FromUnsignedLongLong", FUNCTION(kb_boxed_unsigned)},
-    {"kb_PyObject_Hash", FUNCTION(kb_boxed_hash)},
-    {"kb_PyTuple_New", FUNCTION(kb_boxed_tuple)},
-    {"kb_PyTuple_Pack", FUNCTION(kb_boxed_pack)},
-    {"kb_PyTuple_SetItem", FUNCTION(kb_boxed_set)},
-    {"kb_PyUnicode_FromKindAndData", FUNCTION(kb_boxed_text)},
     {"numba_attempt_nocopy_reshape", FUNCTION(kb_reshape)},
 };
+
+/* Of Python: code that makes objects of an exception's values calls them, with "kb_" before. */
+static const char *const PYTHON[] = {
+    "PyBool_FromLong",
+    "PyErr_SetString",
+    "PyExc_RuntimeError",
+    "PyFloat_FromDouble",
+    "PyLong_FromLongLong",
+    "PyLong_FromUnsignedLongLong",
+    "PyObject_Hash",
+    "PyTuple_New",
+    "PyTuple_Pack",
+    "PyTuple_SetItem",
+    "PyUnicode_FromKindAndData",
+};
+
+/* In place of each of them where Python is not. Its result is only compared with NULL. */
+static const void *make_nothing(void)
+{
+    return PYTHON;
+}
 
 /* Of libm, for double; those for float have an f at their end. LLVM calls them for intrinsics, and
  * Numba for `math` and NumPy's functions. */
@@ -79,10 +85,10 @@ static int is_math(const char *name)
     return 0;
 }
 
-static int is_memory(const char *name)
+static int is_among(const char *name, const char *const *list, size_t n)
 {
-    for (size_t i = 0; i < sizeof MEMORY / sizeof *MEMORY; i++)
-        if (strcmp(name, MEMORY[i]) == 0)
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, list[i]) == 0)
             return 1;
     return 0;
 }
@@ -115,9 +121,15 @@ static void *find_in(const char *library, const char *name)
 void *kb_provided_of_c(const char *name, void *context)
 {
     (void)context;
-    if (is_math(name) || is_memory(name))
+    if (is_math(name) || is_among(name, MEMORY, sizeof MEMORY / sizeof *MEMORY))
         return find_in("libm.so.6", name);
     return is_vector_math(name) ? find_in("libmvec.so.1", name) : NULL;
+}
+
+static void *find_of_python(const char *name)
+{
+    void *found = kb_failures_get_writer() ? dlsym(RTLD_DEFAULT, name) : NULL;
+    return found ? found : (void *)(uintptr_t)make_nothing;
 }
 
 void *kb_provided_find(const char *name, void *context)
@@ -125,5 +137,7 @@ void *kb_provided_find(const char *name, void *context)
     for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
         if (strcmp(name, OWN[i].name) == 0)
             return (void *)(uintptr_t)OWN[i].address; // NOLINT(performance-no-int-to-ptr)
+    if (strncmp(name, "kb_", 3) == 0 && is_among(name + 3, PYTHON, sizeof PYTHON / sizeof *PYTHON))
+        return find_of_python(name + 3);
     return kb_provided_of_c(name, context);
 }

@@ -3,6 +3,7 @@
 #include "python/callbacks.h"
 
 #include "abi/kb_numba.h"
+#include "core/kb_failures.h"
 #include "core/kb_handler.h"
 #include "core/kb_host.h"
 #include "core/kb_utf8.h"
@@ -10,6 +11,8 @@
 #include "python/entry.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { NUMBA_HASH_SIZE = 20 };
 
@@ -18,11 +21,10 @@ static PyObject *resolve_kernel;     /* (digest, origin) -> None, or raises */
 static PyObject *call_function;      /* see kb_python_set_caller_doc */
 static void (*numba_free)(void *);
 
-/* Copies str(object), or a stand-in if that fails. Python's strings may hold NULs, and surrogates,
- * which UTF-8 has no form for. Steals nothing, leaves no error set. */
-static void copy_text(PyObject *object, char *text, size_t capacity)
+/* Copies a string, or a stand-in for NULL. Python's strings may hold NULs, and surrogates, which
+ * UTF-8 has no form for. Steals the string, leaves no error set. */
+static void copy_string(PyObject *string, char *text, size_t capacity)
 {
-    PyObject *string = object ? PyObject_Str(object) : NULL;
     PyObject *utf8 = string ? PyUnicode_AsEncodedString(string, "utf-8", "backslashreplace") : NULL;
     char *bytes;
     Py_ssize_t size;
@@ -33,6 +35,11 @@ static void copy_text(PyObject *object, char *text, size_t capacity)
     Py_XDECREF(utf8);
     Py_XDECREF(string);
     PyErr_Clear();
+}
+
+static void copy_text(PyObject *object, char *text, size_t capacity)
+{
+    copy_string(object ? PyObject_Str(object) : NULL, text, capacity);
 }
 
 /* The exception that is set on this thread, cleared from it; NULL if there is none. Ctrl-C, which
@@ -110,6 +117,40 @@ static void decode(int32_t status, void *exception, const char *source, char *te
         snprintf(text, capacity, "the kernel failed with status %d", (int)status);
     Py_XDECREF(description);
     kb_python_leave(&entry);
+}
+
+/* A kb_failures_writer. */
+static bool write_values(kb_numba_exception *record, char *text, size_t capacity)
+{
+    kb_python_entry entry;
+    if (!kb_python_enter(&entry, false))
+        return false;
+    PyObject *(*unwrap)(void *) = (PyObject * (*)(void *))(uintptr_t)record->unwrap;
+    PyObject *values = unwrap(record->payload);
+    size_t size = 0;
+    for (const char *at = record->pickle; *at && size < capacity - 1;) {
+        if (*at != KB_FAILURES_VALUE) {
+            text[size++] = *at++;
+            continue;
+        }
+        char *end;
+        long index = strtol(at + 1, &end, 10);
+        PyObject *value = values ? PyTuple_GetItem(values, (Py_ssize_t)index) : NULL;
+        PyErr_Clear();
+        copy_string(*end == 'r' ? PyObject_Repr(value) : PyObject_Str(value), text + size,
+                    capacity - size);
+        size += strlen(text + size);
+        at = *end ? end + 1 : end;
+    }
+    text[size] = '\0';
+    Py_XDECREF(values);
+    kb_python_leave(&entry);
+    return true;
+}
+
+void kb_python_begin_failures(void)
+{
+    kb_failures_set_writer(write_values);
 }
 
 static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes origin, kb_error *err)

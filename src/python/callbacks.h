@@ -8,6 +8,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+/* Lets exceptions of code that came without its compiler show their values. */
+void kb_python_begin_failures(void);
+
 extern const char kb_python_set_decoder_doc[];
 extern const char kb_python_set_resolver_doc[];
 extern const char kb_python_set_caller_doc[];

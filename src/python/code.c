@@ -7,6 +7,7 @@
 #include "object/kb_cuda_code.h"
 #include "object/kb_host_code.h"
 #include "object/kb_provided.h"
+#include "python/callbacks.h"
 #include "python/convert.h"
 
 #include <string.h>
@@ -170,6 +171,7 @@ static PyMethodDef methods[] = {
 
 int kb_python_add_code(PyObject *module)
 {
+    kb_python_begin_failures();
     kb_targets_begin();
     if (PyModule_AddIntConstant(module, "HOST_CODE_VERSION", KB_HOST_CODE_VERSION) != 0 ||
         PyModule_AddStringConstant(module, "HOST_CODE_MAGIC", KB_HOST_CODE_MAGIC) != 0 ||

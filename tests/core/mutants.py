@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -187,7 +187,7 @@ def kind_of(mutant: Mutant) -> Kind:
 
 
 def read_equivalents(path: Path) -> Counter[Kind]:
-    """Reads a list of lines "FILE: FUNCTION: OPERATOR: COUNT"; lines with # in front are reasons."""
+    """Reads lines "FILE: FUNCTION: OPERATOR: COUNT"; those with # in front are reasons."""
     found: Counter[Kind] = Counter()
     for line in path.read_text().splitlines():
         if line.strip() and not line.startswith("#"):

@@ -5,7 +5,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #endif
-#include "core/kb_boxed.h"
+#include "core/kb_failures.h"
 #include "core/kb_memory.h"
 #include "hostcuda/kb_reshape.h"
 #include "kb_test.h"
@@ -125,6 +125,21 @@ static void test_no_memory(void)
     kb_nrt_destroy(m);
 }
 
+static bool never(kb_numba_exception *record, char *text, size_t capacity)
+{
+    (void)record, (void)text, (void)capacity;
+    return false;
+}
+
+/* A process with Python. */
+__attribute__((visibility("default"))) void *PyFloat_FromDouble(double value);
+
+void *PyFloat_FromDouble(double value)
+{
+    (void)value;
+    return NULL;
+}
+
 #define FUNCTION(function) ((void *)(uintptr_t)(function))
 
 /* Each name stands for its own function. */
@@ -145,21 +160,18 @@ static void test_own_names(void)
         {"NRT_MemInfo_varsize_alloc", FUNCTION(kb_nrt_varsize_allocate)},
         {"NRT_MemInfo_varsize_free", FUNCTION(kb_nrt_varsize_free)},
         {"NRT_MemInfo_varsize_realloc", FUNCTION(kb_nrt_varsize_resize)},
-        {"kb_PyBool_FromLong", FUNCTION(kb_boxed_bool)},
-        {"kb_PyErr_SetString", FUNCTION(kb_boxed_ignore)},
-        {"kb_PyFloat_FromDouble", FUNCTION(kb_boxed_float)},
-        {"kb_PyLong_FromLongLong", FUNCTION(kb_boxed_signed)},
-        {"kb_PyLong_FromUnsignedLongLong", FUNCTION(kb_boxed_unsigned)},
-        {"kb_PyObject_Hash", FUNCTION(kb_boxed_hash)},
-        {"kb_PyTuple_New", FUNCTION(kb_boxed_tuple)},
-        {"kb_PyTuple_Pack", FUNCTION(kb_boxed_pack)},
-        {"kb_PyTuple_SetItem", FUNCTION(kb_boxed_set)},
-        {"kb_PyUnicode_FromKindAndData", FUNCTION(kb_boxed_text)},
         {"numba_attempt_nocopy_reshape", FUNCTION(kb_reshape)},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         CHECK_PTR(kb_provided_find(own[i].name, NULL), own[i].address);
-    CHECK(kb_provided_find("kb_PyExc_RuntimeError", NULL) != NULL);
+    void *nothing = kb_provided_find("kb_PyFloat_FromDouble", NULL);
+    CHECK(nothing && ((void *(*)(double))(uintptr_t)nothing)(1.0));
+    CHECK_PTR(kb_provided_find("kb_PyExc_RuntimeError", NULL), nothing);
+    CHECK(kb_provided_find("kb_PyLong_AsLong", NULL) == NULL);
+    kb_failures_set_writer(never);
+    CHECK_PTR(kb_provided_find("kb_PyFloat_FromDouble", NULL), FUNCTION(PyFloat_FromDouble));
+    CHECK_PTR(kb_provided_find("kb_PyTuple_New", NULL), nothing);
+    kb_failures_set_writer(NULL);
 }
 
 /* Of the C library, what is for double and for float, and what loops become; not all that it has.

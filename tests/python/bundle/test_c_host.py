@@ -232,7 +232,7 @@ def test_an_exception_has_its_type_message_and_place(tmp_path):
     c_host.export(tmp_path / "b", lambda v: op(v), v)
     said = c_host.error(tmp_path / "b")
     assert "coba: a step: " in said
-    assert "numba_kernel 'decay': ValueError: ('negative rate', -2.0) (in decay at" in said
+    assert "numba_kernel 'decay': ValueError: ('negative rate', ...) (in decay at" in said
     assert "bundle_kernels.py:7)" in said
 
 

@@ -2,8 +2,9 @@
 
 Numba pickles the class, the arguments and the place of an exception into a constant. Here a text
 takes the place of the pickle, in the form of src/core/kb_failures.h. Arguments that are computed at
-run time are objects of Python that a function of the module makes; it calls functions of the core
-instead (src/core/kb_boxed.h), and the text says where the values belong.
+run time are objects of Python that a function of the module makes, and the text says where they
+belong. Its calls of Python get other names, for which a process without Python has a stand-in
+(src/object/kb_provided.c).
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def _template(kind: Any, args: tuple[Any, ...], values: list[int], lasting: bool
 
 
 def _with_values(module: str) -> str:
-    """The IR with calls of the core in place of Python's in the functions that make the values."""
+    """The IR with other names for what the functions that make the values call of Python."""
     names: set[str] = set()
 
     def replaced(function: re.Match[str]) -> str:
