@@ -12,7 +12,6 @@
 typedef struct nvrtc_program nvrtc_program;
 
 #define NVRTC_LIST(X)                                                                              \
-    X(nvrtcVersion, (int *major, int *minor))                                                      \
     X(nvrtcCreateProgram, (nvrtc_program * *program, const char *source, const char *name,         \
                            int n_headers, const char *const *headers, const char *const *names))   \
     X(nvrtcDestroyProgram, (nvrtc_program * *program))                                             \
@@ -75,7 +74,7 @@ static nvrtc *open_under_lock(const char *path, kb_error *err)
         return NULL;
     }
     const void *inside;
-    memcpy(&inside, &rtc->nvrtcVersion, sizeof inside);
+    memcpy(&inside, &rtc->nvrtcCreateProgram, sizeof inside);
     kb_nvrtc_keep_signals(inside);
     rtc->library = memcpy(rtc + 1, path, size);
     rtc->next = opened;
@@ -190,15 +189,4 @@ void kb_nvrtc_free(kb_nvrtc_result *result)
     kb_free(result->entry);
     kb_free(result->probe);
     kb_free(result->log);
-}
-
-kb_status kb_nvrtc_version(const char *library, int *version, kb_error *err)
-{
-    const nvrtc *rtc = open_library(library, err);
-    if (!rtc)
-        return err->status;
-    int major = 0, minor = 0;
-    int code = rtc->nvrtcVersion(&major, &minor);
-    *version = code == NVRTC_SUCCESS ? 1000 * major + 10 * minor : 0;
-    return KB_OK;
 }

@@ -36,7 +36,4 @@ kb_status kb_nvrtc_compile(const kb_nvrtc_request *request, kb_nvrtc_result *res
 
 void kb_nvrtc_free(kb_nvrtc_result *result);
 
-/* The library's version, 1000 major + 10 minor as CUDA counts; 0 if it does not report it. */
-kb_status kb_nvrtc_version(const char *library, int *version, kb_error *err);
-
 #endif

@@ -1,6 +1,6 @@
 /* Owns the calls from the core into Python. They arrive on any thread, without the GIL, and take
  * it. The callables are kept for the life of the process. */
-#include "python/callbacks.h"
+#include "python/convert.h"
 
 #include "abi/kb_numba.h"
 #include "core/kb_failures.h"
@@ -16,9 +16,10 @@
 
 enum { NUMBA_HASH_SIZE = 20 };
 
-static PyObject *describe_exception; /* see kb_python_set_decoder_doc */
+static PyObject *describe_exception; /* see set_decoder */
 static PyObject *resolve_kernel;     /* (digest, origin) -> None, or raises */
-static PyObject *call_function;      /* see kb_python_set_caller_doc */
+static PyObject *call_function;      /* see set_caller */
+static PyObject *compile_image;      /* see set_host_compiler */
 static void (*numba_free)(void *);
 
 /* Copies a string, or a stand-in for NULL. Python's strings may hold NULs, and surrogates, which
@@ -148,9 +149,17 @@ static bool write_values(kb_numba_exception *record, char *text, size_t capacity
     return true;
 }
 
-void kb_python_begin_failures(void)
+/* Leaves Python; `done` is NULL if what it was asked for has failed. */
+static kb_status conclude(PyObject *done, kb_python_entry *entry, kb_error *err)
 {
-    kb_failures_set_writer(write_values);
+    kb_status s = KB_OK;
+    if (!done) {
+        s = kb_error_set(err, KB_NOT_FOUND, "%s", "");
+        copy_exception(err->message, sizeof err->message);
+    }
+    Py_XDECREF(done);
+    kb_python_leave(entry);
+    return s;
 }
 
 static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes origin, kb_error *err)
@@ -161,14 +170,16 @@ static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes orig
     PyObject *done =
         PyObject_CallFunction(resolve_kernel, "y#s#", (const char *)digest,
                               (Py_ssize_t)KB_DIGEST_SIZE, origin.data, (Py_ssize_t)origin.size);
-    kb_status s = KB_OK;
-    if (!done) {
-        s = kb_error_set(err, KB_NOT_FOUND, "%s", "");
-        copy_exception(err->message, sizeof err->message);
-    }
-    Py_XDECREF(done);
-    kb_python_leave(&entry);
-    return s;
+    return conclude(done, &entry, err);
+}
+
+static kb_status compile_for_host(const char *image, size_t size, kb_error *err)
+{
+    kb_python_entry entry;
+    if (!kb_python_enter(&entry, true))
+        return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
+    return conclude(PyObject_CallFunction(compile_image, "y#", image, (Py_ssize_t)size), &entry,
+                    err);
 }
 
 /* (address, shape, dtype code) of one buffer. */
@@ -238,13 +249,9 @@ static int keep(PyObject **slot, PyObject *callable)
     return 0;
 }
 
-const char kb_python_set_decoder_doc[] =
-    "set_decoder(describe, numba_free)\n--\n\n"
-    "describe(source, exception, address, pickle, hash, arguments, status) -> str puts a failed "
-    "kernel into words;\n"
-    "numba_free is the address of Numba's own free.";
-
-PyObject *kb_python_set_decoder(PyObject *self, PyObject *args)
+/* describe(source, exception, address, pickle, hash, arguments, status) -> str puts a failed kernel
+ * into words; numba_free is the address of Numba's own free. */
+static PyObject *set_decoder(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject *callable;
@@ -257,66 +264,48 @@ PyObject *kb_python_set_decoder(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-const char kb_python_set_resolver_doc[] =
-    "set_resolver(resolve)\n--\n\n"
-    "resolve(digest, origin) must register the kernel of that digest, or raise what is missing.";
-
-PyObject *kb_python_set_resolver(PyObject *self, PyObject *args)
+/* resolve(digest, origin) must register the kernel of that digest, or raise what is missing. */
+static PyObject *set_resolver(PyObject *self, PyObject *callable)
 {
     (void)self;
-    PyObject *callable;
-    if (!PyArg_ParseTuple(args, "O:set_resolver", &callable) ||
-        keep(&resolve_kernel, callable) != 0)
+    if (keep(&resolve_kernel, callable) != 0)
         return NULL;
     kb_handler_set_resolver(resolve);
     Py_RETURN_NONE;
 }
 
-const char kb_python_set_caller_doc[] = "set_caller(call)\n--\n\n"
-                                        "call(handle, buffers, stream, device) runs the Python "
-                                        "function of that handle on buffers, each "
-                                        "(address, shape, dtype code): inputs, then outputs.";
-
-PyObject *kb_python_set_caller(PyObject *self, PyObject *args)
+/* call(handle, buffers, stream, device) runs the Python function of that handle on buffers, each
+ * (address, shape, dtype code): inputs, then outputs. */
+static PyObject *set_caller(PyObject *self, PyObject *callable)
 {
     (void)self;
-    PyObject *callable;
-    if (!PyArg_ParseTuple(args, "O:set_caller", &callable) || keep(&call_function, callable) != 0)
+    if (keep(&call_function, callable) != 0)
         return NULL;
     kb_plan_set_runner(KB_STEP_CALLBACK, run_callback);
     Py_RETURN_NONE;
 }
 
-static PyObject *compile_image; /* see kb_python_set_host_compiler_doc */
-
-static kb_status compile_for_host(const char *image, size_t size, kb_error *err)
-{
-    kb_python_entry entry;
-    if (!kb_python_enter(&entry, true))
-        return kb_error_set(err, KB_NOT_FOUND, "Python has ended");
-    PyObject *done = PyObject_CallFunction(compile_image, "y#", image, (Py_ssize_t)size);
-    kb_status s = KB_OK;
-    if (!done) {
-        s = kb_error_set(err, KB_NOT_FOUND, "%s", "");
-        copy_exception(err->message, sizeof err->message);
-    }
-    Py_XDECREF(done);
-    kb_python_leave(&entry);
-    return s;
-}
-
-const char kb_python_set_host_compiler_doc[] =
-    "set_host_compiler(compile)\n--\n\n"
-    "compile(image) makes machine code of a CUDA kernel's image for the CPU, and calls "
-    "add_host_code.";
-
-PyObject *kb_python_set_host_compiler(PyObject *self, PyObject *args)
+/* compile(image) makes machine code of a CUDA kernel's image for the CPU, and calls add_host_code.
+ * */
+static PyObject *set_host_compiler(PyObject *self, PyObject *callable)
 {
     (void)self;
-    PyObject *callable;
-    if (!PyArg_ParseTuple(args, "O:set_host_compiler", &callable) ||
-        keep(&compile_image, callable) != 0)
+    if (keep(&compile_image, callable) != 0)
         return NULL;
     kb_hostcuda_set_compiler(compile_for_host);
     Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"set_decoder", set_decoder, METH_VARARGS, NULL},
+    {"set_resolver", set_resolver, METH_O, NULL},
+    {"set_caller", set_caller, METH_O, NULL},
+    {"set_host_compiler", set_host_compiler, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int kb_python_add_callbacks(PyObject *module)
+{
+    kb_failures_set_writer(write_values);
+    return PyModule_AddFunctions(module, methods);
 }

@@ -1,5 +1,5 @@
 /* Owns the way of machine code from Python into the registry. */
-#include "python/code.h"
+#include "python/convert.h"
 
 #include "core/kb_handler.h"
 #include "embed/kb_targets.h"
@@ -7,8 +7,6 @@
 #include "object/kb_cuda_code.h"
 #include "object/kb_host_code.h"
 #include "object/kb_provided.h"
-#include "python/callbacks.h"
-#include "python/convert.h"
 
 #include <string.h>
 
@@ -24,11 +22,8 @@ static bool parse(PyObject *args, const char *format, const uint8_t **digest, co
     return kb_python_check_size(strchr(format, ':') + 1, digest_size, KB_DIGEST_SIZE);
 }
 
-PyDoc_STRVAR(register_host_code_doc,
-             "register_host_code(digest, code)\n--\n\n"
-             "Register a kernel that comes as machine code (src/object/kb_host_code.h); True if it "
-             "is new.\nValueError is raised if it is damaged, or cannot run here.");
-
+/* Register a kernel that comes as machine code (src/object/kb_host_code.h); True if it is new.
+ * ValueError is raised if it is damaged, or cannot run here. */
 static PyObject *register_host_code(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -43,11 +38,8 @@ static PyObject *register_host_code(PyObject *self, PyObject *args)
     return s == KB_OK ? PyBool_FromLong(inserted) : kb_python_raise(&err);
 }
 
-PyDoc_STRVAR(check_host_code_doc,
-             "check_host_code(digest, code)\n--\n\n"
-             "Whether the code has no variables. ValueError is raised if register_host_code would "
-             "raise it;\nnothing is registered.");
-
+/* Whether the code has no variables. ValueError is raised if register_host_code would raise it;
+ * nothing is registered. */
 static PyObject *check_host_code(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -65,10 +57,7 @@ static PyObject *check_host_code(PyObject *self, PyObject *args)
     return PyBool_FromLong(concurrent);
 }
 
-PyDoc_STRVAR(host_code_provides_doc,
-             "host_code_provides(name)\n--\n\n"
-             "Whether machine code without a compiler may call the function of this name.");
-
+/* Whether machine code without a compiler may call the function of this name. */
 static PyObject *host_code_provides(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -78,12 +67,8 @@ static PyObject *host_code_provides(PyObject *self, PyObject *args)
     return PyBool_FromLong(kb_provided_find(name, NULL) != NULL);
 }
 
-PyDoc_STRVAR(add_host_code_doc,
-             "add_host_code(digest, code)\n--\n\n"
-             "Make known the machine code of a CUDA kernel for the CPU "
-             "(src/object/kb_cuda_code.h);\n{name: address} of what it defines. ValueError is "
-             "raised if it is damaged, or cannot run here.");
-
+/* Make known the machine code of a CUDA kernel for the CPU (src/object/kb_cuda_code.h); {name:
+ * address} of what it defines. ValueError is raised if it is damaged, or cannot run here. */
 static PyObject *add_host_code(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -107,10 +92,7 @@ static PyObject *add_host_code(PyObject *self, PyObject *args)
     return defined;
 }
 
-PyDoc_STRVAR(cuda_code_provides_doc,
-             "cuda_code_provides(name)\n--\n\n"
-             "Whether machine code of CUDA kernels may call the function of this name.");
-
+/* Whether machine code of CUDA kernels may call the function of this name. */
 static PyObject *cuda_code_provides(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -120,10 +102,7 @@ static PyObject *cuda_code_provides(PyObject *self, PyObject *args)
     return PyBool_FromLong(kb_cuda_code_find(name, NULL) != NULL);
 }
 
-PyDoc_STRVAR(cpu_features_doc, "cpu_features()\n--\n\n"
-                               "{name: (bit, present)} of the features that machine code for this "
-                               "kind of processor may need.");
-
+/* {name: (bit, present)} of the features that machine code for this kind of processor may need. */
 static PyObject *cpu_features(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
@@ -139,11 +118,8 @@ static PyObject *cpu_features(PyObject *self, PyObject *unused)
     return features;
 }
 
-PyDoc_STRVAR(set_carried_code_doc,
-             "set_carried_code(what)\n--\n\n"
-             "Whether code that a program carries is run (0), replaced by what is compiled from "
-             "its\nmodule (1) or refused (2).");
-
+/* Whether code that a program carries is run (0), replaced by what is compiled from its module (1)
+ * or refused (2). */
 static PyObject *set_carried_code(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -159,19 +135,18 @@ static PyObject *set_carried_code(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"register_host_code", register_host_code, METH_VARARGS, register_host_code_doc},
-    {"check_host_code", check_host_code, METH_VARARGS, check_host_code_doc},
-    {"host_code_provides", host_code_provides, METH_VARARGS, host_code_provides_doc},
-    {"add_host_code", add_host_code, METH_VARARGS, add_host_code_doc},
-    {"cuda_code_provides", cuda_code_provides, METH_VARARGS, cuda_code_provides_doc},
-    {"cpu_features", cpu_features, METH_NOARGS, cpu_features_doc},
-    {"set_carried_code", set_carried_code, METH_VARARGS, set_carried_code_doc},
+    {"register_host_code", register_host_code, METH_VARARGS, NULL},
+    {"check_host_code", check_host_code, METH_VARARGS, NULL},
+    {"host_code_provides", host_code_provides, METH_VARARGS, NULL},
+    {"add_host_code", add_host_code, METH_VARARGS, NULL},
+    {"cuda_code_provides", cuda_code_provides, METH_VARARGS, NULL},
+    {"cpu_features", cpu_features, METH_NOARGS, NULL},
+    {"set_carried_code", set_carried_code, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 int kb_python_add_code(PyObject *module)
 {
-    kb_python_begin_failures();
     kb_targets_begin();
     if (PyModule_AddIntConstant(module, "HOST_CODE_VERSION", KB_HOST_CODE_VERSION) != 0 ||
         PyModule_AddStringConstant(module, "HOST_CODE_MAGIC", KB_HOST_CODE_MAGIC) != 0 ||

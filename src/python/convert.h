@@ -1,5 +1,5 @@
-/* What the parts of the extension share: errors and lists from one world to the other. Entered with
- * the GIL. */
+/* What the parts of the extension share: errors and lists from one world to the other, and what
+ * each part adds to the module. Entered with the GIL. */
 #ifndef KB_PYTHON_CONVERT_H
 #define KB_PYTHON_CONVERT_H
 
@@ -26,5 +26,14 @@ kb_buffer_spec *kb_python_read_buffers(PyObject *tuple);
 
 /* Registers a kernel in the process's registry: True if it is new. */
 PyObject *kb_python_register(const kb_kernel *kernel);
+
+/* Append functions to the module: for the places where the core asks Python, for kernels that come
+ * as machine code, for src/cuda, for modules built from source, and for the scanner of src/source.
+ */
+int kb_python_add_callbacks(PyObject *module);
+int kb_python_add_code(PyObject *module);
+int kb_python_add_cuda(PyObject *module);
+int kb_python_add_modules(PyObject *module);
+int kb_python_add_source(PyObject *module);
 
 #endif

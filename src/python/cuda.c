@@ -1,8 +1,11 @@
-/* Owns the conversion of arguments between Python and src/cuda. */
-#include "python/cuda.h"
+/* Owns the conversion of arguments between Python and src/cuda, src/hostcuda and NVRTC. */
+#include "python/convert.h"
 
+#include "core/kb_memory.h"
 #include "cuda/kb_driver.h"
 #include "cuda/kb_function.h"
+#include "cuda/kb_nvrtc.h"
+#include "cuda/kb_nvrtc_signals.h"
 #include "cuda/kb_occupancy.h"
 #include "cuda/kb_program.h"
 #include "cuda/kb_stream.h"
@@ -10,13 +13,9 @@
 #include "hostcuda/kb_check.h"
 #include "hostcuda/kb_hostcuda.h"
 #include "hostcuda/kb_libdevice.h"
-#include "python/convert.h"
 
-PyDoc_STRVAR(register_program_doc,
-             "register_program(digest, program, callbacks)\n--\n\n"
-             "Read and register a GPU program (see src/cuda/kb_program.h); True if it is new.\n"
-             "Only with `callbacks` may it call Python.");
-
+/* Read and register a GPU program (see src/cuda/kb_program.h); True if it is new. Only with
+ * `callbacks` may it call Python. */
 static PyObject *register_program(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -36,11 +35,6 @@ static PyObject *register_program(PyObject *self, PyObject *args)
         return PyBool_FromLong(inserted);
     return kb_python_raise(&err);
 }
-
-PyDoc_STRVAR(launch_host_code_doc,
-             "launch_host_code(digest, grid, block, shared, words)\n--\n\n"
-             "Run a launch of known code; `words` is a buffer of 64-bit words, one "
-             "for each of the kernel's parameters. RuntimeError says what the kernel did wrong.");
 
 enum { WORDS_ON_STACK = 128 };
 
@@ -71,6 +65,8 @@ static PyObject *launched(const char *digest, const uint32_t sizes[6], unsigned 
     return NULL;
 }
 
+/* Run a launch of known code; `words` is a buffer of 64-bit words, one for each of the kernel's
+ * parameters. RuntimeError says what the kernel did wrong. */
 static PyObject *launch_host_code(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -89,10 +85,7 @@ static PyObject *launch_host_code(PyObject *self, PyObject *args)
     return result;
 }
 
-PyDoc_STRVAR(launches_of_doc, "launches_of(digest)\n--\n\n"
-                              "(launches, those with a fault) of known code, which was added while "
-                              "set_debug had bit 64.");
-
+/* (launches, those with a fault) of known code, which was added while set_debug had bit 64. */
 static PyObject *launches_of(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -108,9 +101,6 @@ static PyObject *launches_of(PyObject *self, PyObject *args)
                          (unsigned long long)code->counts->faults);
 }
 
-PyDoc_STRVAR(host_symbols_doc, "host_symbols()\n--\n\n"
-                               "{name: address} of functions that kernels on the CPU call.");
-
 static int add_symbols(PyObject *symbols, const kb_hostcuda_symbol *table)
 {
     for (; table->name; table++) {
@@ -123,6 +113,7 @@ static int add_symbols(PyObject *symbols, const kb_hostcuda_symbol *table)
     return 0;
 }
 
+/* {name: address} of functions that kernels on the CPU call. */
 static PyObject *host_symbols(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
@@ -133,9 +124,7 @@ static PyObject *host_symbols(PyObject *self, PyObject *unused)
     return symbols;
 }
 
-PyDoc_STRVAR(device_count_doc, "device_count()\n--\n\n"
-                               "(number of GPUs that the driver shows, why there are none).");
-
+/* (number of GPUs that the driver shows, why there are none). */
 static PyObject *device_count(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
@@ -151,9 +140,7 @@ static int attribute_of(const kb_driver *cu, int attribute, kb_cu_device device)
     return cu->cuDeviceGetAttribute(&value, attribute, device) == KB_CU_SUCCESS ? value : -1;
 }
 
-PyDoc_STRVAR(compute_capability_doc, "compute_capability(device)\n--\n\n"
-                                     "(major, minor) of a GPU.");
-
+/* (major, minor) of a GPU. */
 static PyObject *compute_capability(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -172,10 +159,7 @@ static PyObject *compute_capability(PyObject *self, PyObject *args)
     return NULL;
 }
 
-PyDoc_STRVAR(occupancy_doc, "occupancy(image, entry, threads, shared)\n--\n\n"
-                            "Share of a multiprocessor's threads that such blocks fill; threads 0: "
-                            "the best size.");
-
+/* Share of a multiprocessor's threads that such blocks fill; threads 0: the best size. */
 static PyObject *occupancy(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -193,11 +177,9 @@ static PyObject *occupancy(PyObject *self, PyObject *args)
     return NULL;
 }
 
-PyDoc_STRVAR(set_debug_doc, "set_debug(flags)\n--\n\n"
-                            "Bits: 1 wait for every launch, 2 look for outputs that nobody writes, "
-                            "4 count graph nodes, 8 use the default stream where XLA gives none, "
-                            "16 compare inputs on the CPU before and after, 64 count launches.");
-
+/* Bits: 1 wait for every launch, 2 look for outputs that nobody writes, 4 count graph nodes, 8 use
+ * the default stream where XLA gives none, 16 compare inputs on the CPU before and after, 64 count
+ * launches. */
 static PyObject *set_debug(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -208,9 +190,7 @@ static PyObject *set_debug(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(captures_doc, "captures()\n--\n\n"
-                           "(calls, kernel nodes) recorded into graphs while set_debug had bit 4.");
-
+/* (calls, kernel nodes) recorded into graphs while set_debug had bit 4. */
 static PyObject *captures(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
@@ -219,10 +199,7 @@ static PyObject *captures(PyObject *self, PyObject *unused)
     return Py_BuildValue("ll", calls, nodes);
 }
 
-PyDoc_STRVAR(function_stats_doc, "function_stats()\n--\n\n"
-                                 "(functions, loads, bytes, images of different content) of GPU "
-                                 "code in this process.");
-
+/* (functions, loads, bytes, images of different content) of GPU code in this process. */
 static PyObject *function_stats(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
@@ -231,27 +208,116 @@ static PyObject *function_stats(PyObject *self, PyObject *unused)
                          (Py_ssize_t)stats.bytes, (Py_ssize_t)stats.images);
 }
 
-PyDoc_STRVAR(host_threads_kept_doc, "host_threads_kept()\n--\n\n"
-                                    "Threads of CUDA on the CPU whose stacks wait for use.");
-
+/* Threads of CUDA on the CPU whose stacks wait for use. */
 static PyObject *host_threads_kept(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     return PyLong_FromUnsignedLong(kb_block_kept());
 }
 
+/* The texts of a tuple of str, or of pairs of str, one after the other; they stay the tuple's. */
+static const char **read_texts(PyObject *tuple, Py_ssize_t part)
+{
+    Py_ssize_t n = PyTuple_Size(tuple);
+    const char **texts = kb_calloc((size_t)n + 1, sizeof *texts);
+    if (!texts) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PyTuple_GetItem(tuple, i);
+        if (item && part >= 0)
+            item = PyTuple_GetItem(item, part);
+        texts[i] = item ? PyUnicode_AsUTF8AndSize(item, NULL) : NULL;
+        if (!texts[i]) {
+            kb_free(texts);
+            return NULL;
+        }
+    }
+    return texts;
+}
+
+static PyObject *raise(kb_status s, kb_error *err, const char *log)
+{
+    if (s == KB_INVALID_ARGUMENT) {
+        PyObject *why = Py_BuildValue("sN", kb_error_text(err), kb_python_text(log ? log : ""));
+        if (why)
+            PyErr_SetObject(PyExc_ValueError, why);
+        Py_XDECREF(why);
+        return NULL;
+    }
+    PyErr_SetString(s == KB_NOT_FOUND ? PyExc_OSError : PyExc_RuntimeError, kb_error_text(err));
+    return NULL;
+}
+
+static PyObject *compile(kb_nvrtc_request *request)
+{
+    kb_nvrtc_result result;
+    kb_error err;
+    kb_status s;
+    Py_BEGIN_ALLOW_THREADS;
+    s = kb_nvrtc_compile(request, &result, &err);
+    Py_END_ALLOW_THREADS;
+    PyObject *built = s == KB_OK ? Py_BuildValue("y#NssN", result.cubin ? result.cubin : "",
+                                                 (Py_ssize_t)result.cubin_size,
+                                                 kb_python_text(result.ptx ? result.ptx : ""),
+                                                 result.entry, result.probe ? result.probe : "",
+                                                 kb_python_text(result.log ? result.log : ""))
+                                 : raise(s, &err, result.log);
+    kb_nvrtc_free(&result);
+    return built;
+}
+
+/* Compile CUDA device code: (cubin, ptx, entry, probe, log), where entry and probe are lowered
+ * names of the two name expressions; the second may be None. `headers` is a tuple of (name,
+ * content). ValueError with (message, log) if the compiler refuses it, OSError without the library.
+ * */
+static PyObject *nvrtc_compile(PyObject *self, PyObject *args)
+{
+    (void)self;
+    kb_nvrtc_request request;
+    PyObject *options, *headers;
+    if (!PyArg_ParseTuple(args, "sssO!O!sz:nvrtc_compile", &request.library, &request.source,
+                          &request.file, &PyTuple_Type, &options, &PyTuple_Type, &headers,
+                          &request.name, &request.probe))
+        return NULL;
+    request.n_options = (int)PyTuple_Size(options);
+    request.n_headers = (int)PyTuple_Size(headers);
+    const char **option_texts = read_texts(options, -1);
+    const char **names = option_texts ? read_texts(headers, 0) : NULL;
+    const char **contents = names ? read_texts(headers, 1) : NULL;
+    request.options = option_texts;
+    request.header_names = names;
+    request.headers = contents;
+    PyObject *built = contents ? compile(&request) : NULL;
+    kb_free(option_texts);
+    kb_free(names);
+    kb_free(contents);
+    return built;
+}
+
+/* Keep every libnvrtc that is loaded from handling the signals of the process. */
+static PyObject *nvrtc_keep_signals(PyObject *self, PyObject *args)
+{
+    (void)self, (void)args;
+    kb_nvrtc_keep_signals(NULL);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
-    {"register_program", register_program, METH_VARARGS, register_program_doc},
-    {"launch_host_code", launch_host_code, METH_VARARGS, launch_host_code_doc},
-    {"launches_of", launches_of, METH_VARARGS, launches_of_doc},
-    {"host_symbols", host_symbols, METH_NOARGS, host_symbols_doc},
-    {"device_count", device_count, METH_NOARGS, device_count_doc},
-    {"compute_capability", compute_capability, METH_VARARGS, compute_capability_doc},
-    {"occupancy", occupancy, METH_VARARGS, occupancy_doc},
-    {"set_debug", set_debug, METH_VARARGS, set_debug_doc},
-    {"captures", captures, METH_NOARGS, captures_doc},
-    {"function_stats", function_stats, METH_NOARGS, function_stats_doc},
-    {"host_threads_kept", host_threads_kept, METH_NOARGS, host_threads_kept_doc},
+    {"register_program", register_program, METH_VARARGS, NULL},
+    {"launch_host_code", launch_host_code, METH_VARARGS, NULL},
+    {"launches_of", launches_of, METH_VARARGS, NULL},
+    {"host_symbols", host_symbols, METH_NOARGS, NULL},
+    {"device_count", device_count, METH_NOARGS, NULL},
+    {"compute_capability", compute_capability, METH_VARARGS, NULL},
+    {"occupancy", occupancy, METH_VARARGS, NULL},
+    {"set_debug", set_debug, METH_VARARGS, NULL},
+    {"captures", captures, METH_NOARGS, NULL},
+    {"function_stats", function_stats, METH_NOARGS, NULL},
+    {"host_threads_kept", host_threads_kept, METH_NOARGS, NULL},
+    {"nvrtc_compile", nvrtc_compile, METH_VARARGS, NULL},
+    {"nvrtc_keep_signals", nvrtc_keep_signals, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -78,12 +78,9 @@ static void interrupt_entries(bool all)
             (void)PyThreadState_SetAsyncExc(e->thread, PyExc_SystemExit);
 }
 
-const char kb_python_end_entries_doc[] =
-    "end_entries(interrupt)\n--\n\n"
-    "Wait until all threads of XLA have left Python, as the process ends. Compilations are\n"
-    "interrupted. Functions of the user are interrupted by `interrupt` or by Ctrl-C, and waited\n"
-    "for otherwise. Ctrl-C after that ends the waiting.";
-
+/* Wait until all threads of XLA have left Python, as the process ends. Compilations are
+ * interrupted. Functions of the user are interrupted by `interrupt` or by Ctrl-C, and waited for
+ * otherwise. Ctrl-C after that ends the waiting. */
 PyObject *kb_python_end_entries(PyObject *self, PyObject *interrupt)
 {
     (void)self;

@@ -32,7 +32,6 @@ void kb_python_interrupt_after_leaving(void);
 /* How often Python was entered so far. */
 long kb_python_entries(void);
 
-extern const char kb_python_end_entries_doc[];
 PyObject *kb_python_end_entries(PyObject *self, PyObject *interrupt);
 
 #endif

@@ -1,14 +1,10 @@
 /* The extension `kernbridge._core`: converts arguments between Python and the core, and nothing
- * else. Its functions are entered with the GIL. Limited API of CPython 3.11. */
-#include "python/callbacks.h"
-#include "python/code.h"
+ * else. Its functions are entered with the GIL; kernbridge/_core.pyi has their signatures. Limited
+ * API of CPython 3.11. */
+#define _POSIX_C_SOURCE 200809L /* st_ctim */
 #include "python/convert.h"
-#include "python/cuda.h"
+
 #include "python/entry.h"
-#include "python/files.h"
-#include "python/modules.h"
-#include "python/nvrtc.h"
-#include "python/source.h"
 
 #include "core/kb_dtype.h"
 #include "core/kb_handler.h"
@@ -17,6 +13,7 @@
 #include "embed/kb_targets.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 static kb_registry *get_registry(void)
 {
@@ -26,13 +23,8 @@ static kb_registry *get_registry(void)
     return registry;
 }
 
-PyDoc_STRVAR(register_host_doc,
-             "register_host(digest, name, source, n_inputs, n_outputs, buffers, entry, parallel, "
-             "num_threads, concurrent)\n"
-             "--\n\n"
-             "Register native code; True if it is new, False if this digest was there already.\n"
-             "`buffers` is a tuple of (dtype code, rank, name): inputs, outputs, hidden results.");
-
+/* Register native code; True if it is new, False if this digest was there already. `buffers` is a
+ * tuple of (dtype code, rank, name): inputs, outputs, hidden results. */
 static PyObject *register_host(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -100,9 +92,7 @@ static bool find_kernel(const char *function, const char *digest, Py_ssize_t siz
     return false;
 }
 
-PyDoc_STRVAR(is_registered_doc, "is_registered(digest)\n--\n\n"
-                                "True if a kernel of exactly this digest is registered.");
-
+/* True if a kernel of exactly this digest is registered. */
 static PyObject *is_registered(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -115,10 +105,7 @@ static PyObject *is_registered(PyObject *self, PyObject *args)
                                                                : NULL;
 }
 
-PyDoc_STRVAR(kernel_name_doc,
-             "kernel_name(digest)\n--\n\n"
-             "What messages call the registered kernel of this digest; None where there is none.");
-
+/* What messages call the registered kernel of this digest; None where there is none. */
 static PyObject *kernel_name(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -134,9 +121,7 @@ static PyObject *kernel_name(PyObject *self, PyObject *args)
     return kb_python_text(kernel->name);
 }
 
-PyDoc_STRVAR(registry_stats_doc, "registry_stats()\n--\n\n"
-                                 "(kernels, bytes) of the process's registry.");
-
+/* (kernels, bytes) of the process's registry. */
 static PyObject *registry_stats(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
@@ -146,9 +131,6 @@ static PyObject *registry_stats(PyObject *self, PyObject *unused)
     kb_registry_stats stats = kb_registry_count(registry);
     return Py_BuildValue("nn", (Py_ssize_t)stats.kernels, (Py_ssize_t)stats.bytes);
 }
-
-PyDoc_STRVAR(targets_doc, "targets(on_gpu)\n--\n\n"
-                          "{target name: {stage: capsule}} of CPUs or of GPUs.");
 
 static int add_stage(PyObject *stages, const char *name, kb_xla_handler *handler)
 {
@@ -174,6 +156,7 @@ static int add_target(PyObject *targets, const kb_target *target)
     return failed;
 }
 
+/* {target name: {stage: capsule}} of CPUs or of GPUs. */
 static PyObject *get_targets(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -188,9 +171,7 @@ static PyObject *get_targets(PyObject *self, PyObject *args)
     return targets;
 }
 
-PyDoc_STRVAR(dtypes_doc, "dtypes()\n--\n\n"
-                         "{name: (code, bits)} of every element type that XLA can hand over.");
-
+/* {name: (code, bits)} of every element type that XLA can hand over. */
 static PyObject *dtypes(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
@@ -205,11 +186,7 @@ static PyObject *dtypes(PyObject *self, PyObject *unused)
     );
 }
 
-PyDoc_STRVAR(
-    set_threading_doc,
-    "set_threading(get_num_threads, set_num_threads, exclusive)\n--\n\n"
-    "Addresses of Numba's thread-count functions; whether parallel kernels run one at a time.");
-
+/* Addresses of Numba's thread-count functions; whether parallel kernels run one at a time. */
 static PyObject *set_threading(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -226,10 +203,7 @@ static PyObject *set_threading(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(set_num_threads_doc,
-             "set_num_threads(n)\n--\n\n"
-             "Threads of parallel kernels from the next call on; 0: their own.");
-
+/* Threads of parallel kernels from the next call on; 0: their own. */
 static PyObject *set_num_threads(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -240,22 +214,67 @@ static PyObject *set_num_threads(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(get_num_threads_doc,
-             "get_num_threads()\n--\n\nWhat set_num_threads was given last, or 0.");
-
+/* What set_num_threads was given last, or 0. */
 static PyObject *get_num_threads(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     return PyLong_FromLong(kb_host_num_threads());
 }
 
-PyDoc_STRVAR(python_entries_doc,
-             "python_entries()\n--\n\nHow often the core entered Python so far.");
-
+/* How often the core entered Python so far. */
 static PyObject *python_entries(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     return PyLong_FromLong(kb_python_entries());
+}
+
+/* -1 with an exception set; else whether the file is another. */
+static int is_changed(PyObject *path, PyObject *size, PyObject *time)
+{
+    const char *name = path ? PyUnicode_AsUTF8AndSize(path, NULL) : NULL;
+    long long wanted_size = size ? PyLong_AsLongLong(size) : -1;
+    long long wanted_time = time ? PyLong_AsLongLong(time) : -1;
+    struct stat about;
+    if (!name || PyErr_Occurred())
+        return -1;
+    if (stat(name, &about) != 0) {
+        PyErr_SetFromErrnoWithFilename(PyExc_OSError, name);
+        return -1;
+    }
+    long long seconds = about.st_ctim.tv_sec, nanoseconds = about.st_ctim.tv_nsec;
+    return about.st_size != wanted_size || seconds * 1000000000 + nanoseconds != wanted_time;
+}
+
+static bool append_index(PyObject *list, Py_ssize_t i)
+{
+    PyObject *index = PyLong_FromSsize_t(i);
+    bool ok = index && PyList_Append(list, index) == 0;
+    Py_XDECREF(index);
+    return ok;
+}
+
+/* Indices of the files whose size or time of change (ns, of the inode) is another; three lists of
+ * one length. OSError if a file is missing. */
+static PyObject *changed_files(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *paths, *sizes, *times;
+    if (!PyArg_ParseTuple(args, "O!O!O!:changed_files", &PyList_Type, &paths, &PyList_Type, &sizes,
+                          &PyList_Type, &times))
+        return NULL;
+    Py_ssize_t n = PyList_Size(paths);
+    if (PyList_Size(sizes) != n || PyList_Size(times) != n) {
+        PyErr_SetString(PyExc_ValueError, "changed_files: lists of one length are expected");
+        return NULL;
+    }
+    PyObject *changed = PyList_New(0);
+    for (Py_ssize_t i = 0; changed && i < n; i++) {
+        int other = is_changed(PyList_GetItem(paths, i), PyList_GetItem(sizes, i),
+                               PyList_GetItem(times, i));
+        if (other < 0 || (other && !append_index(changed, i)))
+            Py_CLEAR(changed);
+    }
+    return changed;
 }
 
 /* The core's state is the process's, and JAX's is too: importing JAX twice ends the process. */
@@ -272,33 +291,28 @@ static int refuse_subinterpreter(PyObject *module)
 }
 
 static PyMethodDef methods[] = {
-    {"register_host", register_host, METH_VARARGS, register_host_doc},
-    {"is_registered", is_registered, METH_VARARGS, is_registered_doc},
-    {"kernel_name", kernel_name, METH_VARARGS, kernel_name_doc},
-    {"registry_stats", registry_stats, METH_NOARGS, registry_stats_doc},
-    {"targets", get_targets, METH_VARARGS, targets_doc},
-    {"dtypes", dtypes, METH_NOARGS, dtypes_doc},
-    {"set_threading", set_threading, METH_VARARGS, set_threading_doc},
-    {"set_num_threads", set_num_threads, METH_VARARGS, set_num_threads_doc},
-    {"get_num_threads", get_num_threads, METH_NOARGS, get_num_threads_doc},
-    {"set_decoder", kb_python_set_decoder, METH_VARARGS, kb_python_set_decoder_doc},
-    {"set_resolver", kb_python_set_resolver, METH_VARARGS, kb_python_set_resolver_doc},
-    {"set_caller", kb_python_set_caller, METH_VARARGS, kb_python_set_caller_doc},
-    {"set_host_compiler", kb_python_set_host_compiler, METH_VARARGS,
-     kb_python_set_host_compiler_doc},
-    {"python_entries", python_entries, METH_NOARGS, python_entries_doc},
-    {"end_entries", kb_python_end_entries, METH_O, kb_python_end_entries_doc},
+    {"register_host", register_host, METH_VARARGS, NULL},
+    {"is_registered", is_registered, METH_VARARGS, NULL},
+    {"kernel_name", kernel_name, METH_VARARGS, NULL},
+    {"registry_stats", registry_stats, METH_NOARGS, NULL},
+    {"targets", get_targets, METH_VARARGS, NULL},
+    {"dtypes", dtypes, METH_NOARGS, NULL},
+    {"set_threading", set_threading, METH_VARARGS, NULL},
+    {"set_num_threads", set_num_threads, METH_VARARGS, NULL},
+    {"get_num_threads", get_num_threads, METH_NOARGS, NULL},
+    {"changed_files", changed_files, METH_VARARGS, NULL},
+    {"python_entries", python_entries, METH_NOARGS, NULL},
+    {"end_entries", kb_python_end_entries, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)(uintptr_t)refuse_subinterpreter},
+    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_callbacks},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_code},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_cuda},
-    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_files},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_modules},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_source},
-    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_nvrtc},
     {0, NULL},
 };
 

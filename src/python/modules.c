@@ -1,13 +1,12 @@
 /* Owns the functions of `_core` for modules of C, C++ and CUDA source: loading, binding of slots,
  * and registration of their functions as kernels. */
-#include "python/modules.h"
+#include "python/convert.h"
 
 #include "core/kb_handler.h"
 #include "core/kb_memory.h"
 #include "module/kb_library.h"
 #include "module/kb_module.h"
 #include "module/kb_slot.h"
-#include "python/convert.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -16,12 +15,6 @@ static unsigned long long address(const void *pointer)
 {
     return (unsigned long long)(uintptr_t)pointer;
 }
-
-PyDoc_STRVAR(
-    open_library_doc,
-    "open_library(path)\n--\n\n"
-    "Open a shared library: (library, last_error, ((name, tokens, run, handler, slot, types), "
-    "...)), all addresses;\nwithout a generated tail last_error and the tuple are 0 and empty.");
 
 static PyObject *describe_exports(const kb_module *module)
 {
@@ -40,6 +33,8 @@ static PyObject *describe_exports(const kb_module *module)
     return list;
 }
 
+/* Open a shared library: (library, last_error, ((name, tokens, run, handler, slot, types), ...)),
+ * all addresses; without a generated tail last_error and the tuple are 0 and empty. */
 static PyObject *open_library(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -64,9 +59,7 @@ static PyObject *open_library(PyObject *self, PyObject *args)
     return exports ? Py_BuildValue("KKN", address(library), last_error, exports) : NULL;
 }
 
-PyDoc_STRVAR(find_symbol_doc, "find_symbol(library, name)\n--\n\n"
-                              "Address of an exported function; LookupError without it.");
-
+/* Address of an exported function; LookupError without it. */
 static PyObject *find_symbol(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -81,12 +74,6 @@ static PyObject *find_symbol(PyObject *self, PyObject *args)
     PyErr_SetString(PyExc_LookupError, kb_error_text(&err));
     return NULL;
 }
-
-PyDoc_STRVAR(bind_slot_doc,
-             "bind_slot(slot, label, n_inputs, n_outputs, attributes, dtypes, run, last_error, "
-             "cuda, graph)\n--\n\n"
-             "Make a public target call a function. Counts may be -1 for any; `attributes` is a "
-             "tuple of\n(name, dtype code), `dtypes` one of the codes of all arrays, 0 for any.");
 
 /* Of a tuple of codes, to be freed with kb_free; NULL with an exception set. */
 static int32_t *read_dtypes(PyObject *tuple)
@@ -123,6 +110,8 @@ static kb_slot_attribute *read_attributes(PyObject *tuple)
     return attributes;
 }
 
+/* Make a public target call a function. Counts may be -1 for any; `attributes` is a tuple of (name,
+ * dtype code), `dtypes` one of the codes of all arrays, 0 for any. */
 static PyObject *bind_slot(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -163,9 +152,7 @@ static PyObject *bind_slot(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(handler_capsule_doc, "handler_capsule(handler)\n--\n\n"
-                                  "The capsule that jax.ffi.register_ffi_target takes.");
-
+/* The capsule that jax.ffi.register_ffi_target takes. */
 static PyObject *handler_capsule(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -174,13 +161,6 @@ static PyObject *handler_capsule(PyObject *self, PyObject *args)
         return NULL;
     return PyCapsule_New((void *)(uintptr_t)handler, NULL, NULL);
 }
-
-PyDoc_STRVAR(register_source_doc,
-             "register_source(digest, name, source, n_inputs, n_outputs, buffers, run, last_error, "
-             "cuda, values, zeroed)\n--\n\n"
-             "Register a function of a module as an operation; True if it is new. `buffers` as in "
-             "register_host;\n`values` is a tuple of bytes, one for each attribute; with `zeroed` "
-             "the outputs are filled\nwith zeros first.");
 
 /* Pointers to the bytes of the tuple, which lend them. */
 static bool read_values(PyObject *tuple, const void **values, size_t *sizes)
@@ -197,6 +177,9 @@ static bool read_values(PyObject *tuple, const void **values, size_t *sizes)
     return true;
 }
 
+/* Register a function of a module as an operation; True if it is new. `buffers` as in
+ * register_host; `values` is a tuple of bytes, one for each attribute; with `zeroed` the outputs
+ * are filled with zeros first. */
 static PyObject *register_source(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -247,11 +230,11 @@ static PyObject *register_source(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"open_library", open_library, METH_VARARGS, open_library_doc},
-    {"find_symbol", find_symbol, METH_VARARGS, find_symbol_doc},
-    {"bind_slot", bind_slot, METH_VARARGS, bind_slot_doc},
-    {"handler_capsule", handler_capsule, METH_VARARGS, handler_capsule_doc},
-    {"register_source", register_source, METH_VARARGS, register_source_doc},
+    {"open_library", open_library, METH_VARARGS, NULL},
+    {"find_symbol", find_symbol, METH_VARARGS, NULL},
+    {"bind_slot", bind_slot, METH_VARARGS, NULL},
+    {"handler_capsule", handler_capsule, METH_VARARGS, NULL},
+    {"register_source", register_source, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,8 +1,7 @@
 /* Owns the conversion of arguments and results between Python and the scanner of src/source. */
-#include "python/source.h"
+#include "python/convert.h"
 
 #include "core/kb_memory.h"
-#include "python/convert.h"
 #include "source/kb_scan.h"
 
 static bool text_of(PyObject *string, kb_text *text)

@@ -1,6 +1,6 @@
 /* A fake libnvrtc: it compiles nothing, keeps what it was given, and fails where a test says so.
- * Tests link it for its controls, and have the core open the same file. One thread, except for
- * nvrtcVersion. */
+ * Tests link it for its controls, and have the core open the same file. One thread, except where it
+ * fails to make programs. */
 #ifndef FAKE_NVRTC_H
 #define FAKE_NVRTC_H
 

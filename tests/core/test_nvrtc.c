@@ -160,17 +160,21 @@ static bool compile(void)
     return ok;
 }
 
-static void test_version(void)
+/* Lets a library refuse to make programs. */
+static void close_to_programs(fake_nvrtc_state *state)
 {
-    int version = -1;
-    kb_error err;
-    reset();
-    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_LIBRARY, &version, &err), KB_OK);
-    CHECK_INT(version, 12030);
-    fake_nvrtc.fails = "nvrtcVersion";
-    fake_nvrtc.code = 5;
-    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_LIBRARY, &version, &err), KB_OK);
-    CHECK_INT(version, 0);
+    state->fails = "nvrtcCreateProgram";
+    state->code = 5;
+}
+
+/* Opens a library that makes no programs. */
+static kb_status open_only(const char *library, kb_error *err)
+{
+    kb_nvrtc_request request = sample;
+    kb_nvrtc_result r;
+    request.library = library;
+    kb_status s = kb_nvrtc_compile(&request, &r, err);
+    return s == KB_INTERNAL && strcmp(err->message, "nvrtcCreateProgram: error 5") == 0 ? KB_OK : s;
 }
 
 static void refused(const char *library, kb_status status, const char *text)
@@ -178,14 +182,11 @@ static void refused(const char *library, kb_status status, const char *text)
     kb_nvrtc_request request = sample;
     kb_nvrtc_result r;
     kb_error err;
-    int version;
     request.library = library;
     for (int i = 0; i < 2; i++) {
         CHECK_INT(kb_nvrtc_compile(&request, &r, &err), status);
         CHECK_HAS(err.message, text);
         CHECK(!r.log && !r.entry && !r.probe && !r.cubin && !r.ptx);
-        CHECK_INT(kb_nvrtc_version(library, &version, &err), status);
-        CHECK_HAS(err.message, text);
     }
 }
 
@@ -201,29 +202,26 @@ static void test_libraries(void)
 /* Two paths are two libraries, and each is opened once. */
 static void test_opened_once(void)
 {
-    int version = 0;
+    kb_nvrtc_request request = sample;
+    kb_nvrtc_result r;
     kb_error err;
     reset();
-    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_OTHER, &version, &err), KB_OK);
-    CHECK_INT(version, 12030);
+    request.library = FAKE_NVRTC_OTHER;
+    CHECK_INT(kb_nvrtc_compile(&request, &r, &err), KB_OK);
+    kb_nvrtc_free(&r);
+    close_to_programs(&fake_nvrtc);
     torture_arm(TORTURE_LIBRARY, 1, true);
-    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_LIBRARY, &version, &err), KB_OK);
-    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_OTHER, &version, &err), KB_OK);
+    CHECK_INT(open_only(FAKE_NVRTC_LIBRARY, &err), KB_OK);
+    CHECK_INT(kb_nvrtc_compile(&request, &r, &err), KB_OK); /* failures are each library's own */
     CHECK_PTR(torture_disarm(), NULL);
-    /* Failures are each library's own. */
-    fake_nvrtc.fails = "nvrtcVersion";
-    fake_nvrtc.code = 5;
-    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_OTHER, &version, &err), KB_OK);
-    CHECK_INT(version, 12030);
-    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_LIBRARY, &version, &err), KB_OK);
-    CHECK_INT(version, 0);
+    kb_nvrtc_free(&r);
 }
 
-static void *open_it(void *version)
+static void *open_it(void *unused)
 {
     kb_error err;
-    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_LIBRARY, version, &err), KB_OK);
-    return NULL;
+    CHECK_INT(open_only(FAKE_NVRTC_LIBRARY, &err), KB_OK);
+    return unused;
 }
 
 /* The first use, from several threads at once: one of them opens the library. */
@@ -231,23 +229,15 @@ static void test_threads(void)
 {
     enum { N = 4 };
     pthread_t threads[N];
-    int versions[N];
+    close_to_programs(&fake_nvrtc);
     long blocks = torture_count().blocks;
     for (int i = 0; i < N; i++)
-        CHECK_INT(pthread_create(&threads[i], NULL, open_it, &versions[i]), 0);
-    for (int i = 0; i < N; i++) {
+        CHECK_INT(pthread_create(&threads[i], NULL, open_it, NULL), 0);
+    for (int i = 0; i < N; i++)
         pthread_join(threads[i], NULL);
-        CHECK_INT(versions[i], 12030);
-    }
     CHECK_INT(torture_count().blocks - blocks, 1);
 }
 
-static bool open_for_memory(void)
-{
-    int version;
-    kb_error err;
-    return had_memory(kb_nvrtc_version(FAKE_NVRTC_THIRD, &version, &err), &err);
-}
 
 static int n_pressed;
 
@@ -297,6 +287,13 @@ static other open_other(const char *path)
     return o;
 }
 
+static bool open_for_memory(void)
+{
+    kb_error err;
+    close_to_programs(open_other(FAKE_NVRTC_THIRD).state);
+    return had_memory(open_only(FAKE_NVRTC_THIRD, &err), &err);
+}
+
 /* The fake compiles once; its program is memory that it writes to. */
 static void compile_in(const other *o, void (*during)(void))
 {
@@ -319,10 +316,12 @@ static void test_without_the_core(void)
 /* The core opens a library while it compiles for somebody else: it restores what it took. */
 static void open_before(void)
 {
-    int version;
+    fake_nvrtc_state *state = open_other(FAKE_NVRTC_BEFORE).state;
     kb_error err;
     note();
-    CHECK_INT(kb_nvrtc_version(FAKE_NVRTC_BEFORE, &version, &err), KB_OK);
+    close_to_programs(state);
+    CHECK_INT(open_only(FAKE_NVRTC_BEFORE, &err), KB_OK);
+    state->fails = NULL;
 }
 
 static void test_taken_before(void)
@@ -417,7 +416,6 @@ int main(void)
     test_ends();
     test_failures();
     test_refused_source();
-    test_version();
     test_libraries();
     test_opened_once();
     test_signals();
