@@ -36,19 +36,19 @@ static const own_function OWN[] = {
     {"numba_attempt_nocopy_reshape", FUNCTION(kb_reshape)},
 };
 
-/* Of Python: code that makes objects of an exception's values calls them, with "kb_" before. */
+/* Of Python, without "Py": code that makes objects of an exception's values calls them kb_Py... */
 static const char *const PYTHON[] = {
-    "PyBool_FromLong",
-    "PyErr_SetString",
-    "PyExc_RuntimeError",
-    "PyFloat_FromDouble",
-    "PyLong_FromLongLong",
-    "PyLong_FromUnsignedLongLong",
-    "PyObject_Hash",
-    "PyTuple_New",
-    "PyTuple_Pack",
-    "PyTuple_SetItem",
-    "PyUnicode_FromKindAndData",
+    "Bool_FromLong",
+    "Err_SetString",
+    "Exc_RuntimeError",
+    "Float_FromDouble",
+    "Long_FromLongLong",
+    "Long_FromUnsignedLongLong",
+    "Object_Hash",
+    "Tuple_New",
+    "Tuple_Pack",
+    "Tuple_SetItem",
+    "Unicode_FromKindAndData",
 };
 
 /* In place of each of them where Python is not. Its result is only compared with NULL. */
@@ -137,7 +137,8 @@ void *kb_provided_find(const char *name, void *context)
     for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
         if (strcmp(name, OWN[i].name) == 0)
             return (void *)(uintptr_t)OWN[i].address; // NOLINT(performance-no-int-to-ptr)
-    if (strncmp(name, "kb_", 3) == 0 && is_among(name + 3, PYTHON, sizeof PYTHON / sizeof *PYTHON))
+    if (strncmp(name, "kb_Py", 5) == 0 &&
+        is_among(name + 5, PYTHON, sizeof PYTHON / sizeof *PYTHON))
         return find_of_python(name + 3);
     return kb_provided_of_c(name, context);
 }
