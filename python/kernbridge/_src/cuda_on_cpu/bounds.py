@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernbridge._src.base.patched import patched
-from kernbridge._src.cuda_on_cpu.apart import compiled_apart
-from kernbridge._src.cuda_on_cpu.copies import OUTSIDE
+from kernbridge._src.cuda_on_cpu.isolated_compile import compiled_in_isolation
 from kernbridge._src.cuda_on_cpu.objects import called
+from kernbridge._src.cuda_on_cpu.to_host import OUTSIDE
 from kernbridge._src.numba_common.numba_cuda_impl_inside import cudaimpl
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba_cuda import (
@@ -142,7 +142,7 @@ def compiling_bounded() -> Iterator[None]:
         (cudaimpl, "cgutils", safe),
         (cache_hints, "cgutils", safe),
     )
-    with compiled_apart("bounds"), bounded:
+    with compiled_in_isolation("bounds"), bounded:
         yield
 
 

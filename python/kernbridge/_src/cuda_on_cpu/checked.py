@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernbridge._src.base.patched import patched
-from kernbridge._src.cuda_on_cpu.apart import compiled_apart
+from kernbridge._src.cuda_on_cpu.isolated_compile import compiled_in_isolation
 from kernbridge._src.cuda_on_cpu.objects import called
 from kernbridge._src.numba_common.numba_cuda_impl_inside import cudaimpl
 from kernbridge._src.numba_common.private_llvmlite import ir
@@ -63,7 +63,7 @@ def compiling_checked() -> Iterator[None]:
         (arrayobj, "basic_indexing", known_view),
         (target.CUDATargetContext, "enable_boundscheck", property(lambda self: True)),
     )
-    with asking, compiled_apart("check", lineinfo=True), warnings.catch_warnings():
+    with asking, compiled_in_isolation("check", lineinfo=True), warnings.catch_warnings():
         # The source of a renamed kernel is not at the place that its code object names.
         warnings.simplefilter("ignore", NumbaDebugInfoWarning)
         yield

@@ -71,7 +71,7 @@ def written_together(dtype: np.dtype[Any]) -> int:
 
 
 class Copies(Protocol):
-    """What instructions are appended to, see copies.py."""
+    """What instructions are appended to, see to_host.py."""
 
     block: Any
 

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kernbridge._src.cuda_on_cpu.copies import OUTSIDE_MAX
 from kernbridge._src.cuda_on_cpu.objects import called, constant, text
+from kernbridge._src.cuda_on_cpu.to_host import OUTSIDE_MAX
 from kernbridge._src.numba_common.private_llvmlite import ir
 
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
-    from kernbridge._src.cuda_on_cpu.copies import Copies
+    from kernbridge._src.cuda_on_cpu.to_host import Copies
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _POINTER = ir.IntType(8).as_pointer()

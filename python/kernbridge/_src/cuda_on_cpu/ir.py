@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kernbridge import _core
 from kernbridge._src.cuda_on_cpu import entry as around
 from kernbridge._src.cuda_on_cpu import library, linked, polls, recursion, variables
-from kernbridge._src.cuda_on_cpu.copies import Copies, refused
+from kernbridge._src.cuda_on_cpu.to_host import Copies, refused
 from kernbridge._src.numba_common import private_llvmlite
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 
@@ -47,7 +47,7 @@ _PLACEHOLDER = re.compile(
 )
 _ZEROED = re.compile(r"\bstore (\[.*\]) zeroinitializer, ptr ([^\s,]+)(?:, align \d+)?$", re.M)
 _ZEROING = "void @llvm.memset.p0.i64(ptr"
-_UNORDERED = re.compile(r"\bload atomic (.*?) unordered,")  # loads that may wait, see copies.py
+_UNORDERED = re.compile(r"\bload atomic (.*?) unordered,")  # loads that may wait, see to_host.py
 _THREAD = re.compile(r"^(define internal void @kb_thread\(.*\)) \{$", re.M)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._src.base.errors import CompilationError, HostCompilerNotFoundError
-from kernbridge._src.cuda_on_cpu.copies import refused
+from kernbridge._src.cuda_on_cpu.to_host import refused
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.toolchain import compilers, programs
 

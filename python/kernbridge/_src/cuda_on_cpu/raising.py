@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernbridge._src.base.patched import patched
-from kernbridge._src.cuda_on_cpu.apart import compiled_apart
+from kernbridge._src.cuda_on_cpu.isolated_compile import compiled_in_isolation
 from kernbridge._src.cuda_on_cpu.objects import called
 from kernbridge._src.numba_common.private_numba_cuda import MinimalCallConv, lowering
 
@@ -44,7 +44,7 @@ def compiling_raising() -> Iterator[None]:
         (MinimalCallConv, "return_user_exc", reporting),
         (lowering.CUDALower, "lower_inst", placed),
     )
-    with compiled_apart("raising"), patches:
+    with compiled_in_isolation("raising"), patches:
         yield
 
 

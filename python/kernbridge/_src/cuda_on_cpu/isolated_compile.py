@@ -23,7 +23,7 @@ _around: list[tuple[str, dict[str, Any], Any]] = []  # purposes for which someth
 
 
 @contextmanager
-def compiled_apart(purpose: str, **options: Any) -> Iterator[None]:
+def compiled_in_isolation(purpose: str, **options: Any) -> Iterator[None]:
     """Compile device functions for `purpose`, with more target options. Under Numba's lock.
 
     Within another one, what is compiled serves both purposes together.
@@ -35,14 +35,14 @@ def compiled_apart(purpose: str, **options: Any) -> Iterator[None]:
         purpose, options = f"{other} {purpose}", {**others, **options}
     _around.append((purpose, options, template_of))
     try:
-        with _compiled_apart(purpose, options, template_of):
+        with _compiled_in_isolation(purpose, options, template_of):
             yield
     finally:
         _around.pop()
 
 
 @contextmanager
-def _compiled_apart(purpose: str, options: dict[str, Any], template_of: Any) -> Iterator[None]:
+def _compiled_in_isolation(purpose: str, options: dict[str, Any], template_of: Any) -> Iterator[None]:
     overloads = _overloads.setdefault(purpose, weakref.WeakKeyDictionary())
     internal = _internal.setdefault(purpose, weakref.WeakKeyDictionary())
     context = dispatcher.cuda_target.target_context
