@@ -18,9 +18,10 @@ from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import mode
-from kernbridge._src.cuda_on_cpu import bounds, checked
+from kernbridge._src.cuda_on_cpu import bounds
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
+from kernbridge._src.cuda_on_cpu.isolated_compile import compiling_checked
 from kernbridge._src.forge import interrupts, progress
 from kernbridge._src.numba_common.numba_cuda_device_inside import (
     OF_LIBRARIES,
@@ -58,7 +59,7 @@ def compiling(compiled: Any) -> Iterator[None]:
     own: Any = nullcontext()
     if is_checked and not compiled.targetoptions.get("debug"):
         own = patched((compiled, "targetoptions", {**compiled.targetoptions, "lineinfo": True}))
-    asking = checked.compiling_checked if is_checked else bounds.compiling_bounded
+    asking = compiling_checked if is_checked else bounds.compiling_bounded
     said = progress.compiling(label_of(compiled.py_func), "Numba-CUDA")
     with interrupts.deferred(), said, global_compiler_lock, patches.without_nvvm(), asking(), own:
         yield

@@ -1,10 +1,10 @@
 """Skips and reports writes of CUDA kernels on the CPU that are out of bounds.
 
 Numba-CUDA computes the address of an element and writes there. While a kernel is compiled for the
-CPU, without the checked mode, each write asks whether its indices lie in the array, and a call of
-`kb.outside.NAME` reports the answer; `copies` numbers it, and ll/loops.ll and ll/fibres.ll have the
-function. Where a kernel makes the same comparison itself, LLVM removes this one, so that loops are
-vectorised as before.
+CPU, without the checked mode, the indices of each write are compared with the array's extents, and
+a call of `kb.outside.NAME` reports the result; `to_host` numbers it, and ll/loops.ll and
+ll/fibres.ll define the function. If a kernel makes the same comparison itself, LLVM removes this
+one, so that loops are vectorised as before.
 
 A write is a store by index, an atomic update, an access with a cache hint, or the use of a record,
 whose fields are written by its address. A view that begins outside of its array has no elements.
@@ -46,17 +46,17 @@ class _Element:
 
 @dataclass
 class _Watch:
-    """One compilation: the addresses that were made, and what the kernel calls its arrays."""
+    """One compilation: the addresses that were computed, and the names of the kernel's arrays."""
 
-    elements: dict[int, _Element] = field(default_factory=dict)  # by the address's identity
-    axes: list[tuple[Any, Any]] = field(default_factory=list)  # of the address in the making
-    names: dict[str, str] = field(default_factory=dict)  # what was copied from a variable
+    elements: dict[int, _Element] = field(default_factory=dict)  # by the identity of the address
+    axes: list[tuple[Any, Any]] = field(default_factory=list)  # of the present address
+    names: dict[str, str] = field(default_factory=dict)  # of variables: what they are copies of
     name: str = ""  # of the array that the present instruction writes to
 
 
 @contextmanager
 def compiling_bounded() -> Iterator[None]:
-    """Let Numba-CUDA ask about the indices of writes. Under Numba's lock."""
+    """Let Numba-CUDA check the indices of writes. Under Numba's lock."""
     watch = _Watch()
     address_of, basic = cgutils.get_item_pointer2, arrayobj.basic_indexing
     store, load = arrayobj.store_item, arrayobj.load_item
@@ -178,7 +178,7 @@ def _unless(builder: Any, bad: Any) -> Iterator[None]:
 
 
 def _written_by(instruction: Any, names: dict[str, str]) -> str:
-    """What the source calls the array that an instruction may write to; or ""."""
+    """The name in the source of the array that an instruction may write to; or ""."""
     target: Any = getattr(instruction, "target", None)
     if type(instruction).__name__ == "Assign":
         value = instruction.value
@@ -196,7 +196,7 @@ def _written_by(instruction: Any, names: dict[str, str]) -> str:
 
 
 def _beyond(builder: Any, axes: Sequence[tuple[Any, Any]]) -> Any:
-    """Whether an index leaves its axis. These are the comparisons that kernels make."""
+    """Whether an index leaves its axis, by the same comparisons that kernels make."""
     answers = []
     for index, extent in axes:
         answers.append(builder.icmp_signed("<", index, index.type(0)))
@@ -205,16 +205,16 @@ def _beyond(builder: Any, axes: Sequence[tuple[Any, Any]]) -> Any:
 
 
 def _reported(builder: Any, element: _Element, array_type: Any, name: str) -> Any:
-    """Whether the element lies outside of its array, with the call that reports it.
+    """Whether the element lies outside of its array; appends the call that reports it.
 
-    An index that leaves its axis and stays in an array without gaps harms nothing else.
+    An index may leave its axis and still reach an element of an array without gaps.
     """
     bad = _beyond(builder, element.axes)
     if element.layout in "CF" and len(element.shape) > 1:
         end = builder.gep(element.data, [functools.reduce(builder.mul, element.shape)])
         before = builder.icmp_unsigned("<", element.address, element.data)
-        behind = builder.icmp_unsigned(">=", element.address, end)
-        bad = builder.and_(bad, builder.or_(before, behind))
+        after = builder.icmp_unsigned(">=", element.address, end)
+        bad = builder.and_(bad, builder.or_(before, after))
     described = f"{name!r} " if name else "an array "
     described += f"({array_type.dtype}[{array_type.ndim}d])"
     called(builder, OUTSIDE + described.encode().hex(), [bad])

@@ -2,8 +2,8 @@
 
 Each load, store and atomic operation, except those on the function's own variables, is preceded by
 a call of a function of src/hostcuda/kb_check.h, which returns the address to use instead. Shared
-and local arrays, and the addresses in arguments, are numbered. Line numbers are taken from the
-debug information. What the C core needs to know about the arrays becomes constants of the module.
+and local arrays, and the addresses in arguments, are numbered. Line numbers come from the debug
+information. Constants of the module describe the arrays to the C core.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -43,12 +43,12 @@ _VOID = ir.VoidType()
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An array, or a scalar in a buffer, that the kernel gets by its address."""
+    """An array, or a scalar in a buffer, whose address is passed to the kernel."""
 
     name: str  # with its type
     word: int
     item_size: int
-    cell: int  # bytes of an item that are written together
+    cell: int  # bytes of an item that are always written together
     n_dims: int
     batched: bool
     strided: bool
@@ -61,25 +61,13 @@ class Argument:
 
 
 def written_together(dtype: np.dtype[Any]) -> int:
-    """Bytes of an element that no thread writes a part of."""
+    """The bytes of an element that are always written together."""
     if dtype.fields is None:
         return dtype.base.itemsize
     fields = dtype.fields.values()
     return math.gcd(
         dtype.itemsize, *(math.gcd(written_together(kind), at) for kind, at, *_ in fields)
     )
-
-
-class Copies(Protocol):
-    """What instructions are appended to, see to_host.py."""
-
-    block: Any
-
-    def put(self, instruction: Any) -> Any: ...
-
-    def call(
-        self, name: str, result: Any, arguments: Sequence[Any], called: str = "kb.call"
-    ) -> Any: ...
 
 
 @dataclass(slots=True)
@@ -91,12 +79,12 @@ class _Array:
     item_size: Any
     size: Any
     offset: int = 0
-    place: str = ""  # where it is made
+    place: str = ""  # the line that creates it
 
 
 @dataclass
 class Checks:
-    """What is asked about one kernel."""
+    """The checks of one kernel."""
 
     label: str
     arguments: Sequence[Argument]
@@ -106,22 +94,22 @@ class Checks:
     _own: set[str] = field(default_factory=set)  # addresses of the function's variables
     _instead: list[tuple[Any, Any, _Array]] = field(default_factory=list)  # of local arrays
     waits: bool = False  # threads may wait for each other
-    _copies: Any = None
+    _host: Any = None  # the HostModule to which instructions are appended
 
     def add_shared(self, name: str, item: str, size: int, item_size: int, offset: int) -> None:
         """A shared array; dynamic if its size is 0."""
         self._shared[name] = _Array(name, item, item_size, size, offset)
 
     def number_of_shared(self, name: str) -> int:
-        """Its index in the table of the C core."""
+        """Return its index in the table of the C core."""
         return list(self._shared).index(name)
 
-    def begin_function(self, copies: Copies) -> None:
-        """Begin with a function whose instructions are appended to `copies`."""
-        self._copies, self._own, self._instead = copies, set(), []
+    def begin_function(self, host: Any) -> None:
+        """Begin a function, whose instructions are appended to a HostModule."""
+        self._host, self._own, self._instead = host, set(), []
 
     def put(self, instruction: Any, location: Any) -> None:
-        """Append an instruction to the copy of its function, with what is asked about it."""
+        """Append an instruction and its checks to the copy of its function."""
         place = _place(location)
         for array, known, described in self._instead:
             if any(o is array for o in _read_by(instruction)):
@@ -132,7 +120,7 @@ class Checks:
         if operation == "call":
             self._put_call(instruction, place)
         elif operation == "alloca" and "_cudapy_lmem" in instruction.name:
-            self._copies.put(instruction)
+            self._host.put(instruction)
             self._put_local(instruction)
         elif operation in ("load", "load atomic"):
             self._put_access(instruction, 0, _READ, instruction.type, place)
@@ -140,45 +128,44 @@ class Checks:
             value = instruction.operands[0]
             self._put_access(instruction, 1, _WRITE, value.type, place, value)
         elif operation in ("atomicrmw", "cmpxchg"):
-            kind = instruction.operands[1].type
-            self._put_access(instruction, 0, _ATOMIC, kind, place, even_own=True)
+            self._put_access(instruction, 0, _ATOMIC, instruction.operands[1].type, place)
         else:
             if operation == "alloca" or (
                 operation in ("getelementptr", "bitcast")
                 and any(o.get_reference() in self._own for o in instruction.operands)
             ):
                 self._own.add(instruction.get_reference())
-            self._copies.put(instruction)
+            self._host.put(instruction)
 
     def _put_call(self, call: Any, place: str) -> None:
         name = call.callee.name
         if name.startswith(_ATOMICS) and call.type != _VOID:
-            self._put_access(call, 1, _ATOMIC, call.type, place, even_own=True)
+            self._put_access(call, 1, _ATOMIC, call.type, place)
         elif name.startswith(_COPIES) and call.args[2].type == _I64:
             to, of, size = call.operands[1:4]
             call = replaced(call, 1, self._asked(to, size, _WRITE, place))
-            self._copies.put(replaced(call, 2, self._asked(of, size, _READ, place)))
+            self._host.put(replaced(call, 2, self._asked(of, size, _READ, place)))
         elif _WAITS.match(name):
             self._put_at(place)
             if name.startswith("cudaCG"):
                 self._put_question("kb.check.grid", _VOID, [])
-            self._copies.put(call)
+            self._host.put(call)
         else:
             if name == "kb.check.shared":
                 array = list(self._shared.values())[call.args[0].constant]
                 array.place = array.place or place
             if name.startswith(_FENCES):
                 self._put_at(place)
-            self._copies.put(call)
+            self._host.put(call)
             if name.startswith("kb.membar."):
                 self._put_question("kb.check.fence", _VOID, [])
 
     def _put_at(self, place: str) -> None:
-        """Note the place of what may wait for other threads."""
+        """Note a place where the thread may wait for others."""
         self._put_question("kb.check.at", _VOID, [ir.Constant(_I32, self._site(place))])
 
     def _put_question(self, name: str, result: Any, arguments: Any, called: str = "") -> Any:
-        return self._copies.put(self._copies.call(name, result, arguments, called or "kb.call"))
+        return self._host.put(self._host.call(name, result, arguments, called or "kb.call"))
 
     def _put_local(self, array: Any) -> None:
         kind = array.allocated_type
@@ -190,25 +177,18 @@ class Checks:
         self._instead.append((array, known, described))
 
     def _put_access(
-        self,
-        instruction: Any,
-        at: int,
-        kind: int,
-        type_: Any,
-        place: str,
-        value: Any = None,
-        even_own: bool = False,
+        self, instruction: Any, at: int, kind: int, type_: Any, place: str, value: Any = None
     ) -> None:
-        """Append an instruction whose operand number `at` is the address that it goes to."""
+        """Append an instruction that accesses the address in operand `at`."""
         address = instruction.operands[at]
         if kind == _ATOMIC or instruction.opname == "load atomic":
             self._put_at(place)
-        if even_own or address.get_reference() not in self._own:
+        if kind == _ATOMIC or address.get_reference() not in self._own:
             if value is not None and (value := self._bits(value)) is not None:
                 kind = _WRITE_VALUE
             asked = self._asked(address, _size_of(type_), kind, place, value)
             instruction = replaced(instruction, at, asked)
-        self._copies.put(instruction)
+        self._host.put(instruction)
 
     def _asked(self, address: Any, size: Any, kind: int, place: str, value: Any = None) -> Any:
         """The memory to use in place of an address."""
@@ -228,8 +208,8 @@ class Checks:
         return value if kind.width == _VALUE_MAX else self._put_cast("zext", value, _I64)
 
     def _put_cast(self, operation: str, value: Any, kind: Any) -> Any:
-        block = self._copies.block
-        return self._copies.put(ir.CastInstr(block, operation, value, kind, "kb.bits"))
+        cast = ir.CastInstr(self._host.block, operation, value, kind, "kb.bits")
+        return self._host.put(cast)
 
     def _site(self, place: str) -> int:
         if place not in self.sites:
@@ -237,7 +217,7 @@ class Checks:
         return self.sites.index(place)
 
     def add_site(self, number: int) -> int:
-        """The number of a place where threads wait, which is made at the site of this number."""
+        """Number a place where threads wait, at the site of this number."""
         self.sites.append(self.sites[number])
         return len(self.sites) - 1
 
@@ -265,7 +245,9 @@ class Checks:
                 name, shape = _described(where, array.symbol, str(array.item), array.place)
                 flags = 0 if array.size else _DYNAMIC
                 numbers = (array.item_size, max(len(shape), 1), 0, flags, array.offset, array.size)
-                cell = _cell_of(array, name) if where == "shared" else 0
+                cell = 0
+                if where == "shared":
+                    cell = 1 if "records" in name else array.item_size
                 rows.append(row(name, *numbers, cell=cell, shape=shape))
         arrays = constant(module, ir.ArrayType(row_of, len(rows)), rows)
         sites = [text(module, site) for site in self.sites]
@@ -296,7 +278,7 @@ def _size_of(kind: Any, result: Any = _I64) -> Any:
 
 
 def _described(where: str, symbol: str, item: str, place: str) -> tuple[str, tuple[int, ...]]:
-    """An array in words, and its shape; checked.py puts both into the symbol."""
+    """An array in words, and its shape; `compiling_checked` puts both into the symbol."""
     shape: tuple[int, ...] = ()
     if found := re.search(r"\.(\w+)\.(\d+(?:x\d+)*)[.\d]*\"?$", symbol):
         item = found[1]
@@ -308,13 +290,8 @@ def _described(where: str, symbol: str, item: str, place: str) -> tuple[str, tup
     return " ".join(filter(None, ("a", where, "array of", count, item))) + made, shape
 
 
-def _cell_of(array: _Array, described: str) -> Any:
-    """The bytes of an item of a shared array that are written together."""
-    return 1 if "records" in described else array.item_size
-
-
 def _place(location: Any) -> str:
-    """ "file:line" of debug information, with the text of the line if it can be read; or ""."""
+    """Return "file:line" of debug information, with the line's text if it can be read; or ""."""
     node = dict(location.operands) if location else {}
     line = node.get("line")
     for _ in range(32):

@@ -1,9 +1,15 @@
 """The LLVM IR of a Numba-CUDA kernel for the CPU.
 
-Copies of the kernel's modules, which `copies` makes, are linked with the `.ll` files of this
-package. Then it is known whether its threads may wait for each other: `entry` and either
-ll/loops.ll or ll/fibres.ll define what runs them. All functions are inlined into `kb_thread`, but
-those that call themselves.
+The kernel's modules, as `to_host` rewrites them, are linked with the `.ll` files of this package
+and with functions that run the threads:
+
+- `kb_thread(frame, words ...)` runs one thread; `kb.run(frame, words)` calls it with words that lie
+  in memory. All functions are inlined into it, except those that call themselves.
+- `kb_blocks(parameters, sizes, begin, end, found)` loops over blocks and threads, see ll/loops.ll.
+- `kb_fibre(parameters, thread)` runs one thread of a kernel that has barriers, shared memory or
+  operations of warps, see ll/fibres.ll; src/hostcuda gives the thread's place as a `kb_thread`.
+
+The last two take parameters as cuLaunchKernel does.
 """
 
 from __future__ import annotations
@@ -11,17 +17,18 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.cuda_on_cpu import entry as around
-from kernbridge._src.cuda_on_cpu import library, linked, polls, recursion, variables
-from kernbridge._src.cuda_on_cpu.to_host import Copies, refused
+from kernbridge._src.cuda_on_cpu import library, linked, polls, recursion
+from kernbridge._src.cuda_on_cpu.objects import called, constant, text
+from kernbridge._src.cuda_on_cpu.to_host import OUTSIDE_MAX, HostModule, refused
 from kernbridge._src.numba_common import private_llvmlite
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
+from kernbridge._src.numba_common.private_llvmlite import ir
 
 if TYPE_CHECKING:
     from kernbridge._src.cuda_on_cpu.checks import Checks
@@ -50,55 +57,42 @@ _ZEROING = "void @llvm.memset.p0.i64(ptr"
 _UNORDERED = re.compile(r"\bload atomic (.*?) unordered,")  # loads that may wait, see to_host.py
 _THREAD = re.compile(r"^(define internal void @kb_thread\(.*\)) \{$", re.M)
 
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_POINTER = ir.IntType(8).as_pointer()
+
 
 def host_ir(
     label: str, compiled: Any, entry: str, checks: Checks | None = None
 ) -> tuple[str, bool]:
     """The IR of a library of Numba-CUDA for the CPU, and whether the kernel reads z indices.
 
-    The IR has no data layout. With `checks` for the checked mode.
+    The IR has no data layout. With `checks`, it is for the checked mode.
     """
     with opaque_pointers():
-        copies = Copies(label, compiled.modules, checks)
-        texts = [str(copied) for copied in copies.modules]
-    return _whole(label, texts, entry, copies, checks, lambda: linked.sources(compiled))
-
-
-def _whole(
-    label: str,
-    texts: list[str],
-    entry: str,
-    copies: Copies,
-    checks: Checks | None,
-    sources_of: Callable[[], Sequence[Any]],
-) -> tuple[str, bool]:
-    """The kernel with all that runs it, and whether it reads z indices.
-
-    `sources_of` returns the CUDA C++ that the kernel links.
-    """
-    module, called = _linked(texts)
-    external = called.intersection(copies.declared)
+        host = HostModule(label, compiled.modules, checks)
+        texts = [str(module) for module in host.modules]
+    module, calls = _linked(texts)
+    external = calls & host.declared
     foreign = {name for name in external if not name.startswith(_NOT_OF_C)} - _OF_C
-    if foreign and (sources := sources_of()):
+    if foreign and (sources := linked.sources(compiled)):
         if checks:
             raise refused(
                 label, f"functions in CUDA C++ ({', '.join(sorted(foreign))}) in checked mode"
             )
-        more = linked.compiled(label, sources, foreign)
-        texts += linked.fitted(label, module, more, foreign)
-        module, called = _linked(texts)
-        copies.declared |= {name for name in called if not _core.cuda_code_provides(name)}
-    waits = not called.isdisjoint(_OF_FIBRES)
+        texts += linked.fitted(label, module, linked.compiled(label, sources, foreign), foreign)
+        module, calls = _linked(texts)
+        host.declared |= {name for name in calls if not _core.cuda_code_provides(name)}
+    waits = not calls.isdisjoint(_OF_FIBRES)
     while True:
-        _complete(module, entry, copies, checks, waits)
-        recursive = _recursive(module)
+        _complete(module, entry, host, checks, waits)
+        recursive = [f.name for f in module.functions if is_recursive(f)]
         text, stack_size, polled = _polling(module, recursion.STACK if recursive else 0)
         if waits or not (recursive or polled):
             break
         # Only a fibre can measure how much of its stack is left, and let other threads go on.
         waits = True
-        module, called = _linked(texts)
-    _check(label, module, called.intersection(copies.declared))
+        module, calls = _linked(texts)
+    _check(label, module, calls & host.declared)
     text = _placed(_with_arrays_in_memory(text), checks)
     if checks and recursion.has_checked_array(text, recursive):
         raise refused(label, "a local array in a recursive device function in checked mode")
@@ -110,7 +104,7 @@ def _whole(
     if checks:
         with opaque_pointers():
             text += checks.table()  # with the places where threads wait
-    return text, not called.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
+    return text, not calls.isdisjoint({"kb.ctaid.z", "kb.nctaid.z"})
 
 
 def _linked(texts: Sequence[str]) -> tuple[Any, set[str]]:
@@ -121,16 +115,28 @@ def _linked(texts: Sequence[str]) -> tuple[Any, set[str]]:
     return module, library.link(module)
 
 
-def _complete(module: Any, entry: str, copies: Copies, checks: Checks | None, waits: bool) -> None:
-    """Link in what runs the threads, and inline it all; `waits`: each thread has a stack."""
+def _complete(
+    module: Any, entry: str, host: HostModule, checks: Checks | None, waits: bool
+) -> None:
+    """Link in what runs the threads, and inline all; with `waits`, each thread has a stack.
+
+    Functions are marked for inlining in text: llvmlite 0.45 adds an attribute to the result of a
+    function.
+    """
     by_threads = waits or checks is not None
     if checks:
         checks.waits = waits
     with opaque_pointers():
-        text = str(around.module(entry, copies, checks, by_threads))
-    module.link_in(llvm.parse_assembly(text))
+        around = str(_around(entry, host, checks, by_threads))
+    module.link_in(llvm.parse_assembly(around))
     library.link_files(module, "frame", "fibres" if by_threads else "loops")
-    _inline(module)
+    module.get_global_variable("kb.outside.all").linkage = "internal"
+    for function in module.functions:
+        if not function.is_declaration and function.name not in _KEPT:
+            function.linkage = "internal"
+    passes, builder = _passes()[:2]
+    passes.run(module, builder)
+    module.get_function("kb_thread").linkage = "internal"
 
 
 @contextmanager
@@ -170,45 +176,24 @@ def processor() -> tuple[str, str]:
 
 
 @cache
-def _passes() -> tuple[Any, Any]:
-    """What inlines, and removes what is not needed then."""
-    options = llvm.create_pipeline_tuning_options(speed_level=0)
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.add_global_dead_code_eliminate_pass()
-    return passes, llvm.create_pass_builder(machine(), options)
+def _passes() -> tuple[Any, Any, Any]:
+    """Passes that inline and drop dead code, their builder, and passes for `_polling`.
 
-
-@cache
-def _values() -> Any:
-    """What turns variables into values."""
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()  # the addresses of some lie in tuples
-    passes.add_sroa_pass()
-    return passes
-
-
-def _inline(module: Any) -> None:
-    """Inline all functions into kb_thread, or into those that are called from outside.
-
-    They are marked for that in text: llvmlite 0.45 adds an attribute to the result of a function.
+    The latter turn variables into values.
     """
-    module.get_global_variable("kb.outside.all").linkage = "internal"
-    for function in module.functions:
-        if not function.is_declaration and function.name not in _KEPT:
-            function.linkage = "internal"
-    passes, builder = _passes()
-    passes.run(module, builder)
-    module.get_function("kb_thread").linkage = "internal"
-
-
-def _recursive(module: Any) -> list[str]:
-    return [function.name for function in module.functions if is_recursive(function)]
+    options = llvm.create_pipeline_tuning_options(speed_level=0)
+    inlining = llvm.create_new_module_pass_manager()
+    inlining.add_always_inliner_pass()
+    inlining.add_global_dead_code_eliminate_pass()
+    values = llvm.create_new_function_pass_manager()
+    values.add_sroa_pass()
+    values.add_instruction_combine_pass()  # the addresses of some variables lie in tuples
+    values.add_sroa_pass()
+    return inlining, llvm.create_pass_builder(machine(), options), values
 
 
 def is_recursive(function: Any) -> bool:
-    """Whether this is a function of a kernel that is left, since it calls itself."""
+    """Whether a function of a kernel was not inlined, since it calls itself."""
     return not function.is_declaration and function.name not in (*_KEPT, "kb_stack_size")
 
 
@@ -224,15 +209,18 @@ def _check(label: str, module: Any, unknown: set[str]) -> None:
 def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
     """The module with calls in loops that wait, the size of its stack, and whether there are any.
 
-    `stack` are the bytes that a thread needs besides its variables.
+    `stack` is the number of bytes that a thread needs besides its variables.
     """
     text = str(module)
-    stack_size = _stack_size(text, stack)
+    begin = text.index("define internal void @kb_thread(")
+    lines, total = recursion.size_of_variables(text, begin, stack)
+    stack_size = "\n".join(["define i64 @kb_stack_size() {", *lines, f"  ret i64 {total}", "}\n"])
     if not polls.may_poll(text):
         return text, stack_size, False
     for function in module.functions:
         if function.name == "kb_thread" or is_recursive(function):
-            _values().run(function, _passes()[1])
+            _, builder, values = _passes()
+            values.run(function, builder)
     plain = str(module)
     polling = polls.with_polls(plain)
     if polling == plain:
@@ -241,9 +229,9 @@ def _polling(module: Any, stack: int) -> tuple[str, str, bool]:
 
 
 def _with_arrays_in_memory(text: str) -> str:
-    """The module with arrays that are set to zero as memory.
+    """The module in which memset zeroes arrays.
 
-    Numba stores the array as one value, of which LLVM makes a store for each of its elements.
+    Numba stores an array as one value, of which LLVM makes a store for each of its elements.
     """
     size = r"ptrtoint (ptr getelementptr (\1, ptr null, i64 1) to i64)"
     text, n = _ZEROED.subn(rf"call {_ZEROING} \2, i8 0, i64 {size}, i1 false)", text)
@@ -252,9 +240,10 @@ def _with_arrays_in_memory(text: str) -> str:
 
 
 def _placed(text: str, checks: Checks | None) -> str:
-    """The module with what is known once all is inlined: the frame, and where threads wait.
+    """The module in which placeholders are the frame, and the numbers of places where threads wait.
 
-    This is done on text, since llvmlite cannot change an instruction of a parsed module.
+    Both are known once all is inlined. This is done on text, since llvmlite cannot change an
+    instruction of a parsed module.
     """
     sites = itertools.count()
     place = 0
@@ -271,10 +260,72 @@ def _placed(text: str, checks: Checks | None) -> str:
         return ""
 
     text = _PLACEHOLDER.sub(instead, text)
-    return _THREAD.sub(r"\1 alwaysinline {", text)  # by compile.py, with other passes
+    return _THREAD.sub(r"\1 alwaysinline {", text)  # compile.py inlines it, with other passes
 
 
-def _stack_size(text: str, more: int) -> str:
-    """A function that returns what the variables of a thread take at most, and `more`."""
-    lines, total = variables.size(text, text.index("define internal void @kb_thread("), more)
-    return "\n".join(["define i64 @kb_stack_size() {", *lines, f"  ret i64 {total}", "}\n"])
+def _around(entry: str, host: HostModule, checks: Checks | None, by_threads: bool) -> Any:
+    """The module around an entry. Make and print it inside `opaque_pointers()`."""
+    made = ir.Module("kb.entry")
+    made.triple = ""
+    types = host.parameters(entry)
+    words = ir.LiteralStructType(types)
+    with _function(made, "kb_thread", [_POINTER, *types]) as (function, builder):
+        frame, *values = function.args
+        frame.name = "kb.frame"
+        frame.add_attribute("noalias")
+        called(builder, entry, values)
+    with _function(made, "kb.run", [_POINTER, words.as_pointer()]) as (function, builder):
+        function.attributes.add("alwaysinline")
+        frame, address = function.args
+        loaded = [builder.load(_member(builder, address, i)) for i in range(len(types))]
+        called(builder, "kb_thread", [frame, *loaded])
+    if by_threads:
+        kinds = [_POINTER.as_pointer(), _POINTER]
+        with _function(made, "kb_fibre", kinds) as (function, builder):
+            parameters, thread = function.args
+            parameters.add_attribute("noalias")
+            given = _words(builder, words, parameters)
+            for i, argument in enumerate(checks.arguments if checks else ()):
+                at = builder.bitcast(_member(builder, given, argument.word), _I64.as_pointer())
+                address = [builder.load(at), ir.Constant(_I64, i + 1)]
+                builder.store(called(builder, "kb.check.argument", address, _I64), at)
+            called(builder, "kb.fibre.checked" if checks else "kb.fibre", [given, thread])
+    else:
+        kinds = [_POINTER.as_pointer(), _POINTER, _I64, _I64, _POINTER]
+        with _function(made, "kb_blocks", kinds) as (function, builder):
+            parameters, sizes, begin, end, found = function.args
+            for pointer in (parameters, sizes, found):
+                pointer.add_attribute("noalias")
+            given = _words(builder, words, parameters)
+            called(builder, "kb.loops", [given, sizes, begin, end, found])
+    shared_size = ir.Function(made, ir.FunctionType(_I64, []), "kb_shared_size")
+    ir.IRBuilder(shared_size.append_basic_block("entry")).ret(ir.Constant(_I64, host.shared_size))
+    shown = host.outside[:OUTSIDE_MAX]
+    if len(host.outside) > OUTSIDE_MAX:
+        shown[-1] = "one of its arrays"
+    described = [text(made, what) for what in shown]
+    constant(made, ir.ArrayType(_POINTER, len(shown)), described, "kb.outside.all")
+    return made
+
+
+@contextmanager
+def _function(module: Any, name: str, types: Sequence[Any]) -> Iterator[tuple[Any, ir.IRBuilder]]:
+    """Define a function that returns nothing."""
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), types), name)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    yield function, builder
+    builder.ret_void()
+
+
+def _words(builder: Any, kind: Any, parameters: Any) -> Any:
+    """The address of a copy of a launch's arguments in one structure."""
+    words = builder.alloca(kind)
+    for i, element in enumerate(kind.elements):
+        parameter = builder.load(builder.gep(parameters, [ir.Constant(_I64, i)]))
+        word = builder.load(builder.bitcast(parameter, element.as_pointer()))
+        builder.store(word, _member(builder, words, i))
+    return words
+
+
+def _member(builder: Any, address: Any, i: int) -> Any:
+    return builder.gep(address, [ir.Constant(_I32, 0), ir.Constant(_I32, i)])

@@ -28,7 +28,7 @@ def defines(name: str) -> bool:
 
 
 def link(module: Any) -> set[str]:
-    """Link in what the module declares and a file defines, and what that calls.
+    """Link the functions that the module declares and the files define, and what these call.
 
     Returns the names of the functions that are still declared.
     """
@@ -41,26 +41,24 @@ def link(module: Any) -> set[str]:
             link_files(module, file)
 
 
+@cache
+def _parsed(*files: str) -> Any:
+    return llvm.parse_assembly("".join(map(_text, files)))
+
+
 def link_files(module: Any, *files: str) -> None:
-    """Link in what the module declares and these files define, which are parsed as one."""
+    """Link what the module declares and these files, which are parsed as one, define."""
     module.link_in(_parsed(*files), preserve=True)
 
 
-@cache
 def names(*files: str) -> set[str]:
     """The functions that files define."""
-    texts = map(_text, files)
-    return {n for t in texts for n in re.findall(r"^define [^@]*@([\w.]+)", t, flags=re.M)}
+    return set(re.findall(r"^define [^@]*@([\w.]+)", "\n".join(map(_text, files)), flags=re.M))
 
 
 @cache
 def _files_by_name() -> dict[str, str]:
     return {name: file for file in _FILES for name in names(file)}
-
-
-@cache
-def _parsed(*files: str) -> Any:
-    return llvm.parse_assembly("".join(map(_text, files)))
 
 
 def _text(name: str) -> str:

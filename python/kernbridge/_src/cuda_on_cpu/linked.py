@@ -44,7 +44,7 @@ def sources(library: Any) -> list[Any]:
 
 
 def compiled(label: str, linked: Sequence[Any], called: Iterable[str]) -> list[str]:
-    """The LLVM IR of sources, of which a kernel calls the functions of these names."""
+    """The LLVM IR of sources; the kernel calls their functions of these names."""
     names = ", ".join(sorted(called))
     try:
         clang = compilers.find_clang()
@@ -63,32 +63,26 @@ def _compiled(label: str, source: Any, names: str, clang: Sequence[str]) -> str:
         command = [*clang, *_FLAGS, *_folders(), path.name, "-o", made.name]
         done = programs.run(command, errors=True, folder=folder)
         if done.status != 0:
-            raise _failure(
-                label, names, f"clang {done.limit}" if done.limit else done.text, command
-            )
+            why = f"clang {done.limit}" if done.limit else done.text
+            raise _failure(label, names, why, command)
         try:
             text = str(llvm.parse_bitcode(made.read_bytes()))
-        except RuntimeError as e:  # of a newer LLVM
+        except RuntimeError as e:  # written by a newer LLVM
             raise _failure(label, names, f"llvmlite cannot read what {clang[-1]} wrote: {e}") from e
     if "@llvm.global_ctors" in text:
         raise refused(label, f"functions in CUDA C++ ({names}) with globals that have constructors")
-    return _of_any_machine(text)
+    # The target and the attributes with which clang compiled the module do not fit a kernel.
+    text = _CALLED.sub(r"\1", _COMDAT.sub("", _DROPPED.sub("", text)))
+    return _DEFINED.sub(r"\1 alwaysinline {", text)
 
 
 def _folders() -> list[str]:
-    """Where Numba-CUDA looks for headers: the folders that the user names, and CUDA's own."""
+    """Options for the folders in which Numba-CUDA finds headers: the user's and CUDA's own."""
     from kernbridge._src.numba_common.private_numba_cuda import get_cuda_paths, nvrtc
 
     named = [f"-I{p}" for p in nvrtc.config.CUDA_NVRTC_EXTRA_SEARCH_PATHS.split(":") if p]
     own = get_cuda_paths()["include_dir"].info
     return [*named, f"-idirafter{own}"] if own else named
-
-
-def _of_any_machine(text: str) -> str:
-    """A module without the target and the attributes with which clang compiled it."""
-    text = _COMDAT.sub("", _DROPPED.sub("", text))
-    text = _CALLED.sub(r"\1", text)
-    return _DEFINED.sub(r"\1 alwaysinline {", text)
 
 
 def _text(source: Any) -> str:
@@ -109,13 +103,15 @@ def fitted(label: str, kernel: Any, texts: Sequence[str], names: Iterable[str]) 
     """The modules, with functions of these names as Numba-CUDA declares them.
 
     Numba-CUDA declares that a function without a result returns a pointer. Functions whose
-    parameters C++ passes otherwise than Numba-CUDA does are refused.
+    parameters C++ and Numba-CUDA pass in different ways are refused.
     """
     texts = list(texts)
     for name in names:
         wanted = str(kernel.get_function(name).global_value_type)
         for i, text in enumerate(texts):
-            found = _type(text, name)
+            functions = llvm.parse_assembly(text).functions
+            defined = (f for f in functions if f.name == name and not f.is_declaration)
+            found = next((str(f.global_value_type) for f in defined), "")
             if found and wanted.startswith("ptr ") and found == f"void{wanted[3:]}":
                 texts[i] = _returning_null(text, name)
             elif found and found != wanted:
@@ -125,13 +121,6 @@ def fitted(label: str, kernel: Any, texts: Sequence[str], names: Iterable[str]) 
                     "Numba-CUDA declares it",
                 )
     return texts
-
-
-def _type(text: str, name: str) -> str:
-    """The type of a function that a module defines; or ""."""
-    functions = llvm.parse_assembly(text).functions
-    defined = (f for f in functions if f.name == name and not f.is_declaration)
-    return next((str(f.global_value_type) for f in defined), "")
 
 
 def _returning_null(text: str, name: str) -> str:

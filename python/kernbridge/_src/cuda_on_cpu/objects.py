@@ -32,15 +32,8 @@ def replaced(instruction: Any, at: int, operand: Any) -> Any:
     return made
 
 
-def without_metadata(value: Any) -> Any:
-    """A copy of a function, a variable or an instruction that has no metadata."""
-    made = copy.copy(value)
-    made.metadata = {}
-    return made
-
-
 def called(builder: Any, name: str, arguments: Sequence[Any], result: Any = None) -> Any:
-    """The value of a call, which the builder appends, of a function that may not be declared."""
+    """Append a call of a function, which is declared if necessary; returns its value."""
     kind = ir.FunctionType(result or ir.VoidType(), [a.type for a in arguments])
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
     return builder.call(function, arguments)

@@ -9,30 +9,40 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kernbridge._src.cuda_on_cpu import variables
+STACK = 256 * 1024  # bytes for a thread, in addition to the variables of other functions
 
-STACK = 256 * 1024  # bytes for a thread, beside what other variables take
-
+_ALLOCA = re.compile(r"= alloca (.*?)(?:, i(?:32|64) (\d+))?(?:, align \d+)?$", re.M)
 _THREAD_AT = 48  # of the frame, see ll/frame.ll
-_DECLARED = "declare void @kb_recurse(ptr, i64)\n"
+
+
+def size_of_variables(text: str, begin: int, more: int) -> tuple[list[str], str]:
+    """Instructions that compute the bytes of a function's variables plus `more`, and their value.
+
+    The function's definition begins at `begin`. The types are read from the text, since llvmlite
+    does not return the type of a variable in a parsed module.
+    """
+    lines, total = [], str(more)
+    for i, (kind, count) in enumerate(_ALLOCA.findall(text, begin, text.index("\n}", begin))):
+        lines.append(f"  %kb.p{i} = getelementptr {kind}, ptr null, i64 {count or 1}")
+        lines.append(f"  %kb.n{i} = ptrtoint ptr %kb.p{i} to i64")
+        lines.append(f"  %kb.s{i} = add i64 {total}, %kb.n{i}")
+        total = f"%kb.s{i}"
+    return lines, total
 
 
 def has_checked_array(text: str, names: Sequence[str]) -> bool:
     """Whether one of these functions has a local array that is checked.
 
-    The checked mode knows one array of each place, and a recursion makes several.
+    The checked mode knows one array for each place, and a recursion creates several.
     """
-    return any("call ptr @kb_check_local_array(" in _body(text, name) for name in names)
+    begins = [_definition(text, name) for name in names]
+    bodies = [text[begin : text.index("\n}", begin)] for begin in begins]
+    return any("call ptr @kb_check_local_array(" in body for body in bodies)
 
 
 def is_value(text: str, names: Sequence[str]) -> bool:
     """Whether one of these functions is used otherwise than in calls."""
     return any(re.search(_token(name) + r"(?![-\w$.(])", text) for name in names)
-
-
-def _body(text: str, name: str) -> str:
-    begin = _definition(text, name)
-    return text[begin : text.index("\n}", begin)]
 
 
 def _token(name: str) -> str:
@@ -48,12 +58,12 @@ def _definition(text: str, name: str) -> int:
 
 
 def bounded(text: str, names: Sequence[str]) -> str:
-    """A module whose functions of these names have the frame, and ask about their stack."""
+    """The module in which these functions have the frame and check their stack."""
     for name in names:
         text = re.sub(_token(name) + r"\((\)?)", _with_frame, text)
         begin = _definition(text, name)
-        lines, size = variables.size(text, begin, 0)
-        asking = [
+        lines, size = size_of_variables(text, begin, 0)
+        check = [
             f"  %kb.thread.at = getelementptr i8, ptr %kb.frame, i64 {_THREAD_AT}",
             "  %kb.thread = load ptr, ptr %kb.thread.at",
             *lines,
@@ -62,8 +72,8 @@ def bounded(text: str, names: Sequence[str]) -> str:
         # The first block may have a label.
         first = re.compile(r"[^\n]*\{\n(?:\S[^\n]*:[^\n]*\n)?").match(text, begin)
         assert first is not None
-        text = text[: first.end()] + "\n".join(asking) + text[first.end() :]
-    return text + _DECLARED
+        text = text[: first.end()] + "\n".join(check) + text[first.end() :]
+    return text + "declare void @kb_recurse(ptr, i64)\n"
 
 
 def _with_frame(found: re.Match[str]) -> str:

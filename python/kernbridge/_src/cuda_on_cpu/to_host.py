@@ -2,8 +2,8 @@
 
 An instruction that a CPU does not have, or that LLVM leaves undefined where a GPU defines it,
 becomes a call of a function that the `.ll` files of this package define. The modules themselves
-stay as they are, since Numba-CUDA links those of device functions into several kernels: only what
-changes is copied. That suffices because values refer to each other by name when they are printed.
+stay unchanged, since Numba-CUDA links those of device functions into several kernels. Only what
+changes is copied, which suffices because printed values refer to each other by name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.cuda_on_cpu import library
-from kernbridge._src.cuda_on_cpu.objects import replaced, without_metadata
+from kernbridge._src.cuda_on_cpu.objects import replaced
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import ir
 
@@ -45,8 +45,7 @@ def refused(label: str, construct: str) -> KernelCompilationError:
     """The error for what a CPU cannot run."""
     return KernelCompilationError(
         f"{label}: the kernel uses {construct}, which kernbridge does not run on CPUs; run it on a "
-        "GPU"
-        " [KB4005]"
+        "GPU [KB4005]"
     )
 
 
@@ -60,8 +59,8 @@ def check_static_shared(label: str, size: int) -> None:
         )
 
 
-class Copies:
-    """The copies of one kernel's modules. To be made and printed with opaque pointers."""
+class HostModule:
+    """Copies of one kernel's modules. Create and print it inside `ir.opaque_pointers()`."""
 
     def __init__(self, label: str, modules: Sequence[Any], checks: Checks | None) -> None:
         self._label = label
@@ -70,7 +69,7 @@ class Copies:
         self.shared_size = 0
         self._offsets: dict[str, int] = {}  # of shared arrays: static ones, then the others
         self._place_shared(modules)
-        self.modules = [self._module(module) for module in modules]
+        self.modules = [self._copied(module) for module in modules]
         self.declared = {
             name
             for module in self.modules
@@ -112,7 +111,7 @@ class Copies:
         alignment = max(alignment, _ALIGNMENT)
         return -(-self.shared_size // alignment) * alignment
 
-    def _module(self, module: Any) -> Any:
+    def _copied(self, module: Any) -> Any:
         self._made = made = ir.Module(module.name, module.context)
         made.triple = ""
         for value in module.global_values:
@@ -121,7 +120,7 @@ class Copies:
             elif value.name not in self._offsets and not value.name.startswith(
                 ("llvm.nvvm.", "llvm.dbg.", "llvm.used", OUTSIDE)
             ):
-                made.add_global(without_metadata(value))
+                made.add_global(_without_metadata(value))
         for value in made.globals.values():
             if isinstance(value, ir.GlobalVariable):
                 value.addrspace = 0
@@ -130,7 +129,7 @@ class Copies:
         return made
 
     def _function(self, function: Any) -> Any:
-        made = without_metadata(function)
+        made = _without_metadata(function)
         made.parent, made.calling_convention = self._made, ""
         # Names of new values begin with "kb." or are those of what they replace.
         made.scope = type(function.scope)()
@@ -147,26 +146,25 @@ class Copies:
             made.blocks.append(self.block)
             for instruction in block.instructions:
                 instead = self._instead(instruction)
-                if instead is None:
-                    continue
-                if self._checks:
+                if instead is not None and self._checks:
                     self._checks.put(instead, instruction.metadata.get("dbg"))
-                else:
+                elif instead is not None:
                     self.put(instead)
         return made
 
     def put(self, instruction: Any) -> Any:
-        """Append an instruction to the copy of the present block."""
+        """Append an instruction to the copy of the current block."""
         if instruction.metadata:
-            instruction = without_metadata(instruction)
+            instruction = _without_metadata(instruction)
         self.block.instructions.append(instruction)
         return instruction
 
     def call(
         self, name: str, result: Any, arguments: Sequence[Any], called: str = "kb.call"
     ) -> Any:
-        """A call, which `put` appends; its value is called `called`."""
-        # What pointers point to may differ from call to call: it is not printed.
+        """A call for `put`; `called` names its value."""
+        # The types of arguments may differ from call to call in what pointers point to, which is
+        # not printed.
         kind = ir.FunctionType(result, [a.type for a in arguments])
         function = ir.Function(ir.Module(), kind, name)
         self._made.globals.setdefault(name, function)
@@ -239,7 +237,7 @@ class Copies:
         if assembly in ASSEMBLY or library.defines(name):
             return self.call(name, call.type, arguments, call.name)
         if found := re.fullmatch(r"ld\.global\.c[gv]\.b(\d+) \$0, \[\$1\];", assembly):
-            # Of memory that others may change: a thread may wait for that, see polls.py.
+            # Other threads may change this memory, and a thread may wait for it, see polls.py.
             size = int(found[1]) // 8
             made = ir.instructions.LoadAtomicInstr
             return made(self.block, arguments[0], "unordered", size, call.name, call.type)
@@ -250,6 +248,13 @@ class Copies:
             made.align = None
             return made
         raise refused(self._label, f"inline PTX ({assembly})")
+
+
+def _without_metadata(value: Any) -> Any:
+    """A copy of a function, a variable or an instruction that has no metadata."""
+    made = copy.copy(value)
+    made.metadata = {}
+    return made
 
 
 def _of_one_space(constant: Any) -> Any:

@@ -327,9 +327,9 @@ def _compile_entry(job: Job) -> Any:
     if job.for_host:
         architecture, without_nvvm = LIKE_HOST, patches.without_nvvm()
         if job.architectures == CHECKED:
-            from kernbridge._src.cuda_on_cpu import checked as cuda_on_cpu_checked
+            from kernbridge._src.cuda_on_cpu.isolated_compile import compiling_checked
 
-            asking = cuda_on_cpu_checked.compiling_checked()
+            asking = compiling_checked()
             options["lineinfo"] = True
         else:
             from kernbridge._src.cuda_on_cpu import bounds
@@ -337,7 +337,7 @@ def _compile_entry(job: Job) -> Any:
             asking = bounds.compiling_bounded()
     raising: Any = nullcontext()
     if raises:
-        from kernbridge._src.cuda_on_cpu.raising import compiling_raising
+        from kernbridge._src.cuda_on_cpu.isolated_compile import compiling_raising
 
         raising = compiling_raising()
     with patches.compiling_for(architecture), without_nvvm, asking, raising:
