@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core as _core  # first the core, which refuses where JAX crashes
 from kernbridge import errors
-from kernbridge._src import start  # noqa: F401  # registers handlers with JAX
+from kernbridge._src.base import versions as _versions
+
+with _versions.explained():
+    from kernbridge._src import start  # noqa: F401  # registers handlers with JAX
 from kernbridge._src.base.brainevent import *  # noqa: F403  # names that BrainEvent has
 from kernbridge._src.base.errors import KernbridgeError, KernbridgeWarning
 from kernbridge._src.numba_cpu.kernel import numba_kernel

@@ -306,13 +306,3 @@ def test_numba_cuda_compiles_a_kernel_for_the_cpu_with_all_that_it_reads(run_pyt
     assert "the kernel uses `inline_ptx` of numba-cuda-mlir, and Numba-CUDA" in assembled
     assert "thread (3, 0, 0)" in checked
     assert "test_mlir.py:" in checked
-
-
-def test_every_name_that_is_used_is_there():
-    from kernbridge._src.base import versions
-    from kernbridge._src.mlir import private_mlir
-    from kernbridge._src.numba_common import private_mlir_host
-
-    for inside in (private_mlir, private_mlir_host):
-        versions.look_up("numba-cuda-mlir", inside.NAMES)
-    assert types is private_mlir.types

@@ -18,3 +18,9 @@ def patched(*changes: tuple[Any, str, Any]) -> Iterator[None]:
     finally:
         for original in reversed(before):
             setattr(*original)
+
+
+def replace(owner: Any, name: str, value: Any) -> None:
+    """Set an attribute that must exist: nothing would read one that another version lacks."""
+    getattr(owner, name)
+    setattr(owner, name, value)

@@ -1,9 +1,8 @@
-"""The private names of JAX that kernbridge uses, looked up once.
+"""The names of JAX that kernbridge uses and JAX does not promise to keep.
 
-No other module imports them. Without those of `NAMES` kernbridge cannot be imported. Without one of
-`jax._src` that effects and varying axes need, importing kernbridge warns, and what needs them is
-refused where it is asked for: `HAS_INSIDES` is False, and `require_insides` raises. Without
-`STABLE_TARGETS` exports need ``disabled_checks``.
+No other module imports them. Without one of `jax._src` that effects and varying axes need,
+importing kernbridge warns, and what needs them is refused where it is asked for: `HAS_INSIDES` is
+False, and `require_insides` raises. Without one that partitioning needs, operands are gathered.
 """
 
 from __future__ import annotations
@@ -19,71 +18,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import ShapedArray, Tracer, eval_jaxpr
+from jax.interpreters import ad, batching, mlir
 from jax.sharding import PartitionSpec
 
 from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError, without_code
-
-NAMES = (
-    "jax.core.ShapedArray",
-    "jax.core.Tracer",
-    "jax.core.eval_jaxpr",
-    "jax.ffi.ffi_lowering",
-    "jax.ffi.register_ffi_target",
-    "jax.interpreters.ad.UndefinedPrimal",
-    "jax.interpreters.ad.Zero",
-    "jax.interpreters.ad.instantiate_zeros",
-    "jax.interpreters.ad.is_undefined_primal",
-    "jax.interpreters.ad.primitive_jvps",
-    "jax.interpreters.ad.primitive_transposes",
-    "jax.interpreters.batching.primitive_batchers",
-    "jax.interpreters.mlir.LoweringRuleContext.avals_in",
-    "jax.interpreters.mlir.LoweringRuleContext.avals_out",
-    "jax.interpreters.mlir.LoweringRuleContext.module_context",
-    "jax.interpreters.mlir.LoweringRuleContext.replace",
-    "jax.interpreters.mlir.ir.Module.parse",
-    "jax.interpreters.mlir.lower_fun",
-    "jax.interpreters.mlir.make_ir_context",
-    "jax.interpreters.mlir.register_lowering",
-    "jax.make_user_context",
-)
-INSIDES = (
-    "jax._src.core.Primitive",
-    "jax._src.core.auto_insert_reshard or jax._src.core.standard_insert_pvary",
-    "jax._src.core.get_cur_mesh_sharding",
-    "jax._src.core.standard_vma_rule",
-    "jax._src.effects.Effect",
-    "jax._src.effects.control_flow_allowed_effects",
-    "jax._src.effects.custom_derivatives_allowed_effects",
-    "jax._src.effects.lowerable_effects",
-    "jax._src.effects.remat_allowed_effects",
-)
-PARTITIONING = (
-    "jax._src.custom_partitioning_sharding_rule.ArrayMapping",
-    "jax._src.custom_partitioning_sharding_rule.SdyShardingRule",
-    "jax._src.custom_partitioning_sharding_rule.sdy_sharding_rule_to_mlir",
-    "jax._src.lib.xla_client.HloSharding.from_proto",
-    "jax._src.lib.xla_client.HloSharding.replicate",
-    "jax._src.lib.xla_client.HloSharding.tile_assignment_devices",
-    "jax._src.lib.xla_client.HloSharding.tile_assignment_dimensions",
-    "jax._src.lib.xla_client.HloSharding.tuple_elements",
-    "jax._src.lib.xla_client.HloSharding.tuple_sharding",
-    "jax._src.lib.xla_client.OpSharding",
-    "jax._src.lib.xla_client.register_custom_call_partitioner",
-    "jax._src.sharding_impls.SPMDAxisContext.manual_axes",
-    "jax._src.sharding_impls.ShardingContext.num_devices",
-    "jax._src.xla_bridge.register_plugin_callbacks",
-    "jax.interpreters.mlir.dtype_to_ir_type",
-    "jax.interpreters.mlir.ir.RankedTensorType",
-)
-
-STABLE_TARGETS = "jax._src.export._export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE"
-
-versions.look_up("JAX", NAMES)
-versions.warn_of_untested("JAX")
-
-from jax.core import ShapedArray, Tracer, eval_jaxpr  # noqa: E402
-from jax.interpreters import ad, batching, mlir  # noqa: E402
 
 __all__ = [
     "Primitive",
@@ -95,21 +35,39 @@ __all__ = [
     "mlir",
 ]  # and what is defined here
 
+versions.warn_of_untested("JAX")
+
 _why_without_insides: UnknownVersionError | None = None
 try:
-    versions.look_up("JAX", INSIDES)
+    with versions.explained():
+        from jax._src import core as _core
+        from jax._src.core import Primitive, get_cur_mesh_sharding, standard_vma_rule
+        from jax._src.effects import (
+            Effect,
+            control_flow_allowed_effects,
+            custom_derivatives_allowed_effects,
+            lowerable_effects,
+            remat_allowed_effects,
+        )
+
+        match_varying_axes = (
+            getattr(_core, "auto_insert_reshard", None) or _core.standard_insert_pvary
+        )
 except UnknownVersionError as _error:
+    from jax.extend.core import Primitive  # takes 30 ms to import
+
     _why_without_insides = _error
+    warnings.warn(
+        f"{without_code(str(_error))} Until then operations work, but "
+        "has_side_effect=True and calls inside shard_map with check_vma=True are errors. [KB8003]",
+        KernbridgeWarning,
+        stacklevel=2,
+    )
 HAS_INSIDES = _why_without_insides is None
 
 if HAS_INSIDES:
-    from jax._src import core as _core
-    from jax._src import effects as _effects
-    from jax._src.core import Primitive
 
-    match_varying_axes = getattr(_core, "auto_insert_reshard", None) or _core.standard_insert_pvary
-
-    class _KernelEffect(_effects.Effect):
+    class _KernelEffect(Effect):
         """Keeps a call whose outputs are not used.
 
         An exported program names the class, and the process that reads it makes an equal effect.
@@ -128,27 +86,24 @@ if HAS_INSIDES:
             return "kernbridge"
 
     for _set in (
-        _effects.lowerable_effects,
-        _effects.control_flow_allowed_effects,
-        _effects.custom_derivatives_allowed_effects,
-        _effects.remat_allowed_effects,
+        lowerable_effects,
+        control_flow_allowed_effects,
+        custom_derivatives_allowed_effects,
+        remat_allowed_effects,
     ):
         _set.add_type(_KernelEffect)
     kernel_effect = _KernelEffect()
-else:
-    from jax.extend.core import Primitive  # takes 30 ms to import
-
-    warnings.warn(
-        f"{without_code(str(_why_without_insides))} Until then operations work, but "
-        "has_side_effect=True and calls inside shard_map with check_vma=True are errors. [KB8003]",
-        KernbridgeWarning,
-        stacklevel=2,
-    )
-
 
 HAS_PARTITIONING = False
 try:
-    versions.look_up("JAX", PARTITIONING)
+    with versions.explained():
+        import jax._src.custom_partitioning_sharding_rule as _rules
+        from jax._src.lib import xla_client as _xla_client
+        from jax._src.sharding_impls import ShardingContext, SPMDAxisContext
+        from jax._src.xla_bridge import register_plugin_callbacks
+
+        HloSharding, OpSharding = _xla_client.HloSharding, _xla_client.OpSharding
+        register_custom_call_partitioner = _xla_client.register_custom_call_partitioner
     HAS_PARTITIONING = HAS_INSIDES
 except UnknownVersionError as _error:
     warnings.warn(
@@ -158,17 +113,20 @@ except UnknownVersionError as _error:
         stacklevel=2,
     )
 
-if HAS_PARTITIONING:
-    import jax._src.custom_partitioning_sharding_rule as _rules
-    from jax._src import sharding_impls as _sharding_impls
-    from jax._src import xla_bridge as _xla_bridge
-    from jax._src.lib import xla_client as _xla_client
-
-
 try:
     from jax.interpreters.partial_eval import DynamicJaxprTracer as _OfProgram
 except ImportError:
     _OfProgram = ()
+
+# What traces the calls of this thread: `EVAL_TRACE` if no transformation does. A function of C, as
+# each call of an operation asks. Where this JAX does not say, it never is `EVAL_TRACE`.
+EVAL_TRACE: Any = object()
+current_trace: Callable[[], Any] = object
+with contextlib.suppress(ImportError, AttributeError):
+    from jax._src.core import eval_trace, trace_ctx
+
+    current_trace = functools.partial(getattr, trace_ctx, "trace")
+    EVAL_TRACE = eval_trace
 
 
 def is_part_of_program(values: Sequence[Any]) -> bool:
@@ -181,16 +139,6 @@ def is_part_of_program(values: Sequence[Any]) -> bool:
     return bool(found) and all(found)
 
 
-# What traces the calls of this thread: `EVAL_TRACE` if no transformation does. A function of C, as
-# each call of an operation asks. Where this JAX does not say, it never is `EVAL_TRACE`.
-EVAL_TRACE: Any = object()
-current_trace: Callable[[], Any] = object
-with contextlib.suppress(ImportError, AttributeError):
-    _inside = importlib.import_module("jax._src.core")
-    current_trace = functools.partial(getattr, _inside.trace_ctx, "trace")
-    EVAL_TRACE = _inside.eval_trace
-
-
 def require_insides(what: str) -> None:
     """Raise UnknownVersionError for what needs a name that this JAX lacks."""
     if _why_without_insides is not None:
@@ -200,7 +148,7 @@ def require_insides(what: str) -> None:
 def varying_axes(label: str, avals: Sequence[Any]) -> frozenset[Any]:
     """Return the manual mesh axes over which the outputs of a call vary."""
     if HAS_INSIDES:
-        axes: frozenset[Any] = _core.standard_vma_rule(label, *avals)
+        axes: frozenset[Any] = standard_vma_rule(label, *avals)
         return axes
     in_shard_map = bool(jax.sharding.get_abstract_mesh().manual_axes)
     if in_shard_map and any(_may_vary(aval) for aval in avals):
@@ -234,7 +182,7 @@ def on_mesh(aval: Any, axes: frozenset[Any], sharding: Any = None) -> Any:
     if sharding is None:
         if not axes and jax.sharding.get_abstract_mesh().empty:
             return aval  # as it is made
-        sharding = _core.get_cur_mesh_sharding(PartitionSpec(*[None] * aval.ndim))
+        sharding = get_cur_mesh_sharding(PartitionSpec(*[None] * aval.ndim))
     if not axes:
         return aval.update(sharding=sharding)
     if hasattr(_core, "ManualAxisType"):
@@ -245,7 +193,7 @@ def on_mesh(aval: Any, axes: frozenset[Any], sharding: Any = None) -> Any:
 
 def is_for_export(ctx: Any) -> bool:
     """Return whether a lowering is for `jax.export`."""
-    return bool(_of_context(ctx, "module_context.lowering_parameters.for_export"))
+    return bool(ctx.module_context.lowering_parameters.for_export)
 
 
 def hide_frames_of(folder: str) -> None:
@@ -275,18 +223,16 @@ def fix_shapes(module: Any) -> tuple[Any, bytes]:
     What was exported for several platforms or symbolic shapes, and is called by the module, is
     fixed to those of the call. JAX does that when it compiles, and not when it exports.
     """
-    try:
-        from jax._src.export._export import _module_to_bytecode
-        from jax._src.interpreters.mlir import refine_polymorphic_shapes
-    except ImportError as e:
-        raise versions.unknown("JAX", [str(e)]) from e
+    from jax._src.export._export import _module_to_bytecode
+    from jax._src.interpreters.mlir import refine_polymorphic_shapes
+
     fixed = refine_polymorphic_shapes(module)
     return fixed, bytes(_module_to_bytecode(fixed))
 
 
 def platforms_of(ctx: Any) -> tuple[str, ...]:
     """Return the platforms that a program is lowered for."""
-    return tuple(_of_context(ctx, "module_context.platforms"))
+    return tuple(ctx.module_context.platforms)
 
 
 def main_of_one_platform(ctx: Any) -> Any:
@@ -312,16 +258,6 @@ def at_beginning(block: Any) -> Any:
     return ir.InsertionPoint.at_block_begin(block)
 
 
-_getter = functools.cache(operator.attrgetter)
-
-
-def _of_context(ctx: Any, name: str) -> Any:
-    try:
-        return _getter(name)(ctx)
-    except AttributeError as e:
-        raise versions.unknown("JAX", [name]) from e
-
-
 def devices_to_split_among(ctx: Any) -> int:
     """Return for how many devices XLA partitions what is lowered.
 
@@ -331,9 +267,9 @@ def devices_to_split_among(ctx: Any) -> int:
     if not HAS_PARTITIONING:
         return 1
     context = ctx.module_context.axis_context
-    if isinstance(context, _sharding_impls.ShardingContext):
+    if isinstance(context, ShardingContext):
         return int(context.num_devices)
-    if isinstance(context, _sharding_impls.SPMDAxisContext):
+    if isinstance(context, SPMDAxisContext):
         sizes = context.mesh.shape
         is_split = any(sizes[name] > 1 for name in sizes.keys() - context.manual_axes)
         return int(context.mesh.size) if is_split else 1
@@ -374,22 +310,22 @@ def hlo_sharding(counts: Sequence[int], devices: Sequence[int]) -> Any:
     """
     n = math.prod(counts)
     if n == 1:
-        return _xla_client.HloSharding.replicate()
+        return HloSharding.replicate()
     copies = len(devices) // n
-    proto = _xla_client.OpSharding()
-    proto.type = _xla_client.OpSharding.Type.OTHER
+    proto = OpSharding()
+    proto.type = OpSharding.Type.OTHER
     proto.tile_assignment_dimensions = [*counts, copies] if copies > 1 else list(counts)
     proto.tile_assignment_devices = list(devices)
     proto.replicate_on_last_tile_dim = copies > 1
-    return _xla_client.HloSharding.from_proto(proto)
+    return HloSharding.from_proto(proto)
 
 
 def tuple_sharding(shape: Any, shardings: Sequence[Any]) -> Any:
     """Return XLA's sharding of the results of a call."""
     if not shape.is_tuple():
         return shardings[0]
-    each = list(shardings) or [_xla_client.HloSharding.replicate()]  # an empty tuple has one
-    return _xla_client.HloSharding.tuple_sharding(shape, each)
+    each = list(shardings) or [HloSharding.replicate()]  # an empty tuple has one
+    return HloSharding.tuple_sharding(shape, each)
 
 
 def _uses_shardy() -> bool:
@@ -399,7 +335,7 @@ def _uses_shardy() -> bool:
 def register_partitioner(target: str, infer: Any, partition: Any) -> None:
     """Let XLA ask these functions how to partition calls of a target, on every platform."""
     register = functools.partial(
-        _xla_client.register_custom_call_partitioner,
+        register_custom_call_partitioner,
         name=target,
         prop_user_sharding=lambda sharding, shape, backend: sharding,
         partition=partition,
@@ -407,14 +343,26 @@ def register_partitioner(target: str, infer: Any, partition: Any) -> None:
         can_side_effecting_have_replicated_sharding=True,
     )
     register()
-    _xla_bridge.register_plugin_callbacks(register)
+    register_plugin_callbacks(register)
 
 
 def new_user_context() -> Callable[[Any], None]:
     """Return a function that sets a new value which is part of the keys of JAX's caches."""
     context: Any = jax.make_user_context(default_value=None)
-    for owner in (context, getattr(context, "_obj", None)):  # the latter in JAX before 0.10
-        set_global: Callable[[Any], None] | None = getattr(owner, "set_global", None)
-        if set_global is not None:
-            return set_global
-    raise versions.unknown("JAX", ["jax.make_user_context().set_global"])
+    has_it = hasattr(context, "set_global")
+    set_global: Callable[[Any], None] = (context if has_it else context._obj).set_global
+    return set_global  # `_obj` has it in JAX before 0.10
+
+
+def has_started() -> bool:
+    """Return whether JAX has started its backends, or a thread does so; False if it is unknown.
+
+    No lock is taken: in a process that was forked, its owner may not exist.
+    """
+    try:
+        from jax._src import xla_bridge
+
+        backends, is_locked = operator.attrgetter("_backends", "_backend_lock.locked")(xla_bridge)
+        return bool(backends) or bool(is_locked())
+    except (ImportError, AttributeError):
+        return False

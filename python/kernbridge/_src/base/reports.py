@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from kernbridge._src.base import debug
+from kernbridge._src.base import debug, versions
 from kernbridge._src.base.errors import KernbridgeWarning
 from kernbridge._src.base.options import Options
 
@@ -32,9 +32,12 @@ AFunction = TypeVar("AFunction", bound=Callable[..., Any])
 def hide_frames(error: BaseException) -> None:
     """Leave frames of kernbridge out of a traceback. A bare `raise` must follow.
 
-    What JAX puts in front of an error of a compilation, the line of the call, goes, too: the
-    traceback has it.
+    Raises UnknownVersionError if another package lacks a name that kernbridge uses. What JAX puts
+    in front of an error of a compilation, the line of the call, goes, too: the traceback has it.
     """
+    missing = versions.missing_name(error)
+    if missing is not None:
+        raise missing from error
     between = error.__cause__
     if between is not None and type(between).__name__ == "JaxStackTraceBeforeTransformation":
         error.__cause__, error.__context__ = between.__cause__, between.__context__

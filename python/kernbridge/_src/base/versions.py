@@ -1,19 +1,19 @@
-"""Knows the versions of other packages that kernbridge is tested with, and the names that it uses.
+"""Versions of other packages that kernbridge is tested with, and errors about names that they lack.
 
-kernbridge uses names of JAX, Numba, Numba-CUDA, its successor numba-cuda-mlir and llvmlite that
-these packages do not promise to keep. Each package has one module that looks them all up
-(`base/private_jax.py`, `mlir/private_mlir.py`, and `private_numba.py`, `private_numba_cuda.py` and
-`private_llvmlite.py` in `numba_common`), with the functions of this one. A name that is missing is
-an `UnknownVersionError`, which names the package and the version, and does not blame the kernel.
+kernbridge uses names of JAX, Numba, Numba-CUDA, numba-cuda-mlir and llvmlite that these packages do
+not promise to keep. The modules `private_*.py` import them plainly. `missing_name` recognises the
+error of a version that lacks one, so that the kernel is not blamed.
 """
 
 from __future__ import annotations
 
 import importlib
-import operator
 import re
+import sys
+import traceback
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 from kernbridge._src.base.errors import KernbridgeWarning, UnknownVersionError
@@ -32,19 +32,13 @@ _MODULES = {
     "llvmlite": "llvmlite",
     "numba-cuda-mlir": "numba_cuda_mlir",
 }
+_BEGINNINGS = {  # how the names of modules begin; the longest one counts
+    **{module: package for package, module in _MODULES.items()},
+    "jaxlib": "JAX",
+    "numba.cuda": "Numba-CUDA",
+}
 _EXTRAS = {"Numba-CUDA": "tested-cuda", "numba-cuda-mlir": "tested-mlir"}
-_MOST_NAMED = 8
-
-
-def look_up(package: str, names: Iterable[str]) -> None:
-    """Raise UnknownVersionError if a package of `TESTED` lacks one of these dotted names.
-
-    They include attributes of classes; "a or b" stands for one of two that is enough. Modules that
-    have not been imported yet are imported.
-    """
-    missing = [name for name in names if not any(map(_exists, name.split(" or ")))]
-    if missing:
-        raise unknown(package, missing)
+_OURS = "kernbridge"
 
 
 def warn_of_untested(package: str) -> None:
@@ -61,48 +55,73 @@ def warn_of_untested(package: str) -> None:
         )
 
 
-def look_up_attributes(package: str, owner: object, names: Iterable[str]) -> None:
-    """Raise UnknownVersionError if an object of a package lacks one of these dotted attributes."""
-    missing = []
-    for name in names:
-        try:
-            operator.attrgetter(name)(owner)
-        except AttributeError:
-            missing.append(f"{type(owner).__module__}.{type(owner).__qualname__}.{name}")
-    if missing:
-        raise unknown(package, missing)
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise UnknownVersionError if kernbridge meets a name that another package lacks."""
+    try:
+        yield
+    except Exception as e:
+        missing = missing_name(e)
+        if missing is None:
+            raise
+        raise missing from e
 
 
-def unknown(package: str, missing: Iterable[str]) -> UnknownVersionError:
-    """Return the error for a package that lacks these names."""
-    names = [f"`{name}`" for name in missing]
-    shown = ", ".join(names[:_MOST_NAMED])
-    if len(names) > _MOST_NAMED:
-        shown += f" and {len(names) - _MOST_NAMED} more"
+def missing_name(error: BaseException) -> UnknownVersionError | None:
+    """Return the error to raise for a name that a package of `TESTED` lacks, or None.
+
+    The name must have been used by kernbridge's own code: an error inside Numba is the kernel's.
+    Numba replaces errors of functions that it calls, so what its errors replace is searched, too.
+    """
+    seen: BaseException | None = error
+    for _ in range(8):
+        if isinstance(seen, (AttributeError, ImportError)) and _is_from_here(seen):
+            owner, name = _owner(seen)
+            package = _package(owner)
+            if package is None or not name:
+                return None
+            return _unknown(package, f"{owner}.{name}")
+        if seen is None or _package(type(seen).__module__) is None:
+            return None
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+def _is_from_here(error: BaseException) -> bool:
+    """Return whether code of kernbridge has raised an error."""
+    frames = [f for f, _ in traceback.walk_tb(error.__traceback__)]
+    while frames and frames[-1].f_code.co_name in ("__getattr__", "getattr"):
+        frames.pop()  # the function by which a module of JAX refuses a name
+    return bool(frames) and str(frames[-1].f_globals.get("__name__")).startswith(_OURS)
+
+
+def _owner(error: AttributeError | ImportError) -> tuple[str, str]:
+    """Return the module or class that lacks a name, and the name."""
+    if isinstance(error, ImportError):
+        found = re.match("cannot import name '(.+?)'", str(error))
+        if found or not error.name:
+            return error.name or "", found[1] if found else ""
+        owner, _, name = error.name.rpartition(".")
+        return owner, name
+    if isinstance(error.obj, ModuleType):
+        return error.obj.__name__, error.name or ""
+    kind = error.obj if isinstance(error.obj, type) else type(error.obj)
+    return f"{kind.__module__}.{kind.__qualname__}", error.name or ""
+
+
+def _package(owner: str) -> str | None:
+    """Return the package of `TESTED` that a module or class belongs to, if it is installed."""
+    found = [b for b in _BEGINNINGS if f"{owner}.".startswith(f"{b}.")]
+    package = _BEGINNINGS[max(found, key=len)] if found else None
+    return package if package and _MODULES[package] in sys.modules else None
+
+
+def _unknown(package: str, name: str) -> UnknownVersionError:
     return UnknownVersionError(
-        f"kernbridge does not support {package} {_version(package)}: {shown} "
-        f"{'is' if len(names) == 1 else 'are'} missing. It is tested with {_tested(package)}. "
-        f"Install one of these versions ({_install(package)}), or look for a newer kernbridge. "
-        "[KB8003]"
+        f"kernbridge does not support {package} {_version(package)}: `{name}` is missing. It is "
+        f"tested with {_tested(package)}. Install one of these versions ({_install(package)}), or "
+        "look for a newer kernbridge. [KB8003]"
     )
-
-
-def _exists(name: str) -> bool:
-    """Return whether a dotted name leads somewhere; its package is imported."""
-    first, *rest = name.split(".")
-    path, found = first, importlib.import_module(first)
-    for part in rest:
-        path = f"{path}.{part}"
-        if hasattr(found, part):
-            found = getattr(found, part)
-        elif isinstance(found, ModuleType):
-            try:
-                found = importlib.import_module(path)
-            except ImportError:
-                return False
-        else:  # fields of a dataclass without default values are not attributes of the class
-            return part in getattr(found, "__dataclass_fields__", ())
-    return True
 
 
 def _version(package: str) -> str:

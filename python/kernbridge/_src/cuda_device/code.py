@@ -14,7 +14,6 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
-from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_device import mode
@@ -23,15 +22,14 @@ from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
 from kernbridge._src.cuda_on_cpu.isolated_compile import compiling_checked
 from kernbridge._src.forge import interrupts, progress
-from kernbridge._src.numba_common.numba_cuda_device_inside import (
-    OF_LIBRARIES,
+from kernbridge._src.numba_common.private_llvmlite import ir
+from kernbridge._src.numba_common.private_numba_cuda import (
     devices,
     dispatcher,
     driver,
     global_compiler_lock,
     types,
 )
-from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_cuda import patches
 
 MAX_THREADS = 1024
@@ -75,7 +73,6 @@ def compiling_device() -> Iterator[None]:
 def add_image(kernel: Any) -> None:
     """Make the image of a kernel that Numba has compiled."""
     library, label = kernel._codelibrary, label_of(kernel.py_func)
-    versions.look_up_attributes("Numba-CUDA", library, OF_LIBRARIES)
     names = list(inspect.signature(kernel.py_func).parameters)
     names += [f"parameter {i}" for i in range(len(names), len(kernel.argtypes))]
     arguments: _Found = []

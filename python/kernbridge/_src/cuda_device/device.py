@@ -19,7 +19,7 @@ from typing import Any
 
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.cuda_device import mode
-from kernbridge._src.numba_common.numba_cuda_device_inside import driver
+from kernbridge._src.numba_common.private_numba_cuda import driver
 
 binding = driver.binding  # of both packages
 VERSION = 13, 0  # which the driver reports to Numba

@@ -17,11 +17,12 @@ from types import FunctionType
 from typing import Any
 
 from kernbridge import _core
+from kernbridge._src.base import versions
 from kernbridge._src.cuda_device import code, device, launch, mode
 from kernbridge._src.cuda_device.replacing import choose, install_host_api, when_imported
 from kernbridge._src.keys import package_digest
-from kernbridge._src.numba_common import numba_cuda_device_inside
-from kernbridge._src.numba_common.numba_cuda_device_inside import (
+from kernbridge._src.numba_common import private_numba_cuda
+from kernbridge._src.numba_common.private_numba_cuda import (
     codegen,
     dispatcher,
     driver,
@@ -53,7 +54,7 @@ def install() -> None:
     global _installed
     with global_compiler_lock:
         if not _installed:
-            install_host_api(numba_cuda_device_inside)
+            install_host_api(private_numba_cuda)
             # Numba keeps its statistics of device memory in CUDA C++; here nothing is counted.
             for name in (
                 *("ensure_allocated", "ensure_initialized", "_single_thread_launch"),
@@ -122,8 +123,9 @@ def _install_dispatchers() -> None:
         make(self, *args, **kwargs)
 
     def bound(self: Any) -> None:
-        code.add_image(self)
-        bind(self)
+        with versions.explained():
+            code.add_image(self)
+            bind(self)
 
     def compiled(self: Any, sig: Any) -> Any:
         original = vars(self).get(code.COUNTERPART_OF)

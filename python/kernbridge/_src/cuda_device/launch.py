@@ -18,7 +18,7 @@ import numpy
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelFaultError, coded
 from kernbridge._src.cuda_device import device
-from kernbridge._src.numba_common.numba_cuda_device_inside import (
+from kernbridge._src.numba_common.private_numba_cuda import (
     In,
     NumbaPerformanceWarning,
     Out,

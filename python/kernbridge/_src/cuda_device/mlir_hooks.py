@@ -11,7 +11,6 @@ import re
 import sys
 from typing import Any, NoReturn
 
-from kernbridge._src.base import versions
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.cuda_device import code, mode
@@ -19,7 +18,7 @@ from kernbridge._src.cuda_device.replacing import choose, install_host_api
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_common import private_mlir_host as inside
-from kernbridge._src.numba_common.numba_cuda_device_inside import cuda, devicearray
+from kernbridge._src.numba_common.private_numba_cuda import cuda, devicearray
 from kernbridge._src.numba_cuda import counterpart as counterparts
 from kernbridge._src.numba_cuda import intercept
 from kernbridge._src.numba_cuda.host_api import read_configured
@@ -67,7 +66,6 @@ def _refuse(what: str, *_: Any, **__: Any) -> NoReturn:
 
 def _launch(configured: Any, args: tuple[Any, ...]) -> None:
     """Launch a kernel as `kernel[grid, block](*args)` does."""
-    versions.look_up_attributes("numba-cuda-mlir", configured, inside.OF_MARSHALLERS)
     how = read_configured(configured)
     kernel, label = how.kernel, code.label_of(how.kernel.py_func)
     try:

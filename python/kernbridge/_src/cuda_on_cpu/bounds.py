@@ -23,12 +23,12 @@ from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.isolated_compile import compiled_in_isolation
 from kernbridge._src.cuda_on_cpu.objects import called
 from kernbridge._src.cuda_on_cpu.to_host import OUTSIDE
-from kernbridge._src.numba_common.numba_cuda_impl_inside import cudaimpl
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba_cuda import (
     arrayobj,
     cache_hints,
     cgutils,
+    cudaimpl,
     lowering,
 )
 

@@ -106,7 +106,6 @@ def machine_code(image: bytes, name: str = "") -> bytes:
 
     It is kept on disk, with the kernel's name where that is known.
     """
-    private_llvmlite.check_for_cuda_on_cpu()
     digest, text = image[:-1].decode().split("\n", 1)
     processor, features = ir.processor()
     made_of = (

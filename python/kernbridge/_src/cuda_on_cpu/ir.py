@@ -144,7 +144,6 @@ def opaque_pointers() -> Iterator[None]:
     """Print llvmlite's IR with opaque pointers for LLVM; Numba-CUDA prints typed ones for NVVM."""
     from kernbridge._src.numba_common.private_numba_cuda import global_compiler_lock
 
-    private_llvmlite.check_for_cuda_on_cpu()
     with global_compiler_lock, private_llvmlite.opaque_pointers():
         yield
 

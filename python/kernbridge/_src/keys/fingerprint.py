@@ -173,9 +173,6 @@ class _Walk:
             return
         family = {c.__name__ for c in kind.__mro__ if encode.is_library(c.__module__)}
         if "DUFunc" in family:
-            from kernbridge._src.numba_common import private_numba
-
-            private_numba.check_ufunc(value)
             signatures = list(value.types) if value._frozen else None
             self.items("dufunc", (value._dispatcher, value.identity, signatures), path)
         elif encode.is_dispatcher(value):

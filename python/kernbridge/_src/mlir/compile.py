@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError
+from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.base.patched import patched
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.forge.artefacts import Artefact
@@ -312,7 +312,7 @@ def _with_entry(job: Any, module: Any) -> Any:
 
 
 def _refusal(job: Any, error: Exception) -> Exception:
-    if isinstance(error, (KernelCompilationError, UnknownVersionError)):
+    if isinstance(error, KernelCompilationError):
         return error
     what = ", ".join(p.describe() for p in job.parameters)
     return KernelCompilationError(

@@ -13,12 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernbridge._src.base import versions
 from kernbridge._src.base.exact import exact
-from kernbridge._src.base.patched import patched
+from kernbridge._src.base.patched import patched, replace
 
 _CONFUSED = (float, complex, tuple, frozenset)  # NumPy's numbers of 64 bits are among them
-_OF_TYPES = ("_value_key", "value")
 
 
 @contextmanager
@@ -33,9 +31,8 @@ def exact_defaults(omitted: Any) -> Iterator[None]:
         make(self, value)
         if not isinstance(value, _CONFUSED) and not hasattr(value, "dtype"):
             return
-        versions.look_up_attributes("Numba", self, _OF_TYPES)
         try:
-            self._value_key = exact(value)
+            replace(self, "_value_key", exact(value))
         except TypeError:  # not hashable: Numba's key is the identity
             return
 

@@ -1,4 +1,4 @@
-"""The names of llvmlite that kernbridge uses, looked up once.
+"""The names of llvmlite that kernbridge uses and llvmlite does not promise to keep.
 
 No other module imports them. Imported only when a kernel is wrapped or compiled, since llvmlite
 takes time to import.
@@ -13,135 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernbridge._src.base import versions
-from kernbridge._src.base.errors import UnknownVersionError
-from kernbridge._src.base.patched import patched
-
-NAMES = (
-    "llvmlite.binding.address_of_symbol",
-    "llvmlite.binding.get_host_cpu_name",
-    "llvmlite.binding.llvm_version_info",
-    "llvmlite.binding.load_library_permanently",
-    "llvmlite.binding.parse_assembly",
-    "llvmlite.ir.Constant",
-    "llvmlite.ir.Function",
-    "llvmlite.ir.FunctionType",
-    "llvmlite.ir.IRBuilder",
-    "llvmlite.ir.IntType",
-    "llvmlite.ir.LiteralStructType",
-    "llvmlite.ir.PointerType",
-    "llvmlite.ir.Value",
-    "llvmlite.ir.VoidType",
-)
-CUDA_ON_CPU_NAMES = (
-    "llvmlite.binding.Target.from_default_triple",
-    "llvmlite.binding.create_new_function_pass_manager",
-    "llvmlite.binding.create_new_module_pass_manager",
-    "llvmlite.binding.create_pass_builder",
-    "llvmlite.binding.create_pipeline_tuning_options",
-    "llvmlite.binding.create_target_data",
-    "llvmlite.binding.get_default_triple",
-    "llvmlite.binding.get_host_cpu_features",
-    "llvmlite.binding.initialize_native_asmprinter",
-    "llvmlite.binding.initialize_native_target",
-    "llvmlite.binding.llvm_version_info",
-    "llvmlite.binding.ffi.ObjectRef._dispose",
-    "llvmlite.binding.newpassmanagers.NewPassManager._dispose",
-    "llvmlite.binding.newpassmanagers.FunctionPassManager.add_instruction_combine_pass",
-    "llvmlite.binding.newpassmanagers.FunctionPassManager.add_sroa_pass",
-    "llvmlite.binding.newpassmanagers.FunctionPassManager.run",
-    "llvmlite.binding.newpassmanagers.ModulePassManager.add_always_inliner_pass",
-    "llvmlite.binding.newpassmanagers.ModulePassManager.add_global_dead_code_eliminate_pass",
-    "llvmlite.binding.newpassmanagers.ModulePassManager.run",
-    "llvmlite.binding.newpassmanagers.PassBuilder.getModulePassManager",
-    "llvmlite.binding.parse_assembly",
-    "llvmlite.binding.parse_bitcode",
-    "llvmlite.binding.targets.TargetMachine.emit_object",
-    "llvmlite.binding.targets.TargetMachine.target_data",
-    "llvmlite.binding.targets.TargetMachine.triple",
-    "llvmlite.binding.module.ModuleRef.get_global_variable",
-    "llvmlite.binding.module.ModuleRef.link_in",
-    "llvmlite.ir.Aggregate",
-    "llvmlite.ir.AllocaInstr",
-    "llvmlite.ir.ArrayType",
-    "llvmlite.ir.CallInstr",
-    "llvmlite.ir.CastInstr",
-    "llvmlite.ir.DoubleType",
-    "llvmlite.ir.FloatType",
-    "llvmlite.ir.FormattedConstant",
-    "llvmlite.ir.GlobalVariable",
-    "llvmlite.ir.HalfType",
-    "llvmlite.ir.InlineAsm",
-    "llvmlite.ir.LoadInstr",
-    "llvmlite.ir.instructions.LoadAtomicInstr",
-    "llvmlite.ir.Module",
-    "llvmlite.ir.PhiInstr",
-    "llvmlite.ir.StoreInstr",
-    "llvmlite.ir.VectorType",
-    "llvmlite.ir._utils._StrCaching._clear_string_cache",
-    "llvmlite.ir.instructions.InsertValue",
-    "llvmlite.ir.types.PointerType._to_string",
-    "llvmlite.ir.types.Type",
-    "llvmlite.ir.types.ir_layer_typed_pointers_enabled",
-)
-OBJECT_CODE_NAMES = (
-    "llvmlite.binding.Target.from_triple",
-    "llvmlite.binding.create_new_module_pass_manager",
-    "llvmlite.binding.create_pass_builder",
-    "llvmlite.binding.create_pipeline_tuning_options",
-    "llvmlite.binding.ffi.ObjectRef._dispose",
-    "llvmlite.binding.newpassmanagers.NewPassManager._dispose",
-    "llvmlite.binding.create_context",
-    "llvmlite.binding.ffi.OutputString",
-    "llvmlite.binding.ffi.lib.LLVMPY_DisposeMemoryBuffer._cfn",
-    "llvmlite.binding.ffi.lib.LLVMPY_GetBufferSize._cfn",
-    "llvmlite.binding.ffi.lib.LLVMPY_GetBufferStart._cfn",
-    "llvmlite.binding.ffi.lib.LLVMPY_TargetMachineEmitToMemory._cfn",
-    "llvmlite.binding.get_process_triple",
-    "llvmlite.binding.module.ModuleRef.functions",
-    "llvmlite.binding.module.ModuleRef.get_function",
-    "llvmlite.binding.module.ModuleRef.global_variables",
-    "llvmlite.binding.newpassmanagers.ModulePassManager.add_global_dead_code_eliminate_pass",
-    "llvmlite.binding.newpassmanagers.ModulePassManager.run",
-    "llvmlite.binding.parse_assembly",
-    "llvmlite.binding.value.ValueRef.add_function_attribute",
-    "llvmlite.binding.value.ValueRef.linkage",
-)
-PASS_MANAGER_NAMES = (
-    "llvmlite.binding.ffi.ObjectRef._dispose",
-    "llvmlite.binding.newpassmanagers.FunctionPassManager",
-    "llvmlite.binding.newpassmanagers.ModulePassManager",
-    "llvmlite.binding.newpassmanagers.NewPassManager._dispose",
-)
-OWN_CONTEXT_NAMES = (  # since llvmlite 0.45, whose pass managers take the place of the older ones
-    "llvmlite.binding.Target.from_triple",
-    "llvmlite.binding.create_context",
-    "llvmlite.binding.ffi.lib.LLVMPY_RunNewModulePassManager._cfn",
-    "llvmlite.binding.get_process_triple",
-    "llvmlite.binding.module.ModuleRef.as_bitcode",
-    "llvmlite.binding.module.ModuleRef.verify",
-    "llvmlite.binding.parse_assembly",
-    "llvmlite.binding.parse_bitcode",
-)
-
-
-@functools.cache
-def check_for_own_contexts() -> None:
-    """Raise UnknownVersionError if names are missing by which a thread uses LLVM beside others."""
-    versions.look_up("llvmlite", OWN_CONTEXT_NAMES)
-
-
-@functools.cache
-def check_for_cuda_on_cpu() -> None:
-    """Raise UnknownVersionError if names that CUDA kernels on the CPU need are missing."""
-    versions.look_up("llvmlite", CUDA_ON_CPU_NAMES)
-
-
-versions.look_up("llvmlite", NAMES)
-versions.warn_of_untested("llvmlite")
-
 from llvmlite import __version__ as version
 from llvmlite import binding, ir
+from llvmlite.ir import _utils as utils
+from llvmlite.ir import types
+
+from kernbridge._src.base import versions
+from kernbridge._src.base.patched import patched
+
+versions.warn_of_untested("llvmlite")
 
 
 class _OffHere:
@@ -162,9 +42,6 @@ def opaque_pointers() -> Iterator[None]:
     The caller holds Numba's compiler lock. Other threads print as before, and what this thread
     prints is not cached in the IR's objects.
     """
-    import llvmlite.ir._utils as utils
-    import llvmlite.ir.types as types
-
     thread = threading.get_ident()
     typed, cached = types.ir_layer_typed_pointers_enabled, utils._StrCaching.__str__
     pointer = types.PointerType._to_string
@@ -228,10 +105,6 @@ def emit_object(machine: Any, module: Any) -> bytes:
 @functools.cache
 def _without_dispose() -> tuple[tuple[Any, str, Any], ...]:
     """llvmlite's kinds of pass managers that free nothing, with the method that would."""
-    try:
-        versions.look_up("llvmlite", PASS_MANAGER_NAMES)
-    except UnknownVersionError:
-        return ()
     managers = binding.newpassmanagers
     return tuple(
         (kind, "_dispose", managers.NewPassManager._dispose)

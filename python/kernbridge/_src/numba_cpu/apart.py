@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from kernbridge._src.base import versions
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.private_numba import (
-    OF_LIBRARIES,
     CPUContext,
     CPUDispatcher,
     NullCache,
@@ -89,7 +87,6 @@ def is_of_cache(library: Any) -> bool:
     """Whether Numba took a library, or one that is linked into it, from its cache on disk."""
     known = _of_cache.get(library)
     if known is None:
-        versions.look_up_attributes("Numba", library, OF_LIBRARIES)
         known = library._disable_inspection or any(map(is_of_cache, library._linking_libraries))
         _of_cache[library] = known
     return known

@@ -16,13 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernbridge._src.base import versions
-from kernbridge._src.base.errors import UnknownVersionError, defect
+from kernbridge._src.base.errors import defect
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.defaults import exact_defaults
 from kernbridge._src.numba_common.private_llvmlite import binding, freeing_pass_managers, ir
 from kernbridge._src.numba_common.private_numba import (
-    OF_OPEN_LIBRARIES,
     cgutils,
     compiler,
     errors,
@@ -225,14 +223,8 @@ def _link(
 ) -> tuple[Callable[[], None], Unoptimised | None]:
     """Link a library. Return what makes its machine code, and what is still to be optimised.
 
-    Numba links, optimises and makes machine code in one call. A Numba whose steps have other names
-    does so here, too, and without vector functions.
+    Numba links, optimises and makes machine code in one call.
     """
-    try:
-        versions.look_up_attributes("Numba", library, OF_OPEN_LIBRARIES)
-    except UnknownVersionError:
-        library.finalize()
-        return lambda: None, None
     finish: Callable[[], None] = library._finalize_final_module
     by_numba_itself = optimise = library._optimize_final_module
     later: list[Unoptimised] = []
@@ -244,7 +236,7 @@ def _link(
     def leave() -> None:
         later.append(Unoptimised(library, has_vector_math))
 
-    if not by_numba and is_possible(library):
+    if not by_numba and is_possible():
         optimise = leave
     elif has_vector_math:
         optimise = optimise_vectors

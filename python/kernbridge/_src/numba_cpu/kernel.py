@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base import debug, versions
+from kernbridge._src.base import debug
 from kernbridge._src.base.kept import Kept, kept_with
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.numba_common import vector_math as libmvec
@@ -30,7 +30,6 @@ from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
-_known_kinds: set[type] = set()  # of dispatchers, which have all attributes that are used
 
 
 @hides_frames
@@ -245,9 +244,6 @@ def _check_dispatcher(kernel: Any) -> None:
     from kernbridge._src.numba_common import private_numba
 
     if isinstance(kernel, private_numba.CPUDispatcher):
-        if type(kernel) not in _known_kinds:
-            versions.look_up_attributes("Numba", kernel, private_numba.OF_DISPATCHERS)
-            _known_kinds.add(type(kernel))
         return
     hint = "decorate it with @numba.njit"
     if "CUDADispatcher" in type(kernel).__name__:

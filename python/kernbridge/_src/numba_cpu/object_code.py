@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
-from kernbridge._src.base import versions
-from kernbridge._src.base.errors import UnknownVersionError
 from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_numba import config
@@ -77,10 +75,6 @@ def make(entry: Entry) -> ObjectCode:
     NotCarried
         If the code needs something of this process.
     """
-    try:
-        versions.look_up("llvmlite", private_llvmlite.OBJECT_CODE_NAMES)
-    except UnknownVersionError as e:
-        raise NotCarried("this llvmlite is too old to compile it separately") from e
     library, text = entry.keep[0], entry.llvm_ir
     text = _without_dispatchers(text)
     if _has_addresses(text):

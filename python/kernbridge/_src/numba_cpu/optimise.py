@@ -11,24 +11,15 @@ import copy
 from types import SimpleNamespace
 from typing import Any
 
-from kernbridge._src.base import versions
-from kernbridge._src.base.errors import UnknownVersionError
+from kernbridge._src.base.patched import replace
 from kernbridge._src.numba_common import cpu_features, private_llvmlite, vector_math
 from kernbridge._src.numba_common.private_llvmlite import binding
-from kernbridge._src.numba_common.private_numba import OF_OPEN_LIBRARIES, OF_OPTIMISERS, config
+from kernbridge._src.numba_common.private_numba import config
 
 
-def is_possible(library: Any) -> bool:
-    """Whether a library can be optimised here: not with Numba before 0.62, whose passes are shared,
-    nor with settings that concern all of LLVM."""
-    if config.LLVM_PASS_TIMINGS or not config.LLVM_REFPRUNE_PASS:
-        return False
-    try:
-        versions.look_up_attributes("Numba", library, (*OF_OPEN_LIBRARIES, *OF_OPTIMISERS))
-        private_llvmlite.check_for_own_contexts()
-    except UnknownVersionError:
-        return False
-    return not hasattr(library.codegen, "_mpm_full")
+def is_possible() -> bool:
+    """Return whether no setting concerns all of LLVM."""
+    return bool(config.LLVM_REFPRUNE_PASS and not config.LLVM_PASS_TIMINGS)
 
 
 def with_vectors(module: Any, codegen: Any, context: Any = None) -> Any:
@@ -91,7 +82,7 @@ class _Codegen:
 
     def __init__(self, codegen: Any, machine: Any) -> None:
         self._original = copy.copy(codegen)
-        self._original._tm = machine
+        replace(self._original, "_tm", machine)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)

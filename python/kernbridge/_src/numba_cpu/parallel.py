@@ -14,11 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kernbridge._src.base import versions
 from kernbridge._src.base.patched import patched
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba import (
-    OF_CODEGEN,
     callconv,
     cgutils,
     parfor_lowering,
@@ -44,7 +42,6 @@ loops: list[Any] = []  # compile results of the loop bodies that were lowered la
 
 def set_environments(codegen: Any, compiled: Sequence[Any], context: Any) -> None:
     """Set the environment of loop bodies, which exceptions with values need and Numba omits."""
-    versions.look_up_attributes("Numba", codegen, OF_CODEGEN)
     for body in compiled:
         name = context.get_env_name(body.fndesc)
         if codegen._engine.get_global_value_address(name):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernbridge import _core
 from kernbridge._src.base import debug, versions
-from kernbridge._src.base.errors import KernelCompilationError, UnknownVersionError, defect
+from kernbridge._src.base.errors import KernelCompilationError, defect
 from kernbridge._src.base.kept import kept_with
 from kernbridge._src.base.reports import instead_of, warn
 from kernbridge._src.forge import artefacts, interrupts, progress
@@ -298,7 +298,7 @@ def _compile_entry(job: Job) -> Any:
     """Compile the kernel for the first architecture."""
     from kernbridge._src.numba_common import readonly
     from kernbridge._src.numba_common.private_numba import types
-    from kernbridge._src.numba_common.private_numba_cuda import OF_KERNELS, cuda, dispatcher
+    from kernbridge._src.numba_common.private_numba_cuda import cuda, dispatcher
     from kernbridge._src.numba_cuda import entry as numba_cuda_entry
     from kernbridge._src.numba_cuda import patches
 
@@ -342,7 +342,6 @@ def _compile_entry(job: Job) -> Any:
         raising = compiling_raising()
     with patches.compiling_for(architecture), without_nvvm, asking, raising:
         compiled = dispatcher._Kernel(entry, words, **options)
-        versions.look_up_attributes("Numba-CUDA", compiled, OF_KERNELS)
         (overload,) = device.overloads.values()
         search = readonly.WriteSearch(compile_again=None)
         may_write = search.may_write(device, overload.signature.args, overload)
@@ -367,8 +366,9 @@ def _lost_fractions(job: Job, device: Any, overload: Any) -> tuple[str, ...]:
 
 
 def _refusal(job: Job, error: Exception) -> Exception:
-    if isinstance(error, (KernelCompilationError, UnknownVersionError)):
-        return error
+    missing = versions.missing_name(error)
+    if missing is not None or isinstance(error, KernelCompilationError):
+        return missing or error
     from kernbridge._src.numba_common.private_numba_cuda import explain, refused_architecture
 
     remedy = explain(error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kernbridge._src.base import versions
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda.counterpart import declared as declared_for
 from kernbridge._src.plan.parameters import Parameter
@@ -20,7 +19,6 @@ def check_dispatcher(label: str, kernel: Any) -> None:
 
     hint = "decorate it with @numba.cuda.jit"
     if isinstance(kernel, private_numba_cuda.dispatcher.CUDADispatcher):
-        versions.look_up_attributes("Numba-CUDA", kernel, private_numba_cuda.OF_DISPATCHERS)
         if not kernel.targetoptions.get("device"):
             return
         hint = "a device function can only be called by kernels; decorate it without device=True"

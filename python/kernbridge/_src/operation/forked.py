@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from kernbridge._src.base import jax_state_inside
+from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.operation.operation import Operation
 
@@ -23,7 +23,7 @@ def _refuse(operation: Operation, *inputs: Any, **scalars: Any) -> NoReturn:
 
 
 def _after_fork() -> None:
-    if jax_state_inside.has_started():  # a check in each call would cost time
+    if private_jax.has_started():  # a check in each call would cost time
         Operation.__call__ = _refuse  # type: ignore[method-assign]
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernbridge._src.base import private_jax, settings
+from kernbridge._src.base import private_jax, settings, versions
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir
 from kernbridge._src.operation import absent, ahead, carrier, origin, sharding
@@ -181,6 +181,13 @@ define_abstract(call_p, _abstract_eval)
 
 
 def _lower(platform: str, ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
+    with versions.explained():
+        return _lowered(platform, ctx, operands, frontend, call)
+
+
+def _lowered(
+    platform: str, ctx: Any, operands: Sequence[Any], frontend: Frontend, call: Call
+) -> Any:
     if platform not in frontend.platforms:
         error = absent.no_kernel(frontend.label, frontend.platforms, [platform])
         return absent.lower(ctx, operands, platform, error, call.has_side_effect)
