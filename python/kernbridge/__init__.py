@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from kernbridge._src.bundle.export import export_bundle
     from kernbridge._src.cuda_device.switch import cuda_on_cpu
     from kernbridge._src.cuda_kernel.kernel import CudaKernel as CudaKernel, cuda_kernel
-    from kernbridge._src.custom.choice import KernelEntry as KernelEntry
-    from kernbridge._src.custom.kernel import XLACustomKernel
-    from kernbridge._src.custom.rule_forms import (
-        defjvp as defjvp,
-        general_batching_rule as general_batching_rule,
-    )
-    from kernbridge._src.custom.warp import (
+    from kernbridge._src.custom.backends import KernelEntry as KernelEntry
+    from kernbridge._src.custom.kernel import (
+        XLACustomKernel,
         jaxinfo_to_warpinfo as jaxinfo_to_warpinfo,
         jaxtype_to_warptype as jaxtype_to_warptype,
+    )
+    from kernbridge._src.custom.rules import (
+        defjvp as defjvp,
+        general_batching_rule as general_batching_rule,
     )
     from kernbridge._src.decorator import kernel
     from kernbridge._src.numba_cuda.kernel import numba_cuda_kernel
@@ -115,10 +115,9 @@ _LATER = {
     "_src.bundle.export": ("export_bundle",),
     "_src.cuda_device.switch": ("cuda_on_cpu",),
     "_src.cuda_kernel.kernel": ("CudaKernel", "cuda_kernel"),
-    "_src.custom.choice": ("KernelEntry",),
-    "_src.custom.kernel": ("XLACustomKernel",),
-    "_src.custom.rule_forms": ("defjvp", "general_batching_rule"),
-    "_src.custom.warp": ("jaxinfo_to_warpinfo", "jaxtype_to_warptype"),
+    "_src.custom.backends": ("KernelEntry",),
+    "_src.custom.kernel": ("XLACustomKernel", "jaxinfo_to_warpinfo", "jaxtype_to_warptype"),
+    "_src.custom.rules": ("defjvp", "general_batching_rule"),
     "_src.decorator": ("kernel",),
     "_src.numba_cuda.kernel": ("numba_cuda_kernel",),
     "_src.record.callable": ("numba_cuda_callable",),

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from kernbridge import XLACustomKernel
-from kernbridge._src.custom.choice import TAKEN
+from kernbridge._src.custom.primitive import TAKEN
 
 S = jax.ShapeDtypeStruct
 x = jnp.arange(3.0)

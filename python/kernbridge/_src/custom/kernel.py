@@ -7,20 +7,25 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import numpy as np
 
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace, is_part_of_program
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
 from kernbridge._src.benchmark.measure import benchmark_operation
-from kernbridge._src.custom import primitive as custom_primitive
-from kernbridge._src.custom.choice import Bound, exact_keywords, listed
-from kernbridge._src.custom.kernel_table import KernelTable
+from kernbridge._src.custom.backends import KernelTable, listed
+from kernbridge._src.custom.primitive import Bound, exact_keywords, make, params_of
 from kernbridge._src.keys.host_state import take
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.operation import as_operands, not_an_array
 from kernbridge._src.operation.spec import Outputs
 
 CALLS_KEPT = 256  # jitted calls of one operation: outputs, keywords, kernels
+
+_WARP_TYPES = (
+    *("bool", "float16", "float32", "float64"),
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+)
 
 _registry: dict[str, XLACustomKernel] = {}
 
@@ -83,7 +88,7 @@ class XLACustomKernel(KernelTable):
         self.call_function: Callable[..., Any] | None = None
         self.benchmark_data: Callable[..., Any] | None = None
         self._calls: Kept[Any] = Kept(CALLS_KEPT)
-        self.primitive = custom_primitive.make(self)
+        self.primitive = make(self)
         register(name, self)
 
     def __repr__(self) -> str:
@@ -155,7 +160,7 @@ class XLACustomKernel(KernelTable):
         self, ins: Sequence[Any], outputs: Outputs, bound: Bound, keywords: dict[str, Any]
     ) -> Any:
         operands, _ = as_operands(repr(self.name), ins)
-        params = custom_primitive.params_of(self, len(operands), outputs, bound, keywords)
+        params = params_of(self, len(operands), outputs, bound, keywords)
         results = self.primitive.bind(*primitive.match_varying(operands), **params)
         return outputs.tree.unflatten(results)
 
@@ -278,6 +283,73 @@ def get_primitives_by_tags(tags: Collection[str]) -> dict[str, XLACustomKernel]:
 def get_all_primitive_names() -> list[str]:
     """Return the names of all operations, sorted."""
     return sorted(_registry)
+
+
+def jaxtype_to_warptype(dtype: Any) -> Any:
+    """Return the Warp scalar type of a dtype.
+
+    Parameters
+    ----------
+    dtype : dtype
+        bool, float16, float32, float64, or an integer of 8 to 64 bits.
+
+    Raises
+    ------
+    ImportError
+        If Warp is not installed.
+    ValueError
+        If Warp has no such type.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, kernbridge
+    >>> kernbridge.jaxtype_to_warptype(jnp.float32)  # doctest: +SKIP
+    <class 'warp.types.float32'>
+    """
+    name = np.dtype(dtype).name
+    if name not in _WARP_TYPES:
+        raise ValueError(
+            f"jaxtype_to_warptype: Warp has no scalar type for {name}; it has "
+            f"{', '.join(_WARP_TYPES)}. Convert the array to one of these [KB2003]"
+        )
+    return getattr(_warp(), name)
+
+
+def jaxinfo_to_warpinfo(info: Any) -> Any:
+    """Return the Warp array type of an array, or of an object with a shape and a dtype.
+
+    Parameters
+    ----------
+    info : jax.ShapeDtypeStruct
+        Of rank 1 or more.
+
+    Returns
+    -------
+    warp.array
+        The array type, for the annotation of a kernel's parameter.
+
+    Raises
+    ------
+    ImportError
+        If Warp is not installed.
+    ValueError
+        If the rank is 0, or Warp has no such dtype.
+    """
+    if not info.shape:
+        raise ValueError(
+            "jaxinfo_to_warpinfo: the array has rank 0, but Warp's arrays have ranks 1 to 4; "
+            "reshape it to (1,) [KB2003]"
+        )
+    dtype = jaxtype_to_warptype(info.dtype)
+    return _warp().array(dtype=dtype, ndim=len(info.shape))
+
+
+def _warp() -> Any:
+    try:
+        import warp
+    except ImportError as e:
+        raise ImportError("Warp is not installed: pip install warp-lang [KB4016]") from e
+    return warp
 
 
 __test__ = {"XLACustomKernel": XLACustomKernel}  # doctest takes classes for those of `kernbridge`

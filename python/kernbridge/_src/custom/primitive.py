@@ -6,16 +6,16 @@ contains the chosen kernels and the `vmap`s around the call, and is not passed t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from kernbridge._src.base.errors import (
-    DerivativeRuleError,
     KernelCompilationError,
     KernelError,
     KernelFallbackExhaustedError,
@@ -24,21 +24,22 @@ from kernbridge._src.base.errors import (
     coded,
     counted,
 )
+from kernbridge._src.base.exact import exact
 from kernbridge._src.base.private_jax import (
     Primitive,
     ShapedArray,
+    Tracer,
     ad,
     batching,
     mlir,
     platforms_of,
 )
 from kernbridge._src.base.reports import instead_of
-from kernbridge._src.custom import rule_results
-from kernbridge._src.custom.choice import Bound, KernelEntry, exact_keywords, listed
-from kernbridge._src.custom.kernel_table import KernelTable
+from kernbridge._src.custom import rules
+from kernbridge._src.custom.backends import Choice, KernelEntry, KernelTable, listed
 from kernbridge._src.operation import absent, closed_rules
 from kernbridge._src.operation import primitive as operation_primitive
-from kernbridge._src.operation.levels import NONE, looped, to_front, vmapped
+from kernbridge._src.operation.levels import NONE, Levels, looped, to_front, vmapped
 from kernbridge._src.operation.operation import one_call_each
 from kernbridge._src.operation.sharding import output_shardings
 from kernbridge._src.operation.sharding_rule import Terms
@@ -46,11 +47,66 @@ from kernbridge._src.operation.spec import ArrayType, Outputs, has_type
 from kernbridge._src.operation.tangents import differentiate
 
 OURS = "kernbridge"  # the parameter that users' functions do not see
+TAKEN = frozenset(("ctx", "dims", OURS, "primitive"))
+"""Names under which JAX's functions, which call those of primitives by name, pass arguments."""
 LOOPED = frozenset(("warp",))  # batches itself by shapes that it infers: one slice at a time
 
 
+@dataclass(frozen=True)
+class Bound:
+    """What a call carries besides its keywords, which `exact` holds with their types.
+
+    A call that `outlives` is part of a program, and is used after the traced values that its rules
+    read are gone.
+    """
+
+    choice: Choice
+    exact: tuple[Any, ...]
+    levels: Levels = NONE
+    outlives: bool = False
+
+    def __repr__(self) -> str:
+        return f"<{self.choice}{f' vmap{list(self.levels.shape)}' if self.levels else ''}>"
+
+
+def exact_keywords(name: str, keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return keywords with their types, to be compared; refuse what is not static."""
+    if not keywords:
+        return ()
+    if not TAKEN.isdisjoint(keywords):
+        taken = min(TAKEN & keywords.keys())
+        raise TypeError(
+            f"{name!r}: a keyword cannot be called {taken!r}, a name that JAX or kernbridge "
+            "uses for another argument; choose another name [KB8008]"
+        )
+    return tuple((k, _exact(name, k, keywords[k])) for k in sorted(keywords))
+
+
+def _exact(name: str, keyword: str, value: Any) -> Any:
+    if isinstance(value, Tracer):
+        raise TypeError(
+            f"{name!r}: keyword {keyword!r} is traced, {value.aval}, but must be known while "
+            "tracing, since kernels are generated for its value. Make it static with jax.jit(f, "
+            f"static_argnames={keyword!r}), close over a number, or pass it as an input array and "
+            "read it in the kernel [KB8008]"
+        )
+    try:
+        return exact(value)
+    except TypeError:
+        if isinstance(value, tuple):  # name the part that is wrong
+            for part in value:
+                _exact(name, keyword, part)
+        remedy = "a tuple" if isinstance(value, (list, set, dict)) else "a number or a tuple"
+        if isinstance(value, (jax.Array, np.ndarray)):
+            remedy = f"a number, {keyword}.item(), or pass it as an input"
+        raise TypeError(
+            f"{name!r}: keyword {keyword!r} is {value!r} of type {type(value).__name__}, which is "
+            f"not hashable, but keywords are part of JAX's cache keys; pass {remedy} [KB8008]"
+        ) from None
+
+
 class KernelPrimitive(Primitive):
-    """May be used with the user's parameters alone, as rules do that users write."""
+    """A primitive that the rules of users may bind with their own parameters alone."""
 
     operation: KernelTable
 
@@ -58,7 +114,7 @@ class KernelPrimitive(Primitive):
         return super().bind(*operands, **self.with_ours(len(operands), params))
 
     def with_ours(self, n_inputs: int, params: dict[str, Any]) -> dict[str, Any]:
-        """The parameters with kernbridge's own, which users leave out who call a rule of JAX's."""
+        """Add kernbridge's own parameter, which is missing if a user binds the primitive."""
         if OURS in params:
             return params
         name, keywords = self.operation.name, dict(params)
@@ -99,12 +155,10 @@ def types_of(outs: Sequence[Any]) -> tuple[ArrayType, ...]:
 
 def _abstract_eval(name: str, /, *operands: Any, outs: Any, **params: Any) -> Any:
     levels, types = params[OURS].levels, types_of(outs)
-
-    def terms() -> Terms:
-        slices = [ArrayType(levels.own_shape(i, x.shape), x.dtype) for i, x in enumerate(operands)]
-        return Terms.undeclared(slices, 0, types)
-
-    shardings = output_shardings(terms, levels, operands, len(types))
+    slices = (ArrayType(levels.own_shape(i, x.shape), x.dtype) for i, x in enumerate(operands))
+    shardings = output_shardings(
+        lambda: Terms.undeclared(list(slices), 0, types), levels, operands, len(types)
+    )
     return operation_primitive.abstract(name, operands, types, levels, False, shardings)
 
 
@@ -126,7 +180,18 @@ def _lower(
     except UnknownVersionError:  # not the kernel's fault
         raise
     except Exception as e:
-        error = KernelCompilationError(coded(_why(operation, entry, e), "KB4015"))
+        others = [repr(b) for b in operation._kernels[entry.platform] if b != entry.backend]
+        remedy = f"There is no other backend on {entry.platform}"
+        if others:
+            remedy = (
+                f"Other backends on {entry.platform}: {', '.join(others)}; choose one with "
+                "backend=, set_default or kernbridge.config.set_backend"
+            )
+        why = (
+            f"{operation.name!r}: the kernel of backend {entry.backend!r} on {entry.platform} "
+            f"cannot be used: {type(e).__name__}: {e}\n{remedy}"
+        )
+        error = KernelCompilationError(coded(why, "KB4015"))
         if "[KB4015]" in str(e):  # it was raised here, and has no line of the user's to show
             raise instead_of(e, error)  # noqa: B904
         raise error from e
@@ -134,7 +199,7 @@ def _lower(
 
 def _entry(operation: KernelTable, platform: str, bound: Bound) -> KernelEntry:
     entry = bound.choice.of(platform)
-    if entry is None:  # none was there when the call was traced; perhaps there is one by now
+    if entry is None:  # it may have been defined after the call was traced
         entry = operation.choice(bound.choice.explicit).of(platform)
     if entry is not None:
         return entry
@@ -149,42 +214,27 @@ def _entry(operation: KernelTable, platform: str, bound: Bound) -> KernelEntry:
             f"{operation.name!r} has no backend {explicit!r} on {platform}; it has "
             f"{listed(kernels)}. Omit backend=, or define it with def_kernel [KB7006]"
         )
-    raise KernelFallbackExhaustedError(coded(_no_kernel(operation, platform), "KB7001"))
+    raise _no_kernel(operation, platform)
 
 
-def _no_kernel(operation: KernelTable, platform: str) -> str:
+def _no_kernel(operation: KernelTable, platform: str) -> KernelFallbackExhaustedError:
     method = {"cpu": "def_numba_kernel or def_cpp_kernel", "gpu": "def_numba_cuda_kernel"}.get(
         platform, "def_pallas_kernel or def_kernel"
     )
-    return (
+    message = (
         f"{operation.name!r} was lowered for {platform}, where it has no kernel; it has "
         f"{listed(operation._kernels)}. Define one with {method}, or commit its inputs to another "
         "device, jax.device_put(x, device)"
     )
+    return KernelFallbackExhaustedError(coded(message, "KB7001"))
 
 
 def _lower_elsewhere(operation: KernelTable, ctx: Any, /, *_: Any, **__: Any) -> Any:
-    raise KernelFallbackExhaustedError(
-        coded(_no_kernel(operation, ", ".join(platforms_of(ctx))), "KB7001")
-    )
-
-
-def _why(operation: KernelTable, entry: KernelEntry, error: Exception) -> str:
-    others = [repr(b) for b in operation._kernels[entry.platform] if b != entry.backend]
-    remedy = f"There is no other backend on {entry.platform}"
-    if others:
-        remedy = (
-            f"Other backends on {entry.platform}: {', '.join(others)}; choose one with backend=, "
-            "set_default or kernbridge.config.set_backend"
-        )
-    return (
-        f"{operation.name!r}: the kernel of backend {entry.backend!r} on {entry.platform} cannot "
-        f"be used: {type(error).__name__}: {error}\n{remedy}"
-    )
+    raise _no_kernel(operation, ", ".join(platforms_of(ctx)))
 
 
 def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[Any]]:
-    """Return the generator's function, which then checks and lists its outputs."""
+    """Return the generator's function, extended so that it checks its outputs and lists them."""
     if not callable(kernel):
         raise TypeError(
             f"{name!r}: the generator returned {kernel!r}, expected a function of the inputs "
@@ -201,15 +251,16 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
                 f"declares {len(expected)} [KB4015]"
             )
         for i, (value, t) in enumerate(zip(values, expected, strict=True)):
-            if not has_type(value):
+            came = ArrayType.of(value) if has_type(value) else None
+            if came is None:
                 raise KernelError(
                     f"{name!r}: the kernel returned {value!r} as output {i}, expected an array, "
                     f"{t} [KB4015]"
                 )
-            if ArrayType.of(value) != t:
+            if came != t:
                 raise KernelError(
-                    f"{name!r}: the kernel returned {ArrayType.of(value)} as output {i}, but "
-                    f"`outs` declares {t} [KB4015]"
+                    f"{name!r}: the kernel returned {came} as output {i}, but `outs` declares {t} "
+                    "[KB4015]"
                 )
         return values
 
@@ -242,11 +293,12 @@ def _batched(
 
 def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, /, **params: Any) -> Any:
     operation, bound = primitive.operation, params[OURS]
-    if operation.batching_rule is not None and not bound.levels:
+    rule = operation.rule("the batching rule")
+    if rule is not None and not bound.levels:
         del params[OURS]
         size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
-        found = operation.batching_rule(operands, dims, **params)
-        return rule_results.checked_batch(operation.name, types_of(params["outs"]), size, found)
+        found = rule(operands, dims, **params)
+        return rules.checked_batch(operation.name, types_of(params["outs"]), size, found)
     size, mapped, front = to_front(operands, dims)
     params[OURS] = replace(bound, levels=bound.levels.inside(size, mapped))
     outs = primitive.bind(*front, **params)
@@ -271,47 +323,38 @@ def _tangents(
     primitive: KernelPrimitive, primals: Any, tangents: Any, reads: bool, /, **params: Any
 ) -> Any:
     operation, bound = primitive.operation, params.pop(OURS)
-    whole = operation.whole_jvp_rule()
-    if whole is not None and not bound.levels:
-        found = whole(primals, tangents, **params)
-        return rule_results.checked_jvp(operation.name, types_of(params["outs"]), *found)
-    rules = operation.rules(params)
-    if rules is None:
+    jvp = operation.whole_jvp_rule()
+    if jvp is not None and not bound.levels:
+        found = jvp.whole(primals, tangents, **params)
+        return rules.checked_jvp(operation.name, types_of(params["outs"]), *found)
+    derivative = operation.rules(params)
+    if derivative is None:
         raise NoDerivativeError(
             f"{operation.name!r} has no derivative: JAX cannot look inside a kernel. Give it a "
             "rule with def_jvp_rule2, def_jvp_rule or def_vjp_rule. To treat its result as a "
-            "constant, pass its inputs through jax.lax.stop_gradient."
-            " [KB2101]"
+            "constant, pass its inputs through jax.lax.stop_gradient. [KB2101]"
         )
     results = primitive.bind(*primals, **params, **{OURS: bound})
     outs = types_of(params["outs"])
-    if reads and rules.jvp is None:
-        rules, values = closed_rules.close(rules, [*map(ArrayType.of, primals)], outs)
+    if reads and derivative.jvp is None:
+        derivative, values = closed_rules.close(derivative, types_of(primals), outs)
         primals = [*primals, *values]
-    return results, differentiate(rules, outs, bound.levels, primals, results, tangents)
+    return results, differentiate(derivative, outs, bound.levels, primals, results, tangents)
 
 
 def _transpose(operation: KernelTable, cotangents: Any, /, *operands: Any, **params: Any) -> Any:
     levels = params.pop(OURS).levels if OURS in params else NONE
-    rule = operation.transpose_rule
+    rule = operation.rule("the transpose rule")
     if rule is None:
         raise NoDerivativeError(
             f"JAX cannot transpose {operation.name!r}, since it cannot look inside a kernel. "
             "Give it a rule with def_transpose_rule, or, if a jvp rule calls it, define a vjp rule "
-            "beside that jvp rule."
-            " [KB2102]"
+            "beside that jvp rule. [KB2102]"
         )
 
     def transposed(cotangents: Any, operands: Sequence[Any]) -> Any:
         found = rule(cotangents, *operands, **params)
-        if not isinstance(found, (tuple, list)) or len(found) != len(operands):
-            came = len(found) if isinstance(found, (tuple, list)) else repr(found)
-            raise DerivativeRuleError(
-                f"{operation.name!r}: the transpose rule returned {came}, expected a list of "
-                f"{len(operands)}: the cotangent of each linear operand, None for the others "
-                "[KB2103]"
-            )
-        return rule_results.checked_cotangents(operation.name, operands, found)
+        return rules.checked_cotangents(operation.name, operands, found)
 
     if not levels:
         return transposed(cotangents, operands)

@@ -43,9 +43,9 @@ from kernbridge._src.compat.names import (
     so_ext,
     spike_suffix,
 )
-from kernbridge._src.custom.choice import KernelEntry
-from kernbridge._src.custom.rule_forms import defjvp, general_batching_rule
-from kernbridge._src.custom.warp import jaxinfo_to_warpinfo, jaxtype_to_warptype
+from kernbridge._src.custom.backends import KernelEntry
+from kernbridge._src.custom.kernel import jaxinfo_to_warpinfo, jaxtype_to_warptype
+from kernbridge._src.custom.rules import defjvp, general_batching_rule
 from kernbridge.benchmark import (
     BenchmarkConfig,
     BenchmarkRecord,

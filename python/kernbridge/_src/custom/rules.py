@@ -1,0 +1,470 @@
+"""The rules of an operation for derivatives, transposition and batching, in the forms of JAX.
+
+JAX takes what such rules return as it is. An array of another shape or dtype would be a wrong
+number in the program, so every result is checked.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernbridge._src.base.errors import DerivativeRuleError, KernelError
+from kernbridge._src.base.exact import exact_items
+from kernbridge._src.base.private_jax import ad
+from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.operation.levels import loop, to_front
+from kernbridge._src.operation.spec import ArrayType, check_rule, has_type
+from kernbridge._src.operation.tangents import Rules, is_inexact, zero_tangent
+from kernbridge._src.operation.watched import Functions, Watched
+
+Rule = Callable[..., Any]
+
+# By the names that messages use: the arguments of a rule, and their number without `*args`.
+_CALLED = {
+    "the vjp rule": ("(primals, results, cotangents, **params)", 3),
+    "the batching rule": ("(args, axes, **params)", 2),
+    "the transpose rule": ("(cotangents, *args, **params)", 1),
+}
+
+
+@dataclass(frozen=True)
+class JvpRule:
+    """The derivative of an operation: one function for all inputs, or one for each of them."""
+
+    name: str
+    functions: tuple[Rule | None, ...]
+    per_input: bool
+    symbolic_zeros: bool = True
+
+    @staticmethod
+    def of_inputs(name: str, functions: Sequence[Rule | None]) -> JvpRule:
+        """Check functions ``rule(tangent, *primals, **params)``, one for each input."""
+        for i, function in enumerate(functions):
+            if function is not None:
+                expected, n = "(tangent, *primals, **params)", 1 + len(functions)
+                check_rule(repr(name), f"the jvp rule {i}", function, expected, n, None)
+        return JvpRule(name, tuple(functions), per_input=True)
+
+    def check_count(self, n_inputs: int) -> None:
+        if self.per_input and len(self.functions) != n_inputs:
+            raise DerivativeRuleError(
+                f"{self.name!r} has {len(self.functions)} jvp rules and is called with {n_inputs} "
+                "inputs; give one rule for each input, None where the derivative is zero"
+                " [KB2103]"
+            )
+
+    def whole(self, primals: Any, tangents: Any, /, **params: Any) -> tuple[list[Any], list[Any]]:
+        """Call the function for all inputs; return its outputs and their tangents."""
+        (function,) = self.functions
+        assert function is not None
+        given = list(tangents)
+        if not self.symbolic_zeros:
+            given = [
+                ad.instantiate_zeros(t)
+                if type(t) is ad.Zero and jnp.issubdtype(t.aval.dtype, jnp.inexact)
+                else t
+                for t in tangents
+            ]
+        result = function(list(primals), given, **params)
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            raise DerivativeRuleError(
+                f"{self.name!r}: the jvp rule returned {result!r}, expected a pair of the outputs "
+                "and their tangents [KB2103]"
+            )
+        outputs, dots = map(_as_list, result)
+        return outputs, dots
+
+    def tangents(
+        self, inputs: Any, outputs: Any, tangents: Any, /, **params: Any
+    ) -> tuple[Any, ...]:
+        """Return the tangents of the outputs; those from each input are added up."""
+        if not self.per_input:
+            return tuple(self.whole(inputs, tangents, **params)[1])
+        self.check_count(len(inputs))
+        total: list[Any] = [None] * len(outputs)
+        for i, (rule, t) in enumerate(zip(self.functions, tangents, strict=True)):
+            if rule is None or type(t) is ad.Zero:
+                continue
+            for j, part in enumerate(self._parts(i, rule(t, *inputs, **params), len(outputs))):
+                if part is not None and type(part) is not ad.Zero:
+                    total[j] = part if total[j] is None else total[j] + part
+        return tuple(total)
+
+    def _parts(self, index: int, result: Any, n: int) -> Sequence[Any]:
+        if isinstance(result, (tuple, list)):
+            if len(result) == n:
+                return result
+            came = f"{len(result)} tangents, expected {n}"
+        elif n == 1:
+            return [result]
+        else:
+            came = f"{type(result).__name__}, expected a tuple or list of {n} tangents"
+        raise DerivativeRuleError(
+            f"{self.name!r}: jvp rule {index} returned {came}, one for each output [KB2103]"
+        )
+
+
+class RuleTable:
+    """The rules of an operation."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.RLock()
+        self._rules: dict[str, Any] = {}  # by the names in `_CALLED`
+        self._rules_version = 0
+        self.watched = Watched(self._functions)
+
+    def _change(self) -> None:
+        """Publish a change; called with the lock held."""
+        raise NotImplementedError
+
+    def _functions(self) -> Functions:
+        """All functions of the user that run while a call is traced or lowered."""
+        raise NotImplementedError
+
+    def _set(self, what: str, rule: Rule | JvpRule | None) -> None:
+        if rule is not None and not isinstance(rule, JvpRule):
+            check_rule(repr(self.name), what, rule, *_CALLED[what], None)
+        with self._lock:
+            self._rules[what] = rule
+            self._rules_version += 1
+            self._change()
+
+    def rule(self, what: str) -> Any:
+        """Return a rule by its name in messages, or None."""
+        return self._rules.get(what)
+
+    @hides_frames
+    def def_jvp_rule(self, fun: Rule, *, symbolic_zeros: bool = True) -> None:
+        """Define the derivative as JAX's primitives do.
+
+        Parameters
+        ----------
+        fun : callable
+            ``fun(primals, tangents, **params)`` returns a pair: the list of outputs, and the list
+            of their tangents. `params` are `outs` and the keywords of the call.
+        symbolic_zeros : bool, default True
+            Tangents that are zero come as ``jax.interpreters.ad.Zero``; with False they come as
+            arrays of zeros, but for inputs of integers.
+
+        Raises
+        ------
+        TypeError
+            If `fun` does not take two arguments; when called, if it does not take the keywords.
+        """
+        check_rule(repr(self.name), "the jvp rule", fun, "(primals, tangents, **params)", 2, None)
+        rule = JvpRule(self.name, (fun,), per_input=False, symbolic_zeros=bool(symbolic_zeros))
+        self._set("the jvp rule", rule)
+
+    @hides_frames
+    def def_jvp_rule2(self, *rules: Rule | None) -> None:
+        """Define the derivative by inputs.
+
+        Parameters
+        ----------
+        *rules : function or None
+            One for each input: ``rule(tangent, *primals, **params)`` returns the tangents of the
+            outputs that come from this input; None: there are none.
+
+        Raises
+        ------
+        TypeError
+            If a rule is no function, or does not take these arguments.
+        ValueError
+            When called, if there are not as many rules as inputs.
+        """
+        self._set("the jvp rule", JvpRule.of_inputs(self.name, rules))
+
+    @hides_frames
+    def def_vjp_rule(self, fun: Rule) -> None:
+        """Define the reverse derivative.
+
+        Forward mode uses the jvp rule if there is one, or else transposes `fun`.
+
+        Parameters
+        ----------
+        fun : callable
+            ``fun(primals, results, cotangents, **params)`` returns a tuple with the cotangent of
+            each input; None: zero. `primals`, `results` and `cotangents` are tuples; the cotangent
+            of a result of integers is None. `params` are `outs` and the keywords of the call.
+
+        Raises
+        ------
+        TypeError
+            If `fun` does not take three arguments, or, when called, the keywords; when
+            differentiated, if a cotangent is not of its input's shape and dtype.
+        """
+        self._set("the vjp rule", fun)
+
+    @hides_frames
+    def def_transpose_rule(self, fun: Rule) -> None:
+        """Define the transpose, for an operation that is linear in some inputs.
+
+        Parameters
+        ----------
+        fun : callable
+            ``fun(cotangents, *args, **params)``: the linear inputs among `args` are
+            ``jax.interpreters.ad.UndefinedPrimal``. It returns a list with the cotangent of each
+            of them, and None for the others.
+        """
+        self._set("the transpose rule", fun)
+
+    @hides_frames
+    def def_batching_rule(self, fun: Rule) -> None:
+        """Define what `jax.vmap` does, in place of `register_general_batching`.
+
+        Parameters
+        ----------
+        fun : callable
+            ``fun(args, axes, **params)`` returns the outputs, and the axis of the batch in each.
+        """
+        self._set("the batching rule", fun)
+
+    def register_general_batching(self) -> None:
+        """Let `jax.vmap` batch as it does by default.
+
+        Operations of kernbridge in a kernel run their own loop over the batch, in C, and what JAX
+        can batch, it batches. Where JAX cannot, the kernel runs slice by slice in a scan.
+        """
+        self._set("the batching rule", None)
+
+    def whole_jvp_rule(self) -> JvpRule | None:
+        """Return the rule for outputs and tangents at once, if there is no other derivative."""
+        rule = self.rule("the jvp rule")
+        return None if rule is None or rule.per_input or self.rule("the vjp rule") else rule
+
+    def rules(self, params: dict[str, Any]) -> Rules | None:
+        """Return the derivative of a call with these keywords, or None."""
+        jvp, vjp = self.rule("the jvp rule"), self.rule("the vjp rule")
+        if jvp is None and vjp is None:
+            return None
+        return Rules(
+            repr(self.name),
+            jax.tree.structure((0,) * len(params["outs"])),
+            None if jvp is None else jvp.tangents,
+            vjp,
+            tuple(sorted(params.items())),
+            symbolic_zeros=True,
+            exact=(exact_items(params), self.watched.tracing()),
+        )
+
+    def _each(self, n_inputs: int) -> list[tuple[str, Rule, int]]:
+        """Every function, what messages call it, and the number of its arguments."""
+        found: list[tuple[str, Any, int]] = []
+        for what, rule in self._rules.items():
+            if isinstance(rule, JvpRule):
+                for i, function in enumerate(rule.functions):
+                    name, n = (f"{what} {i}", 1 + n_inputs) if rule.per_input else (what, 2)
+                    found.append((name, function, n))
+            else:
+                n = _CALLED[what][1] + n_inputs * (what == "the transpose rule")
+                found.append((what, rule, n))
+        return [each for each in found if each[1] is not None]
+
+    def _kernbridge_runs(self) -> Functions:  # see keys/host_state.py
+        return [(what, function) for what, function, _ in self._each(0)]
+
+    def check_rules_take(self, n_inputs: int, keywords: Sequence[str]) -> None:
+        """Check what can be checked once the number of inputs and the keywords are known."""
+        jvp = self.rule("the jvp rule")
+        if jvp is not None:
+            jvp.check_count(n_inputs)
+        named = "".join(f", {keyword}=..." for keyword in keywords)
+        for what, function, n in self._each(n_inputs):
+            check_rule(repr(self.name), what, function, f"({n} arguments{named})", n, keywords)
+
+
+def defjvp(primitive: Any, *rules: Rule | None) -> None:
+    """Give an operation or a JAX primitive one derivative rule for each input.
+
+    Parameters
+    ----------
+    primitive : XLACustomKernel or jax.extend.core.Primitive
+        The operation or primitive that gets the rules.
+    *rules : function or None
+        ``rule(tangent, *primals, **params)`` returns the contribution of this input to the tangents
+        of the outputs, as a tuple or list if there are several outputs. None stands for no
+        contribution.
+
+    Raises
+    ------
+    TypeError
+        If a rule is not a function; when differentiated, if it does not return a tuple or list for
+        several outputs.
+    ValueError
+        If there are not as many rules as inputs, once their number is known.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, numba, kernbridge
+    >>> @numba.njit
+    ... def square(x, out):
+    ...     for i in range(x.size):
+    ...         out[i] = x[i] * x[i]
+    >>> op = kernbridge.XLACustomKernel("doc_defjvp_square")
+    >>> op.def_numba_kernel(lambda outs, **_: kernbridge.numba_kernel(square, outs))
+    >>> kernbridge.defjvp(op, lambda t, x, **_: 2 * x * t)
+    >>> jax.grad(lambda x: op(x, outs=x).sum())(jnp.arange(3.0))
+    Array([0., 2., 4.], dtype=float32)
+    """
+    operation = getattr(primitive, "operation", primitive)
+    if hasattr(operation, "def_jvp_rule2"):
+        operation.def_jvp_rule2(*rules)
+        return
+    rule = JvpRule.of_inputs(primitive.name, rules)
+
+    def jvp(primals: Any, tangents: Any, /, **params: Any) -> Any:
+        result = primitive.bind(*primals, **params)
+        outputs = result if primitive.multiple_results else [result]
+        found = rule.tangents(primals, outputs, tangents, **params)
+        returned = _Returned(primitive.name, "jvp rules returned")
+        dots = [returned.tangent(i, found[i], output) for i, output in enumerate(outputs)]
+        return (result, dots) if primitive.multiple_results else (result, dots[0])
+
+    ad.primitive_jvps[primitive] = jvp
+
+
+def general_batching_rule(prim: Any, args: Any, axes: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """Batch any primitive or function by calling it for one slice after the other, in a scan.
+
+    Parameters
+    ----------
+    prim : jax.extend.core.Primitive or callable
+        Called with one slice of each mapped argument, and with the others as they are.
+    args : sequence of arrays
+        The arguments.
+    axes : sequence of int or None
+        The mapped axis of each argument.
+    **kwargs
+        For every call.
+
+    Returns
+    -------
+    outs, dims
+        The outputs, with the structure in which `prim` returns them and the batch as axis 0, and
+        the axis for each output. If nothing is mapped, `prim` is called once, and the axes are
+        None.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, kernbridge
+    >>> kernbridge.general_batching_rule(jnp.dot, (jnp.eye(2), jnp.ones(2)), (0, None))
+    (Array([1., 1.], dtype=float32), 0)
+    """
+    call = prim.bind if hasattr(prim, "bind") else prim
+    if all(d is None for d in axes):
+        outs = call(*args, **kwargs)
+        return outs, jax.tree.map(lambda _: None, outs)
+    size, mapped, front = to_front(args, axes)
+    outs = loop(functools.partial(call, **kwargs), mapped, size)(*front)
+    return outs, jax.tree.map(lambda _: 0, outs)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+@dataclass(frozen=True)
+class _Returned:
+    """Checks what a rule of an operation returned."""
+
+    name: str
+    what: str  # such as "jvp rule returned"
+    error: type[Exception] = DerivativeRuleError
+
+    def refusal(self, text: str) -> Exception:
+        return self.error(f"{self.name!r}: the {self.what} {text} [KB2103]")
+
+    def count(self, found: Sequence[Any], what: str, n: int) -> None:
+        if len(found) != n:
+            raise self.refusal(f"a list of {len(found)} as the {what}, expected {n}")
+
+    def array(self, what: str, value: Any, expected: ArrayType, also: str = "") -> Any:
+        if isinstance(value, (int, float, complex)):
+            value = jnp.asarray(value, expected.dtype)
+        came = ArrayType.of(value) if has_type(value) else repr(value)
+        if came != expected:
+            raise self.refusal(f"{came} as {what}, expected {expected}{also}")
+        return value
+
+    def tangent(self, index: int, dot: Any, output: Any) -> Any:
+        """Return the tangent of an output, which is JAX's zero for None."""
+        t = ArrayType.of(output)
+        if dot is None or type(dot) is ad.Zero or not is_inexact(t.dtype):
+            return zero_tangent(output)
+        return self.array(f"the tangent of output {index}", dot, t, ", or None for zero")
+
+
+def checked_jvp(
+    name: str, types: Sequence[ArrayType], outputs: Sequence[Any], dots: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Return the outputs and tangents of a rule for outputs of these types, or raise."""
+    returned = _Returned(name, "jvp rule returned")
+    returned.count(outputs, "outputs", len(types))
+    returned.count(dots, "tangents", len(types))
+    values = [returned.array(f"output {i}", outputs[i], t) for i, t in enumerate(types)]
+    return values, [returned.tangent(i, dots[i], value) for i, value in enumerate(values)]
+
+
+def checked_cotangents(name: str, operands: Sequence[Any], found: Any) -> list[Any]:
+    """Return what a transpose rule returned for these operands, or raise.
+
+    A cotangent may be of another precision than the operand, as in BrainEvent.
+    """
+    returned = _Returned(name, "transpose rule returned")
+    if not isinstance(found, (tuple, list)) or len(found) != len(operands):
+        came = len(found) if isinstance(found, (tuple, list)) else repr(found)
+        raise returned.refusal(
+            f"{came}, expected a list of {len(operands)}: the cotangent of each linear operand, "
+            "None for the others"
+        )
+    checked = []
+    for i, (ct, operand) in enumerate(zip(found, operands, strict=True)):
+        if ct is not None and type(ct) is not ad.Zero and ad.is_undefined_primal(operand):
+            expected = ArrayType(operand.aval.shape, np.dtype(operand.aval.dtype))
+            if not (has_type(ct) and _differ_in_precision(ArrayType.of(ct), expected)):
+                ct = returned.array(f"the cotangent of operand {i}", ct, expected)
+        checked.append(ct)
+    return checked
+
+
+def _differ_in_precision(a: ArrayType, b: ArrayType) -> bool:
+    return a.shape == b.shape and any(
+        jnp.issubdtype(a.dtype, kind) and jnp.issubdtype(b.dtype, kind)
+        for kind in (jnp.floating, jnp.complexfloating)
+    )
+
+
+def checked_batch(
+    name: str, types: Sequence[ArrayType], size: Any, found: Any
+) -> tuple[list[Any], list[int | None]]:
+    """Return the outputs of a batching rule for slices of these types, and their axes, or raise."""
+    returned = _Returned(name, "batching rule returned", KernelError)
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        raise returned.refusal(
+            f"{found!r}, expected a pair: a list of the outputs, and a list with the batch "
+            "axis of each"
+        )
+    outputs, axes = map(_as_list, found)
+    returned.count(outputs, "outputs", len(types))
+    returned.count(axes, "axes", len(types))
+    for i, (t, axis) in enumerate(zip(types, axes, strict=True)):
+        rank, shape = len(t.shape), t.shape
+        if axis is not None:
+            if not isinstance(axis, (int, np.integer)) or not 0 <= axis <= rank:
+                raise returned.refusal(
+                    f"the axis {axis!r}, expected a number from 0 to {rank}, or None for an "
+                    "output that is the same for the whole batch"
+                )
+            shape = (*shape[:axis], size, *shape[axis:])
+        what = f"output {i} with axis {axis}"
+        outputs[i] = returned.array(what, outputs[i], ArrayType(shape, t.dtype))
+    return outputs, axes
