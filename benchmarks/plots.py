@@ -224,9 +224,7 @@ def block(name: str, folder: Path = RESULTS) -> str:
     found = [results for file in files if (results := load(file, folder))]
     if load(files[0], folder) is None:
         return ""
-    text = ". ".join(
-        ["Points are medians, and bars are quartiles over rounds", *map(caption, found)]
-    )
+    text = ". ".join(map(caption, found))
     lines = textwrap.fill(text + ".", 120, break_long_words=False, break_on_hyphens=False)
     return f"![{about}]({FOLDER}/{name}.svg)\n\n{lines}\n"
 
