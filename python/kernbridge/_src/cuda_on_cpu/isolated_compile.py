@@ -18,13 +18,13 @@ from typing import Any
 
 from kernbridge._src.base.patched import patched
 from kernbridge._src.cuda_on_cpu.objects import called
-from kernbridge._src.numba_common.numba_cuda_impl_inside import cudaimpl
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba_cuda import (
     MinimalCallConv,
     NumbaDebugInfoWarning,
     arrayobj,
     cgutils,
+    cudaimpl,
     dispatcher,
     lowering,
     target,
