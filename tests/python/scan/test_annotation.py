@@ -5,6 +5,8 @@ Types are the compiler's business: see test_source_types.py.
 
 import kernbridge._core as _core
 import pytest
+from kernbridge._src.scan import scanner
+from kernbridge._src.scan.attributes import TYPES as ATTRIBUTES
 
 pytestmark = pytest.mark.once
 

@@ -14,6 +14,24 @@ import numpy as np
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.scan.signature import ScannedParameter
 
+# What an attribute can be: its size in bytes, and the type of C that holds it.
+TYPES = {
+    "bool": (1, "bool"),
+    "int8": (1, "int8_t"),
+    "uint8": (1, "uint8_t"),
+    "int16": (2, "int16_t"),
+    "uint16": (2, "uint16_t"),
+    "int32": (4, "int32_t"),
+    "uint32": (4, "uint32_t"),
+    "int64": (8, "int64_t"),
+    "uint64": (8, "uint64_t"),
+    "float32": (4, "float"),
+    "float64": (8, "double"),
+    "float16": (2, "uint16_t"),
+    "bfloat16": (2, "uint16_t"),
+    "complex64": (8, "float _Complex"),
+    "complex128": (16, "double _Complex"),
+}
 _KINDS: dict[str, tuple[type, ...]] = {
     "b": (bool,),
     "i": (int,),

@@ -28,24 +28,6 @@ class ScannedFunction(NamedTuple):
     parameters: tuple[ScannedParameter, ...]
     place: str = ""  # "file:line" of the function or of its annotation, for messages
 
-    @staticmethod
-    def of(scanned: Any, file: str) -> ScannedFunction:
-        """Read what `_core.scan_source` and `_core.scan_kernel` return.
-
-        ValueError is raised if the declared type of an array is none.
-        """
-        name, qualified, line, whole_call, parameters = scanned
-        read = []
-        for *p, array in parameters:
-            try:
-                read.append(
-                    ScannedParameter._make((*p, DeclaredType.parse(array) if array else None))
-                )
-            except ValueError as e:
-                where = f"{file}:{line}: " if line else ""
-                raise ValueError(f"{where}{name}: token '{p[0]}:{array}': {e}") from None
-        return ScannedFunction(name, qualified, line, whole_call, tuple(read))
-
     def check_arrays(self, label: str, inputs: Sequence[Any], call: Any) -> None:
         """Raise TypeError unless the arrays of a call are of the types that are declared.
 
