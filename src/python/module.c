@@ -312,7 +312,6 @@ static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_code},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_cuda},
     {Py_mod_exec, (void *)(uintptr_t)kb_python_add_modules},
-    {Py_mod_exec, (void *)(uintptr_t)kb_python_add_source},
     {0, NULL},
 };
 

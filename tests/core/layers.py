@@ -23,10 +23,9 @@ LAYERS = {
     "cuda": ("abi", "core"),
     "hostcuda": ("abi", "core", "cuda"),
     "module": ("abi", "core", "cuda"),
-    "source": ("core",),
     "object": ("abi", "core", "hostcuda"),
     "embed": ("abi", "core", "cuda", "hostcuda", "module", "object"),
-    "python": ("abi", "core", "cuda", "hostcuda", "module", "source", "object", "embed"),
+    "python": ("abi", "core", "cuda", "hostcuda", "module", "object", "embed"),
 }
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)', re.M)

@@ -1,6 +1,6 @@
 /* Proves that calls on the CPU survive whatever the system and XLA refuse: kernels that are
- * registered, that come as machine code or in a library, batches on many threads, functions of
- * modules and their public targets, and the scan of sources. See scenario.h. */
+ * registered, that come as machine code or in a library, batches on many threads, and functions
+ * of modules and their public targets. See scenario.h. */
 #include "core/kb_batch.h"
 #include "core/kb_handler.h"
 #include "host_code.h"
@@ -10,7 +10,6 @@
 #include "object/kb_host_code.h"
 #include "sample.h"
 #include "scenario.h"
-#include "source/kb_scan.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -221,28 +220,6 @@ static kb_status call_target(kb_error *err)
     return s;
 }
 
-/* Every list of a scan grows. */
-static kb_status scan(kb_error *err)
-{
-    enum { N = 60, SIZE = 128 };
-    static char source[N * SIZE];
-    kb_scan result;
-    size_t n = 0;
-    for (int i = 0; i < N; i++)
-        n += (size_t)snprintf(source + n, SIZE,
-                              "namespace a { // @BE f%d arg ret attr.k:float32\n"
-                              "void f%d(const BE::Tensor x, BE::Tensor o, float k) {} }\n",
-                              i, i);
-    kb_status s =
-        kb_scan_functions(kb_text_of(source), kb_text_of("a.cu"), NULL, 0, false, &result, err);
-    if (s != KB_OK)
-        return s;
-    CHECK_INT(result.n, N);
-    CHECK_INT(result.functions[N - 1].n_parameters, 3);
-    kb_scan_free(&result);
-    return KB_OK;
-}
-
 int main(void)
 {
     sample_init(&offered, 1, add_one);
@@ -280,6 +257,5 @@ int main(void)
         .at_least = {[TORTURE_MEMORY] = 5, [TORTURE_XLA] = 1},
         .survives = "calloc schedule num_threads pthread_mutex_init pthread_cond_init",
     });
-    scenario_torture(&(scenario){.name = "scan", .run = scan, .at_least = {[TORTURE_MEMORY] = 20}});
     return kb_test_end("test_torture");
 }

@@ -14,8 +14,13 @@ T = "const BE::Tensor a, BE::Tensor o"
 BOTH = ("arg:a", "ret:o")
 
 
+def plain(f):
+    parameters = ((p.role, p.name, p.type, p.ctype, str(p.array or "")) for p in f.parameters)
+    return f.name, f.qualified, f.line, f.whole_call, tuple(parameters)
+
+
 def scan(text, functions=None):
-    return _core.scan_source(text, "a.cu", functions, False)
+    return [plain(f) for f in scanner.scan_functions(text, "a.cu", functions)]
 
 
 def short(function):
@@ -64,16 +69,14 @@ def test_attribute(ctype):
 
 
 def test_attribute_types():
-    types = _core.attribute_types()
-    assert len(types) == 15
+    assert len(ATTRIBUTES) == 15
     dtypes = _core.dtypes()
-    for name, (code, size, ctype) in types.items():
-        assert (code, 8 * size) == dtypes[name]
+    for name, (size, ctype) in ATTRIBUTES.items():
+        assert 8 * size == dtypes[name][1]
         assert ctype
         function = one(f"// @BE f arg ret attr.v:{name}\nvoid f({T}, X v) {{}}")
         assert short(function) == (*BOTH, "attr:v:" + name)
-    assert types["uint16"] == (7, 2, "uint16_t")
-    assert types["float16"][2] == "uint16_t"
+    assert ATTRIBUTES["float16"] == ATTRIBUTES["uint16"] == (2, "uint16_t")
 
 
 # Tensors and streams -----------------------------------------------------------------------------
@@ -633,7 +636,7 @@ def test_long_names():
     message = error(f"// @BE {name} ret ret attr.k\nvoid {name}({T}, {'m' * 10000} k);\n")
     assert len(message.encode()) < 2048
     with pytest.raises(ValueError, match="no function is annotated"):
-        _core.scan_source("", "f" * 10000, None, False)
+        scanner.scan_functions("", "f" * 10000, None)
 
 
 # Functions that a caller names -------------------------------------------------------------------
@@ -674,23 +677,9 @@ def test_given_refused(functions, message):
     assert message in error(f"void f({T}, float k) {{}}", functions)
 
 
-def test_types_of_python():
-    for arguments in [
-        (b"", "a", None),
-        ("", None, None),
-        ("", "a", []),
-        ("", "a", ("f",)),
-        ("", "a", (("f", ("arg",)),)),
-        ("", "a", (("f", 1),)),
-        ("", "a", ((1, None),)),
-    ]:
-        with pytest.raises(TypeError):
-            _core.scan_source(*arguments, False)
-    for arguments in [("", "a", b"f", None), ("", "a", "f", ("arg",)), ("", "a", "f", b"arg")]:
-        with pytest.raises(TypeError):
-            _core.scan_kernel(*arguments, False)
+def test_half_a_character_is_no_text():
     with pytest.raises(UnicodeEncodeError):
-        _core.scan_source("\ud800", "a", None, False)
+        scan("\ud800")
 
 
 def test_limits():
@@ -755,7 +744,7 @@ def test_hostile(piece):
 
 
 def kernel(text, name, tokens=None):
-    return _core.scan_kernel(text, "k.cu", name, tokens, False)
+    return plain(scanner.scan_kernel(text, "k.cu", name, tokens))
 
 
 def kernel_error(text, name, tokens=None):

@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge import _core
 from kernbridge._src.base.errors import KernelError, coded
 from kernbridge._src.base.kept import Kept
 from kernbridge._src.base.private_jax import Tracer
@@ -21,6 +20,7 @@ from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, find_dim
 from kernbridge._src.plan.program import Value, Word
 from kernbridge._src.scan import attributes as scan_attributes
+from kernbridge._src.scan import scanner
 from kernbridge._src.scan.signature import (
     NamedByScanner,
     ScannedFunction,
@@ -59,8 +59,7 @@ def scan(
     """
     tokens = join_tokens(params)
     try:
-        scanned = _core.scan_kernel(text, file, name, tokens, machine_code)
-        return ScannedFunction.of(scanned, file)
+        return scanner.scan_kernel(text, file, name, tokens, machine_code)
     except ValueError as e:
         raise KernelError(coded(f"{label}: {e}", "KB4007")) from None
 

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from kernbridge._src.scan.annotation import Annotation, Token, cut, is_name
 from kernbridge._src.scan.array_types import DeclaredType
 from kernbridge._src.scan.attributes import TYPES
 from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter
 
-if TYPE_CHECKING:
-    from kernbridge._src.scan.scanner import Declaration, Parameter
-
 WRITTEN_OUT = "if a macro generates the name or the parameters of a function, write them out"
 _Pair: TypeAlias = "tuple[str, Token | None, Parameter | None]"  # with the role
 _LINE = 320  # bytes of an annotation that a message suggests
+
+
+class Parameter(NamedTuple):
+    """A parameter of a function, as it is spelled."""
+
+    number: int  # from 0
+    at: int
+    name: str = ""
+    ctype: str = ""  # without the name
+    look: str = "value"  # or "pointer", "tensor", "bytes", "stream", "call"
+    constant: bool = False  # before the first * or &
+
+
+class Declaration(NamedTuple):
+    """A declaration of a function."""
+
+    at: int  # of the name
+    qualified: str  # "::a::name"
+    parameters: list[Parameter]
+    listed: range  # what is between the parentheses
 
 
 def agree(
@@ -80,7 +97,7 @@ class _Agreement:
         """Raise ValueError for a token or the name, with the place of the declaration."""
         a = self.annotation
         if p:
-            message = f"parameter {p.index + 1}{f' {cut(p.name)!r}' if p.name else ''} {message}"
+            message = f"parameter {p.number + 1}{f' {cut(p.name)!r}' if p.name else ''} {message}"
         message = f"{self.name}: {message}"
         if a.infer and p and not a.given:
             a.source.refuse(p.at, message)
@@ -108,22 +125,23 @@ class _Agreement:
             pairs.append((role, None, p))
         roles = [role for role, _, _ in pairs]
         tensor = "kb_tensor *" if self.bytes_only else "BE::Tensor"
-        if "ret" in roles:
-            return pairs
-        if self.kernel:
-            self._refuse(
-                "it has no result: none of its pointers is to something that is not const; remove "
-                "const from a result's"
+        if "ret" not in roles:
+            why = (
+                f"it has no tensor: take `const {tensor}` for each input and `{tensor}` for each "
+                f"result, or `const kb_call *` alone; {WRITTEN_OUT}"
             )
-        if "arg" in roles:
-            self._refuse(
-                f"it has no result: all its tensors are const; a result is a `{tensor}` without "
-                f"const; {WRITTEN_OUT}"
-            )
-        self._refuse(
-            f"it has no tensor: take `const {tensor}` for each input and `{tensor}` for each "
-            f"result, or `const kb_call *` alone; {WRITTEN_OUT}"
-        )
+            if self.kernel:
+                why = (
+                    "it has no result: none of its pointers is to something that is not const; "
+                    "remove const from a result's"
+                )
+            elif "arg" in roles:
+                why = (
+                    f"it has no result: all its tensors are const; a result is a `{tensor}` "
+                    f"without const; {WRITTEN_OUT}"
+                )
+            self._refuse(why)
+        return pairs
 
     def _take_tokens(self) -> list[_Pair]:
         a, d = self.annotation, self.declaration
@@ -142,11 +160,12 @@ class _Agreement:
         if found is not None and d and len(found) != len(a.tokens):
             names = {p.name for p in found}
             lone = next((t for t in a.tokens if t.role == "attr" and t.name not in names), None)
+            absent = f": {cut(lone.text)} not found in signature" if lone else ""
+            listed = cut(a.source.text[d.listed.start : d.listed.stop])
+            what = "the function" if self.bytes_only else "C++"
             self._refuse(
-                f"the annotation describes {len(a.tokens)} parameters, and "
-                f"{'the function' if self.bytes_only else 'C++'} has {len(found)} "
-                f"({cut(a.source.text[d.listed.start : d.listed.stop])}){f': {cut(lone.text)} not found in signature' if lone else ''}; "
-                f"{WRITTEN_OUT}"
+                f"the annotation describes {len(a.tokens)} parameters, and {what} has {len(found)} "
+                f"({listed}){absent}; {WRITTEN_OUT}"
             )
         pairs: list[_Pair] = []
         for i, token in enumerate(a.tokens):
@@ -181,8 +200,8 @@ class _Agreement:
         for other in self.parameters:
             if token.name == other.name:
                 self._refuse(
-                    f"is `{shown}` in the annotation, and '{name}' is parameter {other.index + 1}: "
-                    "write the tokens in the order of the parameters",
+                    f"is `{shown}` in the annotation, and '{name}' is parameter "
+                    f"{other.number + 1}: write the tokens in the order of the parameters",
                     p,
                     i,
                 )

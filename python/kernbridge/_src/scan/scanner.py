@@ -11,9 +11,8 @@ import bisect
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
-from kernbridge._src.scan.agree import agree
+from kernbridge._src.scan.agree import Declaration, Parameter, agree
 from kernbridge._src.scan.annotation import Annotation, Source, cut, is_name, pieces
 from kernbridge._src.scan.signature import ScannedFunction
 
@@ -72,26 +71,6 @@ _POINTERS = {
     "kb_tensor": "bytes",
     **dict.fromkeys(("cudaStream_st", "CUstream_st"), "stream"),
 }
-
-
-class Parameter(NamedTuple):
-    """A parameter of a function, as it is spelled."""
-
-    index: int
-    at: int
-    name: str = ""
-    ctype: str = ""  # without the name
-    look: str = "value"  # or "pointer", "tensor", "bytes", "stream", "call"
-    constant: bool = False  # before the first * or &
-
-
-class Declaration(NamedTuple):
-    """A declaration of a function."""
-
-    at: int  # of the name
-    qualified: str  # "::a::name"
-    parameters: list[Parameter]
-    listed: range  # what is between the parentheses
 
 
 def scan_functions(
@@ -336,7 +315,7 @@ class _Code:
         """Read a parameter without attributes and default: single tokens and groups of them."""
         firsts = [found[item.start][0] for item in items]
         end = next((i for i, word in enumerate(firsts) if word in "[("), len(firsts))
-        name, ctype, last = "", "", len(self.text)
+        name, ctype = "", ""
         if firsts[end : end + 1] != ["("] and _ends_with_name(firsts[:end]):
             name = firsts.pop(end - 1)
             items = [*items[: end - 1], *items[end:]]
@@ -411,8 +390,8 @@ def _is_head(words: Sequence[str]) -> bool:
     before, end = "", 0
     for item in _items(words):
         word, end = words[item.start], item.stop
-        is_group = (
-            word == "[" or (len(item) > 1 and (word == "<" or (word == "(" and _is_word(before))))
+        is_group = word == "[" or (
+            len(item) > 1 and (word == "<" or (word == "(" and _is_word(before)))
         )
         if word in _NOT_BEFORE_NAME or not (
             is_group or _is_word(word) or word in ("*", "&", "&&", "::") or word[0] == '"'

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge import _core
 from kernbridge._src.base import debug, settings
 from kernbridge._src.base.errors import (
     CompilationError,
@@ -25,6 +24,9 @@ from kernbridge._src.build import build as builder
 from kernbridge._src.build import manifest
 from kernbridge._src.build.command import SUFFIXES
 from kernbridge._src.build.request import Request
+from kernbridge._src.scan import scanner
+from kernbridge._src.scan.agree import WRITTEN_OUT
+from kernbridge._src.scan.attributes import TYPES
 from kernbridge._src.scan.signature import ScannedFunction, join_tokens
 from kernbridge._src.source import compiled_types, tail, targets
 from kernbridge._src.source.module import CompiledModule
@@ -41,9 +43,7 @@ _STRINGS = (
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _ANNOTATION = r"//\s*@BE\s+(\w+)"
 # The scanner's words for a function that is not at namespace scope.
-_NOT_FOUND = (
-    rf"the definition of (\w+) was not found.*{compiled_types.WRITTEN_OUT}, there or here\)"
-)
+_NOT_FOUND = rf"the definition of (\w+) was not found.*{WRITTEN_OUT}, there or here\)"
 MOST_INCLUDES = 64  # that are searched for these
 # What makes half-precision types, and strings and exceptions of the C++ library, known.
 _HALF_FLAG, _STRINGS_FLAG = "-DKB_HALF", "-DKB_STRINGS"
@@ -283,7 +283,7 @@ def _scan(
     try:
         found = _found(text, named, language)
     except ValueError as e:
-        by_macro = compiled_types.WRITTEN_OUT in str(e)
+        by_macro = WRITTEN_OUT in str(e)
         made = _made_by_macros(label, text, named, language, cflags) if by_macro else None
         if made is None:
             refusal = _in_own_lines(str(e), sources)
@@ -304,15 +304,14 @@ def _scan(
             raise KernelError(
                 f"{label}: {function.place}: the definition of {function.name} was not found in "
                 f"this source, so the type of 'attr.{untyped[0]}' is not known; write "
-                f"attr.{untyped[0]}:TYPE, TYPE one of {', '.join(_core.attribute_types())}"
+                f"attr.{untyped[0]}:TYPE, TYPE one of {', '.join(TYPES)}"
                 " [KB4007]"
             )
     return found
 
 
 def _found(text: str, named: Any, language: str) -> list[ScannedFunction]:
-    scanned = _core.scan_source(text, "\1", named, language == "c")
-    return [ScannedFunction.of(f, "\1") for f in scanned]
+    return scanner.scan_functions(text, "\1", named, language == "c")
 
 
 def _made_by_macros(

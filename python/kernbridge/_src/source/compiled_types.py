@@ -12,6 +12,7 @@ import string
 from collections.abc import Sequence
 
 from kernbridge._src.base.errors import CompilationError, KernelError, coded
+from kernbridge._src.scan.agree import WRITTEN_OUT
 from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter, token_of
 from kernbridge._src.source.tail import TAIL
 
@@ -22,7 +23,6 @@ _DTYPES = (
 )
 _NUMBERS = dict(zip(string.ascii_uppercase, _DTYPES, strict=False))
 _OTHERS = {"t": "a tensor", "p": "a pointer", "r": "a reference", "v": "void"}
-WRITTEN_OUT = "if a macro generates the name or the parameters of a function, write them out"
 _EXPECTED = {
     "arg": "a tensor",
     "ret": "a tensor that is not const",

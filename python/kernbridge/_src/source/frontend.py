@@ -13,6 +13,7 @@ from kernbridge._src.keys.encode import key_of
 from kernbridge._src.operation import origin
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.scan.attributes import TYPES
 from kernbridge._src.scan.signature import NamedByScanner, ScannedFunction
 from kernbridge._src.toolchain import cuda
 
@@ -41,14 +42,13 @@ class Export(NamedTuple):
 
     def bind(self, slot: int, target: str) -> None:
         """Let the handler of a slot call this function."""
-        types = _core.attribute_types()
         function = self.function
         _core.bind_slot(
             slot,
             f"{self.label.split(' ')[0]} {target!r}",
             -1 if function.takes_any else len(function.having("arg")),
             -1 if function.takes_any else len(function.having("ret")),
-            tuple((a.name, types[a.type][0]) for a in function.attributes),
+            tuple((a.name, _DTYPES[a.type][0]) for a in function.attributes),
             tuple(_DTYPES[d.dtype][0] if d and d.dtype else 0 for d in function.declared),
             self.run,
             self.last_error,
@@ -92,12 +92,11 @@ class Export(NamedTuple):
             )
         if len(values) != len(known):
             raise ValueError(f"{len(values)} attributes, and the function has {len(known)}")
-        types = _core.attribute_types()
         for array, (dtype, rank) in zip(function.declared, arrays, strict=not function.takes_any):
             if array is not None and not array.with_leading.fits(dtype, rank):
                 raise ValueError(f"an array of {dtype} of rank {rank}, declared as {array}")
         for attribute, value in zip(known, values, strict=True):
-            size = types[attribute.type][1]
+            size = TYPES[attribute.type][0]
             if len(value) != size:
                 raise ValueError(
                     f"attribute {attribute.name!r} of {len(value)} bytes, expected {size}"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernbridge import _core
 from kernbridge._src.base.errors import KernelError, KernelLoadError, coded
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.cuda_kernel.frontend import Description, names_for_rules, scan
@@ -21,7 +20,9 @@ from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.plan import cubin
 from kernbridge._src.plan.launch import LaunchRule
+from kernbridge._src.scan import scanner
 from kernbridge._src.scan.array_types import ANY
+from kernbridge._src.scan.attributes import TYPES
 from kernbridge._src.scan.signature import ScannedFunction
 from kernbridge._src.source import compiled_types, shared_object
 from kernbridge._src.source.assemble import Functions, named_functions, register_all
@@ -182,11 +183,10 @@ def _functions_of(
     known = {n for n, e in exports.items() if e.tokens not in _ANY_ARRAYS}
     text = "".join(f"int {n}(const kb_call *call);\n" for n, _ in named if n not in known)
     try:
-        scanned = _core.scan_source(text, str(file), named, False)
-        functions_ = [ScannedFunction.of(f, str(file)) for f in scanned]
+        found = scanner.scan_functions(text, str(file), named)
     except ValueError as e:
         raise KernelError(coded(f"{label}: {e}", "KB5106")) from None
-    return [f._replace(whole_call=True) for f in functions_]
+    return [f._replace(whole_call=True) for f in found]
 
 
 def _as_built(label: str, name: str, tokens: str | None, built: Described | None) -> str | None:
@@ -328,7 +328,6 @@ sharding_rule
         return CudaKernel(spec, description, attrs or {})
 
     def _code(self, label: str, function: ScannedFunction) -> NvrtcFunction:
-        types = _core.attribute_types()
         sizes = []
         for p in function.parameters:
             if p.role == "attr" and not p.type:
@@ -336,7 +335,7 @@ sharding_rule
                     f"{label}: params names {p.name!r} without its type, which cannot be read "
                     f"from a binary; write, for example, attr.{p.name}:int32 [KB5106]"
                 )
-            sizes.append(types[p.type][1] if p.role == "attr" else 8)
+            sizes.append(TYPES[p.type][0] if p.role == "attr" else 8)
         capability = 0  # the driver chooses among the images of a fatbin
         if not self._is_fatbin:
             try:

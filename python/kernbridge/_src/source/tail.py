@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kernbridge import _core
+from kernbridge._src.scan.attributes import TYPES
 from kernbridge._src.scan.signature import ScannedFunction, ScannedParameter
 
 TAIL = "kernbridge"  # the file that the compiler takes the tail for
@@ -23,10 +23,6 @@ TAIL = "kernbridge"  # the file that the compiler takes the tail for
 _IN_C = {"bool": "_Bool"}
 _IN_CPP = {"complex64": "kernbridge::complex64_t", "complex128": "kernbridge::complex128_t"}
 _HALVES = ("float16", "bfloat16")
-
-
-def _c_type(type_name: str) -> str:
-    return _core.attribute_types()[type_name][2]
 
 
 def _numbered(function: ScannedFunction) -> list[tuple[ScannedParameter, int]]:
@@ -47,7 +43,7 @@ def _c_expected(p: ScannedParameter) -> str:
     if p.role == "ret":
         return "kb_tensor *"
     if p.type and not (p.type in _HALVES and _spelled(p)):
-        return _IN_C.get(p.type) or _c_type(p.type)
+        return _IN_C.get(p.type) or TYPES[p.type][1]
     return f"__typeof__({p.ctype})" if _spelled(p) else "void *"
 
 
@@ -96,7 +92,7 @@ def _cpp_role(p: ScannedParameter) -> str:
     if p.role == "attr":
         if not p.type:
             return f"{_DETAIL}Attribute<-1, char>"
-        holder = _IN_CPP.get(p.type) or _c_type(p.type)
+        holder = _IN_CPP.get(p.type) or TYPES[p.type][1]
         return f"{_DETAIL}Attribute<KB_TYPE_{p.type.upper()}, {holder}>"
     return _DETAIL + {"arg": "Input", "ret": "Output", "stream": "Stream"}[p.role]
 
