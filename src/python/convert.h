@@ -34,6 +34,5 @@ int kb_python_add_callbacks(PyObject *module);
 int kb_python_add_code(PyObject *module);
 int kb_python_add_cuda(PyObject *module);
 int kb_python_add_modules(PyObject *module);
-int kb_python_add_source(PyObject *module);
 
 #endif
