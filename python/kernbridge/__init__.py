@@ -13,8 +13,13 @@ from kernbridge._src.base import versions as _versions
 
 with _versions.explained():
     from kernbridge._src import start  # noqa: F401  # registers handlers with JAX
-from kernbridge._src.base.brainevent import *  # noqa: F403  # names that BrainEvent has
+from kernbridge._src.base.errors import BrainEventError as BrainEventError
+from kernbridge._src.base.errors import CUDANotInstalledError as CUDANotInstalledError
+from kernbridge._src.base.errors import GpuArchDetectionError as GpuArchDetectionError
 from kernbridge._src.base.errors import KernbridgeError, KernbridgeWarning
+from kernbridge._src.base.errors import KernelExecutionError as KernelExecutionError
+from kernbridge._src.base.errors import MathError as MathError
+from kernbridge._src.base.errors import UnsupportedOperationError as UnsupportedOperationError
 from kernbridge._src.numba_cpu.kernel import numba_kernel
 from kernbridge._src.operation.inspection import Inspection as Inspection
 from kernbridge._src.operation.operation import Operation

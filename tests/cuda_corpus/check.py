@@ -66,9 +66,9 @@ def unnoticed(case: Case, want: Sequence[np.ndarray]) -> list[str]:
 
 def _forget(case: Case) -> None:
     """Let the next call of the kernel be lowered anew."""
-    from kernbridge._src.base import kept as base_kept
+    from kernbridge._src.base import lru
 
-    base_kept.forget(case.kernel)
+    lru.forget(case.kernel)
 
 
 def check(group: str, bugs: int | None = None, values: Path = VALUES) -> None:

@@ -11,8 +11,7 @@ import kernbridge
 import numba
 import numpy as np
 import pytest
-from kernbridge._src.base import exact
-from kernbridge._src.base import kept as base_kept
+from kernbridge._src.base import exact, lru
 
 cuda = pytest.importorskip("numba.cuda")
 
@@ -224,7 +223,7 @@ def test_keys_are_exact():
 
 
 def test_the_least_recently_used_goes_first():
-    kept = base_kept.Kept(3)
+    kept = lru.LRUCache(3)
     for n in range(3):
         assert kept.find_or_make(n, lambda n=n: [n]) == [n]
     assert kept.find(0) == [0]
@@ -234,7 +233,7 @@ def test_the_least_recently_used_goes_first():
 
 
 def test_a_value_is_made_once_by_many_threads():
-    kept, made, barrier = base_kept.Kept(4), [], threading.Barrier(8)
+    kept, made, barrier = lru.LRUCache(4), [], threading.Barrier(8)
 
     def make():
         made.append(1)
@@ -263,9 +262,9 @@ def test_what_is_kept_with_a_function_goes_with_it():
     def owner():
         pass
 
-    value = base_kept.kept_with(owner, "value", Value)
+    value = lru.attached_to(owner, "value", Value)
     value.owner = owner
-    assert base_kept.kept_with(owner, "value", Value) is value
+    assert lru.attached_to(owner, "value", Value) is value
     alive = weakref.ref(value)
     del owner, value
     gc.collect()

@@ -6,7 +6,7 @@ from collections import namedtuple
 import numba
 import numpy as np
 import pytest
-from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.keys import fingerprint, fingerprint_cache
 from numba import njit
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch):
-    monkeypatch.setattr(fingerprint_cache, "_taken", Kept(256))
+    monkeypatch.setattr(fingerprint_cache, "_taken", LRUCache(256))
 
 
 @pytest.fixture

@@ -68,9 +68,9 @@ def test_values_need_no_new_compile():
 
 
 def compiled():
-    from kernbridge._src.base import kept
+    from kernbridge._src.base import lru
 
-    return kept.kept_with(windowed, "functions", dict)
+    return lru.attached_to(windowed, "functions", dict)
 
 
 def test_what_is_no_static_argument_is_refused():

@@ -66,7 +66,7 @@ def test_machine_code_goes_with_the_kernels_that_it_was_made_for():
 
 @pytest.mark.usefixtures("gpu")
 def test_python_functions_live_as_long_as_what_calls_them(monkeypatch):
-    monkeypatch.setattr(callback, "_used_last", callback.Kept(1))
+    monkeypatch.setattr(callback, "_used_last", callback.LRUCache(1))
 
     def lowered(n):
         kernel = make(3000 + n)

@@ -40,7 +40,7 @@ def test_the_plan_has_the_words_of_the_members():
 
 
 def test_members_of_an_enumeration_need_no_new_compile():
-    from kernbridge._src.base import kept
+    from kernbridge._src.base import lru
 
     @cuda.jit
     def is_copied(mode, out):
@@ -52,7 +52,7 @@ def test_members_of_an_enumeration_need_no_new_compile():
     for mode in Mode:
         (found,) = wrap(ask(mode), S((1,), F32))()
         assert found == (mode is Mode.COPY)
-    assert len(kept.kept_with(is_copied, "functions", dict)) == 1
+    assert len(lru.attached_to(is_copied, "functions", dict)) == 1
 
 
 def test_keyword_scalars_in_tuples():

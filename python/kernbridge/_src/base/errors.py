@@ -244,6 +244,29 @@ class UnsupportedArchError(_CompilerReport, KernelToolchainError):
         return str(self.args[0])
 
 
+# BrainEvent's exceptions that kernbridge never raises, for programs that catch them.
+
+
+class MathError(KernbridgeError):
+    """A mathematical operation got operands that it has no meaning for."""
+
+
+class UnsupportedOperationError(KernbridgeError):
+    """An operation is not supported for these operands."""
+
+
+class KernelExecutionError(KernelError):
+    """A kernel failed while it ran."""
+
+
+class CUDANotInstalledError(KernelError):
+    """Something needs CUDA, and there is none."""
+
+
+class GpuArchDetectionError(KernelToolchainError):
+    """The GPUs to compile for could not be found out."""
+
+
 class KernbridgeWarning(UserWarning):
     """Code that works, but perhaps not as its author expects."""
 

@@ -1,4 +1,4 @@
-"""Controls how errors and warnings are presented: their tracebacks and the lines they point to.
+"""How errors and warnings are presented: their tracebacks and the lines of the user they point to.
 
 The frames of kernbridge are hidden in tracebacks if JAX hides its own. JAX does this within its
 functions, since kernbridge's folder is registered with it; this module does it if kernbridge was
@@ -8,10 +8,12 @@ called directly. JAX_TRACEBACK_FILTERING=off shows all frames.
 from __future__ import annotations
 
 import functools
+import linecache
 import sys
 import threading
+import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar
@@ -24,6 +26,8 @@ from kernbridge._src.base.options import Options
 
 OURS = str(Path(__file__).parents[2])
 _NOT_USERS = (OURS, str(Path(jax.__file__).parent))
+
+_LIBRARIES = ("/numba", "/numpy/", "<__array_function__")
 
 AnError = TypeVar("AnError", bound=BaseException)
 AFunction = TypeVar("AFunction", bound=Callable[..., Any])
@@ -126,3 +130,39 @@ def instead_of(cause: BaseException, error: AnError) -> AnError:
         error.__context__ = cause
         error.__cause__ = cause if debug.is_full() else None
     return error
+
+
+def line_of(error: BaseException) -> str:
+    """Return file and line of the innermost frame of a traceback that is the user's."""
+    return _innermost(reversed([*traceback.walk_tb(error.__traceback__)]))
+
+
+def current_line() -> str:
+    """Return file and line of the innermost frame of this thread that is the user's."""
+    return _innermost(traceback.walk_stack(sys._getframe(1)))
+
+
+def _innermost(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Describe the first frame that is the user's; one of a library only if there is no other."""
+    found = None
+    for frame, line in frames:
+        name = frame.f_code.co_filename
+        if name.startswith(OURS):
+            continue
+        is_library = any(part in name for part in _LIBRARIES)
+        if found is None or not is_library:
+            linecache.checkcache(name)
+            found = f"{name}:{line} ({linecache.getline(name, line, frame.f_globals).strip()})"
+        if not is_library:
+            break
+    return found or "an unknown line"
+
+
+def beginning_of(function: Any) -> str:
+    """Return file and line where the code of a function, a method or an object begins."""
+    function = getattr(function, "func", function)
+    for owner in (function, vars(type(function)).get("__call__")):
+        code = getattr(owner, "__code__", None)
+        if code is not None:
+            return f"{code.co_filename}:{code.co_firstlineno}"
+    return repr(type(function))

@@ -12,7 +12,7 @@ import sys
 from typing import Any, NoReturn
 
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
-from kernbridge._src.base.kept import kept_with
+from kernbridge._src.base.lru import attached_to
 from kernbridge._src.cuda_device import code, mode
 from kernbridge._src.cuda_device.replacing import choose, install_host_api
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
@@ -75,7 +75,7 @@ def _launch(configured: Any, args: tuple[Any, ...]) -> None:
                 f"{label}: a kernel of {mlir.PACKAGE} with {what} does not run on CPUs; launch it "
                 "without [KB4005]"
             )
-        made: dict[str, Any] = kept_with(kernel, "launched_on_cpu", dict)
+        made: dict[str, Any] = attached_to(kernel, "launched_on_cpu", dict)
         if "kernel" not in made:
             declared = () if kernel._can_compile else counterparts.declared(kernel)
             made["kernel"] = counterparts.counterpart(label, kernel, declared)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from kernbridge._src.base.errors import KernelError, coded
-from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.cuda_kernel import nvrtc, signature
 from kernbridge._src.operation import ahead
@@ -79,7 +79,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
         self.platforms = cuda.platforms()
         self.description = description
         self.values = values
-        self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
+        self._lowered: LRUCache[Lowered] = LRUCache(CALLS_KEPT)
         self._is_compiled = False
 
     compiles_ahead = True

@@ -8,7 +8,7 @@ from typing import Any
 
 from kernbridge._src.base import settings
 from kernbridge._src.base.exact import exact_items
-from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.cuda_kernel import nvrtc
 from kernbridge._src.cuda_kernel.frontend import (
@@ -195,7 +195,7 @@ class CudaKernel:
         self.spec = spec
         self._description = description
         self._attrs = dict(attrs)
-        self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
+        self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
         self.__name__ = description.function.name
 
     def __call__(self, /, *inputs: Any, **attributes: Any) -> Any:

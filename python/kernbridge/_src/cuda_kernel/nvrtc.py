@@ -25,7 +25,7 @@ from kernbridge._src.base.errors import (
     UnsupportedArchError,
     coded,
 )
-from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.cuda_kernel import headers, signature
 from kernbridge._src.cuda_kernel.signature import Type
 from kernbridge._src.forge import artefacts, progress
@@ -77,7 +77,7 @@ class Compilation:
     include_paths: tuple[str, ...]
 
 
-_functions: Kept[NvrtcFunction] = Kept(1024)
+_functions: LRUCache[NvrtcFunction] = LRUCache(1024)
 forget = _functions.clear  # the disk cache stays
 
 

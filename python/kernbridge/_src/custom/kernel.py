@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace, is_part_of_program
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
 from kernbridge._src.benchmark.measure import benchmark_operation
@@ -87,7 +87,7 @@ class XLACustomKernel(KernelTable):
         self.tags: frozenset[str] = frozenset()
         self.call_function: Callable[..., Any] | None = None
         self.benchmark_data: Callable[..., Any] | None = None
-        self._calls: Kept[Any] = Kept(CALLS_KEPT)
+        self._calls: LRUCache[Any] = LRUCache(CALLS_KEPT)
         self.primitive = make(self)
         register(name, self)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.exact import exact
-from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.keys import encode, extensions, fingerprint
 from kernbridge._src.keys.fingerprint import Fingerprint
 
@@ -22,7 +22,7 @@ _Named = tuple[Any, types.ModuleType | None]  # an object, and the module whose 
 _NAMED_KINDS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
 
 # By key: the fingerprint, and the objects whose identities are in the key, so that they last.
-_taken: Kept[tuple[Fingerprint, list[_Named]]] = Kept(256)
+_taken: LRUCache[tuple[Fingerprint, list[_Named]]] = LRUCache(256)
 
 
 def take(dispatcher: Any) -> Fingerprint:

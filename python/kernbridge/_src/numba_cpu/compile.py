@@ -12,7 +12,7 @@ import numpy as np
 from kernbridge import _core
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelCompilationError
-from kernbridge._src.base.places import beginning_of
+from kernbridge._src.base.reports import beginning_of
 from kernbridge._src.forge import interrupts, progress
 from kernbridge._src.numba_common import refusals, vector_math
 from kernbridge._src.numba_common.protect import ReturnsValue, compile_protected

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base import debug
-from kernbridge._src.base.kept import Kept, kept_with
+from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
@@ -186,14 +186,14 @@ class NumbaCpu(PythonFrontend):
         self.compiler = Compiler(kernel, self.label, options)
         self.parameters = self.compiler.parameters
         self._home = numba_cpu_origin.remember(kernel)
-        self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
+        self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
         self._seems_to_return = bytecode.seems_to_return(kernel.py_func.__code__)
 
     @classmethod
     def of(cls, kernel: Any, half_as_bits: bool, options: CompileOptions) -> NumbaCpu:
         """The front end of this dispatcher; the same one for the same dispatcher and options."""
         name = ("numba_kernel", bool(half_as_bits), options)
-        return kept_with(kernel, name, lambda: cls(kernel, half_as_bits, options))
+        return attached_to(kernel, name, lambda: cls(kernel, half_as_bits, options))
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel cannot take; compiles only if it seems to return a value."""

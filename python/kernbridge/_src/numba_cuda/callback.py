@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._src.base.kept import Kept
-from kernbridge._src.base.places import beginning_of, line_of
-from kernbridge._src.base.reports import warn
+from kernbridge._src.base.lru import LRUCache
+from kernbridge._src.base.reports import beginning_of, line_of, warn
 from kernbridge._src.numba_cuda import host_api, intercept
 from kernbridge._src.operation.parameters import HALF_DTYPES, NATIVE_DTYPES, PythonFrontend
 from kernbridge._src.operation.spec import ArrayType, Call
@@ -59,7 +58,7 @@ class Callee:
 # as a compiled program, to which JAX ties it. JAX may drop the Python side of a program that still
 # runs, so the callees that were used last stay in any case.
 _callees: weakref.WeakValueDictionary[int, Callee] = weakref.WeakValueDictionary()
-_used_last: Kept[Callee] = Kept(64)
+_used_last: LRUCache[Callee] = LRUCache(64)
 
 _warned: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels whose launches were reported as slow
 
@@ -68,8 +67,8 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
     """A front end that can call through Python if there is no plan."""
 
     @functools.cached_property
-    def _own_callees(self) -> Kept[Callee]:
-        return Kept(CALLEES_KEPT)
+    def _own_callees(self) -> LRUCache[Callee]:
+        return LRUCache(CALLEES_KEPT)
 
     def lower_as_python(
         self,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kernbridge import _core
 from kernbridge._src.base import debug, versions
 from kernbridge._src.base.errors import KernelCompilationError, defect
-from kernbridge._src.base.kept import kept_with
+from kernbridge._src.base.lru import attached_to
 from kernbridge._src.base.reports import instead_of, warn
 from kernbridge._src.forge import artefacts, interrupts, progress
 from kernbridge._src.keys import package_digest
@@ -136,7 +136,7 @@ def compile_kernel(
                 function = _functions[key] = _find(job, fingerprint)
         elif function.kernel() is None:  # equal kernels share code; keep one that is alive
             function = _functions[key] = replace(function, kernel=weakref.ref(kernel))
-        own: dict[_Key, NumbaCudaFunction] = kept_with(kernel, "functions", dict)
+        own: dict[_Key, NumbaCudaFunction] = attached_to(kernel, "functions", dict)
         own[key] = function
         return function
 
@@ -169,7 +169,7 @@ def _fingerprint_of(job: Job) -> Fingerprint:
     """Taken once per kernel and signature, since Numba reads globals when it compiles each."""
     from kernbridge._src.keys import fingerprint as keys_fingerprint
 
-    taken: dict[Any, Fingerprint] = kept_with(job.kernel, "fingerprints", dict)
+    taken: dict[Any, Fingerprint] = attached_to(job.kernel, "fingerprints", dict)
     signature = (_identities(job), job.batched, job.for_host)
     if signature not in taken:
         taken[signature] = keys_fingerprint.take(_of_numba_cuda(job).kernel)

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base.exact import exact_items
-from kernbridge._src.base.kept import Kept, kept_with
-from kernbridge._src.base.places import beginning_of
-from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.base.lru import LRUCache, attached_to
+from kernbridge._src.base.reports import beginning_of, hides_frames
 from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
@@ -223,8 +222,8 @@ def numba_cuda_kernel(
     vectors = read_vector_math(label, vector_math, bool(check))
     options = CompileOptions(bool(check), unless_default(kernel, vectors))
     frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, fixed, options)
-    kept: Kept[Operation]
-    kept = kept_with(kernel, "numba_cuda_kernel", lambda: Kept(OPERATIONS_KEPT))
+    kept: LRUCache[Operation]
+    kept = attached_to(kernel, "numba_cuda_kernel", lambda: LRUCache(OPERATIONS_KEPT))
     return frontend.operation(spec, kept)
 
 
@@ -246,7 +245,7 @@ class NumbaCuda(CallingFrontend):
         self.name = self.kernel.py_func.__name__
         function, zeroed = self.kernel.py_func, self.zero_outputs
         self.parameters = KernelParameters(self.label, function, self.static, zeroed=zeroed)
-        self._lowered: Kept[Lowered] = Kept(CALLS_KEPT)
+        self._lowered: LRUCache[Lowered] = LRUCache(CALLS_KEPT)
 
     def state(self) -> Hashable | None:
         """The options; None if a function of the launch cannot be hashed."""

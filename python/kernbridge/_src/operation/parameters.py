@@ -10,7 +10,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from kernbridge._src.base.errors import counted
-from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import warn
 from kernbridge._src.operation import bytecode
 from kernbridge._src.operation.operation import Operation, spec_key
@@ -242,7 +242,7 @@ class PythonFrontend(Frontend):
         for kind, name, array in zip(kinds, names, arrays, strict=False):
             yield f"{self.label}: {kind} {name!r}", array
 
-    def operation(self, spec: OperationSpec, kept: Kept[Operation]) -> Operation:
+    def operation(self, spec: OperationSpec, kept: LRUCache[Operation]) -> Operation:
         """The operation of this kernel and specification; the same one while `kept` has it."""
         if isinstance(spec.outs, Outputs):
             aliased = [o for _, o in spec.aliases]

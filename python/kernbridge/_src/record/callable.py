@@ -13,9 +13,8 @@ import numpy as np
 
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelError
-from kernbridge._src.base.kept import Kept, kept_with
-from kernbridge._src.base.places import beginning_of
-from kernbridge._src.base.reports import hides_frames, warn
+from kernbridge._src.base.lru import LRUCache, attached_to
+from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.keys.tokens import identity_of
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
@@ -180,13 +179,13 @@ def numba_cuda_callable(
     )
     kept = _of_objects
     if type(func) is types.FunctionType:
-        kept = kept_with(func, "numba_cuda_callable", lambda: Kept(OPERATIONS_KEPT))
+        kept = attached_to(func, "numba_cuda_callable", lambda: LRUCache(OPERATIONS_KEPT))
     vectors = read_vector_math(label, vector_math, is_checked=False)
     options = CompileOptions(vector_math=vectors)
     return NumbaCudaCallable(func, name, label, record, options).operation(spec, kept)
 
 
-_of_objects: Kept[Operation] = Kept(OPERATIONS_KEPT)
+_of_objects: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
 """Operations of methods, partials and callable objects. Nothing is attached to these objects, which
 users pickle and copy, so this keeps the objects alive until others take their places."""
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from kernbridge._src.base.places import current_line, line_of
+from kernbridge._src.base.reports import current_line, line_of
 from kernbridge._src.mlir import compile as mlir
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from kernbridge._src.numba_cuda import intercept

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelError, KernelLoadError
 from kernbridge._src.base.exact import exact_items
-from kernbridge._src.base.kept import Kept
+from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import hide_frames, hides_frames
 from kernbridge._src.operation.operation import Operation, spec_key
@@ -98,7 +98,7 @@ class SourceFunction:
 
     def __init__(self, export: Export) -> None:
         self._export = export
-        self._operations: Kept[Operation] = Kept(OPERATIONS_KEPT)
+        self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
         self.__name__ = export.function.name
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ from kernbridge import (
     numba_kernel,
     print_diagnostics,
 )
-from kernbridge._src.base.brainevent import (
+from kernbridge._src.base.errors import (
     BrainEventError,
     CUDANotInstalledError,
     GpuArchDetectionError,

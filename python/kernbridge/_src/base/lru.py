@@ -1,4 +1,4 @@
-"""A small cache of recently used values, and values that live as long as an object of the user.
+"""A small cache of recently used values, and values attached to an object of the user.
 
 Both can be used from any thread.
 """
@@ -18,7 +18,7 @@ _lock = threading.RLock()
 _ATTRIBUTE = "_kernbridge"
 
 
-class Kept(Generic[T]):
+class LRUCache(Generic[T]):
     """Values by key, of which the least recently used one is dropped when there are too many.
 
     Finding a value takes no lock and hashes its key once. A value is made once: threads that ask
@@ -81,7 +81,7 @@ class _Attached:
         return type(None), ()  # a copy has None: what is kept belongs to this object and process
 
 
-def kept_with(owner: Any, name: Hashable, make: Callable[[], T]) -> T:
+def attached_to(owner: Any, name: Hashable, make: Callable[[], T]) -> T:
     """Return a value that lives as long as a function or a dispatcher; `make` makes it once.
 
     It is kept in the object's ``__dict__``, so that a value which refers to the object is collected
