@@ -3,7 +3,7 @@
     python tests/python/messages.py            # prints the entries that differ
     python tests/python/messages.py --write    # puts what is printed now into the file
 
-It also writes docs/errors.md, the pages of the codes, some with an example out of the file.
+It also writes docs/errors.md, the pages of the codes.
 
 Each entry of the file is a small program with a mistake that a user might make, and all that the
 program prints: warnings, the traceback, and what it prints itself. Programs run one after the other
@@ -189,13 +189,11 @@ _GROUPS = {
 _INTRODUCTION = """# Messages and their codes
 
 A message about a mistake ends its first line with a code, such as `[KB2001]`, which
-`kernbridge explain KB2001` explains as this page does. In the examples, which run as tests, `x` is
-`jnp.arange(3.0)`, `f32` its shape and dtype, and `double` a kernel that doubles an array.
+`kernbridge explain KB2001` explains as this page does.
 """
-_SHOWN = ("KB1008", "KB2102", "KB3004", "KB4012", "KB4018")
 
 
-def error_pages(entries: list[Mistake], pages: dict[str, Any]) -> str:
+def error_pages(pages: dict[str, Any]) -> str:
     """Return the text of docs/errors.md."""
     parts, group = [_INTRODUCTION], ""
     for code, page in pages.items():
@@ -204,13 +202,6 @@ def error_pages(entries: list[Mistake], pages: dict[str, Any]) -> str:
             parts.append(f"## {_GROUPS[group]}\n")
         parts.append(f"### {code}: {page.title}\n")
         parts.append(f"{page.cause}\n\n**Remedy.** {page.remedy}\n")
-        if code in _SHOWN:
-            found = [e for e in entries if f"[{code}]" in e.printed]
-            example = min(found, key=lambda e: (bool(e.environment), len(e.program)))
-            shown = example.printed.splitlines()
-            shown = [line for line in shown if not line.startswith(("Traceback", "  "))]
-            parts.append(f"```py\n{example.program}```\n")
-            parts.append("```text\n" + "\n".join(shown).strip() + "\n```\n")
     return "\n".join(parts)
 
 
@@ -240,7 +231,7 @@ def main() -> int:
         from kernbridge._src.tools import error_pages as pages_of_codes
 
         PAGE.write_text(rewritten(text, printed))
-        ERRORS.write_text(error_pages(mistakes(), pages_of_codes.pages()))
+        ERRORS.write_text(error_pages(pages_of_codes.pages()))
     return 0
 
 

@@ -133,7 +133,7 @@ def test_each_exception_that_is_raised_has_a_code():
 
 
 def test_the_document_has_the_pages():
-    assert messages.ERRORS.read_text() == messages.error_pages(ENTRIES, error_pages.pages())
+    assert messages.ERRORS.read_text() == messages.error_pages(error_pages.pages())
 
 
 def test_the_code_stands_at_the_end_of_the_first_line():
