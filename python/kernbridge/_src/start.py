@@ -17,9 +17,8 @@ import jax
 from kernbridge import _core
 from kernbridge._src.base import debug, private_jax, reports, settings
 from kernbridge._src.cuda_device import switch
-from kernbridge._src.operation import absent, carrier, forked, origin
-from kernbridge._src.operation.sharding import SPLIT
-from kernbridge._src.operation.split_module import TOGETHER
+from kernbridge._src.operation import embed_once, missing_platform, operation, origin
+from kernbridge._src.operation.sharding import SPLIT, TOGETHER
 from kernbridge._src.toolchain.cuda import has_fake_driver
 
 
@@ -37,8 +36,8 @@ def _call_python(*call: Any) -> None:
 
 def _register_targets() -> None:
     on_cpu, on_gpu = _core.targets(False), _core.targets(True)
-    nowhere = {absent.TARGET: on_cpu[absent.TARGET]}
-    whole = {absent.TARGET, TOGETHER, carrier.GPU, *carrier.ON_CPU.values()}
+    nowhere = {missing_platform.TARGET: on_cpu[missing_platform.TARGET]}
+    whole = {missing_platform.TARGET, TOGETHER, embed_once.GPU, *embed_once.ON_CPU.values()}
     split = {*on_cpu, *on_gpu} - whole
     on_cpu, on_gpu = _split_too(on_cpu, split), _split_too(on_gpu, split)
     if has_fake_driver():
@@ -49,38 +48,27 @@ def _register_targets() -> None:
     private_jax.allow_in_exports({*on_cpu, *on_gpu})
     if private_jax.HAS_PARTITIONING:
         for name in sorted(split):
-            asked = functools.partial(_parts_of, name)
-            private_jax.register_partitioner(name + SPLIT, _sharding_of_results, asked)
-        for name in (carrier.GPU, *carrier.ON_CPU.values()):
-            asked = functools.partial(_parts_of_carrier, name)
-            private_jax.register_partitioner(name, _sharding_of_carrier, asked)
+            parts = functools.partial(_partition, "parts_of", name)
+            shardings = functools.partial(_partition, "sharding_of_results")
+            private_jax.register_partitioner(name + SPLIT, shardings, parts)
+        for name in (embed_once.GPU, *embed_once.ON_CPU.values()):
+            parts = functools.partial(_partition, "parts_of_carrier", name)
+            private_jax.register_partitioner(name, _sharding_of_carrier, parts)
 
 
-def _sharding_of_results(*asked: Any) -> Any:
+def _partition(function: str, *asked: Any) -> Any:
     from kernbridge._src.operation import partition  # only programs for several devices need it
 
-    return partition.sharding_of_results(*asked)
-
-
-def _parts_of(target: str, *asked: Any) -> Any:
-    from kernbridge._src.operation import partition
-
-    return partition.parts_of(target, *asked)
+    return getattr(partition, function)(*asked)
 
 
 def _split_too(targets: dict[str, Any], split: set[str]) -> dict[str, Any]:
-    """Targets, and those that XLA may split among devices under the name of such calls, too."""
+    """Add a second name for each target whose calls XLA may split among devices."""
     return targets | {name + SPLIT: targets[name] for name in split & targets.keys()}
 
 
 def _sharding_of_carrier(operands: Any, shardings: Any, result: Any, attributes: Any) -> Any:
     return private_jax.tuple_sharding(result, [])
-
-
-def _parts_of_carrier(target: str, *asked: Any) -> Any:
-    from kernbridge._src.operation import partition
-
-    return partition.parts_of_carrier(target, *asked)
 
 
 def _end_entries() -> None:
@@ -102,7 +90,7 @@ _core.set_caller(_call_python)
 _core.set_resolver(origin.resolve)
 _core.set_host_compiler(_compile_for_host)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
-forked.watch()
+operation.watch_forks()
 settings.install()
 debug.switch_on(*["fake driver"] * has_fake_driver())
 switch.install_from_environment()

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import kernbridge
 import pytest
-from kernbridge._src.operation import ahead
+from kernbridge._src.operation import parallel_compile as ahead
 
 S = jax.ShapeDtypeStruct
 F32 = jnp.float32

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import kernbridge
 import pytest
-from kernbridge._src.operation import carrier
+from kernbridge._src.operation import embed_once
 
 pytest.importorskip("numba_cuda", reason="Numba-CUDA is not installed")
 from numba import cuda
@@ -160,7 +160,7 @@ print(calls(lowered.as_text()), ".carrier" in lowered.as_text())
 
 
 def test_a_large_program_for_a_gpu_is_carried_apart(gpu, monkeypatch):
-    monkeypatch.setattr(carrier, "_SMALL_ON_GPU", 0)
+    monkeypatch.setattr(embed_once, "_SMALL_ON_GPU", 0)
 
     @cuda.jit
     def double(x, out):

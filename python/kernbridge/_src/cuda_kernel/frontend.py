@@ -13,9 +13,8 @@ from kernbridge._src.base.errors import KernelError, coded
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.cuda_kernel import nvrtc, signature
-from kernbridge._src.operation import ahead
-from kernbridge._src.operation.spec import ArrayType, Call, call_with_shapes
-from kernbridge._src.operation.watched import Functions
+from kernbridge._src.operation.parallel_compile import Work
+from kernbridge._src.operation.spec import ArrayType, Call, Functions, call_with_shapes
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, find_dim
 from kernbridge._src.plan.program import Value, Word
@@ -82,11 +81,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
         self._lowered: LRUCache[Lowered] = LRUCache(CALLS_KEPT)
         self._is_compiled = False
 
-    compiles_ahead = True
-
-    def compilation(
-        self, platform: str, operands: Sequence[ArrayType], call: Call
-    ) -> ahead.Work | None:
+    def compilation(self) -> Work | None:
         """The kernel, by NVRTC, which needs no lock."""
         request = self.description.request
         return None if request is None or self._is_compiled else (nvrtc.compile_kernel, request)

@@ -19,8 +19,7 @@ from kernbridge._src.base.errors import KernelFallbackExhaustedError
 from kernbridge._src.base.reports import hides_frames, warn
 from kernbridge._src.custom.rules import RuleTable
 from kernbridge._src.operation.operation import Operation
-from kernbridge._src.operation.spec import check_rule
-from kernbridge._src.operation.watched import Functions
+from kernbridge._src.operation.spec import Functions, check_rule
 
 PLATFORMS = ("cpu", "gpu", "tpu")
 _ALIASES = {"cuda": "gpu", "rocm": "gpu"}

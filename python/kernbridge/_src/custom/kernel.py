@@ -132,7 +132,7 @@ class XLACustomKernel(KernelTable):
             bound = Bound(choice, exact)
             if current_trace() is not EVAL_TRACE:
                 in_program = is_part_of_program(ins)  # then nothing of it is kept here
-                look = self.watched.look
+                look = self.watched.retrace_if_changed
                 state = take(self._kernbridge_runs()) if in_program else look(self._calls.clear)
                 if in_program or state.traced:
                     bound = replace(bound, outlives=in_program and bool(state.traced))

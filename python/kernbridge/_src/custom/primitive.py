@@ -37,14 +37,14 @@ from kernbridge._src.base.private_jax import (
 from kernbridge._src.base.reports import instead_of
 from kernbridge._src.custom import rules
 from kernbridge._src.custom.backends import Choice, KernelEntry, KernelTable, listed
-from kernbridge._src.operation import absent, closed_rules
+from kernbridge._src.operation import missing_platform
 from kernbridge._src.operation import primitive as operation_primitive
 from kernbridge._src.operation.levels import NONE, Levels, looped, to_front, vmapped
 from kernbridge._src.operation.operation import one_call_each
 from kernbridge._src.operation.sharding import output_shardings
 from kernbridge._src.operation.sharding_rule import Terms
 from kernbridge._src.operation.spec import ArrayType, Outputs, has_type
-from kernbridge._src.operation.tangents import differentiate
+from kernbridge._src.operation.tangents import close, differentiate, refuse
 
 OURS = "kernbridge"  # the parameter that users' functions do not see
 TAKEN = frozenset(("ctx", "dims", OURS, "primitive"))
@@ -169,7 +169,7 @@ def _lower(
     try:
         entry = _entry(operation, platform, bound)
     except KernelFallbackExhaustedError as e:
-        return absent.lower(ctx, operands, platform, e, has_side_effect=False)
+        return missing_platform.lower(ctx, operands, platform, e, has_side_effect=False)
     operation.tell_ignored(bound.choice, platform)
     visible = {name: value for name, value in params.items() if name != "backend"}
     try:
@@ -310,12 +310,12 @@ def _jvp(primitive: KernelPrimitive, primals: Any, tangents: Any, /, **params: A
     bound = params[OURS]
     read = operation.watched.tracing().traced
     if read and (bound.levels or bound.outlives):
-        closed_rules.refuse(repr(operation.name), read)
+        refuse(repr(operation.name), read)
     try:
         return _tangents(primitive, primals, tangents, bool(read), **params)
     except jax.errors.UnexpectedTracerError:
         if read:
-            closed_rules.refuse(repr(operation.name), read)
+            refuse(repr(operation.name), read)
         raise
 
 
@@ -337,7 +337,7 @@ def _tangents(
     results = primitive.bind(*primals, **params, **{OURS: bound})
     outs = types_of(params["outs"])
     if reads and derivative.jvp is None:
-        derivative, values = closed_rules.close(derivative, types_of(primals), outs)
+        derivative, values = close(derivative, types_of(primals), outs)
         primals = [*primals, *values]
     return results, differentiate(derivative, outs, bound.levels, primals, results, tangents)
 

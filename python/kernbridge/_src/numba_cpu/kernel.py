@@ -15,7 +15,6 @@ from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
 from kernbridge._src.numba_cpu.compile import Compiler
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
-from kernbridge._src.operation import bytecode
 from kernbridge._src.operation.inspection import Inspection, inspect_host
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
@@ -24,6 +23,7 @@ from kernbridge._src.operation.parameters import (
     NATIVE_DTYPES,
     PythonFrontend,
     check_dtype,
+    seems_to_return,
 )
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
@@ -187,7 +187,7 @@ class NumbaCpu(PythonFrontend):
         self.parameters = self.compiler.parameters
         self._home = numba_cpu_origin.remember(kernel)
         self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
-        self._seems_to_return = bytecode.seems_to_return(kernel.py_func.__code__)
+        self._seems_to_return = seems_to_return(kernel.py_func.__code__)
 
     @classmethod
     def of(cls, kernel: Any, half_as_bits: bool, options: CompileOptions) -> NumbaCpu:

@@ -31,8 +31,7 @@ from kernbridge._src.operation.parameters import (
     warn_of_copies,
 )
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
-from kernbridge._src.operation.watched import Functions
+from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.plan.parameters import DeviceParameter, Parameter

@@ -1,6 +1,8 @@
 """`Operation`: a kernel with its specification, which is called like a function.
 
 A call goes directly to one jitted function. All checks take place while that function is traced.
+JAX remembers what it has traced. `Watched` decides for all operations when a call is traced again:
+if a derivative rule, `outs`, a launch function or a generator reads other values than before.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,16 +20,56 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import private_jax, reports
+from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace
 from kernbridge._src.keys import host_state
+from kernbridge._src.keys.host_state import HostState
+from kernbridge._src.keys.tokens import Unread
 from kernbridge._src.operation.primitive import Frontend, bind
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs, has_type
-from kernbridge._src.operation.watched import Functions, Watched
+from kernbridge._src.operation.spec import (
+    ArrayType,
+    Call,
+    Functions,
+    OperationSpec,
+    Outputs,
+    OutputTree,
+    has_type,
+)
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection, Plan
-    from kernbridge._src.operation.output_order import OutputTree
+
+_PASSING = HostState({"": Unread()}, [])  # replaces a state whose traced values are not kept
+
+
+class Watched:
+    """Functions of the user, by name, and what they read when a call was last traced."""
+
+    __slots__ = ("_differs", "_functions", "_state")
+
+    def __init__(self, functions: Callable[[], Functions]) -> None:
+        self._functions = functions
+        self._state: HostState | None = None
+        self._differs = False  # whether calls were traced in different states
+
+    def tracing(self) -> HostState:
+        """Note that a call is being traced; return what the functions read."""
+        before, now = self._state, host_state.take(self._functions())
+        self._differs |= before is not None and before != now
+        self._state = _PASSING if now.passing else now
+        return now
+
+    def retrace_if_changed(self, drop: Callable[[], None]) -> HostState:
+        """Call `drop` if earlier traces are no longer valid; return what the functions read.
+
+        An operation calls this if a transformation of JAX sees the call.
+        """
+        state = self.tracing()
+        if self._differs:
+            drop()
+        self._differs = False
+        return state
 
 
 class Operation:
@@ -50,7 +93,7 @@ class Operation:
         frontend: Frontend,
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        """`attributes` are what derivative rules get as keywords."""
+        """Derivative rules get `attributes` as keywords."""
         spec.check_names(frontend.parameter_names)
         self.spec = spec
         self._frontend = frontend
@@ -65,12 +108,14 @@ class Operation:
                 if (
                     self._watched is not None
                     and current_trace() is not EVAL_TRACE
-                    and self._watched.look(self._drop).traced
+                    and self._watched.retrace_if_changed(self._drop).traced
                 ):
                     return self._traceable()(*inputs, **scalars)
                 jitted = self._jitted  # another thread may drop it
                 if jitted is None:
-                    return self._first(*inputs, **scalars)
+                    jitted = self._traceable()
+                    if not _lowering.one_call:
+                        self._jitted = jitted = jax.jit(jitted, inline=True)
                 return jitted(*inputs, **scalars)
             except TypeError:
                 refusal = not_an_array(self.spec.label, inputs, scalars)
@@ -83,13 +128,6 @@ class Operation:
 
     def _drop(self) -> None:
         self._jitted = None
-
-    def _first(self, /, *inputs: Any, **scalars: Any) -> Any:
-        call = self._traceable()
-        if _lowering.one_call:
-            return call(*inputs, **scalars)
-        self._jitted = jitted = jax.jit(call, inline=True)
-        return jitted(*inputs, **scalars)
 
     def _traceable(self) -> Callable[..., Any]:
         return _traceable_call(self.spec, self._frontend, self._keywords, self._watched)
@@ -209,7 +247,7 @@ def functions_of(spec: OperationSpec, others: Functions) -> Functions:
 def spec_key(spec: OperationSpec, others: Functions) -> Hashable | None:
     """A key under which an operation can be remembered; None if there can be none.
 
-    Functions that compare equal are distinguished by what they read.
+    Functions that compare equal are distinguished by the values that they read.
     """
     if not isinstance(spec.outs, Hashable):  # an object that is called and compared by value
         return None
@@ -227,9 +265,10 @@ _lowering = _Lowering()
 
 @contextlib.contextmanager
 def one_call_each() -> Iterator[None]:
-    """While this holds, an operation's first call is traced without a `jax.jit` of its own.
+    """Within this context, the first call of an operation is traced without a `jax.jit` of its own.
 
-    What makes an operation, calls it once in a trace and drops it would pay for a cache in vain.
+    It is for code that makes an operation, calls it once while tracing and discards it, so that
+    caching its jitted function would be wasted.
     """
     before, _lowering.one_call = _lowering.one_call, True
     try:
@@ -257,9 +296,7 @@ def _traceable_call(
         exact = (exact_items(dict(keywords)), state)
         rules = tangents.Rules(spec.label, tree, spec.jvp, spec.vjp, keywords, exact=exact)
         if state is not None and state.traced:
-            from kernbridge._src.operation import closed_rules
-
-            rules, values = closed_rules.close(rules, types, static.outs)
+            rules, values = tangents.close(rules, types, static.outs)
             operands = [*operands, *values]
         return tree.unflatten(tangents.bind(frontend, static, rules, operands))
 
@@ -273,10 +310,15 @@ def _static_call(
     operands: Sequence[ArrayType],
     names: tuple[str, ...],
 ) -> tuple[Call, OutputTree]:
-    """Check a call; what is static about it, and the tree of its outputs."""
+    """Check a call; return its static part, and the tree of its outputs."""
     n_inputs = len(operands) - len(names)
     inputs, scalars = operands[:n_inputs], dict(zip(names, operands[n_inputs:], strict=True))
-    _refuse_non_scalars(spec.label, scalars)
+    for name, t in scalars.items():
+        if t.shape:
+            raise ValueError(
+                f"{spec.label}: keyword {name!r} is an array, {t}, expected a scalar; "
+                "pass arrays as positional inputs [KB2005]"
+            )
     outputs = spec.outputs_for(inputs, scalars, getattr(frontend, "parameters", None))
     parameters = frontend.output_names(n_inputs, names, len(outputs.types))
     outputs = outputs.in_order(spec.label, parameters)
@@ -318,27 +360,20 @@ def _is_operand(value: object) -> bool:
 def as_operands(
     label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], list[ArrayType]]:
-    """The inputs and then the scalars as arrays of JAX, and their types, or TypeError."""
+    """Return the inputs and then the scalars as arrays of JAX, and their types; or TypeError."""
     operands = [*inputs, *(scalars or {}).values()]
     if not all(isinstance(x, jax.Array) for x in operands):
-        refuse_non_arrays(label, inputs, scalars)
+        refusal = not_an_array(label, inputs, scalars)
+        if refusal is not None:
+            raise refusal
         operands = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in operands]
     return operands, [_type_of(label, i, x) for i, x in enumerate(operands)]
-
-
-def refuse_non_arrays(
-    label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
-) -> None:
-    """Raise TypeError for what is neither array nor scalar."""
-    refusal = not_an_array(label, inputs, scalars)
-    if refusal is not None:
-        raise refusal
 
 
 def not_an_array(
     label: str, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None
 ) -> TypeError | None:
-    """The error of the first argument that is neither array nor scalar."""
+    """Return the error for the first argument that is neither an array nor a scalar, if any."""
     named = [(f"input {i}", x) for i, x in enumerate(inputs)]
     named += [(f"keyword {name!r}", x) for name, x in (scalars or {}).items()]
     for place, value in named:
@@ -351,14 +386,13 @@ def not_an_array(
         if not _is_operand(value):
             return TypeError(
                 f"{label}: {place} is {value!r} of type {type(value).__name__}, expected an array "
-                f"or a scalar; {_remedy_for(value)}"
-                " [KB2002]"
+                f"or a scalar; {_remedy_for(value)} [KB2002]"
             )
     return None
 
 
 def _remedy_for(value: object) -> str:
-    """How a value that is no array reaches a kernel."""
+    """How to pass a value that is no array to a kernel."""
     if value is None:
         return "pass an array, or leave the parameter out of the kernel"
     if isinstance(value, (dict, set)):
@@ -372,11 +406,23 @@ def _remedy_for(value: object) -> str:
     return "pass its arrays and numbers as inputs"
 
 
-def _refuse_non_scalars(label: str, scalars: Mapping[str, ArrayType]) -> None:
-    for name, t in scalars.items():
-        if t.shape:
-            raise ValueError(
-                f"{label}: keyword {name!r} is an array, {t}, expected a scalar; "
-                "pass arrays as positional inputs"
-                " [KB2005]"
-            )
+# XLA's threads do not exist in a forked process, so an operation that waits for them, such as the
+# compilation of a program or a large computation, would wait forever.
+
+
+def _refuse(operation: Operation, *inputs: Any, **scalars: Any) -> NoReturn:
+    raise KernelError(
+        f"{operation.spec.label}: this process was forked after JAX had started, and does not "
+        'have JAX\'s threads; start it with the method "spawn" or "forkserver" of '
+        "multiprocessing, or fork before the first use of JAX [KB7008]"
+    )
+
+
+def _after_fork() -> None:
+    if private_jax.has_started():  # a check in each call would cost time
+        Operation.__call__ = _refuse  # type: ignore[method-assign]
+
+
+def watch_forks() -> None:
+    """Let forked children of this process refuse calls if JAX had started before the fork."""
+    os.register_at_fork(after_in_child=_after_fork)

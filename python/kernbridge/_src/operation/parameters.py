@@ -1,18 +1,22 @@
-"""Assigns the parameters of a kernel that is a Python function to inputs, scalars and outputs."""
+"""Assigns the parameters of a kernel that is a Python function to inputs, scalars and outputs.
+
+The bytecode of the kernel shows whether it writes to its outputs, and whether it returns a value.
+"""
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import CellType, CodeType, FunctionType
-from typing import Any, NamedTuple
+from types import CodeType
+from typing import Any
 
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import warn
-from kernbridge._src.operation import bytecode
 from kernbridge._src.operation.operation import Operation, spec_key
 from kernbridge._src.operation.primitive import Frontend
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec, Outputs
@@ -29,11 +33,11 @@ _VARIADIC = inspect.Parameter.VAR_POSITIONAL
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The parameters of one call: for each, by name, the buffer that it stands for.
+    """The buffer that each parameter stands for in one call.
 
-    Buffers are counted inputs first, then scalars sorted by name, then outputs. `positional` are
-    passed in order; `named` follow a parameter that was left to its default. `given` has all of
-    them in the order of the parameters, and None for each default.
+    Buffers are the inputs, then the scalars sorted by name, then the outputs. The `positional` ones
+    are passed in order; `named` ones follow a parameter that keeps its default. `given` contains
+    all of them in the order of the parameters, and None for each default.
     """
 
     given: tuple[int | None, ...]
@@ -42,12 +46,12 @@ class Assignment:
     names: tuple[str, ...]  # of the parameter of each buffer
 
     def arguments(self, buffers: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the kernel with, by position and by name, if it is given for each buffer."""
+        """Return the arguments of the kernel by position and by name, for these buffers."""
         positional = [buffers[b] for b in self.positional]
         return positional, {name: buffers[b] for name, b in self.named}
 
 
-@functools.lru_cache(maxsize=256)  # kernels are traced for one shape after the other
+@functools.lru_cache(maxsize=256)  # kernels are often traced for many shapes
 def _assign(
     parameters: tuple[str, ...],
     variadic: str | None,
@@ -55,7 +59,6 @@ def _assign(
     scalars: tuple[str, ...],
     n_outputs: int,
 ) -> Assignment:
-    """What each parameter stands for in a call that fits them."""
     free = [name for name in parameters if name not in scalars]
     n_buffers = n_inputs + len(scalars) + n_outputs
     buffers = [*range(n_inputs), *range(n_inputs + len(scalars), n_buffers)]
@@ -88,20 +91,17 @@ class KernelParameters:
         has_stream: bool = False,
         zeroed: bool = False,
     ) -> None:
-        """If `has_stream`, the last array of a call is a stream, behind the outputs.
-
-        If `zeroed`, outputs need not be written.
-        """
+        """If `has_stream`, a stream follows the outputs. Outputs that are `zeroed` may stay so."""
         self._has_stream = has_stream
         self.label = label
-        read = _parameters(function)
-        self.variadic = None if read.variadic in static else read.variadic
-        self.names = tuple(n for n in read.names if n not in static) if static else read.names
-        self._optional = read.optional
+        parameters = inspect.signature(function).parameters.values()
+        kinds = {p.name: p.kind for p in parameters if p.name not in static}
+        self.names = tuple(name for name, kind in kinds.items() if kind is not _VARIADIC)
+        self.variadic = next((name for name, kind in kinds.items() if kind is _VARIADIC), None)
+        self._optional = frozenset(p.name for p in parameters if p.default is not p.empty)
         code = getattr(function, "__code__", None)
         known = code is not None and not zeroed
-        # What was said is dropped.
-        self._unwritten = dict(bytecode.unwritten(code)) if known else {}
+        self._unwritten = dict(_unwritten(code)) if known else {}  # without those warned of
         self._file = getattr(code, "co_filename", "")
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ class KernelParameters:
         first = len(self.names) - n_appended - n_outputs
         fresh = [first + o for o in range(max(-first, 0), n_outputs) if o not in aliased]
         names = [self.names[i] for i in fresh]
-        # One that is not used may be that of a scalar, which only a call tells.
+        # An unused name may belong to a keyword scalar, which is known only when there is a call.
         self.warn_of_unwritten(names, unused=False)
         n_outputs += n_appended
         if not self.variadic and n_outputs > len(self.names):
@@ -141,9 +141,9 @@ class KernelParameters:
         return found
 
     def warn_of_unwritten(self, outputs: Iterable[str], unused: bool) -> None:
-        """Warn, once, of outputs whose name is assigned to before they are used.
+        """Warn, once, of outputs whose name is assigned to before it is used.
 
-        If `unused`, warn also of those that are never used.
+        If `unused`, warn also of outputs that are never used.
         """
         for name in outputs:
             line = self._unwritten.get(name)
@@ -206,18 +206,16 @@ class PythonFrontend(Frontend):
     """A front end whose kernel is a Python function, after whose parameters outputs are named."""
 
     parameters: KernelParameters
-    n_appended = 0  # parameters that come behind the outputs
-    warns_of_unused = True  # if False, outputs that are never used are dealt with later
+    n_appended = 0  # the number of parameters that follow the outputs
+    warns_of_unused = True  # if False, the front end refuses unused outputs later
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The names of the kernel's parameters."""
         return self.parameters.names
 
     def output_names(
         self, n_inputs: int, scalars: Sequence[str], n_outputs: int
     ) -> tuple[str, ...]:
-        """The parameters that the outputs of such a call fill."""
         assignment = self.parameters.assign(n_inputs, scalars, n_outputs + self.n_appended)
         first = n_inputs + len(scalars)
         return assignment.names[first : first + n_outputs]
@@ -228,14 +226,14 @@ class PythonFrontend(Frontend):
         self.parameters.warn_of_unwritten([names[b] for b in call.fresh], self.warns_of_unused)
 
     def assign(self, call: Call) -> Assignment:
-        """The parameters of a call, those behind the outputs included."""
+        """The parameters of a call, including those that follow the outputs."""
         n_outputs = len(call.outs) + self.n_appended
         return self.parameters.assign(call.n_inputs, call.scalars, n_outputs)
 
     def described(
         self, operands: Sequence[ArrayType], call: Call
     ) -> Iterator[tuple[str, ArrayType]]:
-        """Each operand and output of a call: the words by which messages name it, and its type."""
+        """Yield what messages call each operand and output of a call, and its type."""
         kinds = ["input"] * call.n_inputs + ["keyword"] * len(call.scalars)
         kinds += ["output"] * len(call.outs)
         names, arrays = self.assign(call).names, (*operands, *call.outs)
@@ -243,7 +241,7 @@ class PythonFrontend(Frontend):
             yield f"{self.label}: {kind} {name!r}", array
 
     def operation(self, spec: OperationSpec, kept: LRUCache[Operation]) -> Operation:
-        """The operation of this kernel and specification; the same one while `kept` has it."""
+        """Return the operation of this kernel and specification, which `kept` remembers."""
         if isinstance(spec.outs, Outputs):
             aliased = [o for _, o in spec.aliases]
             self.parameters.check_outputs(len(spec.outs.types), aliased, self.n_appended)
@@ -253,7 +251,7 @@ class PythonFrontend(Frontend):
         return kept.find_or_make(key, lambda: self.make_operation(spec))
 
     def state(self) -> Hashable | None:
-        """What distinguishes operations of one kernel and specification; None if it has no key."""
+        """A key that distinguishes operations of one kernel and specification, or None."""
         return ()
 
     def make_operation(self, spec: OperationSpec) -> Operation:
@@ -264,12 +262,11 @@ class PythonFrontend(Frontend):
 def check_dtype(
     place: str, dtype: str, supported: frozenset[str], lacking: str, remedy: str = CONVERT
 ) -> None:
-    """Refuse an element type that no kernel can take; `lacking` names what has no type for it."""
+    """Refuse an element type that no kernel can take, because of what it is `lacking`."""
     if dtype not in supported:
         raise ValueError(
             f"{place} is {dtype}, which {lacking}; {remedy}. "
-            f"Supported: {', '.join(sorted(supported))}"
-            " [KB2003]"
+            f"Supported: {', '.join(sorted(supported))} [KB2003]"
         )
 
 
@@ -284,40 +281,53 @@ def warn_of_copies(label: str, copied: Sequence[int], names: Sequence[str], reme
         )
 
 
-class _Parameters(NamedTuple):
-    """Those of a Python function."""
-
-    names: tuple[str, ...]
-    optional: frozenset[str]  # those with a default
-    variadic: str | None  # that takes any number of arguments
-
-    @staticmethod
-    def of(function: Callable[..., Any]) -> _Parameters:
-        parameters = inspect.signature(function).parameters.values()
-        return _Parameters(
-            tuple(p.name for p in parameters if p.kind is not _VARIADIC),
-            frozenset(p.name for p in parameters if p.default is not p.empty),
-            next((p.name for p in parameters if p.kind is _VARIADIC), None),
-        )
-
-
-def _parameters(function: Callable[..., Any]) -> _Parameters:
-    """The parameters of a function; those of equal functions without annotations are read once."""
-    if type(function) is FunctionType and not vars(function) and not function.__annotations__:
-        has_default = (len(function.__defaults__ or ()), frozenset(function.__kwdefaults__ or ()))
-        return _plain_parameters(function.__code__, *has_default)
-    return _Parameters.of(function)
+_ACCESS = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|DEREF|CLOSURE)")
 
 
 @functools.lru_cache(maxsize=256)
-def _plain_parameters(
-    code: CodeType, n_defaults: int, keyword_defaults: frozenset[str]
-) -> _Parameters:
-    """The parameters of a function with this code and so many defaults."""
-    function = FunctionType(code, {}, "", (None,) * n_defaults, _no_cells(code))
-    function.__kwdefaults__ = dict.fromkeys(keyword_defaults)
-    return _Parameters.of(function)
+def _unwritten(code: CodeType) -> Mapping[str, int | None]:
+    """Parameters that are assigned to before they are used, with the line; None: never used.
+
+    Functions that seem to return their results, or that always raise an exception, have no unused
+    parameters.
+    """
+    n_starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(
+        code.co_flags & inspect.CO_VARKEYWORDS
+    )
+    left = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + n_starred])
+    found: dict[str, int | None] = {}
+    ends, line = False, code.co_firstlineno
+    for instruction in dis.get_instructions(code):
+        position = instruction.positions
+        line = (position.lineno if position else None) or line
+        ends |= instruction.opname.startswith("RETURN_")
+        names = instruction.argval
+        accesses = _ACCESS.findall(instruction.opname)
+        for access, name in zip(
+            accesses, names if isinstance(names, tuple) else (names,), strict=False
+        ):
+            if name in left:
+                left.discard(name)
+                if access == "STORE":
+                    found[name] = line
+    if not ends or seems_to_return(code):
+        return found
+    return {**found, **dict.fromkeys(left)}
 
 
-def _no_cells(code: CodeType) -> tuple[CellType, ...]:
-    return tuple(CellType() for _ in code.co_freevars)
+@functools.lru_cache(maxsize=256)
+def seems_to_return(code: CodeType) -> bool:
+    """Whether the bytecode has a `return` of anything but the constant None.
+
+    It may still be None, as in ``return helper(x, out)``; only Numba's type inference knows.
+    """
+    before = None
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "RETURN_CONST" and instruction.argval is not None:
+            return True
+        if instruction.opname == "RETURN_VALUE" and (
+            before is None or before.opname != "LOAD_CONST" or before.argval is not None
+        ):
+            return True
+        before = instruction
+    return False

@@ -15,10 +15,15 @@ import numpy as np
 from kernbridge._src.base import private_jax, settings, versions
 from kernbridge._src.base.errors import KernelNotAvailableError, NoDerivativeError
 from kernbridge._src.base.private_jax import Primitive, ShapedArray, ad, batching, mlir
-from kernbridge._src.operation import absent, ahead, carrier, origin, sharding
+from kernbridge._src.operation import (
+    embed_once,
+    missing_platform,
+    origin,
+    parallel_compile,
+    sharding,
+)
 from kernbridge._src.operation.levels import Dim, Levels, to_front
-from kernbridge._src.operation.spec import ArrayType, Call
-from kernbridge._src.operation.watched import Functions
+from kernbridge._src.operation.spec import ArrayType, Call, Functions
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
@@ -27,19 +32,19 @@ BATCH_LEVELS_MAX = 16  # KB_BATCH_LEVELS_MAX of the core
 
 
 class NativeCall(NamedTuple):
-    """What a front end returns for one call on one platform."""
+    """A call on one platform, as a front end describes it."""
 
     target: str
     digest: bytes  # identity of the kernel; its first eight bytes are the key
     key: int
-    origin: str  # where a fresh process finds the kernel; empty if the program is the kernel
-    copied: tuple[int, ...]  # operands that the kernel may write to, without leave of the caller
+    origin: str  # where another process finds the kernel; empty if the program contains it
+    copied: tuple[int, ...]  # inputs that the kernel may modify although they are not aliased
     why_not_portable: str  # empty, or why this call cannot be exported
     temporaries: tuple[ArrayType, ...] = ()  # results that only the kernel sees, for each slice
-    program: bytes = b""  # what a fresh process makes the kernel of
-    keep: Any = None  # has to live as long as the compiled program
-    named: str = ""  # "module:qualname", if a fresh process looks the kernel up by that
-    for_extents: bool = False  # it fits arrays of these extents alone, apart from the batch
+    program: bytes = b""  # the code from which another process makes the kernel
+    keep: Any = None  # lives as long as the compiled program
+    named: str = ""  # "module:qualname", if another process looks the kernel up by it
+    for_extents: bool = False  # the call fits only arrays of these extents, with any batch
 
 
 class Frontend(ABC):
@@ -48,12 +53,11 @@ class Frontend(ABC):
     label: str
     name: str
     platforms: tuple[str, ...]
-    compiles_ahead = False  # whether `compilation` may do something
 
     @property
     @abstractmethod
     def parameter_names(self) -> Sequence[str]:
-        """Names that outputs may have: of the kernel's parameters, as far as they are known."""
+        """Names that outputs may have: those of the kernel's parameters that are known."""
 
     def output_names(self, n_inputs: int, scalars: Sequence[str], n_outputs: int) -> Sequence[str]:
         """The parameter that each output of a call fills; empty where it has no name."""
@@ -71,12 +75,10 @@ class Frontend(ABC):
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile and register; `operands` are without batch axes."""
 
-    def compilation(
-        self, platform: str, operands: Sequence[ArrayType], call: Call
-    ) -> ahead.Work | None:
-        """What a thread may do before `lower` does it: compile the kernel; None if it need not.
+    def compilation(self) -> parallel_compile.Work | None:
+        """Work that a thread may do before `lower` is called, or None if there is none.
 
-        It neither calls functions of the user nor writes warnings.
+        It compiles the kernel, calls no functions of the user and writes no warnings.
         """
         return None
 
@@ -86,12 +88,12 @@ class Frontend(ABC):
 
 
 def new_primitive(name: str, kind: type = Primitive) -> Any:
-    """A primitive with several outputs, which is compiled also where nothing around it is."""
+    """Return a primitive with several outputs, which is compiled also outside of `jax.jit`."""
     primitive = kind(name)
     primitive.multiple_results = True
 
     def apply(*operands: Any, **params: Any) -> Any:
-        with jax.disable_jit(False):  # the one compiled call that jax.disable_jit leaves
+        with jax.disable_jit(False):  # a kernel is compiled even under jax.disable_jit
             return _jitted_bind(primitive, tuple(sorted(params.items())))(*operands)
 
     primitive.def_impl(apply)
@@ -134,7 +136,7 @@ def match_varying(operands: Sequence[Any]) -> Sequence[Any]:
 
 def bind(frontend: Frontend, call: Call, operands: Sequence[Any]) -> list[jax.Array]:
     """Apply a kernel to operands (tracers or arrays)."""
-    ahead.note(frontend, call, operands)
+    parallel_compile.note(frontend)
     return call_p.bind(*match_varying(operands), frontend=frontend, call=call)
 
 
@@ -189,16 +191,18 @@ def _lowered(
     platform: str, ctx: Any, operands: Sequence[Any], frontend: Frontend, call: Call
 ) -> Any:
     if platform not in frontend.platforms:
-        error = absent.no_kernel(frontend.label, frontend.platforms, [platform])
-        return absent.lower(ctx, operands, platform, error, call.has_side_effect)
+        error = missing_platform.no_kernel(frontend.label, frontend.platforms, [platform])
+        return missing_platform.lower(ctx, operands, platform, error, call.has_side_effect)
     for_export = private_jax.is_for_export(ctx)
-    types = ahead.own_types(call, [(aval.shape, aval.dtype) for aval in ctx.avals_in])
-    ahead.compile_all(frontend, platform, types, call)
-    ahead.wait(frontend, platform, types, call)
+    types = [
+        ArrayType(call.levels.own_shape(i, aval.shape), np.dtype(aval.dtype))
+        for i, aval in enumerate(ctx.avals_in)
+    ]
+    parallel_compile.wait(frontend, platform)
     try:
         native = frontend.lower(platform, types, call)
     except KernelNotAvailableError as e:
-        return absent.lower(ctx, operands, platform, e, call.has_side_effect)
+        return missing_platform.lower(ctx, operands, platform, e, call.has_side_effect)
     if native.why_not_portable and for_export:
         raise ValueError(f"{frontend.label} cannot be exported: {native.why_not_portable} [KB6101]")
     if for_export:
@@ -223,27 +227,27 @@ def _lowered(
     if native.origin:
         attributes["origin"] = native.origin
     if native.program and (for_export or not native.origin or settings.carries_kernels()):
-        attributes = carrier.carry(ctx, native.target, attributes, native.program)
+        attributes = embed_once.embed(ctx, native.target, attributes, native.program)
     hidden = [avals_in[i] for i in native.copied]
     hidden += [ShapedArray((*levels.shape, *t.shape), t.dtype) for t in native.temporaries]
-    wide = ctx
-    if hidden:
-        wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden])
-    request = sharding.request(platform, wide, frontend, call, native, masks, aliases)
+    wide = ctx.replace(avals_in=avals_in, avals_out=[*ctx.avals_out, *hidden]) if hidden else ctx
+    target, more, options = sharding.lowering_of(
+        platform, wide, frontend, call, native, masks, aliases
+    )
     rule = jax.ffi.ffi_lowering(
-        request.target,
+        target,
         operand_output_aliases=aliases,
         has_side_effect=call.has_side_effect,
-        **request.options,
+        **options,
     )
-    results = rule(wide, *operands_in, **attributes, **request.attributes)
+    results = rule(wide, *operands_in, **attributes, **more)
     return results[: len(call.outs)]
 
 
 def _with_all_levels(
     ctx: Any, operand: Any, aval: Any, levels: Levels, index: int
 ) -> tuple[Any, Any]:
-    """The operand broadcast to every level of the batch: each slice gets a copy of its own."""
+    """Broadcast an operand to every level of the batch, so that each slice has its own copy."""
     missing = levels.axes_missing(index)
     if not missing:
         return operand, aval
@@ -259,7 +263,7 @@ def _with_all_levels(
 
 def _lower_elsewhere(ctx: Any, *operands: Any, frontend: Frontend, call: Call) -> Any:
     lowered_for = private_jax.platforms_of(ctx)
-    raise absent.no_kernel(frontend.label, frontend.platforms, lowered_for)
+    raise missing_platform.no_kernel(frontend.label, frontend.platforms, lowered_for)
 
 
 for _platform in ("cpu", "cuda"):
@@ -269,7 +273,7 @@ mlir.register_lowering(call_p, _lower_elsewhere)
 
 def _batch(operands: Sequence[Any], dims: Sequence[Any], *, frontend: Frontend, call: Call) -> Any:
     size, mapped, front = to_front(operands, dims)
-    for i, _ in call.aliases:  # its memory becomes the output's, which has a slice of its own each
+    for i, _ in call.aliases:  # the output uses its memory, so each slice needs its own
         if not mapped[i]:
             front[i] = jnp.broadcast_to(front[i], (size, *front[i].shape))
             mapped[i] = True
@@ -295,7 +299,7 @@ def _batch_by_loop(
 def _batch_by_rank(
     frontend: Frontend, call: Call, size: Dim, front: list[Any], mapped: list[bool]
 ) -> Any:
-    """The kernel sees the batch as one more leading axis, as JAX's named methods say."""
+    """Pass the batch to the kernel as one more leading axis, as JAX's named methods do."""
     for i, name in enumerate(call.scalars, start=call.n_inputs):
         if mapped[i]:
             raise ValueError(
@@ -319,8 +323,7 @@ def _no_derivative(*_: Any, frontend: Frontend, call: Call, **__: Any) -> Any:
     raise NoDerivativeError(
         f"{frontend.label} has no derivative: JAX cannot look inside a kernel. Give it a rule with "
         "vjp= (reverse mode) or jvp= (both modes) where it is wrapped. To treat its result as a "
-        "constant, pass its inputs through jax.lax.stop_gradient."
-        " [KB2101]"
+        "constant, pass its inputs through jax.lax.stop_gradient. [KB2101]"
     )
 
 
@@ -328,8 +331,7 @@ def no_transpose(*_: Any, frontend: Frontend, **__: Any) -> Any:
     raise NoDerivativeError(
         f"JAX cannot transpose {frontend.label}, since it cannot look inside a kernel. If a jvp "
         "rule calls it, pass a vjp rule beside that jvp rule, or define it as an XLACustomKernel "
-        "with def_transpose_rule."
-        " [KB2102]"
+        "with def_transpose_rule. [KB2102]"
     )
 
 

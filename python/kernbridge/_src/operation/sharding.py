@@ -1,39 +1,50 @@
 """Describes calls in programs for several devices to XLA's partitioner.
 
-Such a call has a separate target, whose name ends in `SPLIT` and whose handler is that of the plain
-target, and an attribute `sharding`, which `partition.py` reads when XLA partitions the program. The
+Such a call has a target of its own, the name of the plain target with `SPLIT` appended, which has
+the same handler. `partition.py` reads its attribute `sharding` when XLA partitions the program. The
 call refers to nothing else in the process, so programs can be exported and cached.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import urllib.parse
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import jax
+import numpy as np
 
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.operation.levels import Levels
 from kernbridge._src.operation.sharding_rule import WHOLE, Term, Terms
 from kernbridge._src.operation.spec import ArrayType, Call
-from kernbridge._src.operation.split_module import has_element
 
 SPLIT = ".split"
+TOGETHER = "kernbridge.together"  # see src/core/kb_together.h
+ELEMENTS = {  # the names of dtypes in StableHLO
+    "bool": "i1",
+    "complex64": "complex<f32>",
+    "complex128": "complex<f64>",
+    "bfloat16": "bf16",
+    **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
+    **{f"int{bits}": f"i{bits}" for bits in (2, 4, 8, 16, 32, 64)},
+    **{f"uint{bits}": f"ui{bits}" for bits in (2, 4, 8, 16, 32, 64)},
+}
 
 
 @dataclass(frozen=True)
 class Description:
-    """The description of a call for the partitioner. It is written as a text, and read from it.
+    """The description of a call for the partitioner, which is written as a text and read from it.
 
-    `aliases` are pairs of operand and result. `token` is where the process that lowered the call
-    finds it, if it has to be lowered again for arrays of other extents; empty if it need not.
-    Devices that are `grouped` by manual axes cannot add their results up. A call with a side effect
-    runs on the first of `once` devices.
+    `aliases` are pairs of an operand and a result. `token` is the key in `lowered_calls` if the
+    call must be lowered again for arrays of other extents, and empty otherwise. Devices that are
+    `grouped` by manual axes cannot add their results. A call with a side effect runs on the first
+    of `once` devices.
     """
 
     label: str
@@ -45,7 +56,7 @@ class Description:
 
     @property
     def possible(self) -> Terms:
-        """The terms of what this call can do."""
+        """The terms, without the sums that devices cannot compute."""
         return replace(self.terms, sums=()) if self.grouped else self.terms
 
     @property
@@ -55,55 +66,28 @@ class Description:
 
     def write(self) -> str:
         """Return the text of the attribute."""
-        fields = {
-            "ins": _write(self.terms.ins),
-            "outs": _write(self.terms.outs),
-            "hidden": _write(self.terms.hidden),
-            "sums": " ".join(self.terms.sums),
-            "declared": str(int(self.terms.declared)),
-            "aliases": " ".join(f"{i}:{o}" for i, o in self.aliases),
-            "token": self.token,
-            "grouped": str(int(self.grouped)),
-            "once": str(self.once),
-            "of": urllib.parse.quote(self.label, safe=" '"),
-        }
-        return ";".join(f"{name}={value}" for name, value in fields.items())
+        return urllib.parse.quote(json.dumps(asdict(self)), safe=" []@*:")
 
     @staticmethod
     def read(text: str) -> Description:
-        """Return what was written."""
-        fields = dict(part.split("=", 1) for part in text.split(";"))
-        pairs = (pair.split(":") for pair in fields["aliases"].split())
-        return Description(
-            label=urllib.parse.unquote(fields["of"]),
-            terms=Terms(
-                ins=_read(fields["ins"]),
-                outs=_read(fields["outs"]),
-                hidden=_read(fields["hidden"]),
-                sums=tuple(fields["sums"].split()),
-                declared=fields["declared"] == "1",
-            ),
-            aliases=tuple((int(i), int(o)) for i, o in pairs),
-            token=fields["token"],
-            grouped=fields["grouped"] == "1",
-            once=int(fields["once"]),
-        )
+        """Return the description whose text `write` returned."""
+        fields = json.loads(urllib.parse.unquote(text), object_hook=_with_tuples)
+        return Description(**{**fields, "terms": Terms(**fields["terms"])})
 
 
-def _write(terms: Sequence[Term]) -> str:
-    return "".join(f"[{' '.join(term)}]" for term in terms)
+def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    def convert(value: Any) -> Any:
+        return tuple(map(convert, value)) if isinstance(value, list) else value
 
-
-def _read(text: str) -> tuple[Term, ...]:
-    return tuple(tuple(term.split()) for term in text[1:-1].split("][")) if text else ()
+    return {name: convert(value) for name, value in fields.items()}
 
 
 @dataclass(eq=False)
 class Lowered:
     """A call of a `Frontend` that can be lowered again for parts of its arrays.
 
-    Lives as long as its program. A serialized executable, which JAX pickles with all that it keeps
-    alive, has None in its place: it is compiled, and asks for no call any more.
+    It lives as long as its program. JAX pickles an executable with everything that it keeps alive;
+    since an executable is already partitioned, it needs no calls, and gets None instead.
     """
 
     platform: str
@@ -119,7 +103,7 @@ class Lowered:
     def again(
         self, operands: Sequence[ArrayType], results: Sequence[ArrayType]
     ) -> tuple[Any, list[int]]:
-        """Lower the call for arrays that have their batch axes; also the levels of each operand."""
+        """Lower the call for arrays with their batch axes; return it and its operands' levels."""
         terms, levels = self.call.terms, self.call.levels
         own = [_own(t, term) for t, term in zip(operands, terms.ins, strict=True)]
         outs = tuple(_own(t, term) for t, term in zip(results, terms.outs, strict=True))
@@ -147,9 +131,9 @@ lowered_calls: weakref.WeakValueDictionary[str, Lowered] = weakref.WeakValueDict
 
 
 def _remember(ctx: Any, lowered: Lowered, digest: bytes) -> str:
-    """A name for the call that another process would choose as well, for caches of programs.
+    """Return a name for the call, the same one in each process, so that programs can be cached.
 
-    An exported program cannot keep the call, and has only a name that stands for none.
+    An exported program cannot keep the call alive; its name refers to no call.
     """
     if private_jax.is_for_export(ctx):
         return "exported"
@@ -165,16 +149,7 @@ def _remember(ctx: Any, lowered: Lowered, digest: bytes) -> str:
     raise AssertionError
 
 
-@dataclass(frozen=True)
-class Request:
-    """How a call is lowered that the partitioner may split."""
-
-    target: str
-    attributes: dict[str, str]
-    options: dict[str, Any]
-
-
-def request(
+def lowering_of(
     platform: str,
     ctx: Any,
     frontend: Any,
@@ -182,16 +157,17 @@ def request(
     native: Any,
     masks: Sequence[int],
     aliases: Mapping[int, int],
-) -> Request:
-    """How to lower a call of a `Frontend`, for which it returned the `NativeCall` `native`.
+) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """Return the target, further attributes and options for lowering a call that may be split.
 
-    `masks` are the levels of the operands, and `ctx` has the types of hidden results too.
+    `native` is the front end's `NativeCall`, `masks` are the levels of the operands, and `ctx` has
+    the types of hidden results too.
     """
-    plain = Request(native.target, {}, {})
+    plain: Any = (native.target, {}, {})
     n_devices = private_jax.devices_to_split_among(ctx)
     if n_devices == 1:
         return plain
-    if not all(has_element(aval.dtype) for aval in (*ctx.avals_in, *ctx.avals_out)):
+    if not all(np.dtype(aval.dtype).name in ELEMENTS for aval in (*ctx.avals_in, *ctx.avals_out)):
         return plain
     hidden = [call.terms.ins[i] for i in native.copied]
     hidden += [(WHOLE,) * len(t.shape) for t in native.temporaries]
@@ -208,24 +184,24 @@ def request(
                 "the operation outside of it [KB6003]"
             )
         text = Description(frontend.label, terms.whole, aliased, once=n_devices).write()
-        return Request(native.target + SPLIT, {"sharding": text}, {})
+        return native.target + SPLIT, {"sharding": text}, {}
     token = ""
     if native.for_extents and call.terms.depends_on_extents:
         lowered = Lowered(platform, frontend, call, list(masks), native.copied)
         token = _remember(ctx, lowered, native.digest)
     description = Description(frontend.label, terms, aliased, token, grouped)
-    attribute = private_jax.shardy_rule(ctx, *numbered(description.possible))
+    attribute = private_jax.shardy_rule(ctx, *_numbered(description.possible))
     options = {} if attribute is None else {"extra_attributes": {"sdy.sharding_rule": attribute}}
-    return Request(native.target + SPLIT, {"sharding": description.write()}, options)
+    return native.target + SPLIT, {"sharding": description.write()}, options
 
 
 def _with_levels(terms: Terms, masks: Sequence[int], n_levels: int) -> Terms:
     """The terms of arrays with the batch axes of `Levels`."""
-    every = tuple(f"*{k}" for k in reversed(range(n_levels)))
 
     def masked(mask: int) -> Term:
         return tuple(f"*{k}" for k in reversed(range(n_levels)) if mask >> k & 1)
 
+    every = masked(-1)
     own = zip(masks or [0] * len(terms.ins), terms.ins, strict=True)
     return replace(
         terms,
@@ -235,7 +211,7 @@ def _with_levels(terms: Terms, masks: Sequence[int], n_levels: int) -> Terms:
     )
 
 
-def numbered(terms: Terms) -> tuple[list[list[str]], list[list[str]], list[str]]:
+def _numbered(terms: Terms) -> tuple[list[list[str]], list[list[str]], list[str]]:
     """Names for Shardy: of operands, of results, and those that are not split."""
     names: dict[str, str] = {}
     fixed: list[str] = []
@@ -259,7 +235,7 @@ def numbered(terms: Terms) -> tuple[list[list[str]], list[list[str]], list[str]]
 def output_shardings(
     terms_of: Callable[[], Terms], levels: Levels, avals: Sequence[Any], n_outputs: int
 ) -> list[Any]:
-    """The shardings of the outputs on an explicit mesh, None where no operand has one."""
+    """The shardings of the outputs on an explicit mesh; None if no operand has such a mesh."""
     placed = [private_jax.explicit_sharding(aval) for aval in avals]
     mesh = next((s.mesh for s in placed if s is not None), None)
     if mesh is None:
@@ -270,15 +246,14 @@ def output_shardings(
         for name, axes in zip(term, () if where is None else where.spec, strict=False):
             if axes is not None and terms.can_split(name):
                 found.setdefault(name, axes)
-    return [_named(mesh, term, found) for term in terms.outs]
-
-
-def _named(mesh: Any, term: Term, found: Mapping[str, Any]) -> Any:
-    taken: set[Any] = set()
-    spec: list[Any] = []
-    for name in term:
-        axes = found.get(name)
-        each = set(axes) if isinstance(axes, tuple) else {axes} - {None}
-        spec.append(None if each & taken else axes)
-        taken |= each
-    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+    shardings = []
+    for term in terms.outs:
+        taken: set[Any] = set()
+        spec: list[Any] = []
+        for axes in map(found.get, term):
+            each = set(axes) if isinstance(axes, tuple) else {axes} - {None}
+            spec.append(None if each & taken else axes)
+            taken |= each
+        named = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+        shardings.append(named)
+    return shardings

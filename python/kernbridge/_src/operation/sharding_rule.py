@@ -16,7 +16,7 @@ from kernbridge._src.base.reports import hides_frames
 
 Term = tuple[str, ...]  # a name for each dimension of an array
 
-WHOLE = "_"  # a dimension that every device needs all of
+WHOLE = "_"  # a dimension that no device has only a part of
 LEADING = "..."
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _EXPECTED = (
@@ -26,15 +26,12 @@ _EXPECTED = (
 
 
 class Array(Protocol):
-    """What a rule reads of the type of an array."""
+    """The type of an array, of which rules read these attributes."""
 
     @property
-    def shape(self) -> tuple[Any, ...]:
-        """Its extents."""
-
+    def shape(self) -> tuple[Any, ...]: ...
     @property
-    def dtype(self) -> Any:
-        """The type of its elements."""
+    def dtype(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -109,8 +106,7 @@ class ShardingRule:
             if name in term[:i]:
                 raise ValueError(
                     f"the sharding rule {self.rule!r} names {name!r} twice in the term "
-                    f"{' '.join(term)!r}; give the two dimensions different names"
-                    " [KB6001]"
+                    f"{' '.join(term)!r}; give the two dimensions different names [KB6001]"
                 )
 
     def _read_reduce(self) -> tuple[tuple[str, str], ...]:
@@ -132,8 +128,7 @@ class ShardingRule:
                 known = ", ".join(contracted) or "none"
                 raise ValueError(
                     f"reduce names {name!r}, which is not contracted in the sharding rule "
-                    f"{self.rule!r}; its contracted dimensions are {known}"
-                    " [KB6001]"
+                    f"{self.rule!r}; its contracted dimensions are {known} [KB6001]"
                 )
             if how != "sum":
                 raise ValueError(f"reduce is {how!r} for {name!r}, expected 'sum' [KB6001]")
@@ -142,12 +137,16 @@ class ShardingRule:
     @property
     def inputs(self) -> tuple[Term, ...]:
         """The terms of the inputs."""
-        return _terms(self.rule.split("->")[0])
+        return self._side(0)
 
     @property
     def outputs(self) -> tuple[Term, ...]:
         """The terms of the outputs."""
-        return _terms(self.rule.split("->")[1])
+        return self._side(1)
+
+    def _side(self, index: int) -> tuple[Term, ...]:
+        terms = self.rule.split("->")[index].split(",")
+        return tuple(tuple(term.split()) for term in terms)
 
     @property
     def contracted(self) -> tuple[str, ...]:
@@ -231,7 +230,7 @@ class ShardingRule:
     def _expand(
         self, label: str, place: str, array: Array, term: Term, leading: int | None
     ) -> tuple[Term, int | None]:
-        """A term with a name for each leading dimension, and how many dimensions these are."""
+        """A term with a name for each leading dimension, and the number of these dimensions."""
         rank = len(array.shape)
         own = term[1:] if term[:1] == (LEADING,) else term
         n = rank - len(own)
@@ -246,17 +245,12 @@ class ShardingRule:
         return (*(f"{LEADING}{i}" for i in range(n)), *own), n
 
 
-def _terms(side: str) -> tuple[Term, ...]:
-    return tuple(tuple(term.split()) for term in side.split(","))
-
-
 @dataclass(frozen=True, slots=True)
 class Terms:
     """A name for each dimension of the operands and outputs of one call, as the kernel sees them.
 
-    Without a rule the kernel's dimensions are `WHOLE`. Batch axes have names of their own: "*0",
-    "*1" those of `Levels`, "@0", "@1" those that the kernel sees. Hidden results come behind the
-    outputs.
+    Without a rule, the kernel's dimensions are `WHOLE`. The batch axes of `Levels` are called "*0",
+    "*1", and the batch axes that the kernel sees "@0", "@1". Hidden results follow the outputs.
     """
 
     ins: tuple[Term, ...] = ()
@@ -272,10 +266,9 @@ class Terms:
         return Terms((*left, *[()] * n_scalars), right)
 
     def with_leading(self, mapped: Sequence[bool | None]) -> Terms:
-        """One more batch axis that the kernel sees, in front of its outputs and operands.
+        """Add a batch axis that the kernel sees before the axes of its outputs and operands.
 
-        `mapped` says of each operand whether it has the batch, one slice of it (False), or no new
-        axis (None).
+        Each operand has the axis (True), the axis with one slice (False), or no new axis (None).
         """
         batch = f"@{sum(name.startswith('@') for name in self.outs[0])}" if self.outs else WHOLE
         new = {True: (batch,), False: (WHOLE,), None: ()}
@@ -284,21 +277,19 @@ class Terms:
 
     @property
     def depends_on_extents(self) -> bool:
-        """Whether the kernel may be called on parts of its arrays."""
+        """Whether the call may be split along a dimension that the kernel sees."""
         own = {name for term in self.outs + self.ins for name in term if not name.startswith("*")}
         return any(map(self.can_split, own))
 
     @property
     def whole(self) -> Terms:
         """The terms of the same arrays, none of which is split."""
-
-        def whole(terms: tuple[Term, ...]) -> tuple[Term, ...]:
-            return tuple((WHOLE,) * len(term) for term in terms)
-
-        return Terms(whole(self.ins), whole(self.outs), whole(self.hidden))
+        arrays = self.ins, self.outs, self.hidden
+        ins, outs, hidden = (tuple((WHOLE,) * len(term) for term in terms) for terms in arrays)
+        return Terms(ins, outs, hidden)
 
     def can_split(self, name: str) -> bool:
-        """Whether each part along this name can be computed alone."""
+        """Whether a device can compute one part along this name alone."""
         if name == WHOLE:
             return False
         if name.startswith(("*", "@")):

@@ -1,34 +1,39 @@
 """The specification of an operation: outputs, aliases, batching and effects.
 
-This code runs when a kernel is wrapped or traced, and never when the operation runs.
+This code runs when a kernel is wrapped or traced, and never when the operation runs. JAX orders the
+values of a dict by its sorted keys, which is seldom the order in which a kernel takes its outputs,
+so `OutputTree` matches the leaves of `outs` with the outputs of the kernel, by name or by place.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
+from jax.tree_util import DictKey, GetAttrKey
 
 from kernbridge._src.base import private_jax, settings
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.options import read_flag
 from kernbridge._src.base.reports import warn
 from kernbridge._src.operation.levels import NONE, Dim, Levels
-from kernbridge._src.operation.output_order import OutputTree
 from kernbridge._src.operation.sharding_rule import ShardingRule, Terms
 
+# Methods that pass the batch to the kernel as an extra array axis.
 RANK_METHODS = ("expand_dims", "broadcast_all", "legacy_vectorized")
-"""Those that show the kernel the batch as an axis of its arrays."""
+VMAP_METHODS = (None, "sequential", "sequential_unrolled", *RANK_METHODS)
 
 _BATCH_ORDER = 256  # KB_BATCH_ORDER of the core, and its kb_slice_order
 _SLICES_AUTO, _SLICES_IN_ORDER, _SLICES_AT_ONCE = range(3)
+_NARROW = frozenset(map(np.dtype, ("?", "i1", "i2", "i4", "u1", "u2", "u4", "f2", "f4")))
 
-VMAP_METHODS = (None, "sequential", "sequential_unrolled", *RANK_METHODS)
+Functions = list[tuple[str, Callable[..., Any]]]
+"""Functions of the user that run while a call is traced or lowered, by the names of arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class ArrayType:
 
     @staticmethod
     def of(value: Any) -> ArrayType:
-        """Return the type of an array, or of another object with a shape and a dtype."""
+        """Return the type of an object with a shape and a dtype."""
         return ArrayType(tuple(value.shape), np.dtype(value.dtype))
 
     @property
@@ -53,8 +58,114 @@ class ArrayType:
 
 @functools.lru_cache(maxsize=256)
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """The name of a dtype, which NumPy makes up anew each time that it is asked."""
+    """The name of a dtype, which NumPy would compute anew each time."""
     return dtype.name
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTree:
+    """The pytree of a call's outputs, with its leaves in the order of the kernel's outputs."""
+
+    tree: Any  # of JAX
+    names: tuple[str, ...]  # the key or field that holds each leaf; empty for items of sequences
+    written: tuple[int, ...]  # the indices of the leaves, in the order in which the user wrote them
+    order: tuple[int, ...]  # the kernel's output j is leaf order[j] of the tree
+
+    @staticmethod
+    def of(outs: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], OutputTree]:
+        """The leaves of a pytree, and the tree in JAX's order."""
+        kind: Any = type(outs)
+        if kind in (list, tuple) and all(map(is_leaf, outs)):
+            return list(outs), _sequence_of(kind, len(outs))
+        leaves, tree = jax.tree_util.tree_flatten_with_path(outs, is_leaf=is_leaf)
+        order = tuple(range(len(leaves)))
+        written = tuple(_as_written(outs, tree.unflatten(order)))
+        names = tuple(_name(path) for path, _ in leaves)
+        return [leaf for _, leaf in leaves], OutputTree(tree, names, written, order)
+
+    def __str__(self) -> str:
+        return str(self.tree)
+
+    def unflatten(self, outputs: Sequence[Any]) -> Any:
+        """The pytree that holds these outputs."""
+        leaves = dict(zip(self.order, outputs, strict=True))
+        return self.tree.unflatten([leaves[i] for i in range(len(leaves))])
+
+    def flatten_up_to(self, value: Any) -> list[Any]:
+        """The parts of a pytree of the same form, one for each output."""
+        leaves = self.tree.flatten_up_to(value)
+        return [leaves[i] for i in self.order]
+
+    def check(self, label: str, parameters: Sequence[str]) -> None:
+        """Refuse a dict that JAX reorders and whose keys are not names of parameters."""
+        if not self._are_unique() or not set(self.names) <= set(parameters):
+            self._refuse_reordered(label, parameters)
+
+    def in_order(self, label: str, parameters: Sequence[str]) -> OutputTree:
+        """Return the tree with its leaves in the order of the kernel's output parameters.
+
+        ValueError is raised if the keys neither are the names of the parameters nor are sorted.
+        """
+        if self._are_unique() and set(self.names) == set(parameters):
+            return replace(self, order=tuple(map(self.names.index, parameters)))
+        self._refuse_reordered(label, parameters)
+        for name, parameter in zip(self.names, parameters, strict=False):
+            if name != parameter and name in parameters:
+                raise ValueError(
+                    f"{label}: `outs` has the keys {_listed(self.names)}, but the kernel's "
+                    f"outputs are {_listed(parameters)}: {name!r} would be filled by the "
+                    f"parameter {parameter!r}. Name every output like its parameter, or pass a "
+                    "tuple in the order of the parameters [KB1003]"
+                )
+        return self
+
+    def _are_unique(self) -> bool:
+        return len(set(self.names)) == len(self.names)
+
+    def _refuse_reordered(self, label: str, parameters: Sequence[str]) -> None:
+        if self.written == tuple(range(len(self.written))):
+            return
+        named = [name for name in parameters if name]
+        remedy = "name the keys like the kernel's parameters, " if named else ""
+        of = f", which are none of its outputs ({_listed(named)})" if named else ""
+        raise ValueError(
+            f"{label}: the keys of `outs` are written in the order "
+            f"{_listed([self.names[i] for i in self.written])}{of}, but JAX orders the outputs of "
+            f"a dict by their sorted keys, {_listed(self.names)}, so the kernel would fill them "
+            f"in a different order. To make the order clear, {remedy}write the keys in sorted "
+            "order, or pass a tuple or a named tuple in the order of the kernel's outputs "
+            "[KB1003]"
+        )
+
+
+@functools.lru_cache(maxsize=64)
+def _sequence_of(kind: type, length: int) -> OutputTree:
+    order = tuple(range(length))
+    return OutputTree(jax.tree.structure(kind(order)), ("",) * length, order, order)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) if name else "(no name)" for name in names)
+
+
+def _name(path: Sequence[Any]) -> str:
+    last = path[-1] if path else None
+    if isinstance(last, DictKey):
+        return last.key if isinstance(last.key, str) else repr(last.key)
+    return last.name if isinstance(last, GetAttrKey) else ""
+
+
+def _as_written(node: Any, numbered: Any) -> Iterator[int]:
+    """Yield the numbers of the leaves of a node in JAX's order, but dicts in their own."""
+    if isinstance(numbered, int):
+        yield numbered
+    elif isinstance(node, dict):
+        for key in node:
+            yield from _as_written(node[key], numbered[key])
+    else:
+        flatten = jax.tree_util.default_registry.flatten_one_level
+        for parts in zip(flatten(node)[0], flatten(numbered)[0], strict=True):
+            yield from _as_written(*parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +189,7 @@ class Outputs:
         return Outputs(tuple(self.types[i] for i in tree.order), tree)
 
     def canonical(self, label: str) -> Outputs:
-        """These outputs with the dtypes that JAX can hold now; warns about each that it cannot."""
+        """Return these outputs with dtypes that JAX can hold now; warn of each that changes."""
         if all(t.dtype in _NARROW for t in self.types):
             return self
         return replace(self, types=tuple(_canonical(label, i, t) for i, t in enumerate(self.types)))
@@ -89,22 +200,12 @@ def has_type(value: object) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def _refuse_types(label: str, outs: Any) -> None:
-    """Refuse what can be called and is no function of inputs: a dtype or another class."""
-    if isinstance(outs, type) or type(outs).__name__ == "_ScalarMeta":
-        raise TypeError(
-            f"{label}: `outs` is {outs!r}, expected the shape and dtype of each output; use "
-            f"jax.ShapeDtypeStruct(shape, {getattr(outs, '__name__', 'dtype')})"
-            " [KB1002]"
-        )
-
-
 def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
     if not has_type(leaf):
         raise TypeError(
             f"{label}: output {index} in `outs` is {leaf!r} of type {type(leaf).__name__}, "
-            "expected an object with a shape and a dtype; use jax.ShapeDtypeStruct(shape, dtype)"
-            " [KB1002]"
+            "expected an object with a shape and a dtype; use jax.ShapeDtypeStruct(shape, dtype) "
+            "[KB1002]"
         )
     for d in leaf.shape:
         if isinstance(d, (int, np.integer)) and d < 0:
@@ -112,9 +213,6 @@ def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
                 f"{label}: output {index} in `outs` has the negative extent {d} [KB1002]"
             )
     return ArrayType.of(leaf)
-
-
-_NARROW = frozenset(map(np.dtype, ("?", "i1", "i2", "i4", "u1", "u2", "u4", "f2", "f4")))
 
 
 def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
@@ -132,7 +230,7 @@ def _canonical(label: str, index: int, out: ArrayType) -> ArrayType:
 
 @dataclass(frozen=True)
 class OperationSpec:
-    """What `numba_kernel` and its siblings take beside the kernel; hashable if `outs` is."""
+    """The arguments of `numba_kernel` and its siblings except the kernel; hashable if `outs` is."""
 
     label: str
     outs: Outputs | Callable[..., Any]
@@ -157,7 +255,7 @@ class OperationSpec:
         sharding_rule: str | ShardingRule | None = None,
         vmap_threads: bool | None = None,
     ) -> OperationSpec:
-        """Check the arguments as far as they can be without inputs; rules get `attributes` too."""
+        """Check everything that does not depend on inputs; rules get `attributes` as keywords."""
         if vmap_method not in VMAP_METHODS:
             raise ValueError(
                 f"{label}: vmap_method is {vmap_method!r}, expected one of {VMAP_METHODS} [KB1005]"
@@ -165,7 +263,11 @@ class OperationSpec:
         read_flag(label, "has_side_effect", has_side_effect)
         if vmap_threads is not None:
             vmap_threads = read_flag(label, "vmap_threads", vmap_threads)
-        _refuse_types(label, outs)
+        if isinstance(outs, type) or type(outs).__name__ == "_ScalarMeta":  # a dtype, or a class
+            raise TypeError(
+                f"{label}: `outs` is {outs!r}, expected the shape and dtype of each output; use "
+                f"jax.ShapeDtypeStruct(shape, {getattr(outs, '__name__', 'dtype')}) [KB1002]"
+            )
         outputs = outs if callable(outs) and not has_type(outs) else Outputs.of(label, outs)
         aliases = _read_aliases(label, input_output_aliases) if input_output_aliases else ()
         if isinstance(outputs, Outputs):
@@ -203,7 +305,7 @@ class OperationSpec:
     ) -> Outputs:
         """The outputs of a call with these inputs, in JAX's order.
 
-        If `outs` is a function, it is called. `parameters` are the kernel's, for messages.
+        If `outs` is a function, it is called. Messages show the kernel's `parameters`.
         """
         if isinstance(self.outs, Outputs):
             return self.outs.canonical(self.label)
@@ -226,14 +328,12 @@ class OperationSpec:
             if i >= len(inputs):
                 raise ValueError(
                     f"{self.label}: input_output_aliases names input {i}, "
-                    f"but the call has {counted(len(inputs), 'input')}"
-                    " [KB1006]"
+                    f"but the call has {counted(len(inputs), 'input')} [KB1006]"
                 )
             if inputs[i] != outputs[o]:
                 raise ValueError(
                     f"{self.label}: input_output_aliases maps input {i}, {inputs[i]}, to output "
-                    f"{o}, {outputs[o]}; both must have the same shape and dtype"
-                    " [KB1006]"
+                    f"{o}, {outputs[o]}; both must have the same shape and dtype [KB1006]"
                 )
 
 
@@ -245,7 +345,7 @@ def call_with_shapes(
     scalars: Mapping[str, ArrayType],
     parameters: Any = None,
 ) -> Any:
-    """What a function of the shapes of a call returns; `name` is the argument that it came by."""
+    """Call a function of the shapes of a call, which the user passed as the argument `name`."""
     given = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in inputs]
     named = {n: jax.ShapeDtypeStruct(t.shape, t.dtype) for n, t in scalars.items()}
     signature = _signature(function)
@@ -274,7 +374,10 @@ def _signature(function: Any) -> inspect.Signature | None:
 def check_rule(
     label: str, name: str, rule: Any, expected: str, n: int, keywords: Sequence[str] | None = ()
 ) -> None:
-    """Refuse what cannot be called with `n` arguments and these keywords; None: not known yet."""
+    """Refuse a rule that cannot be called with `n` arguments and these keywords.
+
+    If the keywords are not known yet, they are None.
+    """
     if not callable(rule):
         raise TypeError(f"{label}: {name} is {rule!r}, expected a function {expected} [KB1007]")
     signature = _signature(rule)
@@ -294,8 +397,8 @@ def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, in
     if not isinstance(aliases, Mapping):
         raise TypeError(
             f"{label}: input_output_aliases is {aliases!r} of type {type(aliases).__name__}, "
-            "expected a dict from the index of an input to that of an output, such as {0: 0}"
-            " [KB1006]"
+            "expected a dict from the index of an input to that of an output, such as {0: 0} "
+            "[KB1006]"
         )
     pairs = tuple(
         sorted((_read_index(label, i), _read_index(label, o)) for i, o in aliases.items())
@@ -328,14 +431,13 @@ def _check_output_indices(label: str, aliases: Iterable[tuple[int, int]], n_outp
         if o >= n_outputs:
             raise ValueError(
                 f"{label}: input_output_aliases maps input {i} to output {o}, "
-                f"but the call has {counted(n_outputs, 'output')}"
-                " [KB1006]"
+                f"but the call has {counted(n_outputs, 'output')} [KB1006]"
             )
 
 
 @dataclass(frozen=True)
 class Call:
-    """One traced call: all that is static about it. A parameter of the JAX primitive.
+    """The static part of one traced call, which is a parameter of the JAX primitive.
 
     Operands are the positional inputs and then the keyword scalars, sorted by name.
     """
@@ -352,9 +454,10 @@ class Call:
 
     @property
     def batch_words(self) -> list[int]:
-        """What the core reads of the batch, before the levels of each operand; empty without one.
+        """The description of the batch that precedes the operands' levels; empty without a batch.
 
-        The number of levels, and whether slices run in order, at once, or as the core decides.
+        It contains the number of levels, and the order of slices: one after the other, several at
+        once, or as the core decides.
         """
         if not self.levels:
             return []
@@ -372,13 +475,13 @@ class Call:
 
     @property
     def read_only(self) -> tuple[int, ...]:
-        """The inputs that are not the memory of an output, and must not be written."""
+        """The inputs that do not share the memory of an output, and must not be written."""
         aliased = {i for i, _ in self.aliases}
         return tuple(i for i in range(self.n_inputs) if i not in aliased)
 
     @property
     def fresh(self) -> tuple[int, ...]:
-        """The buffers of the outputs that are not the memory of an input."""
+        """The buffers of the outputs that do not share the memory of an input."""
         aliased = {o for _, o in self.aliases}
         return tuple(self.n_operands + o for o in range(len(self.outs)) if o not in aliased)
 
@@ -390,9 +493,9 @@ class Call:
         return operands[:n], dict(zip(self.scalars, operands[n:], strict=True))
 
     def with_output_axis(self, size: Dim, mapped: Sequence[bool | None]) -> Call:
-        """This call with one more leading axis on every output, which the kernel sees.
+        """Add a leading axis, which the kernel sees, to every output.
 
-        `mapped` says which operands have it too, as `Terms.with_leading` takes it.
+        `mapped` states which operands have it too; see `Terms.with_leading`.
         """
         outs = tuple(ArrayType((size, *t.shape), t.dtype) for t in self.outs)
         return replace(self, outs=outs, terms=self.terms.with_leading(mapped))

@@ -4,13 +4,17 @@ A rule for tangents (`jvp`) and one for cotangents (`vjp`) describe the same lin
 is a `vjp`, the tangents of a call are one linear equation, `kernbridge_tangent`: forward mode
 evaluates it by `jvp`, or by transposing `vjp` where there is no `jvp`; reverse mode transposes it,
 which is `vjp`. So every mode, and every mixture of them, works with either rule.
+
+A rule may read a value that exists only while JAX traces, but run later, when an outer function is
+differentiated, batched or lowered. `close` traces such a rule together with the call. The values
+that it reads become operands of the call, which every transformation of JAX follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +22,7 @@ import numpy as np
 
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import DerivativeRuleError, NoDerivativeError, quoted
-from kernbridge._src.base.private_jax import ad
+from kernbridge._src.base.private_jax import Tracer, ad, eval_jaxpr
 from kernbridge._src.operation import primitive
 from kernbridge._src.operation.levels import NONE, Levels, vmapped
 from kernbridge._src.operation.primitive import (
@@ -37,8 +41,8 @@ class Rules:
     """The derivatives of one call; a parameter of a primitive, hence hashable.
 
     `jvp(inputs, outputs, tangents, **keywords)` returns the tangents of the outputs, `vjp(inputs,
-    outputs, cotangents, **keywords)` the cotangents of the inputs. What belongs to outputs has the
-    form of `tree`.
+    outputs, cotangents, **keywords)` the cotangents of the inputs. Outputs and their tangents have
+    the form of `tree`.
     """
 
     label: str
@@ -46,16 +50,14 @@ class Rules:
     jvp: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
     keywords: tuple[tuple[str, Any], ...] = ()
-    symbolic_zeros: bool = False  # tangents that are zero come to `jvp` as JAX's Zero
+    symbolic_zeros: bool = False  # whether `jvp` gets JAX's Zero for tangents that are zero
     exact: Hashable = None  # distinguishes keywords and rules that compare equal
-    n_read: int = (
-        0  # the last operands, which are values that the rules read: see `closed_rules.py`
-    )
+    n_read: int = 0  # the number of the last operands, which are values that the rules read
 
     def tangents(
         self, types: Sequence[ArrayType], inputs: Sequence[Any], outputs: Sequence[Any], given: Any
     ) -> list[Any]:
-        """What `jvp` returns for the outputs that have tangents."""
+        """Call `jvp`; return the tangents of the outputs that have one."""
         assert self.jvp is not None
         n, unflatten = len(inputs) - self.n_read, self.tree.unflatten
         known = tuple(inputs[:n]), unflatten(outputs)
@@ -77,14 +79,13 @@ class Rules:
         except (ValueError, TypeError) as e:
             raise DerivativeRuleError(
                 f"{self.label}: the jvp rule returned {jax.tree.structure(result)}, expected a "
-                f"tangent for each output, as {self.tree} (None for zero): {e}"
-                " [KB2103]"
+                f"tangent for each output, as {self.tree} (None for zero): {e} [KB2103]"
             ) from None
 
     def cotangents(
         self, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]
     ) -> list[Any]:
-        """What `vjp` returns for the inputs, None for those that have no tangents."""
+        """Call `vjp`; return the cotangents of the inputs, None for inputs without tangents."""
         assert self.vjp is not None
         n, unflatten = len(inputs) - self.n_read, self.tree.unflatten
         inputs, read = tuple(inputs[:n]), inputs[n:]
@@ -98,8 +99,7 @@ class Rules:
             came = f"{len(result)}" if isinstance(result, (tuple, list)) else f"{result!r}"
             raise DerivativeRuleError(
                 f"{self.label}: the vjp rule returned {came}, expected a tuple of {len(inputs)} "
-                "cotangents, one for each input (None for zero)"
-                " [KB2103]"
+                "cotangents, one for each input (None for zero) [KB2103]"
             )
         types = [ArrayType(jnp.shape(x), np.dtype(jnp.result_type(x))) for x in inputs]
         return [
@@ -142,7 +142,7 @@ def zero_tangent(x: Any) -> Any:
 
 
 def is_inexact(dtype: Any) -> bool:
-    """Whether arrays of this dtype have tangents of their own."""
+    """Whether arrays of this dtype have tangents."""
     return bool(jax.dtypes.issubdtype(dtype, np.inexact))
 
 
@@ -238,7 +238,7 @@ def _transposed(
     jax.eval_shape(reverse, *specs)  # errors of the rule itself come as they are
     try:
         return list(jax.linear_transpose(reverse, *specs)(tuple(given)))
-    except Exception as e:  # whatever a rule that is no linear function of JAX's own may raise
+    except Exception as e:  # any error of a rule that is not a linear function of JAX
         raise NoDerivativeError(
             f"{rules.label} has only a vjp rule, which is for reverse mode (jax.grad, jax.vjp). "
             "Forward mode (jax.jvp, jax.jacfwd, jax.hessian) transposes this rule, which failed: "
@@ -270,7 +270,7 @@ def _evaluate(*operands: Any, rules: Rules, shape: _Shape, levels: Levels) -> li
 
 
 def _jvp(primals: Any, tangents: Any, *, rules: Rules, shape: _Shape, levels: Levels) -> Any:
-    """Linear in the tangents that it takes; the derivative of a derivative in the rest."""
+    """Linear in the tangent operands; a second derivative in the inputs and outputs."""
     params: dict[str, Any] = {"rules": rules, "shape": shape, "levels": levels}
     known, linear = primals[: shape.n_known], primals[shape.n_known :]
     results = tangent_p.bind(*primals, **params)
@@ -344,3 +344,70 @@ def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
 define_with_levels(
     operation_p, _abstract_operation, _evaluate_operation, _jvp_of_operation, primitive.no_transpose
 )
+
+
+def close(
+    rules: Rules, inputs: Sequence[ArrayType], outs: Sequence[ArrayType]
+) -> tuple[Rules, list[Any]]:
+    """Return rules that take the traced values that they read as further operands, and these."""
+    arrays = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in (*inputs, *outs)]
+    dots = [a if is_inexact(a.dtype) else None for a in arrays]
+    n, unflatten = len(inputs), rules.tree.unflatten
+    known = tuple(arrays[:n]), unflatten(arrays[n:])
+    jvp, vjp, values = rules.jvp, rules.vjp, list[Any]()
+    keywords = dict(rules.keywords)
+    if jvp is not None:
+        jvp = _closed(jvp, keywords, (*known, tuple(dots[:n])), values)
+    if vjp is not None:
+        vjp = _closed(vjp, keywords, (*known, unflatten(dots[n:])), values)
+    # A reference from the rules would keep the values alive after the trace.
+    rules = replace(rules, jvp=jvp, vjp=vjp, keywords=(), exact=None, n_read=len(values))
+    return rules, values
+
+
+_TRACED = object()  # replaces a leaf that is computed
+
+
+def _closed(
+    rule: Callable[..., Any], keywords: dict[str, Any], given: Any, values: list[Any]
+) -> Callable[..., Any]:
+    """Return a rule as a function of its arguments and all values; append the ones it reads."""
+    found: list[Any] = []
+
+    def run(*given: Any) -> list[Any]:
+        leaves, tree = jax.tree.flatten(rule(*given, **keywords))
+        traced = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
+        found[:] = tree, [_TRACED if isinstance(leaf, Tracer) else leaf for leaf in leaves]
+        return traced
+
+    program = jax.make_jaxpr(run)(*given)
+    tree, leaves = found
+    read = [c for c in program.consts if isinstance(c, Tracer)]
+    first = len(values)
+    values += read
+    last = len(values)
+
+    def evaluate(read: list[Any], *given: Any) -> list[Any]:
+        left = iter(read)
+        consts = [next(left) if isinstance(c, Tracer) else c for c in program.consts]
+        return list(eval_jaxpr(program.jaxpr, consts, *given))
+
+    # From JAX 0.12 on, a jaxpr holds its constants: it is traced again, with the values as inputs.
+    without_values = jax.make_jaxpr(evaluate)(read, *jax.tree.leaves(given))
+    jaxpr, constants = without_values.jaxpr, without_values.consts
+
+    def closed(*given: Any) -> Any:
+        given, read = given[:3], given[3:][first:last]
+        computed = iter(eval_jaxpr(jaxpr, constants, *read, *jax.tree.leaves(given)))
+        return tree.unflatten(next(computed) if leaf is _TRACED else leaf for leaf in leaves)
+
+    return closed
+
+
+def refuse(label: str, values: Sequence[Any]) -> NoReturn:
+    """Raise the error of a rule that runs when the values that it reads no longer exist."""
+    raise DerivativeRuleError(
+        f"{label}: its derivative rule reads a traced value of an outer function, "
+        f"{values[0].aval.str_short()}, and runs where that value exists no longer; pass it to the "
+        "operation as an input, and take it from the inputs in the rule [KB2103]"
+    )

@@ -34,8 +34,7 @@ from kernbridge._src.operation.parameters import (
     warn_of_copies,
 )
 from kernbridge._src.operation.sharding_rule import ShardingRule
-from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
-from kernbridge._src.operation.watched import Functions
+from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch
 from kernbridge._src.record.replay_check import NotRecordable

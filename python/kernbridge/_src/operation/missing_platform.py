@@ -16,7 +16,7 @@ from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import KernelError, KernelNotAvailableError
 
 TARGET = "kernbridge.absent"
-PLATFORMS = ("cpu", "cuda", "gpu", "rocm")  # that have the target
+PLATFORMS = ("cpu", "cuda", "gpu", "rocm")  # those that have the target
 
 
 def no_kernel(label: str, platforms: Sequence[str], lowered_for: Sequence[str]) -> KernelError:
@@ -30,8 +30,7 @@ def no_kernel(label: str, platforms: Sequence[str], lowered_for: Sequence[str]) 
     )
     return KernelNotAvailableError(
         f"{label} has a kernel for {' or '.join(platforms)}, and was lowered for "
-        f"{', '.join(lowered_for)}. {remedy}."
-        " [KB7001]"
+        f"{', '.join(lowered_for)}. {remedy}. [KB7001]"
     )
 
 

@@ -1,14 +1,14 @@
 """Stores each kernel once in a program of XLA, whatever the number of its calls.
 
 JAX repeats what a lowering rule returns at each call of equal arguments, and XLA keeps all of it,
-so that a kernel of 25 KB made an executable of 96 MB out of 1,000 calls. Such a kernel is carried
-by a call of its own at the beginning of the main function, which has neither operands nor results
-and runs nothing. It has a side effect: XLA removes calls whose results nobody reads, and branches
-that are never taken. The calls of the kernel say that it is `elsewhere`, see src/core/kb_handler.h.
+so that a kernel of 25 KB made an executable of 96 MB out of 1,000 calls. Such a kernel is embedded
+in a call at the beginning of the main function, the carrier, which has neither operands nor results
+and runs nothing. It is declared to have a side effect, since XLA would remove it otherwise. The
+calls of the kernel have the attribute `elsewhere`, see src/core/kb_handler.h.
 
-Where XLA partitions a program among devices it asks `partition.py` about a carrier, and each device
-gets one. A program for several platforms carries a kernel with each call; in the file of an
-exported program equal attributes are kept once.
+If XLA partitions a program among devices, it asks `partition.py` about a carrier, and each device
+gets one. In a program for several platforms, every call embeds its kernel; the file of an exported
+program contains equal attributes once.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ ON_CPU = {  # of the calls' targets
     "kernbridge.cuda.host": "kernbridge.cuda.host.carrier",
 }
 
-# Smaller programs are carried by each call. On a GPU a carrier is a step of its own between graphs.
-# An exported program may be called in a loop, in which the carrier takes its time, too.
+# Smaller programs are embedded in each call. On a GPU, a carrier is a step between two graphs, and
+# if an exported program is called in a loop, its carriers are executed each time.
 _SMALL_ON_CPU = 256
 _SMALL_IN_EXPORTS = 4 * 1024
 _SMALL_ON_GPU = 64 * 1024
 
 
-def carry(ctx: Any, target: str, attributes: dict[str, Any], program: bytes) -> dict[str, Any]:
-    """Return the attributes of a call of `target` whose kernel is made of a program.
+def embed(ctx: Any, target: str, attributes: dict[str, Any], program: bytes) -> dict[str, Any]:
+    """Return the attributes of a call of `target` whose kernel is made from a program.
 
     `attributes` are those that name the kernel.
     """
@@ -51,15 +51,10 @@ def carry(ctx: Any, target: str, attributes: dict[str, Any], program: bytes) -> 
     rule = jax.ffi.ffi_lowering(ON_CPU.get(target, GPU), has_side_effect=True)
     with private_jax.at_beginning(main):
         rule(ctx.replace(avals_in=[], avals_out=[]), **carried)
-    _drop_if_repeated(main)
-    return {"call": attributes["call"], "elsewhere": True}
-
-
-def _drop_if_repeated(main: Any) -> None:
-    """Erase the first operation if it is a carrier like one of those behind it."""
     added, *others = itertools.takewhile(_is_carrier, main.operations)
     if any(_content(added) == _content(other) for other in others):
         added.operation.erase()
+    return {"call": attributes["call"], "elsewhere": True}
 
 
 def _is_carrier(operation: Any) -> bool:

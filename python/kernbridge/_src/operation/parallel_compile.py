@@ -1,0 +1,62 @@
+"""Compiles the kernels of one program at the same time, if their compiler allows it, as NVRTC does.
+
+JAX lowers the calls of a program one after the other, after it has traced them all. When the first
+of them is lowered, threads compile the kernels of the others, too, and each call waits for its own
+kernel. Errors are raised by the call, which compiles again when it is lowered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+_KEPT = 64  # front ends whose calls were traced, and may be lowered next
+THREADS_MAX = 16
+
+Work = tuple[Callable[[Any], object], Hashable]  # a function, and its argument
+
+
+class _Thread(threading.local):
+    """What one thread has traced, and what is being compiled for it."""
+
+    def __init__(self) -> None:
+        self.traced: deque[weakref.ref[Any]] = deque(maxlen=_KEPT)
+        self.running: dict[Work, Future[None]] = {}
+
+
+_thread = _Thread()
+
+
+def note(frontend: Any) -> None:
+    """Remember that a call of a front end was traced."""
+    if frontend.compilation() is not None:
+        _thread.traced.append(weakref.ref(frontend))
+
+
+def wait(frontend: Any, platform: str) -> None:
+    """Begin to compile all kernels that this thread has traced; wait for that of `frontend`."""
+    if _thread.traced:
+        found = [reference() for reference in _thread.traced]
+        _thread.traced.clear()
+        works = [f.compilation() for f in found if f is not None and platform in f.platforms]
+        distinct = [work for work in dict.fromkeys(works) if work is not None]
+        if len(distinct) > 1:
+            n_threads = min(len(distinct), len(os.sched_getaffinity(0)), THREADS_MAX)
+            pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kernbridge-compile")
+            _thread.running = {work: pool.submit(_quietly, *work) for work in distinct}
+            pool.shutdown(wait=False)
+    if _thread.running:
+        running = _thread.running.pop(frontend.compilation(), None)
+        if running is not None:
+            running.result()
+
+
+def _quietly(function: Callable[[Any], object], argument: Hashable) -> None:
+    with contextlib.suppress(Exception):  # the call compiles again, and raises it
+        function(argument)
