@@ -207,14 +207,13 @@ def load(name: str, folder: Path = RESULTS) -> Results | None:
 
 
 def caption(results: Results) -> str:
-    """Where and when a file of results was measured, and with what."""
+    """Where and when a file of results was measured; the file has the versions."""
     m = results["machine"]
     if "note" in m:
         return str(m["note"])
     where = m.get("gpu") or m.get("card") or f"{m['cores']} cores of {m['processor']}"
     load = f"load average {m['load']}" if "load" in m else ""
-    versions = [f"{name} {m[name]}" for name in ("jax", "numba", "numba-cuda") if name in m]
-    parts = [where, load, m.get("date", ""), *versions]
+    parts = [where, load, m.get("date", "")]
     return (f"`{m['command']}`: " if "command" in m else "") + ", ".join(filter(None, parts))
 
 
