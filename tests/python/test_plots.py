@@ -47,7 +47,7 @@ def test_a_caption_names_the_machine_and_a_figure_without_results_has_none(tmp_p
     assert "`python benchmarks/chain.py`: 2 cores of X, load average 0.1, 2026-01-02" in flat
     assert plots.with_blocks(anew, tmp_path) == anew
     old = {"machine": {"card": "NVIDIA H200", "jax": "0.11.2"}}  # before files had day and command
-    assert plots.caption(old) == "NVIDIA H200, jax 0.11.2"
+    assert plots.caption(old) == "NVIDIA H200"
 
 
 def test_bars_are_drawn_only_where_quartiles_are_known():
