@@ -24,9 +24,8 @@ F, D = ("float32", 1), ("float64", 1)
 
 def digest(kernel=add, **changes):
     fields = {"inputs": (F, F), "scalars": (), "outputs": (F,), "aliased": (), **changes}
-    return numba_cpu_kernel.NumbaCpu.of(kernel, False, CompileOptions()).compiler.digest(
-        Signature(**fields)
-    )
+    frontend = numba_cpu_kernel.NumbaCpu.of(kernel, False, CompileOptions())
+    return frontend.new_job(Signature(**fields)).identity
 
 
 def test_dtype_rank_output_scalar_and_alias_each_change_the_key():

@@ -86,8 +86,8 @@ def test_a_kernel_of_a_class_is_found(run):
     source = """
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 one = (("float32", 1),)
-compiler = numba_cpu_kernel.NumbaCpu.of(lazy.Holder.double, False, CompileOptions()).compiler
-call("Holder.double", digest=compiler.digest(Signature(one, (), one, ())))
+frontend = numba_cpu_kernel.NumbaCpu.of(lazy.Holder.double, False, CompileOptions())
+call("Holder.double", digest=frontend.new_job(Signature(one, (), one, ())).identity)
 """
     assert run(source) == ["[2.0, 2.0, 2.0]"]
 

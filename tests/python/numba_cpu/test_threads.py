@@ -61,14 +61,14 @@ def test_eight_threads_compile_a_kernel_once(monkeypatch):
             out[i] = x[i] * 7 + 1
 
     compiled = []
-    original = numba_cpu_compile.Compiler._compile
+    original = numba_cpu_compile.Job.make
 
-    def counting(self, digest, signature):
-        compiled.append(digest)
+    def counting(self):
+        compiled.append(self.identity)
         time.sleep(0.05)
-        return original(self, digest, signature)
+        return original(self)
 
-    monkeypatch.setattr(numba_cpu_compile.Compiler, "_compile", counting)
+    monkeypatch.setattr(numba_cpu_compile.Job, "make", counting)
     x = jnp.arange(5, dtype=jnp.float32)
     before = _core.registry_stats()[0]
 

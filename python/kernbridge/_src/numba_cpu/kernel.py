@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernbridge._src.base import debug
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.forge.interrupts import deferred
+from kernbridge._src.forge.obtain import obtain, recall
+from kernbridge._src.keys.encode import key_of
 from kernbridge._src.numba_common import vector_math as libmvec
 from kernbridge._src.numba_cpu import origin as numba_cpu_origin
-from kernbridge._src.numba_cpu.compile import Compiler
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation.inspection import Inspection, inspect_host
 from kernbridge._src.operation.operation import Operation, wrap
@@ -21,6 +23,7 @@ from kernbridge._src.operation.parameters import (
     CONVERT,
     HALF_DTYPES,
     NATIVE_DTYPES,
+    KernelParameters,
     PythonFrontend,
     check_dtype,
     seems_to_return,
@@ -28,6 +31,9 @@ from kernbridge._src.operation.parameters import (
 from kernbridge._src.operation.primitive import NativeCall
 from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, OperationSpec
+
+if TYPE_CHECKING:
+    from kernbridge._src.numba_cpu.compile import Job, Native
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
 
@@ -180,20 +186,29 @@ class NumbaCpu(PythonFrontend):
     platforms: tuple[str, ...] = ("cpu",)
 
     def __init__(self, kernel: Any, half_as_bits: bool, options: CompileOptions) -> None:
+        self.kernel = kernel
         self.name: str = kernel.py_func.__name__
         self.label = f"numba_kernel {self.name!r}"
         self.half_as_bits = half_as_bits
-        self.compiler = Compiler(kernel, self.label, options)
-        self.parameters = self.compiler.parameters
+        self.options = options
+        self.parameters = KernelParameters(self.label, kernel.py_func)
         self._home = numba_cpu_origin.remember(kernel)
         self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
         self._seems_to_return = seems_to_return(kernel.py_func.__code__)
+        self._returning_nothing: set[Signature] = set()
+        self._jobs: dict[Signature, Job] = {}
 
     @classmethod
     def of(cls, kernel: Any, half_as_bits: bool, options: CompileOptions) -> NumbaCpu:
         """The front end of this dispatcher; the same one for the same dispatcher and options."""
         name = ("numba_kernel", bool(half_as_bits), options)
         return attached_to(kernel, name, lambda: cls(kernel, half_as_bits, options))
+
+    def new_job(self, signature: Signature) -> Job:
+        """Describe the compilation for a signature, of the kernel as it reads now."""
+        from kernbridge._src.numba_cpu.compile import Job
+
+        return Job(self.kernel, self.parameters, signature, self.options)
 
     def check(self, operands: Sequence[ArrayType], call: Call) -> None:
         """Refuse what the kernel cannot take; compiles only if it seems to return a value."""
@@ -207,31 +222,50 @@ class NumbaCpu(PythonFrontend):
                     continue
                 remedy = "pass half_as_bits=True to get the bits as uint16, or convert to float32"
             check_dtype(place, dtype, NATIVE_DTYPES, "Numba has no type for on CPUs", remedy)
-        if self._seems_to_return:
-            self.compiler.check_result(Signature.of(operands, call))
+        signature = Signature.of(operands, call)
+        if self._seems_to_return and signature not in self._returning_nothing:
+            job = self.new_job(signature)  # not that of the lowering: globals may change until then
+            if recall(job) is None:
+                with deferred():
+                    job.compile_kernel()
+            self._returning_nothing.add(signature)
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         """A new operation, with the kernel's name and documentation."""
         _explain_calls_by_kernels()
-        return wrap(super().make_operation(spec), self.compiler.kernel)
+        return wrap(super().make_operation(spec), self.kernel)
 
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile the kernel for these operands, or find it compiled."""
         signature = Signature.of(operands, call)
-        compiler = self.compiler
-        native = compiler.native(signature)
-        origin = numba_cpu_origin.write(
-            self._home, self.half_as_bits, compiler.options, signature, native.carried.why_not
-        )
+        job, native = self._obtain(signature)
         module, qualname = self._home
-        named = f"{module or '<no module>'}:{qualname}"
-        return compiler.lower(signature, native, origin)._replace(named=named)
+        return NativeCall(
+            target=debug.host_target(),
+            digest=job.identity,
+            key=key_of(job.identity),
+            origin=numba_cpu_origin.write(
+                self._home, self.half_as_bits, self.options, signature, native.why_not
+            ),
+            copied=native.copied,
+            why_not_portable=job.fingerprint.why_not_portable,
+            program=native.program,
+            named=f"{module or '<no module>'}:{qualname}",
+        )
+
+    def _obtain(self, signature: Signature) -> tuple[Job, Native]:
+        """The compilation for a signature: the same one in each program that is lowered."""
+        job = self._jobs.get(signature)
+        if job is None:
+            job = self._jobs.setdefault(signature, self.new_job(signature))
+        return job, obtain(job)
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """LLVM IR and assembly."""
-        signature = Signature.of(operands, call)
-        library, code = self.compiler.library(signature), self.compiler.native(signature).carried
-        return (inspect_host(self.name, library, code.summary()),)
+        job, native = self._obtain(Signature.of(operands, call))
+        with deferred():  # the library is built for that, unless the machine code is in it
+            entry = native.entry or job.build(by_numba=True)[0]
+        return (inspect_host(self.name, entry.keep[0], native.export()),)
 
 
 def _check_dispatcher(kernel: Any) -> None:
@@ -284,11 +318,11 @@ def _vector_math(kernel: Any, given: Any) -> bool | None:
     return None if given == libmvec.is_default(kernel) else bool(given)
 
 
-def _compiler_of(kernel: Any, half_as_bits: bool, options: dict[str, Any]) -> Any:
+def _frontend_of(kernel: Any, half_as_bits: bool, options: dict[str, Any]) -> NumbaCpu:
     _check_dispatcher(kernel)
-    return NumbaCpu.of(kernel, half_as_bits, CompileOptions(**options)).compiler
+    return NumbaCpu.of(kernel, half_as_bits, CompileOptions(**options))
 
 
 def resolve(digest: bytes, origin: dict[str, Any]) -> None:
     """Register the kernel that a program from elsewhere names; see `operation.origin.register`."""
-    numba_cpu_origin.resolve(_compiler_of, digest, origin)
+    obtain(numba_cpu_origin.resolve(_frontend_of, digest, origin))

@@ -55,10 +55,10 @@ def write(
     )
 
 
-def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, Any]) -> None:
-    """Find, compile and register the kernel of this digest.
+def resolve(frontend_of: Callable[..., Any], digest: bytes, origin: dict[str, Any]) -> Any:
+    """Find the kernel of this digest; return the compilation that registers it.
 
-    `compiler_of` returns the compiler of a dispatcher, given ``half_as_bits`` and the options.
+    `frontend_of` returns the front end of a dispatcher, given ``half_as_bits`` and the options.
     """
     from kernbridge._src.numba_cpu.signature import Signature
 
@@ -73,10 +73,9 @@ def resolve(compiler_of: Callable[..., Any], digest: bytes, origin: dict[str, An
     )
     found, failure = _candidates(name)
     for kernel in found:
-        compiler = compiler_of(kernel, half_as_bits, options)
-        if compiler.digest(signature) == digest:
-            compiler.native(signature)
-            return
+        job = frontend_of(kernel, half_as_bits, options).new_job(signature)
+        if job.identity == digest:
+            return job
     place = f"{module}:{qualname}"
     why = origin.get("why_by_name")
     by_name = f" It does not contain the machine code of the kernel, because {why}." if why else ""
