@@ -18,7 +18,7 @@ from kernbridge._src.operation.sharding_rule import ShardingRule
 
 
 class KernelOptions(TypedDict, total=False):
-    """The options of both front ends; each of them has those of its function."""
+    """The options of `numba_kernel` and of `numba_cuda_kernel`."""
 
     grid: Any
     block: Any
@@ -158,7 +158,7 @@ def _refuse_others(
 
 
 def _why_none(kernel: Any) -> str:
-    """What is wrong with a value that is no kernel of Numba, and what to do."""
+    """Say what is wrong with a value that is no kernel of Numba, and what to do."""
     if isinstance(kernel, Operation):
         return f"kernel: {kernel.__name__!r} is an operation already; decorate the kernel once"
     if isinstance(kernel, FunctionType):

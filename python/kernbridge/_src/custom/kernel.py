@@ -84,17 +84,18 @@ class XLACustomKernel(KernelTable):
             raise TypeError(f"XLACustomKernel: name is {name!r}, expected a string [KB8006]")
         super().__init__(name)
         self.__doc__ = doc or type(self).__doc__
-        self.tags: frozenset[str] = frozenset()
+        # The names with an underscore are read by programs that were written for BrainEvent.
+        self.tags = self._tags = frozenset[str]()
         self.call_function: Callable[..., Any] | None = None
         self.benchmark_data: Callable[..., Any] | None = None
+        self._call_fn: Callable[..., Any] | None = None
+        self._benchmark_data_fn: Callable[..., Any] | None = None
         self._calls: LRUCache[Any] = LRUCache(CALLS_KEPT)
         self.primitive = make(self)
         register(name, self)
 
     def __repr__(self) -> str:
         return f"<XLACustomKernel {self.name!r}: {listed(self._kernels)}>"
-
-    # Calls
 
     def __call__(self, *ins: Any, outs: Any, **kwargs: Any) -> Any:
         """Apply the operation.
@@ -171,8 +172,6 @@ class XLACustomKernel(KernelTable):
         call.__name__ = call.__qualname__ = self.name
         return jax.jit(call, inline=True)
 
-    # The user's own function, benchmarks, tags
-
     @hides_frames
     def def_call(self, fn: Callable[..., Any]) -> None:
         """Define the function that users call, and that `benchmark` measures.
@@ -184,7 +183,7 @@ class XLACustomKernel(KernelTable):
         """
         if not callable(fn):
             raise TypeError(f"{self.name!r}: def_call got {fn!r}, expected a function [KB8006]")
-        self.call_function = fn
+        self.call_function = self._call_fn = fn
 
     @hides_frames
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -207,7 +206,7 @@ class XLACustomKernel(KernelTable):
         for tag in tags:
             if not isinstance(tag, str):
                 raise TypeError(f"{self.name!r}: tag {tag!r} is not a string [KB8006]")
-        self.tags = frozenset(tags)
+        self.tags = self._tags = frozenset(tags)
 
     @hides_frames
     def def_benchmark_data(self, fn: Callable[..., Any]) -> None:
@@ -222,27 +221,13 @@ class XLACustomKernel(KernelTable):
             raise TypeError(
                 f"{self.name!r}: def_benchmark_data got {fn!r}, expected a function [KB8006]"
             )
-        self.benchmark_data = fn
+        self.benchmark_data = self._benchmark_data_fn = fn
 
     benchmark = benchmark_operation
 
-    # What programs that were written for BrainEvent read.
-
-    @property
-    def _tags(self) -> set[str]:
-        return set(self.tags)
-
-    @property
-    def _call_fn(self) -> Callable[..., Any] | None:
-        return self.call_function
-
-    @property
-    def _benchmark_data_fn(self) -> Callable[..., Any] | None:
-        return self.benchmark_data
-
 
 def _as_key(label: str, outs: Any) -> Any:
-    """Return a key to find a call by, which is made soon for the usual forms of `outs`."""
+    """Return a key for `outs`, which is cheap for its usual forms."""
     if type(outs) is jax.ShapeDtypeStruct:
         return outs
     if type(outs) in (tuple, list) and all(type(o) is jax.ShapeDtypeStruct for o in outs):

@@ -6,6 +6,7 @@ contains the chosen kernels and the `vmap`s around the call, and is not passed t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,7 +41,6 @@ from kernbridge._src.custom.backends import Choice, KernelEntry, KernelTable, li
 from kernbridge._src.operation import missing_platform
 from kernbridge._src.operation import primitive as operation_primitive
 from kernbridge._src.operation.levels import NONE, Levels, looped, to_front, vmapped
-from kernbridge._src.operation.operation import one_call_each
 from kernbridge._src.operation.sharding import output_shardings
 from kernbridge._src.operation.sharding_rule import Terms
 from kernbridge._src.operation.spec import ArrayType, Outputs, has_type
@@ -127,7 +127,6 @@ class KernelPrimitive(Primitive):
 def params_of(
     operation: KernelTable, n_inputs: int, outputs: Outputs, bound: Bound, keywords: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the parameters of the primitive for a call."""
     operation.check_known(n_inputs, ("outs", *keywords))
     types = outputs.canonical(repr(operation.name)).types
     outs = tuple(ShapedArray(t.shape, t.dtype) for t in types)
@@ -135,7 +134,6 @@ def params_of(
 
 
 def make(operation: KernelTable) -> KernelPrimitive:
-    """Return a primitive for an operation."""
     primitive: KernelPrimitive = operation_primitive.new_primitive(operation.name, KernelPrimitive)
     primitive.operation = operation
     operation_primitive.define_abstract(primitive, partial(_abstract_eval, operation.name))
@@ -149,7 +147,6 @@ def make(operation: KernelTable) -> KernelPrimitive:
 
 
 def types_of(outs: Sequence[Any]) -> tuple[ArrayType, ...]:
-    """Return the array types of the parameter `outs`."""
     return tuple(map(ArrayType.of, outs))
 
 
@@ -174,9 +171,8 @@ def _lower(
     visible = {name: value for name, value in params.items() if name != "backend"}
     try:
         kernel = _checked(operation.name, entry.kernel_generator(**visible), params["outs"])
-        whole = _batched(kernel, entry, bound, ctx.avals_in)
-        with one_call_each():
-            return mlir.lower_fun(whole, multiple_results=True)(ctx, *operands)
+        whole = _batched(kernel, entry.backend, bound.levels, ctx.avals_in)
+        return mlir.lower_fun(whole, multiple_results=True)(ctx, *operands)
     except UnknownVersionError:  # not the kernel's fault
         raise
     except Exception as e:
@@ -251,16 +247,11 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
                 f"declares {len(expected)} [KB4015]"
             )
         for i, (value, t) in enumerate(zip(values, expected, strict=True)):
-            came = ArrayType.of(value) if has_type(value) else None
-            if came is None:
-                raise KernelError(
-                    f"{name!r}: the kernel returned {value!r} as output {i}, expected an array, "
-                    f"{t} [KB4015]"
-                )
+            came = ArrayType.of(value) if has_type(value) else repr(value)
             if came != t:
+                but = "but `outs` declares" if has_type(value) else "expected an array,"
                 raise KernelError(
-                    f"{name!r}: the kernel returned {came} as output {i}, but `outs` declares {t} "
-                    "[KB4015]"
+                    f"{name!r}: the kernel returned {came} as output {i}, {but} {t} [KB4015]"
                 )
         return values
 
@@ -268,27 +259,20 @@ def _checked(name: str, kernel: Any, outs: Sequence[Any]) -> Callable[..., list[
 
 
 def _batched(
-    kernel: Callable[..., Any],
-    entry: KernelEntry,
-    bound: Bound,
-    avals: Sequence[Any],
+    kernel: Callable[..., Any], backend: str, levels: Levels, avals: Sequence[Any]
 ) -> Callable[..., Any]:
     """Return the kernel over its batch: by its own batching, if it has one, or slice by slice."""
-    if not bound.levels:
+    if not levels:
         return kernel
-    slices = [
-        jax.ShapeDtypeStruct(bound.levels.own_shape(i, aval.shape), aval.dtype)
-        for i, aval in enumerate(avals)
-    ]
-    jax.eval_shape(kernel, *slices)  # errors of the kernel itself come as they are
-    if entry.backend in LOOPED:
-        return looped(kernel, bound.levels)
-    whole = vmapped(kernel, bound.levels)
-    try:
-        jax.eval_shape(whole, *(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals))
-    except NotImplementedError:
-        return looped(kernel, bound.levels)
-    return whole
+    shapes = [levels.own_shape(i, aval.shape) for i, aval in enumerate(avals)]
+    slices = [ShapedArray(shape, aval.dtype) for shape, aval in zip(shapes, avals, strict=True)]
+    jax.eval_shape(kernel, *slices)  # errors of the kernel itself are raised unchanged
+    if backend not in LOOPED:
+        whole = vmapped(kernel, levels)
+        with contextlib.suppress(NotImplementedError):
+            jax.eval_shape(whole, *avals)
+            return whole
+    return looped(kernel, levels)
 
 
 def _batch(primitive: KernelPrimitive, operands: Any, dims: Any, /, **params: Any) -> Any:

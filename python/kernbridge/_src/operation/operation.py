@@ -7,12 +7,10 @@ if a derivative rule, `outs`, a launch function or a generator reads other value
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import os
-import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
@@ -113,9 +111,7 @@ class Operation:
                     return self._traceable()(*inputs, **scalars)
                 jitted = self._jitted  # another thread may drop it
                 if jitted is None:
-                    jitted = self._traceable()
-                    if not _lowering.one_call:
-                        self._jitted = jitted = jax.jit(jitted, inline=True)
+                    self._jitted = jitted = jax.jit(self._traceable(), inline=True)
                 return jitted(*inputs, **scalars)
             except TypeError:
                 refusal = not_an_array(self.spec.label, inputs, scalars)
@@ -211,26 +207,21 @@ class Operation:
             )
         raise TypeError(f"{message} [KB2001]")
 
-    __iter__ = None  # as of every class without __getitem__
+    __iter__ = None  # since `__getitem__` would make an operation iterable
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """An operation of a Numba kernel is pickled by the kernel's name, as functions are."""
+        """Pickle the operation of a Numba kernel by the kernel's name, as functions are."""
         return vars(self).get("__qualname__") or super().__reduce_ex__(protocol)
 
 
-_SIGNATURE = inspect.Signature(
-    [
-        inspect.Parameter("inputs", inspect.Parameter.VAR_POSITIONAL),
-        inspect.Parameter("scalars", inspect.Parameter.VAR_KEYWORD),
-    ]
-)
+_SIGNATURE = inspect.signature(lambda *inputs, **scalars: None)
 
 
 def wrap(operation: Operation, kernel: Any) -> Operation:
     """Give an operation the module, name and docstring of a kernel's function, and return it.
 
-    As with `functools.wraps`, ``__wrapped__`` is the kernel. The signature stays that of the
-    operation, which takes no outputs.
+    As with `functools.wraps`, ``__wrapped__`` is the kernel. The signature remains the operation's,
+    without outputs.
     """
     names = ("__module__", "__qualname__", "__doc__")
     functools.update_wrapper(operation, kernel.py_func, names, ())
@@ -254,27 +245,6 @@ def spec_key(spec: OperationSpec, others: Functions) -> Hashable | None:
     functions = functions_of(spec, others)
     state = host_state.take(functions) if functions else None
     return None if state is not None and state.passing else (spec, state)
-
-
-class _Lowering(threading.local):
-    one_call = False
-
-
-_lowering = _Lowering()
-
-
-@contextlib.contextmanager
-def one_call_each() -> Iterator[None]:
-    """Within this context, the first call of an operation is traced without a `jax.jit` of its own.
-
-    It is for code that makes an operation, calls it once while tracing and discards it, so that
-    caching its jitted function would be wasted.
-    """
-    before, _lowering.one_call = _lowering.one_call, True
-    try:
-        yield
-    finally:
-        _lowering.one_call = before
 
 
 def _traceable_call(
