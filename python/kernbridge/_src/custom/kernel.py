@@ -163,7 +163,7 @@ class XLACustomKernel(KernelTable):
         operands, _ = as_operands(repr(self.name), ins)
         params = params_of(self, len(operands), outputs, bound, keywords)
         results = self.primitive.bind(*primitive.match_varying(operands), **params)
-        return outputs.tree.unflatten(results)
+        return outputs.unflatten(results)
 
     def _jitted(self, outputs: Outputs, bound: Bound, keywords: dict[str, Any]) -> Any:
         def call(*ins: Any) -> Any:

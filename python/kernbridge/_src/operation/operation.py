@@ -31,7 +31,6 @@ from kernbridge._src.operation.spec import (
     Functions,
     OperationSpec,
     Outputs,
-    OutputTree,
     has_type,
 )
 
@@ -258,17 +257,17 @@ def _traceable_call(
         names = tuple(sorted(scalars))
         named = {name: scalars[name] for name in names}
         operands, types = as_operands(spec.label, inputs_, named)
-        static, tree = _static_call(spec, frontend, types, names)
+        static, outputs = _static_call(spec, frontend, types, names)
         if not spec.is_differentiable:
-            return tree.unflatten(bind(frontend, static, operands))
+            return outputs.unflatten(bind(frontend, static, operands))
         from kernbridge._src.operation import tangents
 
         exact = (exact_items(dict(keywords)), state)
-        rules = tangents.Rules(spec.label, tree, spec.jvp, spec.vjp, keywords, exact=exact)
+        rules = tangents.Rules(spec.label, outputs, spec.jvp, spec.vjp, keywords, exact=exact)
         if state is not None and state.traced:
             rules, values = tangents.close(rules, types, static.outs)
             operands = [*operands, *values]
-        return tree.unflatten(tangents.bind(frontend, static, rules, operands))
+        return outputs.unflatten(tangents.bind(frontend, static, rules, operands))
 
     call.__name__ = call.__qualname__ = frontend.name
     return call
@@ -279,8 +278,8 @@ def _static_call(
     frontend: Frontend,
     operands: Sequence[ArrayType],
     names: tuple[str, ...],
-) -> tuple[Call, OutputTree]:
-    """Check a call; return its static part, and the tree of its outputs."""
+) -> tuple[Call, Outputs]:
+    """Check a call; return its static part, and its outputs."""
     n_inputs = len(operands) - len(names)
     inputs, scalars = operands[:n_inputs], dict(zip(names, operands[n_inputs:], strict=True))
     for name, t in scalars.items():
@@ -306,7 +305,7 @@ def _static_call(
     spec.check_aliases(inputs, outputs.types)
     if not outputs.types:
         private_jax.require_insides(f"{spec.label} has no outputs, hence a side effect")
-    return call, outputs.tree
+    return call, outputs
 
 
 def _type_of(label: str, index: int, operand: Any) -> ArrayType:

@@ -2,7 +2,7 @@
 
 This code runs when a kernel is wrapped or traced, and never when the operation runs. JAX orders the
 values of a dict by its sorted keys, which is seldom the order in which a kernel takes its outputs,
-so `OutputTree` matches the leaves of `outs` with the outputs of the kernel, by name or by place.
+so `Outputs` matches the leaves of `outs` with the outputs of the kernel, by name or by place.
 """
 
 from __future__ import annotations
@@ -63,25 +63,29 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputTree:
-    """The pytree of a call's outputs, with its leaves in the order of the kernel's outputs."""
+class Outputs:
+    """The outputs of one call: the pytree that they form, and their types in the kernel's order."""
 
+    types: tuple[ArrayType, ...]
     tree: Any  # of JAX
     names: tuple[str, ...]  # the key or field that holds each leaf; empty for items of sequences
     written: tuple[int, ...]  # the indices of the leaves, in the order in which the user wrote them
     order: tuple[int, ...]  # the kernel's output j is leaf order[j] of the tree
 
     @staticmethod
-    def of(outs: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], OutputTree]:
-        """The leaves of a pytree, and the tree in JAX's order."""
+    def of(label: str, outs: Any) -> Outputs:
+        """Read `outs`, a pytree of objects with a shape and a dtype, in JAX's order."""
         kind: Any = type(outs)
-        if kind in (list, tuple) and all(map(is_leaf, outs)):
-            return list(outs), _sequence_of(kind, len(outs))
-        leaves, tree = jax.tree_util.tree_flatten_with_path(outs, is_leaf=is_leaf)
-        order = tuple(range(len(leaves)))
-        written = tuple(_as_written(outs, tree.unflatten(order)))
-        names = tuple(_name(path) for path, _ in leaves)
-        return [leaf for _, leaf in leaves], OutputTree(tree, names, written, order)
+        if kind in (list, tuple) and all(map(has_type, outs)):
+            leaves, order = outs, tuple(range(len(outs)))
+            tree, names, written = jax.tree.structure(kind(order)), ("",) * len(outs), order
+        else:
+            found, tree = jax.tree_util.tree_flatten_with_path(outs, is_leaf=has_type)
+            leaves, order = [leaf for _, leaf in found], tuple(range(len(found)))
+            names = tuple(_name(path) for path, _ in found)
+            written = tuple(_as_written(outs, tree.unflatten(order)))
+        types = tuple(_read_type(label, i, leaf) for i, leaf in enumerate(leaves))
+        return Outputs(types, tree, names, written, order)
 
     def __str__(self) -> str:
         return str(self.tree)
@@ -101,13 +105,14 @@ class OutputTree:
         if not self._are_unique() or not set(self.names) <= set(parameters):
             self._refuse_reordered(label, parameters)
 
-    def in_order(self, label: str, parameters: Sequence[str]) -> OutputTree:
-        """Return the tree with its leaves in the order of the kernel's output parameters.
+    def in_order(self, label: str, parameters: Sequence[str]) -> Outputs:
+        """Return these outputs, as just read, in the order of the kernel's output parameters.
 
         ValueError is raised if the keys neither are the names of the parameters nor are sorted.
         """
         if self._are_unique() and set(self.names) == set(parameters):
-            return replace(self, order=tuple(map(self.names.index, parameters)))
+            order = tuple(map(self.names.index, parameters))
+            return replace(self, types=tuple(self.types[i] for i in order), order=order)
         self._refuse_reordered(label, parameters)
         for name, parameter in zip(self.names, parameters, strict=False):
             if name != parameter and name in parameters:
@@ -118,6 +123,12 @@ class OutputTree:
                     "tuple in the order of the parameters [KB1003]"
                 )
         return self
+
+    def canonical(self, label: str) -> Outputs:
+        """Return these outputs with dtypes that JAX can hold now; warn of each that changes."""
+        if all(t.dtype in _NARROW for t in self.types):
+            return self
+        return replace(self, types=tuple(_canonical(label, i, t) for i, t in enumerate(self.types)))
 
     def _are_unique(self) -> bool:
         return len(set(self.names)) == len(self.names)
@@ -136,12 +147,6 @@ class OutputTree:
             "order, or pass a tuple or a named tuple in the order of the kernel's outputs "
             "[KB1003]"
         )
-
-
-@functools.lru_cache(maxsize=64)
-def _sequence_of(kind: type, length: int) -> OutputTree:
-    order = tuple(range(length))
-    return OutputTree(jax.tree.structure(kind(order)), ("",) * length, order, order)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -166,33 +171,6 @@ def _as_written(node: Any, numbered: Any) -> Iterator[int]:
         flatten = jax.tree_util.default_registry.flatten_one_level
         for parts in zip(flatten(node)[0], flatten(numbered)[0], strict=True):
             yield from _as_written(*parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """The outputs of one call: array types and the pytree that they form."""
-
-    types: tuple[ArrayType, ...]
-    tree: OutputTree
-
-    @staticmethod
-    def of(label: str, outs: Any) -> Outputs:
-        """Read `outs`, a pytree of objects with a shape and a dtype, in JAX's order."""
-        values, tree = OutputTree.of(outs, has_type)
-        return Outputs(tuple(_read_type(label, i, v) for i, v in enumerate(values)), tree)
-
-    def in_order(self, label: str, parameters: Sequence[str]) -> Outputs:
-        """Return these outputs, as just read, in the order of the kernel's output parameters."""
-        tree = self.tree.in_order(label, parameters)
-        if tree is self.tree:
-            return self
-        return Outputs(tuple(self.types[i] for i in tree.order), tree)
-
-    def canonical(self, label: str) -> Outputs:
-        """Return these outputs with dtypes that JAX can hold now; warn of each that changes."""
-        if all(t.dtype in _NARROW for t in self.types):
-            return self
-        return replace(self, types=tuple(_canonical(label, i, t) for i, t in enumerate(self.types)))
 
 
 def has_type(value: object) -> bool:
@@ -298,7 +276,7 @@ class OperationSpec:
     def check_names(self, parameters: Sequence[str]) -> None:
         """Refuse a dict of outputs that no kernel with these parameters can match."""
         if isinstance(self.outs, Outputs):
-            self.outs.tree.check(self.label, parameters)
+            self.outs.check(self.label, parameters)
 
     def outputs_for(
         self, inputs: Sequence[ArrayType], scalars: Mapping[str, ArrayType], parameters: Any = None
@@ -400,9 +378,17 @@ def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, in
             "expected a dict from the index of an input to that of an output, such as {0: 0} "
             "[KB1006]"
         )
-    pairs = tuple(
-        sorted((_read_index(label, i), _read_index(label, o)) for i, o in aliases.items())
-    )
+    for index in (*aliases.keys(), *aliases.values()):
+        if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+            raise TypeError(
+                f"{label}: input_output_aliases contains {index!r}, expected the index of an input "
+                "or output [KB1006]"
+            )
+        if index < 0:
+            raise ValueError(
+                f"{label}: input_output_aliases contains the negative index {index} [KB1006]"
+            )
+    pairs = tuple(sorted((int(i), int(o)) for i, o in aliases.items()))
     outputs = [o for _, o in pairs]
     for o in set(outputs):
         if outputs.count(o) > 1:
@@ -411,19 +397,6 @@ def _read_aliases(label: str, aliases: Mapping[int, int]) -> tuple[tuple[int, in
                 "use the memory of only one input [KB1006]"
             )
     return pairs
-
-
-def _read_index(label: str, index: Any) -> int:
-    if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
-        raise TypeError(
-            f"{label}: input_output_aliases contains {index!r}, expected the index of an input or "
-            "output [KB1006]"
-        )
-    if index < 0:
-        raise ValueError(
-            f"{label}: input_output_aliases contains the negative index {index} [KB1006]"
-        )
-    return int(index)
 
 
 def _check_output_indices(label: str, aliases: Iterable[tuple[int, int]], n_outputs: int) -> None:
