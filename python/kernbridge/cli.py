@@ -15,19 +15,12 @@ from kernbridge._src.tools import (
     c_flags,
     cache_command,
     doctor,
-    explain_command,
+    error_pages,
     run_on_cpu,
 )
 from kernbridge._src.tools.printing import CommandError, Output, ReaderLeft, nothing_else_on_stdout
 
-COMMANDS = (
-    doctor,
-    cache_command,
-    benchmark_command,
-    explain_command,
-    run_on_cpu,
-    c_flags,
-)
+COMMANDS = (doctor, cache_command, benchmark_command, error_pages, run_on_cpu, c_flags)
 """Modules of commands. `add` of each adds its parsers, whose default `run` returns the status."""
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,6 @@ from typing import Any
 from kernbridge._src.benchmark.measure import PLATFORMS
 from kernbridge._src.benchmark.result import encoded
 from kernbridge._src.custom.kernel import get_primitives_by_tags
-from kernbridge._src.tools import imports
 from kernbridge._src.tools.printing import CommandError, Lines, Output
 
 
@@ -39,10 +41,9 @@ def run(chosen: argparse.Namespace, output: Output) -> int:
     if chosen.output is not None and chosen.output.suffix.lower() != ".json":
         chosen.parser.error(f"--output: {str(chosen.output)!r} is not the name of a .json file")
     for name in chosen.module:
-        try:
-            imports.load(name)
-        except imports.NothingThere as e:
-            chosen.parser.error(str(e))
+        problem = _load(name)
+        if problem:
+            chosen.parser.error(problem)
     tags = {tag.strip() for tag in chosen.data.split(",")} - {""}
     found = get_primitives_by_tags(tags).values()
     operations = [operation for operation in found if operation.benchmark_data is not None]
@@ -79,3 +80,30 @@ def run(chosen: argparse.Namespace, output: Output) -> int:
     if failed:
         output.warn("\n  ".join((f"{len(failed)} failed:", *failed)))
     return 1 if failed else 0
+
+
+def _load(name: str) -> str:
+    """Import a module, or the file of a path that ends in .py; return a message if there is none.
+
+    What the module itself raises is raised.
+    """
+    path = Path(name)
+    if path.suffix != ".py":
+        sys.path.insert(0, "")
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as e:
+            if e.name is None or not f"{name}.".startswith(f"{e.name}."):
+                raise
+            return f"there is no module {name!r} (a file's name ends in .py)"
+        finally:
+            sys.path.remove("")
+        return ""
+    if not path.is_file():
+        return f"there is no file {name!r}"
+    sys.path.insert(0, str(path.resolve().parent))
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    spec.loader.exec_module(module)
+    return ""

@@ -10,7 +10,7 @@ import platform
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Any, TextIO
@@ -27,13 +27,11 @@ from kernbridge._src.toolchain import architectures, compilers, programs
 from kernbridge._src.tools.printing import Block, Lines, Output, Pairs, plain
 
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")  # of JAX, for NVIDIA's GPUs
-SECONDS = 300  # of the self-test
 _PACKAGES = (
     *("kernbridge", "jax", "jaxlib", "numpy", "numba", "numba-cuda", "llvmlite"),
     *("numba-cuda-mlir", "flatbuffers", "matplotlib", "rich"),
 )
 _VARIABLES = ("XLA_FLAGS", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")
-_MISSING = (KernelToolchainError, ValueError, OSError)
 
 
 @dataclass(frozen=True)
@@ -54,17 +52,49 @@ class Verdict:
 
 def verdicts() -> list[Verdict]:
     """Judge every front end. Nothing is compiled, and JAX's backends are not started."""
+    cpu, gpu = ("cpu",), ("gpu",)
+    nvcc = (compilers.find_nvcc, compilers.find_cxx, _cudart)
     kinds = [
-        Verdict("numba_kernel", ("cpu",), *_why_not("numba", "NUMBA_DISABLE_JIT")),
-        _on_cpu_and_gpu("numba_cuda_kernel", *_why_not("numba_cuda", "NUMBA_ENABLE_CUDASIM")),
-        _on_gpu("cuda_kernel", nvrtc.library),
-        _found("load_c_inline", ("cpu",), compilers.find_c),
-        _found("load_cpp_inline", ("cpu",), compilers.find_cxx),
-        _on_gpu("load_cuda_inline", compilers.find_nvcc, compilers.find_cxx, _cudart),
+        ("numba_kernel", cpu, _why_not("numba", "NUMBA_DISABLE_JIT")),
+        ("numba_cuda_kernel", cpu + gpu, _why_not("numba_cuda", "NUMBA_ENABLE_CUDASIM")),
+        ("cuda_kernel", gpu, _not_found(nvrtc.library)),
+        ("load_c_inline", cpu, _not_found(compilers.find_c)),
+        ("load_cpp_inline", cpu, _not_found(compilers.find_cxx)),
+        ("load_cuda_inline", gpu, _not_found(*nvcc)),
     ]
     if importlib.util.find_spec("numba_cuda_mlir"):
-        kinds.append(_on_cpu_and_gpu("numba_cuda_kernel (numba-cuda-mlir)", "", ""))
-    return [v if not v.remedy else Verdict(v.name, (), v.why, v.remedy) for v in kinds]
+        kinds.append(("numba_cuda_kernel (numba-cuda-mlir)", cpu + gpu, ("", "")))
+    no_gpu, remedy = _why_no_gpu()
+    return [_judged(*kind, no_gpu, remedy) for kind in kinds]
+
+
+def _judged(
+    name: str, places: tuple[str, ...], why: tuple[str, str], no_gpu: str, remedy: str
+) -> Verdict:
+    """Judge a front end for these platforms; `why` it does not work, and a remedy, may be empty."""
+    if why[1]:
+        return Verdict(name, (), *why)
+    if not no_gpu or "gpu" not in places:
+        return Verdict(name, places)
+    if "cpu" in places:
+        return Verdict(name, ("cpu",), f"not on a GPU: {no_gpu}")
+    if architectures.chosen():
+        return Verdict(name, (), f"{no_gpu}; it compiles and exports for the named GPUs", remedy)
+    remedy += ", or name GPUs to compile for: KERNBRIDGE_CUDA_ARCHS"
+    return Verdict(name, (), no_gpu, remedy)
+
+
+def _not_found(*finders: Callable[[], Any]) -> tuple[str, str]:
+    """Why a tool is not found, and a remedy; empty if all are found."""
+    try:
+        for find in finders:
+            find()
+    except (KernelToolchainError, ValueError, OSError) as e:
+        why, _, rest = str(e).partition(". Looked")
+        remedy = rest.partition("What to do, one of:\n")[2].partition("\n")[0]
+        default = "pip install 'jax[cuda13]' or nvidia-cuda-nvrtc"
+        return why.splitlines()[0], remedy.removeprefix("  1. ") or default
+    return "", ""
 
 
 def _version(package: str) -> str | None:
@@ -103,38 +133,6 @@ def _why_no_gpu() -> tuple[str, str]:
     return "", ""
 
 
-def _on_cpu_and_gpu(name: str, why: str, remedy: str) -> Verdict:
-    gpu, _ = _why_no_gpu()
-    found = (
-        Verdict(name, ("cpu",), f"not on a GPU: {gpu}") if gpu else Verdict(name, ("cpu", "gpu"))
-    )
-    return Verdict(name, (), why, remedy) if remedy else found
-
-
-def _on_gpu(name: str, *finders: Callable[[], Any]) -> Verdict:
-    found = _found(name, ("gpu",), *finders)
-    why, remedy = _why_no_gpu()
-    if found.remedy or not why:
-        return found
-    if architectures.chosen():
-        return Verdict(name, (), f"{why}; it compiles and exports for the named GPUs", remedy)
-    return Verdict(name, (), why, f"{remedy}, or name GPUs to compile for: KERNBRIDGE_CUDA_ARCHS")
-
-
-def _found(name: str, runs_on: tuple[str, ...], *finders: Callable[[], Any]) -> Verdict:
-    for find in finders:
-        try:
-            find()
-        except _MISSING as e:
-            why, _, rest = str(e).partition(". Looked")
-            remedy = rest.partition("What to do, one of:\n")[2].partition("\n")[0]
-            remedy = (
-                remedy.removeprefix("  1. ") or "pip install 'jax[cuda13]' or nvidia-cuda-nvrtc"
-            )
-            return Verdict(name, (), why.splitlines()[0], remedy)
-    return Verdict(name, runs_on)
-
-
 def _cudart() -> None:
     if not compilers.find_nvcc().cudart:
         raise KernelToolchainError(
@@ -165,23 +163,17 @@ def sections() -> dict[str, dict[str, str]]:
     }
 
 
-def _blocks(found: list[Verdict]) -> Iterator[Block]:
-    yield Pairs("kernels", [(v.name, (str(v), "green" if v.runs_on else "red")) for v in found])
-    yield from (Pairs(title, [*rows.items()]) for title, rows in sections().items())
+def _blocks(found: list[Verdict]) -> list[Block]:
+    kernels = [(v.name, (str(v), "green" if v.runs_on else "red")) for v in found]
+    others = (Pairs(title, [*rows.items()]) for title, rows in sections().items())
+    return [Pairs("kernels", kernels), *others]
 
 
 def print_diagnostics(file: TextIO | None = None) -> bool:
     """Print what kernbridge finds on this machine, and what to install for the rest.
 
-    Parameters
-    ----------
-    file : text file or None
-        The file to print to; standard output by default.
-
-    Returns
-    -------
-    bool
-        Whether at least one kind of kernel can be compiled on this machine.
+    The text is printed to `file`, by default standard output. Returns whether at least one kind of
+    kernel can be compiled on this machine.
 
     Examples
     --------
@@ -192,7 +184,7 @@ def print_diagnostics(file: TextIO | None = None) -> bool:
     True
     """
     found = verdicts()
-    print("\n".join(plain([*_blocks(found)])), file=file or sys.stdout)
+    print("\n".join(plain(_blocks(found))), file=file or sys.stdout)
     return any(v.runs_on for v in found)
 
 
@@ -242,20 +234,21 @@ for place, call in json.loads(sys.argv[1]):
 """
 
 
-def self_test(todo: list[tuple[str, str]], seconds: float = SECONDS) -> list[str]:
+def self_test(todo: list[tuple[str, str]], seconds: float = 300) -> list[str]:
     """Call kernels of (front end, platform) in a process with an empty cache; return the errors."""
     calls = json.dumps([(place, CALLS[name]) for name, place in todo])
     with tempfile.TemporaryDirectory(prefix="kernbridge-doctor-") as folder:
         own = {"KERNBRIDGE_CACHE_DIR": folder, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-        command = [sys.executable, "-c", _PROGRAM, calls]
         # CUDA reserves more address space than any machine has memory.
-        limits = programs.CompilerLimits(seconds, 0)
-        environment = {**os.environ, **own}
-        done = programs.run(command, errors=True, environment=environment, limits=limits)
+        done = programs.run(
+            [sys.executable, "-c", _PROGRAM, calls],
+            errors=True,
+            environment={**os.environ, **own},
+            limits=programs.CompilerLimits(seconds, 0),
+        )
     how = f"the process ended with status {done.status}"
     how = f"it did not end within {seconds:g} s" if done.limit else how
-    said = done.text.splitlines()
-    errors = [json.loads(line) for line in said if line.startswith('"')]
+    errors = [json.loads(line) for line in done.text.splitlines() if line.startswith('"')]
     return [*errors, how, *["it was not reached"] * len(todo)][: len(todo)]
 
 
@@ -274,18 +267,18 @@ def _run(chosen: argparse.Namespace, output: Output) -> int:
     found = verdicts()
     output.show(*_blocks(found))
     todo = [(v.name, place) for v in found for place in v.runs_on]
-    errors = [] if chosen.no_self_test else self_test(todo)
-    tested = [
-        {"front_end": name, "platform": place, "passed": not error, "error": error}
-        for (name, place), error in zip(todo, errors, strict=False)
-    ]
-    said = {True: "passed on the {platform}", False: "failed on the {platform}: {error}"}
-    rows = [(str(t["front_end"]), said[t["passed"] is True].format(**t)) for t in tested]
-    output.show(*([Pairs("self-test", rows)] if rows else []))
-    output.answer |= {"works": bool(todo), **sections(), "versions": versions()}
+    output.answer |= {"works": bool(todo), **sections(), "versions": versions(), "self_test": None}
     output.answer["kernels"] = [{**asdict(v), "ready": bool(v.runs_on)} for v in found]
-    output.answer["self_test"] = None if chosen.no_self_test else tested
-    return 0 if todo and not any(errors) else 1
+    if chosen.no_self_test:
+        return 0 if todo else 1
+    rows, tested = [], []
+    for (name, place), error in zip(todo, self_test(todo), strict=False):
+        outcome = f"failed on the {place}: {error}" if error else f"passed on the {place}"
+        rows.append((name, outcome))
+        tested.append({"front_end": name, "platform": place, "passed": not error, "error": error})
+    output.answer["self_test"] = tested
+    output.show(*([Pairs("self-test", rows)] if rows else []))
+    return 0 if todo and all(t["passed"] for t in tested) else 1
 
 
 def show_versions(chosen: argparse.Namespace, output: Output) -> int:

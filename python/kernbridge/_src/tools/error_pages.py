@@ -1,15 +1,16 @@
-"""The pages of the codes in messages, such as KB2001, which `kernbridge explain` prints."""
+"""`kernbridge explain`: prints the page of a code in messages, such as KB2001."""
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import re
 import tomllib
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-_CODE = re.compile(r"\[?(?:KB)?(\d{4})\]?", re.IGNORECASE)
+from kernbridge._src.tools.printing import Lines, Output
 
 
 class Page(NamedTuple):
@@ -20,10 +21,6 @@ class Page(NamedTuple):
     remedy: str
 
 
-class UnknownCode(LookupError):
-    """There is no page for a code."""
-
-
 @cache
 def pages() -> dict[str, Page]:
     """Return the page of each code."""
@@ -32,41 +29,31 @@ def pages() -> dict[str, Page]:
     return {code: Page(**page) for code, page in sorted(read.items())}
 
 
-def explain_code(code: str) -> str:
-    """Return the page of a code as text.
-
-    Parameters
-    ----------
-    code : str
-        As a message has it: "KB2001", also in brackets, in small letters, or the number alone.
-
-    Raises
-    ------
-    UnknownCode
-        If there is no such code; the message lists those that are like it.
-
-    Examples
-    --------
-    >>> from kernbridge._src.tools.error_pages import explain_code
-    >>> print(explain_code("KB1008").splitlines()[0])
-    KB1008: An output is never written
-    """
-    name = code_of(code)
-    page = pages()[name]
-    return f"{name}: {page.title}\n\nCause: {page.cause}\n\nRemedy: {page.remedy}"
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the command to those of `kernbridge`."""
+    what = "explain the code of a message, such as KB2001"
+    parser = commands.add_parser("explain", parents=[common], help=what)
+    parser.add_argument("code", type=_code, help="as printed in the message")
+    parser.set_defaults(run=_run)
 
 
-def code_of(text: str) -> str:
-    """Return the code that a text means, such as KB2001; UnknownCode is raised if there is none."""
-    found = _CODE.fullmatch(text.strip())
+def _code(text: str) -> str:
+    """Return the code that a text means: also in brackets, in small letters, or only its number."""
+    found = re.fullmatch(r"\[?(?:KB)?(\d{4})\]?", text.strip(), re.IGNORECASE)
     name = f"KB{found[1]}" if found else text
-    if name not in pages():
-        raise UnknownCode(_unknown(text, name))
-    return name
-
-
-def _unknown(code: str, name: str) -> str:
+    if name in pages():
+        return name
     close = difflib.get_close_matches(name, pages(), n=4, cutoff=0.6)
     listed = "".join(f"\n  {other}: {pages()[other].title}" for other in close)
     like = f"; codes that are like it:{listed}" if close else ""
-    return f"there is no code {code!r}, expected one such as KB2001{like}"
+    raise argparse.ArgumentTypeError(
+        f"there is no code {text!r}, expected one such as KB2001{like}"
+    )
+
+
+def _run(chosen: argparse.Namespace, output: Output) -> int:
+    page = pages()[chosen.code]
+    output.answer |= {"code": chosen.code, **page._asdict()}
+    text = f"{chosen.code}: {page.title}\n\nCause: {page.cause}\n\nRemedy: {page.remedy}"
+    output.show(Lines(text.split("\n")))
+    return 0

@@ -1,7 +1,4 @@
-"""`explain`: what XLA moves in a compiled program next to calls of kernbridge.
-
-Text of a program that is not understood is ignored.
-"""
+"""`explain`: what XLA moves in a compiled program next to calls of kernbridge."""
 
 from __future__ import annotations
 
@@ -252,7 +249,7 @@ def _around(program: _Program, body: _Body, call: _Instruction, n: int | None) -
 
 
 def _before(body: _Body, name: str) -> Iterator[_Instruction]:
-    """The instructions that made an operand, as long as they change no number."""
+    """Yield the instructions that made an operand, as long as they change no number."""
     while name in body:
         yield body[name]
         through = body[name].opcode.startswith((*_SAME_MEMORY, *_MOVING, *_GATHERS, "fusion"))
@@ -260,7 +257,7 @@ def _before(body: _Body, name: str) -> Iterator[_Instruction]:
 
 
 def _after(body: _Body, call: _Instruction) -> Iterator[_Instruction]:
-    """The instructions that read a result, and those that read the same memory."""
+    """Yield the instructions that read a result or the same memory."""
     for user in body.values():
         if call.name in user.operands:
             yield user
@@ -276,7 +273,7 @@ def _kind(program: _Program, body: _Body, moved: _Instruction) -> str | None:
     if moved.opcode == "fusion":
         inside = program.computations.get((moved.called or [""])[0], {}).values()
         steps = [i for i in inside if i.opcode not in (*_SAME_MEMORY, "parameter")]
-    if not steps or not {i.opcode for i in steps} <= {*_MOVING}:
+    if not steps or not all(i.opcode in _MOVING for i in steps):
         return None
     layouts = {i.arrays[0].layout for i in (body.get(moved.operands[0]), moved) if i and i.arrays}
     turned = any(i.opcode == "transpose" for i in steps) or len(layouts) > 1
