@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from kernbridge import export_bundle, numba_kernel
 from kernbridge._src.base import private_jax
-from kernbridge._src.bundle import manifest, program
+from kernbridge._src.bundle import export, program
 from kernbridge.errors import ExportError, UnknownVersionError
 
 pytestmark = pytest.mark.filterwarnings("ignore::kernbridge.KernbridgeWarning")
@@ -279,8 +279,8 @@ def test_a_bundle_is_replaced_and_nothing_else_is(tmp_path):
 
 @pytest.mark.once
 def test_names_cannot_break_a_line():
-    array = manifest.Array("state['a\nend 00\0\ud800']", "float32", ())
-    text = manifest.write("", [manifest.Program("cpu", b"", [array], [])], None).decode()
+    array = program.Array("state['a\nend 00\0\ud800']", "float32", ())
+    text = export.manifest("", [program.Program("cpu", b"", [array], [])], None).decode()
     assert text.splitlines()[3] == r"input float32 0 - 0 state['a\nend 00\x00\ud800']"
 
 

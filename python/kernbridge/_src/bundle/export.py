@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import uuid
@@ -15,7 +16,12 @@ import numpy as np
 from jax import export
 
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.bundle import manifest, program
+from kernbridge._src.bundle import program
+from kernbridge._src.bundle.program import Array, Program
+
+_MANIFEST, _VERSION = "manifest.txt", 1
+_DATA = "arguments.bin"  # the values of arguments, each aligned for C
+_ALIGNMENT = 64
 
 
 @hides_frames
@@ -121,7 +127,7 @@ def _values(args: Any) -> tuple[list[int | None], bytes]:
         ):
             offsets.append(None)
             continue
-        data += bytes(-len(data) % manifest.ALIGNMENT)
+        data += bytes(-len(data) % _ALIGNMENT)
         offsets.append(len(data))
         data += np.asarray(leaf, jax.dtypes.canonicalize_dtype(dtype)).tobytes()
     return offsets, bytes(data)
@@ -129,7 +135,7 @@ def _values(args: Any) -> tuple[list[int | None], bytes]:
 
 def _check_free(path: Path) -> None:
     """Raise FileExistsError if something else than a bundle would be replaced."""
-    is_bundle = path.is_dir() and (not any(path.iterdir()) or (path / manifest.NAME).is_file())
+    is_bundle = path.is_dir() and (not any(path.iterdir()) or (path / _MANIFEST).is_file())
     if path.exists() and not is_bundle:
         raise FileExistsError(
             f"export_bundle: {path} exists and is not a bundle; remove it, or choose another "
@@ -137,27 +143,54 @@ def _check_free(path: Path) -> None:
         )
 
 
-def _write(path: Path, programs: Sequence[manifest.Program], data: bytes | None) -> None:
+def _write(path: Path, programs: Sequence[Program], data: bytes | None) -> None:
     """Write the folder beside its place, and then put it there."""
     made_by = f"kernbridge {metadata.version('kernbridge')}, jax {jax.__version__}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    made, before = (path.with_name(f".{path.name}.{uuid.uuid4().hex}") for _ in range(2))
     made.mkdir()
     try:
         for p in programs:
-            (made / p.file).write_bytes(p.code)
+            (made / _file_of(p)).write_bytes(p.code)
         if data is not None:
-            (made / manifest.DATA_FILE).write_bytes(data)
-        text = manifest.write(made_by, programs, data)
-        (made / manifest.NAME).write_bytes(text)
-        _replace(path, made)
+            (made / _DATA).write_bytes(data)
+        (made / _MANIFEST).write_bytes(manifest(made_by, programs, data))
+        if path.exists():
+            path.rename(before)
+        made.rename(path)
     finally:
         shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(before, ignore_errors=True)
 
 
-def _replace(path: Path, made: Path) -> None:
-    before = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    if path.exists():
-        path.rename(before)
-    made.rename(path)
-    shutil.rmtree(before, ignore_errors=True)
+def manifest(made_by: str, programs: Sequence[Program], data: bytes | None) -> bytes:
+    """Return the text of the manifest, which src/embed/kb_manifest.h describes and reads."""
+    lines = [f"kernbridge-bundle {_VERSION}", f"made-by {_one_line(made_by)}"]
+    if data is not None:
+        lines.append(f"data {_described(data)} {_DATA}")
+    for p in programs:
+        lines.append(f"program {_described(p.code)} {p.platform} {_file_of(p)}")
+        for a in p.inputs:
+            offset = "-" if a.offset is None else str(a.offset)
+            lines.append(f"input {a.dtype} {int(a.donated)} {offset} {_shape_and_name(a)}")
+        lines += [f"output {a.dtype} {_shape_and_name(a)}" for a in p.outputs]
+    text = "".join(line + "\n" for line in lines).encode()
+    return text + f"end {hashlib.sha256(text).hexdigest()}\n".encode()
+
+
+def _described(content: bytes) -> str:
+    return f"{len(content)} {hashlib.sha256(content).hexdigest()}"
+
+
+def _shape_and_name(array: Array) -> str:
+    return " ".join((str(len(array.shape)), *map(str, array.shape), _one_line(array.name)))
+
+
+def _file_of(program: Program) -> str:
+    return f"program.{program.platform}.mlirbc"
+
+
+def _one_line(text: str) -> str:
+    """The text without what would end a line or a string of C."""
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return escaped.encode("utf-8", "backslashreplace").decode()

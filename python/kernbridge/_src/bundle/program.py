@@ -5,17 +5,17 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 from jax import export
 
-from kernbridge._src.base import stablehlo
+from kernbridge import _core
+from kernbridge._src.base import private_jax
 from kernbridge._src.base.errors import ExportError
-from kernbridge._src.base.stablehlo import CustomCall
-from kernbridge._src.bundle import manifest
-from kernbridge._src.bundle.manifest import Array, Program
+from kernbridge._src.base.private_jax import mlir
 
 # What XLA itself makes of a call, on any plugin. All other handlers are registered by somebody.
 _OF_XLA = frozenset(
@@ -36,7 +36,31 @@ _OF_XLA = frozenset(
         "stablehlo.dynamic_top_k",
     )
 )
-_OURS = "kernbridge."
+# Types whose elements are whole bytes, as PJRT takes them from a host.
+_DTYPES = frozenset(name for name, (_code, bits) in _core.dtypes().items() if bits >= 8)
+
+_Call = tuple[str, dict[str, Any]]  # the target of a custom call, and its attributes by name
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An argument or a result of a program."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    donated: bool = False
+    offset: int | None = None  # of its values in the data; None for a result, too
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The StableHLO of a program for one platform."""
+
+    platform: str
+    code: bytes
+    inputs: Sequence[Array]
+    outputs: Sequence[Array]
 
 
 def exported_for(
@@ -139,24 +163,27 @@ def make(
             f"({', '.join(map(str, exported.ordered_effects))}), which need Python"
             " [KB6103]"
         )
-    try:
-        content = stablehlo.read(exported, version)
-    except ValueError as e:
-        raise ExportError(f"export_bundle: {e} [KB6103]") from e
-    check_calls(content.calls, platform, other_targets)
-    kept = [(exported.in_avals[i], names[i], offsets[i]) for i in exported.module_kept_var_idx]
-    if len(kept) != len(content.donated):
+    code, are_donated, calls = _read(exported, version)
+    faults = {fault: None for call in calls if (fault := _fault(call, other_targets))}
+    if faults:
+        lines = "".join(f"\n- {fault}" for fault in faults)
         raise ExportError(
-            f"export_bundle: the program for {platform} takes {len(content.donated)} arguments, "
+            f"export_bundle: a host without Python cannot run the program for {platform}: "
+            f"[KB6103]{lines}"
+        )
+    kept = [(exported.in_avals[i], names[i], offsets[i]) for i in exported.module_kept_var_idx]
+    if len(kept) != len(are_donated):
+        raise ExportError(
+            f"export_bundle: the program for {platform} takes {len(are_donated)} arguments, "
             f"but the function uses {len(kept)}; export a function whose arguments are only "
             "arrays [KB6103]"
         )
     return Program(
         platform,
-        content.code,
+        code,
         [
             _array(name, aval, donated, offset)
-            for (aval, name, offset), donated in zip(kept, content.donated, strict=True)
+            for (aval, name, offset), donated in zip(kept, are_donated, strict=True)
         ],
         [_array(*named) for named in zip(_result_names(exported), exported.out_avals, strict=True)],
     )
@@ -164,7 +191,7 @@ def make(
 
 def _array(name: str, aval: Any, donated: bool = False, offset: int | None = None) -> Array:
     dtype = str(aval.dtype)
-    if dtype not in manifest.DTYPES:
+    if dtype not in _DTYPES:
         keys = "; pass jax.random.key_data(key)" if dtype.startswith("key<") else ""
         raise ExportError(
             f"export_bundle: {name} is of dtype {dtype}, which a C program cannot pass{keys} "
@@ -179,30 +206,72 @@ def _result_names(exported: Any) -> Iterator[str]:
         yield "result" + jax.tree_util.keystr(path)
 
 
-def check_calls(calls: Sequence[CustomCall], platform: str, other_targets: Sequence[str]) -> None:
-    """Raise ExportError if a call cannot run without Python, or belongs to nobody."""
-    faults = {fault: None for call in calls if (fault := _fault(call, other_targets))}
-    if faults:
-        lines = "".join(f"\n- {fault}" for fault in faults)
-        raise ExportError(
-            f"export_bundle: a host without Python cannot run the program for {platform}: "
-            f"[KB6103]{lines}"
-        )
+def _read(exported: Any, version: str | None) -> tuple[bytes, list[bool], list[_Call]]:
+    """Return the code of an exported program, which arguments it donates, and its custom calls.
+
+    The code is written for a version of StableHLO, by default that of JAX's exports.
+    """
+    code = bytes(exported.mlir_module_serialized)
+    with mlir.make_ir_context():
+        module = mlir.ir.Module.parse(exported.mlir_module())
+    if exported.uses_global_constants:
+        module, code = private_jax.fix_shapes(module)
+    with module.context:
+        functions = {
+            op.attributes["sym_name"].value: op.operation
+            for op in module.body.operations
+            if op.operation.name == "func.func"
+        }
+        donated, calls = _donated(functions["main"]), list(_calls(module.operation))
+        if version is not None:
+            from jax.extend.mlir.dialects import stablehlo
+
+            try:
+                code = bytes(stablehlo.serialize_portable_artifact(module, version))
+            except ValueError as e:
+                raise ExportError(
+                    f"export_bundle: the program cannot be converted to StableHLO {version}: {e} "
+                    "[KB6104]"
+                ) from e
+        return code, donated, calls
 
 
-def _fault(call: CustomCall, other_targets: Sequence[str]) -> str:
-    if not call.target.startswith(_OURS):
-        if call.target in _OF_XLA or call.target in other_targets:
+def _donated(main: Any) -> list[bool]:
+    """Return whether an execution takes the memory of each argument of the main function."""
+    if "arg_attrs" not in main.attributes:
+        return [False] * len(main.regions[0].blocks[0].arguments)
+    marks = ("tf.aliasing_output", "jax.buffer_donor")
+    return [any(mark in given for mark in marks) for given in main.attributes["arg_attrs"]]
+
+
+def _calls(operation: Any) -> Iterator[_Call]:
+    """Yield every custom call in a module."""
+    for region in operation.regions:
+        for inner in (op for block in region.blocks for op in block.operations):
+            if inner.operation.name == "stablehlo.custom_call":
+                given: Any = inner.operation.attributes
+                found: dict[str, Any] = {}
+                for name in ("backend_config", "mhlo.backend_config"):
+                    if name in given and isinstance(given[name], mlir.ir.DictAttr):
+                        found |= {a.name: getattr(a.attr, "value", a.attr) for a in given[name]}
+                yield given["call_target_name"].value, found
+            yield from _calls(inner.operation)
+
+
+def _fault(call: _Call, other_targets: Sequence[str]) -> str:
+    """Return why a call cannot run without Python, or belongs to nobody; empty if it can."""
+    target, given = call
+    if not target.startswith("kernbridge."):
+        if target in _OF_XLA or target in other_targets:
             return ""
         return (
-            f"it calls {call.target}, which is registered in Python and is not part of a PJRT "
+            f"it calls {target}, which is registered in Python and is not part of a PJRT "
             "plugin. Avoid the function of JAX that calls it, or let the host register it and "
-            f"pass other_targets=({call.target!r},)"
+            f"pass other_targets=({target!r},)"
         )
-    carried = "elsewhere" in call.flags  # by a call of its own, which is checked as well
-    if not carried and call.arrays.get("program") is None:
-        return call.texts.get("message") or _why_by_name(call.texts.get("origin"))
-    return ""
+    if given.get("elsewhere") or "program" in given:  # elsewhere: in a call that is checked too
+        return ""
+    return given.get("message") or _why_by_name(given.get("origin"))
 
 
 def _why_by_name(origin: str | None) -> str:
