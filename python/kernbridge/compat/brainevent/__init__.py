@@ -32,17 +32,6 @@ from kernbridge._src.base.errors import (
     MathError,
     UnsupportedOperationError,
 )
-from kernbridge._src.compat.backends import CompilerBackend, CPPBackend, CUDABackend, HIPBackend
-from kernbridge._src.compat.names import (
-    check_pallas_jax_version,
-    check_warp_installed,
-    dtype_suffix,
-    get_cache_dir,
-    normalize_tokens,
-    register_primitive,
-    so_ext,
-    spike_suffix,
-)
 from kernbridge._src.custom.backends import KernelEntry
 from kernbridge._src.custom.kernel import jaxinfo_to_warpinfo, jaxtype_to_warptype
 from kernbridge._src.custom.rules import defjvp, general_batching_rule
@@ -54,6 +43,20 @@ from kernbridge.benchmark import (
 )
 from kernbridge.cache import clear_cache, set_cache_dir
 from kernbridge.compat.brainevent import config
+from kernbridge.compat.brainevent.names import (
+    CompilerBackend,
+    CPPBackend,
+    CUDABackend,
+    HIPBackend,
+    check_pallas_jax_version,
+    check_warp_installed,
+    dtype_suffix,
+    get_cache_dir,
+    normalize_tokens,
+    register_primitive,
+    so_ext,
+    spike_suffix,
+)
 from kernbridge.compat.brainevent.replace import install
 from kernbridge.errors import (
     BenchmarkDataFnNotProvidedError,

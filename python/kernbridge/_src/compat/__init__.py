@@ -1,1 +1,0 @@
-"""Support for other packages that run on kernbridge."""
