@@ -26,7 +26,6 @@ import jax
 import kernbridge
 import kernbridge._core as _core
 import numpy as np
-from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 from rich.console import Console
 from rich.table import Table
@@ -42,9 +41,7 @@ class Launch:
     """A launch of a case on arrays of its own, on this thread."""
 
     def __init__(self, case: Case, function: Any) -> None:
-        image = dict(function.images)[cuda_on_cpu_compile.CC]
-        code = dict(function.images)[cuda_on_cpu_compile.CODE_CC]
-        cuda_on_cpu_compile.register(image, code)
+        image = dict(function.images)[_core.HOST_CC]
         self.digest = image[:64]
         self.arrays = [np.array(x) for x in case.arguments()]
         outputs = [np.zeros(shape, dtype) for shape, dtype in case.outs]
@@ -105,7 +102,7 @@ def functions(case: Case) -> list[Any]:
             case.run(check=checked)
     finally:
         numba_cuda_compile.compile_kernel = compile_kernel
-    by_checks = {b"kb_check_table" in dict(f.images)[cuda_on_cpu_compile.CC]: f for f in found}
+    by_checks = {b"kb_check_table" in dict(f.images)[_core.HOST_CC]: f for f in found}
     return [by_checks[False], by_checks[True]]
 
 

@@ -34,6 +34,7 @@ import numba
 import numpy as np
 from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+from kernbridge._src.plan import targets
 from numba import cuda
 from rich.console import Console
 from rich.table import Table
@@ -111,14 +112,15 @@ class HostLaunch:
 
         parameters = [DeviceParameter("array", a.dtype, a.ndim) for a in arrays]
         begun = time.process_time()
-        function = numba_cuda_compile.compile_kernel("benchmark", kernel, parameters, host=True)
+        function = numba_cuda_compile.compile_kernel(
+            "benchmark", kernel, parameters, False, targets.Emulated()
+        )
         both = time.process_time() - begun
-        image = dict(function.images)[cuda_on_cpu_compile.CC]
+        image = dict(function.images)[_core.HOST_CC]
         begun = time.process_time()
-        code = cuda_on_cpu_compile.machine_code(image)  # anew, since the disk keeps nothing
+        cuda_on_cpu_compile.HostCodeRecipe(image, "", "").make()
         self.llvm_seconds = time.process_time() - begun
         self.numba_seconds = both - self.llvm_seconds
-        cuda_on_cpu_compile.register(image, code)
         words = [w for a in arrays for w in (a.ctypes.data, *a.shape)]
         self.arrays = arrays
         self.words = (ctypes.c_int64 * len(words))(*words)

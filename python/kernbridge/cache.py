@@ -16,6 +16,7 @@ from typing import Any
 import kernbridge._core as _core
 from kernbridge._src.forge.artefacts import get_cache_dir, set_cache_dir
 from kernbridge._src.forge.limit import cache_stats, clear_cache
+from kernbridge._src.forge.obtain import held
 
 __all__ = ["CacheStats", "clear_cache", "get_cache_dir", "set_cache_dir", "stats"]
 
@@ -36,8 +37,8 @@ class CacheStats:
     cpu_kernels : int
         Numba kernels with machine code for the CPU, one for each content and signature. Lasting.
     cuda_functions : int
-        Numba-CUDA kernels with machine code. They are released with the last kernel that has the
-        same content and the last plan that launches them.
+        Numba-CUDA kernels with machine code for GPUs. They are released with the last kernel that
+        has the same content and the last plan that launches them.
     cuda_function_bytes : int
         Memory of that machine code.
     cuda_on_cpu : int
@@ -96,7 +97,7 @@ def stats() -> CacheStats:
     >>> cache.stats().kernels >= 0
     True
     """
-    functions = list(_held("numba_cuda.compile", "_functions").values())
+    functions = list(held("numba_cuda").values())
     disk = cache_stats()
     kernels, kernel_bytes = _core.registry_stats()
     gpu_functions, gpu_loads, gpu_bytes, gpu_images = _core.function_stats()
@@ -106,7 +107,7 @@ def stats() -> CacheStats:
         cpu_kernels=len(_held("forge.obtain", "_made").get("numba_cpu_code", ())),
         cuda_functions=len(functions),
         cuda_function_bytes=sum(len(image) for f in functions for _, image in f.images),
-        cuda_on_cpu=len(_held("cuda_on_cpu.compile", "_registered")),
+        cuda_on_cpu=len(held("cuda_host_code")),
         cuda_on_cpu_threads=_core.host_threads_kept(),
         gpu_functions=gpu_functions,
         gpu_loads=gpu_loads,

@@ -32,6 +32,7 @@ def plant(name: str, text: str) -> str:
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """Kernels that are lowered for the CPU in this context have a bug."""
+    from kernbridge import _core
     from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
     from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
@@ -39,9 +40,9 @@ def planted(name: str) -> Iterator[None]:
 
     def compile_with_bug(*args: Any, **kwargs: Any) -> Any:
         function = compile_kernel(*args, **kwargs)
-        image = _image_with(name, dict(function.images)[cuda_on_cpu_compile.CC])
-        code = cuda_on_cpu_compile.machine_code(image)
-        images = ((cuda_on_cpu_compile.CC, image), (cuda_on_cpu_compile.CODE_CC, code))
+        image = _image_with(name, dict(function.images)[_core.HOST_CC])
+        code = cuda_on_cpu_compile.host_code(image).data
+        images = ((_core.HOST_CC, image), (_core.HOST_CODE_CC, code))
         return replace(function, images=images, identity=hashlib.sha256(image).digest())
 
     with mock.patch.object(numba_cuda_compile, "compile_kernel", compile_with_bug):

@@ -106,9 +106,11 @@ def run_python(tmp_path, request):
 
     def run(source: str, *, check: bool = True, **environment: str) -> str:
         script = tmp_path / "program.py"
-        script.write_text(MENDED + source)
         path = path_with(request.path.parent, HERE)
         environment = {**os.environ, "PYTHONPATH": path, **WITHOUT_FAKE, **environment}
+        is_fake = environment["KERNBRIDGE_TEST_CUDA"]
+        connected = "import fake_gpu; fake_gpu.connect()\n" if is_fake else ""
+        script.write_text(MENDED + connected + source)
         done = forks.run(script, environment, timeout=300, turn=next(turns))
         if check:
             assert done.returncode == 0, done.stdout + done.stderr

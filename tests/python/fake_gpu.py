@@ -1,10 +1,10 @@
 """A GPU for tests on CPUs: the fake libcuda, which executes kernels of Numba-CUDA.
 
 `install` is called before kernbridge is imported: GPU operations then have the CPU platform too,
-and go the whole way (lowering, program, frame, plan, driver) to a fake driver. With each kernel
-that is compiled from then on, or found in the cache, the driver gets its code for the CPU, which a
-launch executes. One that CPUs do not run is in `REFUSED`; its launches do nothing. CUDA C++ has no
-code for the CPU: a test may give the driver a twin, a function of its own.
+and go the whole way (lowering, program, frame, plan, driver) to a fake driver. Its target makes a
+cubin of each kernel, and code for the CPU, which the driver executes in a launch. A kernel that
+CPUs do not run is in `REFUSED`; its launches do nothing. CUDA C++ has no code for the CPU: a test
+may give the driver a twin, a function of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import subprocess
 import sysconfig
 import tempfile
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,74 +86,87 @@ def build() -> str | None:
 
 
 def install() -> None:
-    """Point kernbridge at the fake driver; does nothing without a C compiler."""
+    """Let operations for GPUs run on the fake driver; does nothing without a C compiler.
+
+    A program of another process does so if its environment has KERNBRIDGE_TEST_CUDA.
+    """
     library = build()
-    if library is not None:
-        os.environ["KERNBRIDGE_LIBCUDA"] = library
-        os.environ["KERNBRIDGE_TEST_CUDA"] = "1"
-        execute_kernels()
+    if library is None:
+        return
+    os.environ["KERNBRIDGE_LIBCUDA"] = library
+    os.environ["KERNBRIDGE_TEST_CUDA"] = "1"
+    connect()
 
 
-def execute_kernels() -> None:
-    """From now on, give the driver the code of kernels that kernbridge compiles or finds."""
-    from kernbridge._src.numba_cuda import compile as numba_cuda_compile
+def connect() -> None:
+    """Import kernbridge, whose handlers for GPUs XLA then has for CPUs, too."""
+    import jax
 
-    if numba_cuda_compile._find is not _find:
-        _real["find"], _real["compile"] = (
-            numba_cuda_compile._find,
-            numba_cuda_compile._compile_protected,
-        )
-        numba_cuda_compile._find, numba_cuda_compile._compile_protected = _find, _compile_protected
+    real = jax.ffi.register_ffi_target
+    on_cpu: set[str] = set()
+
+    def register(name: str, handler: Any, platform: str = "cpu", **more: Any) -> None:
+        real(name, handler, platform=platform, **more)
+        if platform == "CUDA" and name not in on_cpu:
+            real(name, handler, platform="cpu", **more)
+        if platform in ("cpu", "CUDA"):
+            on_cpu.add(name)
+
+    if hasattr(real, "of_fake_gpu"):
+        return
+    register.of_fake_gpu = True
+    jax.ffi.register_ffi_target = register
+    from kernbridge._src.base import debug
+    from kernbridge._src.plan import targets
+
+    debug.switch_on("fake driver")
+    make = fake_target()
+    for platform in ("cuda", "cpu"):
+        targets.register(platform, make)
 
 
-_real: dict[str, Any] = {}
-_compiled: list[Any] = []  # of Numba-CUDA: the kernel that `_find` is to compile
+SEEN: set[str] = set()  # entries of Numba's kernels that the driver was given
 
 
-def _compile_protected(job):
-    compiled, opened = _real["compile"](job)
-    _compiled.append(compiled)
-    return compiled, opened
-
-
-def _find(job, fingerprint):
+def fake_target():
+    """The target of the fake driver: a kernel has a cubin, and code for the CPU."""
+    import kernbridge._core as _core
     from kernbridge import KernelCompilationError
     from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
-    from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-    from kernbridge._src.numba_cuda import patches as numba_cuda_patches
+    from kernbridge._src.plan.targets import Emulated, Gpu
+    from kernbridge._src.toolchain import cuda
 
-    _compiled.clear()
-    function = _real["find"](job, fingerprint)
-    if function.images[0][0] == cuda_on_cpu_compile.CC:
-        return function
-    if numba_cuda_compile.mlir.is_mlir(job.kernel):
-        on_cpu = replace(job.with_open(function.opened), architectures=numba_cuda_compile.HOST)
-        (image,) = numba_cuda_compile._compile(on_cpu).blobs
-        _give_code(function, image)
-        return function
-    if not _compiled:  # its cubin was in the cache, which keeps nothing else of a compilation
-        with numba_cuda_patches.without_nvvm():
-            _compiled.append(numba_cuda_compile._compile_entry(job.with_open(function.opened)))
-    compiled = _compiled.pop()
-    try:
-        (image,) = cuda_on_cpu_compile.artefact(job.label, compiled, ()).blobs
-    except KernelCompilationError as e:
-        REFUSED[function.entry] = str(e)
-    else:
-        _give_code(function, image)
-    return function
+    class FakeGpu(Gpu):
+        def finish(self, job, compiled, opened):
+            images, uses_z = super().finish(job, compiled, opened)
+            library = compiled._codelibrary
+            try:
+                image, _ = cuda_on_cpu_compile.image_of(job.label, library, library._entry_name)
+            except KernelCompilationError as e:
+                image = b"refused: " + str(e).encode()
+            return {**images, _core.HOST_CC: image}, uses_z
 
+        def images(self, job, made):
+            images = super().images(job, made)
+            entry = made.meta["entry"]
+            SEEN.add(entry)
+            image = images.pop(_core.HOST_CC, None)
+            if image is None:  # numba-cuda-mlir made the cubin
+                on_cpu = job.with_open(made.meta["opened"])
+                on_cpu.target = Emulated()
+                (image,) = on_cpu.make().blobs
+            if image.startswith(b"refused: "):
+                REFUSED[entry] = image.decode()
+            else:
+                digest = cuda_on_cpu_compile.compile_image(image) and image[:DIGEST]
+                execute = ctypes.c_void_p(_core.host_symbols()["kb_hostcuda_launch"])
+                library = ctypes.CDLL(os.environ["KERNBRIDGE_LIBCUDA"])
+                for cubin in images.values():
+                    size = ctypes.c_size_t(len(cubin))
+                    library.fake_cuda_set_code(cubin, size, entry.encode(), digest, execute)
+            return images
 
-def _give_code(function, image: bytes) -> None:
-    import kernbridge._core as _core
-    from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
-
-    cuda_on_cpu_compile.compile_image(image)
-    execute = ctypes.c_void_p(_core.host_symbols()["kb_hostcuda_launch"])
-    digest, entry = image[:DIGEST], function.entry.encode()
-    library = ctypes.CDLL(os.environ["KERNBRIDGE_LIBCUDA"])
-    for _, cubin in function.images:
-        library.fake_cuda_set_code(cubin, ctypes.c_size_t(len(cubin)), entry, digest, execute)
+    return lambda checked, vector_math: FakeGpu(cuda.architectures())
 
 
 class FakeDriver:
@@ -166,7 +178,6 @@ class FakeDriver:
         self.library.fake_cuda_calls.restype = ctypes.c_long
         self.library.fake_cuda_fault_text.restype = ctypes.c_char_p
         self.library.fake_cuda_reset()
-        execute_kernels()
 
     def calls(self, function: str) -> int:
         """Calls of a driver function so far."""
@@ -215,9 +226,6 @@ class FakeDriver:
 
     def close(self) -> None:
         """Forget everything; sees to it that Numba's kernels were executed."""
-        from kernbridge._src.numba_cuda import compile as numba_cuda_compile
-
-        kernels = {f.entry for f in numba_cuda_compile._functions.values()} - REFUSED.keys()
         idle = {launch.entry.decode() for launch in self.launches if launch.does == NOTHING}
         self.library.fake_cuda_reset()
-        assert not idle & kernels, "launches of these did nothing"
+        assert not idle & SEEN - REFUSED.keys(), "launches of these did nothing"

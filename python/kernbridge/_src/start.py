@@ -19,7 +19,6 @@ from kernbridge._src.base import debug, private_jax, reports, settings
 from kernbridge._src.cuda_device import switch
 from kernbridge._src.operation import embed_once, missing_platform, operation, origin
 from kernbridge._src.operation.sharding import SPLIT, TOGETHER
-from kernbridge._src.toolchain.cuda import has_fake_driver
 
 
 def _compile_for_host(image: bytes) -> None:
@@ -40,8 +39,6 @@ def _register_targets() -> None:
     whole = {missing_platform.TARGET, TOGETHER, embed_once.GPU, *embed_once.ON_CPU.values()}
     split = {*on_cpu, *on_gpu} - whole
     on_cpu, on_gpu = _split_too(on_cpu, split), _split_too(on_gpu, split)
-    if has_fake_driver():
-        on_cpu |= on_gpu
     for platform, targets in (("cpu", on_cpu), ("CUDA", on_gpu), ("ROCM", nowhere)):
         for name, handlers in targets.items():
             jax.ffi.register_ffi_target(name, handlers, platform=platform)
@@ -92,5 +89,5 @@ _core.set_host_compiler(_compile_for_host)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
 operation.watch_forks()
 settings.install()
-debug.switch_on(*["fake driver"] * has_fake_driver())
+debug.switch_on()
 switch.install_from_environment()

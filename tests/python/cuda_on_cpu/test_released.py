@@ -57,7 +57,6 @@ def test_what_lasts_does_not_grow_when_kernels_are_compiled_again(run):
 for check in (False, True):
     libraries, made = [], []
     for c in (1, 2, 3, 1, 2):
-        cache.clear_cache()
         call_new_kernel(c, check)
         libraries.append(sum(type(o) is CUDACodeLibrary for o in gc.get_objects()))
         made.append(cache.stats().cuda_on_cpu - 3 * check)

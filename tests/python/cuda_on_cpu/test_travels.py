@@ -86,7 +86,7 @@ OTHER_PROCESSOR = """
 from kernbridge._src.cuda_on_cpu import compile as on_cpu
 known = on_cpu.cpu_features.known
 on_cpu.cpu_features.known = lambda given: (known(given)[0], 1 << 63)
-on_cpu.register = lambda image, code: None
+on_cpu._core.add_host_code = lambda digest, code: {}
 """
 
 
@@ -156,6 +156,6 @@ def test_a_second_process_takes_the_code_from_the_disk(run):
     never = """
 from kernbridge._src.cuda_on_cpu import compile as on_cpu
 def fail(*args): raise AssertionError("compiled anew")
-on_cpu._compiled = on_cpu.image_of = fail
+on_cpu._made = on_cpu.image_of = fail
 """
     assert run(MAKE + never + call).endswith("2.0\n")

@@ -22,6 +22,7 @@ from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
 from kernbridge._src.cuda_on_cpu.checks import Argument, Checks, written_together
 from kernbridge._src.cuda_on_cpu.isolated_compile import compiling_checked
 from kernbridge._src.forge import interrupts, progress
+from kernbridge._src.numba_common import numba_cuda_patches as patches
 from kernbridge._src.numba_common.private_llvmlite import ir
 from kernbridge._src.numba_common.private_numba_cuda import (
     devices,
@@ -30,7 +31,6 @@ from kernbridge._src.numba_common.private_numba_cuda import (
     global_compiler_lock,
     types,
 )
-from kernbridge._src.numba_cuda import patches
 
 MAX_THREADS = 1024
 COUNTERPART_OF = (
@@ -91,7 +91,7 @@ def add_image(kernel: Any) -> None:
     with interrupts.deferred(), global_compiler_lock:
         image, _ = cuda_on_cpu_compile.image_of(label, library, entry, checks, is_fast)
     library._cubin_cache[_IMAGE] = image
-    cuda_on_cpu_compile.name(function_of(library).digest, kernel.py_func)
+    cuda_on_cpu_compile.host_code(image, label, kernel.py_func)
 
 
 _Found = list[tuple[str, int, Argument]]  # with the layout and the first word of an array
@@ -159,18 +159,18 @@ def function_of(library: Any) -> HostFunction:
     found = library._cufunc_cache.get(_IMAGE)
     if found is None:
         image = library._cubin_cache[_IMAGE]
-        cuda_on_cpu_compile.compile_image(image)
-        found = library._cufunc_cache[_IMAGE] = HostFunction(image, library)
+        symbols = cuda_on_cpu_compile.compile_image(image).symbols
+        found = library._cufunc_cache[_IMAGE] = HostFunction(image, symbols, library)
     return found
 
 
 class HostFunction:
     """A kernel's machine code, with what Numba reads of a CUfunction."""
 
-    def __init__(self, image: bytes, library: Any) -> None:
+    def __init__(self, image: bytes, symbols: dict[str, int], library: Any) -> None:
         self.digest = image[:_DIGITS]
         self.kernel_name = library.name.rpartition(".")[2]  # of the Python function
-        self.module = Module(self.digest)
+        self.module = Module(symbols)
         self.handle = self.module.handle
         self.name = library._entry_name
         self.attrs = Attributes(self.module)
@@ -184,10 +184,10 @@ class HostFunction:
 class Module:
     """The globals of an image."""
 
-    def __init__(self, digest: bytes) -> None:
+    def __init__(self, symbols: dict[str, int]) -> None:
         self.handle = next(_MODULES)
         self.initialized = False
-        self.defined = cuda_on_cpu_compile._registered[digest.decode()]
+        self.defined = symbols
 
     def setup(self) -> None:
         self.initialized = True

@@ -18,6 +18,7 @@ from kernbridge._src.operation.spec import ArrayType, Call, Functions, call_with
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, find_dim
 from kernbridge._src.plan.program import Value, Word
+from kernbridge._src.plan.targets import Target, gpu_platforms
 from kernbridge._src.scan import attributes as scan_attributes
 from kernbridge._src.scan import scanner
 from kernbridge._src.scan.signature import (
@@ -26,7 +27,6 @@ from kernbridge._src.scan.signature import (
     ScannedParameter,
     join_tokens,
 )
-from kernbridge._src.toolchain import cuda
 
 CALLS_KEPT = 256  # lowered calls remembered for one operation
 
@@ -75,7 +75,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
         self.label = description.label
         self.name = description.function.name
         self.function = description.function
-        self.platforms = cuda.platforms()
+        self.platforms = gpu_platforms()
         self.description = description
         self.values = values
         self._lowered: LRUCache[Lowered] = LRUCache(CALLS_KEPT)
@@ -146,7 +146,7 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
             )
         return found
 
-    def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
         description = self.description
         compiled, rule = description.compile(), description.rule
         self._is_compiled = True
@@ -160,7 +160,9 @@ class CudaKernelFrontend(NamedByScanner, PlannedFrontend):
             names = [p.name for role in ("arg", "ret") for p in self.function.having(role)]
             steps = (*fills, rule.step(shape, compiled, words, call.fresh))
             file = description.file
-            return plan(self.label, file, operands, call, names, steps, in_order=rule.pdl)
+            return plan(
+                self.label, file, operands, call, names, steps, in_order=rule.pdl, target=target
+            )
 
         return self._lowered.find_or_make((operands, call, compiled, shape, words), make)
 

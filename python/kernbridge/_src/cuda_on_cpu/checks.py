@@ -13,7 +13,7 @@ import linecache
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +95,20 @@ class Checks:
     _instead: list[tuple[Any, Any, _Array]] = field(default_factory=list)  # of local arrays
     waits: bool = False  # threads may wait for each other
     _host: Any = None  # the HostModule to which instructions are appended
+
+    @classmethod
+    def of(cls, label: str, named: Iterable[tuple[str, Iterable[Any]]], batched: bool) -> Checks:
+        """The checks of a kernel: `named` are the names of its parameters, and their leaves."""
+        arguments, word = [], 0
+        for name, leaves in named:
+            for leaf in leaves:
+                if leaf.kind != "scalar":
+                    described, size = f"{name!r} ({leaf.describe()})", leaf.dtype.itemsize
+                    how = (batched, leaf.layout != "C", leaf.read_only)
+                    cell = written_together(leaf.dtype)
+                    arguments.append(Argument(described, word, size, cell, leaf.ndim, *how))
+                word += leaf.n_words(batched)
+        return cls(label, arguments)
 
     def add_shared(self, name: str, item: str, size: int, item_size: int, offset: int) -> None:
         """A shared array; dynamic if its size is 0."""

@@ -104,3 +104,15 @@ def _words(scalar: Any) -> list[Word]:
     """The bits of a scalar."""
     data = scalar.tobytes().ljust(16 if scalar.itemsize > 8 else 8, b"\0")
     return [Word("constant", int(n)) for n in np.frombuffer(data, np.int64)]
+
+
+def read_vector_math(label: str, given: Any, is_checked: bool) -> bool | None:
+    """The argument `vector_math` of an operation, checked."""
+    if given is None:
+        return None
+    if given and is_checked:
+        raise ValueError(
+            f"{label}: vector_math=True and check=True cannot be combined: the checked mode runs "
+            "the threads of a block one by one; remove one of the two [KB1005]"
+        )
+    return bool(given)

@@ -28,6 +28,7 @@ from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape
 from kernbridge._src.plan.program import DTYPE_CODES, Callback
+from kernbridge._src.plan.targets import Target
 
 DTYPES = NATIVE_DTYPES | HALF_DTYPES
 LACKING = "Numba-CUDA has no type for"  # of other dtypes
@@ -78,24 +79,24 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         order: Order,
         operands: Sequence[ArrayType],
         call: Call,
+        target: Target,
         on_host: OnHost | None = None,
     ) -> Lowered:
         """Lower a call of a Python function, which is made once for each key.
 
-        Inputs that are not aliased are copied, since Numba would let them be written. With
-        `on_host` the call is for the CPU.
+        Inputs that are not aliased are copied, since Numba would let them be written. `on_host`
+        runs the function on the CPU.
         """
-        host = on_host is not None
         names = self.assign(call).names
         for t, name in zip((*operands, *call.outs), names, strict=False):
-            if t.dtype.name in HALF_DTYPES and not host:
+            if t.dtype.name in HALF_DTYPES and not target.emulates:
                 raise ValueError(
                     f"{self.label}: {name!r} is {t.dtype.name}, which Numba-CUDA's own arrays do "
                     "not support; pass float32 to functions that cannot be recorded [KB2003]"
                 )
         scalars = range(call.n_inputs, call.n_operands)
         callee = self._own_callees.find_or_make(
-            (key, scalars, host), lambda: Callee(function, order, scalars, on_host)
+            (key, scalars, target.emulates), lambda: Callee(function, order, scalars, on_host)
         )
         _callees[callee.handle] = callee
         _used_last.put(callee.handle, callee)
@@ -108,7 +109,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
             [Callback(callee.handle)],
             copied=call.read_only,
             why_not_portable="it runs as Python, which a program cannot contain",
-            host=host,
+            target=target,
         )
         return native._replace(keep=callee), program
 
@@ -191,6 +192,7 @@ def lower_kernel(
     has_more: bool,
     operands: Sequence[ArrayType],
     call: Call,
+    target: Target,
 ) -> Lowered:
     """A kernel that only Numba's own launcher can launch.
 
@@ -219,7 +221,7 @@ def lower_kernel(
     source = beginning_of(kernel.py_func)
     if 0 in grid:
         fills = zeros((*operands, *call.outs), call.fresh)
-        return plan(label, source, operands, call, assignment.names, fills)
+        return plan(label, source, operands, call, assignment.names, fills, target=target)
 
     def order(arrays: Sequence[Any], stream: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         return [stream, *(arrays[b] for b in assignment.positional)], {}
@@ -228,4 +230,4 @@ def lower_kernel(
         kernel[grid, block, stream, rule.shared_mem](*arrays)
 
     key = (grid, block, assignment)
-    return frontend.lower_as_python(key, source, launch, order, operands, call)
+    return frontend.lower_as_python(key, source, launch, order, operands, call, target)

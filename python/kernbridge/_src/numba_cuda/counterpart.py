@@ -82,7 +82,7 @@ class _Copies:
 
     def _declare(self, kernel: Any, made: Any) -> None:
         """Compile a device function for the signatures that the decorator was given."""
-        from kernbridge._src.numba_cuda import patches
+        from kernbridge._src.numba_common import numba_cuda_patches as patches
 
         with patches.compiling_for((9, 0)), patches.without_nvvm():
             for arguments, compiled in kernel.overloads.items():

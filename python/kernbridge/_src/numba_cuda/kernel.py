@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames
-from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static
+from kernbridge._src.numba_cuda.arguments import StaticArgument, read_static, read_vector_math
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
     LACKING,
@@ -21,7 +22,6 @@ from kernbridge._src.numba_cuda.callback import (
     lower_kernel,
 )
 from kernbridge._src.numba_cuda.dispatchers import check_dispatcher
-from kernbridge._src.numba_cuda.options import CompileOptions, read_vector_math, unless_default
 from kernbridge._src.numba_cuda.views import read_views, views_of
 from kernbridge._src.operation.operation import Operation, wrap
 from kernbridge._src.operation.parameters import (
@@ -36,6 +36,7 @@ from kernbridge._src.plan.frontend import Lowered, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, LaunchShape, join_words
 from kernbridge._src.plan.parameters import DeviceParameter, Parameter
 from kernbridge._src.plan.program import Value, Word
+from kernbridge._src.plan.targets import Target, is_fast
 from kernbridge._src.toolchain import cuda
 
 OPERATIONS_KEPT = 64  # specifications remembered for one kernel
@@ -219,8 +220,10 @@ def numba_cuda_kernel(
     check_dispatcher(label, kernel)
     fixed = read_static(label, kernel.py_func, static or {})
     vectors = read_vector_math(label, vector_math, bool(check))
-    options = CompileOptions(bool(check), unless_default(kernel, vectors))
-    frontend = NumbaCuda(kernel, label, rule, bool(zero_outputs), views, fixed, options)
+    vectors = None if vectors == is_fast(kernel) else vectors
+    frontend = NumbaCuda(
+        kernel, label, rule, bool(zero_outputs), views, fixed, bool(check), vectors
+    )
     kept: LRUCache[Operation]
     kept = attached_to(kernel, "numba_cuda_kernel", lambda: LRUCache(OPERATIONS_KEPT))
     return frontend.operation(spec, kept)
@@ -236,7 +239,8 @@ class NumbaCuda(CallingFrontend):
     zero_outputs: bool
     views: tuple[tuple[str | int, Any], ...]
     static: dict[str, StaticArgument]
-    options: CompileOptions
+    checked: bool
+    vector_math: bool | None
 
     platforms = ("cuda", "cpu")
 
@@ -247,11 +251,12 @@ class NumbaCuda(CallingFrontend):
         self._lowered: LRUCache[Lowered] = LRUCache(CALLS_KEPT)
 
     def state(self) -> Hashable | None:
-        """The options; None if a function of the launch cannot be hashed."""
+        """Return the options; None if a function of the launch cannot be hashed."""
         if not all(isinstance(function, Hashable) for _, function in self.rule.functions):
             return None
         static = exact_items({name: given.value for name, given in self.static.items()})
-        return self.rule, self.views, static, self.zero_outputs, self.options
+        options = self.zero_outputs, self.checked, self.vector_math
+        return self.rule, self.views, static, options
 
     def functions(self) -> Functions:
         """The functions that determine a launch."""
@@ -276,23 +281,29 @@ class NumbaCuda(CallingFrontend):
                 check_dtype(place, array.dtype.name, DTYPES, LACKING)
         self.rule.resolve(operands, call)
 
-    def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
         # Functions of the launch are called at every lowering: what they read may have changed.
         shape = self.rule.resolve(operands, call)
-        key = (operands, call, shape, host, () if host else cuda.architectures())
-        return self._lowered.find_or_make(key, lambda: self._plan(operands, call, shape, host))
+        key = (operands, call, shape, target)
+        return self._lowered.find_or_make(key, lambda: self._plan(operands, call, shape, target))
 
     def _plan(
-        self, operands: tuple[ArrayType, ...], call: Call, shape: LaunchShape, host: bool
+        self, operands: tuple[ArrayType, ...], call: Call, shape: LaunchShape, target: Target
     ) -> Lowered:
         from kernbridge._src.numba_cuda import compile as numba_cuda_compile
 
         rule, label = self.rule, self.label
-        why = numba_cuda_compile.why_not_native(self.kernel, host)
+        why = numba_cuda_compile.why_not_native(self.kernel, target)
+        if why and target.emulates:
+            raise KernelNotAvailableError(
+                f"{label} was lowered for the CPU, but has {why}, which only Numba's own launcher "
+                "supports, on a GPU; remove it (check=True finds faults on the CPU) [KB4005]"
+            )
         if why:
-            cuda.refuse_on_cpu(label, why, host)
             has_more = bool(self.views or self.static) or self.zero_outputs
-            return lower_kernel(self, self.kernel, why, rule, shape, has_more, operands, call)
+            return lower_kernel(
+                self, self.kernel, why, rule, shape, has_more, operands, call, target
+            )
 
         assignment, arrays = self.assign(call), (*operands, *call.outs)
         arguments = self._arguments(assignment, arrays, call)
@@ -301,7 +312,7 @@ class NumbaCuda(CallingFrontend):
         z_is_free = shape.grid[2] == Value(constant=1) and not rule.cooperative
         has_batch = bool(call.levels) and z_is_free
         function, wide = numba_cuda_compile.compile_for_launch(
-            label, self.kernel, parameters, has_batch, host, self.options
+            label, self.kernel, parameters, has_batch, target
         )
         copied = sorted({b for i in function.opened if (b := buffers[i]) is not None})
         warn_of_copies(label, copied, assignment.names, REMEDY)
@@ -321,7 +332,7 @@ class NumbaCuda(CallingFrontend):
             copied=copied,
             why_not_portable=function.why_not_portable,
             in_order=rule.pdl,
-            host=host,
+            target=target,
         )
 
     def _arguments(

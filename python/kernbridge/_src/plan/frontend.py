@@ -11,9 +11,10 @@ from kernbridge import _core
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
-from kernbridge._src.plan import registers
+from kernbridge._src.plan import registers, targets
 from kernbridge._src.plan.inspection import inspect_launches
 from kernbridge._src.plan.program import Buffer, Callback, Fill, Launch, Program, Step, Value
+from kernbridge._src.plan.targets import Target
 from kernbridge._src.toolchain import architectures, cuda
 
 Lowered = tuple[NativeCall, Program]
@@ -22,29 +23,35 @@ Lowered = tuple[NativeCall, Program]
 class PlannedFrontend(Frontend):
     """What front ends share whose calls are plans that C runs."""
 
+    checked = False
+    vector_math: bool | None = None
+
     def lower(self, platform: str, operands: Sequence[ArrayType], call: Call) -> NativeCall:
         """Compile for these operands, or find it compiled, and plan the launches."""
-        host = platform == "cpu" and not cuda.has_fake_driver()
-        if host:
+        target = self._target(platform)
+        if target.emulates:
             cuda.tell_of_cpu(self.label)
-        return self._lower(tuple(operands), call, host)[0]
+        return self._lower(tuple(operands), call, target)[0]
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Program:
         """The plan of a call."""
-        return self._lower(tuple(operands), call)[1]
+        return self._lower(tuple(operands), call, self._target("cuda"))[1]
 
     def inspect(self, operands: Sequence[ArrayType], call: Call) -> tuple[Inspection, ...]:
         """Code and resources of every launch: for the CPU where JAX would run it there.
 
         A choice of GPUs to compile for takes precedence.
         """
-        host = "cpu" in self.platforms and jax.default_backend() == "cpu"
-        host = host and not (cuda.has_fake_driver() or architectures.chosen())
-        return inspect_launches(self._lower(tuple(operands), call, host)[1].steps)
+        on_cpu = "cpu" in self.platforms and jax.default_backend() == "cpu"
+        target = self._target("cpu" if on_cpu and not architectures.chosen() else "cuda")
+        return inspect_launches(self._lower(tuple(operands), call, target)[1].steps)
+
+    def _target(self, platform: str) -> Target:
+        return targets.of_platform(platform, self.checked, self.vector_math)
 
     @abstractmethod
-    def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
-        """Machine code and plan, for a GPU or for the CPU."""
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
+        """Machine code and plan."""
 
 
 def zeros(arrays: Sequence[ArrayType], buffers: Iterable[int]) -> list[Step]:
@@ -64,7 +71,7 @@ def plan(
     temporaries: Sequence[ArrayType] = (),
     why_not_portable: str = "",
     in_order: bool = False,
-    host: bool = False,
+    target: Target,
 ) -> Lowered:
     """Make a program of steps and register it; `names` are those of operands and outputs.
 
@@ -89,19 +96,13 @@ def plan(
     for step in program.steps:
         if isinstance(step, Launch):
             registers.check(label, step)
-    if host:
-        from kernbridge._src.cuda_on_cpu import compile as cuda_on_cpu_compile
-
-        cuda_on_cpu_compile.provide(program)
     digest = program.digest()
     callbacks = any(isinstance(step, Callback) for step in program.steps)
     written = program.write(digest)
     if not _core.is_registered(digest):
         _core.register_program(digest, written, callbacks)
-    graph = not (callbacks or in_order or debug.waits())
-    on_gpu = "kernbridge.cuda.graph" if graph else "kernbridge.cuda"
     native = NativeCall(
-        target="kernbridge.cuda.host" if host else on_gpu,
+        target=target.handler(in_graph=not (callbacks or in_order or debug.waits())),
         digest=digest,
         key=key_of(digest),
         origin="",

@@ -16,6 +16,7 @@ from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.keys.tokens import identity_of
+from kernbridge._src.numba_cuda.arguments import read_vector_math
 from kernbridge._src.numba_cuda.callback import (
     DTYPES,
     LACKING,
@@ -25,7 +26,6 @@ from kernbridge._src.numba_cuda.callback import (
     Order,
 )
 from kernbridge._src.numba_cuda.kernel import OPERATIONS_KEPT
-from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions, read_vector_math
 from kernbridge._src.operation.operation import Operation
 from kernbridge._src.operation.parameters import (
     Assignment,
@@ -37,6 +37,7 @@ from kernbridge._src.operation.sharding_rule import ShardingRule
 from kernbridge._src.operation.spec import ArrayType, Call, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan
 from kernbridge._src.plan.program import Copy, Fill, Launch
+from kernbridge._src.plan.targets import Target
 from kernbridge._src.record.replay_check import NotRecordable
 from kernbridge._src.toolchain import cuda
 
@@ -180,8 +181,7 @@ def numba_cuda_callable(
     if type(func) is types.FunctionType:
         kept = attached_to(func, "numba_cuda_callable", lambda: LRUCache(OPERATIONS_KEPT))
     vectors = read_vector_math(label, vector_math, is_checked=False)
-    options = CompileOptions(vector_math=vectors)
-    return NumbaCudaCallable(func, name, label, record, options).operation(spec, kept)
+    return NumbaCudaCallable(func, name, label, record, vectors).operation(spec, kept)
 
 
 _of_objects: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
@@ -197,7 +197,7 @@ class NumbaCudaCallable(CallingFrontend):
     name: str
     label: str
     record: str
-    options: CompileOptions = DEFAULT  # of the kernels
+    vector_math: bool | None = None  # of the kernels
 
     platforms = ("cuda", "cpu")
     n_appended = 1  # the stream
@@ -211,7 +211,7 @@ class NumbaCudaCallable(CallingFrontend):
         return [(self.name, self.function)]
 
     def state(self) -> Hashable:
-        return identity_of(self.function), self.record, self.options, debug.verifies()
+        return identity_of(self.function), self.record, self.vector_math, debug.verifies()
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         """Make an operation, which compares results with KERNBRIDGE_DEBUG=verify."""
@@ -234,10 +234,10 @@ class NumbaCudaCallable(CallingFrontend):
                 )
             check_dtype(place, array.dtype.name, DTYPES, LACKING)
 
-    def _lower(self, operands: tuple[ArrayType, ...], call: Call, host: bool = False) -> Lowered:
+    def _lower(self, operands: tuple[ArrayType, ...], call: Call, target: Target) -> Lowered:
         assignment = self.assign(call)
         if self.record == "never":
-            return self._as_python(assignment, operands, call, host)
+            return self._as_python(assignment, operands, call, target)
         for t, name in zip((*operands, *call.outs), assignment.names, strict=False):
             if not all(isinstance(n, (int, np.integer)) for n in t.shape):
                 raise ValueError(
@@ -246,7 +246,7 @@ class NumbaCudaCallable(CallingFrontend):
                     " [KB2003]"
                 )
         try:
-            return self._recorded(assignment, operands, call, host)
+            return self._recorded(assignment, operands, call, target)
         except NotRecordable as e:
             why = str(e)
         if self.record == "always":
@@ -261,15 +261,15 @@ class NumbaCudaCallable(CallingFrontend):
                 f"{self.label} cannot be recorded, and runs as Python at every call, with the "
                 f'GIL: {why}. Pass record="never" to silence this warning. [KB4013]'
             )
-        return self._as_python(assignment, operands, call, host)
+        return self._as_python(assignment, operands, call, target)
 
     def _recorded(
-        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
+        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, target: Target
     ) -> Lowered:
         from kernbridge._src.record import record as record_record
 
         recording = record_record.record(
-            self.label, self.function, operands, call, _order(assignment), host, self.options
+            self.label, self.function, operands, call, _order(assignment), target
         )
         reached: set[int] = set()  # buffers that a step can have written
         for step in recording.steps:
@@ -300,22 +300,22 @@ class NumbaCudaCallable(CallingFrontend):
             copied=copied,
             temporaries=recording.temporaries,
             why_not_portable=recording.why_not_portable,
-            host=host,
+            target=target,
         )
 
     def _as_python(
-        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, host: bool
+        self, assignment: Assignment, operands: tuple[ArrayType, ...], call: Call, target: Target
     ) -> Lowered:
         outputs = [assignment.names[buffer] for buffer in call.fresh]
         self.parameters.warn_of_unwritten(outputs, unused=True)
         source, order = beginning_of(self.function), _order(assignment)
         on_host: OnHost | None = None
-        if host:
+        if target.emulates:
             from kernbridge._src.record import running
 
             on_host = running.run
         return self.lower_as_python(
-            assignment, source, self.function, order, operands, call, on_host
+            assignment, source, self.function, order, operands, call, target, on_host
         )
 
 

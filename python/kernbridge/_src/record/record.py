@@ -27,11 +27,11 @@ from kernbridge._src.numba_cuda.arguments import (
 )
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.host_api import Configured, read_configured
-from kernbridge._src.numba_cuda.options import DEFAULT, CompileOptions
 from kernbridge._src.operation.spec import ArrayType, Call
 from kernbridge._src.plan import launch as plan_launch
 from kernbridge._src.plan.parameters import DeviceParameter
 from kernbridge._src.plan.program import DTYPE_CODES, Copy, Fill, Launch, Step, Value, Word
+from kernbridge._src.plan.targets import Target
 from kernbridge._src.record.replay_check import NotRecordable, record_twice
 
 
@@ -228,11 +228,10 @@ class Recording:
     """Steps and temporaries, as they come."""
 
     label: str
+    target: Target
     n_buffers: int  # inputs, scalars and outputs; temporaries are numbered from here
     read_only: frozenset[int]  # buffers that belong to JAX
     batched: bool = False  # launches serve all slices of a batch where they can
-    host: bool = False  # launches run on the CPU
-    options: CompileOptions = DEFAULT  # of the kernels
     steps: list[Step] = field(default_factory=list)
     temporaries: list[ArrayType] = field(default_factory=list)
     opened: set[int] = field(default_factory=set)  # read-only buffers that a kernel may write to
@@ -268,7 +267,7 @@ class Recording:
         name = kernel.py_func.__name__
         if how.cluster is not None:
             refuse(f"a launch of {name} with a cluster")
-        why = numba_cuda_compile.why_not_native(kernel, self.host)
+        why = numba_cuda_compile.why_not_native(kernel, self.target)
         if why:
             refuse(f"a launch of {name}, which has {why}")
         auto = block == "auto"
@@ -280,14 +279,14 @@ class Recording:
             found = [read_argument(value, self._read_leaf) for value in arguments]
         except NotAnArgument as e:
             refuse(str(e))
-        if mlir.is_mlir(kernel) and not self.host:
+        if mlir.is_mlir(kernel) and not self.target.emulates:
             mlir.check_strides(label, found)
         parameters = [parameter for parameter, _ in found]
         words = [leaf for _, leaves in found for leaf in leaves]
         x, y, z = (Value(constant=int(n)) for n in (*blocks, 1, 1, 1)[:3])
         has_batch = self.batched and z.constant == 1
         function, wide = numba_cuda_compile.compile_for_launch(
-            label, kernel, parameters, has_batch, self.host, self.options
+            label, kernel, parameters, has_batch, self.target
         )
         self.opened |= {words[i][0].buffer for i in function.opened}
         self.why_not_portable = self.why_not_portable or function.why_not_portable
@@ -492,8 +491,7 @@ def record(
     operands: Sequence[ArrayType],
     call: Call,
     order: Order,
-    host: bool = False,
-    options: CompileOptions = DEFAULT,
+    target: Target,
 ) -> Recording:
     """Run `function` on stand-ins, twice; `order` puts operands and stream into its parameters.
 
@@ -507,11 +505,10 @@ def record(
     def once() -> Recording:
         recording = Recording(
             label,
+            target,
             len(arrays),
             frozenset(call.read_only),
             batched=bool(call.levels),
-            host=host,
-            options=options,
         )
         given = [
             Scalar(b, scalars[b], t.dtype)

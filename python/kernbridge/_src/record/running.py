@@ -24,6 +24,7 @@ from kernbridge._src.numba_cuda.arguments import Leaf, NotAnArgument, read_argum
 from kernbridge._src.numba_cuda.callback import Order
 from kernbridge._src.numba_cuda.host_api import Configured
 from kernbridge._src.plan import launch as plan_launch
+from kernbridge._src.plan import targets
 from kernbridge._src.plan.parameters import DeviceParameter
 from kernbridge._src.plan.program import Word
 from kernbridge._src.record.record import HostStream, configured, forall, launch_configured
@@ -97,8 +98,9 @@ class Running:
     def launch(self, how: Configured, arguments: Sequence[Any]) -> None:
         """Launch a kernel, which is compiled for these arguments, and wait for it."""
         kernel, grid, block = how.kernel, how.grid, how.block
+        target = targets.of_platform("cpu")
         label = f"launch of {kernel.py_func.__name__!r}"
-        why = numba_cuda_compile.why_not_native(kernel, host=True)
+        why = numba_cuda_compile.why_not_native(kernel, target)
         if how.cluster is not None:
             raise KernelError(f"{label}: a launch with a cluster does not run on CPUs [KB4005]")
         if why:
@@ -115,11 +117,11 @@ class Running:
         parameters = [parameter for parameter, _ in found]
         words = [word.value for _, leaves in found for leaf in leaves for word in leaf]
         function, _ = numba_cuda_compile.compile_for_launch(
-            label, kernel, parameters, has_batch=False, host=True
+            label, kernel, parameters, False, target
         )
         if 0 in blocks or 0 in threads:
             return
-        digest = cuda_on_cpu_compile.provide_function(function)
+        digest = cuda_on_cpu_compile.digest_of(function)
         packed = (ctypes.c_int64 * len(words))(*words)
         try:
             _core.launch_host_code(digest, blocks, threads, size, packed)

@@ -13,9 +13,9 @@ from kernbridge._src.keys.encode import key_of
 from kernbridge._src.operation import origin
 from kernbridge._src.operation.primitive import Frontend, NativeCall
 from kernbridge._src.operation.spec import ArrayType, Call
+from kernbridge._src.plan.targets import gpu_platforms
 from kernbridge._src.scan.attributes import TYPES
 from kernbridge._src.scan.signature import NamedByScanner, ScannedFunction
-from kernbridge._src.toolchain import cuda
 
 if TYPE_CHECKING:
     from kernbridge._src.operation.inspection import Inspection
@@ -138,7 +138,7 @@ class SourceFrontend(NamedByScanner, Frontend):
         self.label = export.label
         self.name = export.function.name
         self.function = export.function
-        self.platforms = cuda.platforms() if export.cuda else ("cpu",)
+        self.platforms = gpu_platforms() if export.cuda else ("cpu",)
         self.export = export
         self.values = values
         self.zeroed = zeroed

@@ -14,7 +14,6 @@ import jax
 from kernbridge import _core
 from kernbridge._src.base.errors import KernelRegistrationError, coded
 from kernbridge._src.base.reports import hides_frames
-from kernbridge._src.toolchain.cuda import has_fake_driver
 
 if TYPE_CHECKING:
     from kernbridge._src.source.module import CompiledModule
@@ -84,8 +83,6 @@ def register_ffi_target(
         if before is None:
             capsule = _core.handler_capsule(export.handler)
             jax.ffi.register_ffi_target(target_name, capsule, platform=platform)
-            if platform == "CUDA" and has_fake_driver() and (target_name, "cpu") not in _targets:
-                jax.ffi.register_ffi_target(target_name, capsule, platform="cpu")
         _targets[key] = (slot, content)
     if before is not None:
         jax.clear_caches()

@@ -19,16 +19,6 @@ ALL_MAJOR = ((8, 0), (9, 0), (10, 0), (12, 0))
 Capability = tuple[int, int]
 
 
-def has_fake_driver() -> bool:
-    """Whether GPU calls run on the CPU platform, against a driver that the tests bring."""
-    return os.environ.get("KERNBRIDGE_TEST_CUDA") == "1"
-
-
-def platforms() -> tuple[str, ...]:
-    """Return the platforms of JAX for which kernels that need a GPU are lowered."""
-    return ("cuda", "cpu") if has_fake_driver() else ("cuda",)
-
-
 def require(label: str) -> None:
     """Raise ImportError where Numba-CUDA, which the kernel needs, is missing."""
     if importlib.util.find_spec("numba") is None or importlib.util.find_spec("numba_cuda") is None:
@@ -69,15 +59,6 @@ def versions() -> tuple[str, ...]:
     for variable in ("CUDA_HOME", "CUDA_PATH", "NUMBA_OPT"):
         found.append(f"{variable} {os.environ.get(variable, '')}")
     return tuple(found)
-
-
-def refuse_on_cpu(label: str, why: str, host: bool) -> None:
-    """Refuse a kernel that only Numba's own launcher serves, where that has no GPU."""
-    if host:
-        raise KernelNotAvailableError(
-            f"{label} was lowered for the CPU, but has {why}, which only Numba's own launcher "
-            "supports, on a GPU; remove it (check=True finds faults on the CPU) [KB4005]"
-        )
 
 
 _told_of_cpu = False
