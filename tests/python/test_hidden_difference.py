@@ -29,6 +29,7 @@ from kernbridge._src.build import command
 from kernbridge._src.build.build import build
 from kernbridge._src.build.request import Request
 from kernbridge._src.cuda_kernel import nvrtc
+from kernbridge._src.forge.obtain import held
 
 pytestmark = pytest.mark.once
 CC = shutil.which("gcc") or shutil.which("cc")
@@ -245,7 +246,7 @@ def test_headers_of_nvrtc(tmp_path, root, gpu):
             if not early:
                 (tmp_path / "early" / "a.h").unlink()
             if rng.random() < 0.5:
-                nvrtc.forget()  # what the process holds; what is on disk stays
+                held("nvrtc").clear()  # what the process holds; what is on disk stays
             folders = (str(tmp_path / "early"), str(tmp_path / "late"))
             request = nvrtc.Compilation("k", source, "k.cu", "k", (), folders)
             stored = re.search(r"mov\.\w+\s+%\w+, ([0-9]+);", nvrtc.compile_kernel(request).ptx)

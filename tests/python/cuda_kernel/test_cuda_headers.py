@@ -9,6 +9,7 @@ import kernbridge
 import kernbridge._core as _core
 import pytest
 from kernbridge._src.cuda_kernel import nvrtc as cuda_kernel_nvrtc
+from kernbridge._src.forge.obtain import held
 
 pytestmark = pytest.mark.once
 
@@ -36,7 +37,7 @@ SOURCE = '#include "w.h"\nextern "C" __global__ void k(const float *x, float *o)
 def value(source=SOURCE, fresh=False, **more):
     """The number that the kernel stores, from its PTX."""
     if fresh:
-        cuda_kernel_nvrtc.forget()
+        held("nvrtc").clear()
     request = cuda_kernel_nvrtc.Compilation(
         "k", source, "k.cu", "k", more.get("options", ()), more.get("include_paths", ())
     )

@@ -11,7 +11,7 @@ import hashlib
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -25,18 +25,17 @@ from kernbridge._src.base.errors import (
     UnsupportedArchError,
     coded,
 )
-from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.cuda_kernel import headers, signature
 from kernbridge._src.cuda_kernel.signature import Type
-from kernbridge._src.forge import artefacts, progress
+from kernbridge._src.forge.artefacts import Artefact
+from kernbridge._src.forge.obtain import Recipe, held, obtain
 from kernbridge._src.keys import package_digest
 from kernbridge._src.plan import cubin as gpu_cubin
 from kernbridge._src.plan.program import DeviceFunction
 from kernbridge._src.toolchain import cuda
 
 VARIABLE = "KERNBRIDGE_LIBNVRTC"
-CACHE_KIND = "nvrtc"
-# The files that decide what is kept.
+# The files that decide what is stored.
 _RULES = (
     *("cuda_kernel/nvrtc.py", "cuda_kernel/headers.py", "cuda_kernel/signature.py"),
     *("cuda_kernel/include/kernbridge_signature.h", "cuda_kernel/include/stdint.h"),
@@ -61,13 +60,12 @@ class NvrtcFunction(DeviceFunction):
     types: tuple[Type, ...] | None = None  # of the parameters; None: NVRTC did not report them
 
     def code(self) -> tuple[str, str]:
-        """LLVM IR, which NVRTC does not return, and PTX."""
-        return "", self.ptx
+        return "", self.ptx  # NVRTC returns no LLVM IR
 
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """What is to be compiled."""
+    """A kernel in a source, and how it is compiled."""
 
     label: str
     source: str
@@ -77,83 +75,80 @@ class Compilation:
     include_paths: tuple[str, ...]
 
 
-_functions: LRUCache[NvrtcFunction] = LRUCache(1024)
-forget = _functions.clear  # the disk cache stays
-
-
 def compile_kernel(request: Compilation) -> NvrtcFunction:
     """Return the kernel for the architectures that are chosen, compiled at most once per content.
 
     KernelToolchainError is raised if there is no NVRTC, CompilationError if it refuses the source.
     """
-    architectures, nvrtc = cuda.architectures(), library()
-    about = os.stat(nvrtc)
-    compiler = (nvrtc, about.st_size, about.st_mtime_ns)
+    job = Job(request)
+    for _ in range(ATTEMPTS - 1):
+        if job.lasting:
+            try:
+                return obtain(job)
+            except _HeadersChanged:
+                job = Job(request)
+    # What the compiler reads is not known, or changes each time that it reads.
+    job.lasting, job.identity = False, os.urandom(32)
+    function = obtain(job)
+    held(job.kind).pop(job.identity, None)
+    return function
 
-    def look() -> headers.Headers:
-        toolkit = _toolkit_headers(nvrtc)
-        return headers.look(request.source, request.options, request.include_paths, toolkit)
 
-    for _ in range(ATTEMPTS):
-        read = look()
-        made_of = (
-            *(package_digest.digest_of(*_RULES), read.digest),
+class _HeadersChanged(Exception):
+    """A header may have changed while NVRTC read it."""
+
+
+class Job(Recipe[NvrtcFunction]):
+    """The compilation of one kernel for the architectures that are chosen now."""
+
+    kind = "nvrtc"
+    files = _RULES
+    tool = "NVRTC"
+
+    def __init__(self, request: Compilation) -> None:
+        self.request, self.label, self.name = request, request.label, request.name
+        self.architectures, self.nvrtc = cuda.architectures(), library()
+        about = os.stat(self.nvrtc)
+        self._read = self._look()
+        self.lasting = self._read.known
+        self._means = (
+            *(package_digest.digest_of(*_RULES), self._read.digest),
             *(request.source, request.name, request.options, request.include_paths),
         )
-        key = _digest((*made_of, request.file, architectures, compiler))
-        function = _functions.find(key) if read.known else None
-        if function is not None:
-            return function
-        cached = artefacts.load(CACHE_KIND, key) if read.known else None
-        found = cached or _make(request, architectures, nvrtc)
-        if cached is None and read.known and look() == read:
-            artefacts.store(CACHE_KIND, key, found, request.name)
-            cached = found
-        if cached is not None:
-            identity = _digest(("nvrtc", *made_of))
-            make = functools.partial(_function, request, architectures, found, identity)
-            return _functions.find_or_make(key, make)
-        if not read.known:
-            break
-    # What the compiler read is not known, or changed each time that it did.
-    return _function(request, architectures, found, _digest((made_of, found.blobs)))
+        compiler = (self.nvrtc, about.st_size, about.st_mtime_ns)
+        self.identity = _digest((*self._means, request.file, self.architectures, compiler))
+
+    def _look(self) -> headers.Headers:
+        request, toolkit = self.request, _toolkit_headers(self.nvrtc)
+        return headers.look(request.source, request.options, request.include_paths, toolkit)
+
+    def make(self) -> Artefact:
+        found = _compile(self.request, self.architectures, self.nvrtc)
+        if self.lasting and self._look() != self._read:
+            raise _HeadersChanged
+        return found
+
+    def use(self, made: Artefact) -> NvrtcFunction:
+        means = ("nvrtc", *self._means) if self.lasting else (self._means, made.blobs)
+        pairs = zip(self.architectures, made.blobs, strict=False)
+        return NvrtcFunction(
+            identity=_digest(means),
+            name=self.name,
+            entry=made.meta["entry"],
+            sizes=tuple(made.meta["sizes"]),
+            images=tuple((10 * major + minor, cubin) for (major, minor), cubin in pairs),
+            ptx=made.blobs[-1].decode(),
+            types=tuple(signature.Type(*t) for t in made.meta["types"]),
+        )
 
 
 def _digest(parts: object) -> bytes:
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).digest()
 
 
-def _function(
-    request: Compilation,
-    architectures: tuple[tuple[int, int], ...],
-    found: artefacts.Artefact,
-    identity: bytes,
-) -> NvrtcFunction:
-    images = tuple(
-        (10 * major + minor, cubin)
-        for (major, minor), cubin in zip(architectures, found.blobs, strict=False)
-    )
-    return NvrtcFunction(
-        identity=identity,
-        name=request.name,
-        entry=found.meta["entry"],
-        sizes=tuple(found.meta["sizes"]),
-        images=images,
-        ptx=found.blobs[-1].decode(),
-        types=tuple(signature.Type(*t) for t in found.meta["types"]),
-    )
-
-
-def _make(
-    request: Compilation, architectures: tuple[tuple[int, int], ...], nvrtc: str
-) -> artefacts.Artefact:
-    with progress.compiling(request.label, "NVRTC"):
-        return _compile(request, architectures, nvrtc)
-
-
 def _compile(
     request: Compilation, architectures: tuple[tuple[int, int], ...], nvrtc: str
-) -> artefacts.Artefact:
+) -> Artefact:
     runs = []
     for major, minor in architectures:
         options = (
@@ -165,23 +160,18 @@ def _compile(
         runs.append(_run(request, options, nvrtc))
     first = runs[0]
     if any(run[2:] != first[2:] for run in runs):
-        raise _differing(request, architectures, runs)
-    return artefacts.Artefact(
+        lines = "\n".join(
+            f"  {major}.{minor}: {run.entry}({', '.join(map(str, run.types))})"
+            for (major, minor), run in zip(architectures, runs, strict=True)
+        )
+        raise KernelCompilationError(
+            f"{request.label}: the parameters of {request.name!r} must be the same for each "
+            "compute capability, since every GPU gets the same arguments: [KB4006]\n"
+            f"{lines}"
+        )
+    return Artefact(
         meta={"entry": first.entry, "sizes": first.sizes, "types": [list(t) for t in first.types]},
         blobs=(*(run.cubin for run in runs), runs[-1].ptx.encode()),
-    )
-
-
-def _differing(
-    request: Compilation, architectures: Sequence[tuple[int, int]], runs: Sequence[_Run]
-) -> KernelCompilationError:
-    lines = "\n".join(
-        f"  {major}.{minor}: {run.entry}({', '.join(map(str, run.types))})"
-        for (major, minor), run in zip(architectures, runs, strict=True)
-    )
-    return KernelCompilationError(
-        f"{request.label}: the parameters of {request.name!r} must be the same for each compute "
-        f"capability, since every GPU gets the same arguments: [KB4006]\n{lines}"
     )
 
 
